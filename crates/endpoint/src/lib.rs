@@ -1,0 +1,1 @@
+//! Many connections on one host: demultiplexing, listening, limits.

@@ -1,0 +1,1 @@
+//! The driver: TUN device, event loop, and tokio sockets above the core.

@@ -1,0 +1,1 @@
+//! A Multipath TCP connection (RFC 8684) above its subflows.

@@ -1,0 +1,1 @@
+//! Network namespaces, veth pairs, routes, rules and rate limits.

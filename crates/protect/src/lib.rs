@@ -1,0 +1,1 @@
+//! What happens to the bytes of a connection: plain, scrambled, sealed.

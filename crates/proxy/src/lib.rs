@@ -1,0 +1,1 @@
+//! Unmodified programs in, protected connections out.

@@ -1,0 +1,1 @@
+//! A deterministic network for tests: hosts, paths, middleboxes, captures.

@@ -1,0 +1,1 @@
+//! One TCP connection (RFC 9293) as a value that answers questions.

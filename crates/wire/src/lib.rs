@@ -1,0 +1,31 @@
+//! Bytes to typed headers and back.
+//!
+//! Two layers. [`Packet::parse`] takes an IP packet apart once: lengths and checksums are checked there,
+//! and what comes out ([`Segment`], [`IcmpError`]) is plain data that needs no second look. The other way
+//! round [`Segment::emit`] writes the headers in front of a payload that stays where it is.
+//!
+//! TCP options stay raw inside a [`Segment`] (at most 40 bytes, inline); [`options`] walks over them and
+//! gives typed values, unknown ones included. Nothing here keeps state or allocates per packet.
+
+mod checksum;
+mod eno;
+mod icmp;
+mod ip;
+mod malformed;
+mod mptcp_option;
+mod packet;
+mod segment;
+mod tcp_option;
+
+pub use checksum::{Checksum, checksum_of, data_checksum};
+pub use eno::{Eno, EnoSuboption};
+pub use icmp::{IcmpError, IcmpReason};
+pub use ip::{IpVersion, Protocol};
+pub use malformed::Malformed;
+pub use mptcp_option::{
+    AddAddr, CapableFlags, DataAck, DataSequence, Dss, FastClose, Mapping, MpCapable, MpFail, MpJoin, MpPrio,
+    MpReset, MptcpOption, RemoveAddr, ResetReason,
+};
+pub use packet::{Packet, Trust};
+pub use segment::{Flags, Segment, TcpEmit};
+pub use tcp_option::{MAX_OPTIONS, OptionBytes, SackBlocks, TcpOption, options};

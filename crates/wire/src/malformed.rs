@@ -1,0 +1,26 @@
+//! What can be wrong with bytes from outside.
+
+/// Why bytes are not what they should be. A counted reason, not an error that anybody handles.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Malformed {
+    /// Shorter than its own header or length field says.
+    Truncated,
+    /// Neither IPv4 nor IPv6.
+    IpVersion,
+    /// A header length field below the minimum or beyond the packet.
+    HeaderLength,
+    /// An IP fragment: plait reassembles none (its own segments never need it).
+    Fragment,
+    /// Not TCP and not an ICMP error about TCP.
+    Protocol,
+    /// The IP, TCP or ICMP checksum does not fit.
+    Checksum,
+    /// A TCP option whose length is impossible, or not one its kind can have.
+    OptionLength,
+    /// An MPTCP option with a version, family or flag combination that does not exist.
+    OptionValue,
+    /// Flags that no TCP sends (SYN with FIN, SYN with RST, none at all).
+    Flags,
+    /// A source that cannot be answered: unspecified, multicast, broadcast, port zero.
+    Address,
+}
