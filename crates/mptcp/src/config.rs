@@ -1,0 +1,76 @@
+//! What can be chosen about a connection.
+
+use base::Duration;
+
+/// Which subflow the next block goes to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Scheduler {
+    /// The one with the smallest round-trip time that has room.
+    #[default]
+    LowestRtt,
+    /// One after the other.
+    RoundRobin,
+    /// All of them: each byte is sent on every subflow.
+    Redundant,
+}
+
+/// What may happen when the peer or the way does not let Multipath TCP through.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Fallback {
+    /// Plain TCP then, and the status says why.
+    #[default]
+    Allow,
+    /// The connection fails.
+    Refuse,
+}
+
+/// Settings of one connection.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Settings of every subflow (the MTU is replaced by the path's).
+    pub tcp: tcp::Config,
+    /// Scheduler.
+    pub scheduler: Scheduler,
+    /// Ask for DSS checksums (RFC 8684, section 3.3.1). Used if either side asks.
+    pub checksum: bool,
+    /// Whether plain TCP is good enough.
+    pub fallback: Fallback,
+    /// Offer Multipath TCP at all.
+    pub multipath: bool,
+    /// Bytes of the application that are kept until the peer acknowledges them.
+    pub send_buffer: usize,
+    /// Bytes kept until the application reads them; bounds the window offered.
+    pub receive_buffer: usize,
+    /// Most subflows at a time, those being opened included.
+    pub max_subflows: u8,
+    /// Most addresses of the peer that are kept.
+    pub max_remote_addresses: u8,
+    /// Announce our other addresses to the peer (ADD_ADDR).
+    pub announce: bool,
+    /// Open subflows to and from all addresses we know (the opener of the connection does).
+    pub full_mesh: bool,
+    /// How long the first SYN waits before another path is tried beside it.
+    pub race_after: Duration,
+    /// How long a connection without any subflow waits for a new one before it fails.
+    pub patience: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            tcp: tcp::Config { no_delay: true, ..tcp::Config::default() },
+            scheduler: Scheduler::default(),
+            checksum: false,
+            fallback: Fallback::default(),
+            multipath: true,
+            send_buffer: 16 << 20,
+            receive_buffer: 16 << 20,
+            max_subflows: 8,
+            max_remote_addresses: 8,
+            announce: true,
+            full_mesh: true,
+            race_after: Duration::from_millis(250),
+            patience: Duration::from_secs(60),
+        }
+    }
+}

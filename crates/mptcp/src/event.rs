@@ -1,0 +1,68 @@
+//! What a connection reports.
+
+use base::SubflowId;
+use tcp::FourTuple;
+
+/// Something the owner has to act on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A subflow with these addresses exists from now on: segments for them are this connection's.
+    SubflowOpened {
+        /// Which.
+        id: SubflowId,
+        /// Its addresses.
+        tuple: FourTuple,
+    },
+    /// It is gone; the four-tuple may be used again.
+    SubflowClosed {
+        /// Which.
+        id: SubflowId,
+        /// Its addresses.
+        tuple: FourTuple,
+    },
+    /// Data can flow (Multipath TCP or plain, [`crate::Status`] tells).
+    Connected,
+    /// There is something to read (data, end, or error).
+    Readable,
+    /// Room to write after a refusal.
+    Writable,
+    /// Nothing more comes and nothing can be sent; `None` for an orderly end. Subflows may still have to
+    /// finish closing: the connection is to be polled until [`crate::Connection::is_done`].
+    Closed(Option<ConnectionError>),
+}
+
+/// How a connection failed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ConnectionError {
+    /// The peer refused it (RST to the SYN).
+    Refused,
+    /// Nobody answered on any path.
+    TimedOut,
+    /// No path can reach the peer (address family, path class, routes).
+    Unreachable,
+    /// The peer reset it.
+    Reset,
+    /// The peer closed it at once (MP_FASTCLOSE).
+    FastClose,
+    /// We did.
+    Aborted,
+    /// Only plain TCP was to be had and the configuration refuses that.
+    PlainRefused,
+    /// All subflows were lost and none came back in time: not an end of the data.
+    AllPathsLost,
+    /// The peer broke the protocol.
+    Protocol,
+    /// A data checksum failed and there is no other subflow to carry on with (RFC 8684, section 3.7).
+    Corrupted,
+}
+
+/// Why a read gives no bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadError {
+    /// Nothing there now; [`Event::Readable`] will tell.
+    WouldBlock,
+    /// The end of the stream: the peer has sent everything and all was read.
+    End,
+    /// The connection failed before the end.
+    Failed(ConnectionError),
+}

@@ -1,0 +1,86 @@
+//! The paths of this host.
+
+use base::PathId;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// How far a path is trusted; binds first transmission, retransmission and reinjection alike.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum PathClass {
+    /// May carry anything.
+    #[default]
+    Trusted,
+    /// May carry what the protection in use allows.
+    Untrusted,
+    /// Carries nothing.
+    Never,
+}
+
+/// One way out of this host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Path {
+    /// Its name for life.
+    pub id: PathId,
+    /// What people call it: the device.
+    pub name: String,
+    /// How far it is trusted.
+    pub class: PathClass,
+    /// Used only when no other path works.
+    pub backup: bool,
+    /// The address that segments of ours carry here, if it speaks IPv4.
+    pub v4: Option<Ipv4Addr>,
+    /// The same for IPv6.
+    pub v6: Option<Ipv6Addr>,
+    /// The address that others reach it at, where a NAT of ours stands in between; for ADD_ADDR.
+    pub public_v4: Option<Ipv4Addr>,
+    /// The same for IPv6.
+    pub public_v6: Option<Ipv6Addr>,
+    /// MTU, in bytes, IP header included.
+    pub mtu: u16,
+    /// Whether it can be used now (carrier, address).
+    pub up: bool,
+}
+
+impl Path {
+    /// Our address on it of the same family as `remote`.
+    pub fn local_for(&self, remote: IpAddr) -> Option<IpAddr> {
+        match remote {
+            IpAddr::V4(_) => self.v4.map(IpAddr::V4),
+            IpAddr::V6(_) => self.v6.map(IpAddr::V6),
+        }
+    }
+}
+
+/// All paths, in order of preference.
+#[derive(Clone, Default, Debug)]
+pub struct Paths(Vec<Path>);
+
+impl Paths {
+    /// The paths in order of preference.
+    pub fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter()
+    }
+
+    /// The path with this id.
+    pub fn get(&self, id: PathId) -> Option<&Path> {
+        self.0.iter().find(|path| path.id == id)
+    }
+
+    /// The path that has `address` as ours.
+    pub fn with_address(&self, address: IpAddr) -> Option<&Path> {
+        self.0.iter().find(|path| path.local_for(address) == Some(address))
+    }
+
+    /// Adds a path, or replaces the one with its id.
+    pub fn insert(&mut self, path: Path) {
+        match self.0.iter_mut().find(|old| old.id == path.id) {
+            Some(old) => *old = path,
+            None => self.0.push(path),
+        }
+    }
+
+    /// Takes a path away.
+    pub fn remove(&mut self, id: PathId) -> Option<Path> {
+        let at = self.0.iter().position(|path| path.id == id)?;
+        Some(self.0.remove(at))
+    }
+}

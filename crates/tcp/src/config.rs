@@ -1,0 +1,76 @@
+//! What can be chosen about a connection.
+
+use base::Duration;
+
+use crate::congestion;
+
+/// Keep-alive probing (RFC 9293, section 3.8.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeepAlive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes before the connection is given up.
+    pub probes: u8,
+}
+
+/// Settings of one connection; [`Config::default`] is what a host uses on the Internet.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// MTU of the local link, IP header included, in bytes.
+    pub mtu: u16,
+    /// Largest window this host will ever offer, in bytes; gives the window scale.
+    pub max_receive_window: u32,
+    /// Offer timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer selective acknowledgments (RFC 2018).
+    pub sack: bool,
+    /// Send small segments at once (no Nagle, RFC 9293 section 3.7.4).
+    pub no_delay: bool,
+    /// Longest time an acknowledgment is held back (RFC 9293, section 3.8.6.3; at most 500 ms).
+    pub delayed_ack: Duration,
+    /// Congestion control.
+    pub congestion: congestion::Algorithm,
+    /// Spread segments over the round trip instead of sending windows in bursts.
+    pub pacing: bool,
+    /// Initial window, in segments (RFC 6928).
+    pub initial_window: u8,
+    /// Lower bound of the retransmission timeout (RFC 6298 says 1 s; hosts today use 200 ms).
+    pub min_rto: Duration,
+    /// Probing of silent connections, off by default (RFC 9293, section 3.8.4).
+    pub keep_alive: Option<KeepAlive>,
+    /// Give up when data stays unacknowledged for so long (RFC 9293, section 3.8.3). `None`: by count of retries.
+    pub user_timeout: Option<Duration>,
+    /// Attempts to open before giving up.
+    pub syn_retries: u8,
+    /// Retransmissions of the same data before giving up.
+    pub retries: u8,
+    /// How long TIME-WAIT lasts (2 MSL).
+    pub time_wait: Duration,
+    /// Longest payload of an outgoing super-segment, in bytes; the segment size where there is no offload.
+    pub max_super_segment: u16,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            max_receive_window: 16 << 20,
+            timestamps: true,
+            sack: true,
+            no_delay: false,
+            delayed_ack: Duration::from_millis(40),
+            congestion: congestion::Algorithm::Cubic,
+            pacing: false,
+            initial_window: 10,
+            min_rto: Duration::from_millis(200),
+            keep_alive: None,
+            user_timeout: None,
+            syn_retries: 6,
+            retries: 15,
+            time_wait: Duration::from_secs(60),
+            max_super_segment: 64_768,
+        }
+    }
+}
