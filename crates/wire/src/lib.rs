@@ -9,6 +9,7 @@
 
 mod checksum;
 mod eno;
+mod fields;
 mod icmp;
 mod ip;
 mod malformed;
@@ -19,7 +20,7 @@ mod tcp_option;
 
 pub use checksum::{Checksum, checksum_of, data_checksum};
 pub use eno::{Eno, EnoSuboption};
-pub use icmp::{IcmpError, IcmpReason};
+pub use icmp::{IcmpError, IcmpReason, icmp_error};
 pub use ip::{IpVersion, Protocol};
 pub use malformed::Malformed;
 pub use mptcp_option::{
@@ -28,4 +29,4 @@ pub use mptcp_option::{
 };
 pub use packet::{Packet, Trust};
 pub use segment::{Flags, Segment, TcpEmit};
-pub use tcp_option::{MAX_OPTIONS, OptionBytes, SackBlocks, TcpOption, options};
+pub use tcp_option::{MAX_OPTIONS, OptionBytes, SackBlocks, TcpOption, option_bytes, options, pad_options};

@@ -19,8 +19,9 @@ pub enum Malformed {
     OptionLength,
     /// An MPTCP option with a version, family or flag combination that does not exist.
     OptionValue,
-    /// Flags that no TCP sends (SYN with FIN, SYN with RST, none at all).
+    /// Flags that no TCP sends (SYN with FIN, SYN with RST, none of SYN, ACK and RST).
     Flags,
-    /// A source that cannot be answered: unspecified, multicast, broadcast, port zero.
+    /// A source that cannot be answered, or a destination that is not one host: unspecified, multicast,
+    /// broadcast, IPv4-mapped inside IPv6, port zero.
     Address,
 }

@@ -1,8 +1,9 @@
 //! The options of Multipath TCP, kind 30 (RFC 8684, section 3).
 
-use core::net::IpAddr;
+mod emit;
+mod parse;
 
-use crate::Malformed;
+use core::net::IpAddr;
 
 /// One MPTCP option.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -231,11 +232,65 @@ pub enum ResetReason {
     Other(u8),
 }
 
-impl<'a> MptcpOption<'a> {
-    /// Reads the option whose bytes behind kind and length are `data`; which form of MP_JOIN or MP_CAPABLE
-    /// it is follows from the length.
-    pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        let _ = data;
-        unimplemented!()
+impl ResetReason {
+    /// The reason that `code` stands for.
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Unspecified,
+            1 => Self::Mptcp,
+            2 => Self::LackOfResources,
+            3 => Self::Prohibited,
+            4 => Self::TooMuchOutstanding,
+            5 => Self::UnacceptablePerformance,
+            6 => Self::MiddleboxInterference,
+            other => Self::Other(other),
+        }
     }
+
+    /// Its code.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Unspecified => 0,
+            Self::Mptcp => 1,
+            Self::LackOfResources => 2,
+            Self::Prohibited => 3,
+            Self::TooMuchOutstanding => 4,
+            Self::UnacceptablePerformance => 5,
+            Self::MiddleboxInterference => 6,
+            Self::Other(code) => code,
+        }
+    }
+}
+
+/// The subtypes (RFC 8684, section 7.3, table 2).
+mod subtype {
+    pub(super) const MP_CAPABLE: u8 = 0x0;
+    pub(super) const MP_JOIN: u8 = 0x1;
+    pub(super) const DSS: u8 = 0x2;
+    pub(super) const ADD_ADDR: u8 = 0x3;
+    pub(super) const REMOVE_ADDR: u8 = 0x4;
+    pub(super) const MP_PRIO: u8 = 0x5;
+    pub(super) const MP_FAIL: u8 = 0x6;
+    pub(super) const MP_FASTCLOSE: u8 = 0x7;
+    pub(super) const MP_TCPRST: u8 = 0x8;
+}
+
+/// Flags in the four bits beside the subtype, or in the byte behind it.
+mod flag {
+    /// B of MP_JOIN and MP_PRIO.
+    pub(super) const BACKUP: u8 = 0x1;
+    /// E of ADD_ADDR.
+    pub(super) const ECHO: u8 = 0x1;
+    /// T of MP_TCPRST.
+    pub(super) const TRANSIENT: u8 = 0x1;
+    /// A of DSS: a Data-ACK.
+    pub(super) const DATA_ACK: u8 = 0x01;
+    /// a of DSS: of 8 bytes.
+    pub(super) const DATA_ACK_LONG: u8 = 0x02;
+    /// M of DSS: a mapping.
+    pub(super) const MAPPING: u8 = 0x04;
+    /// m of DSS: its data sequence number has 8 bytes.
+    pub(super) const DSN_LONG: u8 = 0x08;
+    /// F of DSS.
+    pub(super) const DATA_FIN: u8 = 0x10;
 }

@@ -1,10 +1,15 @@
 //! One TCP segment, or one super-segment of many that differ only in sequence number and payload.
 
+mod emit;
+mod parse;
+
 use base::SeqNum;
 use bytes::Bytes;
 use core::net::SocketAddr;
 
 use crate::OptionBytes;
+
+pub use emit::TcpEmit;
 
 /// The control bits of the TCP header (RFC 9293, section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -36,6 +41,11 @@ impl Flags {
     /// These bits and those of `other`.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// These bits without those of `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 }
 
@@ -73,8 +83,7 @@ pub struct Segment {
 impl Segment {
     /// Sequence space it takes: payload, SYN and FIN.
     pub fn len_seq(&self) -> u32 {
-        let control =
-            u32::from(self.flags.contains(Flags::SYN)) + u32::from(self.flags.contains(Flags::FIN));
+        let control = u32::from(self.flags.contains(Flags::SYN)) + u32::from(self.flags.contains(Flags::FIN));
         self.payload.len() as u32 + control
     }
 
@@ -84,25 +93,101 @@ impl Segment {
     }
 }
 
-/// How the checksum of an outgoing segment is left.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TcpEmit {
-    /// Complete: the bytes can go on a wire as they are.
-    Complete,
-    /// Pseudo-header sum only: the kernel or the card finishes it (`NEEDS_CSUM`).
-    Partial,
-}
-
 impl Segment {
-    /// Bytes of IP and TCP header in front of the payload.
-    pub fn header_len(&self) -> usize {
-        unimplemented!()
+    /// The wire segments it stands for, in order, as send offload cuts them: FIN and PSH on the last, CWR
+    /// on the first, the same options on all. The payloads are slices, nothing is copied. A super-segment
+    /// with SYN does not exist.
+    pub fn split(&self) -> impl Iterator<Item = Self> + '_ {
+        let count = self.wire_segments();
+        (0..count).map(move |index| self.wire_segment(index, index + 1 == count))
     }
 
-    /// Appends IP and TCP header to `head`; the payload goes behind it, unchanged. `identification` is the
-    /// IPv4 identification field (the flow label of IPv6 stays zero). Don't Fragment is set.
-    pub fn emit(&self, identification: u16, checksum: TcpEmit, head: &mut Vec<u8>) {
-        let _ = (identification, checksum, head);
-        unimplemented!()
+    fn wire_segment(&self, index: usize, is_last: bool) -> Self {
+        let step = usize::from(self.segment_size.max(1));
+        let start = (index * step).min(self.payload.len());
+        let payload = self.payload.slice(start..self.payload.len().min(start + step));
+        // Both fit: no payload is longer than 65,535 bytes.
+        let skipped = start as u32;
+        let single_size = payload.len().clamp(1, usize::from(u16::MAX)) as u16;
+
+        let mut flags = self.flags;
+        if index > 0 {
+            flags = flags.without(Flags::CWR);
+        }
+        if !is_last {
+            flags = flags.without(Flags::FIN.with(Flags::PSH));
+        }
+        // The urgent pointer counts from the sequence number; behind it nothing is urgent.
+        let urgent = u32::from(self.urgent).saturating_sub(skipped) as u16;
+        if index > 0 && urgent == 0 {
+            flags = flags.without(Flags::URG);
+        }
+        Self {
+            source: self.source,
+            destination: self.destination,
+            seq: self.seq + skipped,
+            ack: self.ack,
+            flags,
+            window: self.window,
+            urgent,
+            options: self.options.clone(),
+            payload,
+            segment_size: single_size,
+            ecn: self.ecn,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn super_segment(len: usize, segment_size: u16) -> Segment {
+        Segment {
+            source: "192.0.2.1:1000".parse().expect("an address"),
+            destination: "192.0.2.2:2000".parse().expect("an address"),
+            seq: SeqNum::new(u32::MAX - 1500),
+            ack: SeqNum::new(7),
+            flags: Flags::ACK.with(Flags::PSH).with(Flags::FIN).with(Flags::CWR),
+            window: 512,
+            urgent: 0,
+            options: OptionBytes::new(),
+            payload: (0..len).map(|i| i as u8).collect::<Vec<_>>().into(),
+            segment_size,
+            ecn: 1,
+        }
+    }
+
+    #[test]
+    fn a_train_has_cwr_on_its_first_and_fin_and_psh_on_its_last_segment() {
+        let whole = super_segment(3001, 1000);
+        let train: Vec<_> = whole.split().collect();
+        assert_eq!(train.len(), whole.wire_segments());
+        let ack = Flags::ACK;
+        let flags: Vec<_> = train.iter().map(|segment| segment.flags).collect();
+        assert_eq!(flags, [ack.with(Flags::CWR), ack, ack, ack.with(Flags::FIN).with(Flags::PSH)]);
+        let lengths: Vec<_> = train.iter().map(|segment| segment.payload.len()).collect();
+        assert_eq!(lengths, [1000, 1000, 1000, 1]);
+        assert_eq!(train[3].seq, whole.seq + 3000, "over the wrap");
+        let joined: Vec<u8> = train.iter().flat_map(|segment| segment.payload.to_vec()).collect();
+        assert_eq!(joined, whole.payload);
+        assert_eq!(train.iter().map(Segment::len_seq).sum::<u32>(), whole.len_seq());
+    }
+
+    #[test]
+    fn a_single_segment_stays_what_it_is() {
+        for whole in [super_segment(0, 1), super_segment(1000, 1000)] {
+            assert_eq!(whole.split().collect::<Vec<_>>(), [whole.clone()]);
+        }
+    }
+
+    #[test]
+    fn the_urgent_pointer_keeps_pointing_at_the_same_byte() {
+        let mut whole = super_segment(30, 10);
+        whole.flags = Flags::ACK.with(Flags::URG);
+        whole.urgent = 15;
+        let train: Vec<_> =
+            whole.split().map(|segment| (segment.urgent, segment.flags.contains(Flags::URG))).collect();
+        assert_eq!(train, [(15, true), (5, true), (0, false)]);
     }
 }
