@@ -1,9 +1,22 @@
 //! Congestion control: how many bytes may be in flight.
 //!
-//! A controller is told what was acknowledged and lost and answers with a window. Recovery itself (which
-//! bytes are lost, proportional rate reduction) is not its business.
+//! A [`Controller`] is told what was acknowledged and lost and answers with a window. Which bytes are lost,
+//! and how the window is approached during recovery (proportional rate reduction), is not its business.
+//!
+//! Slow start and the reaction to timeouts are common to all; they differ in how the window grows in
+//! congestion avoidance and how far it falls on loss: [`cubic`], [`coupled`], or one segment per round trip.
+
+mod coupled;
+mod cubic;
+mod slow_start;
 
 use base::{Duration, Instant};
+
+pub use coupled::{Coupling, Member};
+
+use coupled::LossIntervals;
+use cubic::Cubic;
+use slow_start::SlowStart;
 
 /// Which controller a connection uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -34,81 +47,342 @@ pub struct Ack {
     pub min_rtt: Option<Duration>,
     /// Latest sample.
     pub latest_rtt: Option<Duration>,
-    /// The window was in use: without that it must not grow (RFC 9293 / 7661).
+    /// The window was in use: without that it must not grow (RFC 7661).
     pub window_limited: bool,
 }
 
-/// What a coupled controller needs to know of all subflows of the connection together; set by the owner
-/// after each ACK. Plain numbers, so that this crate need not know what the subflows share.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Coupling {
-    /// Sum of the windows of all established subflows, in bytes.
-    pub total_window: f64,
-    /// max over subflows of window / rtt², bytes per second².
-    pub best_window_per_rtt2: f64,
-    /// sum over subflows of window / rtt, bytes per second.
-    pub total_rate: f64,
-    /// OLIA's alpha for this subflow.
-    pub olia_alpha: f64,
-}
+/// Smallest window after a loss, in segments (RFC 5681, equation 4).
+const MIN_WINDOW_SEGMENTS: u32 = 2;
+
+/// Upper bound of the window, in bytes: far above what a window field can offer (RFC 7323: 1 GiB), so that
+/// sums of windows fit in 32 bits.
+const MAX_WINDOW: u32 = 1 << 30;
 
 /// One controller; all windows in bytes.
 #[derive(Clone, Debug)]
-pub struct Controller;
+pub struct Controller {
+    state: Window,
+    slow_start: SlowStart,
+    law: Law,
+    initial_window: u32,
+    before_reduction: Option<(Window, Law)>,
+}
+
+/// What every controller has.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    mss: u32,
+    bytes: u32,
+    threshold: u32,
+    /// Growth that is too small for a whole byte yet.
+    fraction: f64,
+}
+
+/// How the window grows outside of slow start.
+#[derive(Clone, Copy, Debug)]
+enum Law {
+    NewReno,
+    Cubic(Cubic),
+    Lia { siblings: Option<Coupling> },
+    Olia { siblings: Option<Coupling>, intervals: LossIntervals },
+}
 
 impl Controller {
-    /// A controller in slow start.
+    /// A controller in slow start. `mss` and `initial_window` in bytes.
     pub fn new(algorithm: Algorithm, mss: u16, initial_window: u32) -> Self {
-        let _ = (algorithm, mss, initial_window);
-        Self
+        let law = match algorithm {
+            Algorithm::NewReno => Law::NewReno,
+            Algorithm::Cubic => Law::Cubic(Cubic::default()),
+            Algorithm::Lia => Law::Lia { siblings: None },
+            Algorithm::Olia => Law::Olia { siblings: None, intervals: LossIntervals::default() },
+        };
+        let mss = u32::from(mss.max(1));
+        let bytes = initial_window.clamp(mss, MAX_WINDOW);
+        Self {
+            state: Window { mss, bytes, threshold: u32::MAX, fraction: 0.0 },
+            slow_start: SlowStart::default(),
+            law,
+            initial_window: bytes,
+            before_reduction: None,
+        }
     }
 
     /// Congestion window.
     pub fn window(&self) -> u32 {
-        unimplemented!()
+        self.state.bytes
     }
 
     /// Slow start threshold; `u32::MAX` before the first loss.
     pub fn slow_start_threshold(&self) -> u32 {
-        unimplemented!()
+        self.state.threshold
     }
 
     /// Whether the window is below the threshold.
     pub fn is_slow_start(&self) -> bool {
-        unimplemented!()
+        self.state.bytes < self.state.threshold
+    }
+
+    /// Smoothed bytes between two losses; what OLIA ranks paths by. Zero for the other algorithms.
+    pub fn bytes_between_losses(&self) -> u64 {
+        match &self.law {
+            Law::Olia { intervals, .. } => intervals.best(),
+            Law::NewReno | Law::Cubic(_) | Law::Lia { .. } => 0,
+        }
     }
 
     /// New data was acknowledged, outside of recovery.
     pub fn on_ack(&mut self, ack: &Ack) {
-        let _ = ack;
+        let Self { state, slow_start, law, initial_window: _, before_reduction: _ } = self;
+        if let Law::Olia { intervals, .. } = law {
+            intervals.on_ack(ack.bytes);
+        }
+        if !ack.window_limited {
+            if let Law::Cubic(cubic) = law {
+                cubic.on_unused_window(ack.now);
+            }
+            return;
+        }
+        if state.bytes < state.threshold {
+            let growth = slow_start.on_ack(ack, state.mss);
+            state.bytes = state.bytes.saturating_add(growth).min(state.threshold).min(MAX_WINDOW);
+            if slow_start.is_over() {
+                // RFC 9406, section 4.2: congestion avoidance starts from here.
+                state.threshold = state.bytes;
+            }
+            return;
+        }
+        let growth = match law {
+            Law::NewReno => reno_growth(state, ack.bytes),
+            Law::Cubic(cubic) => cubic.growth(ack, state.mss, state.bytes),
+            Law::Lia { siblings } => {
+                let alone = reno_growth(state, ack.bytes);
+                siblings.map_or(alone, |all| all.lia_growth(ack.bytes, state.mss).min(alone))
+            }
+            Law::Olia { siblings, intervals: _ } => match (siblings, ack.srtt) {
+                (Some(all), Some(srtt)) => all.olia_growth(ack.bytes, state.mss, state.bytes, srtt),
+                (None, _) | (_, None) => reno_growth(state, ack.bytes),
+            },
+        };
+        state.grow(growth);
     }
 
     /// Loss (or ECN) once per window of data: the recovery episode begins. Sets the threshold and the window
-    /// that recovery ends with.
+    /// that recovery ends with. `in_flight` is what was outstanding before the loss was noticed.
     pub fn on_congestion(&mut self, now: Instant, in_flight: u32) {
-        let _ = (now, in_flight);
+        self.before_reduction = Some((self.state, self.law));
+        self.state.threshold = self.reduced_window(now, in_flight);
+        self.state.bytes = self.state.threshold;
+        self.state.fraction = 0.0;
+        self.slow_start = SlowStart::finished();
     }
 
-    /// The retransmission timer fired for the first time for this data.
+    /// The retransmission timer fired for the first time for this data (RFC 5681, section 3.1): one segment.
     pub fn on_timeout(&mut self, now: Instant, in_flight: u32) {
-        let _ = (now, in_flight);
+        self.before_reduction = Some((self.state, self.law));
+        self.state.threshold = self.reduced_window(now, in_flight);
+        self.state.bytes = self.state.mss;
+        self.state.fraction = 0.0;
+        self.slow_start = SlowStart::finished();
+        if let Law::Cubic(cubic) = &mut self.law {
+            cubic.end_epoch();
+        }
     }
 
-    /// The last reduction was a mistake (F-RTO, D-SACK, Eifel): state as before it.
-    pub fn undo(&mut self) {}
+    /// The last reduction was a mistake (F-RTO, D-SACK, Eifel): state as before it, or better.
+    pub fn undo(&mut self) {
+        let Some((state, law)) = self.before_reduction.take() else { return };
+        self.state.bytes = self.state.bytes.max(state.bytes);
+        self.state.threshold = self.state.threshold.max(state.threshold);
+        self.law = law;
+    }
 
     /// The segment size changed.
     pub fn set_mss(&mut self, mss: u16) {
-        let _ = mss;
+        self.state.mss = u32::from(mss.max(1));
+        self.state.bytes = self.state.bytes.max(self.state.mss);
     }
 
-    /// Nothing was sent for longer than a retransmission timeout (RFC 9293 / 5681 section 4.1).
+    /// Nothing was sent for longer than a retransmission timeout: what the window says of the path is old
+    /// (RFC 5681, section 4.1). What was learned is kept in the threshold (RFC 7661, section 4.4.2).
     pub fn on_idle(&mut self, now: Instant) {
-        let _ = now;
+        if self.state.bytes > self.initial_window {
+            self.state.threshold = self.state.threshold.max(self.state.bytes / 4 * 3);
+            self.state.bytes = self.initial_window;
+        }
+        if let Law::Cubic(cubic) = &mut self.law {
+            cubic.end_epoch();
+            cubic.on_unused_window(now);
+        }
     }
 
     /// What a coupled controller knows of its siblings; ignored by the others.
     pub fn set_coupling(&mut self, coupling: Coupling) {
-        let _ = coupling;
+        match &mut self.law {
+            Law::Lia { siblings } | Law::Olia { siblings, .. } => *siblings = Some(coupling),
+            Law::NewReno | Law::Cubic(_) => {}
+        }
+    }
+
+    fn reduced_window(&mut self, now: Instant, in_flight: u32) -> u32 {
+        // A window that was not in use says nothing about the path (RFC 5681: FlightSize).
+        let used = self.state.bytes.min(in_flight.max(self.state.bytes / 2));
+        let reduced = match &mut self.law {
+            Law::NewReno | Law::Lia { .. } => used / 2,
+            Law::Cubic(cubic) => cubic.on_congestion(now, self.state.mss, used),
+            Law::Olia { siblings: _, intervals } => {
+                intervals.on_loss();
+                used / 2
+            }
+        };
+        reduced.max(MIN_WINDOW_SEGMENTS * self.state.mss)
+    }
+}
+
+impl Window {
+    /// Adds `growth` bytes and keeps what is left of a byte for the next time.
+    fn grow(&mut self, growth: f64) {
+        let total = self.fraction + growth;
+        if !total.is_finite() || total < 0.0 {
+            // OLIA may want to shrink the window of a path that others outdo; never below the minimum.
+            if total.is_finite() {
+                let floor = MIN_WINDOW_SEGMENTS * self.mss;
+                self.bytes = self.bytes.saturating_sub(-total as u32).max(floor);
+                self.fraction = 0.0;
+            }
+            return;
+        }
+        self.fraction = total.fract();
+        self.bytes = self.bytes.saturating_add(total as u32).min(MAX_WINDOW);
+    }
+}
+
+/// One segment per window of acknowledged bytes (RFC 5681, equation 3, in bytes).
+fn reno_growth(state: &Window, acked: u32) -> f64 {
+    f64::from(acked) * f64::from(state.mss) / f64::from(state.bytes.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u16 = 1000;
+    const RTT: Duration = Duration::from_millis(100);
+
+    /// Acknowledges one full window per round trip, one segment at a time.
+    fn round(controller: &mut Controller, now: &mut Instant) {
+        let window = controller.window();
+        for _ in 0..window / u32::from(MSS) {
+            controller.on_ack(&full(*now, u32::from(MSS), window));
+        }
+        *now += RTT;
+    }
+
+    fn full(now: Instant, bytes: u32, in_flight: u32) -> Ack {
+        Ack {
+            now,
+            bytes,
+            in_flight,
+            srtt: Some(RTT),
+            min_rtt: Some(RTT),
+            latest_rtt: Some(RTT),
+            window_limited: true,
+        }
+    }
+
+    fn grown(algorithm: Algorithm) -> (Controller, Instant) {
+        let (mut controller, mut now) = (Controller::new(algorithm, MSS, 10_000), Instant::from_millis(1));
+        for _ in 0..4 {
+            round(&mut controller, &mut now);
+        }
+        (controller, now)
+    }
+
+    #[test]
+    fn slow_start_doubles_each_round_trip() {
+        let (controller, _) = grown(Algorithm::NewReno);
+        assert_eq!(controller.window(), 160_000);
+        assert!(controller.is_slow_start());
+    }
+
+    #[test]
+    fn a_window_that_is_not_in_use_does_not_grow() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
+            let (mut controller, now) = grown(algorithm);
+            let before = controller.window();
+            controller.on_ack(&Ack { window_limited: false, ..full(now, 100_000, 1000) });
+            assert_eq!(controller.window(), before, "{algorithm:?}");
+        }
+    }
+
+    #[test]
+    fn new_reno_halves_and_then_adds_one_segment_a_round_trip() {
+        let (mut controller, mut now) = grown(Algorithm::NewReno);
+        controller.on_congestion(now, controller.window());
+        assert_eq!(controller.window(), 80_000);
+        round(&mut controller, &mut now);
+        assert!((80_900..=81_000).contains(&controller.window()), "{}", controller.window());
+    }
+
+    #[test]
+    fn a_timeout_leaves_one_segment_and_slow_start_up_to_the_threshold() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
+            let (mut controller, mut now) = grown(algorithm);
+            controller.on_timeout(now, controller.window());
+            assert_eq!(controller.window(), 1000, "{algorithm:?}");
+            let threshold = controller.slow_start_threshold();
+            while controller.is_slow_start() {
+                round(&mut controller, &mut now);
+            }
+            let window = controller.window();
+            assert!((threshold..threshold + u32::from(MSS)).contains(&window), "{algorithm:?}: {window}");
+        }
+    }
+
+    #[test]
+    fn a_mistaken_reduction_is_undone() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
+            let (mut controller, now) = grown(algorithm);
+            let before = (controller.window(), controller.slow_start_threshold());
+            controller.on_timeout(now, controller.window());
+            controller.undo();
+            assert_eq!((controller.window(), controller.slow_start_threshold()), before, "{algorithm:?}");
+            controller.undo();
+            assert_eq!(controller.window(), before.0, "there is nothing left to undo");
+        }
+    }
+
+    #[test]
+    fn no_loss_goes_below_two_segments() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
+            let (mut controller, now) = grown(algorithm);
+            for _ in 0..40 {
+                controller.on_congestion(now, 0);
+            }
+            assert_eq!(controller.window(), 2000, "{algorithm:?}");
+        }
+    }
+
+    #[test]
+    fn idle_restarts_from_the_initial_window_and_remembers_three_quarters() {
+        let (mut controller, now) = grown(Algorithm::NewReno);
+        controller.on_congestion(now, controller.window());
+        controller.on_idle(now);
+        assert_eq!((controller.window(), controller.slow_start_threshold()), (10_000, 80_000));
+    }
+
+    #[test]
+    fn windows_never_leave_their_bounds_whatever_the_numbers() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
+            let mut controller = Controller::new(algorithm, 1, u32::MAX);
+            controller.set_coupling(Coupling::default());
+            for step in 0..200u64 {
+                let now = Instant::from_nanos(step << 56);
+                controller.on_ack(&Ack { srtt: Some(Duration::ZERO), ..full(now, u32::MAX, u32::MAX) });
+                if step % 3 == 0 {
+                    controller.on_congestion(now, u32::MAX);
+                }
+                assert!((2..=MAX_WINDOW).contains(&controller.window()), "{algorithm:?}");
+            }
+        }
     }
 }

@@ -1,0 +1,196 @@
+//! Coupled increases: the subflows of one connection together take no more than one TCP would on the best
+//! path (LIA, RFC 6356), and shift load to the better paths (OLIA, draft-khalili-mptcp-congestion-control).
+
+use base::Duration;
+
+/// What the owner of several coupled connections knows about one of them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Member {
+    /// Congestion window, bytes.
+    pub window: u32,
+    /// Smoothed round-trip time.
+    pub srtt: Duration,
+    /// [`super::Controller::bytes_between_losses`].
+    pub bytes_between_losses: u64,
+}
+
+/// What a coupled controller needs to know of all of them together.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Coupling {
+    /// Sum of the windows, bytes.
+    pub total_window: f64,
+    /// max of window / rtt², bytes per second².
+    pub best_window_per_rtt2: f64,
+    /// sum of window / rtt, bytes per second.
+    pub total_rate: f64,
+    /// OLIA's alpha for this one: positive to gain, negative to yield, sum zero.
+    pub olia_alpha: f64,
+}
+
+impl Coupling {
+    /// The coupling of `members[index]` with the others.
+    pub fn of(members: &[Member], index: usize) -> Self {
+        let rtt = |member: &Member| member.srtt.as_secs_f64().max(1e-6);
+        let window = |member: &Member| f64::from(member.window);
+        Self {
+            total_window: members.iter().map(window).sum(),
+            best_window_per_rtt2: members.iter().map(|m| window(m) / rtt(m).powi(2)).fold(0.0, f64::max),
+            total_rate: members.iter().map(|m| window(m) / rtt(m)).sum(),
+            olia_alpha: olia_alpha(members, index),
+        }
+    }
+
+    /// RFC 6356, section 3: alpha * bytes * MSS / total window; the caller bounds it by what one TCP gains.
+    pub(super) fn lia_growth(&self, acked: u32, mss: u32) -> f64 {
+        if self.total_rate <= 0.0 {
+            return 0.0;
+        }
+        // alpha = total * best / rate²; the total cancels out.
+        let per_byte = self.best_window_per_rtt2 / self.total_rate.powi(2);
+        per_byte * f64::from(acked) * f64::from(mss)
+    }
+
+    /// The draft's section 2.1: (window / rtt²) / rate² + alpha / window, per acknowledged byte.
+    pub(super) fn olia_growth(&self, acked: u32, mss: u32, window: u32, srtt: Duration) -> f64 {
+        if self.total_rate <= 0.0 {
+            return 0.0;
+        }
+        let (window, rtt) = (f64::from(window.max(1)), srtt.as_secs_f64().max(1e-6));
+        let optimal = window / rtt.powi(2) / self.total_rate.powi(2);
+        (optimal + self.olia_alpha / window) * f64::from(acked) * f64::from(mss)
+    }
+}
+
+/// Best paths (most bytes between losses² per rtt) with small windows gain what the paths with the largest
+/// windows yield.
+fn olia_alpha(members: &[Member], index: usize) -> f64 {
+    let quality = |member: &Member| {
+        let between = member.bytes_between_losses as f64;
+        between * between / member.srtt.as_secs_f64().max(1e-6)
+    };
+    let best_quality = members.iter().map(quality).fold(0.0, f64::max);
+    let largest = members.iter().map(|member| member.window).max().unwrap_or(0);
+    let is_largest = |member: &Member| member.window == largest;
+    let is_collected = |member: &Member| quality(member) >= best_quality && !is_largest(member);
+
+    let collected = members.iter().filter(|member| is_collected(member)).count();
+    let Some(member) = members.get(index).filter(|_| collected > 0) else { return 0.0 };
+    let paths = members.len() as f64;
+    if is_collected(member) {
+        1.0 / (paths * collected as f64)
+    } else if is_largest(member) {
+        -1.0 / (paths * members.iter().filter(|member| is_largest(member)).count() as f64)
+    } else {
+        0.0
+    }
+}
+
+/// Bytes acknowledged since the last loss and between the two before it (the draft's l1 and l2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LossIntervals {
+    last: u64,
+    current: u64,
+}
+
+impl LossIntervals {
+    pub(super) fn on_ack(&mut self, bytes: u32) {
+        self.current = self.current.saturating_add(u64::from(bytes));
+    }
+
+    pub(super) fn on_loss(&mut self) {
+        self.last = self.current;
+        self.current = 0;
+    }
+
+    pub(super) fn best(&self) -> u64 {
+        self.last.max(self.current)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Instant;
+
+    use super::super::{Ack, Algorithm, Controller};
+    use super::*;
+
+    const MSS: u16 = 1000;
+    const RTT: Duration = Duration::from_millis(50);
+
+    /// Two subflows past slow start; each round trip both windows are acknowledged once.
+    fn grow_together(algorithm: Algorithm, rounds: usize, windows: [u32; 2]) -> [u32; 2] {
+        let mut flows = windows.map(|window| {
+            let mut flow = Controller::new(algorithm, MSS, 2 * window);
+            flow.on_congestion(Instant::ZERO, 2 * window);
+            flow
+        });
+        for _ in 0..rounds {
+            for index in 0..2 {
+                let members = [0, 1].map(|i: usize| Member {
+                    window: flows[i].window(),
+                    srtt: RTT,
+                    bytes_between_losses: flows[i].bytes_between_losses(),
+                });
+                flows[index].set_coupling(Coupling::of(&members, index));
+                let window = flows[index].window();
+                flows[index].on_ack(&Ack {
+                    now: Instant::ZERO,
+                    bytes: window,
+                    in_flight: window,
+                    srtt: Some(RTT),
+                    min_rtt: Some(RTT),
+                    latest_rtt: Some(RTT),
+                    window_limited: true,
+                });
+            }
+        }
+        [flows[0].window(), flows[1].window()]
+    }
+
+    #[test]
+    fn two_equal_lia_subflows_gain_one_segment_between_them() {
+        let [a, b] = grow_together(Algorithm::Lia, 100, [50_000, 50_000]);
+        let gained = a + b - 100_000;
+        assert!((45_000..=55_000).contains(&gained), "half a segment per round trip: {gained}");
+    }
+
+    #[test]
+    fn two_uncoupled_subflows_gain_four_times_as_much() {
+        let [a, b] = grow_together(Algorithm::NewReno, 100, [50_000, 50_000]);
+        assert!((195_000..=201_000).contains(&(a + b - 100_000)));
+    }
+
+    #[test]
+    fn lia_never_gains_more_than_one_tcp_would() {
+        let lonely = Coupling::of(&[Member { window: 10_000, srtt: RTT, bytes_between_losses: 0 }], 0);
+        let mut flow = Controller::new(Algorithm::Lia, MSS, 20_000);
+        flow.on_congestion(Instant::ZERO, 20_000);
+        flow.set_coupling(Coupling { best_window_per_rtt2: lonely.best_window_per_rtt2 * 100.0, ..lonely });
+        flow.on_ack(&Ack {
+            now: Instant::ZERO,
+            bytes: 10_000,
+            in_flight: 10_000,
+            srtt: Some(RTT),
+            min_rtt: Some(RTT),
+            latest_rtt: Some(RTT),
+            window_limited: true,
+        });
+        assert_eq!(flow.window(), 11_000);
+    }
+
+    #[test]
+    fn olia_moves_window_from_the_large_path_to_the_good_one() {
+        let good = Member { window: 20_000, srtt: RTT, bytes_between_losses: 1_000_000 };
+        let large = Member { window: 80_000, srtt: RTT, bytes_between_losses: 10_000 };
+        let alphas = [0, 1].map(|i| Coupling::of(&[good, large], i).olia_alpha);
+        assert_eq!(alphas, [0.5, -0.5]);
+        let three = [0, 1, 2].map(|i| Coupling::of(&[good, large, large], i).olia_alpha);
+        assert!(three.iter().sum::<f64>().abs() < 1e-12, "what one gains the others yield: {three:?}");
+    }
+
+    #[test]
+    fn olia_leaves_equal_paths_alone() {
+        let equal = Member { window: 20_000, srtt: RTT, bytes_between_losses: 1000 };
+        assert_eq!(Coupling::of(&[equal, equal], 0).olia_alpha, 0.0);
+    }
+}

@@ -1,0 +1,164 @@
+//! Slow start with HyStart++ (RFC 9406): leaves when delay grows, before the queue overflows.
+//!
+//! Rounds are counted in acknowledged bytes: a round is over when as much was acknowledged as was in flight
+//! at its start.
+
+use base::Duration;
+
+use super::Ack;
+
+/// Delay growth that counts as a queue is an eighth of the round trip, within these bounds (section 4.3).
+const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
+const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
+const RTT_DIVISOR: u32 = 8;
+/// Samples of a round before its minimum counts.
+const SAMPLES: u32 = 8;
+/// Conservative slow start grows by a quarter, and lasts five rounds.
+const CONSERVATIVE_DIVISOR: u32 = 4;
+const CONSERVATIVE_ROUNDS: u8 = 5;
+/// Growth per ACK without pacing, in segments: keeps bursts of one ACK small. A super-segment is acknowledged
+/// by one ACK, so that the bound is its 46 segments and not the eight of a stack that sends them singly.
+const LIMIT_SEGMENTS: u32 = 46;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SlowStart {
+    phase: Phase,
+    round: Round,
+    last_round_min: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    bytes_left: u32,
+    min_rtt: Option<Duration>,
+    samples: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+enum Phase {
+    #[default]
+    Exponential,
+    Conservative {
+        baseline: Duration,
+        rounds: u8,
+    },
+    Over,
+}
+
+impl SlowStart {
+    /// Slow start after a loss: the threshold is known, delay need not be watched.
+    pub(super) fn finished() -> Self {
+        Self { phase: Phase::Over, ..Self::default() }
+    }
+
+    /// Whether delay has ended it.
+    pub(super) fn is_over(&self) -> bool {
+        self.phase == Phase::Over && self.last_round_min.is_some()
+    }
+
+    /// Bytes to add to the window.
+    pub(super) fn on_ack(&mut self, ack: &Ack, mss: u32) -> u32 {
+        let growth = ack.bytes.min(LIMIT_SEGMENTS.saturating_mul(mss));
+        if self.phase == Phase::Over {
+            return growth;
+        }
+        if self.round.bytes_left == 0 {
+            self.next_round(ack.in_flight);
+        }
+        self.round.bytes_left = self.round.bytes_left.saturating_sub(ack.bytes);
+        if let Some(rtt) = ack.latest_rtt {
+            self.round.samples += 1;
+            self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
+        }
+        self.watch_delay();
+        match self.phase {
+            Phase::Exponential | Phase::Over => growth,
+            Phase::Conservative { .. } => growth / CONSERVATIVE_DIVISOR,
+        }
+    }
+
+    fn next_round(&mut self, in_flight: u32) {
+        if let Phase::Conservative { baseline, rounds } = self.phase {
+            self.phase = if rounds + 1 >= CONSERVATIVE_ROUNDS {
+                Phase::Over
+            } else {
+                Phase::Conservative { baseline, rounds: rounds + 1 }
+            };
+        }
+        self.last_round_min = self.round.min_rtt.or(self.last_round_min);
+        self.round = Round { bytes_left: in_flight, ..Round::default() };
+    }
+
+    fn watch_delay(&mut self) {
+        let (Some(now), Some(before)) = (self.round.min_rtt, self.last_round_min) else { return };
+        if self.round.samples < SAMPLES {
+            return;
+        }
+        match self.phase {
+            Phase::Exponential => {
+                let threshold = (before / RTT_DIVISOR).clamp(MIN_RTT_THRESHOLD, MAX_RTT_THRESHOLD);
+                if now >= before + threshold {
+                    self.phase = Phase::Conservative { baseline: now, rounds: 0 };
+                }
+            }
+            // The delay fell again: it was no queue of ours.
+            Phase::Conservative { baseline, .. } if now < baseline => self.phase = Phase::Exponential,
+            Phase::Conservative { .. } | Phase::Over => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Instant;
+
+    use super::super::{Algorithm, Controller};
+    use super::*;
+
+    const MSS: u16 = 1000;
+
+    fn round(controller: &mut Controller, rtt_ms: u64) {
+        let window = controller.window();
+        for _ in 0..window / u32::from(MSS) {
+            let rtt = Some(Duration::from_millis(rtt_ms));
+            controller.on_ack(&Ack {
+                now: Instant::ZERO,
+                bytes: u32::from(MSS),
+                in_flight: window,
+                srtt: rtt,
+                min_rtt: rtt,
+                latest_rtt: rtt,
+                window_limited: true,
+            });
+        }
+    }
+
+    #[test]
+    fn growing_delay_ends_slow_start_without_a_loss() {
+        let mut controller = Controller::new(Algorithm::Cubic, MSS, 10_000);
+        for rtt in [40, 40, 40, 50, 60, 70, 80, 90, 100, 110] {
+            round(&mut controller, rtt);
+        }
+        assert!(!controller.is_slow_start());
+        assert!(controller.window() < 320_000, "{}", controller.window());
+    }
+
+    #[test]
+    fn steady_delay_does_not() {
+        let mut controller = Controller::new(Algorithm::Cubic, MSS, 10_000);
+        for _ in 0..9 {
+            round(&mut controller, 40);
+        }
+        assert!(controller.is_slow_start());
+        assert_eq!(controller.window(), 5_120_000);
+    }
+
+    #[test]
+    fn a_delay_that_passes_is_forgiven() {
+        let mut controller = Controller::new(Algorithm::Cubic, MSS, 10_000);
+        for rtt in [40, 40, 60, 40, 40, 40, 40, 40, 40] {
+            round(&mut controller, rtt);
+        }
+        assert!(controller.is_slow_start());
+    }
+}
