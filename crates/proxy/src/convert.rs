@@ -1,0 +1,337 @@
+//! The messages of the Convert protocol (RFC 8803): where a stream is to go, and what became of that.
+//!
+//! They travel inside the protected stream, the client's in its first flight, so that no round trip is
+//! spent on asking. One message each way, then the bytes of the two programs.
+//!
+//! Three things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which
+//! RFC 8803 leaves unassigned): names are resolved where the connection leaves, not where it starts. The
+//! unspecified address with port 53 means the resolver of the server. And success is answered by a header
+//! without TLVs, so that the client knows when a refusal can no longer come.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// First bytes of every message: version 1, length in words, magic number (section 4.1).
+const VERSION: u8 = 1;
+const MAGIC: u16 = 0x2263;
+/// Bytes of the fixed header.
+const HEADER: usize = 4;
+/// Longest message: the length field counts 32-bit words in one byte.
+pub const MAX_MESSAGE: usize = 255 * 4;
+
+const TLV_CONNECT: u8 = 0x0a;
+const TLV_ERROR: u8 = 0x1e;
+const TLV_NAME: u8 = 0x7f;
+
+/// Where a stream is to go.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Destination {
+    /// An address, by the Connect TLV (section 4.2.5).
+    Address(SocketAddr),
+    /// A host name (at most 255 bytes, no NUL) and a port.
+    Name(String, u16),
+    /// The resolver of the server, for DNS over TCP.
+    Resolver,
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+            Self::Resolver => write!(f, "resolver"),
+        }
+    }
+}
+
+/// Error codes (section 4.2.8).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ErrorCode {
+    /// 0.
+    UnsupportedVersion,
+    /// 1.
+    MalformedMessage,
+    /// 2.
+    UnsupportedMessage,
+    /// 3.
+    MissingCookie,
+    /// 32.
+    NotAuthorized,
+    /// 33.
+    UnsupportedTcpOption,
+    /// 64.
+    ResourceExceeded,
+    /// 65.
+    NetworkFailure,
+    /// 96.
+    ConnectionReset,
+    /// 97.
+    DestinationUnreachable,
+    /// One that this version does not know.
+    Other(u8),
+}
+
+impl ErrorCode {
+    /// The code on the wire.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::UnsupportedVersion => 0,
+            Self::MalformedMessage => 1,
+            Self::UnsupportedMessage => 2,
+            Self::MissingCookie => 3,
+            Self::NotAuthorized => 32,
+            Self::UnsupportedTcpOption => 33,
+            Self::ResourceExceeded => 64,
+            Self::NetworkFailure => 65,
+            Self::ConnectionReset => 96,
+            Self::DestinationUnreachable => 97,
+            Self::Other(code) => code,
+        }
+    }
+}
+
+impl From<u8> for ErrorCode {
+    fn from(code: u8) -> Self {
+        match code {
+            0 => Self::UnsupportedVersion,
+            1 => Self::MalformedMessage,
+            2 => Self::UnsupportedMessage,
+            3 => Self::MissingCookie,
+            32 => Self::NotAuthorized,
+            33 => Self::UnsupportedTcpOption,
+            64 => Self::ResourceExceeded,
+            65 => Self::NetworkFailure,
+            96 => Self::ConnectionReset,
+            97 => Self::DestinationUnreachable,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::UnsupportedVersion => "the server speaks another version",
+            Self::MalformedMessage => "the server could not read the request",
+            Self::UnsupportedMessage => "the server does not know this kind of request",
+            Self::MissingCookie => "the server asks for a cookie",
+            Self::NotAuthorized => "the server's rules do not allow this destination",
+            Self::UnsupportedTcpOption => "the server does not support a TCP option",
+            Self::ResourceExceeded => "the server is out of resources",
+            Self::NetworkFailure => "the server's network failed",
+            Self::ConnectionReset => "the destination refused the connection",
+            Self::DestinationUnreachable => "the destination cannot be reached",
+            Self::Other(code) => return write!(f, "the server reports error {code}"),
+        };
+        f.write_str(text)
+    }
+}
+
+/// One message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// Client to server: connect there.
+    Connect(Destination),
+    /// Server to client: done, bytes follow.
+    Connected,
+    /// Server to client: not done, and why.
+    Failed(ErrorCode),
+}
+
+/// What a prefix of a stream says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Parsed {
+    /// More bytes are needed.
+    Incomplete,
+    /// A message, and how many bytes it took.
+    Message(Message, usize),
+    /// Nothing that can be answered but by this error.
+    Invalid(ErrorCode),
+}
+
+impl Message {
+    /// Appends the message to `out`.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[VERSION, 0]);
+        out.extend_from_slice(&MAGIC.to_be_bytes());
+        match self {
+            Self::Connect(destination) => emit_destination(destination, out),
+            Self::Connected => {}
+            Self::Failed(code) => out.extend_from_slice(&[TLV_ERROR, 1, code.code(), 0]),
+        }
+        let words = (out.len() - start) / 4;
+        out[start + 1] = u8::try_from(words).expect("a name of 255 bytes makes 66 words");
+    }
+
+    /// Reads a message at the start of a stream.
+    pub fn parse(bytes: &[u8]) -> Parsed {
+        let Some((header, _)) = bytes.split_at_checked(HEADER) else { return Parsed::Incomplete };
+        if u16::from_be_bytes([header[2], header[3]]) != MAGIC {
+            return Parsed::Invalid(ErrorCode::MalformedMessage);
+        }
+        if header[0] != VERSION {
+            return Parsed::Invalid(ErrorCode::UnsupportedVersion);
+        }
+        let len = usize::from(header[1]) * 4;
+        if len < HEADER {
+            return Parsed::Invalid(ErrorCode::MalformedMessage);
+        }
+        let Some(tlvs) = bytes.get(HEADER..len) else { return Parsed::Incomplete };
+        match parse_tlvs(tlvs) {
+            Ok(message) => Parsed::Message(message, len),
+            Err(code) => Parsed::Invalid(code),
+        }
+    }
+}
+
+fn emit_destination(destination: &Destination, out: &mut Vec<u8>) {
+    match destination {
+        Destination::Address(address) => emit_connect(*address, out),
+        Destination::Resolver => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)), out),
+        Destination::Name(name, port) => {
+            let name = &name.as_bytes()[..name.len().min(255)];
+            let words = (5 + name.len()).div_ceil(4);
+            let start = out.len();
+            out.extend_from_slice(&[TLV_NAME, words as u8]);
+            out.extend_from_slice(&port.to_be_bytes());
+            out.push(name.len() as u8);
+            out.extend_from_slice(name);
+            out.resize(start + words * 4, 0);
+        }
+    }
+}
+
+fn emit_connect(address: SocketAddr, out: &mut Vec<u8>) {
+    let ip = match address.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    out.extend_from_slice(&[TLV_CONNECT, 5]);
+    out.extend_from_slice(&address.port().to_be_bytes());
+    out.extend_from_slice(&ip.octets());
+}
+
+fn parse_tlvs(mut bytes: &[u8]) -> Result<Message, ErrorCode> {
+    let mut message = Message::Connected;
+    while let [kind, words, ..] = *bytes {
+        let len = usize::from(words) * 4;
+        let (tlv, rest) = bytes.split_at_checked(len).ok_or(ErrorCode::MalformedMessage)?;
+        if len == 0 || message != Message::Connected {
+            return Err(ErrorCode::MalformedMessage);
+        }
+        message = match kind {
+            TLV_CONNECT => Message::Connect(parse_connect(tlv)?),
+            TLV_NAME => Message::Connect(parse_name(tlv)?),
+            TLV_ERROR => Message::Failed(ErrorCode::from(tlv[2])),
+            _ => return Err(ErrorCode::UnsupportedMessage),
+        };
+        bytes = rest;
+    }
+    Ok(message)
+}
+
+/// Connect TLV: port and address; TCP options behind them are not supported.
+fn parse_connect(tlv: &[u8]) -> Result<Destination, ErrorCode> {
+    if tlv.len() > 20 {
+        return Err(ErrorCode::UnsupportedTcpOption);
+    }
+    let octets: [u8; 16] =
+        tlv.get(4..20).and_then(|ip| ip.try_into().ok()).ok_or(ErrorCode::MalformedMessage)?;
+    let (ip, port) = (Ipv6Addr::from(octets), u16::from_be_bytes([tlv[2], tlv[3]]));
+    if ip.is_unspecified() && port == 53 {
+        return Ok(Destination::Resolver);
+    }
+    Ok(Destination::Address(SocketAddr::new(ip.to_canonical(), port)))
+}
+
+fn parse_name(tlv: &[u8]) -> Result<Destination, ErrorCode> {
+    let len = usize::from(*tlv.get(4).ok_or(ErrorCode::MalformedMessage)?);
+    let name = tlv.get(5..5 + len).ok_or(ErrorCode::MalformedMessage)?;
+    let name = str::from_utf8(name).map_err(|_| ErrorCode::MalformedMessage)?;
+    if name.is_empty() || name.contains(|c: char| c.is_control() || c.is_whitespace()) {
+        return Err(ErrorCode::MalformedMessage);
+    }
+    Ok(Destination::Name(name.to_owned(), u16::from_be_bytes([tlv[2], tlv[3]])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(message: &Message) -> Vec<u8> {
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        out
+    }
+
+    fn samples() -> Vec<Message> {
+        let mut samples = vec![
+            Message::Connect(Destination::Address("192.0.2.1:443".parse().expect("an address"))),
+            Message::Connect(Destination::Address("[2001:db8::1]:22".parse().expect("an address"))),
+            Message::Connect(Destination::Resolver),
+            Message::Connected,
+        ];
+        samples.extend([1, 3, 4, 255].map(|n| Message::Connect(Destination::Name("x".repeat(n), 80))));
+        samples.extend([0, 1, 32, 64, 65, 96, 97, 200].map(|code| Message::Failed(ErrorCode::from(code))));
+        samples
+    }
+
+    #[test]
+    fn a_connect_message_has_the_bytes_of_the_rfc() {
+        let address = "192.0.2.1:443".parse().expect("an address");
+        let bytes = bytes_of(&Message::Connect(Destination::Address(address)));
+        let mut expected = vec![0x01, 0x06, 0x22, 0x63, 0x0a, 0x05, 0x01, 0xbb];
+        expected.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn every_message_survives_the_wire_with_the_stream_behind_it() {
+        for message in samples() {
+            let mut bytes = bytes_of(&message);
+            let len = bytes.len();
+            bytes.extend_from_slice(b"GET / HTTP/1.1\r\n");
+            assert_eq!(Message::parse(&bytes), Parsed::Message(message, len));
+        }
+    }
+
+    #[test]
+    fn every_beginning_of_a_message_asks_for_more() {
+        for message in samples() {
+            let bytes = bytes_of(&message);
+            for len in 0..bytes.len() {
+                assert_eq!(Message::parse(&bytes[..len]), Parsed::Incomplete, "{message:?} cut at {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_protocols_and_contradictions_are_refused() {
+        let refused = |bytes: &[u8], code| assert_eq!(Message::parse(bytes), Parsed::Invalid(code));
+        refused(b"GET / HTTP/1.1\r\n", ErrorCode::MalformedMessage);
+        refused(&[2, 1, 0x22, 0x63], ErrorCode::UnsupportedVersion);
+        refused(&[1, 0, 0x22, 0x63], ErrorCode::MalformedMessage);
+        refused(&[1, 2, 0x22, 0x63, 0x42, 1, 0, 0], ErrorCode::UnsupportedMessage);
+        refused(&[1, 2, 0x22, 0x63, 0x0a, 0, 0, 0], ErrorCode::MalformedMessage);
+        refused(&[1, 2, 0x22, 0x63, 0x0a, 5, 0, 0], ErrorCode::MalformedMessage);
+        refused(&[1, 2, 0x22, 0x63, 0x7f, 1, 0, 80], ErrorCode::MalformedMessage);
+        refused(&[1, 3, 0x22, 0x63, 0x7f, 2, 0, 80, 2, b'a', b'\n', 0], ErrorCode::MalformedMessage);
+        refused(&[1, 3, 0x22, 0x63, 0x1e, 1, 97, 0, 0x1e, 1, 97, 0], ErrorCode::MalformedMessage);
+    }
+
+    #[test]
+    fn no_bytes_at_all_make_it_panic() {
+        use base::Random;
+        let mut random = base::SeededRandom::from_number(8803);
+        for _ in 0..20_000 {
+            let mut bytes = vec![0; usize::try_from(random.below(64)).expect("small")];
+            random.fill(&mut bytes);
+            if bytes.len() >= 4 && random.chance(0.9) {
+                let words = (bytes.len() / 4) as u8;
+                bytes[..4].copy_from_slice(&[1, words, 0x22, 0x63]);
+            }
+            let _ = Message::parse(&bytes);
+        }
+    }
+}

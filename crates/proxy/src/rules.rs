@@ -1,0 +1,225 @@
+//! Which destinations a server connects its clients to.
+//!
+//! A rule is `HOST:PORT`: host an address, a prefix (`10.0.0.0/8`), a name, a name with leading `*.`, or `*`;
+//! port a number, a range (`8000-8099`) or `*`. What no rule allows is refused: there is no open proxy by
+//! accident. A name that is allowed by name may resolve to any address but those that only make sense on the
+//! server itself (loopback, link-local, unspecified, multicast); these must be allowed as addresses.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::convert::Destination;
+
+/// One rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    host: Host,
+    ports: (u16, u16),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Host {
+    Any,
+    Prefix(IpAddr, u8),
+    Name(String),
+    Below(String),
+}
+
+/// Why a rule cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadRule {
+    rule: String,
+    reason: &'static str,
+}
+
+impl fmt::Display for BadRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule '{}': {}; examples: *:443  10.0.0.0/8:*  git.example.org:22", self.rule, self.reason)
+    }
+}
+
+impl std::error::Error for BadRule {}
+
+impl FromStr for Rule {
+    type Err = BadRule;
+
+    fn from_str(text: &str) -> Result<Self, BadRule> {
+        let bad = |reason| BadRule { rule: text.to_owned(), reason };
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| bad("a port is missing"))?;
+        let ports = match port.split_once('-') {
+            _ if port == "*" => (0, u16::MAX),
+            Some((low, high)) => number(low).zip(number(high)).ok_or_else(|| bad("not a port range"))?,
+            None => number(port).map(|port| (port, port)).ok_or_else(|| bad("not a port"))?,
+        };
+        if ports.0 > ports.1 {
+            return Err(bad("the port range runs backwards"));
+        }
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = match (host, host.split_once('/')) {
+            ("*", _) => Host::Any,
+            ("", _) => return Err(bad("a host is missing")),
+            (_, Some((ip, bits))) => {
+                let ip: IpAddr = ip.parse().map_err(|_| bad("not an address before the '/'"))?;
+                let bits: u8 = bits.parse().map_err(|_| bad("not a prefix length"))?;
+                if bits > if ip.is_ipv4() { 32 } else { 128 } {
+                    return Err(bad("the prefix is longer than the address"));
+                }
+                Host::Prefix(ip, bits)
+            }
+            (name, None) => match (name.parse::<IpAddr>(), name.strip_prefix("*.")) {
+                (Ok(ip), _) => Host::Prefix(ip, if ip.is_ipv4() { 32 } else { 128 }),
+                (Err(_), Some(parent)) => Host::Below(parent.to_ascii_lowercase()),
+                (Err(_), None) if name.contains('*') => {
+                    return Err(bad("'*' is only allowed alone or as '*.'"));
+                }
+                (Err(_), None) => Host::Name(name.to_ascii_lowercase()),
+            },
+        };
+        Ok(Self { host, ports })
+    }
+}
+
+impl Rule {
+    fn allows_port(&self, port: u16) -> bool {
+        (self.ports.0..=self.ports.1).contains(&port)
+    }
+
+    fn allows_address(&self, ip: IpAddr) -> bool {
+        match &self.host {
+            Host::Any => !is_local(ip),
+            Host::Prefix(prefix, bits) => in_prefix(ip, *prefix, *bits),
+            Host::Name(_) | Host::Below(_) => false,
+        }
+    }
+
+    fn allows_name(&self, name: &str) -> bool {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        match &self.host {
+            Host::Any => true,
+            Host::Name(allowed) => name == *allowed,
+            Host::Below(parent) => name.strip_suffix(parent.as_str()).is_some_and(|rest| rest.ends_with('.')),
+            Host::Prefix(..) => false,
+        }
+    }
+}
+
+/// Whether `rules` let a client go to `destination`, as far as that can be said before a name is resolved.
+pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
+    match destination {
+        Destination::Address(address) => {
+            rules.iter().any(|rule| rule.allows_port(address.port()) && rule.allows_address(address.ip()))
+        }
+        // A name may still turn out to be an address that a prefix rule allows.
+        Destination::Name(name, port) => rules.iter().any(|rule| {
+            rule.allows_port(*port) && (rule.allows_name(name) || matches!(rule.host, Host::Prefix(..)))
+        }),
+        Destination::Resolver => !rules.is_empty(),
+    }
+}
+
+/// Whether `rules` let a client go to `name`, which was resolved to `ip`.
+pub fn allow_resolved(rules: &[Rule], name: &str, ip: IpAddr, port: u16) -> bool {
+    rules.iter().filter(|rule| rule.allows_port(port)).any(|rule| {
+        let by_name = rule.allows_name(name) && !is_local(ip.to_canonical());
+        by_name || rule.allows_address(ip.to_canonical())
+    })
+}
+
+/// Addresses that mean the server itself or its link.
+fn is_local(ip: IpAddr) -> bool {
+    let link_local = match ip {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || link_local
+}
+
+fn in_prefix(ip: IpAddr, prefix: IpAddr, bits: u8) -> bool {
+    let (ip, prefix, width) = match (ip, prefix) {
+        (IpAddr::V4(ip), IpAddr::V4(prefix)) => {
+            (u128::from(u32::from(ip)), u128::from(u32::from(prefix)), 32)
+        }
+        (IpAddr::V6(ip), IpAddr::V6(prefix)) => (u128::from(ip), u128::from(prefix), 128),
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
+    };
+    (ip ^ prefix).checked_shr(width - u32::from(bits)).unwrap_or(0) == 0
+}
+
+fn number(text: &str) -> Option<u16> {
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(texts: &[&str]) -> Vec<Rule> {
+        texts.iter().map(|text| text.parse().expect(text)).collect()
+    }
+
+    fn to(text: &str) -> Destination {
+        match text.parse() {
+            Ok(address) => Destination::Address(address),
+            Err(_) => {
+                let (name, port) = text.rsplit_once(':').expect("a port");
+                Destination::Name(name.into(), port.parse().expect("a number"))
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_rule_allows_is_refused() {
+        assert!(!allow(&[], &to("192.0.2.1:443")));
+        assert!(!allow(&[], &Destination::Resolver));
+        assert!(!allow(&rules(&["10.0.0.0/8:443"]), &to("11.0.0.1:443")));
+        assert!(!allow(&rules(&["10.0.0.0/8:443"]), &to("10.0.0.1:80")));
+    }
+
+    #[test]
+    fn prefixes_of_both_families_and_port_ranges_match_to_their_edges() {
+        let rules = rules(&["10.0.0.0/8:8000-8099", "2001:db8::/32:*", "[2001:db9::1]:22", "0.0.0.0/0:25"]);
+        for yes in
+            ["10.0.0.0:8000", "10.255.255.255:8099", "[2001:db8:ffff::1]:1", "[2001:db9::1]:22", "9.9.9.9:25"]
+        {
+            assert!(allow(&rules, &to(yes)), "{yes}");
+        }
+        for no in ["10.0.0.0:7999", "10.0.0.0:8100", "[2001:db9::1]:23", "[::1]:25"] {
+            assert!(!allow(&rules, &to(no)), "{no}");
+        }
+    }
+
+    #[test]
+    fn names_match_whole_labels_and_ignore_case() {
+        let rules = rules(&["*.example.org:443", "git.example.com:22"]);
+        assert!(allow(&rules, &to("WWW.Example.ORG:443")));
+        assert!(allow(&rules, &to("git.example.com.:22")));
+        assert!(!allow(&rules, &to("badexample.org:443")));
+        assert!(!allow(&rules, &to("example.org:443")), "the parent itself is another name");
+    }
+
+    #[test]
+    fn any_host_does_not_mean_the_server_itself() {
+        let open = rules(&["*:80"]);
+        for local in ["127.0.0.1:80", "[::1]:80", "0.0.0.0:80", "169.254.169.254:80", "[fe80::1]:80"] {
+            assert!(!allow(&open, &to(local)), "{local}");
+        }
+        assert!(!allow_resolved(&open, "rebind.example.org", "127.0.0.1".parse().expect("ip"), 80));
+        assert!(!allow_resolved(&open, "rebind.example.org", "::ffff:127.0.0.1".parse().expect("ip"), 80));
+        assert!(allow(&rules(&["127.0.0.1:80"]), &to("127.0.0.1:80")), "unless it is allowed as such");
+    }
+
+    #[test]
+    fn a_bad_rule_says_what_is_wrong() {
+        for (text, reason) in [
+            ("example.org", "a port is missing"),
+            ("example.org:http", "not a port"),
+            ("10.0.0.0/33:80", "the prefix is longer than the address"),
+            ("exa*mple.org:80", "'*' is only allowed alone or as '*.'"),
+            ("*:90-80", "the port range runs backwards"),
+            (":80", "a host is missing"),
+        ] {
+            assert_eq!(text.parse::<Rule>().expect_err(text).reason, reason);
+        }
+    }
+}
