@@ -1,1 +1,4 @@
 //! What happens to the bytes of a connection: plain, scrambled, sealed.
+
+#[cfg(feature = "aws-lc")]
+pub mod sealed;

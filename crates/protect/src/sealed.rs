@@ -1,0 +1,56 @@
+//! MPTCPsec: blocks, tags and keys of a sealed connection.
+//!
+//! One DSS mapping carries one **block**: `H || C || T_d || T_o`. The AEAD runs once per block, when the
+//! [`Sealer`] turns plain bytes into a [`SealedBlock`]; its nonce is the data sequence number, which the
+//! sealer owns and never gives out twice. What may change from one transmission to the next (the subflow, its
+//! sequence number, the Data-ACK) is covered by the **option tag** `T_o`, a keyed hash without a nonce, so a
+//! reinjection costs a hash of some 50 bytes and no encryption. The [`Opener`] checks `T_o` first, decrypts
+//! second, and takes blocks in any order.
+//!
+//! Everything comes from one [`MasterSecret`], which a handshake delivers:
+//!
+//! ```text
+//! MasterSecret ──► ConnectionSecrets ──┬─► ConnectionIdentity  tokens, IDSNs, joins, fast close, session id
+//!                                      ├─► Sealer              our direction: generations of block and tag keys
+//!                                      └─► Opener              theirs
+//! ```
+//!
+//! Source: Jadin et al., "Securing MultiPath TCP", section III-C, with the departures that plait's wire format
+//! explains: a MAC in place of the second AEAD call, keys per direction and subflow, key updates, and control
+//! records inside the stream.
+//!
+//! Nothing here sends, waits, or knows the time: `now` is an argument where the age of a key matters.
+
+mod ack;
+mod aead;
+mod block;
+mod generation;
+mod hkdf;
+mod identity;
+mod limits;
+mod opener;
+mod option_tag;
+mod record;
+mod schedule;
+mod sealer;
+mod secret;
+mod suite;
+
+#[cfg(test)]
+mod nonce_tests;
+#[cfg(test)]
+mod wycheproof_tests;
+
+pub use ack::{ACK_OPTION_LEN, AckContext, AckTag};
+pub use aead::BlockKey;
+pub use block::{BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, Payload, SealedBlock};
+pub use hkdf::Hkdf;
+pub use identity::{ConnectionIdentity, JoinHmacs, JoinTranscript};
+pub use limits::KeyLimits;
+pub use opener::{OpenError, OpenJob, Opened, Opener};
+pub use option_tag::{OptionContext, OptionKey, ProtectedOptions, SubflowTag};
+pub use record::{MAX_RECORDS, Record, RecordError, Records};
+pub use schedule::{ConnectionSecrets, Role};
+pub use sealer::{KeyUsedUp, SealJob, Sealer, UpdateRefused};
+pub use secret::{ExporterSecret, JoinSecret, MasterSecret, ResumeSecret};
+pub use suite::Suite;

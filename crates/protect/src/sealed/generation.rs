@@ -1,0 +1,67 @@
+//! One generation of the keys of one direction.
+
+use std::sync::Arc;
+
+use super::aead::BlockKey;
+use super::option_tag::{OptionKey, SubflowTag};
+use super::schedule::DirectionSecrets;
+use super::suite::Suite;
+
+/// Block key and option keys that were derived so far. The block key is shared with sealing and opening jobs that
+/// run elsewhere.
+pub(super) struct Generation {
+    number: u64,
+    secrets: DirectionSecrets,
+    block_key: Arc<BlockKey>,
+    /// One entry per subflow of the connection; the connection says when one is gone.
+    option_keys: Vec<(SubflowTag, OptionKey)>,
+}
+
+impl Generation {
+    /// Generation 0.
+    pub(super) fn new(secrets: DirectionSecrets, suite: Suite) -> Self {
+        Self::numbered(0, secrets, suite)
+    }
+
+    /// The one after this.
+    pub(super) fn next(&self, suite: Suite) -> Self {
+        Self::numbered(self.number + 1, self.secrets.next(), suite)
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The six bits of it that a block's first byte has room for.
+    pub(super) fn wire(&self) -> u8 {
+        (self.number & 0x3f) as u8
+    }
+
+    pub(super) fn block_key(&self) -> &Arc<BlockKey> {
+        &self.block_key
+    }
+
+    /// The option key of `subflow`, derived at its first use.
+    pub(super) fn option_key(&mut self, subflow: SubflowTag) -> &OptionKey {
+        let known = self.option_keys.iter().position(|(of, _)| *of == subflow);
+        let index = known.unwrap_or_else(|| {
+            self.option_keys.push((subflow, self.secrets.option_key(subflow)));
+            self.option_keys.len() - 1
+        });
+        &self.option_keys[index].1
+    }
+
+    pub(super) fn forget_subflow(&mut self, subflow: SubflowTag) {
+        self.option_keys.retain(|(of, _)| *of != subflow);
+    }
+
+    fn numbered(number: u64, secrets: DirectionSecrets, suite: Suite) -> Self {
+        let block_key = Arc::new(secrets.block_key(suite));
+        Self { number, secrets, block_key, option_keys: Vec::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn secrets(&self) -> &DirectionSecrets {
+        &self.secrets
+    }
+}

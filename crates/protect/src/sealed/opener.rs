@@ -1,0 +1,249 @@
+//! The receiving half of a direction.
+
+use core::fmt;
+use std::sync::Arc;
+
+use base::Dsn;
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::ack::{AckContext, AckTag};
+use super::aead::{BlockKey, WrongTag};
+use super::block::{BLOCK_OVERHEAD, DATA_TAG_LEN, HEADER_LEN, Header, Kind, data_tag, writable};
+use super::generation::Generation;
+use super::option_tag::{OPTION_TAG_LEN, OptionContext, SubflowTag};
+use super::suite::Suite;
+
+/// Opens what the peer sends: blocks in any order, each on its own.
+///
+/// It holds the keys of three generations: the current one, the one before until told that nothing of it can
+/// still come, and the one after as soon as a block claims to be of it. The first block that really is makes it
+/// the current one.
+pub struct Opener {
+    suite: Suite,
+    previous: Option<Generation>,
+    current: Generation,
+    next: Option<Generation>,
+    has_opened: bool,
+}
+
+impl Opener {
+    pub(super) fn new(current: Generation, suite: Suite) -> Self {
+        Self { suite, previous: None, current, next: None, has_opened: false }
+    }
+
+    /// The number of the newest generation that a block was opened with.
+    pub fn generation(&self) -> u64 {
+        self.current.number()
+    }
+
+    /// Whether any block was ever opened: only then is it certain that both ends have the same keys.
+    pub fn has_opened(&self) -> bool {
+        self.has_opened
+    }
+
+    /// Opens the block that fills the mapping at `dsn`: checks the option tag, then decrypts in place. `payload` is
+    /// all of the mapping, without the DATA_FIN; if somebody else holds its bytes too they are copied first, and
+    /// [`Opened::copied`] says so.
+    ///
+    /// # Errors
+    /// [`OpenError`] says which check failed. Nothing of the block may be used then: it is as if it had not come.
+    pub fn open(
+        &mut self,
+        dsn: Dsn,
+        context: &OptionContext<'_>,
+        payload: Bytes,
+    ) -> Result<Opened, OpenError> {
+        let opened = self.begin(dsn, context, payload)?.run()?;
+        self.finish(&opened);
+        Ok(opened)
+    }
+
+    /// The first half of [`Opener::open`]: all but the decryption, which may run elsewhere and in any order.
+    ///
+    /// # Errors
+    /// As [`Opener::open`], except [`OpenError::DataTag`].
+    pub fn begin(
+        &mut self,
+        dsn: Dsn,
+        context: &OptionContext<'_>,
+        payload: Bytes,
+    ) -> Result<OpenJob, OpenError> {
+        if payload.len() < BLOCK_OVERHEAD || payload.len() + usize::from(context.data_fin) > u16::MAX.into() {
+            return Err(OpenError::Length);
+        }
+        let (header, kind) = Header::parse(payload[0]).ok_or(OpenError::Type)?;
+        let is_unproven = !self.has_opened;
+        let generation =
+            self.generation_mut(header.generation()).ok_or(OpenError::Generation(header.generation()))?;
+        let message = context.of_block(header, dsn, payload.len());
+        let received = &payload[payload.len() - OPTION_TAG_LEN..];
+        let key = generation.option_key(context.subflow);
+        if !key.is_tag::<OPTION_TAG_LEN>(&message, data_tag(&payload), received) {
+            return Err(if is_unproven { OpenError::FirstOptionTag } else { OpenError::OptionTag });
+        }
+        let key = Arc::clone(generation.block_key());
+        Ok(OpenJob { key, generation: generation.number(), header, kind, dsn, payload })
+    }
+
+    /// The last half of [`Opener::open`]: takes note of what a job opened.
+    pub fn finish(&mut self, opened: &Opened) {
+        self.has_opened = true;
+        if opened.generation == self.current.number() + 1 {
+            self.advance();
+        }
+    }
+
+    /// A KEY_UPDATE record came, in order, in a block of generation `closed`: all older blocks have arrived. Wipes
+    /// the keys they needed.
+    ///
+    /// # Errors
+    /// [`OpenError::Generation`] if that generation is not the newest or the one before: a peer that follows
+    /// the rules cannot do this.
+    pub fn handle_key_update(&mut self, closed: u64) -> Result<(), OpenError> {
+        if closed == self.current.number() {
+            self.advance();
+        }
+        if closed + 1 != self.current.number() {
+            return Err(OpenError::Generation((closed & 0x3f) as u8));
+        }
+        self.previous = None;
+        Ok(())
+    }
+
+    /// Checks the tag of a segment without a block.
+    ///
+    /// # Errors
+    /// [`OpenError::Generation`] or [`OpenError::OptionTag`] ([`OpenError::FirstOptionTag`] before the first
+    /// block): drop it and count it.
+    pub fn check_ack(&mut self, context: &AckContext<'_>, tag: &AckTag) -> Result<(), OpenError> {
+        let is_unproven = !self.has_opened;
+        let generation =
+            self.generation_mut(tag.generation()).ok_or(OpenError::Generation(tag.generation()))?;
+        match tag.is_right(generation.option_key(context.subflow), context) {
+            true => Ok(()),
+            false if is_unproven => Err(OpenError::FirstOptionTag),
+            false => Err(OpenError::OptionTag),
+        }
+    }
+
+    /// Wipes the option keys of a subflow that is gone.
+    pub fn forget_subflow(&mut self, subflow: SubflowTag) {
+        self.current.forget_subflow(subflow);
+        for other in [&mut self.previous, &mut self.next].into_iter().flatten() {
+            other.forget_subflow(subflow);
+        }
+    }
+
+    fn advance(&mut self) {
+        let next = self.next.take().unwrap_or_else(|| self.current.next(self.suite));
+        self.previous = Some(core::mem::replace(&mut self.current, next));
+    }
+
+    /// The generation that these six bits mean. The next one is derived when it is first claimed and then kept,
+    /// so a forger can make us do that work once per generation.
+    fn generation_mut(&mut self, wire: u8) -> Option<&mut Generation> {
+        if self.current.wire() == wire {
+            return Some(&mut self.current);
+        }
+        if let Some(previous) = self.previous.as_mut().filter(|previous| previous.wire() == wire) {
+            return Some(previous);
+        }
+        if (self.current.number() + 1) & 0x3f == u64::from(wire) {
+            let (current, suite) = (&self.current, self.suite);
+            return Some(self.next.get_or_insert_with(|| current.next(suite)));
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generation = self.generation();
+        f.debug_struct("Opener")
+            .field("suite", &self.suite)
+            .field("generation", &generation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A block whose option tag is right, before its decryption. Nothing of it is to be believed yet: an attacker may
+/// have changed the cipher text and left the tags alone.
+pub struct OpenJob {
+    key: Arc<BlockKey>,
+    generation: u64,
+    header: Header,
+    kind: Kind,
+    dsn: Dsn,
+    payload: Bytes,
+}
+
+impl OpenJob {
+    /// Decrypts.
+    ///
+    /// # Errors
+    /// [`OpenError::DataTag`].
+    pub fn run(self) -> Result<Opened, OpenError> {
+        let Self { key, generation, header, kind, dsn, payload } = self;
+        let mapped = payload.len();
+        let (mut bytes, copied) = writable(payload);
+        bytes.truncate(mapped - OPTION_TAG_LEN);
+        bytes.advance(HEADER_LEN);
+        let text = key.open(header, dsn, &mut bytes).map_err(|WrongTag| OpenError::DataTag)?;
+        debug_assert_eq!(text, mapped - BLOCK_OVERHEAD, "tags are {DATA_TAG_LEN} bytes");
+        bytes.truncate(text);
+        Ok(Opened { kind, generation, dsn, plain: bytes, copied })
+    }
+}
+
+impl fmt::Debug for OpenJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenJob({:?}, {:?}, {} bytes)", self.kind, self.dsn, self.payload.len())
+    }
+}
+
+/// A block that was verified and decrypted.
+pub struct Opened {
+    /// What it carries.
+    pub kind: Kind,
+    /// The generation of the keys that opened it.
+    pub generation: u64,
+    /// Its first data sequence number.
+    pub dsn: Dsn,
+    /// The plain text.
+    pub plain: BytesMut,
+    /// Bytes that had to be copied because somebody else held the payload: 0 or all of it.
+    pub copied: usize,
+}
+
+impl Opened {
+    /// The data sequence number behind the block (behind its overhead, too).
+    pub fn end(&self) -> Dsn {
+        self.dsn + (self.plain.len() + BLOCK_OVERHEAD) as u64
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opened({:?}, {:?}, {} bytes)", self.kind, self.dsn, self.plain.len())
+    }
+}
+
+/// Which check a block or a tag did not pass. All but the last are what anybody on the path can cause.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum OpenError {
+    /// The mapping is shorter than an empty block, or longer than a mapping can be.
+    Length,
+    /// One of the two block types that do not exist.
+    Type,
+    /// The six bits name a generation that has no keys: neither the current nor a neighbour.
+    Generation(u8),
+    /// The option tag is wrong: the DSS option, a protected option or the data tag were changed, or the block
+    /// was replayed on another subflow or at another place.
+    OptionTag,
+    /// The option tag is right, the cipher text is not.
+    DataTag,
+    /// As [`OpenError::OptionTag`], and no block was ever opened on this connection. If the peer's
+    /// retransmissions fail as well, the two ends do not have the same keys: somebody rewrote the negotiation,
+    /// and the transcripts in the keys differ.
+    FirstOptionTag,
+}

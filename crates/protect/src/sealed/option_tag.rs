@@ -1,0 +1,159 @@
+//! The option tag T_o: what it covers and how it is computed.
+
+use core::fmt;
+
+use base::Dsn;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::block::{DATA_TAG_LEN, Header};
+
+/// Length of the option tag of a block, in bytes.
+pub(super) const OPTION_TAG_LEN: usize = 16;
+
+/// The name of a subflow in its keys: 0 for the first one, [`JoinHmacs::subflow`](super::JoinHmacs::subflow) for
+/// those that joined. 62 bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SubflowTag(pub u64);
+
+impl SubflowTag {
+    /// The subflow that the handshake ran on.
+    pub const FIRST: Self = Self(0);
+}
+
+/// Bytes of further options that a tag covers: at most what fits into a TCP header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProtectedOptions<'a>(&'a [u8]);
+
+/// TCP options have room for 40 bytes (RFC 9293, section 3.1).
+const MAX_OPTION_BYTES: usize = 40;
+
+impl<'a> ProtectedOptions<'a> {
+    /// No further option.
+    pub const NONE: Self = Self(&[]);
+
+    /// These bytes, kind and length included, as they stand in the header; `None` above 40.
+    pub const fn new(bytes: &'a [u8]) -> Option<Self> {
+        if bytes.len() <= MAX_OPTION_BYTES { Some(Self(bytes)) } else { None }
+    }
+}
+
+/// What one transmission of a block says beside the block itself, and what must not be forged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OptionContext<'a> {
+    /// The subflow it goes over.
+    pub subflow: SubflowTag,
+    /// Relative subflow sequence number of its mapping, as in the DSS option (first byte after the SYN is 1).
+    pub ssn: u32,
+    /// The Data-ACK of the DSS option, all 64 bits even where four bytes are sent.
+    pub data_ack: Option<Dsn>,
+    /// DATA_FIN: the mapping ends the stream. The data-level length then counts it (RFC 8684, section 3.3.3).
+    pub data_fin: bool,
+    /// Other options beside the DSS that must not be forged.
+    pub options: ProtectedOptions<'a>,
+}
+
+impl OptionContext<'_> {
+    /// The fields in front of the options: class 00, a block.
+    pub(super) fn of_block(&self, header: Header, dsn: Dsn, block_len: usize) -> TagMessage<'_> {
+        // A block has at most 65,534 bytes, so the DATA_FIN still fits.
+        let length = u16::try_from(block_len + usize::from(self.data_fin)).unwrap_or(u16::MAX);
+        let mut flags = FLAG_MAPPING;
+        if self.data_fin {
+            flags |= FLAG_DATA_FIN;
+        }
+        if self.data_ack.is_some() {
+            flags |= FLAG_DATA_ACK;
+        }
+        TagMessage {
+            class: 0,
+            flags,
+            header: header.bits(),
+            dsn,
+            ssn: self.ssn,
+            length,
+            data_ack: self.data_ack.unwrap_or_default(),
+            options: self.options,
+        }
+    }
+}
+
+pub(super) const FLAG_DATA_FIN: u8 = 1;
+pub(super) const FLAG_MAPPING: u8 = 2;
+pub(super) const FLAG_DATA_ACK: u8 = 4;
+
+/// M without its last field:
+/// `01 | class | flags | H | DSN64 | u32 SSN | u16 DLL | u16 0 | DATA_ACK64 | u16 len(opts) | opts | T_d`.
+pub(super) struct TagMessage<'a> {
+    pub(super) class: u8,
+    pub(super) flags: u8,
+    pub(super) header: u8,
+    pub(super) dsn: Dsn,
+    pub(super) ssn: u32,
+    pub(super) length: u16,
+    pub(super) data_ack: Dsn,
+    pub(super) options: ProtectedOptions<'a>,
+}
+
+const FIXED_LEN: usize = 30;
+
+impl TagMessage<'_> {
+    /// All of M, its length, in a buffer for the longest.
+    fn emit(&self, data_tag: &[u8]) -> ([u8; FIXED_LEN + MAX_OPTION_BYTES + DATA_TAG_LEN], usize) {
+        let Self { class, flags, header, dsn, ssn, length, data_ack, options: ProtectedOptions(options) } =
+            self;
+        let mut out = [0; FIXED_LEN + MAX_OPTION_BYTES + DATA_TAG_LEN];
+        out[..4].copy_from_slice(&[1, *class, *flags, *header]);
+        out[4..12].copy_from_slice(&dsn.bits().to_be_bytes());
+        out[12..16].copy_from_slice(&ssn.to_be_bytes());
+        out[16..18].copy_from_slice(&length.to_be_bytes());
+        out[20..28].copy_from_slice(&data_ack.bits().to_be_bytes());
+        // At most 40, see `ProtectedOptions::new`.
+        out[28..30].copy_from_slice(&(options.len() as u16).to_be_bytes());
+        let tag_at = FIXED_LEN + options.len();
+        out[FIXED_LEN..tag_at].copy_from_slice(options);
+        out[tag_at..tag_at + data_tag.len()].copy_from_slice(data_tag);
+        (out, tag_at + data_tag.len())
+    }
+}
+
+/// The key of the option tags of one subflow, direction and generation. Wiped on drop.
+pub struct OptionKey(Box<Zeroizing<[u8; 32]>>);
+
+impl OptionKey {
+    pub(super) fn filled_by(fill: impl FnOnce(&mut [u8])) -> Self {
+        let mut key = Box::new(Zeroizing::new([0; 32]));
+        fill(key.as_mut_slice());
+        Self(key)
+    }
+
+    /// The first `N` bytes of the keyed BLAKE3 of M. `data_tag` is empty where there is no block.
+    pub(super) fn tag<const N: usize>(&self, message: &TagMessage<'_>, data_tag: &[u8]) -> [u8; N] {
+        let (bytes, length) = message.emit(data_tag);
+        let hash = blake3::keyed_hash(&self.0, &bytes[..length]);
+        let mut tag = [0; N];
+        tag.copy_from_slice(&hash.as_bytes()[..N]);
+        tag
+    }
+
+    /// Whether `received` is the tag of `message`. In constant time.
+    pub(super) fn is_tag<const N: usize>(
+        &self,
+        message: &TagMessage<'_>,
+        data_tag: &[u8],
+        received: &[u8],
+    ) -> bool {
+        self.tag::<N>(message, data_tag).as_slice().ct_eq(received).into()
+    }
+
+    #[cfg(test)]
+    pub(super) fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for OptionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OptionKey(..)")
+    }
+}

@@ -1,0 +1,228 @@
+//! Control records: what blocks of type 10 carry.
+//!
+//! They are part of the stream, so they arrive once and in order. Several may share a block.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use arrayvec::ArrayVec;
+
+use super::option_tag::SubflowTag;
+
+/// The most records that one block may have; padding does not count. A connection has a handful of addresses and
+/// subflows to speak about.
+pub const MAX_RECORDS: usize = 64;
+
+/// One control record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Record {
+    /// 01: the stream ends here. Only padding may follow in its block.
+    Eof,
+    /// 02: the next block has the next generation of keys. Only padding may follow in its block.
+    KeyUpdate,
+    /// 04: data sequence numbers from the start of the stream up to this one may be sent. It is the window that
+    /// binds the connection.
+    MaxData(u64),
+    /// 05: another address of the sender.
+    AddAddr {
+        /// Address id.
+        id: u8,
+        /// The address.
+        address: IpAddr,
+        /// The port, or 0 for that of the first subflow.
+        port: u16,
+    },
+    /// 06: the address is gone.
+    RemoveAddr {
+        /// Address id.
+        id: u8,
+    },
+    /// 07: what a subflow is to be used for.
+    Prio {
+        /// The subflow, which need not be the one that carries the record.
+        subflow: SubflowTag,
+        /// From now on a backup.
+        backup: bool,
+    },
+    /// 08: the sender's token from now on, because the derived one was taken.
+    Token(u32),
+}
+
+impl Record {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> ArrayVec<u8, MAX_RECORD_LEN> {
+        let mut out = ArrayVec::new();
+        let mut put = |bytes: &[u8]| out.try_extend_from_slice(bytes).expect("MAX_RECORD_LEN is the longest");
+        match self {
+            Self::Eof => put(&[EOF]),
+            Self::KeyUpdate => put(&[KEY_UPDATE]),
+            Self::MaxData(limit) => {
+                put(&[MAX_DATA]);
+                put(&limit.to_be_bytes());
+            }
+            Self::AddAddr { id, address, port } => {
+                put(&[ADD_ADDR, *id]);
+                match address {
+                    IpAddr::V4(address) => {
+                        put(&[FAMILY_V4]);
+                        put(&address.octets());
+                    }
+                    IpAddr::V6(address) => {
+                        put(&[FAMILY_V6]);
+                        put(&address.octets());
+                    }
+                }
+                put(&port.to_be_bytes());
+            }
+            Self::RemoveAddr { id } => put(&[REMOVE_ADDR, *id]),
+            Self::Prio { subflow, backup } => {
+                put(&[PRIO]);
+                put(&subflow.0.to_be_bytes());
+                put(&[u8::from(*backup)]);
+            }
+            Self::Token(token) => {
+                put(&[TOKEN]);
+                put(&token.to_be_bytes());
+            }
+        }
+        out
+    }
+
+    /// One byte of padding: it hides how long a control block really is.
+    pub const PADDING: u8 = 9;
+
+    /// Whether nothing but padding may follow in the same block.
+    const fn is_last(&self) -> bool {
+        match self {
+            Self::Eof | Self::KeyUpdate => true,
+            Self::MaxData(_)
+            | Self::AddAddr { .. }
+            | Self::RemoveAddr { .. }
+            | Self::Prio { .. }
+            | Self::Token(_) => false,
+        }
+    }
+}
+
+const EOF: u8 = 1;
+const KEY_UPDATE: u8 = 2;
+const MAX_DATA: u8 = 4;
+const ADD_ADDR: u8 = 5;
+const REMOVE_ADDR: u8 = 6;
+const PRIO: u8 = 7;
+const TOKEN: u8 = 8;
+
+const FAMILY_V4: u8 = 4;
+const FAMILY_V6: u8 = 6;
+
+/// The longest record: ADD_ADDR with an IPv6 address and a port.
+const MAX_RECORD_LEN: usize = 1 + 1 + 1 + 16 + 2;
+
+/// The records of one control block, in order.
+///
+/// The block was sealed by the peer, so an error here is not an attack but a peer that breaks the rules: the
+/// connection ends. Read all records before acting on the first.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    seen: usize,
+    is_over: bool,
+}
+
+impl<'a> Records<'a> {
+    /// The records in the plain text of a control block.
+    pub fn new(plain: &'a [u8]) -> Self {
+        Self { rest: plain, seen: 0, is_over: false }
+    }
+
+    fn parse_next(&mut self) -> Result<Option<Record>, RecordError> {
+        while let [Record::PADDING, rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+        let Some((&kind, rest)) = self.rest.split_first() else { return Ok(None) };
+        if self.is_over {
+            return Err(RecordError::BehindTheLast);
+        }
+        if self.seen == MAX_RECORDS {
+            return Err(RecordError::TooMany);
+        }
+        let mut fields = Fields(rest);
+        let record = Self::parse_one(kind, &mut fields)?;
+        self.rest = fields.0;
+        self.seen += 1;
+        self.is_over = record.is_last();
+        Ok(Some(record))
+    }
+
+    fn parse_one(kind: u8, fields: &mut Fields<'_>) -> Result<Record, RecordError> {
+        Ok(match kind {
+            EOF => Record::Eof,
+            KEY_UPDATE => Record::KeyUpdate,
+            MAX_DATA => Record::MaxData(u64::from_be_bytes(fields.take()?)),
+            ADD_ADDR => {
+                let [id, family] = fields.take()?;
+                let address = match family {
+                    FAMILY_V4 => IpAddr::V4(Ipv4Addr::from(fields.take::<4>()?)),
+                    FAMILY_V6 => IpAddr::V6(Ipv6Addr::from(fields.take::<16>()?)),
+                    _ => return Err(RecordError::Value),
+                };
+                Record::AddAddr { id, address, port: u16::from_be_bytes(fields.take()?) }
+            }
+            REMOVE_ADDR => {
+                let [id] = fields.take()?;
+                Record::RemoveAddr { id }
+            }
+            PRIO => {
+                let subflow = SubflowTag(u64::from_be_bytes(fields.take()?));
+                match fields.take()? {
+                    [0] => Record::Prio { subflow, backup: false },
+                    [1] => Record::Prio { subflow, backup: true },
+                    [_] => return Err(RecordError::Value),
+                }
+            }
+            TOKEN => Record::Token(u32::from_be_bytes(fields.take()?)),
+            unknown => return Err(RecordError::Unknown(unknown)),
+        })
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Record, RecordError>;
+
+    /// After an error there is nothing more.
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.parse_next();
+        if next.is_err() {
+            self.rest = &[];
+        }
+        next.transpose()
+    }
+}
+
+/// How a peer broke the rules for control records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordError {
+    /// The block ends within a record.
+    Truncated,
+    /// A record type that does not exist.
+    Unknown(u8),
+    /// An address family or a flag that does not exist.
+    Value,
+    /// A record behind EOF or KEY_UPDATE.
+    BehindTheLast,
+    /// More than [`MAX_RECORDS`].
+    TooMany,
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], RecordError> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(RecordError::Truncated)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

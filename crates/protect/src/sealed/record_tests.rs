@@ -1,0 +1,97 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn all(plain: &[u8]) -> Result<Vec<Record>, RecordError> {
+    Records::new(plain).collect()
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    prop_oneof![
+        any::<u64>().prop_map(Record::MaxData),
+        (any::<u8>(), any::<[u8; 4]>(), any::<u16>()).prop_map(|(id, octets, port)| Record::AddAddr {
+            id,
+            address: IpAddr::from(octets),
+            port
+        }),
+        (any::<u8>(), any::<[u8; 16]>(), any::<u16>()).prop_map(|(id, octets, port)| Record::AddAddr {
+            id,
+            address: IpAddr::from(octets),
+            port
+        }),
+        any::<u8>().prop_map(|id| Record::RemoveAddr { id }),
+        (any::<u64>(), any::<bool>())
+            .prop_map(|(subflow, backup)| Record::Prio { subflow: SubflowTag(subflow), backup }),
+        any::<u32>().prop_map(Record::Token),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        records in prop::collection::vec(any_record(), 0..20),
+        last in prop_oneof![Just(None), Just(Some(Record::Eof)), Just(Some(Record::KeyUpdate))],
+        padding in 0usize..4,
+    ) {
+        let records: Vec<_> = records.into_iter().chain(last).collect();
+        let mut plain = Vec::new();
+        for record in &records {
+            plain.extend_from_slice(&record.to_bytes());
+            plain.extend(core::iter::repeat_n(Record::PADDING, padding));
+        }
+        prop_assert_eq!(all(&plain), Ok(records));
+    }
+
+    #[test]
+    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..12, 0..300)) {
+        let seen: Vec<_> = Records::new(&plain).collect();
+        prop_assert!(seen.len() <= MAX_RECORDS + 1);
+        let errors = seen.iter().filter(|record| record.is_err()).count();
+        prop_assert!(errors == 0 || (errors == 1 && seen.last().is_some_and(Result::is_err)));
+    }
+
+    #[test]
+    fn a_record_cut_short_is_an_error(record in any_record()) {
+        let bytes = record.to_bytes();
+        for end in 1..bytes.len() {
+            prop_assert_eq!(all(&bytes[..end]), Err(RecordError::Truncated));
+        }
+    }
+}
+
+#[test]
+fn each_record_has_its_known_bytes() {
+    assert_eq!(&Record::Eof.to_bytes()[..], [1]);
+    assert_eq!(&Record::KeyUpdate.to_bytes()[..], [2]);
+    assert_eq!(&Record::MaxData(0x0102).to_bytes()[..], [4, 0, 0, 0, 0, 0, 0, 1, 2]);
+    let add = Record::AddAddr { id: 3, address: IpAddr::from([192, 0, 2, 1]), port: 7443 };
+    assert_eq!(&add.to_bytes()[..], [5, 3, 4, 192, 0, 2, 1, 0x1d, 0x13]);
+    assert_eq!(&Record::RemoveAddr { id: 3 }.to_bytes()[..], [6, 3]);
+    let prio = Record::Prio { subflow: SubflowTag(1), backup: true };
+    assert_eq!(&prio.to_bytes()[..], [7, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+    assert_eq!(&Record::Token(0xaea2_16b1).to_bytes()[..], [8, 0xae, 0xa2, 0x16, 0xb1]);
+}
+
+#[test]
+fn nothing_but_padding_follows_the_end() {
+    assert_eq!(all(&[1, 9, 9]), Ok(vec![Record::Eof]));
+    assert_eq!(all(&[1, 6, 3]), Err(RecordError::BehindTheLast));
+    assert_eq!(all(&[2, 9, 1]), Err(RecordError::BehindTheLast));
+}
+
+#[test]
+fn unknown_types_families_and_flags_are_errors() {
+    for unknown in [0, 3, 10, 255] {
+        assert_eq!(all(&[unknown]), Err(RecordError::Unknown(unknown)));
+    }
+    assert_eq!(all(&[5, 0, 5, 0, 0, 0, 0, 0, 0]), Err(RecordError::Value));
+    assert_eq!(all(&[7, 0, 0, 0, 0, 0, 0, 0, 0, 2]), Err(RecordError::Value));
+}
+
+#[test]
+fn a_block_has_a_limit_of_records() {
+    let mut plain = [6, 0].repeat(MAX_RECORDS);
+    assert_eq!(all(&plain).map(|records| records.len()), Ok(MAX_RECORDS));
+    plain.extend([6, 0]);
+    assert_eq!(all(&plain), Err(RecordError::TooMany));
+}

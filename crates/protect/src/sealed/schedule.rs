@@ -1,0 +1,170 @@
+//! The key schedule: from the master secret to everything else.
+
+use core::fmt;
+
+use base::{Dsn, Instant};
+
+use super::aead::BlockKey;
+use super::generation::Generation;
+use super::hkdf::Hkdf;
+use super::identity::ConnectionIdentity;
+use super::limits::KeyLimits;
+use super::opener::Opener;
+use super::option_tag::{OptionKey, SubflowTag};
+use super::sealer::Sealer;
+use super::secret::{DataSecret, ExporterSecret, JoinSecret, MasterSecret, OptionSecret, ResumeSecret};
+use super::suite::Suite;
+
+/// Which end of the connection a host is (RFC 8547, section 4.3: without simultaneous open the active opener
+/// is A).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// The active opener.
+    A,
+    /// The passive opener.
+    B,
+}
+
+impl Role {
+    /// The other end.
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
+/// One value per end.
+pub(super) struct PerRole<T> {
+    pub(super) a: T,
+    pub(super) b: T,
+}
+
+impl<T> PerRole<T> {
+    pub(super) fn of(&self, role: Role) -> &T {
+        match role {
+            Role::A => &self.a,
+            Role::B => &self.b,
+        }
+    }
+}
+
+/// Everything derived from one master secret, before the ends are told apart.
+pub struct ConnectionSecrets {
+    identity: ConnectionIdentity,
+    from_a: DirectionSecrets,
+    from_b: DirectionSecrets,
+}
+
+impl ConnectionSecrets {
+    /// Derives all of it and wipes the master secret. `tep` is the byte by which host B chose the encryption
+    /// protocol, v bit included; it starts the session id (RFC 8547, section 5.1).
+    pub fn derive(master: MasterSecret, tep: u8) -> Self {
+        let root = Hkdf::from_secret(master.expose());
+        let mut session_id = [0; 33];
+        session_id[0] = tep;
+        root.labelled("sid", b"", &mut session_id[1..]);
+        let identity = ConnectionIdentity {
+            tokens: PerRole { a: token(&root, "token a"), b: token(&root, "token b") },
+            idsns: PerRole { a: idsn(&root, "idsn a"), b: idsn(&root, "idsn b") },
+            joins: PerRole { a: JoinSecret::derive(&root, "join a"), b: JoinSecret::derive(&root, "join b") },
+            fast_closes: PerRole { a: fast_close(&root, "fclose a"), b: fast_close(&root, "fclose b") },
+            session_id,
+            exporter: ExporterSecret::derive(&root, "exporter"),
+            resume: ResumeSecret::derive(&root, "resume"),
+        };
+        Self {
+            identity,
+            from_a: DirectionSecrets::first(&root, "data ab", "opt ab"),
+            from_b: DirectionSecrets::first(&root, "data ba", "opt ba"),
+        }
+    }
+
+    /// The token, numbers and join secrets, for a look before the connection starts.
+    pub fn identity(&self) -> &ConnectionIdentity {
+        &self.identity
+    }
+
+    /// The three parts that the host in role `role` works with. The first block of each direction has the
+    /// data sequence number IDSN + 1.
+    pub fn start(
+        self,
+        role: Role,
+        suite: Suite,
+        limits: KeyLimits,
+        now: Instant,
+    ) -> (ConnectionIdentity, Sealer, Opener) {
+        let Self { identity, from_a, from_b } = self;
+        let (ours, theirs) = match role {
+            Role::A => (from_a, from_b),
+            Role::B => (from_b, from_a),
+        };
+        let first: Dsn = identity.idsn(role) + 1;
+        let sealer = Sealer::new(Generation::new(ours, suite), suite, limits, first, now);
+        let opener = Opener::new(Generation::new(theirs, suite), suite);
+        (identity, sealer, opener)
+    }
+}
+
+impl fmt::Debug for ConnectionSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConnectionSecrets(..)")
+    }
+}
+
+/// The two secrets of one direction in one generation.
+pub(super) struct DirectionSecrets {
+    data: DataSecret,
+    option: OptionSecret,
+}
+
+impl DirectionSecrets {
+    fn first(root: &Hkdf, data: &str, option: &str) -> Self {
+        Self { data: DataSecret::derive(root, data), option: OptionSecret::derive(root, option) }
+    }
+
+    /// The next generation: `XL(ts, "ku")` and `XL(os, "ku")`. It does not lead back.
+    pub(super) fn next(&self) -> Self {
+        Self {
+            data: DataSecret::derive(&Hkdf::from_secret(self.data.expose()), "ku"),
+            option: OptionSecret::derive(&Hkdf::from_secret(self.option.expose()), "ku"),
+        }
+    }
+
+    pub(super) fn block_key(&self, suite: Suite) -> BlockKey {
+        let root = Hkdf::from_secret(self.data.expose());
+        let number = suite.number().to_be_bytes();
+        BlockKey::filled_by(suite, |key, iv| {
+            root.labelled("key", &number, key);
+            root.labelled("iv", &number, iv);
+        })
+    }
+
+    pub(super) fn option_key(&self, subflow: SubflowTag) -> OptionKey {
+        let root = Hkdf::from_secret(self.option.expose());
+        OptionKey::filled_by(|key| root.labelled("sf", &subflow.0.to_be_bytes(), key))
+    }
+}
+
+fn token(root: &Hkdf, label: &str) -> u32 {
+    let mut bytes = [0; 4];
+    root.labelled(label, b"", &mut bytes);
+    u32::from_be_bytes(bytes)
+}
+
+fn idsn(root: &Hkdf, label: &str) -> Dsn {
+    let mut bytes = [0; 8];
+    root.labelled(label, b"", &mut bytes);
+    Dsn::new(u64::from_be_bytes(bytes))
+}
+
+fn fast_close(root: &Hkdf, label: &str) -> zeroize::Zeroizing<[u8; 8]> {
+    let mut bytes = zeroize::Zeroizing::new([0; 8]);
+    root.labelled(label, b"", bytes.as_mut_slice());
+    bytes
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

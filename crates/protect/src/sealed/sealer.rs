@@ -1,0 +1,228 @@
+//! The sending half of a direction.
+//!
+//! A nonce is a data sequence number, and only the [`Sealer`] has data sequence numbers to give: it takes plain
+//! bytes, seals them at its next number, and moves on by the length of the block. It cannot be cloned or wound
+//! back, and a block that is sealed is only ever given another option tag. So no nonce is used twice, whatever
+//! the callers do.
+
+use core::fmt;
+use std::sync::Arc;
+
+use base::{Dsn, Instant};
+
+use super::ack::{AckContext, AckTag};
+use super::aead::BlockKey;
+use super::block::{BLOCK_OVERHEAD, BlockBuffer, Header, Kind, Payload, SealedBlock};
+use super::generation::Generation;
+use super::limits::KeyLimits;
+use super::option_tag::{OPTION_TAG_LEN, OptionContext, SubflowTag};
+use super::record::Record;
+use super::suite::Suite;
+
+/// Seals what this host sends.
+pub struct Sealer {
+    suite: Suite,
+    limits: KeyLimits,
+    next: Dsn,
+    current: Generation,
+    /// First number sealed under the current generation, and when it came into use.
+    began: Dsn,
+    since: Instant,
+    bytes: u64,
+    calls: u64,
+    /// Kept until everything sealed under it is acknowledged: its blocks may have to be tagged again.
+    previous: Option<Generation>,
+}
+
+impl Sealer {
+    pub(super) fn new(
+        current: Generation,
+        suite: Suite,
+        limits: KeyLimits,
+        first: Dsn,
+        now: Instant,
+    ) -> Self {
+        Self {
+            suite,
+            limits,
+            next: first,
+            current,
+            began: first,
+            since: now,
+            bytes: 0,
+            calls: 0,
+            previous: None,
+        }
+    }
+
+    /// The suite in use.
+    pub fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// The number of the current generation of keys.
+    pub fn generation(&self) -> u64 {
+        self.current.number()
+    }
+
+    /// The data sequence number of the next block.
+    pub fn next_dsn(&self) -> Dsn {
+        self.next
+    }
+
+    /// Encrypts `plain` at the next data sequence number, in place.
+    ///
+    /// # Errors
+    /// [`KeyUsedUp`] where the keys are far past their limits, because key updates did not happen.
+    pub fn seal(&mut self, kind: Kind, plain: BlockBuffer) -> Result<SealedBlock, KeyUsedUp> {
+        self.begin(kind, plain).map(SealJob::run)
+    }
+
+    /// Takes the next data sequence number for `plain` and leaves the encryption to the job, which may run
+    /// elsewhere. Jobs of one sealer may finish in any order.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    pub fn begin(&mut self, kind: Kind, plain: BlockBuffer) -> Result<SealJob, KeyUsedUp> {
+        if self.limits.is_used_up(self.bytes, self.calls) {
+            return Err(KeyUsedUp);
+        }
+        let dsn = self.next;
+        self.next += (plain.len() + BLOCK_OVERHEAD) as u64;
+        self.bytes += plain.len() as u64;
+        self.calls += 1;
+        Ok(SealJob {
+            key: Arc::clone(self.current.block_key()),
+            generation: self.current.number(),
+            header: Header::new(kind, self.current.wire()),
+            kind,
+            dsn,
+            plain,
+        })
+    }
+
+    /// The payload of one transmission of `block`: the first, or a reinjection with another context. No
+    /// encryption happens here. `None` if everything of its generation is acknowledged, so that nobody needs it.
+    pub fn transmit(&mut self, block: &mut SealedBlock, context: &OptionContext<'_>) -> Option<Payload> {
+        let key = self.generation_mut(block.generation())?.option_key(context.subflow);
+        Some(block.transmit(key, context))
+    }
+
+    /// The option tag of one transmission of `block` alone, for a payload in two pieces: behind
+    /// [`SealedBlock::shared`]. `None` as with [`Sealer::transmit`].
+    pub fn tag(&mut self, block: &SealedBlock, context: &OptionContext<'_>) -> Option<[u8; OPTION_TAG_LEN]> {
+        let key = self.generation_mut(block.generation())?.option_key(context.subflow);
+        Some(block.tag(key, context))
+    }
+
+    /// The tag of a segment without a block: a pure Data-ACK, or a DATA_FIN alone.
+    pub fn tag_ack(&mut self, context: &AckContext<'_>) -> AckTag {
+        let generation = self.current.wire();
+        AckTag::new(self.current.option_key(context.subflow), generation, context)
+    }
+
+    /// Whether it is time for [`Sealer::update_keys`].
+    pub fn is_update_due(&self, now: Instant) -> bool {
+        self.bytes >= self.limits.bytes
+            || self.calls >= self.limits.calls
+            || now.saturating_since(self.since) >= self.limits.age
+    }
+
+    /// Seals a KEY_UPDATE record as the last block of the current generation and moves on to the next.
+    ///
+    /// # Errors
+    /// [`UpdateRefused`] while blocks of the previous generation are not acknowledged: the receiver keeps two
+    /// generations, so no third may begin.
+    pub fn update_keys(&mut self, now: Instant) -> Result<SealedBlock, UpdateRefused> {
+        if self.previous.is_some() {
+            return Err(UpdateRefused::PreviousInUse);
+        }
+        let mut record = BlockBuffer::with_capacity(1);
+        record.put(&Record::KeyUpdate.to_bytes());
+        let block = self.seal(Kind::Control, record).map_err(|KeyUsedUp| UpdateRefused::KeyUsedUp)?;
+        let next = self.current.next(self.suite);
+        self.previous = Some(core::mem::replace(&mut self.current, next));
+        self.began = self.next;
+        self.since = now;
+        self.bytes = 0;
+        self.calls = 0;
+        Ok(block)
+    }
+
+    /// Everything before `acked` is acknowledged by a verified Data-ACK: wipes what only that needed.
+    pub fn handle_data_ack(&mut self, acked: Dsn) {
+        if acked.is_at_or_after(self.began) {
+            self.previous = None;
+        }
+    }
+
+    /// Wipes the option keys of a subflow that is gone.
+    pub fn forget_subflow(&mut self, subflow: SubflowTag) {
+        self.current.forget_subflow(subflow);
+        if let Some(previous) = &mut self.previous {
+            previous.forget_subflow(subflow);
+        }
+    }
+
+    fn generation_mut(&mut self, number: u64) -> Option<&mut Generation> {
+        if self.current.number() == number {
+            return Some(&mut self.current);
+        }
+        self.previous.as_mut().filter(|previous| previous.number() == number)
+    }
+
+    #[cfg(test)]
+    pub(super) fn current(&self) -> &Generation {
+        &self.current
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generation = self.generation();
+        f.debug_struct("Sealer")
+            .field("suite", &self.suite)
+            .field("generation", &generation)
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One encryption, bound to its data sequence number. Running it uses it up.
+#[must_use = "the data sequence numbers of this block are taken; without the block the stream has a hole"]
+pub struct SealJob {
+    key: Arc<BlockKey>,
+    generation: u64,
+    header: Header,
+    kind: Kind,
+    dsn: Dsn,
+    plain: BlockBuffer,
+}
+
+impl SealJob {
+    /// Encrypts.
+    pub fn run(self) -> SealedBlock {
+        let Self { key, generation, header, kind, dsn, plain } = self;
+        let body = plain.seal(header, |text| key.seal(header, dsn, text));
+        SealedBlock::new(kind, generation, dsn, body)
+    }
+}
+
+impl fmt::Debug for SealJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SealJob({:?}, {:?}, {:?})", self.kind, self.dsn, self.plain)
+    }
+}
+
+/// The keys have protected all that they may, because the peer never let them be updated. The connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyUsedUp;
+
+/// Why there is no key update now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpdateRefused {
+    /// Blocks of the previous generation are still unacknowledged; try again later.
+    PreviousInUse,
+    /// Too late: see [`KeyUsedUp`].
+    KeyUsedUp,
+}

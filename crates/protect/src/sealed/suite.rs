@@ -1,0 +1,67 @@
+//! The AEAD algorithms of the blocks.
+
+use aws_lc_rs::aead;
+
+use super::limits::KeyLimits;
+
+/// An AEAD algorithm, with the number it has in RFC 8548, section 7.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Suite {
+    /// 0x0001, which everybody must support.
+    Aes128Gcm,
+    /// 0x0002.
+    Aes256Gcm,
+    /// 0x0010.
+    ChaCha20Poly1305,
+}
+
+impl Suite {
+    /// All of them, in the order of preference where nothing else is said.
+    pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
+
+    /// Its number on the wire and in the key schedule.
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Aes128Gcm => 0x0001,
+            Self::Aes256Gcm => 0x0002,
+            Self::ChaCha20Poly1305 => 0x0010,
+        }
+    }
+
+    /// The suite with this number, if we have it.
+    pub const fn from_number(number: u16) -> Option<Self> {
+        match number {
+            0x0001 => Some(Self::Aes128Gcm),
+            0x0002 => Some(Self::Aes256Gcm),
+            0x0010 => Some(Self::ChaCha20Poly1305),
+            _ => None,
+        }
+    }
+
+    /// Its name in configuration and status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "aes-128-gcm",
+            Self::Aes256Gcm => "aes-256-gcm",
+            Self::ChaCha20Poly1305 => "chacha20-poly1305",
+        }
+    }
+
+    /// The suite with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|suite| suite.name() == name)
+    }
+
+    /// How long one key of it may be used.
+    pub const fn limits(self) -> KeyLimits {
+        KeyLimits::of(self)
+    }
+
+    pub(super) fn algorithm(self) -> &'static aead::Algorithm {
+        match self {
+            Self::Aes128Gcm => &aead::AES_128_GCM,
+            Self::Aes256Gcm => &aead::AES_256_GCM,
+            Self::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
+        }
+    }
+}
