@@ -3,8 +3,18 @@
 use base::{Instant, PathId};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use mptcp::{Config, Path, Paths, ReadError, Status};
-use wire::Trust;
+use mptcp::{Config, Connection, Path, PathClass, Paths, ReadError, Status};
+use std::collections::BTreeMap;
+use wire::{Segment, TcpEmit};
+
+use crate::counters::MalformedCounts;
+use crate::entry::{Entry, Stage};
+use crate::limits::{HalfOpen, Replies};
+use crate::listener::Listeners;
+use crate::notices::Notices;
+use crate::ready::{Alarms, ReadyQueue};
+use crate::surroundings::Surroundings;
+use crate::{Counters, EndpointConfig, Event};
 
 /// Names a connection; never used twice in the life of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -13,25 +23,6 @@ pub struct ConnectionId(pub u64);
 /// Names a listener.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenerId(pub u32);
-
-/// Limits of an endpoint: what strangers can make it keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EndpointConfig {
-    /// Connections whose handshake is not complete, over all listeners.
-    pub max_half_open: usize,
-    /// Complete connections that nobody has accepted yet, per listener.
-    pub backlog: usize,
-    /// All connections.
-    pub max_connections: usize,
-    /// Four-tuples in TIME-WAIT.
-    pub max_time_wait: usize,
-}
-
-impl Default for EndpointConfig {
-    fn default() -> Self {
-        Self { max_half_open: 4096, backlog: 1024, max_connections: 65_536, max_time_wait: 32_768 }
-    }
-}
 
 /// A packet to be sent: headers here, payload where it is kept. Reused from call to call.
 #[derive(Default, Debug)]
@@ -46,21 +37,6 @@ pub struct Transmit {
     pub transport_offset: u16,
     /// The path it belongs to (by its source address), for captures.
     pub path: Option<PathId>,
-}
-
-/// What the driver tells applications.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A connection opened by [`Endpoint::connect`] is ready.
-    Connected(ConnectionId),
-    /// [`Endpoint::accept`] has something.
-    Incoming(ListenerId),
-    /// [`Endpoint::read`] has something (data, end, error).
-    Readable(ConnectionId),
-    /// [`Endpoint::write`] takes bytes again.
-    Writable(ConnectionId),
-    /// Over, in order or not; [`Endpoint::read`] says which.
-    Closed(ConnectionId),
 }
 
 /// Why a connection cannot even be tried.
@@ -81,47 +57,65 @@ pub enum ListenError {
     InUse,
 }
 
-/// Packets that went nowhere, by reason, and other totals.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Counters {
-    /// Bytes that were no packet of ours, by what was wrong.
-    pub malformed: Vec<(wire::Malformed, u64)>,
-    /// Segments for nobody (answered by a RST).
-    pub no_connection: u64,
-    /// MP_JOIN with a token that nobody has (answered by a RST).
-    pub unknown_token: u64,
-    /// SYNs refused for a limit.
-    pub syn_limited: u64,
-    /// Connections that exist.
-    pub connections: usize,
-    /// Four-tuples in TIME-WAIT.
-    pub time_wait: usize,
-}
-
 /// All connections of a host.
-pub struct Endpoint {}
+///
+/// After each `handle_*` and each call for an application, drain [`Endpoint::poll_transmit`], then
+/// [`Endpoint::poll_event`], then ask [`Endpoint::poll_timeout`].
+pub struct Endpoint {
+    pub(crate) config: EndpointConfig,
+    pub(crate) connections: BTreeMap<ConnectionId, Entry>,
+    next_id: u64,
+    pub(crate) around: Surroundings,
+    pub(crate) listeners: Listeners,
+    pub(crate) half_open: HalfOpen,
+    pub(crate) ready: ReadyQueue,
+    pub(crate) alarms: Alarms,
+    pub(crate) notices: Notices,
+    pub(crate) replies: Replies,
+    /// All totals but the ones that can be counted when they are asked for.
+    pub(crate) counters: Counters,
+    pub(crate) malformed: MalformedCounts,
+}
 
 impl Endpoint {
     /// An endpoint without paths. `wire_seed` and `secret_seed` are independent random bytes: what everybody
     /// may see is drawn from the first, keys from the second.
     pub fn new(config: EndpointConfig, wire_seed: [u8; 32], secret_seed: [u8; 32]) -> Self {
-        let _ = (config, wire_seed, secret_seed);
-        unimplemented!()
+        Self {
+            config,
+            connections: BTreeMap::new(),
+            next_id: 0,
+            around: Surroundings::new(config.max_time_wait, wire_seed, secret_seed),
+            listeners: Listeners::default(),
+            half_open: HalfOpen::default(),
+            ready: ReadyQueue::default(),
+            alarms: Alarms::default(),
+            notices: Notices::default(),
+            replies: Replies::default(),
+            counters: Counters::default(),
+            malformed: MalformedCounts::default(),
+        }
     }
 
     /// Adds a path or replaces the one with its id; running connections use it.
     pub fn set_path(&mut self, now: Instant, path: Path) {
-        let _ = (now, path);
+        if self.around.paths.get(path.id) == Some(&path) {
+            return;
+        }
+        self.around.paths.insert(path);
+        self.on_paths_changed(now);
     }
 
     /// Takes a path away; running connections leave it.
     pub fn remove_path(&mut self, now: Instant, id: PathId) {
-        let _ = (now, id);
+        if self.around.paths.remove(id).is_some() {
+            self.on_paths_changed(now);
+        }
     }
 
     /// The paths.
     pub fn paths(&self) -> &Paths {
-        unimplemented!()
+        &self.around.paths
     }
 
     /// Opens a connection to a host known by these addresses, best first.
@@ -131,96 +125,225 @@ impl Endpoint {
         config: Config,
         remotes: &[SocketAddr],
     ) -> Result<ConnectionId, ConnectError> {
-        let _ = (now, config, remotes);
-        unimplemented!()
+        let best = *remotes.first().ok_or(ConnectError::NoAddress)?;
+        if !remotes.iter().any(|remote| self.can_reach(*remote)) {
+            return Err(ConnectError::NoPath);
+        }
+        if self.connections.len() >= self.config.max_connections {
+            return Err(ConnectError::TooMany);
+        }
+        let id = self.draw_id();
+        let connection = Connection::connect(now, config, remotes, None, &mut self.around.lend_to(id));
+        self.connections.insert(id, Entry::new(connection, Stage::Held, best));
+        self.on_progress(now, id);
+        Ok(id)
     }
 
     /// Accepts connections to `port` on all paths, each with `config`.
     pub fn listen(&mut self, port: u16, config: Config) -> Result<ListenerId, ListenError> {
-        let _ = (port, config);
-        unimplemented!()
+        self.listeners.open(port, config, self.config.backlog)
     }
 
     /// Stops listening; connections that were accepted go on, the others are reset.
     pub fn stop_listening(&mut self, now: Instant, id: ListenerId) {
-        let _ = (now, id);
+        let mut left = self.listeners.close(id);
+        left.extend(self.half_open.iter().filter(|connection| {
+            self.connections.get(connection).is_some_and(|entry| entry.stage == Stage::HalfOpen(id))
+        }));
+        for connection in left {
+            self.disown(now, connection);
+            self.abort_orphan(now, connection);
+        }
     }
 
     /// The next connection that somebody opened to us, and where from.
     pub fn accept(&mut self, id: ListenerId) -> Option<(ConnectionId, SocketAddr)> {
-        let _ = id;
-        unimplemented!()
-    }
-
-    /// Takes one packet, maybe a super-segment (`segment_size` 0 if not).
-    pub fn handle_packet(&mut self, now: Instant, packet: &Bytes, segment_size: u16, trust: Trust) {
-        let _ = (now, packet, segment_size, trust);
+        let (connection, remote) = self.listeners.dequeue(id)?;
+        if self.listeners.has_waiting(id) {
+            self.notices.push(Event::Incoming(id));
+        }
+        let entry = self.connections.get_mut(&connection)?;
+        entry.stage = Stage::Held;
+        for event in entry.held_events.drain(..) {
+            self.notices.push(event);
+        }
+        Some((connection, remote))
     }
 
     /// Runs what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
+        self.around.time_waits.handle_timeout(now);
+        while let Some(id) = self.alarms.pop_due(now) {
+            let Some(entry) = self.connections.get_mut(&id) else { continue };
+            entry.alarm = None;
+            entry.connection.handle_timeout(now, &mut self.around.lend_to(id));
+            self.check_orphan(now, id);
+            self.on_progress(now, id);
+        }
     }
 
     /// Writes the next packet into `out`; `false` if there is none.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Transmit) -> bool {
-        let _ = (now, out);
-        unimplemented!()
+        if let Some(reply) = self.replies.pop() {
+            self.write_packet(reply, out);
+            return true;
+        }
+        while let Some(id) = self.ready.next() {
+            let segment = self.connections.get_mut(&id).and_then(|entry| entry.connection.poll_transmit(now));
+            match segment {
+                Some(segment) => {
+                    self.ready.rotate();
+                    self.write_packet(segment, out);
+                    return true;
+                }
+                None => {
+                    self.ready.retire();
+                    self.on_silence(now, id);
+                }
+            }
+        }
+        false
     }
 
     /// The earliest deadline.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        unimplemented!()
+        // Only a driver that could not send everything still finds somebody here.
+        let busy: Vec<_> = self.ready.iter().collect();
+        for id in busy {
+            self.set_alarm(id);
+        }
+        let time_wait = self.around.time_waits.next_end();
+        [self.alarms.next(), time_wait].into_iter().flatten().min()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        unimplemented!()
+        loop {
+            let event = self.notices.pop()?;
+            let is_wanted = match event {
+                Event::Incoming(id) => self.listeners.has_waiting(id),
+                Event::Connected(id) | Event::Readable(id) | Event::Writable(id) | Event::Closed(id) => {
+                    self.held(id).is_some()
+                }
+            };
+            if is_wanted {
+                return Some(event);
+            }
+        }
     }
 
     /// Room in the send buffer of a connection; 0 if it cannot be written to (any more).
     pub fn writable(&self, id: ConnectionId) -> usize {
-        let _ = id;
-        unimplemented!()
+        self.held(id).map_or(0, |entry| entry.connection.writable())
     }
 
     /// Gives bytes to a connection and returns how many it took. 0: wait for [`Event::Writable`].
     pub fn write(&mut self, now: Instant, id: ConnectionId, data: Bytes) -> usize {
-        let _ = (now, id, data);
-        unimplemented!()
+        let Some(entry) = self.held_mut(id) else { return 0 };
+        let taken = entry.connection.write(now, data);
+        self.on_progress(now, id);
+        taken
     }
 
-    /// The next bytes in order.
+    /// The next bytes in order. [`ReadError::WouldBlock`] for a connection that does not exist.
     pub fn read(&mut self, now: Instant, id: ConnectionId) -> Result<Bytes, ReadError> {
-        let _ = (now, id);
-        unimplemented!()
+        let entry = self.held_mut(id).ok_or(ReadError::WouldBlock)?;
+        let read = entry.connection.read(now);
+        // Room was made: a window update may be due.
+        if read.is_ok() {
+            self.on_progress(now, id);
+        }
+        read
     }
 
     /// No more writes on a connection.
     pub fn finish(&mut self, now: Instant, id: ConnectionId) {
-        let _ = (now, id);
+        if let Some(entry) = self.held_mut(id) {
+            entry.connection.finish(now);
+            self.on_progress(now, id);
+        }
     }
 
     /// Ends a connection at once.
     pub fn abort(&mut self, now: Instant, id: ConnectionId) {
-        let _ = (now, id);
+        if let Some(entry) = self.held_mut(id) {
+            entry.connection.abort(now);
+            self.on_progress(now, id);
+        }
     }
 
     /// The application has let go of it: what was written is still delivered, then it is closed and
     /// forgotten; the id is no longer valid.
+    ///
+    /// Bytes that the application has not read are lost, which the peer is told by a reset or MP_FASTCLOSE
+    /// in place of an orderly end (RFC 9293, section 3.6.1).
     pub fn release(&mut self, now: Instant, id: ConnectionId) {
-        let _ = (now, id);
+        let Some(entry) = self.held_mut(id) else { return };
+        match entry.connection.read(now) {
+            Ok(_) => entry.connection.abort(now),
+            Err(ReadError::WouldBlock | ReadError::End | ReadError::Failed(_)) => {
+                entry.connection.finish(now);
+                entry.connection.stop_reading(now);
+            }
+        }
+        self.disown(now, id);
+        self.on_progress(now, id);
     }
 
-    /// Whether it is connected (or fell back), for a connection just opened; the error if it failed.
+    /// What there is to say about a connection.
     pub fn status(&self, now: Instant, id: ConnectionId) -> Option<Status> {
-        let _ = (now, id);
-        unimplemented!()
+        self.held(id).map(|entry| entry.connection.status(now))
+    }
+
+    /// The connections that applications hold.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.iter().filter(|(_, entry)| entry.stage == Stage::Held).map(|(id, _)| *id)
     }
 
     /// Totals.
     pub fn counters(&self) -> Counters {
-        unimplemented!()
+        Counters {
+            malformed: self.malformed.to_vec(),
+            connections: self.connections.len(),
+            half_open: self.half_open.len(),
+            time_wait: self.around.time_waits.len(),
+            names: self.around.demux.len(),
+            ..self.counters.clone()
+        }
+    }
+
+    pub(crate) fn draw_id(&mut self) -> ConnectionId {
+        let id = ConnectionId(self.next_id);
+        self.next_id += 1;
+        id
+    }
+
+    fn can_reach(&self, remote: SocketAddr) -> bool {
+        self.around
+            .paths
+            .iter()
+            .any(|path| path.up && path.class != PathClass::Never && path.local_for(remote.ip()).is_some())
+    }
+
+    /// The connection, if an application holds it.
+    fn held(&self, id: ConnectionId) -> Option<&Entry> {
+        self.connections.get(&id).filter(|entry| entry.stage == Stage::Held)
+    }
+
+    fn held_mut(&mut self, id: ConnectionId) -> Option<&mut Entry> {
+        self.connections.get_mut(&id).filter(|entry| entry.stage == Stage::Held)
+    }
+
+    fn write_packet(&self, segment: Segment, out: &mut Transmit) {
+        out.head.clear();
+        // Packets of ours are never fragmented, so that the identification says nothing (RFC 6864, section
+        // 4.1); a counter would tell an observer of two paths that they belong together.
+        segment.emit(0, TcpEmit::Partial, &mut out.head);
+        let ip_header = wire::IpVersion::of(&segment.source.ip()).header_len();
+        out.transport_offset = ip_header as u16;
+        out.segment_size = segment.segment_size;
+        out.path = self.around.paths.with_address(segment.source.ip()).map(|path| path.id);
+        out.payload = segment.payload;
     }
 }

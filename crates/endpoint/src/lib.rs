@@ -3,9 +3,27 @@
 //! The endpoint knows which connection a packet belongs to, who listens, who may open how much, and which of
 //! its connections have something to send. It is the whole of the core as a driver sees it: packets and
 //! moments in, packets, deadlines and events out.
+//!
+//! A connection lives through stages: *half open* while somebody opens it to us, *waiting* until it is
+//! accepted, *held* by an application, and *orphan* when the application has let go of it and it still has
+//! to deliver what was written. Strangers can only make the first two, and both are limited.
 
+mod counters;
+mod demux;
+mod dispatch;
 mod endpoint;
+mod entry;
+mod lifecycle;
+mod limits;
+mod listener;
+mod notices;
+mod ports;
+mod ready;
+mod reset;
+mod surroundings;
+mod time_wait;
 
-pub use endpoint::{
-    ConnectError, ConnectionId, Counters, Endpoint, EndpointConfig, Event, ListenError, ListenerId, Transmit,
-};
+pub use counters::Counters;
+pub use endpoint::{ConnectError, ConnectionId, Endpoint, ListenError, ListenerId, Transmit};
+pub use limits::EndpointConfig;
+pub use notices::Event;

@@ -1,0 +1,58 @@
+//! Totals, and why packets went nowhere.
+
+use std::collections::BTreeMap;
+use wire::Malformed;
+
+/// Packets that went nowhere, by reason, and other totals.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// Bytes that were no packet of ours, by what was wrong.
+    pub malformed: Vec<(Malformed, u64)>,
+    /// Segments for nobody (answered by a RST, within limits).
+    pub no_connection: u64,
+    /// Resets for nobody (never answered).
+    pub stray_resets: u64,
+    /// ICMP errors about segments of nobody.
+    pub stray_icmp: u64,
+    /// Segments and joins to an address that is none of ours.
+    pub not_ours: u64,
+    /// Segments from the very address and port that they go to.
+    pub from_self: u64,
+    /// MP_JOIN with a token that nobody has (answered by a RST).
+    pub unknown_token: u64,
+    /// MP_JOIN that the connection refused (answered by a RST).
+    pub join_refused: u64,
+    /// SYNs that came to nothing for a limit: dropped, or pushed out by a younger one, or complete when
+    /// the backlog was full.
+    pub syn_limited: u64,
+    /// Answers not given because there were too many.
+    pub replies_limited: u64,
+    /// Four-tuples that left TIME-WAIT early because there were too many.
+    pub time_wait_limited: u64,
+    /// Segments for a four-tuple in TIME-WAIT.
+    pub time_wait_segments: u64,
+    /// Connections that stood still after their application had let go, and were aborted.
+    pub orphans_aborted: u64,
+    /// Connections that exist.
+    pub connections: usize,
+    /// Of these, half open.
+    pub half_open: usize,
+    /// Four-tuples in TIME-WAIT.
+    pub time_wait: usize,
+    /// Four-tuples and tokens by which connections are found.
+    pub names: usize,
+}
+
+/// The counts of malformed packets.
+#[derive(Default)]
+pub(crate) struct MalformedCounts(BTreeMap<Malformed, u64>);
+
+impl MalformedCounts {
+    pub(crate) fn count(&mut self, reason: Malformed) {
+        *self.0.entry(reason).or_default() += 1;
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<(Malformed, u64)> {
+        self.0.iter().map(|(reason, count)| (*reason, *count)).collect()
+    }
+}

@@ -1,0 +1,164 @@
+//! Which connection a segment or a join belongs to.
+
+use base::SubflowId;
+use std::collections::BTreeMap;
+use tcp::FourTuple;
+
+use crate::ConnectionId;
+
+/// Who a four-tuple belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner {
+    pub(crate) connection: ConnectionId,
+    /// `None`: the local port is claimed, but no subflow has come of it yet.
+    pub(crate) subflow: Option<SubflowId>,
+}
+
+/// All names by which connections are found: four-tuples for segments, tokens for joins.
+///
+/// Each name is listed a second time under its connection, so that a connection that goes away takes its
+/// names with it and nothing is searched.
+#[derive(Default)]
+pub(crate) struct Demux {
+    tuples: BTreeMap<FourTuple, Owner>,
+    tokens: BTreeMap<u32, ConnectionId>,
+    names: BTreeMap<ConnectionId, Names>,
+}
+
+#[derive(Default)]
+struct Names {
+    tuples: Vec<FourTuple>,
+    tokens: Vec<u32>,
+}
+
+impl Demux {
+    /// Who `tuple` belongs to.
+    pub(crate) fn owner(&self, tuple: &FourTuple) -> Option<Owner> {
+        self.tuples.get(tuple).copied()
+    }
+
+    /// Whose token `token` is.
+    pub(crate) fn token_owner(&self, token: u32) -> Option<ConnectionId> {
+        self.tokens.get(&token).copied()
+    }
+
+    /// Keeps `tuple` for a subflow that `connection` is about to open. `false` if it is taken.
+    #[must_use]
+    pub(crate) fn claim_tuple(&mut self, connection: ConnectionId, tuple: FourTuple) -> bool {
+        if self.tuples.contains_key(&tuple) {
+            return false;
+        }
+        self.tuples.insert(tuple, Owner { connection, subflow: None });
+        self.names.entry(connection).or_default().tuples.push(tuple);
+        true
+    }
+
+    /// `tuple` is a subflow of `connection` from now on. `false` if another connection has it.
+    #[must_use]
+    pub(crate) fn bind(&mut self, connection: ConnectionId, subflow: SubflowId, tuple: FourTuple) -> bool {
+        match self.tuples.get_mut(&tuple) {
+            Some(owner) if owner.connection == connection => {
+                owner.subflow = Some(subflow);
+                true
+            }
+            Some(_) => false,
+            None => {
+                self.tuples.insert(tuple, Owner { connection, subflow: Some(subflow) });
+                self.names.entry(connection).or_default().tuples.push(tuple);
+                true
+            }
+        }
+    }
+
+    /// The subflow is gone: `tuple` is free, unless a younger subflow of the connection has it already.
+    pub(crate) fn unbind(&mut self, connection: ConnectionId, subflow: SubflowId, tuple: &FourTuple) {
+        let Some(owner) = self.tuples.get(tuple) else { return };
+        if owner.connection != connection || owner.subflow.is_some_and(|bound| bound != subflow) {
+            return;
+        }
+        self.tuples.remove(tuple);
+        if let Some(names) = self.names.get_mut(&connection) {
+            names.tuples.retain(|held| held != tuple);
+        }
+    }
+
+    /// Keeps `token` for `connection`. `false` if another connection has it.
+    #[must_use]
+    pub(crate) fn claim_token(&mut self, connection: ConnectionId, token: u32) -> bool {
+        match self.tokens.get(&token) {
+            Some(owner) => *owner == connection,
+            None => {
+                self.tokens.insert(token, connection);
+                self.names.entry(connection).or_default().tokens.push(token);
+                true
+            }
+        }
+    }
+
+    /// The connection is gone, and all its names with it.
+    pub(crate) fn forget(&mut self, connection: ConnectionId) {
+        let Some(Names { tuples, tokens }) = self.names.remove(&connection) else { return };
+        for tuple in &tuples {
+            self.tuples.remove(tuple);
+        }
+        for token in &tokens {
+            self.tokens.remove(token);
+        }
+    }
+
+    /// Names that are kept: four-tuples and tokens. Zero once all connections are gone.
+    pub(crate) fn len(&self) -> usize {
+        self.tuples.len() + self.tokens.len() + self.names.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, SocketAddr};
+
+    #[test]
+    fn a_claimed_tuple_is_nobody_elses_until_its_connection_goes() {
+        let mut demux = Demux::default();
+        assert!(demux.claim_tuple(A, tuple(1)));
+        assert!(!demux.claim_tuple(B, tuple(1)));
+        assert!(!demux.bind(B, SubflowId(0), tuple(1)));
+        assert_eq!(demux.owner(&tuple(1)), Some(Owner { connection: A, subflow: None }));
+        demux.forget(A);
+        assert!(demux.bind(B, SubflowId(0), tuple(1)));
+    }
+
+    #[test]
+    fn the_end_of_an_old_subflow_does_not_unbind_the_new_one_with_its_addresses() {
+        let mut demux = Demux::default();
+        assert!(demux.bind(A, SubflowId(1), tuple(1)));
+        assert!(demux.bind(A, SubflowId(2), tuple(1)));
+        demux.unbind(A, SubflowId(1), &tuple(1));
+        assert_eq!(demux.owner(&tuple(1)), Some(Owner { connection: A, subflow: Some(SubflowId(2)) }));
+        demux.unbind(A, SubflowId(2), &tuple(1));
+        assert_eq!(demux.owner(&tuple(1)), None);
+    }
+
+    #[test]
+    fn a_connection_takes_all_its_names_with_it() {
+        let mut demux = Demux::default();
+        for port in 1..=9 {
+            assert!(demux.claim_tuple(A, tuple(port)));
+        }
+        assert!(demux.bind(A, SubflowId(3), tuple(3)));
+        assert!(demux.claim_token(A, 7));
+        assert!(demux.claim_token(A, 7), "its own");
+        assert!(!demux.claim_token(B, 7));
+        assert_eq!(demux.token_owner(7), Some(A));
+        demux.forget(A);
+        assert_eq!(demux.len(), 0);
+    }
+
+    const A: ConnectionId = ConnectionId(1);
+    const B: ConnectionId = ConnectionId(2);
+
+    fn tuple(port: u16) -> FourTuple {
+        let address = |last, port| SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), port));
+        FourTuple { local: address(1, port), remote: address(2, 80) }
+    }
+}

@@ -1,0 +1,161 @@
+//! Arriving packets: whose they are, and what is said to those that are nobody's.
+
+use base::Instant;
+use bytes::Bytes;
+use mptcp::{Connection, Refused};
+use tcp::FourTuple;
+use wire::{Flags, IcmpError, MpJoin, MptcpOption, Packet, ResetReason, Segment, TcpOption, Trust, options};
+
+use crate::demux::Owner;
+use crate::entry::{Entry, Stage};
+use crate::reset::reset_for;
+use crate::time_wait::Verdict;
+use crate::{ConnectionId, Endpoint};
+
+impl Endpoint {
+    /// Takes one packet, maybe a super-segment (`segment_size` 0 if not).
+    pub fn handle_packet(&mut self, now: Instant, packet: &Bytes, segment_size: u16, trust: Trust) {
+        match Packet::parse(packet, segment_size, trust) {
+            Ok(Packet::Tcp(segment)) => self.handle_segment(now, &segment),
+            Ok(Packet::Icmp(error)) => self.handle_icmp(now, &error),
+            Err(reason) => self.malformed.count(reason),
+        }
+    }
+
+    fn handle_segment(&mut self, now: Instant, segment: &Segment) {
+        let tuple = FourTuple { local: segment.destination, remote: segment.source };
+        if let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple)
+            && let Some(entry) = self.connections.get_mut(&id)
+        {
+            entry.connection.handle_segment(now, subflow, segment, &mut self.around.lend_to(id));
+            self.on_progress(now, id);
+            return;
+        }
+        if !self.around.is_ours(segment.destination.ip()) {
+            self.counters.not_ours += 1;
+            return;
+        }
+        if segment.source == segment.destination {
+            self.counters.from_self += 1;
+            return;
+        }
+        match self.around.time_waits.handle_segment(now, &tuple, segment) {
+            Verdict::Ignore => self.counters.time_wait_segments += 1,
+            Verdict::Answer(ack) => {
+                self.counters.time_wait_segments += 1;
+                self.reply(now, ack);
+            }
+            Verdict::NotHere | Verdict::Reused => self.handle_stranger(now, segment),
+        }
+    }
+
+    /// A segment of no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
+    fn handle_stranger(&mut self, now: Instant, segment: &Segment) {
+        if segment.flags.contains(Flags::RST) {
+            self.counters.stray_resets += 1;
+            return;
+        }
+        if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK) {
+            match join_token(segment) {
+                Some(token) => self.handle_join(now, segment, token),
+                None => self.handle_syn(now, segment),
+            }
+            return;
+        }
+        self.counters.no_connection += 1;
+        self.reset(now, segment, None);
+    }
+
+    /// A SYN that opens a connection.
+    fn handle_syn(&mut self, now: Instant, syn: &Segment) {
+        let Some((listener_id, listener)) = self.listeners.on_port(syn.destination.port()) else {
+            self.counters.no_connection += 1;
+            self.reset(now, syn, None);
+            return;
+        };
+        if listener.is_full() || self.config.max_half_open == 0 {
+            self.counters.syn_limited += 1;
+            return;
+        }
+        let config = listener.config.clone();
+        if self.half_open.len() >= self.config.max_half_open
+            && let Some(oldest) = self.half_open.oldest()
+        {
+            // Without a reset: in a flood nobody waits for it.
+            self.counters.syn_limited += 1;
+            self.forget(oldest);
+        }
+        if self.connections.len() >= self.config.max_connections {
+            self.counters.syn_limited += 1;
+            return;
+        }
+        let id = self.draw_id();
+        let connection = Connection::accept(now, config, syn, &mut self.around.lend_to(id));
+        self.connections.insert(id, Entry::new(connection, Stage::HalfOpen(listener_id), syn.source));
+        self.half_open.insert(id);
+        self.on_progress(now, id);
+    }
+
+    /// A SYN that joins a connection.
+    fn handle_join(&mut self, now: Instant, syn: &Segment, token: u32) {
+        let Some(id) = self.joinable(token) else {
+            //= https://www.rfc-editor.org/rfc/rfc8684#section-3.2
+            //# If the token is unknown or the host wants to refuse subflow
+            //# establishment [...], the receiver will send back a reset (RST) signal
+            self.counters.unknown_token += 1;
+            self.reset(now, syn, Some(ResetReason::Mptcp));
+            return;
+        };
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        let result = entry.connection.handle_join(now, syn, &mut self.around.lend_to(id));
+        self.on_progress(now, id);
+        let reason = match result {
+            Ok(_) => return,
+            Err(Refused::TooMany) => ResetReason::LackOfResources,
+            Err(Refused::Prohibited) => ResetReason::Prohibited,
+            Err(Refused::Malformed) => ResetReason::Mptcp,
+        };
+        self.counters.join_refused += 1;
+        self.reset(now, syn, Some(reason));
+    }
+
+    /// The connection that has `token` and says so itself: a token is kept for a connection before it is
+    /// known whether there will be Multipath TCP.
+    fn joinable(&self, token: u32) -> Option<ConnectionId> {
+        let id = self.around.demux.token_owner(token)?;
+        let entry = self.connections.get(&id)?;
+        (entry.connection.token() == Some(token)).then_some(id)
+    }
+
+    fn handle_icmp(&mut self, now: Instant, error: &IcmpError) {
+        let tuple = FourTuple { local: error.source, remote: error.destination };
+        if let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple)
+            && let Some(entry) = self.connections.get_mut(&id)
+        {
+            entry.connection.handle_icmp(now, subflow, error, &mut self.around.lend_to(id));
+            self.on_progress(now, id);
+            return;
+        }
+        self.counters.stray_icmp += 1;
+    }
+
+    fn reset(&mut self, now: Instant, stray: &Segment, reason: Option<ResetReason>) {
+        if let Some(reset) = reset_for(stray, reason) {
+            self.reply(now, reset);
+        }
+    }
+
+    fn reply(&mut self, now: Instant, reply: Segment) {
+        if !self.replies.push(now, reply) {
+            self.counters.replies_limited += 1;
+        }
+    }
+}
+
+/// The token of a SYN with MP_JOIN.
+fn join_token(syn: &Segment) -> Option<u32> {
+    options(&syn.options).find_map(|option| match option {
+        Ok(TcpOption::Mptcp(MptcpOption::Join(MpJoin::Syn { token, .. }))) => Some(token),
+        Ok(_) | Err(_) => None,
+    })
+}

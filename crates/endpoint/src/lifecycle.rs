@@ -1,0 +1,159 @@
+//! How connections come, change hands and go.
+
+use base::Instant;
+use mptcp::Event as ConnectionEvent;
+
+use crate::entry::{Entry, Stage};
+use crate::{ConnectionId, Endpoint, Event};
+
+impl Endpoint {
+    /// Something has happened to the connection: acts on its events, and lets it send.
+    pub(crate) fn on_progress(&mut self, now: Instant, id: ConnectionId) {
+        self.drain_events(now, id);
+        self.ready.mark(id);
+    }
+
+    /// The connection has nothing to send for now.
+    pub(crate) fn on_silence(&mut self, now: Instant, id: ConnectionId) {
+        self.drain_events(now, id);
+        match self.connections.get(&id) {
+            Some(entry) if entry.is_over() => self.forget(id),
+            Some(_) => self.set_alarm(id),
+            None => {}
+        }
+    }
+
+    /// The paths of the host are not what they were: every connection has to know.
+    pub(crate) fn on_paths_changed(&mut self, now: Instant) {
+        let ids: Vec<_> = self.connections.keys().copied().collect();
+        for id in ids {
+            if let Some(entry) = self.connections.get_mut(&id) {
+                entry.connection.handle_paths(now, &mut self.around.lend_to(id));
+                self.on_progress(now, id);
+            }
+        }
+    }
+
+    /// Sets the alarm of the connection to its deadline.
+    pub(crate) fn set_alarm(&mut self, id: ConnectionId) {
+        if let Some(entry) = self.connections.get_mut(&id) {
+            let deadline = entry.deadline();
+            self.alarms.set(id, entry.alarm, deadline);
+            entry.alarm = deadline;
+        }
+    }
+
+    /// Nobody holds the connection any more.
+    pub(crate) fn disown(&mut self, now: Instant, id: ConnectionId) {
+        self.half_open.remove(id);
+        if let Some(entry) = self.connections.get_mut(&id) {
+            let delivered = entry.connection.status(now).bytes_delivered;
+            entry.stage = Stage::Orphan { check: now + self.config.orphan_timeout, delivered };
+        }
+    }
+
+    /// Ends a connection that nobody holds.
+    pub(crate) fn abort_orphan(&mut self, now: Instant, id: ConnectionId) {
+        if let Some(entry) = self.connections.get_mut(&id) {
+            entry.connection.abort(now);
+            self.on_progress(now, id);
+        }
+    }
+
+    /// An orphan may take its time to deliver what was written, but not stand still for ever.
+    pub(crate) fn check_orphan(&mut self, now: Instant, id: ConnectionId) {
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        let Stage::Orphan { check, delivered: before } = entry.stage else { return };
+        if check > now || entry.connection.is_time_wait() {
+            return;
+        }
+        let delivered = entry.connection.status(now).bytes_delivered;
+        entry.stage = Stage::Orphan { check: now + self.config.orphan_timeout, delivered };
+        if delivered == before {
+            self.counters.orphans_aborted += 1;
+            entry.connection.abort(now);
+        }
+    }
+
+    /// Drops the connection and all names it had.
+    pub(crate) fn forget(&mut self, id: ConnectionId) {
+        self.half_open.remove(id);
+        self.around.demux.forget(id);
+        if let Some(entry) = self.connections.remove(&id) {
+            self.alarms.set(id, entry.alarm, None);
+        }
+    }
+
+    fn drain_events(&mut self, now: Instant, id: ConnectionId) {
+        while let Some(event) = self.connections.get_mut(&id).and_then(|entry| entry.connection.poll_event())
+        {
+            self.on_event(now, id, event);
+        }
+        if let Some(token) = self.connections.get(&id).and_then(|entry| entry.connection.token()) {
+            // A token that was not drawn here (it may follow from a shared secret) and that another
+            // connection has cannot be found by joins; the connection lives without them.
+            let _ = self.around.demux.claim_token(id, token);
+        }
+    }
+
+    fn on_event(&mut self, now: Instant, id: ConnectionId, event: ConnectionEvent) {
+        match event {
+            ConnectionEvent::SubflowOpened { id: subflow, tuple } => {
+                let bound = self.around.demux.bind(id, subflow, tuple);
+                debug_assert!(bound, "{tuple:?} belongs to another connection");
+            }
+            ConnectionEvent::SubflowClosed { id: subflow, tuple } => {
+                self.around.demux.unbind(id, subflow, &tuple);
+            }
+            ConnectionEvent::Connected => self.on_connected(now, id),
+            ConnectionEvent::Readable => self.tell(id, Event::Readable(id)),
+            ConnectionEvent::Writable => self.tell(id, Event::Writable(id)),
+            ConnectionEvent::Closed(_) => self.on_closed(now, id),
+        }
+    }
+
+    fn on_connected(&mut self, now: Instant, id: ConnectionId) {
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        match entry.stage {
+            Stage::Held => self.notices.push(Event::Connected(id)),
+            Stage::Waiting(_) | Stage::Orphan { check: _, delivered: _ } => {}
+            Stage::HalfOpen(listener_id) => {
+                self.half_open.remove(id);
+                match self.listeners.get_mut(listener_id).filter(|listener| !listener.is_full()) {
+                    Some(listener) => {
+                        listener.enqueue(id, entry.remote);
+                        entry.stage = Stage::Waiting(listener_id);
+                        self.notices.push(Event::Incoming(listener_id));
+                    }
+                    None => {
+                        self.counters.syn_limited += 1;
+                        entry.connection.abort(now);
+                        self.disown(now, id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_closed(&mut self, now: Instant, id: ConnectionId) {
+        match self.connections.get(&id).map(|entry| entry.stage) {
+            Some(Stage::HalfOpen(_)) => self.disown(now, id),
+            Some(Stage::Held | Stage::Waiting(_)) => self.tell(id, Event::Closed(id)),
+            Some(Stage::Orphan { check: _, delivered: _ }) | None => {}
+        }
+    }
+
+    /// Tells the application, or keeps it for the one that will accept the connection.
+    fn tell(&mut self, id: ConnectionId, event: Event) {
+        let Some(Entry { stage, held_events, .. }) = self.connections.get_mut(&id) else { return };
+        match stage {
+            Stage::Held => self.notices.push(event),
+            Stage::HalfOpen(_) | Stage::Waiting(_) => {
+                if !held_events.contains(&event) {
+                    held_events.push(event);
+                }
+            }
+            Stage::Orphan { check: _, delivered: _ } => {}
+        }
+    }
+}

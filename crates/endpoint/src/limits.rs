@@ -1,0 +1,177 @@
+//! What strangers can make an endpoint keep or send.
+
+use base::{Duration, Instant};
+use std::collections::{BTreeSet, VecDeque};
+use wire::Segment;
+
+use crate::ConnectionId;
+
+/// Limits of an endpoint: what strangers can make it keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndpointConfig {
+    /// Connections whose handshake is not complete, over all listeners. One more SYN pushes the oldest of
+    /// them out: under a flood a handshake then still succeeds if it takes less time than the flood needs
+    /// to fill the table.
+    pub max_half_open: usize,
+    /// Complete connections that nobody has accepted yet, per listener.
+    pub backlog: usize,
+    /// All connections.
+    pub max_connections: usize,
+    /// Four-tuples in TIME-WAIT.
+    pub max_time_wait: usize,
+    /// How long a connection that its application has let go of may stand still, with nothing delivered
+    /// and the peer not closing, before it is aborted.
+    pub orphan_timeout: Duration,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            max_half_open: 4096,
+            backlog: 1024,
+            max_connections: 65_536,
+            max_time_wait: 32_768,
+            orphan_timeout: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Connections that somebody has begun to open to us, oldest first: ids count up.
+#[derive(Default)]
+pub(crate) struct HalfOpen(BTreeSet<ConnectionId>);
+
+impl HalfOpen {
+    pub(crate) fn insert(&mut self, id: ConnectionId) {
+        self.0.insert(id);
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) {
+        self.0.remove(&id);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> {
+        self.0.iter().copied()
+    }
+
+    /// The one that began first.
+    pub(crate) fn oldest(&self) -> Option<ConnectionId> {
+        self.0.first().copied()
+    }
+}
+
+/// Answers to segments that belong to no connection. Whoever can make us send them could hit a third
+/// party with them or use up our line, so there are few, and the excess is counted.
+pub(crate) struct Replies {
+    queue: VecDeque<Segment>,
+    /// Answers that may be given now.
+    budget: u32,
+    /// Up to when time has been turned into budget.
+    refilled: Instant,
+}
+
+/// Answers per second in the long run. A host that has lost its state resets the few hundred connections it
+/// had well within a second; a flood gets little more than 40 kB/s of answers.
+const REPLIES_PER_SECOND: u64 = 1000;
+/// Answers at once.
+const REPLY_BURST: u32 = 256;
+/// Time that one answer costs.
+const REPLY_INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / REPLIES_PER_SECOND);
+
+impl Default for Replies {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), budget: REPLY_BURST, refilled: Instant::ZERO }
+    }
+}
+
+impl Replies {
+    /// Queues `reply`; `false` if there have been too many.
+    #[must_use]
+    pub(crate) fn push(&mut self, now: Instant, reply: Segment) -> bool {
+        let earned = now.saturating_since(self.refilled).as_nanos() / REPLY_INTERVAL.as_nanos();
+        if earned >= u128::from(REPLY_BURST - self.budget) {
+            self.budget = REPLY_BURST;
+            self.refilled = now;
+        } else {
+            let earned = earned as u32;
+            self.budget += earned;
+            self.refilled += REPLY_INTERVAL * earned;
+        }
+        if self.budget == 0 || self.queue.len() >= REPLY_BURST as usize {
+            return false;
+        }
+        self.budget -= 1;
+        self.queue.push_back(reply);
+        true
+    }
+
+    /// The next answer to send.
+    pub(crate) fn pop(&mut self) -> Option<Segment> {
+        self.queue.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reset::reset_for;
+    use base::SeqNum;
+    use bytes::Bytes;
+    use core::net::{Ipv4Addr, SocketAddr};
+    use wire::{Flags, OptionBytes};
+
+    #[test]
+    fn a_flood_gets_a_burst_and_then_a_trickle() {
+        let mut replies = Replies::default();
+        let mut answered = |now: Instant, times: u32| {
+            let count = (0..times).filter(|_| replies.push(now, reply())).count();
+            while replies.pop().is_some() {}
+            count
+        };
+        let start = Instant::from_millis(5000);
+        assert_eq!(answered(start, 10_000), 256);
+        assert_eq!(answered(start + Duration::from_micros(999), 10_000), 0);
+        assert_eq!(answered(start + Duration::from_millis(10), 10_000), 10);
+        assert_eq!(answered(start + Duration::from_secs(60), 10_000), 256, "no more than a burst is saved");
+    }
+
+    #[test]
+    fn fractions_of_an_interval_are_not_lost() {
+        let mut replies = Replies::default();
+        let mut now = Instant::from_millis(1);
+        while replies.push(now, reply()) {
+            replies.pop();
+        }
+        let mut answered = 0;
+        for _ in 0..1000 {
+            now += Duration::from_micros(1500);
+            while replies.push(now, reply()) {
+                replies.pop();
+                answered += 1;
+            }
+        }
+        assert_eq!(answered, 1500);
+    }
+
+    fn reply() -> Segment {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let stray = Segment {
+            source: address,
+            destination: address,
+            seq: SeqNum::new(1),
+            ack: SeqNum::new(2),
+            flags: Flags::ACK,
+            window: 0,
+            urgent: 0,
+            options: OptionBytes::new(),
+            payload: Bytes::new(),
+            segment_size: 1,
+            ecn: 0,
+        };
+        reset_for(&stray, None).expect("not a reset")
+    }
+}

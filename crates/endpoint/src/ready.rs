@@ -1,0 +1,115 @@
+//! Whose turn it is: connections with something to send, and connections that want to be woken.
+
+use base::Instant;
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::ConnectionId;
+
+/// Connections that may have something to send, each at most once, served in turn.
+#[derive(Default)]
+pub(crate) struct ReadyQueue {
+    turns: VecDeque<ConnectionId>,
+    members: BTreeSet<ConnectionId>,
+}
+
+impl ReadyQueue {
+    /// `id` may have something to send; its turn is the last, unless it is waiting already.
+    pub(crate) fn mark(&mut self, id: ConnectionId) {
+        if self.members.insert(id) {
+            self.turns.push_back(id);
+        }
+    }
+
+    /// Whose turn it is.
+    pub(crate) fn next(&self) -> Option<ConnectionId> {
+        self.turns.front().copied()
+    }
+
+    /// The one whose turn it is has sent something: the others first, then it again.
+    pub(crate) fn rotate(&mut self) {
+        if let Some(id) = self.turns.pop_front() {
+            self.turns.push_back(id);
+        }
+    }
+
+    /// The one whose turn it is has nothing (more).
+    pub(crate) fn retire(&mut self) {
+        if let Some(id) = self.turns.pop_front() {
+            self.members.remove(&id);
+        }
+    }
+
+    /// All that wait.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> {
+        self.turns.iter().copied()
+    }
+}
+
+/// When each connection wants to be woken. A connection remembers its own entry and hands it in to change
+/// it, so that none is ever stale.
+#[derive(Default)]
+pub(crate) struct Alarms(BTreeSet<(Instant, ConnectionId)>);
+
+impl Alarms {
+    /// Moves the alarm of `id` from `old` to `new`.
+    pub(crate) fn set(&mut self, id: ConnectionId, old: Option<Instant>, new: Option<Instant>) {
+        if old == new {
+            return;
+        }
+        if let Some(at) = old {
+            self.0.remove(&(at, id));
+        }
+        if let Some(at) = new {
+            self.0.insert((at, id));
+        }
+    }
+
+    /// The earliest.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out the earliest one that is due.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<ConnectionId> {
+        let (at, id) = *self.0.first()?;
+        if at > now {
+            return None;
+        }
+        self.0.pop_first();
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_gets_a_turn_before_anybody_gets_a_second() {
+        let mut ready = ReadyQueue::default();
+        for id in [1, 2, 1, 3, 2] {
+            ready.mark(ConnectionId(id));
+        }
+        let mut served = Vec::new();
+        for _ in 0..4 {
+            served.push(ready.next().expect("waiting").0);
+            ready.rotate();
+        }
+        assert_eq!(served, [1, 2, 3, 1]);
+        ready.retire();
+        ready.mark(ConnectionId(3));
+        assert_eq!(ready.iter().map(|id| id.0).collect::<Vec<_>>(), [3, 1]);
+    }
+
+    #[test]
+    fn an_alarm_that_was_moved_rings_once() {
+        let mut alarms = Alarms::default();
+        let (early, late) = (Instant::from_millis(1), Instant::from_millis(2));
+        alarms.set(ConnectionId(1), None, Some(early));
+        alarms.set(ConnectionId(1), Some(early), Some(late));
+        assert_eq!(alarms.next(), Some(late));
+        assert_eq!(alarms.pop_due(early), None);
+        assert_eq!(alarms.pop_due(late), Some(ConnectionId(1)));
+        assert_eq!(alarms.pop_due(late), None);
+    }
+}

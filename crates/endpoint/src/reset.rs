@@ -1,0 +1,97 @@
+//! The answer to a segment that belongs to nobody.
+
+use base::SeqNum;
+use bytes::Bytes;
+use wire::{Flags, MpReset, MptcpOption, OptionBytes, ResetReason, Segment, TcpOption};
+
+/// The reset that answers `stray`, with an MP_TCPRST option if there is a `reason` that the peer can learn
+/// from. `None` for a reset: those are never answered.
+///
+/// RFC 9293, section 3.10.7.1: "If the ACK bit is off, sequence number zero is used" and the segment is
+/// acknowledged; else the reset takes its sequence number from the acknowledgment.
+pub(crate) fn reset_for(stray: &Segment, reason: Option<ResetReason>) -> Option<Segment> {
+    if stray.flags.contains(Flags::RST) {
+        return None;
+    }
+    let (seq, ack, flags) = if stray.flags.contains(Flags::ACK) {
+        (stray.ack, SeqNum::new(0), Flags::RST)
+    } else {
+        (SeqNum::new(0), stray.seq + stray.len_seq(), Flags::RST.with(Flags::ACK))
+    };
+    let mut reset = bare_segment(stray, seq, ack, flags);
+    if let Some(reason) = reason {
+        let option = TcpOption::Mptcp(MptcpOption::Reset(MpReset { transient: false, reserved: 0, reason }));
+        let fits = option.emit(&mut reset.options);
+        debug_assert!(fits, "an empty option field has room for four bytes");
+    }
+    Some(reset)
+}
+
+/// A segment without payload and options back to where `stray` came from.
+pub(crate) fn bare_segment(stray: &Segment, seq: SeqNum, ack: SeqNum, flags: Flags) -> Segment {
+    Segment {
+        source: stray.destination,
+        destination: stray.source,
+        seq,
+        ack,
+        flags,
+        window: 0,
+        urgent: 0,
+        options: OptionBytes::new(),
+        payload: Bytes::new(),
+        segment_size: 1,
+        ecn: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, SocketAddr};
+    use wire::options;
+
+    #[test]
+    fn a_reset_for_an_acknowledgment_lies_where_the_peer_expects_our_next_byte() {
+        let reset = reset_for(&stray(Flags::ACK.with(Flags::PSH), b"data"), None).expect("answered");
+        assert_eq!((reset.flags, reset.seq), (Flags::RST, SeqNum::new(700)));
+        assert_eq!((reset.source, reset.destination), (address(2), address(1)));
+        assert!(reset.options.is_empty());
+    }
+
+    #[test]
+    fn a_reset_for_a_syn_acknowledges_it_and_what_it_carries() {
+        let reset = reset_for(&stray(Flags::SYN, b"data"), Some(ResetReason::Mptcp)).expect("answered");
+        assert_eq!(reset.flags, Flags::RST.with(Flags::ACK));
+        assert_eq!((reset.seq, reset.ack), (SeqNum::new(0), SeqNum::new(4)), "the space wraps");
+        let option = options(&reset.options).next().expect("one").expect("well-formed");
+        let TcpOption::Mptcp(MptcpOption::Reset(said)) = option else { panic!("{option:?}") };
+        assert_eq!(said.reason, ResetReason::Mptcp);
+    }
+
+    #[test]
+    fn a_reset_is_never_answered() {
+        assert_eq!(reset_for(&stray(Flags::RST, b""), None), None);
+        assert_eq!(reset_for(&stray(Flags::RST.with(Flags::ACK), b""), Some(ResetReason::Mptcp)), None);
+    }
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), 1000 + u16::from(last)))
+    }
+
+    fn stray(flags: Flags, payload: &'static [u8]) -> Segment {
+        let empty = Segment {
+            source: address(2),
+            destination: address(1),
+            seq: SeqNum::new(u32::MAX),
+            ack: SeqNum::new(700),
+            flags,
+            window: 100,
+            urgent: 0,
+            options: OptionBytes::new(),
+            payload: Bytes::new(),
+            segment_size: 1460,
+            ecn: 0,
+        };
+        Segment { source: address(1), destination: address(2), payload: Bytes::from_static(payload), ..empty }
+    }
+}

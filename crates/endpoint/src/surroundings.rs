@@ -1,0 +1,143 @@
+//! What a connection finds around it: paths, ports, names, randomness.
+
+use base::{Instant, Random, SeededRandom};
+use core::net::{IpAddr, SocketAddr};
+use mptcp::{Host, Paths};
+use sha2::{Digest, Sha256};
+use tcp::{FourTuple, Isn, IsnGenerator};
+use zeroize::Zeroize;
+
+use crate::ConnectionId;
+use crate::demux::Demux;
+use crate::ports::draw_port;
+use crate::time_wait::TimeWaits;
+
+/// Everything of the endpoint but the connections themselves, so that a connection can be lent the one
+/// while the other is being changed.
+pub(crate) struct Surroundings {
+    pub(crate) paths: Paths,
+    pub(crate) demux: Demux,
+    pub(crate) time_waits: TimeWaits,
+    isns: IsnGenerator,
+    /// What everybody may see is drawn from here.
+    wire: SeededRandom,
+    /// Keys are drawn from here, and nothing else is.
+    secret: SeededRandom,
+}
+
+impl Surroundings {
+    pub(crate) fn new(max_time_wait: usize, wire_seed: [u8; 32], secret_seed: [u8; 32]) -> Self {
+        let mut secret = SeededRandom::new(secret_seed);
+        let mut isn_secret = [0; 32];
+        secret.fill(&mut isn_secret);
+        let isns = IsnGenerator::new(isn_secret);
+        isn_secret.zeroize();
+        Self {
+            paths: Paths::default(),
+            demux: Demux::default(),
+            time_waits: TimeWaits::new(max_time_wait),
+            isns,
+            wire: SeededRandom::new(wire_seed),
+            secret,
+        }
+    }
+
+    /// The host as `connection` sees it.
+    pub(crate) fn lend_to(&mut self, connection: ConnectionId) -> HostView<'_> {
+        HostView { surroundings: self, connection }
+    }
+
+    /// Whether `address` is one of ours, on a path that is up or not.
+    pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
+        self.paths.with_address(address).is_some()
+    }
+}
+
+/// The host as one connection sees it.
+pub(crate) struct HostView<'a> {
+    surroundings: &'a mut Surroundings,
+    connection: ConnectionId,
+}
+
+impl Host for HostView<'_> {
+    fn paths(&self) -> &Paths {
+        &self.surroundings.paths
+    }
+
+    fn claim_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
+        let Surroundings { demux, time_waits, wire, paths: _, isns: _, secret: _ } = &mut *self.surroundings;
+        draw_port(wire, |port| {
+            let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
+            !time_waits.contains(&tuple) && demux.claim_tuple(self.connection, tuple)
+        })
+    }
+
+    fn isn(&mut self, tuple: &FourTuple, now: Instant) -> Isn {
+        self.surroundings.isns.isn(tuple, now)
+    }
+
+    fn random(&mut self) -> &mut dyn Random {
+        &mut self.surroundings.wire
+    }
+
+    fn draw_key(&mut self) -> [u8; 8] {
+        let Surroundings { demux, secret, .. } = &mut *self.surroundings;
+        loop {
+            let mut key = [0; 8];
+            secret.fill(&mut key);
+            if demux.claim_token(self.connection, token_of(&key)) {
+                return key;
+            }
+        }
+    }
+}
+
+/// The token of a key: the most significant 32 bits of its SHA-256 (RFC 8684, section 3.2).
+fn token_of(key: &[u8; 8]) -> u32 {
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(key));
+    u32::from_be_bytes([a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    #[test]
+    fn the_token_is_the_front_of_the_hash_of_the_key() {
+        // SHA-256 of 00 01 02 03 04 05 06 07 is 8a851ff8 2ee7048a ...
+        assert_eq!(token_of(&[0, 1, 2, 3, 4, 5, 6, 7]), 0x8a85_1ff8);
+    }
+
+    #[test]
+    fn keys_have_tokens_that_find_their_connection() {
+        let mut surroundings = Surroundings::new(0, [1; 32], [2; 32]);
+        let key = surroundings.lend_to(ConnectionId(5)).draw_key();
+        assert_eq!(surroundings.demux.token_owner(token_of(&key)), Some(ConnectionId(5)));
+    }
+
+    #[test]
+    fn what_shows_on_the_wire_does_not_depend_on_the_keys_drawn() {
+        let mut seen = [0, 3].map(|keys| {
+            let mut surroundings = Surroundings::new(0, [1; 32], [2; 32]);
+            let mut host = surroundings.lend_to(ConnectionId(1));
+            for _ in 0..keys {
+                host.draw_key();
+            }
+            host.random().next_u64()
+        });
+        assert_eq!(seen[0], seen[1]);
+        seen[1] = Surroundings::new(0, [3; 32], [2; 32]).lend_to(ConnectionId(1)).random().next_u64();
+        assert_ne!(seen[0], seen[1]);
+    }
+
+    #[test]
+    fn a_port_is_claimed_per_four_tuple() {
+        let mut surroundings = Surroundings::new(0, [1; 32], [2; 32]);
+        let local = IpAddr::from(Ipv4Addr::new(192, 0, 2, 1));
+        let remote = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 2), 80));
+        let port = surroundings.lend_to(ConnectionId(1)).claim_port(local, remote).expect("free");
+        let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
+        assert_eq!(surroundings.demux.owner(&tuple).expect("claimed").connection, ConnectionId(1));
+    }
+}

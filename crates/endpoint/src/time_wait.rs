@@ -1,0 +1,289 @@
+//! TIME-WAIT without the connection (RFC 9293, section 3.10.7.4; RFC 6191).
+//!
+//! What a closed connection still owes its peer is the acknowledgment of a FIN that is sent again, and
+//! that its four-tuple is not taken for a new connection while old segments may be under way. A few
+//! numbers are enough for both.
+
+use base::{Instant, SeqNum};
+use std::collections::{BTreeMap, BTreeSet};
+use tcp::FourTuple;
+use wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes, options};
+
+use crate::reset::bare_segment;
+
+/// What is left of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TimeWait {
+    pub(crate) tuple: FourTuple,
+    /// Behind our FIN.
+    pub(crate) seq: SeqNum,
+    /// Behind the peer's FIN.
+    pub(crate) ack: SeqNum,
+    /// The window field of its last segment.
+    pub(crate) window: u16,
+    /// If they were agreed on.
+    pub(crate) timestamps: Option<TimeWaitTimestamps>,
+    pub(crate) expires: Instant,
+}
+
+/// The timestamps of a connection that ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TimeWaitTimestamps {
+    /// Added to the millisecond clock to give TSval.
+    pub(crate) offset: u32,
+    /// The last one of the peer.
+    pub(crate) recent: u32,
+}
+
+/// What becomes of a segment for a four-tuple in TIME-WAIT.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Not in TIME-WAIT at all.
+    NotHere,
+    /// Nothing is said.
+    Ignore,
+    /// To be answered with this acknowledgment.
+    Answer(Segment),
+    /// A new connection: the four-tuple has left TIME-WAIT.
+    Reused,
+}
+
+/// The four-tuples in TIME-WAIT.
+pub(crate) struct TimeWaits {
+    limit: usize,
+    kept: BTreeMap<FourTuple, TimeWait>,
+    order: BTreeSet<(Instant, FourTuple)>,
+}
+
+impl TimeWaits {
+    /// Keeps at most `limit`.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, kept: BTreeMap::new(), order: BTreeSet::new() }
+    }
+
+    /// Keeps `remnant`. `false` if another had to go before its time.
+    #[must_use]
+    pub(crate) fn insert(&mut self, remnant: TimeWait) -> bool {
+        if self.limit == 0 {
+            return false;
+        }
+        self.remove(&remnant.tuple);
+        let has_room = self.kept.len() < self.limit;
+        if !has_room && let Some((_, tuple)) = self.order.pop_first() {
+            self.kept.remove(&tuple);
+        }
+        self.order.insert((remnant.expires, remnant.tuple));
+        self.kept.insert(remnant.tuple, remnant);
+        has_room
+    }
+
+    /// Whether `tuple` is kept.
+    pub(crate) fn contains(&self, tuple: &FourTuple) -> bool {
+        self.kept.contains_key(tuple)
+    }
+
+    /// How many are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// When the first one ends.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// Ends those whose time is over.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, tuple)) = self.order.first().copied()
+            && at <= now
+        {
+            self.order.pop_first();
+            self.kept.remove(&tuple);
+        }
+    }
+
+    /// Takes a segment for `tuple`.
+    pub(crate) fn handle_segment(&mut self, now: Instant, tuple: &FourTuple, segment: &Segment) -> Verdict {
+        let Some(remnant) = self.kept.get(tuple) else { return Verdict::NotHere };
+        // RFC 1337, section 3: a reset must not end TIME-WAIT.
+        if segment.flags.contains(Flags::RST) {
+            return Verdict::Ignore;
+        }
+        if segment.flags.contains(Flags::SYN)
+            && !segment.flags.contains(Flags::ACK)
+            && is_newer(remnant, segment)
+        {
+            self.remove(tuple);
+            return Verdict::Reused;
+        }
+        // An acknowledgment that takes no sequence space is not answered: two hosts in TIME-WAIT would
+        // answer each other without end.
+        if segment.len_seq() == 0 {
+            return Verdict::Ignore;
+        }
+        Verdict::Answer(acknowledgment(now, remnant, segment))
+    }
+
+    fn remove(&mut self, tuple: &FourTuple) {
+        if let Some(old) = self.kept.remove(tuple) {
+            self.order.remove(&(old.expires, old.tuple));
+        }
+    }
+}
+
+/// Whether a SYN can be told from one of the connection that ended.
+///
+/// RFC 6191, section 2: by a timestamp that is greater, or the same with a greater sequence number; where
+/// one of the two connections has no timestamps, by the sequence number.
+fn is_newer(remnant: &TimeWait, syn: &Segment) -> bool {
+    let later_seq = syn.seq.is_after(remnant.ack);
+    match (remnant.timestamps, timestamp_of(syn)) {
+        (Some(old), Some(new)) => {
+            let ahead = new.wrapping_sub(old.recent).cast_signed();
+            ahead > 0 || (ahead == 0 && later_seq)
+        }
+        // New timestamps beside an old connection without any: the new connection can use PAWS at once.
+        (None, Some(_)) => true,
+        (Some(_) | None, None) => later_seq,
+    }
+}
+
+fn timestamp_of(segment: &Segment) -> Option<u32> {
+    options(&segment.options).find_map(|option| match option {
+        Ok(TcpOption::Timestamps { value, echo: _ }) => Some(value),
+        Ok(_) | Err(_) => None,
+    })
+}
+
+/// The last acknowledgment of the connection once more.
+fn acknowledgment(now: Instant, remnant: &TimeWait, segment: &Segment) -> Segment {
+    let mut ack = bare_segment(segment, remnant.seq, remnant.ack, Flags::ACK);
+    ack.window = remnant.window;
+    if let Some(timestamps) = remnant.timestamps {
+        let value = (now.as_millis() as u32).wrapping_add(timestamps.offset);
+        let option = TcpOption::Timestamps { value, echo: timestamps.recent };
+        ack.options = option_bytes([option]).unwrap_or_else(OptionBytes::new);
+    }
+    ack
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Duration;
+    use bytes::Bytes;
+    use core::net::{Ipv4Addr, SocketAddr};
+
+    #[test]
+    fn a_repeated_fin_is_acknowledged_again() {
+        let mut table = table(8);
+        let fin = segment(1, Flags::FIN.with(Flags::ACK), 499, None);
+        let Verdict::Answer(ack) = table.handle_segment(Instant::from_millis(40), &tuple(1), &fin) else {
+            panic!("a FIN is answered")
+        };
+        assert_eq!((ack.seq, ack.ack, ack.flags), (SeqNum::new(900), SeqNum::new(500), Flags::ACK));
+        assert_eq!((ack.source, ack.destination), (tuple(1).local, tuple(1).remote));
+        let timestamps = options(&ack.options).next().expect("one").expect("well-formed");
+        assert_eq!(timestamps, TcpOption::Timestamps { value: 47, echo: 1000 });
+    }
+
+    #[test]
+    fn resets_and_bare_acknowledgments_are_left_alone() {
+        let mut table = table(8);
+        for flags in [Flags::RST, Flags::RST.with(Flags::ACK), Flags::ACK] {
+            assert_eq!(table.handle_segment(NOW, &tuple(1), &segment(1, flags, 500, None)), Verdict::Ignore);
+        }
+        assert!(table.contains(&tuple(1)));
+    }
+
+    #[test]
+    fn a_syn_with_a_later_timestamp_begins_a_new_connection() {
+        for (timestamp, seq, reused) in [
+            (1001, 1, true),
+            (1000, 501, true),
+            (1000, 500, false),
+            (999, 501, false),
+            (1000u32.wrapping_sub(1 << 31).wrapping_add(1), 1, false),
+        ] {
+            let mut table = table(8);
+            let verdict = table.handle_segment(NOW, &tuple(1), &segment(1, Flags::SYN, seq, Some(timestamp)));
+            assert_eq!(verdict == Verdict::Reused, reused, "timestamp {timestamp}, sequence number {seq}");
+            assert_eq!(table.contains(&tuple(1)), !reused);
+        }
+    }
+
+    #[test]
+    fn without_timestamps_the_sequence_number_decides() {
+        for (seq, reused) in [(501, true), (500, false), (500u32.wrapping_sub(9), false)] {
+            let mut table = TimeWaits::new(8);
+            assert!(table.insert(TimeWait { timestamps: None, ..remnant(1, 60) }));
+            let verdict = table.handle_segment(NOW, &tuple(1), &segment(1, Flags::SYN, seq, None));
+            assert_eq!(verdict == Verdict::Reused, reused, "sequence number {seq}");
+        }
+    }
+
+    #[test]
+    fn every_one_ends_in_its_time() {
+        let mut table = TimeWaits::new(8);
+        for (port, seconds) in [(1, 60), (2, 30), (3, 90)] {
+            assert!(table.insert(remnant(port, seconds)));
+        }
+        assert!(table.insert(remnant(2, 70)), "the same once more, later");
+        assert_eq!(table.next_end(), Some(NOW + Duration::from_secs(60)));
+        table.handle_timeout(NOW + Duration::from_secs(69));
+        assert!(!table.contains(&tuple(1)) && table.contains(&tuple(2)));
+        table.handle_timeout(NOW + Duration::from_secs(90));
+        assert_eq!((table.len(), table.next_end()), (0, None));
+    }
+
+    #[test]
+    fn when_there_are_too_many_the_one_nearest_its_end_goes() {
+        let mut table = TimeWaits::new(2);
+        assert!(table.insert(remnant(1, 60)));
+        assert!(table.insert(remnant(2, 30)));
+        assert!(!table.insert(remnant(3, 90)));
+        assert!(table.contains(&tuple(1)) && !table.contains(&tuple(2)) && table.contains(&tuple(3)));
+        assert_eq!(table.order.len(), table.kept.len());
+    }
+
+    const NOW: Instant = Instant::from_millis(40);
+
+    fn table(limit: usize) -> TimeWaits {
+        let mut table = TimeWaits::new(limit);
+        assert!(table.insert(remnant(1, 60)));
+        table
+    }
+
+    fn remnant(port: u16, seconds: u64) -> TimeWait {
+        TimeWait {
+            tuple: tuple(port),
+            seq: SeqNum::new(900),
+            ack: SeqNum::new(500),
+            window: 64,
+            timestamps: Some(TimeWaitTimestamps { offset: 7, recent: 1000 }),
+            expires: NOW + Duration::from_secs(seconds),
+        }
+    }
+
+    fn tuple(port: u16) -> FourTuple {
+        let address = |last, port| SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), port));
+        FourTuple { local: address(1, 80), remote: address(2, port) }
+    }
+
+    fn segment(port: u16, flags: Flags, seq: u32, timestamp: Option<u32>) -> Segment {
+        let option = timestamp.map(|value| TcpOption::Timestamps { value, echo: 0 });
+        Segment {
+            source: tuple(port).remote,
+            destination: tuple(port).local,
+            seq: SeqNum::new(seq),
+            ack: SeqNum::new(900),
+            flags,
+            window: 64,
+            urgent: 0,
+            options: option_bytes(option).expect("one option fits"),
+            payload: Bytes::new(),
+            segment_size: 1460,
+            ecn: 0,
+        }
+    }
+}
