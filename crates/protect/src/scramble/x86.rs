@@ -1,0 +1,227 @@
+//! The vector code of x86-64 and the one place of this crate with `unsafe`.
+//!
+//! A value of [`Avx2`] or [`Avx512`] exists only where the processor was asked and has the instructions;
+//! calling the code through it is what the `unsafe` blocks rest on. The other two kinds are a load and a
+//! store of as many bytes as the reference covers.
+#![allow(unsafe_code)]
+
+use core::arch::x86_64::{
+    __m256i, __m512i, _mm256_alignr_epi8, _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_set_epi8,
+    _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_si256, _mm256_storeu_si256,
+    _mm256_xor_si256, _mm512_alignr_epi8, _mm512_alignr_epi64, _mm512_clmulepi64_epi128, _mm512_loadu_si512,
+    _mm512_set_epi64, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512,
+    _mm512_ternarylogic_epi64, _mm512_xor_si512,
+};
+
+use super::engine::Block;
+
+/// Proof that the processor has AVX2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Avx2(());
+
+/// Proof that the processor has AVX-512 F and BW and carry-less multiplication on 512 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Avx512(());
+
+impl Avx2 {
+    pub(super) fn detect() -> Option<Self> {
+        is_x86_feature_detected!("avx2").then_some(Self(()))
+    }
+
+    pub(super) fn scramble(self, window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
+        // SAFETY: `self` exists, so `detect` has seen the one feature that the function is compiled for.
+        unsafe { scramble_avx2(window, blocks, tail) }
+    }
+
+    pub(super) fn descramble(self, window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+        // SAFETY: as above.
+        unsafe { descramble_avx2(window, xor, blocks, tail) }
+    }
+}
+
+impl Avx512 {
+    pub(super) fn detect() -> Option<Self> {
+        let has_all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("vpclmulqdq");
+        has_all.then_some(Self(()))
+    }
+
+    pub(super) fn scramble(self, window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
+        // SAFETY: `self` exists, so `detect` has seen the three features that the function is compiled for.
+        unsafe { scramble_avx512(window, blocks, tail) }
+    }
+
+    pub(super) fn descramble(self, window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+        // SAFETY: as above.
+        unsafe { descramble_avx512(window, xor, blocks, tail) }
+    }
+}
+
+/// What spills from one block into the next: products, and sums over the last 8, 16, 32 bytes.
+struct Sums512 {
+    of1: __m512i,
+    odd: __m512i,
+    of8: __m512i,
+    of16: __m512i,
+    of32: __m512i,
+}
+
+impl Sums512 {
+    /// Takes the next plain block and returns the scrambled one.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
+    fn step(&mut self, plain: __m512i) -> __m512i {
+        let ones = _mm512_set1_epi64(0x0101_0101_0101_0101);
+        // Each word times 1 + z + ... + z^7: the lower half belongs to the word itself, the upper to the next.
+        // The even words' products lie where they belong; the odd ones' move up by one word.
+        let even = _mm512_clmulepi64_epi128::<0x00>(plain, ones);
+        let odd = _mm512_clmulepi64_epi128::<0x01>(plain, ones);
+        let of8 = _mm512_xor_si512(even, _mm512_alignr_epi64::<7>(odd, self.odd));
+        let of16 = _mm512_xor_si512(of8, _mm512_alignr_epi64::<7>(of8, self.of8));
+        let of32 = _mm512_xor_si512(of16, _mm512_alignr_epi64::<6>(of16, self.of16));
+        let of32_earlier = _mm512_alignr_epi64::<4>(of32, self.of32);
+        let scrambled = _mm512_ternarylogic_epi64::<XOR_OF_THREE>(of32, of32_earlier, self.of1);
+        *self = Self { of1: plain, odd, of8, of16, of32 };
+        scrambled
+    }
+}
+
+/// Truth table of `a ^ b ^ c`.
+const XOR_OF_THREE: i32 = 0x96;
+
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
+fn scramble_avx512(window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
+    let zero = _mm512_setzero_si512();
+    let mut sums = Sums512 { of1: zero, odd: zero, of8: zero, of16: zero, of32: zero };
+    sums.step(load512(window));
+    for block in blocks {
+        let scrambled = sums.step(load512(block));
+        store512(block, scrambled);
+    }
+    if let Some(tail) = tail {
+        let scrambled = sums.step(load512(tail));
+        store512(tail, scrambled);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
+fn descramble_avx512(window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+    let mut plain = load512(window);
+    let mut y_before = _mm512_set_epi64(i64::from(xor) << 56, 0, 0, 0, 0, 0, 0, 0);
+    let mut step = |block: &mut Block| {
+        let scrambled = load512(block);
+        let y = _mm512_xor_si512(scrambled, plain);
+        let lanes_before = _mm512_alignr_epi64::<6>(y, y_before);
+        plain = _mm512_xor_si512(scrambled, _mm512_alignr_epi8::<15>(y, lanes_before));
+        y_before = y;
+        store512(block, plain);
+    };
+    blocks.iter_mut().for_each(&mut step);
+    tail.into_iter().for_each(&mut step);
+}
+
+/// As [`Sums512`], for half a block: sums over the last 16 and 32 bytes; the first come from a prefix sum in
+/// each lane of 16 bytes.
+struct Sums256 {
+    of1: __m256i,
+    of1_earlier: __m256i,
+    suffix: __m256i,
+    of16: __m256i,
+    of32: __m256i,
+}
+
+impl Sums256 {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn step(&mut self, plain: __m256i) -> __m256i {
+        let prefix = _mm256_xor_si256(plain, _mm256_slli_si256::<1>(plain));
+        let prefix = _mm256_xor_si256(prefix, _mm256_slli_si256::<2>(prefix));
+        let prefix = _mm256_xor_si256(prefix, _mm256_slli_si256::<4>(prefix));
+        let prefix = _mm256_xor_si256(prefix, _mm256_slli_si256::<8>(prefix));
+        // What a lane gives to the next one: at each place, the sum of the bytes behind it.
+        let suffix = _mm256_xor_si256(prefix, _mm256_shuffle_epi8(prefix, _mm256_set1_epi8(15)));
+        let of16 = _mm256_xor_si256(prefix, lane_before(suffix, self.suffix));
+        let of32 = _mm256_xor_si256(of16, lane_before(of16, self.of16));
+        let of64 = _mm256_xor_si256(of32, self.of32);
+        let scrambled = _mm256_xor_si256(of64, self.of1_earlier);
+        *self = Self { of1: plain, of1_earlier: self.of1, suffix, of16, of32 };
+        scrambled
+    }
+}
+
+/// Each lane of 16 bytes replaced by the one before it in the stream.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn lane_before(now: __m256i, before: __m256i) -> __m256i {
+    _mm256_permute2x128_si256::<0x21>(before, now)
+}
+
+#[target_feature(enable = "avx2")]
+fn scramble_avx2(window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
+    let zero = _mm256_setzero_si256();
+    let mut sums = Sums256 { of1: zero, of1_earlier: zero, suffix: zero, of16: zero, of32: zero };
+    for half in load256(window) {
+        sums.step(half);
+    }
+    let mut step = |block: &mut Block| {
+        let [first, second] = load256(block);
+        let scrambled = [sums.step(first), sums.step(second)];
+        store256(block, scrambled);
+    };
+    blocks.iter_mut().for_each(&mut step);
+    tail.into_iter().for_each(&mut step);
+}
+
+#[target_feature(enable = "avx2")]
+fn descramble_avx2(window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+    let mut plain = load256(window);
+    #[rustfmt::skip]
+    let mut y_before = _mm256_set_epi8(
+        xor.cast_signed(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    );
+    let mut step = |block: &mut Block| {
+        let scrambled = load256(block);
+        for (plain, scrambled) in plain.iter_mut().zip(scrambled) {
+            let y = _mm256_xor_si256(scrambled, *plain);
+            let y_earlier = _mm256_alignr_epi8::<15>(y, lane_before(y, y_before));
+            *plain = _mm256_xor_si256(scrambled, y_earlier);
+            y_before = y;
+        }
+        store256(block, plain);
+    };
+    blocks.iter_mut().for_each(&mut step);
+    tail.into_iter().for_each(&mut step);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load512(block: &Block) -> __m512i {
+    // SAFETY: the reference covers 64 readable bytes; the instruction has no alignment.
+    unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store512(block: &mut Block, bytes: __m512i) {
+    // SAFETY: the reference covers 64 writable bytes; the instruction has no alignment.
+    unsafe { _mm512_storeu_si512(block.as_mut_ptr().cast(), bytes) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load256(block: &Block) -> [__m256i; 2] {
+    let (first, second) = block.split_at(32);
+    // SAFETY: each half covers 32 readable bytes; the instruction has no alignment.
+    unsafe { [_mm256_loadu_si256(first.as_ptr().cast()), _mm256_loadu_si256(second.as_ptr().cast())] }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store256(block: &mut Block, halves: [__m256i; 2]) {
+    for (place, half) in block.as_chunks_mut::<32>().0.iter_mut().zip(halves) {
+        // SAFETY: the reference covers 32 writable bytes; the instruction has no alignment.
+        unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), half) }
+    }
+}
