@@ -1,0 +1,11 @@
+//! The contents of a TCP-ENO option.
+
+#![no_main]
+
+#[path = "../../crates/wire/tests/properties/mod.rs"]
+#[allow(dead_code, reason = "each target calls one of the properties")]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    properties::suboptions(bytes);
+});

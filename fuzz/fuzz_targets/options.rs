@@ -1,0 +1,11 @@
+//! The option field of a TCP header.
+
+#![no_main]
+
+#[path = "../../crates/wire/tests/properties/mod.rs"]
+#[allow(dead_code, reason = "each target calls one of the properties")]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    properties::options_field(bytes);
+});
