@@ -1,1 +1,37 @@
-//! A deterministic network for tests: hosts, paths, middleboxes, captures.
+//! A deterministic network for tests.
+//!
+//! A [`World`] has hosts, each one an [`endpoint::Endpoint`], and paths between their addresses. A path is a
+//! chain of boxes ([`Element`]): links with delay, rate and loss, and the middleboxes that make life hard for
+//! Multipath TCP. Time is virtual: the world jumps from one moment at which something happens to the next.
+//! Everything that happens follows from the seed and the calls, down to the bytes of the capture.
+//!
+//! Applications are [`Talker`]s: they write and expect a pattern, so that every byte that is lost, doubled or
+//! moved shows.
+
+mod capture;
+mod cut;
+mod element;
+mod forge;
+mod frame;
+mod hole;
+mod link;
+mod network;
+mod recorder;
+mod rewrite;
+mod strip;
+mod talker;
+mod world;
+
+pub use capture::Capture;
+pub use cut::{Coalescer, Cutter};
+pub use element::{Direction, Element, Outlet};
+pub use forge::{Corruptor, Forger, Forgery, Mutator};
+pub use frame::Frame;
+pub use hole::{AckLoss, BlackHole, NarrowLink};
+pub use link::{Link, LinkModel, Loss};
+pub use network::{Families, PathIndex};
+pub use recorder::{Crossing, Recorder};
+pub use rewrite::{Nat, SequenceRewriter};
+pub use strip::{Moment, Stripper};
+pub use talker::{Manner, Outcome, Speech, Talker};
+pub use world::{HostIndex, World};

@@ -1,0 +1,150 @@
+//! Boxes that lie: corrupted payload with a mended checksum, forged segments, flipped bits.
+
+use base::{Instant, Random, SeededRandom};
+use bytes::Bytes;
+use core::ops::Range;
+use wire::{Flags, OptionBytes, Segment};
+
+use crate::{Direction, Element, Frame, Outlet};
+
+/// Changes payload and mends the TCP checksum: what a box does that rewrites addresses inside of protocols.
+pub struct Corruptor {
+    direction: Direction,
+    since: Instant,
+    /// Segments that are still to be changed.
+    left: u32,
+}
+
+impl Corruptor {
+    /// Changes one byte in each of the first `count` segments with payload from `since` on.
+    pub fn new(direction: Direction, since: Instant, count: u32) -> Self {
+        Self { direction, since, left: count }
+    }
+}
+
+impl Element for Corruptor {
+    fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
+        let applies = self.left > 0 && now >= self.since && direction == self.direction;
+        let frame = match frame.segment() {
+            Some(mut segment) if applies && !segment.payload.is_empty() => {
+                self.left -= 1;
+                let mut payload = segment.payload.to_vec();
+                let middle = payload.len() / 2;
+                payload[middle] ^= 0x20;
+                segment.payload = payload.into();
+                Frame::of_segment(&segment)
+            }
+            Some(_) | None => frame,
+        };
+        out.push(now, direction, frame);
+    }
+}
+
+/// What is forged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forgery {
+    /// A reset, exactly in place.
+    Reset,
+    /// A FIN behind the data seen last.
+    Fin,
+    /// Bytes that nobody wrote, without options.
+    Data,
+}
+
+/// A box that sees everything and puts segments of its own in.
+pub struct Forger {
+    direction: Direction,
+    forgery: Forgery,
+    /// Data segments to let pass first.
+    behind: u32,
+}
+
+impl Forger {
+    /// Forges once, behind the data segment number `behind` that goes in `direction`.
+    pub fn new(direction: Direction, forgery: Forgery, behind: u32) -> Self {
+        Self { direction, forgery, behind }
+    }
+}
+
+impl Element for Forger {
+    fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
+        let seen = frame.segment();
+        out.push(now, direction, frame);
+        let Some(segment) = seen.filter(|segment| direction == self.direction && !segment.payload.is_empty())
+        else {
+            return;
+        };
+        if self.behind == 0 {
+            return;
+        }
+        self.behind -= 1;
+        if self.behind > 0 {
+            return;
+        }
+        let (flags, payload) = match self.forgery {
+            Forgery::Reset => (Flags::RST.with(Flags::ACK), Bytes::new()),
+            Forgery::Fin => (Flags::FIN.with(Flags::ACK), Bytes::new()),
+            Forgery::Data => (Flags::ACK.with(Flags::PSH), Bytes::from_static(b"nobody wrote this")),
+        };
+        let forged = Segment {
+            seq: segment.seq + segment.len_seq(),
+            flags,
+            options: OptionBytes::new(),
+            payload,
+            segment_size: 1460,
+            ..segment
+        };
+        out.push(now, direction, Frame::of_segment(&forged));
+    }
+}
+
+/// Flips bits of TCP headers, options and payload, and mends the checksum: no checksum protects from what
+/// comes out.
+pub struct Mutator {
+    probability: f64,
+    during: Range<Instant>,
+    random: SeededRandom,
+}
+
+impl Mutator {
+    /// Mutates each segment with this probability.
+    pub fn new(probability: f64, during: Range<Instant>, seed: u64) -> Self {
+        Self { probability, during, random: SeededRandom::from_number(seed) }
+    }
+}
+
+impl Element for Mutator {
+    fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
+        let frame = match frame.segment() {
+            Some(mut segment) if self.during.contains(&now) && self.random.chance(self.probability) => {
+                mutate(&mut segment, &mut self.random);
+                Frame::of_segment(&segment)
+            }
+            Some(_) | None => frame,
+        };
+        out.push(now, direction, frame);
+    }
+}
+
+fn mutate(segment: &mut Segment, random: &mut SeededRandom) {
+    for _ in 0..=random.below(3) {
+        let bit = random.next_u32();
+        match random.below(6) {
+            0 => segment.flags.0 ^= 1 << (bit % 8),
+            1 => segment.seq = base::SeqNum::new(segment.seq.bits() ^ (1 << (bit % 32))),
+            2 => segment.ack = base::SeqNum::new(segment.ack.bits() ^ (1 << (bit % 32))),
+            3 => segment.window ^= 1 << (bit % 16),
+            4 if !segment.payload.is_empty() => {
+                let mut payload = segment.payload.to_vec();
+                let at = bit as usize / 8 % payload.len();
+                payload[at] ^= 1 << (bit % 8);
+                segment.payload = payload.into();
+            }
+            _ if !segment.options.is_empty() => {
+                let at = bit as usize / 8 % segment.options.len();
+                segment.options[at] ^= 1 << (bit % 8);
+            }
+            _ => segment.urgent ^= 1 << (bit % 16),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A box that only looks.
+
+use base::Instant;
+use std::cell::RefCell;
+use std::rc::Rc;
+use wire::Segment;
+
+use crate::{Direction, Element, Frame, Outlet};
+
+/// A segment that crossed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Crossing {
+    /// When.
+    pub at: Instant,
+    /// Which way.
+    pub direction: Direction,
+    /// What.
+    pub segment: Segment,
+}
+
+/// Records what crosses it. Clones share the record: one goes into the path, one stays with the test.
+#[derive(Clone, Default)]
+pub struct Recorder(Rc<RefCell<Vec<Crossing>>>);
+
+impl Recorder {
+    /// Everything that has crossed so far.
+    pub fn crossings(&self) -> Vec<Crossing> {
+        self.0.borrow().clone()
+    }
+
+    /// Payload bytes that crossed in `direction`.
+    pub fn payload_bytes(&self, direction: Direction) -> usize {
+        let crossings = self.0.borrow();
+        crossings
+            .iter()
+            .filter(|seen| seen.direction == direction)
+            .map(|seen| seen.segment.payload.len())
+            .sum()
+    }
+}
+
+impl Element for Recorder {
+    fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
+        if let Some(segment) = frame.segment() {
+            self.0.borrow_mut().push(Crossing { at: now, direction, segment });
+        }
+        out.push(now, direction, frame);
+    }
+}

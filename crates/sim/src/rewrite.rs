@@ -1,0 +1,96 @@
+//! Boxes that rewrite headers: sequence numbers and addresses.
+
+use base::{Instant, SeqNum};
+use core::net::SocketAddr;
+use std::collections::BTreeMap;
+use wire::{Flags, SackBlocks, Segment, TcpOption, option_bytes, options};
+
+use crate::{Direction, Element, Frame, Outlet};
+
+/// Adds a constant to all sequence numbers of one direction, and takes it off the acknowledgments that come
+/// back, SACK included: what firewalls do that "improve" initial sequence numbers.
+pub struct SequenceRewriter {
+    /// Added to what the first end of the path sends.
+    pub forward: u32,
+    /// Added to what the second end sends.
+    pub backward: u32,
+}
+
+impl Element for SequenceRewriter {
+    fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
+        let (own, others) = match direction {
+            Direction::Forward => (self.forward, self.backward),
+            Direction::Backward => (self.backward, self.forward),
+        };
+        let frame = match frame.segment() {
+            Some(mut segment) => {
+                segment.seq += own;
+                if segment.flags.contains(Flags::ACK) {
+                    segment.ack = segment.ack - others;
+                }
+                shift_sack(&mut segment, others);
+                Frame::of_segment(&segment)
+            }
+            None => frame,
+        };
+        out.push(now, direction, frame);
+    }
+}
+
+fn shift_sack(segment: &mut Segment, by: u32) {
+    let shift = |(left, right): &(SeqNum, SeqNum)| (*left - by, *right - by);
+    let shifted = options(&segment.options).flatten().map(|option| match option {
+        TcpOption::Sack(blocks) => TcpOption::Sack(blocks.iter().map(shift).collect::<SackBlocks>()),
+        TcpOption::Mss(_)
+        | TcpOption::WindowScale(_)
+        | TcpOption::SackPermitted
+        | TcpOption::Timestamps { .. }
+        | TcpOption::Mptcp(_)
+        | TcpOption::Eno(_)
+        | TcpOption::Unknown { .. } => option,
+    });
+    if let Some(options) = option_bytes(shifted) {
+        segment.options = options;
+    }
+}
+
+/// Translates the addresses of the first end of a path: everything it sends comes from `public`, with a port
+/// for each of its own.
+pub struct Nat {
+    public: core::net::IpAddr,
+    next_port: u16,
+    outside: BTreeMap<SocketAddr, u16>,
+    inside: BTreeMap<u16, SocketAddr>,
+}
+
+impl Nat {
+    /// A translator with this address towards the second end. The world has to route it:
+    /// [`crate::World::route`].
+    pub fn new(public: core::net::IpAddr) -> Self {
+        Self { public, next_port: 20_000, outside: BTreeMap::new(), inside: BTreeMap::new() }
+    }
+
+    fn port_for(&mut self, private: SocketAddr) -> u16 {
+        *self.outside.entry(private).or_insert_with(|| {
+            self.next_port += 1;
+            self.inside.insert(self.next_port, private);
+            self.next_port
+        })
+    }
+}
+
+impl Element for Nat {
+    fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
+        let Some(mut segment) = frame.segment() else { return };
+        match direction {
+            Direction::Forward => {
+                segment.source = SocketAddr::new(self.public, self.port_for(segment.source));
+            }
+            Direction::Backward => match self.inside.get(&segment.destination.port()) {
+                Some(private) => segment.destination = *private,
+                None => return,
+            },
+        }
+        out.push(now, direction, Frame::of_segment(&segment));
+    }
+}

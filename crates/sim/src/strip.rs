@@ -1,0 +1,122 @@
+//! Boxes that take options out.
+
+use base::Instant;
+use wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, options, pad_options};
+
+use crate::{Direction, Element, Frame, Outlet};
+
+/// Which segments a box looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// SYN.
+    Syn,
+    /// SYN/ACK.
+    SynAck,
+    /// Everything that is neither.
+    Later,
+    /// Segments with payload.
+    Data,
+    /// All.
+    Always,
+}
+
+impl Moment {
+    /// Whether `segment` is one of them.
+    pub fn includes(self, segment: &Segment) -> bool {
+        let (syn, ack) = (segment.flags.contains(Flags::SYN), segment.flags.contains(Flags::ACK));
+        match self {
+            Self::Syn => syn && !ack,
+            Self::SynAck => syn && ack,
+            Self::Later => !syn,
+            Self::Data => !syn && !segment.payload.is_empty(),
+            Self::Always => true,
+        }
+    }
+}
+
+/// A box that takes MPTCP options out of segments.
+pub struct Stripper {
+    direction: Option<Direction>,
+    moment: Moment,
+    /// `None`: all of kind 30.
+    subtype: Option<u8>,
+    since: Instant,
+}
+
+impl Stripper {
+    /// Takes out all options of kind 30.
+    pub fn all(moment: Moment) -> Self {
+        Self { direction: None, moment, subtype: None, since: Instant::ZERO }
+    }
+
+    /// Takes out those of kind 30 with this subtype.
+    pub fn subtype(moment: Moment, subtype: u8) -> Self {
+        Self { subtype: Some(subtype), ..Self::all(moment) }
+    }
+
+    /// Only in this direction.
+    #[must_use]
+    pub fn only(self, direction: Direction) -> Self {
+        Self { direction: Some(direction), ..self }
+    }
+
+    /// Only from this moment on.
+    #[must_use]
+    pub fn since(self, since: Instant) -> Self {
+        Self { since, ..self }
+    }
+
+    fn takes(&self, option: &TcpOption<'_>) -> bool {
+        match option {
+            TcpOption::Mptcp(option) => self.subtype.is_none_or(|subtype| subtype == subtype_of(option)),
+            TcpOption::Mss(_)
+            | TcpOption::WindowScale(_)
+            | TcpOption::SackPermitted
+            | TcpOption::Sack(_)
+            | TcpOption::Timestamps { .. }
+            | TcpOption::Eno(_)
+            | TcpOption::Unknown { .. } => false,
+        }
+    }
+}
+
+impl Element for Stripper {
+    fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
+        let applies = now >= self.since && self.direction.is_none_or(|only| only == direction);
+        let frame = match frame.segment() {
+            Some(segment) if applies && self.moment.includes(&segment) => {
+                let options = keep_options(&segment, |option| !self.takes(option));
+                Frame::of_segment(&Segment { options, ..segment })
+            }
+            Some(_) | None => frame,
+        };
+        out.push(now, direction, frame);
+    }
+}
+
+/// The options of `segment` for which `keep` says so.
+fn keep_options(segment: &Segment, keep: impl Fn(&TcpOption<'_>) -> bool) -> OptionBytes {
+    let mut kept = OptionBytes::new();
+    for option in options(&segment.options).flatten().filter(keep) {
+        let fits = option.emit(&mut kept);
+        assert!(fits, "what was in the header fits there again");
+    }
+    pad_options(&mut kept);
+    kept
+}
+
+/// The subtype number (RFC 8684, table 2).
+fn subtype_of(option: &MptcpOption<'_>) -> u8 {
+    match option {
+        MptcpOption::Capable(_) => 0,
+        MptcpOption::Join(_) => 1,
+        MptcpOption::Dss(_) => 2,
+        MptcpOption::AddAddr(_) => 3,
+        MptcpOption::RemoveAddr(_) => 4,
+        MptcpOption::Prio(_) => 5,
+        MptcpOption::Fail(_) => 6,
+        MptcpOption::FastClose(_) => 7,
+        MptcpOption::Reset(_) => 8,
+        MptcpOption::Unknown { subtype, .. } => *subtype,
+    }
+}

@@ -1,0 +1,226 @@
+//! Applications that say a pattern and check what they hear.
+
+use base::{Duration, Instant, Random, SeededRandom};
+use bytes::Bytes;
+use endpoint::{ConnectionId, Endpoint};
+use mptcp::{ConnectionError, ReadError, Status};
+
+/// What an application does with its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Speech {
+    /// Bytes to say; then it finishes and reads on to the end.
+    pub bytes: u64,
+    /// Reads only from this moment on.
+    pub reads_from: Instant,
+    /// How it leaves.
+    pub manner: Manner,
+}
+
+/// How an application leaves its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Manner {
+    /// Says all, hears all, lets go.
+    Polite,
+    /// Lets go as soon as it has said all, whatever the peer still says.
+    Hasty,
+    /// Says all and does not finish before the peer has.
+    Waiting,
+}
+
+impl Speech {
+    /// Says so many bytes, and hears the peer to its end.
+    pub const fn of(bytes: u64) -> Self {
+        Self { bytes, reads_from: Instant::ZERO, manner: Manner::Polite }
+    }
+
+    /// The same, leaving in another manner.
+    #[must_use]
+    pub const fn leaving(self, manner: Manner) -> Self {
+        Self { manner, ..self }
+    }
+
+    /// The same, deaf until `moment`.
+    #[must_use]
+    pub const fn reading_from(self, moment: Instant) -> Self {
+        Self { reads_from: moment, ..self }
+    }
+}
+
+/// How it went.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// When it was over.
+    pub at: Instant,
+    /// Bytes said (taken by the endpoint).
+    pub said: u64,
+    /// Bytes heard; every one was the right one.
+    pub heard: u64,
+    /// The orderly end, or why there was none.
+    pub result: Result<(), ConnectionError>,
+    /// Longest time between two reads that gave bytes.
+    pub longest_gap: Duration,
+    /// What the connection said of itself in the end.
+    pub status: Status,
+}
+
+/// One application on one connection.
+pub struct Talker {
+    id: ConnectionId,
+    speech: Speech,
+    voices: Voices,
+    said: u64,
+    heard: u64,
+    has_finished: bool,
+    last_heard: Option<Instant>,
+    longest_gap: Duration,
+    outcome: Option<Outcome>,
+}
+
+/// The patterns of the two sides of a conversation.
+#[derive(Clone)]
+pub(crate) struct Voices {
+    own: Bytes,
+    peer: Bytes,
+}
+
+impl Voices {
+    /// The voices of the side that opens connections.
+    pub(crate) fn draw(seed: u64) -> Self {
+        let mut random = SeededRandom::from_number(seed);
+        let mut draw = || {
+            let mut period = vec![0; PERIOD];
+            random.fill(&mut period);
+            // Twice, so that every run of up to one period is a slice.
+            Bytes::from([&period[..], &period[..]].concat())
+        };
+        Self { own: draw(), peer: draw() }
+    }
+
+    /// The same seen from the other side.
+    pub(crate) fn swapped(&self) -> Self {
+        Self { own: self.peer.clone(), peer: self.own.clone() }
+    }
+}
+
+/// Bytes before a pattern repeats: a prime, so that no block or segment size divides it.
+const PERIOD: usize = 65_521;
+
+/// Bytes per write: what an application writes at once.
+const WRITE: u64 = 48 << 10;
+
+fn pattern(voice: &Bytes, offset: u64, len: usize) -> Bytes {
+    let start = (offset % PERIOD as u64) as usize;
+    voice.slice(start..start + len)
+}
+
+impl Talker {
+    pub(crate) fn new(id: ConnectionId, speech: Speech, voices: Voices) -> Self {
+        Self {
+            id,
+            speech,
+            voices,
+            said: 0,
+            heard: 0,
+            has_finished: false,
+            last_heard: None,
+            longest_gap: Duration::ZERO,
+            outcome: None,
+        }
+    }
+
+    /// Bytes said so far.
+    pub fn said(&self) -> u64 {
+        self.said
+    }
+
+    /// Bytes heard so far.
+    pub fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// How it went, once it is over.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// When it wants to be called even if nothing has happened.
+    pub(crate) fn wants_call_at(&self) -> Option<Instant> {
+        (self.outcome.is_none() && self.speech.reads_from > Instant::ZERO).then_some(self.speech.reads_from)
+    }
+
+    /// Says and hears what is possible now.
+    pub(crate) fn talk(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.outcome.is_some() {
+            return;
+        }
+        self.say(now, endpoint);
+        let end = if now >= self.speech.reads_from { self.hear(now, endpoint) } else { None };
+        match end {
+            Some(Err(error)) => self.leave(now, endpoint, Err(error)),
+            Some(Ok(())) if self.said == self.speech.bytes => {
+                self.finish(now, endpoint);
+                self.leave(now, endpoint, Ok(()));
+            }
+            None if self.speech.manner == Manner::Hasty && self.said == self.speech.bytes => {
+                self.leave(now, endpoint, Ok(()));
+            }
+            Some(Ok(())) | None => {}
+        }
+    }
+
+    fn say(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        while self.said < self.speech.bytes {
+            let room = (endpoint.writable(self.id) as u64).min(WRITE).min(self.speech.bytes - self.said);
+            if room == 0 {
+                return;
+            }
+            let data = pattern(&self.voices.own, self.said, room as usize);
+            let taken = endpoint.write(now, self.id, data);
+            assert_eq!(taken as u64, room, "an endpoint takes what it says it has room for");
+            self.said += room;
+        }
+        if self.speech.manner != Manner::Waiting {
+            self.finish(now, endpoint);
+        }
+    }
+
+    fn finish(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if !self.has_finished {
+            self.has_finished = true;
+            endpoint.finish(now, self.id);
+        }
+    }
+
+    /// Reads all there is; the end, if it has come.
+    fn hear(&mut self, now: Instant, endpoint: &mut Endpoint) -> Option<Result<(), ConnectionError>> {
+        loop {
+            match endpoint.read(now, self.id) {
+                Ok(data) => self.check(now, &data),
+                Err(ReadError::WouldBlock) => return None,
+                Err(ReadError::End) => return Some(Ok(())),
+                Err(ReadError::Failed(error)) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn check(&mut self, now: Instant, data: &Bytes) {
+        assert!(!data.is_empty(), "a read gives bytes or says why not");
+        for piece in data.chunks(PERIOD) {
+            let expected = pattern(&self.voices.peer, self.heard, piece.len());
+            if let Some(at) = piece.iter().zip(&expected).position(|(got, wanted)| got != wanted) {
+                panic!("{:?}: byte {} is not the one that was said", self.id, self.heard + at as u64);
+            }
+            self.heard += piece.len() as u64;
+        }
+        let gap = self.last_heard.map_or(Duration::ZERO, |last| now.saturating_since(last));
+        self.longest_gap = self.longest_gap.max(gap);
+        self.last_heard = Some(now);
+    }
+
+    fn leave(&mut self, now: Instant, endpoint: &mut Endpoint, result: Result<(), ConnectionError>) {
+        let status = endpoint.status(now, self.id).expect("it was held until now");
+        let Self { said, heard, longest_gap, .. } = *self;
+        self.outcome = Some(Outcome { at: now, said, heard, result, longest_gap, status });
+        endpoint.release(now, self.id);
+    }
+}

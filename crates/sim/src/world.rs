@@ -1,0 +1,428 @@
+//! The world: hosts, paths, and time that jumps.
+
+use base::{Duration, Instant, PathId, Random, SeededRandom};
+use bytes::Bytes;
+use core::net::{IpAddr, SocketAddr};
+use endpoint::{ConnectionId, Endpoint, EndpointConfig, Event, ListenerId, Transmit};
+use mptcp::{Config, Path, PathClass};
+use std::collections::BTreeMap;
+use wire::{IpVersion, Packet, Segment, Trust};
+
+use crate::network::{Addresses, Line, Network, Next, Transit};
+use crate::talker::Voices;
+use crate::{
+    Capture, Direction, Element, Families, Frame, Link, LinkModel, Outlet, PathIndex, Speech, Talker,
+};
+
+/// Names a host of the world.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostIndex(pub usize);
+
+/// What is going to happen.
+enum Happening {
+    Arrival(Transit),
+    Wake(PathIndex, usize),
+    /// Applications that waited for a moment are called.
+    Call(HostIndex, ConnectionId),
+}
+
+/// One host: the endpoint, and the applications on it.
+struct Host {
+    endpoint: Endpoint,
+    out: Transmit,
+    serving: BTreeMap<ListenerId, Speech>,
+    talkers: BTreeMap<ConnectionId, Talker>,
+    /// Connections that came by a listener, in the order of their coming.
+    accepted: Vec<ConnectionId>,
+}
+
+/// Hosts, paths between them, and what is under way.
+pub struct World {
+    now: Instant,
+    random: SeededRandom,
+    voices: Voices,
+    hosts: Vec<Host>,
+    network: Network,
+    future: BTreeMap<(Instant, u64), Happening>,
+    next_serial: u64,
+    capture: Option<Capture>,
+    /// Packets for which there was no way.
+    unrouted: u64,
+}
+
+impl World {
+    /// An empty world; everything follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            // Not zero: nothing may depend on the start of the run being the start of time.
+            now: Instant::from_millis(1000),
+            random: SeededRandom::from_number(seed),
+            voices: Voices::draw(seed),
+            hosts: Vec::new(),
+            network: Network::default(),
+            future: BTreeMap::new(),
+            next_serial: 0,
+            capture: None,
+            unrouted: 0,
+        }
+    }
+
+    /// Adds a host.
+    pub fn add_host(&mut self, config: EndpointConfig) -> HostIndex {
+        let (mut wire_seed, mut secret_seed) = ([0; 32], [0; 32]);
+        self.random.fill(&mut wire_seed);
+        self.random.fill(&mut secret_seed);
+        self.hosts.push(Host {
+            endpoint: Endpoint::new(config, wire_seed, secret_seed),
+            out: Transmit::default(),
+            serving: BTreeMap::new(),
+            talkers: BTreeMap::new(),
+            accepted: Vec::new(),
+        });
+        HostIndex(self.hosts.len() - 1)
+    }
+
+    /// Adds a path with addresses of its own at both ends: a perfect link of 10 ms each way.
+    pub fn add_path(&mut self, from: HostIndex, to: HostIndex, families: Families) -> PathIndex {
+        let path = PathIndex(self.network.lines.len());
+        let addresses = [0, 1].map(|end| Addresses::assign(path, end, families));
+        self.attach(to, path, addresses[1]);
+        self.add_line([from, to], addresses)
+    }
+
+    /// Adds a path that ends at the address that `other` ends at.
+    pub fn add_path_beside(&mut self, from: HostIndex, other: PathIndex, families: Families) -> PathIndex {
+        let path = PathIndex(self.network.lines.len());
+        let Line { hosts: [_, to], addresses: [_, far], .. } = self.network.lines[other.0];
+        self.add_line([from, to], [Addresses::assign(path, 0, families), far])
+    }
+
+    fn add_line(&mut self, hosts: [HostIndex; 2], addresses: [Addresses; 2]) -> PathIndex {
+        let link = Link::new(LinkModel::default(), self.random.next_u64());
+        let path = self.network.add(Line { hosts, addresses, chain: vec![Box::new(link)] });
+        self.attach(hosts[0], path, addresses[0]);
+        path
+    }
+
+    fn attach(&mut self, host: HostIndex, path: PathIndex, addresses: Addresses) {
+        let path = Path {
+            id: PathId(path.0 as u8),
+            name: format!("path{}", path.0),
+            class: PathClass::Trusted,
+            backup: false,
+            v4: addresses.v4,
+            v6: addresses.v6,
+            public_v4: None,
+            public_v6: None,
+            mtu: 1500,
+            up: true,
+        };
+        self.hosts[host.0].endpoint.set_path(self.now, path);
+    }
+
+    /// Replaces the boxes of a path.
+    pub fn set_chain(&mut self, path: PathIndex, chain: Vec<Box<dyn Element>>) {
+        self.network.lines[path.0].chain = chain;
+    }
+
+    /// Sends packets between these addresses along `path`.
+    pub fn route(&mut self, source: IpAddr, destination: IpAddr, path: PathIndex, direction: Direction) {
+        self.network.route(source, destination, path, direction);
+    }
+
+    /// The address of an end of a path: 0 is the first, 1 the second.
+    pub fn address(&self, path: PathIndex, end: usize, version: IpVersion) -> IpAddr {
+        let addresses = self.network.lines[path.0].addresses[end];
+        let found = match version {
+            IpVersion::V4 => addresses.v4.map(IpAddr::from),
+            IpVersion::V6 => addresses.v6.map(IpAddr::from),
+        };
+        found.expect("the path has an address of this family")
+    }
+
+    /// Changes what a host knows about its path `id`.
+    pub fn change_path(&mut self, host: HostIndex, id: PathIndex, change: impl FnOnce(&mut Path)) {
+        let endpoint = &mut self.hosts[host.0].endpoint;
+        let mut path = endpoint.paths().get(PathId(id.0 as u8)).expect("the host has the path").clone();
+        change(&mut path);
+        endpoint.set_path(self.now, path);
+        self.pump(host);
+    }
+
+    /// Takes a path away from a host.
+    pub fn remove_path(&mut self, host: HostIndex, id: PathIndex) {
+        self.hosts[host.0].endpoint.remove_path(self.now, PathId(id.0 as u8));
+        self.pump(host);
+    }
+
+    /// Writes down everything from now on; call it behind the last [`World::add_path`].
+    pub fn start_capture(&mut self) {
+        let mut capture = Capture::new().expect("memory takes everything");
+        for _ in &self.network.lines {
+            capture.add_interface().expect("memory takes everything");
+        }
+        self.capture = Some(capture);
+    }
+
+    /// The capture so far, as a pcapng file.
+    pub fn take_capture(&mut self) -> Vec<u8> {
+        self.capture.take().map(Capture::into_bytes).unwrap_or_default()
+    }
+
+    /// Listens on a port and gives each connection this speech.
+    pub fn serve(&mut self, host: HostIndex, port: u16, config: Config, speech: Speech) -> ListenerId {
+        let host = &mut self.hosts[host.0];
+        let id = host.endpoint.listen(port, config).expect("the port is free");
+        host.serving.insert(id, speech);
+        id
+    }
+
+    /// Opens a connection and gives it this speech.
+    pub fn open(
+        &mut self,
+        host: HostIndex,
+        config: Config,
+        remotes: &[SocketAddr],
+        speech: Speech,
+    ) -> ConnectionId {
+        let voices = self.voices.clone();
+        let there = &mut self.hosts[host.0];
+        let id = there.endpoint.connect(self.now, config, remotes).expect("it can be tried");
+        let talker = Talker::new(id, speech, voices);
+        self.introduce(host, talker, id);
+        self.pump(host);
+        id
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Packets for which there was no way.
+    pub fn unrouted(&self) -> u64 {
+        self.unrouted
+    }
+
+    /// The endpoint of a host.
+    pub fn endpoint(&self, host: HostIndex) -> &Endpoint {
+        &self.hosts[host.0].endpoint
+    }
+
+    /// Does something to the endpoint of a host; what follows from it happens.
+    pub fn with_endpoint<T>(&mut self, host: HostIndex, act: impl FnOnce(Instant, &mut Endpoint) -> T) -> T {
+        let result = act(self.now, &mut self.hosts[host.0].endpoint);
+        self.pump(host);
+        result
+    }
+
+    /// The application on a connection.
+    pub fn talker(&self, host: HostIndex, id: ConnectionId) -> &Talker {
+        &self.hosts[host.0].talkers[&id]
+    }
+
+    /// The applications on the connections that came by a listener, in the order of their coming.
+    pub fn accepted(&self, host: HostIndex) -> impl Iterator<Item = &Talker> {
+        let host = &self.hosts[host.0];
+        host.accepted.iter().map(|id| &host.talkers[id])
+    }
+
+    /// Forgets the applications that are through; for worlds that see very many.
+    pub fn dismiss_finished(&mut self) {
+        for host in &mut self.hosts {
+            host.talkers.retain(|_, talker| talker.outcome().is_none());
+            host.accepted.retain(|id| host.talkers.contains_key(id));
+        }
+    }
+
+    /// Hands a packet to a host as if it had come from outside.
+    pub fn inject(&mut self, host: HostIndex, frame: &Frame) {
+        self.arrive(host, frame);
+    }
+
+    /// Lets a segment depart as if the host with its source address had sent it.
+    pub fn send_as(&mut self, segment: &Segment) {
+        self.depart(segment);
+    }
+
+    /// Runs until `done`, or for at most `limit`; whether it was done.
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let end = self.now + limit;
+        loop {
+            if done(self) {
+                return true;
+            }
+            match self.next_moment() {
+                Some(moment) if moment <= end => self.step(moment),
+                Some(_) | None => {
+                    self.now = end;
+                    return done(self);
+                }
+            }
+        }
+    }
+
+    /// Runs for so long.
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_until(time, |_| false);
+    }
+
+    /// Runs until no application has anything left to do.
+    pub fn run_talk(&mut self, limit: Duration) -> bool {
+        self.run_until(limit, |world| {
+            world.hosts.iter().all(|host| host.talkers.values().all(|talker| talker.outcome().is_some()))
+        })
+    }
+
+    fn next_moment(&mut self) -> Option<Instant> {
+        let happening = self.future.keys().next().map(|(at, _)| *at);
+        let deadlines = self.hosts.iter_mut().filter_map(|host| host.endpoint.poll_timeout());
+        deadlines.chain(happening).min()
+    }
+
+    /// Everything that happens at `moment`.
+    fn step(&mut self, moment: Instant) {
+        self.now = self.now.max(moment);
+        while let Some(entry) = self.future.first_entry()
+            && entry.key().0 <= self.now
+        {
+            match entry.remove() {
+                Happening::Arrival(transit) => self.advance(transit),
+                Happening::Wake(path, element) => {
+                    let out = self.network.wake(self.now, path, element);
+                    self.emerge(path, element, out);
+                }
+                Happening::Call(host, id) => {
+                    self.call(host, id);
+                    self.pump(host);
+                }
+            }
+        }
+        for index in 0..self.hosts.len() {
+            let endpoint = &mut self.hosts[index].endpoint;
+            if endpoint.poll_timeout().is_some_and(|at| at <= self.now) {
+                endpoint.handle_timeout(self.now);
+                self.pump(HostIndex(index));
+                let next = self.hosts[index].endpoint.poll_timeout();
+                assert!(next.is_none_or(|at| at > self.now), "a timer that ran is due again at once");
+            }
+        }
+    }
+
+    /// Moves a frame on by one box.
+    fn advance(&mut self, transit: Transit) {
+        let (path, direction) = (transit.path, transit.direction);
+        match self.network.step(self.now, transit) {
+            Next::Arrived(host, frame) => {
+                if direction == Direction::Backward {
+                    self.record(path, &frame);
+                }
+                self.arrive(host, &frame);
+            }
+            Next::Taken(element, out) => self.emerge(path, element, out),
+        }
+    }
+
+    /// What has come out of a box is under way to the next.
+    fn emerge(&mut self, path: PathIndex, element: usize, out: Outlet) {
+        let Outlet { frames, wake } = out;
+        for (at, direction, frame) in frames {
+            let gap = match direction {
+                Direction::Forward => element + 1,
+                Direction::Backward => element,
+            };
+            self.schedule(at, Happening::Arrival(Transit { path, direction, gap, frame }));
+        }
+        if let Some(at) = wake {
+            self.schedule(at, Happening::Wake(path, element));
+        }
+    }
+
+    fn schedule(&mut self, at: Instant, happening: Happening) {
+        self.future.insert((at.max(self.now), self.next_serial), happening);
+        self.next_serial += 1;
+    }
+
+    fn arrive(&mut self, host: HostIndex, frame: &Frame) {
+        let endpoint = &mut self.hosts[host.0].endpoint;
+        endpoint.handle_packet(self.now, &frame.bytes, frame.segment_size, frame.trust);
+        self.pump(host);
+    }
+
+    /// Sends what the host has to send and tells its applications what there is to tell, until it rests.
+    fn pump(&mut self, index: HostIndex) {
+        loop {
+            while let Some(segment) = self.next_segment(index) {
+                self.depart(&segment);
+            }
+            let host = &mut self.hosts[index.0];
+            let Some(event) = host.endpoint.poll_event() else { return };
+            match event {
+                Event::Incoming(listener) => self.welcome(index, listener),
+                Event::Connected(id) | Event::Readable(id) | Event::Writable(id) | Event::Closed(id) => {
+                    self.call(index, id);
+                }
+            }
+        }
+    }
+
+    fn next_segment(&mut self, index: HostIndex) -> Option<Segment> {
+        let Host { endpoint, out, .. } = &mut self.hosts[index.0];
+        if !endpoint.poll_transmit(self.now, out) {
+            return None;
+        }
+        let mut packet = out.head.clone();
+        packet.extend_from_slice(&out.payload);
+        match Packet::parse(&Bytes::from(packet), out.segment_size, Trust::Offloaded) {
+            Ok(Packet::Tcp(segment)) => Some(segment),
+            Ok(Packet::Icmp(_)) => panic!("an endpoint sends no ICMP"),
+            Err(reason) => panic!("an endpoint sends well-formed packets: {reason:?}"),
+        }
+    }
+
+    fn depart(&mut self, segment: &Segment) {
+        for piece in segment.split() {
+            let frame = Frame::of_segment(&piece);
+            let Some(transit) = self.network.depart(piece.source.ip(), piece.destination.ip(), frame) else {
+                self.unrouted += 1;
+                continue;
+            };
+            if transit.direction == Direction::Forward {
+                self.record(transit.path, &transit.frame);
+            }
+            self.schedule(self.now, Happening::Arrival(transit));
+        }
+    }
+
+    fn record(&mut self, path: PathIndex, frame: &Frame) {
+        if let Some(capture) = &mut self.capture {
+            capture.record(self.now, path, &frame.bytes).expect("memory takes everything");
+        }
+    }
+
+    fn welcome(&mut self, index: HostIndex, listener: ListenerId) {
+        let host = &mut self.hosts[index.0];
+        // Not every listener has an application: a test may want to accept on its own.
+        let Some(speech) = host.serving.get(&listener).copied() else { return };
+        let voices = self.voices.swapped();
+        while let Some((id, _)) = self.hosts[index.0].endpoint.accept(listener) {
+            self.hosts[index.0].accepted.push(id);
+            self.introduce(index, Talker::new(id, speech, voices.clone()), id);
+        }
+    }
+
+    fn introduce(&mut self, index: HostIndex, talker: Talker, id: ConnectionId) {
+        if let Some(at) = talker.wants_call_at() {
+            self.schedule(at, Happening::Call(index, id));
+        }
+        self.hosts[index.0].talkers.insert(id, talker);
+        self.call(index, id);
+    }
+
+    fn call(&mut self, index: HostIndex, id: ConnectionId) {
+        let Host { endpoint, talkers, .. } = &mut self.hosts[index.0];
+        if let Some(talker) = talkers.get_mut(&id) {
+            talker.talk(self.now, endpoint);
+        }
+    }
+}
