@@ -1,0 +1,55 @@
+//! The two ends of a pipe to or from `plait`: bytes for its standard input, and a check of its standard output.
+
+use std::io::{ErrorKind, Write, stdin, stdout};
+
+use anyhow::Result;
+use clap::Args;
+use nix::fcntl::{FcntlArg, fcntl};
+
+use super::pattern::{BLOCK, Pattern};
+use super::report::{Reader, TransferReport, print};
+
+/// What to write.
+#[derive(Args)]
+pub(crate) struct Generate {
+    /// Bytes to write.
+    #[arg(long)]
+    bytes: u64,
+    /// Which bytes.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// How to check.
+#[derive(Args)]
+pub(crate) struct Digest {
+    /// Count bytes that differ from this pattern.
+    #[arg(long)]
+    expect_seed: Option<u64>,
+}
+
+pub(crate) fn generate(options: &Generate) -> Result<()> {
+    let mut out = stdout().lock();
+    // A larger pipe saves wake-ups; without it everything still works.
+    let _ = fcntl(stdout(), FcntlArg::F_SETPIPE_SZ(1 << 20));
+    let (mut pattern, mut left, mut block) = (Pattern::new(options.seed), options.bytes, vec![0; BLOCK]);
+    while left > 0 {
+        let now = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
+        pattern.fill(&mut block[..now]);
+        match out.write_all(&block[..now]) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            other => other?,
+        }
+        left -= now as u64;
+    }
+    Ok(())
+}
+
+pub(crate) fn digest(options: &Digest) -> Result<()> {
+    let _ = fcntl(stdin(), FcntlArg::F_SETPIPE_SZ(1 << 20));
+    let (mut report, mut reader) = (TransferReport::default(), Reader::new(true, options.expect_seed));
+    let ended = reader.read(&mut stdin().lock(), None, || ());
+    report.error = ended.err().map(|error| error.to_string());
+    reader.finish(&mut report);
+    print(&report)
+}

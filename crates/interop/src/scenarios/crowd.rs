@@ -1,0 +1,146 @@
+//! Many connections: nothing may leak, and an idle one must be cheap.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::peer::{CrowdReport, TransferReport};
+use crate::process::{End, Program};
+use crate::scenario::{Context, SERVER, Scenario, Verdict};
+use crate::session::{PORT, Plan, configure_kernels, interop, mptcp_counters};
+use crate::testbed::{Shape, Testbed, device};
+
+pub(crate) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "churn",
+        about: "10 000 short connections one after the other: no descriptor and no memory is kept",
+        roles: SERVER,
+        run: churn,
+    },
+    Scenario {
+        name: "idle-memory",
+        about: "memory of the subject per idle connection",
+        roles: SERVER,
+        run: idle_memory,
+    },
+];
+
+/// Growth of memory between the two halves of the churn that is not taken for a leak, in bytes per connection: one hundredth of what a
+/// connection's state takes.
+const LEAK: f64 = 200.0;
+
+/// A subject that serves whoever comes until it is dropped.
+pub(crate) struct Standing {
+    pub(crate) program: Program,
+    pub(crate) address: SocketAddr,
+}
+
+impl Standing {
+    pub(crate) fn start(context: &Context<'_>, bed: &Testbed) -> Result<Self> {
+        configure_kernels(context, bed, &Plan::default())?;
+        let directory = context.run_directory()?;
+        let command = match context.plait() {
+            Some(plait) => {
+                let mut command = Command::new(plait);
+                command.args(["listen", &PORT.to_string(), "--keep", "--path", &device(1)]);
+                command
+            }
+            None => {
+                let mut command = interop()?;
+                command.args(["listen", &PORT.to_string(), "--count", "1000000"]);
+                command
+            }
+        };
+        let mut program = Program::start(&bed.server, &directory, "subject", command, End::Own, End::Own)?;
+        program.wait_for_line("listening", Duration::from_secs(10))?;
+        Ok(Self { program, address: SocketAddr::new(bed.server_address(context.family, 1), PORT) })
+    }
+
+    /// One ordinary transfer to it by the kernel: it is alive and well.
+    pub(crate) fn probe(&self, context: &Context<'_>, bed: &Testbed) -> Result<TransferReport> {
+        let mut command = interop()?;
+        command.arg("connect").arg(self.address.to_string()).args(["--send", "1000000"]);
+        let mut client =
+            Program::start(&bed.client, &context.run_directory()?, "probe", command, End::Own, End::Own)?;
+        client.wait(Instant::now() + Duration::from_secs(20))?;
+        let report: TransferReport = client.report()?;
+        ensure!(
+            report.error.is_none() && report.sent == 1_000_000,
+            "an ordinary connection fails: {report:?}; subject: {}",
+            self.program.last_words()
+        );
+        Ok(report)
+    }
+}
+
+fn churn(context: &Context<'_>) -> Result<Verdict> {
+    let bed = Testbed::new(Shape::Routed)?;
+    let subject = Standing::start(context, &bed)?;
+    let half = if context.is_quick() { 1000 } else { 5000 };
+    let before = bed.client.counters()?;
+    let mut resident = Vec::new();
+    let mut descriptors = vec![subject.program.descriptors()?];
+    let mut seconds = 0.0;
+    for _ in 0..2 {
+        let mut command = interop()?;
+        command.arg("churn").arg(subject.address.to_string()).args(["--count", &half.to_string()]);
+        let directory = context.run_directory()?;
+        let mut crowd = Program::start(&bed.client, &directory, "churn", command, End::Own, End::Own)?;
+        crowd.wait(Instant::now() + Duration::from_secs(300))?;
+        let report: CrowdReport = crowd.report()?;
+        ensure!(
+            report.failed == 0,
+            "{} of {half} failed, first: {}; subject: {}",
+            report.failed,
+            report.error.unwrap_or_default(),
+            subject.program.last_words()
+        );
+        seconds += report.seconds;
+        // The last connections are still closing.
+        sleep(Duration::from_millis(500));
+        resident.push(subject.program.resident_bytes()?);
+        descriptors.push(subject.program.descriptors()?);
+    }
+    subject.probe(context, &bed)?;
+    let counters = bed.client.counters()?.since(&before);
+    let growth = resident[1].saturating_sub(resident[0]) as f64 / f64::from(half);
+    let text = format!(
+        "{} connections at {:.0} per second; RSS {} then {} KiB, descriptors {descriptors:?}; kernel: {}",
+        2 * half,
+        f64::from(2 * half) / seconds,
+        resident[0] / 1024,
+        resident[1] / 1024,
+        mptcp_counters(&counters)
+    );
+    ensure!(growth <= LEAK, "{growth:.0} bytes kept per connection; {text}");
+    ensure!(descriptors.iter().max() <= descriptors.iter().min().map(|least| least + 2).as_ref(), "{text}");
+    Ok(Verdict::Passed(text))
+}
+
+fn idle_memory(context: &Context<'_>) -> Result<Verdict> {
+    if context.is_baseline() {
+        return Ok(Verdict::NotApplicable("the kernel's connections are not in the memory of a process"));
+    }
+    let bed = Testbed::new(Shape::Routed)?;
+    let subject = Standing::start(context, &bed)?;
+    subject.probe(context, &bed)?;
+    let before = subject.program.resident_bytes()?;
+    let count = if context.is_quick() { 200 } else { 1000 };
+    let mut command = interop()?;
+    command.arg("hold").arg(subject.address.to_string()).args(["--count", &count.to_string()]);
+    let input = End::Given(std::process::Stdio::piped());
+    let mut crowd = Program::start(&bed.client, &context.run_directory()?, "hold", command, input, End::Own)?;
+    crowd.wait_for_line("holding", Duration::from_secs(60))?;
+    let report: CrowdReport = crowd.report()?;
+    ensure!(report.failed == 0, "only {} of {count} came up: {report:?}", report.completed);
+    sleep(Duration::from_millis(500));
+    let after = subject.program.resident_bytes()?;
+    drop(crowd.take_input());
+    let each = after.saturating_sub(before) as f64 / f64::from(count) / 1024.0;
+    let text = format!("{each:.1} KiB per idle connection ({count} of them)");
+    ensure!(each < 256.0, "{text}");
+    Ok(Verdict::Passed(text))
+}

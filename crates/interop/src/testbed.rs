@@ -1,0 +1,231 @@
+//! Two hosts, two paths.
+//!
+//! ```text
+//!              10.1.1.2 p1 ── c router1 s ── p1 10.2.1.2
+//!      client                                            server
+//!              10.1.2.2 p2 ── c router2 s ── p2 10.2.2.2
+//! ```
+//!
+//! IPv6 alike: `fd00:1:1::2` and so on. A packet takes the path of the client's address in it: the client routes by source, the
+//! server by destination. So the client's second address may well talk to the server's first, as a phone with two networks
+//! talks to a server with one. Without routers the pairs are joined directly and the server has the routers' addresses.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use anyhow::{Context, Result};
+use netns::nft::Table;
+use netns::{Cidr, Link, Namespace, Rate, Route, Rule, Target, veth};
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "v4",
+            Self::V6 => "v6",
+        }
+    }
+
+    /// The address `host` of path `path` on one side (1: the client's, 2: the server's).
+    fn address(self, side: u8, path: u8, host: u8) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::from([10, side, path, host]),
+            Self::V6 => IpAddr::from([0xfd00, u16::from(side), u16::from(path), 0, 0, 0, 0, u16::from(host)]),
+        }
+    }
+
+    fn prefix(self) -> u8 {
+        match self {
+            Self::V4 => 24,
+            Self::V6 => 64,
+        }
+    }
+
+    fn network(self, side: u8, path: u8) -> Cidr {
+        Cidr::new(self.address(side, path, 0), self.prefix())
+    }
+
+    fn default(self) -> Target {
+        match self {
+            Self::V4 => Target::DefaultV4,
+            Self::V6 => Target::DefaultV6,
+        }
+    }
+}
+
+/// How the hosts are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Through a router per path.
+    Routed,
+    /// Two veth pairs and nothing between.
+    Direct,
+}
+
+/// The numbers of the paths.
+pub(crate) const PATHS: RangeInclusive<u8> = 1..=2;
+
+/// The two hosts and what is between them; all gone on drop.
+pub(crate) struct Testbed {
+    pub(crate) client: Namespace,
+    pub(crate) server: Namespace,
+    routers: Vec<Namespace>,
+    shape: Shape,
+    /// Per path: the end of each link from which packets leave towards (client, server).
+    towards: Vec<(Link, Link)>,
+}
+
+impl Testbed {
+    pub(crate) fn new(shape: Shape) -> Result<Self> {
+        let (client, server) = (host("client")?, host("server")?);
+        let mut bed = Self { client, server, routers: Vec::new(), shape, towards: Vec::new() };
+        for path in PATHS {
+            match shape {
+                Shape::Routed => bed.add_routed_path(path)?,
+                Shape::Direct => bed.add_direct_path(path)?,
+            }
+        }
+        Ok(bed)
+    }
+
+    fn add_routed_path(&mut self, path: u8) -> Result<()> {
+        let router = host(&format!("router{path}"))?;
+        for forwarding in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
+            router.set_sysctl(forwarding, 1)?;
+        }
+        let (near_client, to_client) = veth((&self.client, &device(path)), (&router, "c"))?;
+        let (near_server, to_server) = veth((&self.server, &device(path)), (&router, "s"))?;
+        for family in Family::BOTH {
+            for (side, link, end) in
+                [(1, &near_client, 2), (1, &to_client, 1), (2, &near_server, 2), (2, &to_server, 1)]
+            {
+                link.add_address(Cidr::new(family.address(side, path, end), family.prefix()))?;
+            }
+            self.route_client(family, path)?;
+            let (gateway, device) = (family.address(2, path, 1), device(path));
+            self.server.add_route(
+                &Route::to(family.default()).via(gateway).device(&device).metric(100 + u32::from(path)),
+            )?;
+            let back = Target::Network(family.network(1, path));
+            self.server.add_route(&Route::to(back).via(gateway).device(&device))?;
+            // The server's other address and the client's, whichever the packet is for, are behind the same neighbours.
+            for other in PATHS.filter(|&other| other != path) {
+                for (side, end) in [(1, "c"), (2, "s")] {
+                    let to = Target::Network(family.network(side, other));
+                    router.add_route(&Route::to(to).via(family.address(side, path, 2)).device(end))?;
+                }
+            }
+        }
+        self.routers.push(router);
+        self.towards.push((to_client, to_server));
+        Ok(())
+    }
+
+    fn add_direct_path(&mut self, path: u8) -> Result<()> {
+        let name = device(path);
+        let (near_client, near_server) = veth((&self.client, &name), (&self.server, &name))?;
+        for family in Family::BOTH {
+            for (link, end) in [(&near_client, 2), (&near_server, 1)] {
+                link.add_address(Cidr::new(family.address(1, path, end), family.prefix()))?;
+            }
+            self.route_client(family, path)?;
+        }
+        self.towards.push((near_server, near_client));
+        Ok(())
+    }
+
+    /// By source to the path of the source; the first path is the default one.
+    fn route_client(&self, family: Family, path: u8) -> Result<()> {
+        let (gateway, name, table) = (family.address(1, path, 1), device(path), 100 + u32::from(path));
+        let default = Route::to(family.default()).via(gateway).device(&name);
+        self.client.add_route(&default.clone().metric(table))?;
+        self.client.add_route(&default.table(table))?;
+        self.client.add_rule(&Rule::from(Cidr::host(family.address(1, path, 2)), table))?;
+        if self.shape == Shape::Routed {
+            let there = Target::Network(family.network(2, path));
+            self.client.add_route(&Route::to(there).via(gateway).device(&name))?;
+        }
+        Ok(())
+    }
+
+    /// The client's address on a path.
+    pub(crate) fn client_address(&self, family: Family, path: u8) -> IpAddr {
+        family.address(1, path, 2)
+    }
+
+    /// The server's address on a path.
+    pub(crate) fn server_address(&self, family: Family, path: u8) -> IpAddr {
+        match self.shape {
+            Shape::Routed => family.address(2, path, 2),
+            Shape::Direct => family.address(1, path, 1),
+        }
+    }
+
+    /// The router of a path.
+    pub(crate) fn router(&self, path: u8) -> Result<&Namespace> {
+        self.routers.get(usize::from(path) - 1).context("a direct path has no router")
+    }
+
+    /// Limits every path to this rate, in both directions.
+    pub(crate) fn limit(&self, megabits: u32) -> Result<()> {
+        for path in PATHS {
+            self.limit_path(path, megabits)?;
+        }
+        Ok(())
+    }
+
+    /// Limits one path to this rate, in both directions.
+    pub(crate) fn limit_path(&self, path: u8, megabits: u32) -> Result<()> {
+        let (to_client, to_server) = &self.towards[usize::from(path) - 1];
+        to_client.limit_rate(Rate::megabits(megabits))?;
+        to_server.limit_rate(Rate::megabits(megabits))?;
+        Ok(())
+    }
+
+    /// Swallows everything on a path; nobody is told.
+    pub(crate) fn black_hole(&self, path: u8) -> Result<Table> {
+        Ok(Table::black_hole(self.router(path)?, "s")?)
+    }
+
+    /// Takes the device of a path down, at the client.
+    pub(crate) fn take_down(&self, path: u8) -> Result<()> {
+        Ok(Link::existing(&self.client, &device(path))?.down()?)
+    }
+
+    /// Bytes each path has carried so far, towards the (client, server).
+    pub(crate) fn carried(&self) -> Result<Vec<(u64, u64)>> {
+        self.towards.iter().map(|(to_client, to_server)| Ok((sent(to_client)?, sent(to_server)?))).collect()
+    }
+}
+
+fn sent(link: &Link) -> Result<u64> {
+    let counters = link.namespace().interface_counters()?;
+    Ok(counters.get(link.name()).context("the device is gone")?.sent_bytes)
+}
+
+/// The name of a host's device on a path.
+pub(crate) fn device(path: u8) -> String {
+    format!("p{path}")
+}
+
+/// A namespace in which addresses are usable at once and asymmetric routes are nobody's business.
+fn host(label: &str) -> Result<Namespace> {
+    let namespace = Namespace::named(label)?;
+    for (name, value) in [
+        ("net.ipv6.conf.default.accept_dad", 0),
+        ("net.ipv6.conf.default.keep_addr_on_down", 1),
+        ("net.ipv4.conf.all.rp_filter", 0),
+        ("net.ipv4.conf.default.rp_filter", 0),
+    ] {
+        namespace.set_sysctl(name, value)?;
+    }
+    Ok(namespace)
+}
