@@ -8,7 +8,7 @@ use etherparse::{NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
 use proptest::prelude::*;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire as smol;
-use wire::{Flags, Packet, Segment, TcpOption, Trust, options};
+use wire::{Flags, IcmpReason, Packet, Segment, TcpOption, Trust, icmp_error, options};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
@@ -98,30 +98,36 @@ proptest! {
     }
 }
 
+#[test]
+fn smoltcp_takes_our_icmp_errors_for_well_formed() {
+    let reason = IcmpReason::TooBig { mtu: 1300 };
+    let quoted = etherparse_packet(etherparse::PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9), false);
+    let packet = icmp_error(reason, IpAddr::from([10, 0, 0, 9]), &quoted).expect("quoted");
+    let ip = smol::Ipv4Packet::new_checked(&packet[..]).expect("a packet");
+    let icmp = smol::Icmpv4Packet::new_checked(ip.payload()).expect("a message");
+    assert!(ip.verify_checksum() && icmp.verify_checksum());
+    assert_eq!(icmp.msg_type(), smol::Icmpv4Message::DstUnreachable);
+    assert_eq!(icmp.msg_code(), u8::from(smol::Icmpv4DstUnreachable::FragRequired));
+
+    let quoted = etherparse_packet(etherparse::PacketBuilder::ipv6([0x20; 16], [0x21; 16], 9), false);
+    let packet = icmp_error(reason, IpAddr::from([0x22; 16]), &quoted).expect("quoted");
+    let ip = smol::Ipv6Packet::new_checked(&packet[..]).expect("a packet");
+    let icmp = smol::Icmpv6Packet::new_checked(ip.payload()).expect("a message");
+    assert!(icmp.verify_checksum(&ip.src_addr(), &ip.dst_addr()));
+    assert_eq!((icmp.msg_type(), icmp.pkt_too_big_mtu()), (smol::Icmpv6Message::PktTooBig, 1300));
+}
+
 /// Packets that etherparse writes, we read.
 #[test]
 fn we_read_what_etherparse_writes() {
-    let payload = [0x5a; 333];
     for with_options in [false, true] {
-        let build = |builder: etherparse::PacketBuilderStep<etherparse::IpHeaders>| {
-            let tcp = builder.tcp(4000, 80, 0xffff_ff00, 512).ack(77).psh().cwr();
-            let elements = [
-                TcpOptionElement::MaximumSegmentSize(1400),
-                TcpOptionElement::SelectiveAcknowledgement((1, 2), [Some((3, 4)), None, None]),
-                TcpOptionElement::Timestamp(5, 6),
-            ];
-            let tcp = tcp.options(if with_options { &elements } else { &[] }).expect("room");
-            let mut bytes = Vec::new();
-            tcp.write(&mut bytes, &payload).expect("a vector takes all");
-            bytes
-        };
-        let v4 = build(etherparse::PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9));
-        let v6 = build(etherparse::PacketBuilder::ipv6([0x20; 16], [0x21; 16], 9));
-        for bytes in [v4, v6] {
-            let segment = parse(&bytes.into());
+        let v4 = etherparse::PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9);
+        let v6 = etherparse::PacketBuilder::ipv6([0x20; 16], [0x21; 16], 9);
+        for builder in [v4, v6] {
+            let segment = parse(&etherparse_packet(builder, with_options).into());
             assert_eq!((segment.seq.bits(), segment.ack.bits()), (0xffff_ff00, 77));
             assert_eq!(segment.flags, Flags::ACK.with(Flags::PSH).with(Flags::CWR));
-            assert_eq!(segment.payload[..], payload);
+            assert_eq!(segment.payload[..], PAYLOAD);
             let read: Vec<_> = options(&segment.options).map(|option| option.expect("well-formed")).collect();
             assert_eq!(read.len(), if with_options { 3 } else { 0 });
             if with_options {
@@ -130,6 +136,24 @@ fn we_read_what_etherparse_writes() {
             }
         }
     }
+}
+
+const PAYLOAD: [u8; 333] = [0x5a; 333];
+
+fn etherparse_packet(
+    builder: etherparse::PacketBuilderStep<etherparse::IpHeaders>,
+    with_options: bool,
+) -> Vec<u8> {
+    let elements = [
+        TcpOptionElement::MaximumSegmentSize(1400),
+        TcpOptionElement::SelectiveAcknowledgement((1, 2), [Some((3, 4)), None, None]),
+        TcpOptionElement::Timestamp(5, 6),
+    ];
+    let tcp = builder.tcp(4000, 80, 0xffff_ff00, 512).ack(77).psh().cwr();
+    let tcp = tcp.options(if with_options { &elements } else { &[] }).expect("room");
+    let mut bytes = Vec::new();
+    tcp.write(&mut bytes, &PAYLOAD).expect("a vector takes all");
+    bytes
 }
 
 fn parse(bytes: &Bytes) -> Segment {

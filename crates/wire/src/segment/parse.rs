@@ -19,9 +19,7 @@ impl Segment {
         let bytes = &packet[ip.payload.clone()];
         let (fixed, _) = bytes.split_first_chunk::<20>().ok_or(Malformed::Truncated)?;
         let header = usize::from(fixed[12] >> 4) * 4;
-        if header < fixed.len() {
-            return Err(Malformed::HeaderLength);
-        }
+        // No range where the data offset lies below the fixed header or beyond the packet.
         let options = bytes.get(fixed.len()..header).ok_or(Malformed::HeaderLength)?;
         let options = OptionBytes::try_from(options).map_err(|_| Malformed::HeaderLength)?;
         match trust {
