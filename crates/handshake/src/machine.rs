@@ -1,0 +1,149 @@
+//! The handshake as the connection sees it.
+
+use core::fmt;
+
+use base::Random;
+use bytes::Bytes;
+use protect::sealed::{MasterSecret, Role, Suite};
+use rustls::pki_types::{CertificateDer, UnixTime};
+
+use crate::error::HandshakeError;
+use crate::identity::PublicKey;
+use crate::settings::{ListenerSettings, OpenerSettings};
+use crate::tcpcrypt::Tcpcrypt;
+use crate::tep::Tep;
+use crate::tls::Tls;
+use crate::transcript::Transcript;
+
+/// The most bytes that a peer may send for its handshake. A TLS flight with a long certificate chain and ML-KEM keys
+/// stays below 20 KiB; what is kept of it at any time is bounded by this, too.
+pub const MAX_PEER_BYTES: u64 = 64 * 1024;
+
+/// A handshake over the unmapped bytes of the first subflow.
+///
+/// After [`open`](Self::open) or [`accept`](Self::accept), and after each [`handle_bytes`](Self::handle_bytes), even if
+/// that failed: send what [`poll_transmit`](Self::poll_transmit) gives, in order, then ask
+/// [`poll_complete`](Self::poll_complete).
+pub enum Handshake {
+    /// TLS 1.3, of which the connection keeps an exported secret.
+    Tls13(Box<Tls>),
+    /// tcpcrypt's key exchange.
+    Tcpcrypt(Box<Tcpcrypt>),
+}
+
+impl Handshake {
+    /// Host A's part. `random` is the source for secrets; `wall_clock` is for the dates in certificates.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Settings`] and [`HandshakeError::Tls`] where the settings do not fit together.
+    pub fn open(
+        tep: Tep,
+        settings: &OpenerSettings,
+        transcript: &Transcript,
+        random: &mut dyn Random,
+        wall_clock: UnixTime,
+    ) -> Result<Self, HandshakeError> {
+        Ok(match tep {
+            Tep::Tls13 => Self::Tls13(Box::new(Tls::open(settings, transcript, wall_clock)?)),
+            Tep::TcpcryptCurve25519 | Tep::TcpcryptP256 => {
+                Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::A, tep, &settings.suites, transcript, random)?))
+            }
+        })
+    }
+
+    /// Host B's part.
+    ///
+    /// # Errors
+    /// As [`Handshake::open`].
+    pub fn accept(
+        tep: Tep,
+        settings: &ListenerSettings,
+        transcript: &Transcript,
+        random: &mut dyn Random,
+        wall_clock: UnixTime,
+    ) -> Result<Self, HandshakeError> {
+        Ok(match tep {
+            Tep::Tls13 => Self::Tls13(Box::new(Tls::accept(settings, transcript, wall_clock)?)),
+            Tep::TcpcryptCurve25519 | Tep::TcpcryptP256 => {
+                Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::B, tep, &settings.suites, transcript, random)?))
+            }
+        })
+    }
+
+    /// Takes unmapped bytes of the peer, as they come, and says how many of them belong to the handshake: all, unless
+    /// it ends among them. Nothing may follow its end without a mapping, so bytes given after it are an error; with
+    /// TLS it may be the alert by which a server refuses our key.
+    ///
+    /// # Errors
+    /// The handshake has failed for good. Send what there is to transmit (an alert), then reset the connection.
+    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+        match self {
+            Self::Tls13(tls) => tls.handle_bytes(bytes),
+            Self::Tcpcrypt(tcpcrypt) => tcpcrypt.handle_bytes(bytes),
+        }
+    }
+
+    /// Bytes to be sent next, unmapped.
+    pub fn poll_transmit(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Tls13(tls) => tls.poll_transmit(),
+            Self::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_transmit(),
+        }
+    }
+
+    /// The outcome, once: as soon as the peer's last byte was taken and our own last byte was handed out. From then on
+    /// both directions carry mapped bytes only.
+    pub fn poll_complete(&mut self) -> Option<Complete> {
+        match self {
+            Self::Tls13(tls) => tls.poll_complete(),
+            Self::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_complete(),
+        }
+    }
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls13(_) => "Handshake(TLS 1.3)",
+            Self::Tcpcrypt(_) => "Handshake(tcpcrypt)",
+        })
+    }
+}
+
+/// The outcome of a handshake.
+#[derive(Debug)]
+pub struct Complete {
+    /// Everything else is derived from it: [`ConnectionSecrets::derive`](protect::sealed::ConnectionSecrets::derive).
+    pub master: MasterSecret,
+    /// What was negotiated; its [`byte`](Tep::byte) starts the session id.
+    pub tep: Tep,
+    /// The AEAD of the blocks.
+    pub suite: Suite,
+    /// How the secret was agreed on, for the status: `X25519MLKEM768`, `X25519`, `secp256r1`.
+    pub key_exchange: &'static str,
+    /// Who the peer is.
+    pub peer: Peer,
+    /// Handshake bytes we sent: our first mapping starts at relative subflow sequence number 1 + this.
+    pub sent: u64,
+    /// Handshake bytes the peer sent: its first mapping starts at relative subflow sequence number 1 + this.
+    pub received: u64,
+}
+
+/// Who the peer is, as far as it was proved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Peer {
+    /// Nobody in particular: encrypted, not authenticated.
+    Anonymous,
+    /// The owner of a raw public key.
+    Key {
+        /// The key.
+        key: PublicKey,
+        /// Whether it was in our list beforehand; if not the caller decides what it is worth.
+        is_known: bool,
+    },
+    /// The owner of a certificate that our roots vouch for.
+    Certificate {
+        /// The end entity's certificate.
+        end_entity: CertificateDer<'static>,
+    },
+}

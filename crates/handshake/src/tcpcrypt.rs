@@ -1,0 +1,184 @@
+//! tcpcrypt's key exchange (RFC 8548, section 3.3): Init1 from A, Init2 from B, and both have a secret.
+//!
+//! Two things differ from the RFC. The transcript that goes into the secret is the one of both SYNs with MP_CAPABLE
+//! and ENO, and in place of its frames come our blocks, whose master secret is one more output of the CPRF.
+//! It is anonymous: it keeps listeners out, not somebody who sits in between from the first segment on.
+
+mod agreement;
+mod message;
+
+use base::Random;
+use bytes::Bytes;
+use protect::sealed::{Hkdf, MasterSecret, Role, Suite};
+use zeroize::Zeroizing;
+
+use self::agreement::{Curve, PrivateKey};
+use self::message::{Collector, Init, NONCE_LEN};
+use crate::error::HandshakeError;
+use crate::machine::{Complete, Peer};
+use crate::tep::Tep;
+use crate::transcript::Transcript;
+
+/// One end of the exchange.
+pub struct Tcpcrypt {
+    tep: Tep,
+    curve: Curve,
+    suites: Vec<Suite>,
+    transcript: Transcript,
+    nonce: [u8; NONCE_LEN],
+    state: State,
+    outgoing: Option<Bytes>,
+    sent: u64,
+}
+
+enum State {
+    /// A, after Init1; it goes into the secret.
+    AwaitingInit2 {
+        private: PrivateKey,
+        init1: Bytes,
+        collector: Collector,
+    },
+    /// B.
+    AwaitingInit1 {
+        private: PrivateKey,
+        collector: Collector,
+    },
+    Agreed(Box<Complete>),
+    /// The outcome was handed out, or there is none.
+    Over,
+}
+
+/// CONST for the master secret of our blocks: beyond those of RFC 8548, section 4.3.
+const CONST_MASTER: u8 = 0x4d;
+
+impl Tcpcrypt {
+    pub(crate) fn new(
+        role: Role,
+        tep: Tep,
+        suites: &[Suite],
+        transcript: &Transcript,
+        random: &mut dyn Random,
+    ) -> Result<Self, HandshakeError> {
+        let curve = match tep {
+            Tep::TcpcryptCurve25519 => Curve::X25519,
+            Tep::TcpcryptP256 => Curve::P256,
+            Tep::Tls13 => return Err(HandshakeError::Settings("TLS is not tcpcrypt")),
+        };
+        if suites.is_empty() {
+            return Err(HandshakeError::Settings("no cipher suite is allowed"));
+        }
+        let mut nonce = [0; NONCE_LEN];
+        random.fill(&mut nonce);
+        let private = PrivateKey::generate(curve, random)?;
+        let (state, outgoing) = match role {
+            Role::A => {
+                let init1 = message::emit_init1(suites, &nonce, &private.public_key()?);
+                let collector = Collector::new(message::INIT2_MAGIC);
+                (State::AwaitingInit2 { private, init1: init1.clone(), collector }, Some(init1))
+            }
+            Role::B => {
+                (State::AwaitingInit1 { private, collector: Collector::new(message::INIT1_MAGIC) }, None)
+            }
+        };
+        let (suites, transcript) = (suites.to_vec(), transcript.clone());
+        Ok(Self { tep, curve, suites, transcript, nonce, state, outgoing, sent: 0 })
+    }
+
+    pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+        let collector = match &mut self.state {
+            State::AwaitingInit2 { collector, .. } | State::AwaitingInit1 { collector, .. } => collector,
+            State::Agreed(_) | State::Over if bytes.is_empty() => return Ok(0),
+            State::Agreed(_) | State::Over => return Err(HandshakeError::BytesBehindTheEnd),
+        };
+        let step = collector.take(bytes).and_then(|(taken, message)| {
+            message.map_or(Ok(()), |message| self.handle_message(message)).map(|()| taken)
+        });
+        if step.is_err() {
+            self.state = State::Over;
+        }
+        step
+    }
+
+    pub(crate) fn poll_transmit(&mut self) -> Option<Bytes> {
+        let bytes = self.outgoing.take()?;
+        self.sent += bytes.len() as u64;
+        Some(bytes)
+    }
+
+    pub(crate) fn poll_complete(&mut self) -> Option<Complete> {
+        if self.outgoing.is_some() || !matches!(self.state, State::Agreed(_)) {
+            return None;
+        }
+        match core::mem::replace(&mut self.state, State::Over) {
+            State::Agreed(complete) => Some(Complete { sent: self.sent, ..*complete }),
+            State::AwaitingInit2 { .. } | State::AwaitingInit1 { .. } | State::Over => None,
+        }
+    }
+
+    fn handle_message(&mut self, message: Bytes) -> Result<(), HandshakeError> {
+        let received = message.len() as u64;
+        let (suite, master) = match core::mem::replace(&mut self.state, State::Over) {
+            State::AwaitingInit1 { private, .. } => self.answer(private, message)?,
+            State::AwaitingInit2 { private, init1, .. } => self.conclude(private, &init1, &message)?,
+            State::Agreed(_) | State::Over => return Err(HandshakeError::BytesBehindTheEnd),
+        };
+        self.state = State::Agreed(Box::new(Complete {
+            master,
+            tep: self.tep,
+            suite,
+            key_exchange: self.curve.name(),
+            peer: Peer::Anonymous,
+            sent: 0,
+            received,
+        }));
+        Ok(())
+    }
+
+    /// B: chooses a suite by our own preference and answers.
+    fn answer(&mut self, private: PrivateKey, init1: Bytes) -> Result<(Suite, MasterSecret), HandshakeError> {
+        let Init { suites: offered, nonce, public } = message::parse_init1(&init1, self.curve)?;
+        let suite = self.suites.iter().copied().find(|ours| offered.contains(ours));
+        let suite = suite.ok_or(HandshakeError::NoCommonSuite)?;
+        let init2 = message::emit_init2(suite, &self.nonce, &private.public_key()?);
+        let master = self.derive(private, public, nonce, &init1, &init2)?;
+        self.outgoing = Some(init2);
+        Ok((suite, master))
+    }
+
+    /// A: takes B's choice, which must be one of ours.
+    fn conclude(
+        &self,
+        private: PrivateKey,
+        init1: &Bytes,
+        init2: &Bytes,
+    ) -> Result<(Suite, MasterSecret), HandshakeError> {
+        let Init { suites: chosen, public, .. } = message::parse_init2(init2, self.curve)?;
+        let suite = chosen.into_iter().find(|suite| self.suites.contains(suite));
+        let suite = suite.ok_or(HandshakeError::NoCommonSuite)?;
+        let master = self.derive(private, public, &self.nonce, init1, init2)?;
+        Ok((suite, master))
+    }
+
+    /// ms = CPRF(Extract(N_A, transcript | Init1 | Init2 | ES), 4D, 32).
+    fn derive(
+        &self,
+        private: PrivateKey,
+        peer: &[u8],
+        nonce_a: &[u8; NONCE_LEN],
+        init1: &[u8],
+        init2: &[u8],
+    ) -> Result<MasterSecret, HandshakeError> {
+        let shared = private.agree(peer)?;
+        let parts = [self.transcript.as_bytes(), init1, init2, shared.as_slice()];
+        // Reserved in full, so that no growing leaves a copy of the secret behind.
+        let mut material = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
+        parts.iter().for_each(|part| material.extend_from_slice(part));
+        let session = Hkdf::extract(nonce_a, &material);
+        MasterSecret::filled_by(|master| session.expand(&[&[CONST_MASTER]], master))
+            .map_err(|_| HandshakeError::Malformed("no 32 bytes"))
+    }
+}
+
+#[cfg(test)]
+#[path = "tcpcrypt/tests.rs"]
+mod tests;

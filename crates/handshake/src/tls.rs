@@ -1,0 +1,343 @@
+//! TLS 1.3 as a key exchange (Jadin et al., section III-B; RFC 5705, RFC 8446 section 7.5).
+//!
+//! An ordinary rustls connection runs over the unmapped bytes until both Finished messages are through. Then one
+//! secret is exported, with the hash of the transcript as context, and the record layer is never used. rustls is fed
+//! record by record, never beyond the record that ends the handshake, so the end is known to the byte: no tickets are
+//! sent, and neither side sends a record after its Finished.
+//!
+//! A client is complete before the server has seen its key. If the server does not like the key its alert comes as
+//! unmapped bytes behind the handshake; the client's connection is kept to read it.
+
+mod client;
+mod record;
+mod server;
+mod verify;
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protect::sealed::{MasterSecret, Suite};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::UnixTime;
+use rustls::server::Acceptor;
+use rustls::time_provider::TimeProvider;
+use rustls::{CipherSuite, ClientConnection, Connection, NamedGroup};
+
+use self::record::RecordScanner;
+use self::server::ServerConfigs;
+use crate::error::HandshakeError;
+use crate::machine::{Complete, MAX_PEER_BYTES, Peer};
+use crate::settings::{ListenerSettings, OpenerSettings};
+use crate::tep::Tep;
+use crate::transcript::Transcript;
+
+/// What both sides name in ALPN: nobody mistakes this connection for another use of TLS, nor the reverse.
+const ALPN: &[u8] = b"mptcpsec/2";
+
+/// The label under which the master secret is exported.
+const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL mptcpsec v2 master";
+
+/// One end of the handshake.
+pub struct Tls {
+    state: State,
+    scanner: RecordScanner,
+    transcript_hash: [u8; 32],
+    received: u64,
+    sent: u64,
+    outgoing: Vec<u8>,
+    known_keys: KnownKeys,
+}
+
+enum State {
+    /// A server before the whole of the ClientHello.
+    Hello {
+        acceptor: Box<Acceptor>,
+        configs: Box<ServerConfigs>,
+    },
+    Running(Box<Connection>),
+    /// The peer's last byte was taken.
+    Agreed {
+        connection: Box<Connection>,
+        complete: Option<Box<Complete>>,
+    },
+    Failed,
+}
+
+/// Which raw keys count as known in the report.
+enum KnownKeys {
+    /// The verifier let only known ones through.
+    All,
+    /// The verifier let anybody through.
+    None,
+}
+
+impl Tls {
+    pub(crate) fn open(
+        settings: &OpenerSettings,
+        transcript: &Transcript,
+        wall_clock: UnixTime,
+    ) -> Result<Self, HandshakeError> {
+        let config = client::config(settings, wall_clock)?;
+        let connection = ClientConnection::new(Arc::new(config), settings.server_name.clone())?;
+        let known_keys = client::known_keys(settings);
+        let state = State::Running(Box::new(connection.into()));
+        let mut tls = Self::new(state, transcript, known_keys);
+        tls.collect_outgoing();
+        Ok(tls)
+    }
+
+    pub(crate) fn accept(
+        settings: &ListenerSettings,
+        transcript: &Transcript,
+        wall_clock: UnixTime,
+    ) -> Result<Self, HandshakeError> {
+        let configs = Box::new(ServerConfigs::new(settings, wall_clock)?);
+        let known_keys = server::known_keys(settings);
+        let state = State::Hello { acceptor: Box::default(), configs };
+        Ok(Self::new(state, transcript, known_keys))
+    }
+
+    fn new(state: State, transcript: &Transcript, known_keys: KnownKeys) -> Self {
+        Self {
+            state,
+            scanner: RecordScanner::default(),
+            transcript_hash: transcript.hash(),
+            received: 0,
+            sent: 0,
+            outgoing: Vec::new(),
+            known_keys,
+        }
+    }
+
+    pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+        let was_agreed = matches!(self.state, State::Agreed { .. });
+        let mut taken = 0;
+        while taken < bytes.len() && (was_agreed || !matches!(self.state, State::Agreed { .. })) {
+            match self.handle_piece(&bytes[taken..]) {
+                Ok(more) => taken += more,
+                Err(error) => {
+                    self.collect_outgoing();
+                    self.state = State::Failed;
+                    return Err(error);
+                }
+            }
+        }
+        self.collect_outgoing();
+        Ok(taken)
+    }
+
+    pub(crate) fn poll_transmit(&mut self) -> Option<Bytes> {
+        if self.outgoing.is_empty() {
+            return None;
+        }
+        let bytes = Bytes::from(core::mem::take(&mut self.outgoing));
+        self.sent += bytes.len() as u64;
+        Some(bytes)
+    }
+
+    pub(crate) fn poll_complete(&mut self) -> Option<Complete> {
+        if !self.outgoing.is_empty() {
+            return None;
+        }
+        match &mut self.state {
+            State::Agreed { complete, .. } => {
+                complete.take().map(|complete| Complete { sent: self.sent, ..*complete })
+            }
+            State::Hello { .. } | State::Running(_) | State::Failed => None,
+        }
+    }
+
+    /// Takes bytes up to the end of the current record.
+    fn handle_piece(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+        let (piece, ends) = self.scanner.take(bytes)?;
+        self.received += piece as u64;
+        if self.received > MAX_PEER_BYTES {
+            return Err(HandshakeError::TooLong);
+        }
+        self.feed(&bytes[..piece])?;
+        if ends {
+            self.handle_record()?;
+        }
+        Ok(piece)
+    }
+
+    fn feed(&mut self, mut bytes: &[u8]) -> Result<(), HandshakeError> {
+        while !bytes.is_empty() {
+            let read = match &mut self.state {
+                State::Hello { acceptor, .. } => acceptor.read_tls(&mut bytes),
+                State::Running(connection) | State::Agreed { connection, .. } => {
+                    connection.read_tls(&mut bytes)
+                }
+                State::Failed => return Err(HandshakeError::BytesBehindTheEnd),
+            };
+            match read {
+                Ok(0) => return Err(HandshakeError::BytesBehindTheEnd),
+                Ok(_) => {}
+                // rustls says so where more waits than one handshake message can have.
+                Err(_) => return Err(HandshakeError::TooLong),
+            }
+        }
+        Ok(())
+    }
+
+    /// A whole record is in: lets rustls work on it.
+    fn handle_record(&mut self) -> Result<(), HandshakeError> {
+        self.state = match core::mem::replace(&mut self.state, State::Failed) {
+            State::Hello { acceptor, configs } => self.handle_hello(acceptor, configs)?,
+            State::Running(mut connection) => match process(&mut connection) {
+                Ok(()) if connection.is_handshaking() => State::Running(connection),
+                Ok(()) => self.agree(connection)?,
+                Err(error) => return Err(self.fail(connection, error)),
+            },
+            State::Agreed { mut connection, .. } => {
+                // Behind the end there is room for one thing only: the server's refusal of our key.
+                process(&mut connection)?;
+                return Err(HandshakeError::BytesBehindTheEnd);
+            }
+            State::Failed => return Err(HandshakeError::BytesBehindTheEnd),
+        };
+        Ok(())
+    }
+
+    fn handle_hello(
+        &mut self,
+        mut acceptor: Box<Acceptor>,
+        configs: Box<ServerConfigs>,
+    ) -> Result<State, HandshakeError> {
+        let accepted = match acceptor.accept() {
+            Ok(None) => return Ok(State::Hello { acceptor, configs }),
+            Ok(Some(accepted)) => accepted,
+            Err((error, alert)) => return Err(self.fail_early(error, alert)),
+        };
+        let config = configs.choose(&accepted.client_hello())?;
+        match accepted.into_connection(config) {
+            Ok(connection) => Ok(State::Running(Box::new(connection.into()))),
+            Err((error, alert)) => Err(self.fail_early(error, alert)),
+        }
+    }
+
+    fn fail_early(
+        &mut self,
+        error: rustls::Error,
+        mut alert: rustls::server::AcceptedAlert,
+    ) -> HandshakeError {
+        write_all(&mut self.outgoing, |out| alert.write(out));
+        error.into()
+    }
+
+    fn fail(&mut self, mut connection: Box<Connection>, error: HandshakeError) -> HandshakeError {
+        write_all(&mut self.outgoing, |out| connection.write_tls(out));
+        error
+    }
+
+    fn agree(&mut self, connection: Box<Connection>) -> Result<State, HandshakeError> {
+        if connection.alpn_protocol() != Some(ALPN) {
+            return Err(HandshakeError::Protocol);
+        }
+        let suite = connection.negotiated_cipher_suite().and_then(|suite| block_suite(suite.suite()));
+        let context = Some(&self.transcript_hash[..]);
+        let master = MasterSecret::filled_by(|master| {
+            connection.export_keying_material(&mut master[..], EXPORTER_LABEL, context).map(drop)
+        })?;
+        let complete = Complete {
+            master,
+            tep: Tep::Tls13,
+            suite: suite.ok_or(HandshakeError::NoCommonSuite)?,
+            key_exchange: connection
+                .negotiated_key_exchange_group()
+                .map_or("", |group| group_name(group.name())),
+            peer: self.peer(&connection)?,
+            sent: 0,
+            received: self.received,
+        };
+        Ok(State::Agreed { connection, complete: Some(Box::new(complete)) })
+    }
+
+    fn peer(&self, connection: &Connection) -> Result<Peer, HandshakeError> {
+        let Some([shown, ..]) = connection.peer_certificates() else { return Ok(Peer::Anonymous) };
+        if let Some(key) = verify::raw_key(shown) {
+            let is_known = match self.known_keys {
+                KnownKeys::All => true,
+                KnownKeys::None => false,
+            };
+            return Ok(Peer::Key { key, is_known });
+        }
+        Ok(Peer::Certificate { end_entity: shown.clone().into_owned() })
+    }
+
+    fn collect_outgoing(&mut self) {
+        match &mut self.state {
+            State::Running(connection) | State::Agreed { connection, .. } => {
+                while connection.wants_write() {
+                    write_all(&mut self.outgoing, |out| connection.write_tls(out));
+                }
+            }
+            State::Hello { .. } | State::Failed => {}
+        }
+    }
+}
+
+fn process(connection: &mut Connection) -> Result<(), HandshakeError> {
+    connection.process_new_packets().map(drop).map_err(HandshakeError::from)
+}
+
+/// Writing into memory does not fail; an alert that is not written is only a less friendly end.
+fn write_all(out: &mut Vec<u8>, mut write: impl FnMut(&mut dyn io::Write) -> io::Result<usize>) {
+    while matches!(write(out), Ok(1..)) {}
+}
+
+/// Our provider: the cipher suites asked for, in their order, and the hybrid key exchange first.
+fn provider(suites: &[Suite]) -> Result<Arc<CryptoProvider>, HandshakeError> {
+    let cipher_suites: Vec<_> = suites
+        .iter()
+        .map(|suite| match suite {
+            Suite::Aes128Gcm => aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256,
+            Suite::Aes256Gcm => aws_lc_rs::cipher_suite::TLS13_AES_256_GCM_SHA384,
+            Suite::ChaCha20Poly1305 => aws_lc_rs::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        })
+        .collect();
+    if cipher_suites.is_empty() {
+        return Err(HandshakeError::Settings("no cipher suite is allowed"));
+    }
+    let kx_groups = vec![
+        aws_lc_rs::kx_group::X25519MLKEM768,
+        aws_lc_rs::kx_group::X25519,
+        aws_lc_rs::kx_group::SECP256R1,
+    ];
+    Ok(Arc::new(CryptoProvider { cipher_suites, kx_groups, ..aws_lc_rs::default_provider() }))
+}
+
+fn block_suite(suite: CipherSuite) -> Option<Suite> {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => Some(Suite::Aes128Gcm),
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => Some(Suite::Aes256Gcm),
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => Some(Suite::ChaCha20Poly1305),
+        _ => None,
+    }
+}
+
+fn group_name(group: NamedGroup) -> &'static str {
+    match group {
+        NamedGroup::X25519MLKEM768 => "X25519MLKEM768",
+        NamedGroup::X25519 => "X25519",
+        NamedGroup::secp256r1 => "secp256r1",
+        _ => "",
+    }
+}
+
+/// rustls asks for the time through an object; ours says what it was told.
+#[derive(Debug)]
+struct WallClock(UnixTime);
+
+impl TimeProvider for WallClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(self.0)
+    }
+}
+
+impl From<rustls::server::VerifierBuilderError> for HandshakeError {
+    fn from(_: rustls::server::VerifierBuilderError) -> Self {
+        Self::Settings("the root certificates cannot be used")
+    }
+}

@@ -1,0 +1,86 @@
+//! The server's configuration, which depends on what the client can do.
+
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::UnixTime;
+use rustls::server::{
+    AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello, NoServerSessionStorage,
+};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ServerConfig, version};
+
+use super::client::raw_certified_key;
+use super::verify::{Accepted, RawKeyVerifier};
+use super::{ALPN, KnownKeys, WallClock, provider};
+use crate::error::HandshakeError;
+use crate::settings::{ClientPolicy, ListenerSettings};
+
+/// What is needed to make a configuration once the ClientHello is here.
+///
+/// A verifier that wants raw keys refuses clients that have none, and a server that shows raw keys refuses clients
+/// that want certificates. So the choice is made per client, from the certificate types it offers.
+pub(super) struct ServerConfigs {
+    provider: Arc<CryptoProvider>,
+    settings: ListenerSettings,
+    wall_clock: UnixTime,
+}
+
+impl ServerConfigs {
+    pub(super) fn new(settings: &ListenerSettings, wall_clock: UnixTime) -> Result<Self, HandshakeError> {
+        if settings.identity.is_none() && settings.certificate.is_none() {
+            return Err(HandshakeError::Settings("a listener needs a key or a certificate"));
+        }
+        let provider = provider(&settings.suites)?;
+        Ok(Self { provider, settings: settings.clone(), wall_clock })
+    }
+
+    /// The configuration for this client.
+    pub(super) fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, HandshakeError> {
+        let offers_raw = |types: Option<&[CertificateType]>| {
+            types.is_some_and(|types| types.contains(&CertificateType::RawPublicKey))
+        };
+        let takes_raw_key = offers_raw(hello.server_cert_types());
+        let has_raw_key = offers_raw(hello.client_cert_types());
+        let builder = ServerConfig::builder_with_details(
+            Arc::clone(&self.provider),
+            Arc::new(WallClock(self.wall_clock)),
+        )
+        .with_protocol_versions(&[&version::TLS13])?;
+        let algorithms = self.provider.signature_verification_algorithms;
+        let builder = match &self.settings.clients {
+            ClientPolicy::Authorised(keys) => builder
+                .with_client_cert_verifier(RawKeyVerifier::new(Accepted::Listed(keys.clone()), algorithms)),
+            ClientPolicy::AskForKey if has_raw_key => {
+                builder.with_client_cert_verifier(RawKeyVerifier::new(Accepted::Any, algorithms))
+            }
+            ClientPolicy::AskForKey | ClientPolicy::Anonymous => builder.with_no_client_auth(),
+        };
+        let mut config = match (&self.settings.identity, &self.settings.certificate) {
+            (Some(identity), _) if takes_raw_key => {
+                let key = raw_certified_key(identity, &self.provider)?;
+                builder.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key)))
+            }
+            (_, Some(certificate)) => {
+                let key = self.provider.key_provider.load_private_key(certificate.key.clone_key())?;
+                let key = CertifiedKey::new(certificate.chain.clone(), key);
+                builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
+            }
+            (Some(_), None) | (None, None) => return Err(HandshakeError::IdentityKind),
+        };
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        config.key_log = Arc::clone(&self.settings.key_log);
+        Ok(Arc::new(config))
+    }
+}
+
+/// With a list of authorised keys all that get through are known.
+pub(super) fn known_keys(settings: &ListenerSettings) -> KnownKeys {
+    match settings.clients {
+        ClientPolicy::Authorised(_) => KnownKeys::All,
+        ClientPolicy::AskForKey | ClientPolicy::Anonymous => KnownKeys::None,
+    }
+}

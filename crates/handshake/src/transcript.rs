@@ -1,0 +1,38 @@
+//! What both SYNs said.
+
+use core::fmt;
+
+use aws_lc_rs::digest;
+
+/// The negotiation as both hosts saw it: A's MP_CAPABLE, A's ENO, B's MP_CAPABLE, B's ENO, each as it was on the
+/// wire with kind and length. Own options as sent, the other's as received: if somebody changed one of them on the
+/// way, the two hosts have different transcripts, and so different keys.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Transcript(Vec<u8>);
+
+impl Transcript {
+    /// The transcript of these four options.
+    pub fn new(a_capable: &[u8], a_eno: &[u8], b_capable: &[u8], b_eno: &[u8]) -> Self {
+        Self([a_capable, a_eno, b_capable, b_eno].concat())
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// TH: SHA-256 of the bytes.
+    pub fn hash(&self) -> [u8; 32] {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest::digest(&digest::SHA256, &self.0).as_ref());
+        hash
+    }
+}
+
+impl fmt::Debug for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transcript(")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(")")
+    }
+}
