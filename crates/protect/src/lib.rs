@@ -1,5 +1,7 @@
 //! What happens to the bytes of a connection: plain, scrambled, sealed.
 
+#[cfg(feature = "alternatives")]
+pub mod alternatives;
 pub mod scramble;
 #[cfg(feature = "aws-lc")]
 pub mod sealed;

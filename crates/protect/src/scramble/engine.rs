@@ -55,13 +55,14 @@ impl Engine {
     /// All that this processor can run, the slowest first.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        let mut engines = vec![Self::PORTABLE];
         #[cfg(target_arch = "x86_64")]
-        {
-            engines.extend(super::x86::Avx2::detect().map(|avx2| Self(Kind::Avx2(avx2))));
-            engines.extend(super::x86::Avx512::detect().map(|avx512| Self(Kind::Avx512(avx512))));
-        }
-        engines
+        let vectorised = [
+            super::x86::Avx2::detect().map(|avx2| Self(Kind::Avx2(avx2))),
+            super::x86::Avx512::detect().map(|avx512| Self(Kind::Avx512(avx512))),
+        ];
+        #[cfg(not(target_arch = "x86_64"))]
+        let vectorised: [Option<Self>; 0] = [];
+        [Self::PORTABLE].into_iter().chain(vectorised.into_iter().flatten()).collect()
     }
 
     /// A name for tables.

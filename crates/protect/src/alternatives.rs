@@ -1,0 +1,15 @@
+//! What the papers weigh against byte-wise scrambling, as plain functions: none of it is a mode of a connection.
+//!
+//! | approach | source | why the papers did not take it |
+//! |---|---|---|
+//! | [`secret_sharing`] | Kato 2017, Figure 4 | every path carries as much as the whole |
+//! | [`network_coding`] | Kato 2017, Figure 5 | packets of unequal length need padding |
+//! | [`block_chaining`] | Kato 2017, Figure 6 | the last block needs padding |
+//! | [`ciphers`] | Kato 2017, section IV | time per byte, on their machine |
+//!
+//! Only the first hides anything from someone who knows the method: fewer than `k` shares say nothing.
+
+pub mod block_chaining;
+pub mod ciphers;
+pub mod network_coding;
+pub mod secret_sharing;
