@@ -8,10 +8,34 @@
 //! Positions in the stream are 64-bit offsets relative to the initial sequence number: the SYN is 0, the
 //! first byte of data is 1, as in the subflow sequence numbers of RFC 8684.
 
+mod ack_policy;
+mod acknowledgment;
+mod arrival;
+mod challenge;
+mod closing;
 mod config;
 mod event;
+mod expiry;
+mod flight;
+mod handshake;
+mod header_options;
 mod isn;
+mod pace;
+mod path_mtu;
+mod prr;
+mod rack;
+mod receive_queue;
+mod receive_window;
+mod recovery;
+mod room;
+mod rtt;
+mod send_queue;
+mod send_window;
 mod subflow;
+mod tail_probe;
+mod timers;
+mod timestamps;
+mod transmit;
 mod tuple;
 
 pub mod congestion;

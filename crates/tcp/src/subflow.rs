@@ -1,11 +1,28 @@
 //! The connection itself.
 
-use base::{Duration, Instant};
+use base::{Duration, Instant, SeqNum};
 use bytes::Bytes;
-use wire::{IcmpError, OptionBytes, Segment};
+use std::collections::VecDeque;
+use wire::{IcmpError, IpVersion, MAX_OPTIONS, OptionBytes, Segment};
 
+use crate::ack_policy::{AckPolicy, Urgency};
+use crate::challenge::ChallengeLimit;
 use crate::congestion::{Controller, Coupling};
-use crate::{Arrival, Config, Deadline, Event, FourTuple, Isn};
+use crate::flight::Flight;
+use crate::header_options::TIMESTAMPS_LEN;
+use crate::pace::Pace;
+use crate::path_mtu::PathMtu;
+use crate::rack::Rack;
+use crate::receive_queue::{Block, ReceiveQueue};
+use crate::receive_window::ReceiveWindow;
+use crate::recovery::Recovery;
+use crate::rtt::Rtt;
+use crate::send_queue::SendQueue;
+use crate::send_window::SendWindow;
+use crate::tail_probe::TailProbe;
+use crate::timers::Timers;
+use crate::timestamps::Timestamps;
+use crate::{Arrival, Closed, Config, Deadline, DropReason, Event, FourTuple, Isn, Timer};
 
 /// The states of RFC 9293, section 3.3.2 (LISTEN is the endpoint's).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -113,140 +130,435 @@ pub struct Stats {
     pub segments_dropped: u64,
 }
 
+/// How a connection began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Active,
+    Passive,
+}
+
+/// The handshake, as long as it lasts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) role: Role,
+    /// SYN or SYN/ACK segments sent.
+    pub(crate) attempts: u8,
+    /// When the last one left.
+    pub(crate) sent_at: Instant,
+    /// One is to be sent.
+    pub(crate) due: bool,
+}
+
+/// How far our side of the stream is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Finish {
+    /// More records may come.
+    Open,
+    /// A FIN follows the last record.
+    Wanted,
+    /// It was sent.
+    Sent,
+}
+
+/// A segment without payload that is owed for another reason than an acknowledgment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Nudge {
+    /// None.
+    Quiet,
+    /// One that the peer must answer: keep-alive or window probe.
+    Probe,
+}
+
+/// The sending half.
+pub(crate) struct Sender {
+    pub(crate) isn: SeqNum,
+    /// SND.UNA and SND.NXT.
+    pub(crate) una: u64,
+    pub(crate) next: u64,
+    pub(crate) finish: Finish,
+    pub(crate) queue: SendQueue,
+    pub(crate) flight: Flight,
+    pub(crate) window: SendWindow,
+    pub(crate) rtt: Rtt,
+    pub(crate) rack: Rack,
+    pub(crate) probe: TailProbe,
+    pub(crate) recovery: Recovery,
+    pub(crate) congestion: Controller,
+    pub(crate) pace: Pace,
+    pub(crate) path: PathMtu,
+    pub(crate) peer_mss: u16,
+    /// Duplicate acknowledgments of a peer without SACK.
+    pub(crate) dup_acks: u32,
+    /// The next lost segment leaves whatever the window says.
+    pub(crate) forced: bool,
+    /// The peer's window is used up to the last byte though it is small (RFC 9293, section 3.8.6.2.1).
+    pub(crate) overriding: bool,
+    /// Window probes without answer.
+    pub(crate) window_probes: u8,
+    /// Window probes since the window was last open.
+    pub(crate) persist_backoff: u8,
+    /// Data below this offset left while the congestion window was full.
+    pub(crate) limited_until: u64,
+    /// End of the last segment that was not full (Nagle).
+    pub(crate) small_until: u64,
+    pub(crate) last_sent: Instant,
+    pub(crate) progress_at: Instant,
+}
+
+/// The receiving half.
+pub(crate) struct Receiver {
+    pub(crate) irs: SeqNum,
+    pub(crate) queue: ReceiveQueue,
+    pub(crate) window: ReceiveWindow,
+    pub(crate) acks: AckPolicy,
+    /// Offset of the peer's FIN, once one has arrived.
+    pub(crate) fin: Option<u64>,
+    /// It was reached.
+    pub(crate) finished: bool,
+    /// Last acknowledgment sent (Last.ACK.sent of RFC 7323).
+    pub(crate) last_ack: u64,
+    /// What arrived twice, to be reported (RFC 2883).
+    pub(crate) duplicate: Option<Block>,
+    pub(crate) last_arrival: Instant,
+    pub(crate) keep_alives: u8,
+}
+
+impl Receiver {
+    /// RCV.NXT: the FIN counts.
+    pub(crate) fn next(&self) -> u64 {
+        self.queue.next() + u64::from(self.finished)
+    }
+}
+
 /// One TCP connection.
-pub struct Subflow {}
+pub struct Subflow {
+    pub(crate) config: Config,
+    pub(crate) tuple: FourTuple,
+    pub(crate) state: State,
+    pub(crate) opening: Opening,
+    pub(crate) sack: bool,
+    pub(crate) timestamps: Option<Timestamps>,
+    pub(crate) send: Sender,
+    pub(crate) receive: Receiver,
+    pub(crate) challenge: ChallengeLimit,
+    pub(crate) nudge: Nudge,
+    /// A RST to be sent: its sequence number, and whether it acknowledges.
+    pub(crate) reset: Option<(SeqNum, bool)>,
+    /// Nobody waits for the rest any more.
+    pub(crate) orphaned: bool,
+    pub(crate) timers: Timers,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) stats: Stats,
+}
 
 impl Subflow {
     /// Opens actively: the SYN goes out with the next [`Subflow::poll_transmit`].
     pub fn connect(now: Instant, config: Config, tuple: FourTuple, isn: Isn) -> Self {
-        let _ = (now, config, tuple, isn);
-        unimplemented!()
+        Self::new(now, config, tuple, isn, Role::Active)
     }
 
     /// Opens passively, in answer to `syn` (SYN set, ACK and RST not: the caller has looked).
     pub fn accept(now: Instant, config: Config, syn: &Segment, isn: Isn) -> Self {
-        let _ = (now, config, syn, isn);
-        unimplemented!()
+        let tuple = FourTuple { local: syn.destination, remote: syn.source };
+        let mut subflow = Self::new(now, config, tuple, isn, Role::Passive);
+        subflow.take_syn(now, syn);
+        subflow.state = State::SynReceived;
+        subflow
+    }
+
+    fn new(now: Instant, config: Config, tuple: FourTuple, isn: Isn, role: Role) -> Self {
+        let path = PathMtu::new(config.mtu, IpVersion::of(&tuple.local.ip()));
+        let window = u32::from(config.initial_window.max(1)) * u32::from(path.mss());
+        let send = Sender {
+            isn: isn.seq,
+            una: 0,
+            next: 1,
+            finish: Finish::Open,
+            queue: SendQueue::new(),
+            flight: Flight::default(),
+            window: SendWindow::default(),
+            rtt: Rtt::new(config.min_rto),
+            rack: Rack::default(),
+            probe: TailProbe::default(),
+            recovery: Recovery::new(),
+            congestion: Controller::new(config.congestion, path.mss(), window),
+            pace: Pace::new(config.pacing),
+            path,
+            peer_mss: path.mss(),
+            dup_acks: 0,
+            forced: false,
+            overriding: false,
+            window_probes: 0,
+            persist_backoff: 0,
+            limited_until: 0,
+            small_until: 0,
+            last_sent: now,
+            progress_at: now,
+        };
+        let receive = Receiver {
+            irs: SeqNum::new(0),
+            queue: ReceiveQueue::new(u64::from(config.max_receive_window)),
+            window: ReceiveWindow::new(config.max_receive_window),
+            acks: AckPolicy::default(),
+            fin: None,
+            finished: false,
+            last_ack: 0,
+            duplicate: None,
+            last_arrival: now,
+            keep_alives: 0,
+        };
+        Self {
+            tuple,
+            state: State::SynSent,
+            opening: Opening { role, attempts: 0, sent_at: now, due: true },
+            sack: config.sack,
+            timestamps: config.timestamps.then(|| Timestamps::new(isn.timestamp_offset)),
+            config,
+            send,
+            receive,
+            challenge: ChallengeLimit::default(),
+            nudge: Nudge::Quiet,
+            reset: None,
+            orphaned: false,
+            timers: Timers::default(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+        }
     }
 
     /// Takes a segment or super-segment for this four-tuple. `now` is the time of its arrival. In-order data
     /// is then available from [`Subflow::read`]: an owner that needs the segment's options before the data
     /// looks at them in between.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) -> Arrival {
-        let _ = (now, segment);
-        unimplemented!()
+        self.stats.segments_received += segment.wire_segments() as u64;
+        let arrival = match self.state {
+            State::Closed => Arrival::Dropped(DropReason::Closed),
+            State::SynSent => self.arrive_in_syn_sent(now, segment),
+            State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait => self.arrive_synchronized(now, segment),
+        };
+        if let Arrival::Dropped(_) = arrival {
+            self.stats.segments_dropped += segment.wire_segments() as u64;
+        }
+        arrival
     }
 
     /// Takes an ICMP error that quotes a segment of this connection (RFC 5927: checked against the window).
     pub fn handle_icmp(&mut self, now: Instant, error: &IcmpError) {
-        let _ = (now, error);
+        self.icmp_arrives(now, error);
     }
 
     /// Runs all timers that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
+        self.run_timers(now);
     }
 
     /// The next segment or super-segment to send, if any. Call until `None`.
     pub fn poll_transmit(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {
-        let _ = (now, options);
-        unimplemented!()
+        self.next_segment(now, options)
     }
 
     /// The earliest deadline.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        unimplemented!()
+        self.timers.earliest()
     }
 
     /// The next event. Call until `None`.
     pub fn poll_event(&mut self) -> Option<Event> {
-        unimplemented!()
+        self.events.pop_front()
     }
 
     /// Payload bytes that could leave right now, beyond what [`Subflow::send`] has been given: bounded by
     /// congestion window, the peer's window and pacing; 0 before the handshake is complete, during a timeout
     /// and after [`Subflow::finish`].
     pub fn capacity(&self, now: Instant) -> usize {
-        let _ = now;
-        unimplemented!()
+        let open = matches!(self.state, State::Established | State::CloseWait);
+        if !open || self.send.finish != Finish::Open || self.send.rtt.backoff() > 0 {
+            return 0;
+        }
+        let Ok(budget) = self.send.pace.budget(now, self.rate()) else { return 0 };
+        let congestion = self.congestion_room().saturating_sub(self.send.flight.lost());
+        let room = congestion.min(self.window_room()).min(budget);
+        room.saturating_sub(self.send.unsent()) as usize
     }
 
     /// Queues a record behind the others and returns the stream offset of its first byte. The queue itself
-    /// has no limit: the caller asks [`Subflow::capacity`] or keeps its own.
+    /// has no limit: the caller asks [`Subflow::capacity`] or keeps its own. After [`Subflow::finish`], and on
+    /// a connection that is over, the record is dropped.
     pub fn send(&mut self, record: Record) -> u64 {
-        let _ = record;
-        unimplemented!()
+        if self.send.finish != Finish::Open || self.state == State::Closed {
+            return self.send.queue.end();
+        }
+        self.send.queue.push(record)
     }
 
     /// Bytes queued and not yet sent for the first time.
     pub fn unsent(&self) -> usize {
-        unimplemented!()
+        self.send.unsent() as usize
     }
 
     /// Stream offset that the next record will get.
     pub fn next_offset(&self) -> u64 {
-        unimplemented!()
+        self.send.queue.end()
     }
 
     /// Offset of the first byte that the peer has not acknowledged.
     pub fn acked_offset(&self) -> u64 {
-        unimplemented!()
+        self.send.una.clamp(1, self.send.queue.end())
     }
 
     /// No more records: a FIN follows the last.
-    pub fn finish(&mut self) {}
+    pub fn finish(&mut self) {
+        if self.send.finish == Finish::Open {
+            self.send.finish = Finish::Wanted;
+        }
+    }
 
     /// Ends the connection at once: a RST goes out (with options of kind [`SegmentKind::Reset`]).
-    pub fn abort(&mut self) {}
+    pub fn abort(&mut self) {
+        match self.state {
+            State::Closed => return,
+            State::SynSent | State::TimeWait => {}
+            State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => self.reset = Some((self.send.seq(self.send.next), true)),
+        }
+        self.close(Closed::Aborted);
+    }
+
+    /// Nobody reads or waits any more, though the peer may not have finished: once our FIN is acknowledged,
+    /// the connection lasts no longer than [`Config::time_wait`]. Data that still comes is acknowledged and
+    /// can be ignored; an owner that wants to refuse it calls [`Subflow::abort`].
+    pub fn orphan(&mut self, now: Instant) {
+        self.orphaned = true;
+        if self.state == State::FinWait2 {
+            self.timers.start(Timer::TimeWait, now + self.config.time_wait);
+        }
+    }
 
     /// The next bytes in order, if any.
     pub fn read(&mut self) -> Option<Chunk> {
-        unimplemented!()
+        self.receive.queue.read()
     }
 
     /// The window to advertise from now on, in bytes. It need not follow this connection's own bytes (several
     /// connections may share one buffer) and may shrink: what arrives within the largest window ever offered
-    /// is still taken. An update is sent when it opens by two segments or half (RFC 9293, section 3.8.6.2.2).
+    /// is still taken. An update is sent when it opens by two segments, and by more than the peer has left of
+    /// it (RFC 9293, section 3.8.6.2.2). At first it is [`Config::max_receive_window`], which is also the most
+    /// it can be.
     pub fn set_receive_window(&mut self, bytes: u32) {
-        let _ = bytes;
+        self.receive.window.resize(bytes);
+        let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
+        if receiving && self.receive.window.wants_update(self.receive.next(), self.send.path.mss()) {
+            self.receive.acks.want(Urgency::Now);
+        }
     }
 
     /// A segment without payload is to go out at the next [`Subflow::poll_transmit`] (to carry options).
-    pub fn request_ack(&mut self) {}
+    pub fn request_ack(&mut self) {
+        self.receive.acks.want(Urgency::Alone);
+    }
 
     /// State.
     pub fn state(&self) -> State {
-        unimplemented!()
+        self.state
     }
 
     /// The two addresses.
     pub fn tuple(&self) -> FourTuple {
-        unimplemented!()
+        self.tuple
     }
 
     /// Payload bytes of a full segment that carries `options` bytes of opaque options.
     pub fn segment_payload(&self, options: usize) -> u16 {
-        let _ = options;
-        unimplemented!()
+        let options = options.min(MAX_OPTIONS - self.stamp_len()) + self.stamp_len();
+        self.send.mss() - options as u16
     }
 
     /// Where the moment of the last progress (new data acknowledged, or nothing in flight) was.
     pub fn last_progress(&self) -> Instant {
-        unimplemented!()
+        self.send.progress_at
     }
 
     /// Congestion control.
     pub fn congestion(&self) -> &Controller {
-        unimplemented!()
+        &self.send.congestion
     }
 
     /// Tells a coupled controller about its siblings.
     pub fn set_coupling(&mut self, coupling: Coupling) {
-        let _ = coupling;
+        self.send.congestion.set_coupling(coupling);
     }
 
     /// Figures.
     pub fn stats(&self) -> Stats {
-        unimplemented!()
+        let Sender { rtt, congestion, flight, .. } = &self.send;
+        Stats {
+            srtt: rtt.smoothed(),
+            rttvar: rtt.variation(),
+            min_rtt: rtt.minimum(),
+            rto: rtt.rto(),
+            backoff: rtt.backoff(),
+            congestion_window: congestion.window(),
+            slow_start_threshold: congestion.slow_start_threshold(),
+            in_flight: u32::try_from(flight.flying()).unwrap_or(u32::MAX),
+            ..self.stats
+        }
+    }
+
+    /// Bytes of the timestamps option on every segment after the handshake.
+    pub(crate) fn stamp_len(&self) -> usize {
+        if self.timestamps.is_some() { TIMESTAMPS_LEN } else { 0 }
+    }
+
+    /// Reports `event`; what a later report of the same kind makes pointless is reported once.
+    pub(crate) fn report(&mut self, event: Event) {
+        let repeats = |old: &&mut Event| match (event, &**old) {
+            (Event::Acked { .. }, Event::Acked { .. }) | (Event::Readable, Event::Readable) => true,
+            (
+                Event::Established
+                | Event::Readable
+                | Event::Acked { .. }
+                | Event::Finished
+                | Event::MssReduced { .. }
+                | Event::Closed(_),
+                _,
+            ) => false,
+        };
+        match self.events.iter_mut().find(repeats) {
+            Some(old) => *old = event,
+            None => self.events.push_back(event),
+        }
+    }
+}
+
+impl Sender {
+    /// The sequence number at `offset`.
+    pub(crate) fn seq(&self, offset: u64) -> SeqNum {
+        self.isn + offset as u32
+    }
+
+    /// Largest segment, options included, that path and peer take.
+    pub(crate) fn mss(&self) -> u16 {
+        self.path.mss().min(self.peer_mss)
+    }
+
+    pub(crate) fn unsent(&self) -> u64 {
+        self.queue.end().saturating_sub(self.next)
+    }
+
+    /// Whether there is anything that the peer must acknowledge, sent or not.
+    pub(crate) fn owes(&self) -> bool {
+        !self.flight.is_empty() || self.unsent() > 0 || self.finish == Finish::Wanted
     }
 }

@@ -1,0 +1,103 @@
+//! When to acknowledge (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2).
+
+/// Wire segments at the start that are acknowledged at once: the peer is in slow start and lives on them.
+const QUICK_SEGMENTS: u32 = 16;
+
+/// How urgently an acknowledgment is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Urgency {
+    /// Nothing to acknowledge.
+    #[default]
+    None,
+    /// When the timer fires, or with the next segment that leaves anyway.
+    Delayed,
+    /// Now, with data if there is some.
+    Now,
+    /// Now, as a segment of its own: it carries SACK blocks or options that data has no room for.
+    Alone,
+}
+
+/// What is owed to the peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckPolicy {
+    urgency: Urgency,
+    /// Wire segments with data since the last acknowledgment.
+    pending: u32,
+    /// Wire segments with data since the start, as far as that matters.
+    seen: u32,
+}
+
+impl AckPolicy {
+    /// Data arrived in order, in so many wire segments.
+    pub(crate) fn on_data(&mut self, segments: usize) {
+        let segments = u32::try_from(segments).unwrap_or(u32::MAX);
+        let quick = self.seen < QUICK_SEGMENTS;
+        self.seen = self.seen.saturating_add(segments);
+        self.pending = self.pending.saturating_add(segments);
+        self.want(if quick || self.pending >= 2 { Urgency::Now } else { Urgency::Delayed });
+    }
+
+    pub(crate) fn want(&mut self, urgency: Urgency) {
+        self.urgency = self.urgency.max(urgency);
+    }
+
+    pub(crate) fn urgency(&self) -> Urgency {
+        self.urgency
+    }
+
+    /// The delayed-acknowledgment timer fired.
+    pub(crate) fn on_timeout(&mut self) {
+        if self.urgency == Urgency::Delayed {
+            self.urgency = Urgency::Now;
+        }
+    }
+
+    /// A segment that acknowledges everything has left; `alone` if it had no payload.
+    pub(crate) fn on_sent(&mut self, alone: bool) {
+        self.pending = 0;
+        if alone || self.urgency < Urgency::Alone {
+            self.urgency = Urgency::None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_segments_are_acknowledged_at_once_and_later_every_second() {
+        let mut policy = AckPolicy::default();
+        let urgency = |policy: &mut AckPolicy| {
+            policy.on_data(1);
+            let urgency = policy.urgency();
+            if urgency > Urgency::Delayed {
+                policy.on_sent(true);
+            }
+            urgency
+        };
+        assert!((0..16).all(|_| urgency(&mut policy) == Urgency::Now));
+        assert_eq!(urgency(&mut policy), Urgency::Delayed);
+        assert_eq!(urgency(&mut policy), Urgency::Now);
+        assert_eq!(urgency(&mut policy), Urgency::Delayed);
+        policy.on_timeout();
+        assert_eq!(policy.urgency(), Urgency::Now);
+    }
+
+    #[test]
+    fn a_super_segment_counts_as_its_wire_segments() {
+        let mut policy = AckPolicy { seen: 100, ..AckPolicy::default() };
+        policy.on_data(2);
+        assert_eq!(policy.urgency(), Urgency::Now);
+    }
+
+    #[test]
+    fn data_does_not_take_the_place_of_an_acknowledgment_of_its_own() {
+        let mut policy = AckPolicy::default();
+        policy.want(Urgency::Alone);
+        policy.on_sent(false);
+        assert_eq!(policy.urgency(), Urgency::Alone);
+        policy.on_sent(true);
+        assert_eq!(policy.urgency(), Urgency::None);
+    }
+}

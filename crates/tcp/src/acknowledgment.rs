@@ -1,0 +1,304 @@
+//! What an acknowledgment says about what we sent (RFC 9293, section 3.10.7.4, fifth step; RFC 2018, 2883,
+//! 5681, 6582, 8985).
+
+use arrayvec::ArrayVec;
+use base::Instant;
+use wire::Segment;
+
+use crate::congestion::Ack;
+use crate::flight::Sent;
+use crate::header_options::SegmentView;
+use crate::prr::Prr;
+use crate::rack::Verdict;
+use crate::receive_queue::{Block, MAX_BLOCKS};
+use crate::recovery::Phase;
+use crate::subflow::{Finish, Subflow};
+use crate::tail_probe::{AckView, ProbeVerdict};
+use crate::{Event, Timer};
+
+/// Duplicate acknowledgments that mean a loss where there is no SACK (RFC 5681, section 3.2).
+const DUP_THRESHOLD: u32 = 3;
+
+/// What one acknowledgment delivered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivery {
+    bytes: u64,
+    /// Earliest and latest transmission of what was sent only once.
+    oldest: Option<Instant>,
+    newest: Option<Instant>,
+}
+
+impl Delivery {
+    fn add(&mut self, sent: &Sent) {
+        self.bytes += sent.len();
+        if !sent.again {
+            self.oldest = Some(self.oldest.map_or(sent.at, |at| at.min(sent.at)));
+            self.newest = Some(self.newest.map_or(sent.at, |at| at.max(sent.at)));
+        }
+    }
+}
+
+/// The SACK blocks of one acknowledgment, as offsets.
+#[derive(Clone, Debug, Default)]
+struct Blocks {
+    delivered: ArrayVec<Block, MAX_BLOCKS>,
+    /// What arrived twice (RFC 2883).
+    duplicate: Option<Block>,
+}
+
+impl Subflow {
+    /// Takes an acknowledgment whose number is plausible; `seq` is where its segment lies.
+    pub(crate) fn take_ack(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        seq: u64,
+        ack: u64,
+        view: &SegmentView,
+    ) {
+        if ack < self.send.una {
+            return;
+        }
+        let opened = self.send.window.update(seq, ack, segment.window);
+        self.send.window_probes = 0;
+        let in_flight = self.pipe();
+        let una = self.send.una;
+        let blocks = self.read_blocks(ack, view);
+        let echo = view.timestamps.map(|stamp| stamp.echo);
+        let delivery = self.deliver(now, ack, echo, &blocks);
+        let advanced = ack > una;
+        if advanced {
+            self.advance(now, ack);
+        }
+        self.sample_rtt(now, advanced, delivery, echo);
+        let repeats = !advanced && !opened && segment.payload.is_empty() && delivery.bytes == 0;
+        let lost_before = self.stats.segments_lost;
+        if repeats && !self.sack {
+            self.count_duplicate();
+        }
+        self.judge_probe(now, ack, &blocks, repeats);
+        self.judge_duplicates(una, &blocks);
+        self.judge_episode(echo, advanced);
+        self.detect_losses(now);
+        let lost = self.stats.segments_lost > lost_before;
+        self.move_recovery(now, in_flight, delivery.bytes, advanced, lost, repeats);
+        self.grow_window(now, in_flight, una, delivery.bytes);
+        self.arm_after_ack(now, advanced);
+        if advanced {
+            self.report(Event::Acked { offset: self.acked_offset() });
+            if self.send.finish == Finish::Sent && self.send.una > self.send.queue.end() {
+                self.fin_acked(now);
+            }
+        }
+    }
+
+    /// Turns the SACK blocks into offsets. A block that cannot be true is ignored; the first may tell of a
+    /// duplicate instead (RFC 2883, section 4.2).
+    fn read_blocks(&self, ack: u64, view: &SegmentView) -> Blocks {
+        let mut found = Blocks::default();
+        if !self.sack {
+            return found;
+        }
+        let base = self.send.seq(ack);
+        let place = |edge: base::SeqNum| u64::try_from(ack as i64 + i64::from(edge.distance(base))).ok();
+        for (index, &(left, right)) in view.sack.iter().enumerate() {
+            let (Some(left), Some(right)) = (place(left), place(right)) else { continue };
+            if left >= right || right > self.send.next {
+                continue;
+            }
+            let inside_second = || {
+                let second = view.sack.get(1).and_then(|&(l, r)| Some((place(l)?, place(r)?)));
+                second.is_some_and(|(l, r)| l <= left && right <= r)
+            };
+            if index == 0 && (right <= ack || inside_second()) {
+                found.duplicate = Some((left, right));
+            } else if left >= ack {
+                found.delivered.push((left, right));
+            }
+        }
+        found
+    }
+
+    /// Marks what the acknowledgment covers, and shows each part that is news to RACK.
+    fn deliver(&mut self, now: Instant, ack: u64, echo: Option<u32>, blocks: &Blocks) -> Delivery {
+        let mut delivery = Delivery::default();
+        let clock = self.timestamps;
+        let (flight, rack, rtt) = (&mut self.send.flight, &mut self.send.rack, &self.send.rtt);
+        let mut on_delivery = |sent: &Sent| {
+            let of_original = match (clock, echo) {
+                (Some(clock), Some(echo)) => clock.echoes_before(echo, sent.at),
+                (Some(_) | None, _) => false,
+            };
+            rack.on_delivery(now, sent, rtt, of_original);
+            delivery.add(sent);
+        };
+        flight.acknowledge(ack, &mut on_delivery);
+        for &(start, end) in &blocks.delivered {
+            flight.deliver(start, end, &mut on_delivery);
+        }
+        delivery
+    }
+
+    /// The cumulative acknowledgment moves on.
+    fn advance(&mut self, now: Instant, ack: u64) {
+        self.send.una = ack;
+        self.send.queue.release(ack);
+        self.send.rtt.reset_backoff();
+        self.send.dup_acks = 0;
+        self.send.forced = false;
+        self.send.progress_at = now;
+        self.watch_user_timeout(now, true);
+    }
+
+    /// Takes one sample per acknowledgment: by the time of transmission where that is certain (Karn), else by
+    /// the echoed timestamp (RFC 7323, section 4).
+    fn sample_rtt(&mut self, now: Instant, advanced: bool, delivery: Delivery, echo: Option<u32>) {
+        if let (Some(oldest), Some(newest)) = (delivery.oldest, delivery.newest) {
+            self.send.rtt.sample(now, now.saturating_since(oldest));
+            self.send.rtt.shortest(now, now.saturating_since(newest));
+        } else if let (true, Some(clock), Some(echo)) = (advanced, self.timestamps, echo) {
+            if let Some(rtt) = clock.round_trip(now, echo).filter(|_| delivery.bytes > 0) {
+                self.send.rtt.sample(now, rtt);
+            }
+        }
+    }
+
+    /// A duplicate acknowledgment of a peer without SACK (RFC 5681, section 3.2).
+    fn count_duplicate(&mut self) {
+        if self.send.flight.is_empty() {
+            return;
+        }
+        self.send.dup_acks = self.send.dup_acks.saturating_add(1);
+        if self.send.dup_acks == DUP_THRESHOLD && self.send.recovery.is_open() {
+            self.lose_first();
+        }
+    }
+
+    /// Declares the first outstanding segment lost.
+    fn lose_first(&mut self) {
+        let una = self.send.una;
+        let size = u64::from(self.segment_payload(0));
+        let end = self.send.flight.first().map_or(una, |sent| sent.end.min(una + size));
+        let lost = &mut self.stats.segments_lost;
+        self.send.flight.lose(una, end, |_| true, |sent| *lost += sent.segments());
+    }
+
+    fn judge_probe(&mut self, now: Instant, ack: u64, blocks: &Blocks, repeats: bool) {
+        let Some(end) = self.send.probe.end() else { return };
+        let duplicate = blocks.duplicate.is_some_and(|(left, right)| left < end && end <= right);
+        match self.send.probe.on_ack(AckView { ack, duplicate, repeats }) {
+            ProbeVerdict::Nothing | ProbeVerdict::NothingWasLost => {}
+            ProbeVerdict::RepairedLoss => {
+                if self.send.recovery.is_open() {
+                    let in_flight = clamp(self.pipe());
+                    self.send.congestion.on_congestion(now, in_flight);
+                }
+            }
+        }
+    }
+
+    fn judge_duplicates(&mut self, una: u64, blocks: &Blocks) {
+        if let Some((left, right)) = blocks.duplicate {
+            self.send.rack.on_duplicate(una, self.send.next);
+            self.send.recovery.on_duplicate(left, right);
+        }
+    }
+
+    /// Takes the last reduction back if it turns out to have been a mistake: by the echoed timestamp
+    /// (RFC 3522) or because every retransmission arrived twice (RFC 3708).
+    fn judge_episode(&mut self, echo: Option<u32>, advanced: bool) {
+        let by_timestamp = match (advanced, self.timestamps, echo, self.send.recovery.first_retransmission())
+        {
+            (true, Some(clock), Some(echo), Some(sent)) => clock.echoes_before(echo, sent),
+            (_, _, _, _) => false,
+        };
+        if by_timestamp || self.send.recovery.was_mistake(self.send.una) {
+            self.send.recovery.undo();
+            self.send.congestion.undo();
+            self.send.flight.unlose();
+            self.stats.spurious_recoveries += 1;
+        }
+    }
+
+    /// Asks RACK what is overdue and sets the timer for the rest (RFC 8985, section 6.2, step 5).
+    pub(crate) fn detect_losses(&mut self, now: Instant) {
+        self.timers.stop(Timer::Reorder);
+        if !self.sack {
+            return;
+        }
+        let size = u64::from(self.segment_payload(0));
+        let delivered = self.send.flight.delivered() / size;
+        let recovering = !self.send.recovery.is_open();
+        match self.send.rack.judge(now, &self.send.rtt, delivered, recovering) {
+            Verdict::Unknown => {}
+            Verdict::Judge { overdue, next } => {
+                let lost = &mut self.stats.segments_lost;
+                self.send.flight.mark_overdue(overdue, |sent| *lost += sent.segments());
+                if self.send.flight.awaits(overdue.newest, overdue.end) {
+                    self.timers.set(Timer::Reorder, next);
+                }
+            }
+        }
+    }
+
+    /// Enters, paces or leaves recovery.
+    fn move_recovery(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        delivered: u64,
+        advanced: bool,
+        lost: bool,
+        repeats: bool,
+    ) {
+        if self.send.recovery.ends_at(self.send.una) {
+            self.send.recovery.finish();
+            self.send.rack.on_recovered();
+        }
+        if !self.sack && advanced && !self.send.recovery.is_open() {
+            // A partial acknowledgment without SACK: the next segment is lost as well (RFC 6582).
+            self.lose_first();
+        }
+        // Each duplicate without SACK stands for one segment that arrived.
+        let arrived = if repeats && !self.sack { u64::from(self.segment_payload(0)) } else { delivered };
+        if lost && self.send.recovery.is_open() {
+            self.enter_recovery(now, in_flight, arrived);
+        } else {
+            let pipe = self.pipe();
+            self.send.recovery.on_ack(arrived, pipe, advanced && !lost);
+        }
+    }
+
+    /// A loss was found: the window is reduced once, and [`Prr`] says what may leave meanwhile.
+    pub(crate) fn enter_recovery(&mut self, now: Instant, in_flight: u64, delivered: u64) {
+        self.send.congestion.on_congestion(now, clamp(in_flight));
+        let threshold = u64::from(self.send.congestion.window());
+        let segment = u64::from(self.segment_payload(0));
+        let mut prr = Prr::new(in_flight, threshold, segment);
+        prr.on_ack(delivered, self.pipe(), false);
+        self.send.recovery.enter_fast(self.send.una, self.send.next, prr);
+        self.send.probe.reset();
+    }
+
+    fn grow_window(&mut self, now: Instant, in_flight: u64, una: u64, delivered: u64) {
+        let growing = match self.send.recovery.phase() {
+            Phase::Open | Phase::Timeout => delivered > 0,
+            Phase::Fast(_) => false,
+        };
+        if growing {
+            self.send.congestion.on_ack(&Ack {
+                now,
+                bytes: clamp(delivered),
+                in_flight: clamp(in_flight),
+                srtt: self.send.rtt.smoothed(),
+                min_rtt: self.send.rtt.minimum(),
+                latest_rtt: self.send.rtt.latest(),
+                window_limited: una < self.send.limited_until,
+            });
+        }
+    }
+}
+
+pub(crate) fn clamp(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,247 @@
+//! A segment for a connection that knows both sequence spaces, step by step in the order of RFC 9293,
+//! section 3.10.7.4, with the checks of RFC 5961 and RFC 7323.
+
+use base::Instant;
+use wire::{Flags, Segment};
+
+use crate::ack_policy::Urgency;
+use crate::challenge::Challenge;
+use crate::handshake::SynRepeat;
+use crate::header_options::SegmentView;
+use crate::receive_queue::Received;
+use crate::subflow::{Role, Subflow};
+use crate::{Arrival, Closed, DropReason, Event, State, Timer};
+
+/// How a segment that is not acceptable is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    /// By an ACK, always: it carries data or a FIN that the peer must learn about.
+    Always,
+    /// By an ACK, within the limit of RFC 5961.
+    Limited,
+    /// Not at all.
+    Never,
+}
+
+/// Where a segment lies, once it is acceptable.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Offset of its first payload byte.
+    offset: u64,
+}
+
+impl Subflow {
+    pub(crate) fn arrive_synchronized(&mut self, now: Instant, segment: &Segment) -> Arrival {
+        match self.repeats_syn(segment) {
+            Some(SynRepeat::AnswerLost) => {
+                if self.challenge.ask(now) == Challenge::Answer {
+                    self.opening.due = true;
+                }
+                return self.refuse(now, Answer::Never, DropReason::UnexpectedSyn);
+            }
+            Some(SynRepeat::Crossed) => return self.complete_simultaneous_open(now, segment),
+            None => {}
+        }
+        let view = SegmentView::parse(&segment.options);
+        let place = match self.check_acceptable(now, segment, &view) {
+            Ok(place) => place,
+            Err((answer, reason)) => return self.refuse(now, answer, reason),
+        };
+        if segment.flags.contains(Flags::RST) {
+            return self.take_reset(now, segment);
+        }
+        if segment.flags.contains(Flags::SYN) {
+            return self.refuse(now, Answer::Limited, DropReason::UnexpectedSyn);
+        }
+        if !segment.flags.contains(Flags::ACK) {
+            return self.refuse(now, Answer::Never, DropReason::MissingAck);
+        }
+        let ack = match self.check_ack(now, segment, &view) {
+            Ok(ack) => ack,
+            Err((answer, reason)) => return self.refuse(now, answer, reason),
+        };
+        self.receive.last_arrival = now;
+        self.receive.keep_alives = 0;
+        if let (Some(clock), Some(stamp)) = (&mut self.timestamps, view.timestamps) {
+            // RFC 7323, section 4.3: only segments at or before the last acknowledgment.
+            if place.offset <= self.receive.last_ack {
+                clock.update(now, stamp.value);
+            }
+        }
+        self.take_ack(now, segment, place.offset, ack, &view);
+        if self.state != State::Closed {
+            self.take_payload(now, segment, place.offset);
+        }
+        Arrival::Accepted { offset: place.offset, window: self.send.window.scaled(segment.window) }
+    }
+
+    fn complete_simultaneous_open(&mut self, now: Instant, segment: &Segment) -> Arrival {
+        // The crossed segment answers our SYN and not our SYN/ACK: only its timestamp tells the time between.
+        let echo = SegmentView::parse(&segment.options).timestamps.map(|stamp| stamp.echo);
+        let sample = self.timestamps.zip(echo).and_then(|(clock, echo)| clock.round_trip(now, echo));
+        self.establish(now, sample);
+        self.receive.acks.want(Urgency::Alone);
+        Arrival::Accepted { offset: 1, window: u32::from(segment.window) }
+    }
+
+    fn refuse(&mut self, now: Instant, answer: Answer, reason: DropReason) -> Arrival {
+        let answer = match answer {
+            Answer::Always => Challenge::Answer,
+            Answer::Limited => self.challenge.ask(now),
+            Answer::Never => Challenge::Silent,
+        };
+        match answer {
+            Challenge::Answer => self.receive.acks.want(Urgency::Alone),
+            Challenge::Silent => {}
+        }
+        Arrival::Dropped(reason)
+    }
+
+    /// First step: timestamps and sequence number.
+    fn check_acceptable(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        view: &SegmentView,
+    ) -> Result<Place, (Answer, DropReason)> {
+        let reset = segment.flags.contains(Flags::RST);
+        if let (Some(clock), false) = (&self.timestamps, reset) {
+            match view.timestamps {
+                None => return Err((Answer::Never, DropReason::MissingTimestamp)),
+                Some(stamp) if clock.is_old(now, stamp.value) => {
+                    let answer = if segment.len_seq() > 0 { Answer::Always } else { Answer::Limited };
+                    return Err((answer, DropReason::Paws));
+                }
+                Some(_) => {}
+            }
+        }
+        let next = self.receive.next();
+        let start = next as i64 + i64::from(segment.seq.distance(self.receive.irs + next as u32));
+        let end = start + i64::from(segment.len_seq());
+        let furthest = self.receive.window.furthest().max(next) as i64;
+        let next = next as i64;
+        let inside = if segment.len_seq() == 0 { start >= next } else { end > next };
+        let has_syn = segment.flags.contains(Flags::SYN);
+        if inside && start <= furthest && start >= 1 {
+            return Ok(Place { offset: start as u64 });
+        }
+        if has_syn && !reset {
+            // RFC 5961, section 4: whatever its sequence number.
+            return Err((Answer::Limited, DropReason::UnexpectedSyn));
+        }
+        if segment.len_seq() == 0 || reset {
+            let answer = if reset { Answer::Never } else { Answer::Limited };
+            return Err((answer, DropReason::OutOfWindow));
+        }
+        if end <= next && end > 1 {
+            let old_end = (end as u64).min(self.receive.queue.next());
+            let old_start = start.max(1) as u64;
+            self.receive.duplicate = (old_start < old_end).then_some((old_start, old_end));
+            self.old_segment_in_time_wait(now, segment);
+        }
+        Err((Answer::Always, DropReason::OutOfWindow))
+    }
+
+    /// Second step: RFC 5961, section 3. Only a RST exactly at the expected number counts.
+    fn take_reset(&mut self, now: Instant, segment: &Segment) -> Arrival {
+        let next = self.receive.next();
+        if segment.seq != self.receive.irs + next as u32 {
+            return self.refuse(now, Answer::Limited, DropReason::InexactReset);
+        }
+        match self.state {
+            State::SynReceived if self.opening.role == Role::Active => self.close(Closed::Refused),
+            // What was to be said was said: the RST only cuts the waiting short.
+            State::TimeWait => self.end_time_wait(),
+            State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::SynSent
+            | State::Closed => self.close(Closed::ResetByPeer),
+        }
+        Arrival::Accepted { offset: next, window: self.send.window.scaled(segment.window) }
+    }
+
+    /// Fifth step, first half: whether the acknowledgment number can be one of ours. Completes the handshake.
+    fn check_ack(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        view: &SegmentView,
+    ) -> Result<u64, (Answer, DropReason)> {
+        let una = self.send.una;
+        let ack = una as i64 + i64::from(segment.ack.distance(self.send.seq(una)));
+        if self.state == State::SynReceived {
+            if ack < 1 || ack > self.send.next as i64 {
+                self.reset = Some((segment.ack, false));
+                return Err((Answer::Never, DropReason::UnacceptableAck));
+            }
+            let sample = self.handshake_sample(now, view.timestamps.map(|stamp| stamp.echo));
+            self.establish(now, sample);
+            return Ok(ack as u64);
+        }
+        // RFC 5961, section 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
+        let oldest = una as i64 - i64::from(self.send.window.largest());
+        if ack > self.send.next as i64 || ack < oldest {
+            return Err((Answer::Limited, DropReason::UnacceptableAck));
+        }
+        Ok(ack.max(0) as u64)
+    }
+
+    /// Seventh and eighth step: data and FIN.
+    fn take_payload(&mut self, now: Instant, segment: &Segment, offset: u64) {
+        let has_fin = segment.flags.contains(Flags::FIN);
+        if segment.payload.is_empty() && !has_fin {
+            return;
+        }
+        match self.state {
+            State::Established | State::FinWait1 | State::FinWait2 => {}
+            State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait
+            | State::SynSent
+            | State::SynReceived
+            | State::Closed => return,
+        }
+        let fin_at = offset + segment.payload.len() as u64;
+        if has_fin && fin_at < self.receive.window.furthest().max(self.receive.next() + 1) {
+            self.receive.fin.get_or_insert(fin_at);
+        }
+        let limit = self.receive.window.furthest().min(self.receive.fin.unwrap_or(u64::MAX));
+        let mut data = segment.payload.clone();
+        data.truncate(limit.saturating_sub(offset) as usize);
+        let cut = data.len() < segment.payload.len();
+        let received = self.receive.queue.insert(offset, data);
+        self.owe_ack(now, segment, received, cut);
+        if received.in_order > 0 {
+            self.stats.bytes_received += received.in_order;
+            self.report(Event::Readable);
+        }
+        if self.receive.fin == Some(self.receive.queue.next()) && !self.receive.finished {
+            self.receive.finished = true;
+            self.receive.queue.clear_gaps();
+            self.receive.acks.want(Urgency::Now);
+            self.report(Event::Finished);
+            self.peer_finished(now);
+        }
+    }
+
+    /// Decides how soon this data is acknowledged.
+    fn owe_ack(&mut self, now: Instant, segment: &Segment, received: Received, cut: bool) {
+        self.receive.duplicate = received.duplicate.or(self.receive.duplicate);
+        if received.gap || received.duplicate.is_some() || received.refused || cut {
+            // RFC 5681, section 4.2: out of order, filling a gap, or repeated.
+            self.receive.acks.want(Urgency::Alone);
+        }
+        if !segment.payload.is_empty() {
+            self.receive.acks.on_data(segment.wire_segments());
+        }
+        if self.receive.acks.urgency() == Urgency::Delayed {
+            self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
+        }
+    }
+}

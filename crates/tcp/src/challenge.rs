@@ -1,0 +1,54 @@
+//! How many segments that prove nothing are answered (RFC 5961, section 7).
+//!
+//! A challenge ACK tells an honest peer how to prove itself; an attacker must not be able to make us send
+//! any number of them, and two confused hosts must not answer each other for ever.
+
+use base::{Duration, Instant};
+
+/// Answers per period, for one connection.
+const ANSWERS: u8 = 10;
+/// The period.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// What to do about one such segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Challenge {
+    /// Answer it.
+    Answer,
+    /// Stay silent.
+    Silent,
+}
+
+/// The budget.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChallengeLimit {
+    since: Instant,
+    sent: u8,
+}
+
+impl ChallengeLimit {
+    pub(crate) fn ask(&mut self, now: Instant) -> Challenge {
+        if now.saturating_since(self.since) >= PERIOD {
+            *self = Self { since: now, sent: 0 };
+        }
+        if self.sent == ANSWERS {
+            return Challenge::Silent;
+        }
+        self.sent += 1;
+        Challenge::Answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_answers_in_five_seconds_and_then_silence() {
+        let mut limit = ChallengeLimit::default();
+        let answered =
+            (0..30).filter(|n| limit.ask(Instant::from_millis(n * 100)) == Challenge::Answer).count();
+        assert_eq!(answered, 10);
+        assert_eq!(limit.ask(Instant::from_millis(5_000)), Challenge::Answer, "a new period");
+    }
+}

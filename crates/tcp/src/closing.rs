@@ -1,0 +1,115 @@
+//! Closing (RFC 9293, section 3.6), and what a connection that is over still does.
+
+use base::Instant;
+use wire::{Flags, Segment};
+
+use crate::subflow::{Finish, Subflow};
+use crate::{Closed, Event, State, Timer};
+
+/// What moves a connection towards its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// Our FIN leaves for the first time.
+    FinSent,
+    /// The peer has acknowledged it.
+    FinAcked,
+    /// The peer's FIN has arrived in order.
+    FinReceived,
+}
+
+impl State {
+    /// Figure 5 of RFC 9293, the lower half.
+    fn after(self, step: Step) -> Self {
+        match (self, step) {
+            (Self::Established, Step::FinSent) => Self::FinWait1,
+            (Self::CloseWait, Step::FinSent) => Self::LastAck,
+            (Self::FinWait1, Step::FinAcked) => Self::FinWait2,
+            (Self::Closing, Step::FinAcked) => Self::TimeWait,
+            (Self::LastAck, Step::FinAcked) => Self::Closed,
+            (Self::Established, Step::FinReceived) => Self::CloseWait,
+            (Self::FinWait1, Step::FinReceived) => Self::Closing,
+            (Self::FinWait2, Step::FinReceived) => Self::TimeWait,
+            (state, Step::FinSent | Step::FinAcked | Step::FinReceived) => state,
+        }
+    }
+}
+
+impl Subflow {
+    pub(crate) fn fin_sent(&mut self, now: Instant) {
+        self.send.finish = Finish::Sent;
+        self.step(now, Step::FinSent);
+    }
+
+    pub(crate) fn fin_acked(&mut self, now: Instant) {
+        self.step(now, Step::FinAcked);
+    }
+
+    pub(crate) fn peer_finished(&mut self, now: Instant) {
+        self.step(now, Step::FinReceived);
+    }
+
+    fn step(&mut self, now: Instant, step: Step) {
+        let before = self.state;
+        self.state = before.after(step);
+        if self.state == before {
+            return;
+        }
+        match self.state {
+            State::TimeWait => {
+                self.timers.stop_all();
+                self.timers.set(Timer::TimeWait, now + self.config.time_wait);
+                self.report(Event::Closed(Closed::Finished));
+            }
+            State::Closed => self.close(Closed::Finished),
+            State::FinWait2 if self.orphaned => {
+                self.timers.set(Timer::TimeWait, now + self.config.time_wait);
+            }
+            State::FinWait2
+            | State::SynSent
+            | State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => {}
+        }
+    }
+
+    /// Ends the connection, for whatever reason, unless its end was reported before.
+    pub(crate) fn close(&mut self, reason: Closed) {
+        let reported = self.state == State::TimeWait;
+        self.state = State::Closed;
+        self.timers.stop_all();
+        self.send.queue.clear();
+        self.receive.queue.clear_gaps();
+        if !reported {
+            self.report(Event::Closed(reason));
+        }
+    }
+
+    /// TIME-WAIT is over, or waiting for a FIN that never came is.
+    pub(crate) fn end_time_wait(&mut self) {
+        match self.state {
+            State::TimeWait => {
+                self.state = State::Closed;
+                self.timers.stop_all();
+            }
+            State::FinWait2 => self.close(Closed::TimedOut),
+            State::SynSent
+            | State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::Closed => {}
+        }
+    }
+
+    /// The peer repeats its FIN: our last ACK was lost, and the waiting begins again.
+    pub(crate) fn old_segment_in_time_wait(&mut self, now: Instant, segment: &Segment) {
+        if self.state == State::TimeWait && segment.flags.contains(Flags::FIN) {
+            self.timers.set(Timer::TimeWait, now + self.config.time_wait);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What happens when time passes, and what the network itself reports.
+
+use base::{Duration, Instant};
+use wire::{IcmpError, IcmpReason};
+
+use crate::acknowledgment::clamp;
+use crate::flight::Fate;
+use crate::header_options::TIMESTAMPS_LEN;
+use crate::recovery::Phase;
+use crate::subflow::{Nudge, Subflow};
+use crate::tail_probe::{TailProbe, probe_deadline};
+use crate::{Closed, Event, State, Timer};
+
+/// Longest time between two window probes (RFC 9293, section 3.8.6.1, leaves it to us).
+const MAX_PERSIST: Duration = Duration::from_secs(60);
+
+/// Opaque options of a segment, at most: what a segment cut for an earlier MTU may have carried beside its
+/// payload.
+const MOST_OPAQUE: u16 = 28;
+
+impl Subflow {
+    pub(crate) fn run_timers(&mut self, now: Instant) {
+        if self.timers.expire(Timer::Reorder, now) {
+            self.reorder_expired(now);
+        }
+        if self.timers.expire(Timer::LossProbe, now) && self.send.recovery.is_open() {
+            self.send.probe.due = true;
+        }
+        if self.timers.expire(Timer::Retransmit, now) {
+            self.retransmit_expired(now);
+        }
+        if self.timers.expire(Timer::DelayedAck, now) {
+            self.receive.acks.on_timeout();
+        }
+        if self.timers.expire(Timer::Persist, now) {
+            self.persist_expired(now);
+        }
+        // Pacing only needs the wake-up.
+        self.timers.expire(Timer::Pace, now);
+        if self.timers.expire(Timer::KeepAlive, now) {
+            self.keep_alive_expired(now);
+        }
+        if self.timers.expire(Timer::User, now) {
+            self.give_up();
+        }
+        if self.timers.expire(Timer::TimeWait, now) {
+            self.end_time_wait();
+        }
+    }
+
+    fn reorder_expired(&mut self, now: Instant) {
+        let in_flight = self.pipe();
+        let before = self.send.flight.lost();
+        self.detect_losses(now);
+        if self.send.flight.lost() == before {
+            return;
+        }
+        if self.send.recovery.is_open() {
+            self.enter_recovery(now, in_flight, 0);
+        } else {
+            let pipe = self.pipe();
+            self.send.recovery.on_ack(0, pipe, false);
+        }
+    }
+
+    fn retransmit_expired(&mut self, now: Instant) {
+        match self.state {
+            State::SynSent | State::SynReceived => {
+                if self.send.rtt.backoff() >= self.config.syn_retries {
+                    self.close(Closed::TimedOut);
+                    return;
+                }
+                self.send.rtt.back_off();
+                self.opening.due = true;
+            }
+            State::Established | State::FinWait1 | State::CloseWait | State::Closing | State::LastAck => {
+                self.data_expired(now)
+            }
+            State::FinWait2 | State::TimeWait | State::Closed => {}
+        }
+    }
+
+    /// RFC 6298, section 5.4 to 5.6, with the selection of RFC 8985, section 6.3.
+    fn data_expired(&mut self, now: Instant) {
+        if self.send.flight.is_empty() {
+            return;
+        }
+        if self.send.rtt.backoff() >= self.config.retries {
+            self.give_up();
+            return;
+        }
+        let in_flight = self.pipe();
+        if self.send.rtt.backoff() == 0 {
+            self.send.congestion.on_timeout(now, clamp(in_flight));
+        }
+        self.send.rtt.back_off();
+        self.shrink_black_hole();
+        if self.send.flight.first().is_some_and(|first| first.fate == Fate::Delivered) {
+            // The peer had it and does not acknowledge it: it has thrown it away.
+            self.send.flight.renege();
+        }
+        let una = self.send.una;
+        let first_end = una + u64::from(self.segment_payload(0));
+        let next = self.send.next;
+        let cutoff = self.send.rack.lost_on_timeout(now, &self.send.rtt);
+        let all = !self.sack;
+        let lost = &mut self.stats.segments_lost;
+        self.send.flight.lose(una, first_end.min(next), |_| true, |sent| *lost += sent.segments());
+        self.send.flight.lose(una, next, |sent| all || sent.at <= cutoff, |sent| *lost += sent.segments());
+        self.send.recovery.enter_timeout(una, next);
+        self.send.dup_acks = 0;
+        self.send.forced = true;
+        self.send.probe.reset();
+        self.timers.stop(Timer::LossProbe);
+        self.timers.stop(Timer::Reorder);
+        self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
+    }
+
+    /// Full segments that vanish again and again: the path may be narrower than it says (RFC 4821).
+    fn shrink_black_hole(&mut self) {
+        let full = self.send.flight.first().is_some_and(|first| {
+            let sent = first.len().min(u64::from(first.size));
+            sent + u64::from(MOST_OPAQUE) >= u64::from(self.segment_payload(0))
+        });
+        let before = self.send.mss();
+        if full && self.send.path.on_timeout(self.send.rtt.backoff()) {
+            self.segment_size_changed(before);
+        }
+    }
+
+    /// The connection is given up: nobody answers any more.
+    fn give_up(&mut self) {
+        match self.state {
+            State::SynSent | State::SynReceived | State::Closed | State::TimeWait => {}
+            State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => self.reset = Some((self.send.seq(self.send.next), true)),
+        }
+        if self.state != State::Closed {
+            self.close(Closed::TimedOut);
+        }
+    }
+
+    /// The peer's window stays shut, or too small: probe it, or use what there is (RFC 9293,
+    /// section 3.8.6.1 and 3.8.6.2.1). The probe carries no byte of data, as those of other hosts today: it
+    /// is answered all the same, and no record is cut at an odd place for it.
+    fn persist_expired(&mut self, now: Instant) {
+        if !self.send.owes() || !self.send.flight.is_empty() {
+            return;
+        }
+        if self.window_room() > 0 {
+            self.send.overriding = true;
+            return;
+        }
+        if self.send.window_probes >= self.config.retries {
+            self.give_up();
+            return;
+        }
+        self.send.window_probes += 1;
+        self.send.persist_backoff = self.send.persist_backoff.saturating_add(1);
+        self.nudge = Nudge::Probe;
+        self.timers.set(Timer::Persist, now + self.persist_wait());
+    }
+
+    pub(crate) fn persist_wait(&self) -> Duration {
+        let doubled = self.send.rtt.base_rto().saturating_mul(1 << self.send.persist_backoff.min(10));
+        doubled.min(MAX_PERSIST)
+    }
+
+    /// Starts watching for silence, if that is wanted.
+    pub(crate) fn watch_silence(&mut self, now: Instant) {
+        if let Some(keep_alive) = self.config.keep_alive {
+            self.timers.set(Timer::KeepAlive, now + keep_alive.idle);
+        }
+    }
+
+    /// RFC 9293, section 3.8.4. While data is outstanding its own timers do the work.
+    fn keep_alive_expired(&mut self, now: Instant) {
+        let Some(keep_alive) = self.config.keep_alive else { return };
+        let wake = self.receive.last_arrival + keep_alive.idle;
+        if self.receive.keep_alives == 0 && wake > now {
+            self.timers.set(Timer::KeepAlive, wake);
+            return;
+        }
+        if self.send.owes() {
+            self.timers.set(Timer::KeepAlive, now + keep_alive.idle);
+            return;
+        }
+        if self.receive.keep_alives >= keep_alive.probes {
+            self.give_up();
+            return;
+        }
+        self.receive.keep_alives += 1;
+        self.nudge = Nudge::Probe;
+        self.timers.set(Timer::KeepAlive, now + keep_alive.interval);
+    }
+
+    /// Starts the user timeout with the first thing that is outstanding; `anew` when there was progress.
+    pub(crate) fn watch_user_timeout(&mut self, now: Instant, anew: bool) {
+        let Some(limit) = self.config.user_timeout else { return };
+        if anew {
+            self.timers.stop(Timer::User);
+        }
+        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        if opening || self.send.owes() {
+            self.timers.start(Timer::User, now + limit);
+        }
+    }
+
+    /// After an acknowledgment: the retransmission timer starts again with progress (RFC 6298, section 5.2
+    /// and 5.3), and the probe timer with every acknowledgment (RFC 8985, section 7.2).
+    pub(crate) fn arm_after_ack(&mut self, now: Instant, advanced: bool) {
+        if self.send.flight.is_empty() {
+            self.timers.stop(Timer::Retransmit);
+            self.timers.stop(Timer::LossProbe);
+            self.timers.stop(Timer::Reorder);
+            self.send.probe.reset();
+            self.send.progress_at = now;
+            self.watch_user_timeout(now, true);
+        } else if advanced {
+            self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
+        }
+        if self.window_room() > 0 && self.timers.is_set(Timer::Persist) && !self.send.overriding {
+            // The window has opened; whether far enough is looked at when data is cut.
+            self.timers.stop(Timer::Persist);
+            self.send.persist_backoff = 0;
+        }
+        self.arm_probe(now);
+    }
+
+    /// Sets the probe timer where a tail loss could go unnoticed.
+    pub(crate) fn arm_probe(&mut self, now: Instant) {
+        let flight = &self.send.flight;
+        let open = match self.send.recovery.phase() {
+            Phase::Open => true,
+            Phase::Fast(_) | Phase::Timeout => false,
+        };
+        let eligible = open
+            && self.sack
+            && !flight.is_empty()
+            && flight.delivered() == 0
+            && flight.lost() == 0
+            && !self.send.probe.is_outstanding()
+            && self.send.rtt.backoff() == 0;
+        self.timers.stop(Timer::LossProbe);
+        self.send.probe.due = false;
+        if !eligible {
+            return;
+        }
+        let one = flight.flying() <= u64::from(self.segment_payload(0));
+        let wait = TailProbe::timeout(&self.send.rtt, one);
+        let rto_at = Some(now + self.send.rtt.rto());
+        if let Some(at) = probe_deadline(now, wait, rto_at) {
+            self.timers.set(Timer::LossProbe, at);
+        }
+    }
+
+    /// An ICMP error. It is believed only if it quotes something that is in flight (RFC 5927, section 4).
+    pub(crate) fn icmp_arrives(&mut self, now: Instant, error: &IcmpError) {
+        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        let quoted = i64::from(error.seq.distance(self.send.seq(self.send.una)));
+        let outstanding = (self.send.next - self.send.una) as i64;
+        if self.state == State::Closed || !(0..outstanding).contains(&quoted) {
+            self.stats.segments_dropped += 1;
+            return;
+        }
+        match error.reason {
+            IcmpReason::TooBig { mtu } => {
+                let before = self.send.mss();
+                if !opening && self.send.path.on_too_big(mtu) {
+                    self.segment_size_changed(before);
+                    self.timers.start(Timer::Retransmit, now + self.send.rtt.rto());
+                }
+            }
+            // RFC 5461: an error ends a connection only before it is established; later the path may heal.
+            IcmpReason::Unreachable { .. } if opening => self.close(Closed::Unreachable),
+            IcmpReason::Unreachable { .. } | IcmpReason::TimeExceeded | IcmpReason::ParameterProblem => {}
+        }
+    }
+
+    /// Segments are cut smaller from now on; those that were too large are sent again, which says nothing
+    /// about congestion.
+    fn segment_size_changed(&mut self, before: u16) {
+        let mss = self.send.mss();
+        if mss >= before {
+            return;
+        }
+        self.send.congestion.set_mss(self.segment_payload(0));
+        let stamps = if self.timestamps.is_some() { TIMESTAMPS_LEN as u16 } else { 0 };
+        let fits = u64::from(mss - stamps - MOST_OPAQUE);
+        let (una, next) = (self.send.una, self.send.next);
+        let too_large = |sent: &crate::flight::Sent| sent.len().min(u64::from(sent.size)) > fits;
+        self.send.flight.lose(una, next, too_large, |_| {});
+        self.report(Event::MssReduced { mss });
+    }
+}

@@ -1,0 +1,521 @@
+//! What was sent and is not acknowledged yet: the scoreboard of RFC 6675, in ranges.
+//!
+//! One [`Sent`] stands for a whole super-segment as long as all of it has the same fate; it is split where an
+//! acknowledgment or a loss goes through it. Delivered neighbours grow together, so there are at most twice as
+//! many ranges as gaps, plus one per super-segment. Ranges are found by binary search.
+//!
+//! Beside the ranges runs a log of transmissions in order of time. RACK reads only its front: who was sent
+//! later cannot be overdue before.
+
+use base::Instant;
+use std::collections::VecDeque;
+
+/// What became of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// On its way.
+    Flying,
+    /// The peer has it (SACK).
+    Delivered,
+    /// Declared lost and not yet sent again.
+    Lost,
+}
+
+/// A run of stream offsets, end excluded, that were sent at the same time and share a fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sent {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Time of its last transmission.
+    pub(crate) at: Instant,
+    /// Payload of the wire segments it was cut into.
+    pub(crate) size: u16,
+    /// Sent more than once.
+    pub(crate) again: bool,
+    pub(crate) fate: Fate,
+}
+
+impl Sent {
+    pub(crate) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Wire segments it took.
+    pub(crate) fn segments(&self) -> u64 {
+        self.len().div_ceil(u64::from(self.size.max(1)))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Transmission {
+    start: u64,
+    end: u64,
+    at: Instant,
+}
+
+/// Which transmissions are overdue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overdue {
+    /// Sent before this moment, or at it and below `end`: something sent later has arrived.
+    pub(crate) newest: Instant,
+    pub(crate) end: u64,
+    /// Sent at or before this moment: it had the time to arrive.
+    pub(crate) sent_by: Instant,
+}
+
+/// All that is outstanding.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    ranges: VecDeque<Sent>,
+    log: VecDeque<Transmission>,
+    flying: u64,
+    delivered: u64,
+    lost: u64,
+    /// No range below this offset is lost.
+    lost_from: u64,
+}
+
+impl Flight {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Bytes on their way.
+    pub(crate) fn flying(&self) -> u64 {
+        self.flying
+    }
+
+    /// Bytes that SACK blocks cover.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Bytes declared lost and not sent again.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(crate) fn first(&self) -> Option<&Sent> {
+        self.ranges.front()
+    }
+
+    pub(crate) fn last(&self) -> Option<&Sent> {
+        self.ranges.back()
+    }
+
+    /// New data left, behind all that was sent before.
+    pub(crate) fn push(&mut self, start: u64, end: u64, at: Instant, size: u16) {
+        debug_assert!(self.ranges.back().is_none_or(|last| last.end == start), "sent in order");
+        self.flying += end - start;
+        self.record(start, end, at);
+        if let Some(last) = self.ranges.back_mut() {
+            let alike = last.fate == Fate::Flying && last.at == at && last.size == size && !last.again;
+            // Only whole segments may be followed by more of the same range, or counting goes wrong.
+            if alike && last.len().is_multiple_of(u64::from(size.max(1))) {
+                last.end = end;
+                return;
+            }
+        }
+        self.ranges.push_back(Sent { start, end, at, size, again: false, fate: Fate::Flying });
+    }
+
+    fn record(&mut self, start: u64, end: u64, at: Instant) {
+        match self.log.back_mut() {
+            Some(last) if last.end == start && last.at == at => last.end = end,
+            Some(_) | None => self.log.push_back(Transmission { start, end, at }),
+        }
+    }
+
+    /// Takes everything below `una` away and reports each part that was not known to be delivered.
+    pub(crate) fn acknowledge(&mut self, una: u64, mut on_delivery: impl FnMut(&Sent)) {
+        while let Some(first) = self.ranges.front_mut() {
+            if first.start >= una {
+                break;
+            }
+            let gone = Sent { end: first.end.min(una), ..*first };
+            if first.end <= una {
+                self.ranges.pop_front();
+            } else {
+                first.start = una;
+            }
+            match gone.fate {
+                Fate::Delivered => self.delivered -= gone.len(),
+                Fate::Flying => {
+                    self.flying -= gone.len();
+                    on_delivery(&gone);
+                }
+                Fate::Lost => {
+                    self.lost -= gone.len();
+                    on_delivery(&gone);
+                }
+            }
+        }
+        if self.ranges.is_empty() {
+            self.log.clear();
+        }
+    }
+
+    fn index_of(&self, offset: u64) -> usize {
+        self.ranges.partition_point(|sent| sent.end <= offset)
+    }
+
+    /// Marks `start..end` delivered and reports each part that is news.
+    pub(crate) fn deliver(&mut self, start: u64, end: u64, mut on_delivery: impl FnMut(&Sent)) {
+        if start >= end {
+            return;
+        }
+        let mut index = self.index_of(start);
+        while let Some(&sent) = self.ranges.get(index) {
+            if sent.start >= end {
+                break;
+            }
+            if sent.fate == Fate::Delivered {
+                index += 1;
+                continue;
+            }
+            let part = Sent { start: sent.start.max(start), end: sent.end.min(end), ..sent };
+            match part.fate {
+                Fate::Flying => self.flying -= part.len(),
+                Fate::Lost => self.lost -= part.len(),
+                Fate::Delivered => {}
+            }
+            self.delivered += part.len();
+            on_delivery(&part);
+            index = self.settle(index, Sent { fate: Fate::Delivered, ..part });
+        }
+    }
+
+    /// Replaces a part of the range at `index` by `part`, which lies inside it, and joins delivered
+    /// neighbours. Returns the index behind `part`.
+    fn settle(&mut self, index: usize, part: Sent) -> usize {
+        let whole = self.ranges[index];
+        let joins_left = part.start == whole.start
+            && index > 0
+            && part.fate == Fate::Delivered
+            && self.ranges[index - 1].fate == Fate::Delivered;
+        let joins_right = part.end == whole.end
+            && part.fate == Fate::Delivered
+            && self.ranges.get(index + 1).is_some_and(|next| next.fate == Fate::Delivered);
+        match (joins_left, joins_right) {
+            (true, true) => {
+                self.ranges[index - 1].end = self.ranges[index + 1].end;
+                self.ranges.drain(index..index + 2);
+                index
+            }
+            (true, false) => {
+                self.ranges[index - 1].end = part.end;
+                if part.end == whole.end {
+                    self.ranges.remove(index);
+                } else {
+                    self.ranges[index].start = part.end;
+                }
+                index
+            }
+            (false, true) => {
+                self.ranges[index + 1].start = part.start;
+                if part.start == whole.start {
+                    self.ranges.remove(index);
+                    index + 1
+                } else {
+                    self.ranges[index].end = part.start;
+                    index + 2
+                }
+            }
+            (false, false) => self.split(index, part),
+        }
+    }
+
+    /// Puts `part` into the range at `index` and leaves what is left of it on both sides.
+    fn split(&mut self, index: usize, part: Sent) -> usize {
+        let whole = self.ranges[index];
+        let mut at = index;
+        if whole.start < part.start {
+            self.ranges.insert(at, Sent { end: part.start, ..whole });
+            at += 1;
+        }
+        self.ranges[at] = part;
+        if part.end < whole.end {
+            self.ranges.insert(at + 1, Sent { start: part.end, ..whole });
+        }
+        at + 1
+    }
+
+    /// Marks what is [`Overdue`] lost and reports it. Walks the transmissions in order of time and stops at
+    /// the first that is still in time.
+    pub(crate) fn mark_overdue(&mut self, overdue: Overdue, mut on_loss: impl FnMut(&Sent)) {
+        while let Some(&front) = self.log.front() {
+            let tied = front.at == overdue.newest;
+            if front.at > overdue.newest || (tied && front.start >= overdue.end) {
+                break;
+            }
+            let end = if tied { front.end.min(overdue.end) } else { front.end };
+            if front.at > overdue.sent_by {
+                if self.is_flying(front.start, end, front.at) {
+                    break;
+                }
+            } else {
+                self.lose(front.start, end, |sent| sent.at == front.at, &mut on_loss);
+            }
+            if end < front.end {
+                self.log[0].start = end;
+                break;
+            }
+            self.log.pop_front();
+        }
+    }
+
+    /// Whether something that [`Overdue`] would find, if it waited longer, is still on its way.
+    pub(crate) fn awaits(&self, newest: Instant, end: u64) -> bool {
+        self.log.front().is_some_and(|front| front.at < newest || (front.at == newest && front.start < end))
+    }
+
+    fn is_flying(&self, start: u64, end: u64, at: Instant) -> bool {
+        self.ranges
+            .range(self.index_of(start)..)
+            .take_while(|sent| sent.start < end)
+            .any(|sent| sent.fate == Fate::Flying && sent.at == at)
+    }
+
+    /// Marks all of `start..end` that is flying and satisfies `which` lost.
+    pub(crate) fn lose(
+        &mut self,
+        start: u64,
+        end: u64,
+        which: impl Fn(&Sent) -> bool,
+        mut on_loss: impl FnMut(&Sent),
+    ) {
+        if start >= end {
+            return;
+        }
+        let mut index = self.index_of(start);
+        while let Some(&sent) = self.ranges.get(index) {
+            if sent.start >= end {
+                break;
+            }
+            if sent.fate != Fate::Flying || !which(&sent) {
+                index += 1;
+                continue;
+            }
+            let part =
+                Sent { start: sent.start.max(start), end: sent.end.min(end), fate: Fate::Lost, ..sent };
+            self.flying -= part.len();
+            self.lost += part.len();
+            self.lost_from = self.lost_from.min(part.start);
+            on_loss(&part);
+            index = self.split(index, part);
+        }
+    }
+
+    /// The peer has dropped what it had reported (RFC 2018, section 8): nothing above the cumulative
+    /// acknowledgment counts as delivered.
+    pub(crate) fn renege(&mut self) {
+        for sent in &mut self.ranges {
+            if sent.fate == Fate::Delivered {
+                sent.fate = Fate::Lost;
+                self.lost_from = self.lost_from.min(sent.start);
+            }
+        }
+        self.lost += self.delivered;
+        self.delivered = 0;
+    }
+
+    /// The losses were a mistake: what was not sent again is on its way still.
+    pub(crate) fn unlose(&mut self) {
+        for sent in &mut self.ranges {
+            if sent.fate == Fate::Lost {
+                sent.fate = Fate::Flying;
+            }
+        }
+        self.flying += self.lost;
+        self.lost = 0;
+        self.log.clear();
+        let flying = self.ranges.iter().filter(|sent| sent.fate == Fate::Flying);
+        self.log.extend(flying.map(|sent| Transmission { start: sent.start, end: sent.end, at: sent.at }));
+        self.log.make_contiguous().sort_by_key(|sent| (sent.at, sent.start));
+    }
+
+    /// The lowest range that is lost.
+    pub(crate) fn first_lost(&mut self) -> Option<Sent> {
+        if self.lost == 0 {
+            self.lost_from = u64::MAX;
+            return None;
+        }
+        let index = self.index_of(self.lost_from);
+        let found = self.ranges.range(index..).find(|sent| sent.fate == Fate::Lost).copied();
+        self.lost_from = found.map_or(u64::MAX, |sent| sent.start);
+        found
+    }
+
+    /// End of the range that holds `offset`; `offset` itself if there is none.
+    pub(crate) fn range_end(&self, offset: u64) -> u64 {
+        self.ranges.get(self.index_of(offset)).map_or(offset, |sent| sent.end)
+    }
+
+    /// `start..end`, which lies in one range, was sent again.
+    pub(crate) fn retransmit(&mut self, start: u64, end: u64, at: Instant, size: u16) {
+        let index = self.index_of(start);
+        let Some(&sent) = self.ranges.get(index) else { return };
+        match sent.fate {
+            Fate::Lost => {
+                self.lost -= end - start;
+                self.flying += end - start;
+            }
+            Fate::Flying => {}
+            Fate::Delivered => return,
+        }
+        self.record(start, end, at);
+        self.split(index, Sent { start, end, at, size, again: true, fate: Fate::Flying });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fate::{Delivered, Flying, Lost};
+    use super::*;
+
+    const fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    fn shape(flight: &Flight) -> Vec<(u64, u64, Fate)> {
+        flight.ranges.iter().map(|sent| (sent.start, sent.end, sent.fate)).collect()
+    }
+
+    fn check(flight: &Flight) {
+        let sum = |fate| flight.ranges.iter().filter(|s| s.fate == fate).map(Sent::len).sum::<u64>();
+        assert_eq!(flight.flying, sum(Flying));
+        assert_eq!(flight.delivered, sum(Delivered));
+        assert_eq!(flight.lost, sum(Lost));
+        for (a, b) in flight.ranges.iter().zip(flight.ranges.iter().skip(1)) {
+            assert_eq!(a.end, b.start);
+            assert!(a.start < a.end);
+            assert!(a.fate != Delivered || b.fate != Delivered, "delivered neighbours are joined");
+        }
+    }
+
+    #[test]
+    fn a_super_segment_is_split_where_a_block_goes_through_it() {
+        let mut flight = Flight::default();
+        flight.push(1, 1001, at(0), 100);
+        let mut news = Vec::new();
+        flight.deliver(301, 401, |sent| news.push((sent.start, sent.end)));
+        assert_eq!(shape(&flight), [(1, 301, Flying), (301, 401, Delivered), (401, 1001, Flying)]);
+        flight.deliver(301, 501, |sent| news.push((sent.start, sent.end)));
+        assert_eq!(shape(&flight), [(1, 301, Flying), (301, 501, Delivered), (501, 1001, Flying)]);
+        flight.deliver(801, 1001, |sent| news.push((sent.start, sent.end)));
+        flight.deliver(301, 1001, |sent| news.push((sent.start, sent.end)));
+        assert_eq!(shape(&flight), [(1, 301, Flying), (301, 1001, Delivered)]);
+        assert_eq!(news, [(301, 401), (401, 501), (801, 1001), (501, 801)], "each part is news once");
+        check(&flight);
+    }
+
+    #[test]
+    fn an_acknowledgment_inside_a_range_leaves_the_rest() {
+        let mut flight = Flight::default();
+        flight.push(1, 1001, at(0), 100);
+        let mut acked = 0;
+        flight.acknowledge(251, |sent| acked += sent.len());
+        assert_eq!((acked, flight.flying()), (250, 750));
+        assert_eq!(shape(&flight), [(251, 1001, Flying)]);
+    }
+
+    #[test]
+    fn only_what_was_sent_before_the_newest_delivery_is_overdue() {
+        let mut flight = Flight::default();
+        flight.push(1, 1001, at(0), 100);
+        flight.push(1001, 2001, at(1), 100);
+        flight.deliver(501, 601, |_| {});
+        flight.mark_overdue(Overdue { newest: at(0), end: 601, sent_by: at(5) }, |_| {});
+        assert_eq!(
+            shape(&flight),
+            [(1, 501, Lost), (501, 601, Delivered), (601, 1001, Flying), (1001, 2001, Flying)],
+            "the rest of the same super-segment was sent after it"
+        );
+        flight.retransmit(1, 501, at(6), 100);
+        flight.mark_overdue(Overdue { newest: at(1), end: 2001, sent_by: at(5) }, |_| {});
+        assert_eq!(
+            shape(&flight),
+            [(1, 501, Flying), (501, 601, Delivered), (601, 1001, Lost), (1001, 2001, Lost)],
+            "the retransmission was sent later than all of them"
+        );
+        check(&flight);
+    }
+
+    #[test]
+    fn a_lost_retransmission_is_found_by_its_own_time() {
+        let mut flight = Flight::default();
+        flight.push(1, 101, at(0), 100);
+        flight.push(101, 201, at(0), 100);
+        flight.deliver(101, 201, |_| {});
+        flight.mark_overdue(Overdue { newest: at(0), end: 201, sent_by: at(9) }, |_| {});
+        flight.retransmit(1, 101, at(10), 100);
+        flight.push(201, 301, at(11), 100);
+        flight.deliver(201, 301, |_| {});
+        let mut lost = Vec::new();
+        flight.mark_overdue(Overdue { newest: at(11), end: 301, sent_by: at(20) }, |sent| lost.push(*sent));
+        assert_eq!(lost.len(), 1);
+        assert!(lost[0].again && lost[0].start == 1);
+    }
+
+    #[test]
+    fn a_mistake_is_taken_back_and_can_be_found_again() {
+        let mut flight = Flight::default();
+        flight.push(1, 101, at(0), 100);
+        flight.push(101, 201, at(1), 100);
+        flight.lose(1, 201, |_| true, |_| {});
+        flight.unlose();
+        assert_eq!((flight.flying(), flight.lost()), (200, 0));
+        flight.mark_overdue(Overdue { newest: at(1), end: 201, sent_by: at(0) }, |_| {});
+        assert_eq!(shape(&flight), [(1, 101, Lost), (101, 201, Flying)]);
+        assert_eq!(flight.first_lost().map(|sent| sent.start), Some(1));
+    }
+
+    #[test]
+    fn a_peer_that_reneges_gets_everything_again() {
+        let mut flight = Flight::default();
+        flight.push(1, 301, at(0), 100);
+        flight.deliver(101, 201, |_| {});
+        flight.renege();
+        assert_eq!((flight.delivered(), flight.lost()), (0, 100));
+        assert_eq!(flight.first_lost().map(|sent| (sent.start, sent.end)), Some((101, 201)));
+        check(&flight);
+    }
+
+    #[test]
+    fn random_operations_keep_the_books_balanced() {
+        use base::Random;
+        let mut random = base::SeededRandom::from_number(7);
+        for _ in 0..40 {
+            let (mut flight, mut una, mut next) = (Flight::default(), 1u64, 1u64);
+            let mut now = 0;
+            for _ in 0..300 {
+                now += random.below(3);
+                let outstanding = next - una;
+                let (a, b) = (una + random.below(outstanding + 1), una + random.below(outstanding + 1));
+                match random.below(7) {
+                    0 | 1 => {
+                        let end = next + 1 + random.below(2000);
+                        flight.push(next, end, at(now), 100);
+                        next = end;
+                    }
+                    2 => flight.deliver(a.min(b), a.max(b), |_| {}),
+                    3 => {
+                        una = a;
+                        flight.acknowledge(a, |_| {});
+                    }
+                    4 => flight.lose(a.min(b), a.max(b), |_| true, |_| {}),
+                    5 => {
+                        if let Some(lost) = flight.first_lost() {
+                            flight.retransmit(lost.start, lost.end.min(lost.start + 150), at(now), 100);
+                        }
+                    }
+                    _ => {
+                        let overdue = Overdue { newest: at(now), end: b, sent_by: at(now.saturating_sub(5)) };
+                        flight.mark_overdue(overdue, |_| {});
+                    }
+                }
+                check(&flight);
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Opening: SYN-SENT, SYN-RECEIVED and what is agreed on there (RFC 9293, sections 3.5 and 3.10.7.3).
+
+use base::{Duration, Instant};
+use wire::{Flags, IpVersion, Segment};
+
+use crate::ack_policy::Urgency;
+use crate::congestion::Controller;
+use crate::header_options::SynOptions;
+use crate::send_window::SendWindow;
+use crate::subflow::{Role, Subflow};
+use crate::{Arrival, Closed, DropReason, Event, State, Timer};
+
+/// Segment size of a peer that names none (RFC 9293, section 3.7.1).
+const DEFAULT_MSS_V4: u16 = 536;
+const DEFAULT_MSS_V6: u16 = 1220;
+/// Smallest segment size that is honoured: options alone take up to 40 bytes, and a peer that asks for less
+/// wants to keep us busy with headers.
+const MIN_PEER_MSS: u16 = 88;
+
+impl Subflow {
+    /// A segment in SYN-SENT, in the order of RFC 9293, section 3.10.7.3.
+    pub(crate) fn arrive_in_syn_sent(&mut self, now: Instant, segment: &Segment) -> Arrival {
+        let acks_syn = segment.ack == self.send.seq(1);
+        if segment.flags.contains(Flags::ACK) && !acks_syn {
+            if !segment.flags.contains(Flags::RST) {
+                self.reset = Some((segment.ack, false));
+            }
+            return Arrival::Dropped(DropReason::UnacceptableAck);
+        }
+        if segment.flags.contains(Flags::RST) {
+            if !segment.flags.contains(Flags::ACK) {
+                return Arrival::Dropped(DropReason::MissingAck);
+            }
+            self.close(Closed::Refused);
+            return Arrival::Accepted { offset: 1, window: 0 };
+        }
+        if !segment.flags.contains(Flags::SYN) {
+            return Arrival::Dropped(DropReason::MissingAck);
+        }
+        self.take_syn(now, segment);
+        if segment.flags.contains(Flags::ACK) {
+            let echo = SynOptions::parse(&segment.options).timestamps.map(|stamp| stamp.echo);
+            let sample = self.handshake_sample(now, echo);
+            self.establish(now, sample);
+            self.receive.acks.want(Urgency::Alone);
+        } else {
+            // Simultaneous open: our SYN/ACK is a segment of its own, with its own attempts.
+            self.state = State::SynReceived;
+            self.opening.attempts = 0;
+            self.opening.due = true;
+        }
+        Arrival::Accepted { offset: 1, window: u32::from(segment.window) }
+    }
+
+    /// Takes what the peer's SYN says. Its payload, if any, is left for the peer to send again.
+    pub(crate) fn take_syn(&mut self, now: Instant, syn: &Segment) {
+        let offered = SynOptions::parse(&syn.options);
+        self.receive.irs = syn.seq;
+        self.receive.last_arrival = now;
+        let default = match IpVersion::of(&self.tuple.remote.ip()) {
+            IpVersion::V4 => DEFAULT_MSS_V4,
+            IpVersion::V6 => DEFAULT_MSS_V6,
+        };
+        self.send.peer_mss = offered.mss.filter(|&mss| mss > 0).unwrap_or(default).max(MIN_PEER_MSS);
+        self.sack &= offered.sack;
+        match (&mut self.timestamps, offered.timestamps) {
+            (Some(clock), Some(stamp)) => clock.start(now, stamp.value),
+            (Some(_), None) => self.timestamps = None,
+            (None, _) => {}
+        }
+        let scale = offered.scale.unwrap_or(0);
+        if offered.scale.is_none() {
+            self.receive.window.forbid_scaling();
+        }
+        self.send.window = SendWindow::from_syn(syn.window, scale);
+    }
+
+    /// The round trip of the handshake: by the time the SYN left if it left once, else by its timestamp.
+    pub(crate) fn handshake_sample(&self, now: Instant, echo: Option<u32>) -> Option<Duration> {
+        if self.opening.attempts <= 1 {
+            return Some(now.saturating_since(self.opening.sent_at));
+        }
+        self.timestamps?.round_trip(now, echo?)
+    }
+
+    /// Our SYN is acknowledged and theirs has arrived.
+    pub(crate) fn establish(&mut self, now: Instant, sample: Option<Duration>) {
+        let once = self.opening.attempts <= 1;
+        self.state = State::Established;
+        self.send.una = 1;
+        self.opening.due = false;
+        self.timers.stop(Timer::Retransmit);
+        if let Some(rtt) = sample {
+            self.send.rtt.sample(now, rtt);
+        }
+        self.send.rtt.handshake_done(!once);
+        self.send.progress_at = now;
+        // A lost SYN is a sign of congestion (RFC 5681, section 3.1).
+        let segments = if once { u32::from(self.config.initial_window.max(1)) } else { 1 };
+        let size = self.segment_payload(0);
+        self.send.congestion = Controller::new(self.config.congestion, size, segments * u32::from(size));
+        self.watch_silence(now);
+        self.watch_user_timeout(now, true);
+        self.report(Event::Established);
+    }
+
+    /// In SYN-RECEIVED: a segment that repeats the peer's SYN. One with an ACK is the other half of a
+    /// simultaneous open, one without says that our SYN/ACK was lost.
+    pub(crate) fn repeats_syn(&mut self, segment: &Segment) -> Option<SynRepeat> {
+        let repeats = self.state == State::SynReceived
+            && segment.flags.contains(Flags::SYN)
+            && segment.seq == self.receive.irs;
+        if !repeats {
+            return None;
+        }
+        if !segment.flags.contains(Flags::ACK) {
+            return Some(SynRepeat::AnswerLost);
+        }
+        (self.opening.role == Role::Active && segment.ack == self.send.seq(1)).then_some(SynRepeat::Crossed)
+    }
+}
+
+/// What a repeated SYN means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SynRepeat {
+    AnswerLost,
+    Crossed,
+}

@@ -1,0 +1,321 @@
+//! Reassembly: what arrived, in order or not.
+//!
+//! The first copy of a byte is the one that counts (RFC 9293, section 3.10.7.4, leaves the choice; this one
+//! means that nobody can change a byte that was already acknowledged). Data is kept as slices of the buffers
+//! it arrived in.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+use crate::Chunk;
+
+/// Memory that a piece costs beside its bytes, roughly.
+const PIECE_COST: u64 = 256;
+/// Gaps at one time; more would make each arrival expensive, and no path needs them.
+const MAX_GAPS: usize = 4096;
+/// SACK blocks that fit into a segment.
+pub(crate) const MAX_BLOCKS: usize = 4;
+
+/// A run of offsets, end excluded.
+pub(crate) type Block = (u64, u64);
+
+#[derive(Clone, Debug)]
+struct Piece {
+    start: u64,
+    data: Bytes,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.data.len() as u64
+    }
+}
+
+/// What became of arriving data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Received {
+    /// Bytes by which the stream in order grew.
+    pub(crate) in_order: u64,
+    /// Some of it lies behind a gap, or it filled one.
+    pub(crate) gap: bool,
+    /// The first run in it that had arrived before.
+    pub(crate) duplicate: Option<Block>,
+    /// Something was not kept for want of memory.
+    pub(crate) refused: bool,
+}
+
+/// The stream of the peer.
+#[derive(Debug)]
+pub(crate) struct ReceiveQueue {
+    /// First offset that has not arrived in order.
+    next: u64,
+    ready: VecDeque<Bytes>,
+    /// Offset of the first byte of `ready`.
+    ready_from: u64,
+    /// Behind the first gap, sorted, without overlap.
+    pieces: VecDeque<Piece>,
+    /// Runs of adjoining pieces.
+    islands: VecDeque<Block>,
+    /// Starts of the runs that arrived last, latest first.
+    recent: VecDeque<u64>,
+    held: u64,
+    limit: u64,
+}
+
+impl ReceiveQueue {
+    /// `limit`: memory for data behind gaps, in bytes, the cost of keeping small pieces included.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            next: 1,
+            ready: VecDeque::new(),
+            ready_from: 1,
+            pieces: VecDeque::new(),
+            islands: VecDeque::new(),
+            recent: VecDeque::with_capacity(MAX_BLOCKS + 1),
+            held: 0,
+            limit: limit.max(PIECE_COST * 64),
+        }
+    }
+
+    /// First offset that has not arrived in order.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    pub(crate) fn read(&mut self) -> Option<Chunk> {
+        let data = self.ready.pop_front()?;
+        let offset = self.ready_from;
+        self.ready_from += data.len() as u64;
+        Some(Chunk { offset, data })
+    }
+
+    /// Gives back all that waits behind gaps; it will not be completed.
+    pub(crate) fn clear_gaps(&mut self) {
+        self.pieces.clear();
+        self.islands.clear();
+        self.recent.clear();
+        self.held = 0;
+    }
+
+    /// Takes `data` that begins at `start`; the caller has cut it to the window.
+    pub(crate) fn insert(&mut self, start: u64, data: Bytes) -> Received {
+        let end = start + data.len() as u64;
+        let mut received = Received { duplicate: self.duplicate(start, end), ..Received::default() };
+        if end <= self.next {
+            return received;
+        }
+        let data = if start < self.next { data.slice((self.next - start) as usize..) } else { data };
+        let start = start.max(self.next);
+        let before = self.next;
+        if start == self.next && self.pieces.is_empty() {
+            self.append(data);
+        } else {
+            received.gap = true;
+            self.insert_behind_gap(start, data, &mut received);
+            self.close_gap();
+        }
+        received.in_order = self.next - before;
+        received
+    }
+
+    fn append(&mut self, data: Bytes) {
+        self.next += data.len() as u64;
+        self.ready.push_back(data);
+    }
+
+    /// The first run of `start..end` that has arrived before (RFC 2883, section 4).
+    fn duplicate(&self, start: u64, end: u64) -> Option<Block> {
+        if start < self.next {
+            return Some((start, end.min(self.next)));
+        }
+        let index = self.islands.partition_point(|island| island.1 <= start);
+        let &(from, to) = self.islands.get(index)?;
+        (from < end).then(|| (from.max(start), to.min(end)))
+    }
+
+    /// Keeps those parts of `data` that are news.
+    fn insert_behind_gap(&mut self, mut start: u64, mut data: Bytes, received: &mut Received) {
+        let (whole_start, whole_end) = (start, start + data.len() as u64);
+        let mut index = self.pieces.partition_point(|piece| piece.end() <= start);
+        let mut kept = false;
+        while !data.is_empty() {
+            let (from, to) = self.pieces.get(index).map_or((u64::MAX, u64::MAX), |p| (p.start, p.end()));
+            let room = from.saturating_sub(start).min(data.len() as u64) as usize;
+            if room > 0 {
+                let part = data.split_to(room);
+                if self.may_keep(start, part.len()) {
+                    self.held += part.len() as u64 + PIECE_COST;
+                    self.pieces.insert(index, Piece { start, data: part });
+                    self.grow_island(start, start + room as u64);
+                    kept = true;
+                    index += 1;
+                } else {
+                    received.refused = true;
+                }
+                start += room as u64;
+            }
+            // What is left overlaps the piece at `index`, which was first.
+            let overlap = to.saturating_sub(start).min(data.len() as u64);
+            start += overlap;
+            data = data.slice(overlap as usize..);
+            index += 1;
+        }
+        if kept || received.duplicate.is_some() {
+            self.touch(whole_start, whole_end);
+        }
+    }
+
+    /// The piece that begins at the first gap is kept whatever the memory: it frees some.
+    fn may_keep(&self, start: u64, len: usize) -> bool {
+        start == self.next
+            || (self.held + len as u64 + PIECE_COST <= self.limit && self.islands.len() < MAX_GAPS)
+    }
+
+    /// `start..end` is new: it may adjoin the run before, the run behind, both or none.
+    fn grow_island(&mut self, start: u64, end: u64) {
+        let index = self.islands.partition_point(|island| island.1 < start);
+        let left = self.islands.get(index).is_some_and(|island| island.1 == start);
+        let right = index + usize::from(left);
+        let joins_right = self.islands.get(right).is_some_and(|island| island.0 == end);
+        match (left, joins_right) {
+            (true, true) => {
+                self.islands[index].1 = self.islands[right].1;
+                self.islands.remove(right);
+            }
+            (true, false) => self.islands[index].1 = end,
+            (false, true) => self.islands[index].0 = start,
+            (false, false) => self.islands.insert(index, (start, end)),
+        }
+    }
+
+    fn island_of(&self, offset: u64) -> Option<Block> {
+        let index = self.islands.partition_point(|island| island.1 <= offset);
+        self.islands.get(index).copied().filter(|island| island.0 <= offset)
+    }
+
+    /// The run that holds `start..end` is the latest news (RFC 2018, section 4).
+    fn touch(&mut self, start: u64, end: u64) {
+        let Some(island) = self.island_of(start).or_else(|| self.island_of(end - 1)) else { return };
+        self.recent.retain(|&at| !(island.0 <= at && at < island.1));
+        self.recent.push_front(island.0);
+        self.recent.truncate(MAX_BLOCKS);
+    }
+
+    /// Moves what has come in order to the reader.
+    fn close_gap(&mut self) {
+        while self.pieces.front().is_some_and(|piece| piece.start == self.next) {
+            let Some(piece) = self.pieces.pop_front() else { break };
+            self.held -= piece.data.len() as u64 + PIECE_COST;
+            self.append(piece.data);
+        }
+        while self.islands.front().is_some_and(|island| island.1 <= self.next) {
+            self.islands.pop_front();
+        }
+        let next = self.next;
+        self.recent.retain(|&at| at >= next);
+    }
+
+    /// The runs behind gaps, latest first, at most `max`.
+    pub(crate) fn blocks(&self, max: usize, out: &mut impl FnMut(Block)) {
+        for &at in self.recent.iter().take(max) {
+            if let Some(island) = self.island_of(at) {
+                out(island);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Random, SeededRandom};
+
+    fn stream(from: u64, to: u64) -> Bytes {
+        (from..to).map(|n| (n * 31 >> 3) as u8).collect()
+    }
+
+    fn blocks(queue: &ReceiveQueue) -> Vec<Block> {
+        let mut out = Vec::new();
+        queue.blocks(4, &mut |block| out.push(block));
+        out
+    }
+
+    #[test]
+    fn the_latest_run_is_reported_first() {
+        let mut queue = ReceiveQueue::new(1 << 20);
+        queue.insert(101, stream(101, 201));
+        queue.insert(301, stream(301, 401));
+        queue.insert(501, stream(501, 601));
+        assert_eq!(blocks(&queue), [(501, 601), (301, 401), (101, 201)]);
+        queue.insert(201, stream(201, 301));
+        assert_eq!(blocks(&queue), [(101, 401), (501, 601)], "two runs have become one");
+        assert_eq!(queue.insert(1, stream(1, 101)).in_order, 400);
+        assert_eq!(blocks(&queue), [(501, 601)]);
+    }
+
+    #[test]
+    fn duplicates_are_reported_with_the_run_that_they_repeat() {
+        let mut queue = ReceiveQueue::new(1 << 20);
+        queue.insert(1, stream(1, 101));
+        assert_eq!(queue.insert(51, stream(51, 151)).duplicate, Some((51, 101)));
+        queue.insert(201, stream(201, 301));
+        let received = queue.insert(251, stream(251, 351));
+        assert_eq!(received.duplicate, Some((251, 301)));
+        assert_eq!(
+            queue.insert(1, stream(1, 51)),
+            Received { duplicate: Some((1, 51)), ..Received::default() }
+        );
+    }
+
+    #[test]
+    fn the_first_copy_of_a_byte_wins() {
+        let mut queue = ReceiveQueue::new(1 << 20);
+        queue.insert(5, Bytes::from_static(b"eeee"));
+        queue.insert(3, Bytes::from_static(b"xxxxxxxx"));
+        queue.insert(1, Bytes::from_static(b"aaaaaaaaaaaa"));
+        let mut all = Vec::new();
+        while let Some(chunk) = queue.read() {
+            all.extend_from_slice(&chunk.data);
+        }
+        assert_eq!(all, b"aaxxeeeexxaa");
+    }
+
+    #[test]
+    fn small_pieces_behind_a_gap_use_up_the_memory_sooner() {
+        let mut queue = ReceiveQueue::new(64 << 10);
+        let kept = (0..1000).filter(|n| !queue.insert(10 + n * 2, stream(0, 1)).refused).count();
+        assert!((200..300).contains(&kept), "{kept}");
+        assert!(!queue.insert(1, stream(1, 10)).refused, "the gap itself can always be filled");
+    }
+
+    #[test]
+    fn random_segments_give_the_stream_in_order_and_once() {
+        let mut random = SeededRandom::from_number(11);
+        for _ in 0..60 {
+            let (mut queue, mut all) = (ReceiveQueue::new(1 << 20), Vec::new());
+            let end = 2000;
+            while queue.next() < end {
+                let from = 1 + random.below(end - 1);
+                let to = (from + 1 + random.below(300)).min(end);
+                queue.insert(from, stream(from, to));
+                let mut last = u64::MAX;
+                for piece in &queue.pieces {
+                    assert!(last == u64::MAX || last <= piece.start);
+                    last = piece.end();
+                    assert_eq!(queue.island_of(piece.start), queue.island_of(piece.end() - 1));
+                    assert!(queue.island_of(piece.start).is_some());
+                }
+                while let Some(chunk) = queue.read() {
+                    assert_eq!(chunk.offset, 1 + all.len() as u64);
+                    all.extend_from_slice(&chunk.data);
+                }
+            }
+            assert_eq!(all, stream(1, end));
+            assert!(!queue.has_gaps() && queue.held == 0 && queue.islands.is_empty());
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The window that we offer.
+//!
+//! The owner names a size; the right edge that follows from it moves with the data. The edge may move back
+//! when the owner shares one buffer between several connections, but what lies within the largest edge ever
+//! offered is taken: the peer may have sent it already.
+
+/// Largest shift (RFC 7323, section 2.3).
+const MAX_SCALE: u8 = 14;
+
+/// Our side of flow control; edges are stream offsets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReceiveWindow {
+    size: u32,
+    largest: u32,
+    scale: u8,
+    scaling: bool,
+    /// Right edge of the last segment sent.
+    offered: u64,
+    /// Rightmost edge of all.
+    furthest: u64,
+}
+
+impl ReceiveWindow {
+    /// `largest`: the largest size that will ever be asked for.
+    pub(crate) fn new(largest: u32) -> Self {
+        let largest = largest.clamp(u32::from(u16::MAX).min(largest), u32::from(u16::MAX) << MAX_SCALE);
+        Self {
+            size: largest,
+            largest,
+            scale: Self::scale_for(largest),
+            scaling: true,
+            offered: 0,
+            furthest: 0,
+        }
+    }
+
+    /// The smallest shift that lets the window field express `largest`.
+    fn scale_for(largest: u32) -> u8 {
+        (0..MAX_SCALE).find(|&scale| largest >> scale <= u32::from(u16::MAX)).unwrap_or(MAX_SCALE)
+    }
+
+    /// The shift to offer on a SYN.
+    pub(crate) fn offered_scale(&self) -> u8 {
+        self.scale
+    }
+
+    /// The peer knows no window scaling.
+    pub(crate) fn forbid_scaling(&mut self) {
+        self.scale = 0;
+        self.scaling = false;
+    }
+
+    /// Whether windows are scaled, as far as the peer has spoken.
+    pub(crate) fn scaling(&self) -> bool {
+        self.scaling
+    }
+
+    pub(crate) fn resize(&mut self, bytes: u32) {
+        self.size = bytes.min(self.largest);
+    }
+
+    /// Rightmost edge ever offered: data up to here is taken.
+    pub(crate) fn furthest(&self) -> u64 {
+        self.furthest
+    }
+
+    /// The smallest opening worth telling: silly windows make silly segments (RFC 9293, section 3.8.6.2.2).
+    fn worthwhile(&self, mss: u16) -> u64 {
+        u64::from(u32::from(mss).min(self.largest / 2))
+    }
+
+    /// The window field of a SYN, which is never scaled.
+    pub(crate) fn field_of_syn(&mut self) -> u16 {
+        let field = u16::try_from(self.size).unwrap_or(u16::MAX);
+        self.offered = 1 + u64::from(field);
+        self.furthest = self.furthest.max(self.offered);
+        field
+    }
+
+    /// The window field of the next segment, when all below `next` has arrived.
+    pub(crate) fn field(&mut self, next: u64, mss: u16) -> u16 {
+        let wanted = next + u64::from(self.size);
+        let opens_little = wanted > self.offered && wanted - self.offered < self.worthwhile(mss);
+        let edge = if opens_little { self.offered.max(next) } else { wanted };
+        let mut units = (edge - next) >> self.scale;
+        // Rounding alone must not move the edge back.
+        let unit = 1u64 << self.scale;
+        if next + (units << self.scale) < self.offered && next + (units << self.scale) + unit > self.offered {
+            units += 1;
+        }
+        let field = u16::try_from(units).unwrap_or(u16::MAX);
+        self.offered = next + (u64::from(field) << self.scale);
+        self.furthest = self.furthest.max(self.offered);
+        field
+    }
+
+    /// Whether the window has opened so far that the peer should be told: by two segments, and beyond half
+    /// of what it could still send.
+    pub(crate) fn wants_update(&self, next: u64, mss: u16) -> bool {
+        let left = self.offered.saturating_sub(next);
+        let opened = (next + u64::from(self.size)).saturating_sub(self.offered);
+        let steps = if left == 0 { 1 } else { 2 };
+        opened >= self.worthwhile(mss) * steps && opened >= left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scale_is_the_smallest_that_reaches_the_largest_window() {
+        for (largest, scale) in [(65_535, 0), (65_536, 1), (16 << 20, 9), (u32::MAX, 14)] {
+            assert_eq!(ReceiveWindow::new(largest).offered_scale(), scale, "{largest}");
+        }
+    }
+
+    #[test]
+    fn rounding_never_moves_the_edge_back() {
+        let mut window = ReceiveWindow::new(16 << 20);
+        window.field(1, 1000);
+        let mut edge = window.furthest();
+        for next in (1..5_000).step_by(7) {
+            window.resize(u32::try_from(edge - next).expect("small"));
+            window.field(next, 1000);
+            assert!(window.offered >= edge && window.offered - next <= (16 << 20) + 512);
+            edge = edge.max(window.offered);
+        }
+    }
+
+    #[test]
+    fn a_window_that_opens_by_a_few_bytes_stays_shut() {
+        let mut window = ReceiveWindow::new(65_535);
+        window.resize(0);
+        assert_eq!(window.field(1, 1000), 0);
+        window.resize(999);
+        assert_eq!(window.field(1, 1000), 0);
+        assert!(!window.wants_update(1, 1000));
+        window.resize(1000);
+        assert!(window.wants_update(1, 1000));
+        assert_eq!(window.field(1, 1000), 1000);
+    }
+
+    #[test]
+    fn what_was_once_offered_is_still_taken_when_the_window_shrinks() {
+        let mut window = ReceiveWindow::new(65_535);
+        window.field(1, 1000);
+        window.resize(100);
+        assert_eq!(window.field(1, 1000), 100);
+        assert_eq!(window.furthest(), 1 + 65_535);
+    }
+
+    #[test]
+    fn an_update_waits_until_half_of_the_window_is_used() {
+        let mut window = ReceiveWindow::new(60_000);
+        window.field(1, 1000);
+        assert!(!window.wants_update(20_001, 1000));
+        assert!(window.wants_update(30_001, 1000));
+    }
+}

@@ -1,0 +1,133 @@
+//! Whether the connection repairs losses, how fast, and whether it was right to.
+
+use base::Instant;
+
+use crate::prr::Prr;
+
+/// Phase of loss recovery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// Losses are repaired at the pace of [`Prr`] (RFC 6675, 8985).
+    Fast(Prr),
+    /// The retransmission timer has fired: slow start from one segment.
+    Timeout,
+}
+
+/// What speaks for or against the last reduction (RFC 3522, 4015, 3708).
+#[derive(Clone, Copy, Debug, Default)]
+struct Evidence {
+    /// When the first retransmission of the episode left.
+    first_retransmission: Option<Instant>,
+    /// Retransmitted bytes that no D-SACK has called unnecessary.
+    needed: u64,
+    /// A segment was sent again since: without one there was nothing to repair.
+    retransmitted: bool,
+}
+
+/// State of loss recovery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    phase: Phase,
+    /// The episode ends when this offset is acknowledged.
+    end: u64,
+    /// Where the episode began, while it can be undone.
+    undo: Option<u64>,
+    evidence: Evidence,
+}
+
+impl Recovery {
+    pub(crate) fn new() -> Self {
+        Self { phase: Phase::Open, end: 0, undo: None, evidence: Evidence::default() }
+    }
+
+    pub(crate) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self.phase, Phase::Timeout)
+    }
+
+    /// Begins to repair: from `una`, until all that was sent so far (`next`) is acknowledged.
+    pub(crate) fn enter_fast(&mut self, una: u64, next: u64, prr: Prr) {
+        self.phase = Phase::Fast(prr);
+        self.begin(una, next);
+    }
+
+    /// The retransmission timer fired. A timeout in an episode that began with one goes on with it.
+    pub(crate) fn enter_timeout(&mut self, una: u64, next: u64) {
+        let goes_on = self.is_timeout() && una < self.end;
+        self.phase = Phase::Timeout;
+        if goes_on {
+            self.end = next;
+        } else {
+            self.begin(una, next);
+        }
+    }
+
+    fn begin(&mut self, una: u64, next: u64) {
+        self.end = next;
+        self.undo = Some(una);
+        self.evidence = Evidence::default();
+    }
+
+    /// Paces an episode that is paced.
+    pub(crate) fn on_ack(&mut self, delivered: u64, pipe: u64, safe: bool) {
+        match &mut self.phase {
+            Phase::Fast(prr) => prr.on_ack(delivered, pipe, safe),
+            Phase::Open | Phase::Timeout => {}
+        }
+    }
+
+    pub(crate) fn on_send(&mut self, now: Instant, bytes: u64, again: bool) {
+        if let Phase::Fast(prr) = &mut self.phase {
+            prr.on_send(bytes);
+        }
+        if again && self.undo.is_some() {
+            self.evidence.first_retransmission.get_or_insert(now);
+            self.evidence.needed += bytes;
+            self.evidence.retransmitted = true;
+        }
+    }
+
+    /// A D-SACK says that these bytes arrived twice.
+    pub(crate) fn on_duplicate(&mut self, left: u64, right: u64) {
+        if self.undo.is_some_and(|start| left >= start) && right <= self.end {
+            self.evidence.needed = self.evidence.needed.saturating_sub(right - left);
+        }
+    }
+
+    /// When the first retransmission of the episode left, while that can still tell something.
+    pub(crate) fn first_retransmission(&self) -> Option<Instant> {
+        self.undo.and(self.evidence.first_retransmission)
+    }
+
+    /// Whether an acknowledgment up to `una` ends the episode.
+    pub(crate) fn ends_at(&self, una: u64) -> bool {
+        !self.is_open() && una >= self.end
+    }
+
+    /// Whether the episode was a mistake for all that is known at `una`: every retransmission arrived twice,
+    /// or nothing had to be sent again until the end.
+    pub(crate) fn was_mistake(&self, una: u64) -> bool {
+        let Some(start) = self.undo else { return false };
+        if self.evidence.retransmitted { self.evidence.needed == 0 && una > start } else { self.ends_at(una) }
+    }
+
+    /// Ends the episode. It can still be undone by late D-SACKs.
+    pub(crate) fn finish(&mut self) {
+        self.phase = Phase::Open;
+    }
+
+    /// Takes the episode back.
+    pub(crate) fn undo(&mut self) {
+        self.phase = Phase::Open;
+        self.undo = None;
+    }
+}

@@ -1,0 +1,38 @@
+//! How much may be in flight: congestion window, the peer's window, pacing.
+
+use crate::pace::Rate;
+use crate::recovery::Phase;
+use crate::subflow::Subflow;
+
+impl Subflow {
+    /// Bytes on their way. Without SACK each duplicate acknowledgment stands for a segment that has arrived.
+    pub(crate) fn pipe(&self) -> u64 {
+        let arrived = u64::from(self.send.dup_acks) * u64::from(self.segment_payload(0));
+        self.send.flight.flying().saturating_sub(arrived)
+    }
+
+    pub(crate) fn congestion_window(&self) -> u64 {
+        match self.send.recovery.phase() {
+            Phase::Open | Phase::Timeout => u64::from(self.send.congestion.window()),
+            Phase::Fast(prr) => prr.window(),
+        }
+    }
+
+    pub(crate) fn congestion_room(&self) -> u64 {
+        self.congestion_window().saturating_sub(self.pipe())
+    }
+
+    /// Offsets that the peer's window still takes.
+    pub(crate) fn window_room(&self) -> u64 {
+        (self.send.una + u64::from(self.send.window.size())).saturating_sub(self.send.next)
+    }
+
+    pub(crate) fn rate(&self) -> Rate {
+        Rate {
+            window: u64::from(self.send.congestion.window()),
+            srtt: self.send.rtt.smoothed(),
+            slow_start: self.send.congestion.is_slow_start(),
+            segment: u64::from(self.segment_payload(0)),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Round-trip time and the retransmission timeout that follows from it (RFC 6298).
+
+use base::{Duration, Instant};
+
+/// Timeout before the first sample (RFC 6298, section 2.1).
+const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// Timeout for the first data when the SYN was lost and nothing was measured (RFC 6298, section 5.7).
+const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+/// Upper bound of the timeout (RFC 6298, section 2.5: at least 60 s).
+const MAX_RTO: Duration = Duration::from_secs(120);
+/// How long the smallest sample is believed: routes change.
+const MIN_RTT_LIFETIME: Duration = Duration::from_secs(300);
+
+/// Estimator of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rtt {
+    min_rto: Duration,
+    initial_rto: Duration,
+    smoothed: Option<Duration>,
+    variation: Duration,
+    minimum: Option<(Duration, Instant)>,
+    latest: Option<Duration>,
+    backoff: u8,
+}
+
+impl Rtt {
+    pub(crate) fn new(min_rto: Duration) -> Self {
+        Self {
+            min_rto,
+            initial_rto: INITIAL_RTO,
+            smoothed: None,
+            variation: Duration::ZERO,
+            minimum: None,
+            latest: None,
+            backoff: 0,
+        }
+    }
+
+    /// Takes one sample (RFC 6298, section 2.2 and 2.3).
+    pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(rtt);
+                self.variation = rtt / 2;
+            }
+            Some(smoothed) => {
+                self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
+                self.smoothed = Some((smoothed * 7 + rtt) / 8);
+            }
+        }
+        self.shortest(now, rtt);
+    }
+
+    /// A sample of the path alone, without the time that the peer held its acknowledgment back.
+    pub(crate) fn shortest(&mut self, now: Instant, rtt: Duration) {
+        self.latest = Some(rtt);
+        let expired = |since| now.saturating_since(since) > MIN_RTT_LIFETIME;
+        match self.minimum {
+            Some((minimum, since)) if minimum < rtt && !expired(since) => {}
+            Some(_) | None => self.minimum = Some((rtt, now)),
+        }
+    }
+
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    pub(crate) fn variation(&self) -> Duration {
+        self.variation
+    }
+
+    pub(crate) fn minimum(&self) -> Option<Duration> {
+        self.minimum.map(|(rtt, _)| rtt)
+    }
+
+    pub(crate) fn latest(&self) -> Option<Duration> {
+        self.latest
+    }
+
+    /// The timeout without back-off. The floor applies to the variation and not to the sum, as hosts do today:
+    /// a peer may hold an acknowledgment back for as long whatever the path is like.
+    pub(crate) fn base_rto(&self) -> Duration {
+        match self.smoothed {
+            None => self.initial_rto,
+            Some(smoothed) => smoothed + (self.variation * 4).max(self.min_rto),
+        }
+        .min(MAX_RTO)
+    }
+
+    /// The timeout, back-off included (RFC 6298, section 5.5).
+    pub(crate) fn rto(&self) -> Duration {
+        self.base_rto().saturating_mul(1 << self.backoff.min(10)).min(MAX_RTO)
+    }
+
+    pub(crate) fn backoff(&self) -> u8 {
+        self.backoff
+    }
+
+    pub(crate) fn back_off(&mut self) {
+        self.backoff = self.backoff.saturating_add(1);
+    }
+
+    pub(crate) fn reset_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// The handshake is over; whether its SYN had to be sent again.
+    pub(crate) fn handshake_done(&mut self, retransmitted: bool) {
+        self.backoff = 0;
+        if retransmitted {
+            self.initial_rto = RTO_AFTER_LOST_SYN;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_first_sample_gives_half_of_itself_as_variation() {
+        let mut rtt = Rtt::new(ms(200));
+        assert_eq!(rtt.rto(), ms(1000));
+        rtt.sample(Instant::ZERO, ms(100));
+        assert_eq!((rtt.smoothed(), rtt.variation()), (Some(ms(100)), ms(50)));
+        assert_eq!(rtt.rto(), ms(300));
+    }
+
+    #[test]
+    fn later_samples_move_the_estimate_by_an_eighth_and_the_variation_by_a_quarter() {
+        let mut rtt = Rtt::new(ms(1));
+        rtt.sample(Instant::ZERO, ms(100));
+        rtt.sample(Instant::ZERO, ms(180));
+        assert_eq!(rtt.variation(), Duration::from_micros(57_500));
+        assert_eq!(rtt.smoothed(), Some(ms(110)));
+        assert_eq!(rtt.base_rto(), ms(340));
+    }
+
+    #[test]
+    fn back_off_doubles_up_to_two_minutes() {
+        let mut rtt = Rtt::new(ms(200));
+        rtt.sample(Instant::ZERO, ms(100));
+        rtt.back_off();
+        rtt.back_off();
+        assert_eq!(rtt.rto(), ms(1200));
+        (0..200).for_each(|_| rtt.back_off());
+        (0..200).for_each(|_| rtt.back_off());
+        assert_eq!(rtt.rto(), MAX_RTO);
+    }
+
+    #[test]
+    fn the_smallest_sample_is_forgotten_after_five_minutes() {
+        let mut rtt = Rtt::new(ms(200));
+        rtt.sample(Instant::ZERO, ms(10));
+        rtt.sample(Instant::ZERO + ms(299_000), ms(30));
+        assert_eq!(rtt.minimum(), Some(ms(10)));
+        rtt.sample(Instant::ZERO + ms(301_000), ms(30));
+        assert_eq!(rtt.minimum(), Some(ms(30)));
+    }
+}

@@ -1,0 +1,145 @@
+//! Tail loss probes (RFC 8985, section 7): the last segments of a flight have nobody behind them whose
+//! arrival could show their loss.
+
+use base::{Duration, Instant};
+
+use crate::rtt::Rtt;
+
+/// Probe timeout before the first RTT sample (RFC 8985, section 7.2).
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a peer may hold back the acknowledgment of a single segment (RFC 8985, section 7.2).
+const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
+
+/// A probe that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    /// `next` when it left.
+    end: u64,
+    /// It was a retransmission and not new data.
+    again: bool,
+}
+
+/// State of tail loss probing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TailProbe {
+    outstanding: Option<Outstanding>,
+    /// The timer has fired and the probe has not left yet.
+    pub(crate) due: bool,
+}
+
+/// What an acknowledgment says about the probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ProbeVerdict {
+    /// Nothing yet, or no probe.
+    Nothing,
+    /// Original and probe both arrived, or the probe was new data.
+    NothingWasLost,
+    /// The probe has repaired a loss, which the congestion control must hear of.
+    RepairedLoss,
+}
+
+/// What is known about one acknowledgment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AckView {
+    /// The cumulative acknowledgment.
+    pub(crate) ack: u64,
+    /// A D-SACK block covers the byte before the end of the probe.
+    pub(crate) duplicate: bool,
+    /// A pure duplicate: no data, no news, no window update.
+    pub(crate) repeats: bool,
+}
+
+impl TailProbe {
+    /// How long to wait for an acknowledgment before probing.
+    pub(crate) fn timeout(rtt: &Rtt, one_segment: bool) -> Duration {
+        let wait = rtt.smoothed().map_or(INITIAL_TIMEOUT, |smoothed| smoothed * 2);
+        if one_segment { wait + WORST_DELAYED_ACK } else { wait + Duration::from_millis(2) }
+    }
+
+    pub(crate) fn is_outstanding(&self) -> bool {
+        self.outstanding.is_some()
+    }
+
+    pub(crate) fn on_sent(&mut self, end: u64, again: bool) {
+        self.due = false;
+        self.outstanding = Some(Outstanding { end, again });
+    }
+
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The end of the probe, for [`AckView::duplicate`].
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.outstanding.map(|probe| probe.end)
+    }
+
+    /// RFC 8985, section 7.4.2.
+    pub(crate) fn on_ack(&mut self, view: AckView) -> ProbeVerdict {
+        let Some(probe) = self.outstanding else { return ProbeVerdict::Nothing };
+        if view.ack < probe.end {
+            return ProbeVerdict::Nothing;
+        }
+        if !probe.again || view.duplicate || (view.ack == probe.end && view.repeats) {
+            self.outstanding = None;
+            return ProbeVerdict::NothingWasLost;
+        }
+        if view.ack > probe.end {
+            self.outstanding = None;
+            return ProbeVerdict::RepairedLoss;
+        }
+        ProbeVerdict::Nothing
+    }
+}
+
+/// Deadline of the probe, or `None` where the retransmission timer comes first.
+pub(crate) fn probe_deadline(now: Instant, wait: Duration, rto_at: Option<Instant>) -> Option<Instant> {
+    let at = now + wait;
+    rto_at.is_none_or(|rto_at| at < rto_at).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probing(again: bool) -> TailProbe {
+        let mut probe = TailProbe::default();
+        probe.on_sent(1000, again);
+        probe
+    }
+
+    const fn view(ack: u64, duplicate: bool, repeats: bool) -> AckView {
+        AckView { ack, duplicate, repeats }
+    }
+
+    #[test]
+    fn a_probe_of_new_data_hides_no_loss() {
+        assert_eq!(probing(false).on_ack(view(999, false, true)), ProbeVerdict::Nothing);
+        assert_eq!(probing(false).on_ack(view(1000, false, false)), ProbeVerdict::NothingWasLost);
+    }
+
+    #[test]
+    fn a_repeated_tail_that_arrives_twice_was_not_lost() {
+        assert_eq!(probing(true).on_ack(view(1000, true, false)), ProbeVerdict::NothingWasLost);
+        assert_eq!(probing(true).on_ack(view(1000, false, true)), ProbeVerdict::NothingWasLost);
+    }
+
+    #[test]
+    fn a_repeated_tail_that_arrives_once_was_a_loss() {
+        let mut probe = probing(true);
+        assert_eq!(
+            probe.on_ack(view(1000, false, false)),
+            ProbeVerdict::Nothing,
+            "the original may be on its way"
+        );
+        assert_eq!(probe.on_ack(view(1001, false, false)), ProbeVerdict::RepairedLoss);
+    }
+
+    #[test]
+    fn the_probe_never_waits_longer_than_the_retransmission_timer() {
+        let now = Instant::from_millis(100);
+        let wait = Duration::from_millis(50);
+        assert_eq!(probe_deadline(now, wait, Some(Instant::from_millis(140))), None);
+        assert_eq!(probe_deadline(now, wait, None), Some(Instant::from_millis(150)));
+    }
+}

@@ -1,0 +1,544 @@
+//! What leaves next: resets and SYNs first, then acknowledgments that must stand alone, retransmissions,
+//! probes, new data, and acknowledgments that nothing else has carried.
+
+use base::Instant;
+use bytes::Bytes;
+use wire::{Flags, OptionBytes, SackBlocks, Segment};
+
+use crate::ack_policy::Urgency;
+use crate::header_options::{self, SynOptions};
+use crate::receive_queue::Block;
+use crate::send_queue::Extent;
+use crate::subflow::{Finish, Nudge, SegmentKind, SegmentOptions, Subflow};
+use crate::{State, Timer};
+
+/// Largest IP packet that leaves: a virtual link in front of a real one adds 14 bytes, and above 65,535 the
+/// kernel cuts a super-segment in software.
+const MAX_PACKET: usize = 65_521;
+
+/// What will become a segment.
+#[derive(Debug)]
+struct Draft {
+    offset: u64,
+    flags: Flags,
+    payload: Bytes,
+    options: OptionBytes,
+    segment_size: u16,
+}
+
+/// Why new data stays where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hold {
+    /// There is none.
+    Empty,
+    /// The congestion window is full.
+    Congestion,
+    /// The peer's window is full, or too small to be worth a segment.
+    Window,
+    /// A short segment waits for more (Nagle).
+    Nagle,
+    /// It is not its turn yet.
+    Pace(Instant),
+}
+
+/// A length that may leave.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    len: usize,
+    size: u16,
+}
+
+impl Subflow {
+    pub(crate) fn next_segment(
+        &mut self,
+        now: Instant,
+        options: &mut impl SegmentOptions,
+    ) -> Option<Segment> {
+        if let Some((seq, with_ack)) = self.reset.take() {
+            return Some(self.reset_segment(now, seq, with_ack, options));
+        }
+        match self.state {
+            State::Closed => return None,
+            State::SynSent | State::SynReceived if self.opening.due => {
+                return Some(self.syn_segment(now, options));
+            }
+            State::SynSent => return None,
+            State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait => {}
+        }
+        if self.receive.acks.urgency() == Urgency::Alone {
+            return Some(self.bare(now, self.send.next, Flags::ACK, options));
+        }
+        if self.state != State::SynReceived {
+            if let Some(segment) = self.data_segment(now, options) {
+                return Some(segment);
+            }
+        }
+        if self.nudge == Nudge::Probe {
+            self.nudge = Nudge::Quiet;
+            // One number before the window: unacceptable on purpose, so that it must be answered.
+            let offset = self.send.una.max(1) - 1;
+            return Some(self.bare(now, offset, Flags::ACK, options));
+        }
+        (self.receive.acks.urgency() == Urgency::Now)
+            .then(|| self.bare(now, self.send.next, Flags::ACK, options))
+    }
+
+    fn data_segment(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {
+        let retransmission = self.retransmission(now, options);
+        if retransmission.is_some() {
+            return retransmission;
+        }
+        if self.send.probe.due {
+            self.send.probe.due = false;
+            let probe = self.tail_probe(now, options);
+            if probe.is_some() {
+                return probe;
+            }
+        }
+        self.new_data(now, u64::MAX, options)
+    }
+
+    /// The lowest range that is lost, as far as the window allows.
+    fn retransmission(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {
+        let lost = self.send.flight.first_lost()?;
+        let room = self.congestion_room();
+        let data_end = self.send.queue.end();
+        if lost.start >= data_end {
+            if room == 0 && !self.send.forced {
+                return None;
+            }
+            return Some(self.send_again(now, lost.start, Grant { len: 0, size: lost.size }, options));
+        }
+        let record = self.send.queue.record_at(lost.start)?;
+        let size = self.segment_payload(record.options);
+        let whole = u64::from(size);
+        let limit = lost.end.min(record.end) - lost.start;
+        // What was sent may lie beyond a window that shrank; the first segment is tried all the same.
+        let edge = (self.send.una + u64::from(self.send.window.size())).max(self.send.una + whole);
+        let mut len = limit.min(self.longest(record) as u64).min(edge.saturating_sub(lost.start));
+        if len > room {
+            len = room / whole * whole;
+        }
+        if len == 0 {
+            if !self.send.forced {
+                return None;
+            }
+            len = limit.min(whole);
+        }
+        Some(self.send_again(now, lost.start, Grant { len: len as usize, size }, options))
+    }
+
+    /// Sends `grant` from `start` on again, and the FIN if that follows.
+    fn send_again(
+        &mut self,
+        now: Instant,
+        start: u64,
+        grant: Grant,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
+        let data_end = self.send.queue.end();
+        let end = start + grant.len as u64;
+        let range_end = self.send.flight.range_end(start);
+        let with_fin = self.send.finish == Finish::Sent && end == data_end && range_end > data_end;
+        let sent_end = if with_fin { end + 1 } else { end };
+        self.send.flight.retransmit(start, sent_end, now, grant.size);
+        self.send.forced = false;
+        let again = sent_end - start;
+        self.send.recovery.on_send(now, again, true);
+        self.stats.bytes_retransmitted += grant.len as u64;
+        self.send.last_sent = now;
+        if start == self.send.una {
+            self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
+        } else {
+            self.timers.start(Timer::Retransmit, now + self.send.rtt.rto());
+        }
+        self.cut(now, start, grant, with_fin, options)
+    }
+
+    /// The probe of RFC 8985, section 7.3: new data if there is some, else the last segment again.
+    fn tail_probe(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {
+        let new = self.new_data(now, 0, options);
+        let probe = match new {
+            Some(segment) => {
+                self.send.probe.on_sent(self.send.next, false);
+                segment
+            }
+            None => {
+                let last = *self.send.flight.last()?;
+                let data_end = self.send.queue.end().min(last.end);
+                let size = u64::from(last.size.max(1));
+                let mut start = last.start + (data_end.saturating_sub(last.start + 1)) / size * size;
+                let mut grant = Grant { len: 0, size: last.size };
+                if let Some(record) =
+                    self.send.queue.record_at(data_end.saturating_sub(1)).filter(|_| data_end > start)
+                {
+                    start = start.max(record.start);
+                    grant.size = self.segment_payload(record.options);
+                    start = start.max(data_end.saturating_sub(u64::from(grant.size)));
+                    grant.len = (data_end - start) as usize;
+                } else {
+                    start = data_end;
+                }
+                let segment = self.send_again(now, start, grant, options);
+                self.send.probe.on_sent(self.send.next, true);
+                segment
+            }
+        };
+        self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
+        self.timers.stop(Timer::LossProbe);
+        Some(probe)
+    }
+
+    /// New data, or the FIN. `congestion` 0 asks for one segment whatever the congestion window says.
+    fn new_data(
+        &mut self,
+        now: Instant,
+        congestion: u64,
+        options: &mut impl SegmentOptions,
+    ) -> Option<Segment> {
+        if !self.may_send_data() {
+            return None;
+        }
+        let rto = self.send.rtt.base_rto();
+        if self.send.flight.is_empty() && now.saturating_since(self.send.last_sent) > rto {
+            self.send.congestion.on_idle(now);
+        }
+        let start = self.send.next;
+        let grant = match self.grant(now, congestion) {
+            Ok(grant) => grant,
+            Err(hold) => {
+                self.hold(now, hold);
+                return None;
+            }
+        };
+        let end = start + grant.len as u64;
+        let at_end = end == self.send.queue.end();
+        let with_fin = at_end && self.send.finish == Finish::Wanted;
+        self.send.flight.push(start, end, now, grant.size);
+        let mut left = grant.len as u64;
+        if with_fin {
+            self.send.flight.push(end, end + 1, now, grant.size);
+            left += 1;
+        }
+        self.send.next = start + left;
+        self.account_new(now, grant, left);
+        let segment = self.cut(now, start, grant, with_fin, options);
+        if with_fin {
+            self.fin_sent(now);
+        }
+        Some(segment)
+    }
+
+    fn may_send_data(&self) -> bool {
+        match self.state {
+            State::Established | State::CloseWait => true,
+            State::SynSent
+            | State::SynReceived
+            | State::FinWait1
+            | State::FinWait2
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait
+            | State::Closed => false,
+        }
+    }
+
+    /// Books `left` new offsets and sets the timers that follow from them.
+    fn account_new(&mut self, now: Instant, grant: Grant, left: u64) {
+        let size = u64::from(grant.size);
+        if grant.len as u64 % size != 0 {
+            self.send.small_until = self.send.next;
+        }
+        if self.send.flight.flying() + size > self.congestion_window() {
+            self.send.limited_until = self.send.next;
+        }
+        if self.send.flight.flying() == left {
+            self.send.progress_at = now;
+        }
+        self.send.recovery.on_send(now, left, false);
+        self.send.overriding = false;
+        self.send.last_sent = now;
+        self.stats.bytes_sent += grant.len as u64;
+        let rate = self.rate();
+        match self.send.pace.on_sent(now, left, rate) {
+            Some(at) => self.timers.set(Timer::Pace, at),
+            None => self.timers.stop(Timer::Pace),
+        }
+        self.timers.stop(Timer::Persist);
+        self.timers.start(Timer::Retransmit, now + self.send.rtt.rto());
+        self.watch_user_timeout(now, false);
+        self.arm_probe(now);
+    }
+
+    /// How much of the next record may leave now.
+    fn grant(&mut self, now: Instant, congestion: u64) -> Result<Grant, Hold> {
+        let start = self.send.next;
+        let window = self.window_room();
+        if start == self.send.queue.end() {
+            let fin = self.send.finish == Finish::Wanted;
+            let size = self.segment_payload(0);
+            return match (fin, window > 0) {
+                (true, true) => Ok(Grant { len: 0, size }),
+                (true, false) => Err(Hold::Window),
+                (false, _) => Err(Hold::Empty),
+            };
+        }
+        let plain = self.segment_payload(0);
+        self.send.queue.fill(start, usize::from(plain));
+        let record = self.send.queue.record_at(start).ok_or(Hold::Empty)?;
+        let size = self.segment_payload(record.options);
+        let whole = u64::from(size);
+        let probing = congestion == 0;
+        let mut len = (record.end - start).min(self.longest(record) as u64);
+        if probing {
+            len = len.min(whole);
+        } else {
+            let budget = self.send.pace.budget(now, self.rate()).map_err(Hold::Pace)?;
+            len = len.min((budget / whole).max(1) * whole);
+            let room = self.congestion_room();
+            if len > room {
+                len = room / whole * whole;
+            }
+            if len == 0 {
+                return Err(Hold::Congestion);
+            }
+        }
+        if len > window {
+            let silly = window < u64::from(self.send.window.largest() / 2) && !self.send.overriding;
+            len = match window / whole * whole {
+                0 if window == 0 || silly => return Err(Hold::Window),
+                0 => window,
+                some => some,
+            };
+        }
+        self.apply_nagle(start, record, Grant { len: len as usize, size })
+    }
+
+    /// RFC 9293, section 3.7.4, in the form that holds a short segment back only while another short one is
+    /// not acknowledged. Records with options are never held: nothing can be added to them.
+    fn apply_nagle(&self, start: u64, record: Extent, grant: Grant) -> Result<Grant, Hold> {
+        let tail = grant.len % usize::from(grant.size);
+        let last = start + grant.len as u64 == self.send.queue.end();
+        let hold = tail != 0
+            && last
+            && record.options == 0
+            && !self.config.no_delay
+            && !self.send.overriding
+            && self.send.finish == Finish::Open
+            && self.send.una < self.send.small_until;
+        match (hold, grant.len - tail) {
+            (false, _) => Ok(grant),
+            (true, 0) => Err(Hold::Nagle),
+            (true, len) => Ok(Grant { len, ..grant }),
+        }
+    }
+
+    fn hold(&mut self, now: Instant, hold: Hold) {
+        match hold {
+            Hold::Empty | Hold::Nagle => {}
+            Hold::Congestion => self.send.limited_until = self.send.next,
+            Hold::Pace(at) => self.timers.set(Timer::Pace, at),
+            Hold::Window => {
+                if self.send.flight.is_empty() {
+                    self.timers.start(Timer::Persist, now + self.persist_wait());
+                }
+            }
+        }
+    }
+
+    /// Longest payload of one super-segment cut from `record`.
+    fn longest(&self, record: Extent) -> usize {
+        let size = usize::from(self.segment_payload(record.options));
+        let headers = self.send.path.headers() + self.stamp_len() + record.options;
+        let longest = usize::from(self.config.max_super_segment).min(MAX_PACKET - headers);
+        (longest / size).max(1) * size
+    }
+
+    /// Makes the segment for bytes that are in the flight.
+    fn cut(
+        &mut self,
+        now: Instant,
+        start: u64,
+        grant: Grant,
+        with_fin: bool,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
+        let fin = if with_fin { Flags::FIN } else { Flags::default() };
+        let piece = if grant.len > 0 { self.send.queue.piece(start, grant.len) } else { None };
+        let Some(piece) = piece else {
+            return self.bare(now, start, Flags::ACK.with(fin), options);
+        };
+        let end = start + grant.len as u64;
+        // RFC 9293, section 3.9.1.2: PSH on the last segment of what is queued.
+        let push = piece.push || end == self.send.queue.end();
+        let flags = Flags::ACK.with(fin).with(if push { Flags::PSH } else { Flags::default() });
+        let draft = Draft {
+            offset: start,
+            flags,
+            payload: piece.payload,
+            options: piece.options,
+            segment_size: grant.size,
+        };
+        let mut all = OptionBytes::new();
+        self.put_stamp(now, &mut all);
+        let _ = all.try_extend_from_slice(&draft.options);
+        self.finish_segment(draft, all)
+    }
+
+    /// A segment without payload. It carries SACK blocks where there is room.
+    fn bare(
+        &mut self,
+        now: Instant,
+        offset: u64,
+        flags: Flags,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
+        let mut all = OptionBytes::new();
+        self.put_stamp(now, &mut all);
+        self.put_opaque(SegmentKind::Ack, options, &mut all);
+        self.put_sack(&mut all);
+        let draft = Draft {
+            offset,
+            flags,
+            payload: Bytes::new(),
+            options: OptionBytes::new(),
+            segment_size: self.segment_payload(0),
+        };
+        self.finish_segment(draft, all)
+    }
+
+    fn put_stamp(&self, now: Instant, all: &mut OptionBytes) {
+        if let Some(clock) = &self.timestamps {
+            header_options::emit_timestamps(clock.stamp(now), all);
+        }
+    }
+
+    fn put_opaque(&self, kind: SegmentKind, options: &mut impl SegmentOptions, all: &mut OptionBytes) {
+        let room = all.remaining_capacity();
+        let mut opaque = OptionBytes::new();
+        options.write(kind, room, &mut opaque);
+        debug_assert!(opaque.len() <= room && opaque.len().is_multiple_of(4), "what the trait asks for");
+        let _ = all.try_extend_from_slice(&opaque);
+    }
+
+    /// D-SACK first, then the runs behind gaps, latest first (RFC 2018, section 4; RFC 2883).
+    fn put_sack(&mut self, all: &mut OptionBytes) {
+        let duplicate = self.receive.duplicate.take();
+        if !self.sack || (duplicate.is_none() && !self.receive.queue.has_gaps()) {
+            return;
+        }
+        let room = header_options::sack_room(all.len());
+        let irs = self.receive.irs;
+        let mut blocks = SackBlocks::new();
+        let mut put = |(start, end): Block| {
+            if blocks.len() < room {
+                let _ = blocks.try_push((irs + start as u32, irs + end as u32));
+            }
+        };
+        if let Some(duplicate) = duplicate {
+            put(duplicate);
+        }
+        self.receive.queue.blocks(room, &mut put);
+        header_options::emit_sack(&blocks, all);
+    }
+
+    fn finish_segment(&mut self, draft: Draft, options: OptionBytes) -> Segment {
+        let next = self.receive.next();
+        let window = if draft.flags.contains(Flags::SYN) {
+            self.receive.window.field_of_syn()
+        } else {
+            self.receive.window.field(next, self.send.path.mss())
+        };
+        self.receive.last_ack = next;
+        self.receive.acks.on_sent(draft.payload.is_empty());
+        if self.receive.acks.urgency() == Urgency::None {
+            self.timers.stop(Timer::DelayedAck);
+        }
+        let segment = Segment {
+            source: self.tuple.local,
+            destination: self.tuple.remote,
+            seq: self.send.seq(draft.offset),
+            ack: self.receive.irs + next as u32,
+            flags: draft.flags,
+            window,
+            urgent: 0,
+            options,
+            payload: draft.payload,
+            segment_size: draft.segment_size,
+            ecn: 0,
+        };
+        self.stats.segments_sent += segment.wire_segments() as u64;
+        segment
+    }
+
+    fn syn_segment(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Segment {
+        let attempt = self.opening.attempts;
+        let answers = self.state == State::SynReceived;
+        let kind = if answers { SegmentKind::SynAck { attempt } } else { SegmentKind::Syn { attempt } };
+        let scale = self.receive.window.offered_scale();
+        let scaling = !answers || self.receive.window.scaling();
+        let mut all = OptionBytes::new();
+        SynOptions {
+            mss: Some(self.send.path.mss()),
+            scale: scaling.then_some(scale),
+            sack: self.sack,
+            timestamps: self.timestamps.map(|clock| clock.stamp(now)),
+        }
+        .emit(&mut all);
+        self.put_opaque(kind, options, &mut all);
+        self.opening.due = false;
+        self.opening.attempts = attempt.saturating_add(1);
+        self.opening.sent_at = now;
+        self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
+        self.watch_user_timeout(now, false);
+        let flags = if answers { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
+        let draft = Draft {
+            offset: 0,
+            flags,
+            payload: Bytes::new(),
+            options: OptionBytes::new(),
+            segment_size: self.segment_payload(0),
+        };
+        let mut segment = self.finish_segment(draft, all);
+        if !answers {
+            segment.ack = base::SeqNum::new(0);
+        }
+        segment
+    }
+
+    fn reset_segment(
+        &mut self,
+        now: Instant,
+        seq: base::SeqNum,
+        with_ack: bool,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
+        let mut all = OptionBytes::new();
+        if with_ack {
+            self.put_stamp(now, &mut all);
+        }
+        self.put_opaque(SegmentKind::Reset, options, &mut all);
+        self.stats.segments_sent += 1;
+        let next = self.receive.irs + self.receive.next() as u32;
+        Segment {
+            source: self.tuple.local,
+            destination: self.tuple.remote,
+            seq,
+            ack: if with_ack { next } else { base::SeqNum::new(0) },
+            flags: if with_ack { Flags::RST.with(Flags::ACK) } else { Flags::RST },
+            window: 0,
+            urgent: 0,
+            options: all,
+            payload: Bytes::new(),
+            segment_size: self.segment_payload(0),
+            ecn: 0,
+        }
+    }
+}

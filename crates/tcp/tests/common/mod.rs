@@ -1,0 +1,321 @@
+//! Two connections joined by a pipe that delays, loses, reorders, repeats and merges, all from one seed.
+
+use base::{Duration, Instant, Random, SeededRandom, SeqNum};
+use bytes::Bytes;
+use core::net::SocketAddr;
+use std::collections::BTreeMap;
+use tcp::{Closed, Config, Event, FourTuple, Isn, Record, State, Subflow};
+use wire::{Flags, OptionBytes, Segment};
+
+/// What the pipe does to wire segments, per direction alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) delay: Duration,
+    /// Bytes per second; 0 for no limit.
+    pub(crate) rate: u64,
+    /// Bytes that may wait for the rate.
+    pub(crate) buffer: u64,
+    /// Probability that a wire segment with data is lost.
+    pub(crate) loss: f64,
+    /// The same for one without.
+    pub(crate) ack_loss: f64,
+    /// Probability that a wire segment takes `detour` longer.
+    pub(crate) reorder: f64,
+    pub(crate) detour: Duration,
+    pub(crate) duplicate: f64,
+    /// Whether neighbours arrive merged, as receive offload does.
+    pub(crate) merge: bool,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            delay: Duration::from_millis(10),
+            rate: 0,
+            buffer: 1 << 20,
+            loss: 0.0,
+            ack_loss: 0.0,
+            reorder: 0.0,
+            detour: Duration::from_millis(5),
+            duplicate: 0.0,
+            merge: false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Side {
+    A,
+    B,
+}
+
+/// One end with its application.
+pub(crate) struct End {
+    pub(crate) tcp: Subflow,
+    pub(crate) received: Vec<u8>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl End {
+    pub(crate) fn closed(&self) -> Option<Closed> {
+        self.events.iter().find_map(|event| match event {
+            Event::Closed(reason) => Some(*reason),
+            _ => None,
+        })
+    }
+}
+
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) a: End,
+    pub(crate) b: Option<End>,
+    pub(crate) link: Link,
+    pub(crate) random: SeededRandom,
+    /// Wire segments under way.
+    pipe: BTreeMap<(Instant, u64), (Side, Segment)>,
+    sent: u64,
+    free: [Instant; 2],
+    config_b: Config,
+    /// Decides about a wire segment; `false` loses it.
+    pub(crate) filter: Box<dyn FnMut(Side, &Segment) -> bool>,
+    /// Data segments on the wire from A.
+    pub(crate) wire_data: u64,
+}
+
+pub(crate) const A: &str = "10.0.0.1:1000";
+pub(crate) const B: &str = "10.0.0.2:2000";
+
+pub(crate) fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+pub(crate) fn tuple() -> FourTuple {
+    FourTuple { local: address(A), remote: address(B) }
+}
+
+/// Close to the wrap, so that every test crosses it.
+pub(crate) const ISN_A: u32 = 0xffff_fc00;
+pub(crate) const ISN_B: u32 = 0xffff_ff80;
+
+pub(crate) fn isn(bits: u32) -> Isn {
+    Isn { seq: SeqNum::new(bits), timestamp_offset: bits ^ 0x8000_0000 }
+}
+
+/// The bytes of the stream number `n` from `from` on.
+pub(crate) fn pattern(from: usize, len: usize) -> Bytes {
+    (from..from + len).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+pub(crate) fn record(from: usize, len: usize) -> Record {
+    Record { payload: pattern(from, len), options: OptionBytes::new(), push: false }
+}
+
+/// Cuts a super-segment as send offload does.
+pub(crate) fn cut(segment: &Segment) -> Vec<Segment> {
+    let size = usize::from(segment.segment_size);
+    if segment.payload.len() <= size {
+        return vec![segment.clone()];
+    }
+    let count = segment.wire_segments();
+    (0..count)
+        .map(|n| {
+            let from = n * size;
+            let to = (from + size).min(segment.payload.len());
+            let flags = if n + 1 == count {
+                segment.flags
+            } else {
+                segment.flags.without(Flags::FIN).without(Flags::PSH)
+            };
+            let (seq, payload) = (segment.seq + from as u32, segment.payload.slice(from..to));
+            Segment { seq, flags, payload, ..segment.clone() }
+        })
+        .collect()
+}
+
+impl Pair {
+    pub(crate) fn new(seed: u64, config: Config, link: Link) -> Self {
+        Self::with(seed, config.clone(), config, link)
+    }
+
+    pub(crate) fn with(seed: u64, config_a: Config, config_b: Config, link: Link) -> Self {
+        let now = Instant::from_millis(1000);
+        let tcp = Subflow::connect(now, config_a, tuple(), isn(ISN_A));
+        Self {
+            now,
+            a: End { tcp, received: Vec::new(), events: Vec::new() },
+            b: None,
+            link,
+            random: SeededRandom::from_number(seed),
+            pipe: BTreeMap::new(),
+            sent: 0,
+            free: [now; 2],
+            config_b,
+            filter: Box::new(|_, _| true),
+            wire_data: 0,
+        }
+    }
+
+    /// A pair whose handshake is complete.
+    pub(crate) fn established(seed: u64, config: Config, link: Link) -> Self {
+        let mut pair = Self::new(seed, config, Link { loss: 0.0, ack_loss: 0.0, ..link });
+        pair.run_for(Duration::from_millis(500));
+        assert_eq!(pair.a.tcp.state(), State::Established);
+        assert_eq!(pair.b().tcp.state(), State::Established);
+        pair.link = link;
+        pair
+    }
+
+    pub(crate) fn b(&mut self) -> &mut End {
+        self.b.as_mut().expect("the SYN has arrived")
+    }
+
+    fn transmit(&mut self, side: Side, segment: &Segment) {
+        let whole =
+            if self.link.merge && self.link.loss == 0.0 { vec![segment.clone()] } else { cut(segment) };
+        for wire in whole {
+            assert_eq!(wire.options.len() % 4, 0);
+            let headers = if wire.source.is_ipv4() { 40 } else { 60 } + wire.options.len();
+            assert!(wire.payload.len() + headers <= 65_521);
+            let data = !wire.payload.is_empty();
+            if data && side == Side::A {
+                self.wire_data += 1;
+            }
+            if !(self.filter)(side, &wire) {
+                continue;
+            }
+            let loss = if data { self.link.loss } else { self.link.ack_loss };
+            if self.random.chance(loss) {
+                continue;
+            }
+            let copies = 1 + usize::from(self.random.chance(self.link.duplicate));
+            for _ in 0..copies {
+                self.carry(side, wire.clone());
+            }
+        }
+    }
+
+    fn carry(&mut self, side: Side, wire: Segment) {
+        let mut at = self.now;
+        if self.link.rate > 0 {
+            let bytes = wire.payload.len() as u64 + 60;
+            let free = &mut self.free[side as usize];
+            let start = (*free).max(self.now);
+            let waiting =
+                start.saturating_since(self.now).as_nanos() * u128::from(self.link.rate) / 1_000_000_000;
+            if waiting > u128::from(self.link.buffer) {
+                return;
+            }
+            *free = start + Duration::from_nanos(bytes * 1_000_000_000 / self.link.rate);
+            at = *free;
+        }
+        at += self.link.delay;
+        if self.random.chance(self.link.reorder) {
+            at += self.link.detour;
+        }
+        self.sent += 1;
+        self.pipe.insert((at, self.sent), (side, wire));
+    }
+
+    /// Lets one end say all it has to say.
+    fn drain(&mut self, side: Side) {
+        loop {
+            let now = self.now;
+            let end = match side {
+                Side::A => Some(&mut self.a),
+                Side::B => self.b.as_mut(),
+            };
+            let Some(end) = end else { return };
+            while let Some(event) = end.tcp.poll_event() {
+                end.events.push(event);
+            }
+            while let Some(chunk) = end.tcp.read() {
+                assert_eq!(chunk.offset, end.received.len() as u64 + 1, "in order and once");
+                end.received.extend_from_slice(&chunk.data);
+            }
+            let Some(segment) = end.tcp.poll_transmit(now, &mut ()) else { return };
+            self.transmit(side, &segment);
+        }
+    }
+
+    fn arrive(&mut self, from: Side, segment: &Segment) {
+        let now = self.now;
+        match from {
+            Side::A => match &mut self.b {
+                Some(end) => {
+                    end.tcp.handle_segment(now, segment);
+                }
+                None if segment.flags == Flags::SYN => {
+                    let tcp = Subflow::accept(now, self.config_b.clone(), segment, isn(ISN_B));
+                    self.b = Some(End { tcp, received: Vec::new(), events: Vec::new() });
+                }
+                None => {}
+            },
+            Side::B => {
+                self.a.tcp.handle_segment(now, segment);
+            }
+        }
+    }
+
+    pub(crate) fn drain_both(&mut self) {
+        self.drain(Side::A);
+        self.drain(Side::B);
+    }
+
+    /// The next thing happens; `false` if nothing is left to happen before `end`.
+    pub(crate) fn step(&mut self, end: Instant) -> bool {
+        self.drain_both();
+        let wire = self.pipe.first_key_value().map(|(&(at, _), _)| at);
+        let timers = [Some(&self.a), self.b.as_ref()].into_iter().flatten();
+        let timer = timers.filter_map(|end| end.tcp.poll_timeout()).map(|deadline| deadline.at).min();
+        let Some(at) = wire.into_iter().chain(timer).min().filter(|&at| at <= end) else {
+            self.now = self.now.max(end);
+            return false;
+        };
+        self.now = self.now.max(at);
+        while let Some(entry) = self.pipe.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            let (side, segment) = entry.remove();
+            self.arrive(side, &segment);
+        }
+        let now = self.now;
+        self.a.tcp.handle_timeout(now);
+        if let Some(b) = &mut self.b {
+            b.tcp.handle_timeout(now);
+        }
+        self.drain_both();
+        true
+    }
+
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.step(end) {}
+    }
+
+    /// Moves `bytes` from A to B, given in records of `record_len`, within `time`. Returns how long it took.
+    pub(crate) fn transfer(&mut self, bytes: usize, record_len: usize, time: Duration) -> Duration {
+        let (start, end) = (self.now, self.now + time);
+        let before = self.b().received.len();
+        let mut given = before;
+        let total = before + bytes;
+        loop {
+            while given < total && self.a.tcp.unsent() < 2 * record_len {
+                let len = record_len.min(total - given);
+                self.a.tcp.send(record(given, len));
+                given += len;
+            }
+            if self.b().received.len() >= total && self.a.tcp.acked_offset() == self.a.tcp.next_offset() {
+                break;
+            }
+            assert!(
+                self.step(end),
+                "stuck at {} of {total}: {:?}",
+                self.b().received.len(),
+                self.a.tcp.stats()
+            );
+        }
+        assert_eq!(self.b().received[before..], pattern(before, bytes)[..], "the bytes that were sent");
+        self.now.saturating_since(start)
+    }
+}

@@ -1,0 +1,61 @@
+//! Streams over pipes that misbehave: every byte arrives, in order and once.
+
+mod common;
+
+use base::Duration;
+use common::{Link, Pair};
+use tcp::{Closed, Config, State};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_stream_arrives_over_a_quiet_pipe_without_a_retransmission() {
+    let mut pair = Pair::established(1, Config::default(), Link::default());
+    pair.transfer(3_000_000, 60_000, MINUTE);
+    let stats = pair.a.tcp.stats();
+    assert_eq!(stats.bytes_retransmitted, 0, "{stats:?}");
+    assert_eq!(stats.bytes_sent, 3_000_000);
+    assert_eq!(pair.b().tcp.stats().bytes_received, 3_000_000);
+}
+
+#[test]
+fn a_stream_survives_loss_reordering_and_repetition() {
+    for seed in 0..30 {
+        let link = Link {
+            loss: 0.03,
+            ack_loss: 0.1,
+            reorder: 0.1,
+            duplicate: 0.05,
+            merge: false,
+            ..Link::default()
+        };
+        let mut pair = Pair::established(seed, Config::default(), link);
+        pair.transfer(400_000, 1 + 977 * (seed as usize + 1), 5 * MINUTE);
+    }
+}
+
+#[test]
+fn a_stream_arrives_without_sack_and_without_timestamps() {
+    for seed in 0..30 {
+        let config = Config { sack: seed % 2 == 0, timestamps: seed % 3 == 0, ..Config::default() };
+        let link = Link { loss: 0.03, ack_loss: 0.03, reorder: 0.03, ..Link::default() };
+        let mut pair = Pair::established(seed, config, link);
+        pair.transfer(300_000, 30_000, 10 * MINUTE);
+    }
+}
+
+#[test]
+fn both_sides_finish_and_one_waits() {
+    let mut pair = Pair::established(3, Config::default(), Link::default());
+    pair.transfer(10_000, 5_000, MINUTE);
+    pair.a.tcp.finish();
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!((pair.a.tcp.state(), pair.b().tcp.state()), (State::FinWait2, State::CloseWait));
+    pair.b().tcp.finish();
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!((pair.a.tcp.state(), pair.b().tcp.state()), (State::TimeWait, State::Closed));
+    assert_eq!((pair.a.closed(), pair.b().closed()), (Some(Closed::Finished), Some(Closed::Finished)));
+    pair.run_for(2 * MINUTE);
+    assert_eq!(pair.a.tcp.state(), State::Closed);
+    assert_eq!(pair.a.tcp.poll_timeout(), None);
+}
