@@ -158,6 +158,23 @@ fn jitter_stays_within_its_bounds_uses_them_and_does_not_reorder() {
     }
 }
 
+/// A delay that falls as fast as time passes would bunch packets, one that jumps would need to be held.
+#[test]
+fn jitter_changes_the_delay_by_half_the_time_that_passes_at_most() {
+    for gap in [10_000, 300_000] {
+        let config = LinkConfig { jitter: Duration::from_millis(10), ..LinkConfig::default() };
+        let mut link = Link::new(config, 6);
+        let mut before = None;
+        for n in 0..PACKETS {
+            let now = Instant::from_nanos(n * gap);
+            let took = arrival(link.offer(now, 1500)).expect("nothing is lost").saturating_since(now);
+            let change = took.abs_diff(before.unwrap_or(took));
+            assert!(change <= Duration::from_nanos(gap / 2 + 2), "{change:?} in {gap} ns");
+            before = Some(took);
+        }
+    }
+}
+
 #[test]
 fn as_many_packets_as_asked_are_overtaken_and_the_others_keep_their_order() {
     let reordering = Reordering { probability: 0.05, extra_delay: Duration::from_millis(3) };
