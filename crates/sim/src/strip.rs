@@ -1,4 +1,4 @@
-//! Boxes that take options out.
+//! Boxes that have something against options.
 
 use base::Instant;
 use wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, options, pad_options};
@@ -91,6 +91,23 @@ impl Element for Stripper {
             Some(_) | None => frame,
         };
         out.push(now, direction, frame);
+    }
+}
+
+/// A box that drops segments with an MPTCP option, without a word.
+pub struct Firewall {
+    /// Which ones it looks at.
+    pub moment: Moment,
+}
+
+impl Element for Firewall {
+    fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
+        let is_mptcp = |segment: &Segment| {
+            options(&segment.options).flatten().any(|option| matches!(option, TcpOption::Mptcp(_)))
+        };
+        if !frame.segment().is_some_and(|segment| self.moment.includes(&segment) && is_mptcp(&segment)) {
+            out.push(now, direction, frame);
+        }
     }
 }
 

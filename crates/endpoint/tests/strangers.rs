@@ -1,0 +1,205 @@
+//! What an endpoint says to segments that belong to no connection, and what it counts.
+
+use base::{Duration, Instant, PathId, SeqNum};
+use bytes::Bytes;
+use core::net::SocketAddr;
+use endpoint::{ConnectError, Endpoint, EndpointConfig, Event, ListenError, Transmit};
+use mptcp::{Config, Path, PathClass};
+use wire::{
+    Flags, IcmpReason, MpJoin, MptcpOption, OptionBytes, Packet, ResetReason, Segment, TcpEmit, TcpOption,
+    Trust, icmp_error, option_bytes, options,
+};
+
+#[test]
+fn a_segment_for_nobody_is_reset() {
+    let mut endpoint = endpoint();
+    let answer = exchange(&mut endpoint, &stray(Flags::ACK)).expect("an answer");
+    assert_eq!((answer.flags, answer.seq), (Flags::RST, SeqNum::new(77)));
+    let answer = exchange(&mut endpoint, &stray(Flags::SYN)).expect("an answer");
+    assert_eq!((answer.flags, answer.ack), (Flags::RST.with(Flags::ACK), SeqNum::new(6)));
+    assert_eq!(endpoint.counters().no_connection, 2);
+}
+
+#[test]
+fn a_reset_for_nobody_is_not_answered() {
+    let mut endpoint = endpoint();
+    for flags in [Flags::RST, Flags::RST.with(Flags::ACK)] {
+        assert_eq!(exchange(&mut endpoint, &stray(flags)), None);
+    }
+    assert_eq!(endpoint.counters().stray_resets, 2);
+}
+
+#[test]
+fn an_acknowledgment_to_a_listener_is_reset() {
+    let mut endpoint = endpoint();
+    endpoint.listen(80, Config::default()).expect("free");
+    let answer = exchange(&mut endpoint, &stray(Flags::ACK)).expect("an answer");
+    assert_eq!((answer.flags, answer.seq), (Flags::RST, SeqNum::new(77)));
+}
+
+#[test]
+fn a_join_with_a_token_that_nobody_has_is_reset_with_the_reason() {
+    let mut endpoint = endpoint();
+    endpoint.listen(80, Config::default()).expect("free");
+    let join = MpJoin::Syn { backup: false, reserved: 0, address_id: 1, token: 0xdead_beef, nonce: 1 };
+    let options_of_join = option_bytes([TcpOption::Mptcp(MptcpOption::Join(join))]).expect("it fits");
+    let answer = exchange(&mut endpoint, &Segment { options: options_of_join, ..stray(Flags::SYN) });
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.flags, Flags::RST.with(Flags::ACK));
+    let Some(Ok(TcpOption::Mptcp(MptcpOption::Reset(reset)))) = options(&answer.options).next() else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(reset.reason, ResetReason::Mptcp);
+    let counters = endpoint.counters();
+    assert_eq!((counters.unknown_token, counters.connections), (1, 0));
+}
+
+#[test]
+fn what_is_not_for_us_is_not_answered() {
+    let mut endpoint = endpoint();
+    let other = Segment { destination: address("198.51.100.9:80"), ..stray(Flags::ACK) };
+    assert_eq!(exchange(&mut endpoint, &other), None);
+    assert_eq!(endpoint.counters().not_ours, 1);
+}
+
+#[test]
+fn a_segment_that_claims_to_come_from_where_it_goes_is_not_answered() {
+    let mut endpoint = endpoint();
+    endpoint.listen(80, Config::default()).expect("free");
+    let land = Segment { source: address("192.0.2.1:80"), ..stray(Flags::SYN) };
+    assert_eq!(exchange(&mut endpoint, &land), None);
+    assert_eq!(endpoint.counters().from_self, 1);
+}
+
+#[test]
+fn resets_are_limited_and_the_excess_is_counted() {
+    let mut endpoint = endpoint();
+    for _ in 0..1000 {
+        let _ = exchange(&mut endpoint, &stray(Flags::ACK));
+    }
+    let counters = endpoint.counters();
+    assert_eq!(counters.no_connection, 1000);
+    assert_eq!(counters.replies_limited, 1000 - 256);
+}
+
+#[test]
+fn an_icmp_error_about_nobody_is_counted() {
+    let mut endpoint = endpoint();
+    let ours =
+        Segment { source: address("192.0.2.1:80"), destination: address("192.0.2.2:9"), ..stray(Flags::ACK) };
+    let router = "192.0.2.254".parse().expect("an address");
+    let error = icmp_error(IcmpReason::TooBig { mtu: 1300 }, router, &packet(&ours)).expect("an IP packet");
+    endpoint.handle_packet(NOW, &Bytes::from(error), 0, Trust::Verify);
+    assert_eq!(endpoint.counters().stray_icmp, 1);
+}
+
+#[test]
+fn malformed_packets_are_counted_by_what_is_wrong() {
+    let mut endpoint = endpoint();
+    let mut wrong = packet(&stray(Flags::ACK)).to_vec();
+    let last = wrong.len() - 1;
+    wrong[last] ^= 1;
+    for bytes in [vec![], vec![0x45; 10], wrong.clone(), wrong] {
+        endpoint.handle_packet(NOW, &Bytes::from(bytes), 0, Trust::Verify);
+    }
+    let malformed = endpoint.counters().malformed;
+    assert!(malformed.contains(&(wire::Malformed::Truncated, 2)), "{malformed:?}");
+    assert!(malformed.contains(&(wire::Malformed::Checksum, 2)), "{malformed:?}");
+}
+
+#[test]
+fn a_connection_needs_an_address_and_a_path_of_its_family() {
+    let mut endpoint = endpoint();
+    assert_eq!(endpoint.connect(NOW, Config::default(), &[]), Err(ConnectError::NoAddress));
+    let v6 = [address("[2001:db8::1]:80")];
+    assert_eq!(endpoint.connect(NOW, Config::default(), &v6), Err(ConnectError::NoPath));
+    let v4 = [address("192.0.2.2:80")];
+    for path in [Path { up: false, ..path() }, Path { class: PathClass::Never, ..path() }] {
+        endpoint.set_path(NOW, path);
+        assert_eq!(endpoint.connect(NOW, Config::default(), &v4), Err(ConnectError::NoPath));
+    }
+}
+
+#[test]
+fn a_port_is_listened_on_once() {
+    let mut endpoint = endpoint();
+    let id = endpoint.listen(80, Config::default()).expect("free");
+    assert_eq!(endpoint.listen(80, Config::default()), Err(ListenError::InUse));
+    endpoint.stop_listening(NOW, id);
+    assert!(endpoint.listen(80, Config::default()).is_ok());
+    assert_eq!(endpoint.poll_event(), None::<Event>);
+}
+
+#[test]
+fn nothing_to_do_is_no_deadline() {
+    let mut endpoint = endpoint();
+    assert_eq!(endpoint.poll_timeout(), None);
+    endpoint.handle_timeout(NOW + Duration::from_secs(1));
+    assert!(!endpoint.poll_transmit(NOW, &mut Transmit::default()));
+}
+
+const NOW: Instant = Instant::from_millis(5000);
+
+fn endpoint() -> Endpoint {
+    let mut endpoint = Endpoint::new(EndpointConfig::default(), [1; 32], [2; 32]);
+    endpoint.set_path(NOW, path());
+    endpoint
+}
+
+fn path() -> Path {
+    Path {
+        id: PathId(0),
+        name: "eth0".into(),
+        class: PathClass::Trusted,
+        backup: false,
+        v4: Some("192.0.2.1".parse().expect("an address")),
+        v6: None,
+        public_v4: None,
+        public_v6: None,
+        mtu: 1500,
+        up: true,
+    }
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn stray(flags: Flags) -> Segment {
+    Segment {
+        source: address("192.0.2.2:1234"),
+        destination: address("192.0.2.1:80"),
+        seq: SeqNum::new(5),
+        ack: if flags.contains(Flags::ACK) { SeqNum::new(77) } else { SeqNum::new(0) },
+        flags,
+        window: 100,
+        urgent: 0,
+        options: OptionBytes::new(),
+        payload: Bytes::new(),
+        segment_size: 1,
+        ecn: 0,
+    }
+}
+
+fn packet(segment: &Segment) -> Bytes {
+    let mut packet = Vec::new();
+    segment.emit(0, TcpEmit::Complete, &mut packet);
+    packet.extend_from_slice(&segment.payload);
+    packet.into()
+}
+
+/// Hands a segment in and takes the answer out.
+fn exchange(endpoint: &mut Endpoint, segment: &Segment) -> Option<Segment> {
+    endpoint.handle_packet(NOW, &packet(segment), 0, Trust::Verify);
+    let mut out = Transmit::default();
+    if !endpoint.poll_transmit(NOW, &mut out) {
+        return None;
+    }
+    assert_eq!(out.path, Some(PathId(0)));
+    assert_eq!(out.transport_offset, 20);
+    let bytes = Bytes::from([&out.head[..], &out.payload[..]].concat());
+    match Packet::parse(&bytes, 0, Trust::Offloaded) {
+        Ok(Packet::Tcp(answer)) => Some(answer),
+        other => panic!("{other:?}"),
+    }
+}

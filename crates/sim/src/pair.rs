@@ -1,0 +1,151 @@
+//! Two hosts with some paths between them: what most tests begin with.
+
+use base::{Duration, Instant};
+use core::net::SocketAddr;
+use endpoint::{ConnectionId, Counters, EndpointConfig};
+use mptcp::Config;
+use wire::IpVersion;
+
+use crate::{Element, Families, HostIndex, Link, LinkModel, Outcome, PathIndex, Speech, World};
+
+/// A client and a server.
+pub struct Pair {
+    /// The world they live in.
+    pub world: World,
+    /// Who opens connections.
+    pub client: HostIndex,
+    /// Who is listening, on port [`Pair::PORT`].
+    pub server: HostIndex,
+    /// The paths between them, in order.
+    pub paths: Vec<PathIndex>,
+    families: Families,
+}
+
+/// How a conversation went, on both sides.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    /// The side that opened it.
+    pub client: Outcome,
+    /// The side that accepted it.
+    pub server: Outcome,
+    /// From the first SYN to the end of the side that ended last.
+    pub duration: Duration,
+}
+
+impl Pair {
+    /// Where the server listens.
+    pub const PORT: u16 = 4433;
+
+    /// Two hosts and `paths` perfect paths of 10 ms each way, each with addresses of its own at both ends.
+    pub fn new(seed: u64, paths: usize, families: Families) -> Self {
+        Self::limited(seed, paths, families, EndpointConfig::default())
+    }
+
+    /// The same with limits for the server.
+    pub fn limited(seed: u64, paths: usize, families: Families, limits: EndpointConfig) -> Self {
+        let mut world = World::new(seed);
+        let (client, server) = (world.add_host(EndpointConfig::default()), world.add_host(limits));
+        let paths = (0..paths).map(|_| world.add_path(client, server, families)).collect();
+        Self { world, client, server, paths, families }
+    }
+
+    /// The chain of path number `path` is one link.
+    pub fn link(&mut self, path: usize, model: LinkModel) {
+        self.chain(path, vec![Box::new(Link::new(model, path as u64))]);
+    }
+
+    /// The chain of path number `path`.
+    pub fn chain(&mut self, path: usize, chain: Vec<Box<dyn Element>>) {
+        self.world.set_chain(self.paths[path], chain);
+    }
+
+    /// The box and, behind it, a link of 10 ms.
+    pub fn chain_with(&mut self, path: usize, element: impl Element + 'static) {
+        let link = Link::new(LinkModel::default(), path as u64);
+        self.chain(path, vec![Box::new(element), Box::new(link)]);
+    }
+
+    /// Where the server is, at the end of path number `path`.
+    pub fn server_address(&self, path: usize) -> SocketAddr {
+        let version = match self.families {
+            Families::V4 | Families::Both => IpVersion::V4,
+            Families::V6 => IpVersion::V6,
+        };
+        SocketAddr::new(self.world.address(self.paths[path], 1, version), Self::PORT)
+    }
+
+    /// The server listens and answers each connection with this speech.
+    pub fn serve(&mut self, config: &Config, speech: Speech) {
+        self.world.serve(self.server, Self::PORT, config.clone(), speech);
+    }
+
+    /// The client opens a connection to the address of the first path.
+    pub fn open(&mut self, config: &Config, speech: Speech) -> ConnectionId {
+        let remote = self.server_address(0);
+        self.world.open(self.client, config.clone(), &[remote], speech)
+    }
+
+    /// One connection from its opening to the end of both sides.
+    ///
+    /// # Panics
+    ///
+    /// If it takes longer than `limit`, or if a side did not hear exactly what the other said although both
+    /// ended in order.
+    pub fn talk(&mut self, config: &Config, client: Speech, server: Speech, limit: Duration) -> Conversation {
+        self.serve(config, server);
+        self.converse(config, client, limit)
+    }
+
+    /// The same, for a server that is listening already.
+    pub fn converse(&mut self, config: &Config, client: Speech, limit: Duration) -> Conversation {
+        let begin = self.world.now();
+        let before = self.world.accepted(self.server).count();
+        let id = self.open(config, client);
+        if !self.world.run_talk(limit) {
+            panic!("not over after {limit:?}: {}", self.describe(id));
+        }
+        let client = self.world.talker(self.client, id).outcome().expect("it is over").clone();
+        let server =
+            self.world.accepted(self.server).nth(before).and_then(|talker| talker.outcome().cloned());
+        let server = server.unwrap_or_else(|| panic!("nobody was let in; the client says {client:?}"));
+        if (client.result, server.result) == (Ok(()), Ok(())) {
+            assert_eq!(server.heard, client.said, "all that the client said");
+            assert_eq!(client.heard, server.said, "all that the server said");
+        }
+        let duration = client.at.max(server.at).saturating_since(begin);
+        Conversation { client, server, duration }
+    }
+
+    /// Waits until TIME-WAIT is over.
+    ///
+    /// # Panics
+    ///
+    /// If one of the hosts still keeps anything then.
+    pub fn assert_clean(&mut self) {
+        self.world.run_for(Duration::from_secs(300));
+        for host in [self.client, self.server] {
+            let Counters { connections, half_open, time_wait, names, .. } =
+                self.world.endpoint(host).counters();
+            assert_eq!((connections, half_open, time_wait, names), (0, 0, 0, 0), "{host:?} keeps something");
+        }
+    }
+
+    /// The moment `after` from now.
+    pub fn in_time(&self, after: Duration) -> Instant {
+        self.world.now() + after
+    }
+
+    fn describe(&self, id: ConnectionId) -> String {
+        let client = self.world.talker(self.client, id);
+        let status = self.world.endpoint(self.client).status(self.world.now(), id);
+        let servers: Vec<_> = (self.world.accepted(self.server))
+            .map(|talker| (talker.said(), talker.heard(), talker.outcome().map(|outcome| outcome.result)))
+            .collect();
+        format!(
+            "client said {} heard {} ({:?}); server (said, heard, result) {servers:?}; status {status:#?}",
+            client.said(),
+            client.heard(),
+            client.outcome().map(|outcome| outcome.result),
+        )
+    }
+}

@@ -1,0 +1,216 @@
+//! Paths come, go, die and lie idle.
+
+use base::{Duration, Instant, PathId};
+use mptcp::{Config, Negotiated, Status};
+use sim::{BlackHole, Direction, Families, Link, LinkModel, Pair, Recorder, Speech};
+
+const MIB: u64 = 1 << 20;
+const MINUTES: Duration = Duration::from_secs(600);
+const FOREVER: Instant = Instant::from_millis(1 << 40);
+
+#[test]
+fn a_dead_first_path_does_not_prevent_a_connection() {
+    let mut pair = Pair::new(1, 2, Families::V4);
+    pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER });
+    pair.serve(&Config::default(), Speech::of(MIB));
+    let begin = pair.world.now();
+    let remotes = [pair.server_address(0), pair.server_address(1)];
+    let id = pair.world.open(pair.client, Config::default(), &remotes, Speech::of(MIB));
+    let (client, server) = (pair.client, pair.server);
+    assert!(pair.world.run_until(Duration::from_secs(5), |world| world.accepted(server).count() == 1));
+    let time = pair.world.now().saturating_since(begin);
+    println!("connected after {time:?}");
+    assert!(time < Duration::from_millis(1500));
+    assert!(pair.world.run_talk(MINUTES));
+    assert_eq!(pair.world.talker(client, id).outcome().expect("it is over").result, Ok(()));
+    pair.assert_clean();
+}
+
+#[test]
+fn a_black_hole_in_mid_transfer_loses_nothing_and_is_soon_left() {
+    for dead in [0, 1] {
+        let mut pair = two_paths(2);
+        let hole = pair.in_time(Duration::from_millis(800))..FOREVER;
+        let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+        pair.chain(dead, vec![Box::new(BlackHole { during: hole }), Box::new(link)]);
+        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
+        println!("path {dead} swallowed: longest gap {:?}", talk.server.longest_gap);
+        assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+        assert!(
+            talk.server.longest_gap < Duration::from_secs(1),
+            "path {dead}: {:?}",
+            talk.server.longest_gap
+        );
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn a_black_hole_on_both_paths_is_sat_out() {
+    let mut pair = two_paths(3);
+    let from = pair.in_time(Duration::from_millis(500));
+    for path in 0..2 {
+        pair.chain_with(path, BlackHole { during: from..from + Duration::from_secs(10) });
+    }
+    let talk = pair.talk(&Config::default(), Speech::of(32 * MIB), Speech::of(0), MINUTES);
+    println!("longest gap {:?}", talk.server.longest_gap);
+    assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+    assert!(talk.server.longest_gap < Duration::from_secs(30));
+    pair.assert_clean();
+}
+
+#[test]
+fn a_path_taken_down_is_left_at_once() {
+    for gone in [0, 1] {
+        let mut pair = two_paths(4);
+        pair.serve(&Config::default(), Speech::of(0));
+        let id = pair.open(&Config::default(), Speech::of(8 * MIB));
+        pair.world.run_for(Duration::from_millis(800));
+        pair.chain_with(gone, BlackHole { during: Instant::ZERO..FOREVER });
+        let path = pair.paths[gone];
+        pair.world.change_path(pair.client, path, |path| path.up = false);
+        assert!(pair.world.run_talk(MINUTES));
+        let server = pair.world.accepted(pair.server).next().expect("one").outcome().expect("over").clone();
+        println!("path {gone} down: longest gap {:?}", server.longest_gap);
+        assert_eq!((server.result, server.heard), (Ok(()), 8 * MIB));
+        assert!(server.longest_gap < Duration::from_secs(1), "{:?}", server.longest_gap);
+        assert_eq!(pair.world.talker(pair.client, id).outcome().expect("over").result, Ok(()));
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn a_path_that_is_taken_away_is_announced_and_never_used_again() {
+    let mut pair = two_paths(5);
+    let recorder = Recorder::default();
+    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
+    pair.serve(&Config::default(), Speech::of(8 * MIB));
+    pair.open(&Config::default(), Speech::of(0));
+    pair.world.run_for(Duration::from_millis(800));
+    let path = pair.paths[1];
+    pair.world.remove_path(pair.client, path);
+    pair.world.run_for(Duration::from_millis(200));
+    let so_far = recorder.payload_bytes(Direction::Backward);
+    assert!(so_far > 0, "the path was in use");
+    assert!(pair.world.run_talk(MINUTES));
+    assert_eq!(recorder.payload_bytes(Direction::Backward), so_far, "REMOVE_ADDR has reached the server");
+    pair.assert_clean();
+}
+
+#[test]
+fn a_new_path_is_used_by_a_running_connection() {
+    let mut pair = two_paths(6);
+    let path = pair.paths[1];
+    for host in [pair.client, pair.server] {
+        pair.world.change_path(host, path, |path| path.up = false);
+    }
+    let recorder = Recorder::default();
+    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
+    pair.serve(&Config::default(), Speech::of(0));
+    pair.open(&Config::default(), Speech::of(8 * MIB));
+    pair.world.run_for(Duration::from_millis(500));
+    assert_eq!(recorder.payload_bytes(Direction::Forward), 0);
+    for host in [pair.server, pair.client] {
+        pair.world.change_path(host, path, |path| path.up = true);
+    }
+    assert!(pair.world.run_talk(MINUTES));
+    assert!(
+        recorder.payload_bytes(Direction::Forward) > 1 << 20,
+        "{}",
+        recorder.payload_bytes(Direction::Forward)
+    );
+    pair.assert_clean();
+}
+
+#[test]
+fn a_backup_path_is_silent_until_it_is_needed() {
+    let mut pair = two_paths(7);
+    let path = pair.paths[1];
+    pair.world.change_path(pair.client, path, |path| path.backup = true);
+    let recorder = Recorder::default();
+    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
+    pair.serve(&Config::default(), Speech::of(0));
+    pair.open(&Config::default(), Speech::of(8 * MIB));
+    pair.world.run_for(Duration::from_secs(1));
+    assert_eq!(recorder.payload_bytes(Direction::Forward), 0, "nothing while the first path works");
+    assert!(!recorder.crossings().is_empty(), "but it is open");
+    pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER });
+    assert!(pair.world.run_talk(MINUTES));
+    let server = pair.world.accepted(pair.server).next().expect("one").outcome().expect("over").clone();
+    println!("switched to the backup: longest gap {:?}", server.longest_gap);
+    assert_eq!((server.result, server.heard), (Ok(()), 8 * MIB));
+    pair.assert_clean();
+}
+
+#[test]
+fn a_path_made_a_backup_in_mid_transfer_carries_no_more_data() {
+    let mut pair = two_paths(8);
+    let recorder = Recorder::default();
+    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
+    // The server sends: it has to believe what the client says about the priority (MP_PRIO).
+    pair.serve(&Config::default(), Speech::of(8 * MIB));
+    pair.open(&Config::default(), Speech::of(0));
+    pair.world.run_for(Duration::from_millis(800));
+    assert!(recorder.payload_bytes(Direction::Backward) > 0);
+    let path = pair.paths[1];
+    pair.world.change_path(pair.client, path, |path| path.backup = true);
+    pair.world.run_for(Duration::from_millis(500));
+    let so_far = recorder.payload_bytes(Direction::Backward);
+    assert!(pair.world.run_talk(MINUTES));
+    assert_eq!(recorder.payload_bytes(Direction::Backward), so_far);
+    pair.assert_clean();
+}
+
+#[test]
+fn a_path_that_was_lost_is_joined_again_when_it_is_back() {
+    let mut pair = two_paths(9);
+    let from = pair.in_time(Duration::from_millis(500));
+    let recorder = Recorder::default();
+    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    let hole = BlackHole { during: from..from + Duration::from_secs(5) };
+    pair.chain(1, vec![Box::new(hole), Box::new(recorder.clone()), Box::new(link)]);
+    pair.serve(&Config::default(), Speech::of(0));
+    pair.open(&Config::default(), Speech::of(192 * MIB));
+    pair.world.run_for(Duration::from_secs(6));
+    let before = recorder.payload_bytes(Direction::Forward);
+    pair.world.run_for(Duration::from_secs(40));
+    let after = recorder.payload_bytes(Direction::Forward);
+    println!("{before} bytes before and {} behind the hole", after - before);
+    assert!(after - before > 1 << 20);
+}
+
+#[test]
+fn the_server_announces_its_other_address_and_the_client_joins_it() {
+    let mut pair = Pair::new(10, 2, Families::V4);
+    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), Speech::of(0), MINUTES);
+    assert!(matches!(talk.client.status.negotiated, Negotiated::Multipath { .. }));
+    assert!(carried(&talk.client.status, 1), "{:#?}", talk.client.status.subflows);
+    pair.assert_clean();
+}
+
+#[test]
+fn an_address_that_is_not_announced_is_not_joined() {
+    let mut pair = Pair::new(11, 2, Families::V4);
+    let quiet = Config { announce: false, full_mesh: false, ..Config::default() };
+    let talk = pair.talk(&quiet, Speech::of(MIB), Speech::of(0), MINUTES);
+    assert!(!carried(&talk.client.status, 1), "{:#?}", talk.client.status.subflows);
+    pair.assert_clean();
+}
+
+/// Whether `path` of the client carried payload.
+fn carried(status: &Status, path: u8) -> bool {
+    status.subflows.iter().any(|subflow| subflow.path == PathId(path) && subflow.tcp.bytes_sent > 0)
+}
+
+/// Two paths of 20 Mbit/s.
+fn two_paths(seed: u64) -> Pair {
+    let mut pair = Pair::new(seed, 2, Families::V4);
+    for path in 0..2 {
+        pair.link(path, LinkModel { rate: Some(20_000_000), ..LinkModel::default() });
+    }
+    pair
+}

@@ -1,0 +1,288 @@
+//! Bytes get through, whatever the paths do to them.
+
+use base::Duration;
+use mptcp::{Config, Negotiated, Scheduler, Status};
+use sim::{
+    AckLoss, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkModel, Loss,
+    NarrowLink, Nat, Pair, Recorder, SequenceRewriter, Speech,
+};
+
+const MIB: u64 = 1 << 20;
+const MINUTES: Duration = Duration::from_secs(600);
+
+#[test]
+fn one_path_carries_both_directions_over_ipv4() {
+    both_directions(Families::V4, 1);
+}
+
+#[test]
+fn one_path_carries_both_directions_over_ipv6() {
+    both_directions(Families::V6, 1);
+}
+
+#[test]
+fn two_paths_carry_both_directions_over_ipv4() {
+    both_directions(Families::V4, 2);
+}
+
+#[test]
+fn two_paths_carry_both_directions_over_ipv6() {
+    both_directions(Families::V6, 2);
+}
+
+#[test]
+fn paths_with_both_families_carry_both_directions() {
+    both_directions(Families::Both, 2);
+}
+
+fn both_directions(families: Families, paths: usize) {
+    let mut pair = Pair::new(1, paths, families);
+    let talk = pair.talk(&Config::default(), Speech::of(2 * MIB), Speech::of(3 * MIB), MINUTES);
+    assert_multipath(&talk);
+    assert_eq!(talk.client.result, Ok(()));
+    assert_eq!(talk.server.result, Ok(()));
+    pair.assert_clean();
+}
+
+#[test]
+fn nothing_to_say_on_either_side_is_an_orderly_end_too() {
+    let mut pair = Pair::new(2, 1, Families::V4);
+    let talk = pair.talk(&Config::default(), Speech::of(0), Speech::of(0), MINUTES);
+    assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+    pair.assert_clean();
+}
+
+#[test]
+fn one_byte_is_enough() {
+    let mut pair = Pair::new(3, 1, Families::V4);
+    let talk = pair.talk(&Config::default(), Speech::of(1), Speech::of(1), MINUTES);
+    assert_eq!((talk.client.heard, talk.server.heard), (1, 1));
+    assert_multipath(&talk);
+    pair.assert_clean();
+}
+
+#[test]
+fn two_equal_paths_share_the_load() {
+    let mut pair = Pair::new(4, 2, Families::V4);
+    for path in 0..2 {
+        pair.link(path, LinkModel { rate: Some(20_000_000), ..LinkModel::default() });
+    }
+    let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
+    let shares = shares(&talk.client.status);
+    println!("{:?} for 8 MiB over 2 x 20 Mbit/s, shares {shares:?}", talk.duration);
+    assert_eq!(shares.len(), 2);
+    assert!(shares.iter().all(|share| *share >= 0.3), "{shares:?}");
+    assert_multipath(&talk);
+}
+
+#[test]
+fn two_paths_are_nearly_twice_as_fast_as_one() {
+    let [one, two] = [1, 2].map(|paths| {
+        let mut pair = Pair::new(5, paths, Families::V4);
+        for path in 0..paths {
+            pair.link(path, LinkModel { rate: Some(50_000_000), ..LinkModel::default() });
+        }
+        pair.talk(&Config::default(), Speech::of(16 * MIB), Speech::of(0), MINUTES).duration
+    });
+    let gain = one.as_secs_f64() / two.as_secs_f64();
+    println!("16 MiB: {one:?} over one path, {two:?} over two: {gain:.2}");
+    assert!(gain >= 1.7, "{gain:.2}");
+}
+
+#[test]
+fn the_link_is_filled() {
+    let mut pair = Pair::new(6, 1, Families::V4);
+    pair.link(0, LinkModel { rate: Some(50_000_000), ..LinkModel::default() });
+    let talk = pair.talk(&Config::default(), Speech::of(16 * MIB), Speech::of(0), MINUTES);
+    let goodput = 16.0 * MIB as f64 * 8.0 / talk.duration.as_secs_f64() / 1e6;
+    println!("{goodput:.1} of 50 Mbit/s");
+    assert!(goodput > 40.0, "{goodput:.1} Mbit/s");
+}
+
+#[test]
+fn every_scheduler_delivers() {
+    for scheduler in [Scheduler::LowestRtt, Scheduler::RoundRobin, Scheduler::Redundant] {
+        let mut pair = Pair::new(7, 2, Families::V4);
+        pair.link(
+            1,
+            LinkModel { delay: Duration::from_millis(30), loss: Loss::Each(0.01), ..LinkModel::default() },
+        );
+        let config = Config { scheduler, ..Config::default() };
+        let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+        assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "{scheduler:?}");
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn a_reader_that_sleeps_holds_the_writer_back_and_loses_nothing() {
+    let mut pair = Pair::new(8, 2, Families::V4);
+    let config = Config { receive_buffer: 256 << 10, send_buffer: 512 << 10, ..Config::default() };
+    let awake = pair.in_time(Duration::from_secs(20));
+    let sleeper = Speech::of(0).reading_from(awake);
+    let talk = pair.talk(&config, Speech::of(4 * MIB), sleeper, MINUTES);
+    assert_eq!(talk.server.heard, 4 * MIB);
+    assert!(talk.duration > Duration::from_secs(20));
+    pair.assert_clean();
+}
+
+#[test]
+fn random_loss_is_repaired() {
+    impaired(LinkModel { loss: Loss::Each(0.02), ..LinkModel::default() });
+}
+
+#[test]
+fn bursts_of_loss_are_repaired() {
+    impaired(LinkModel { loss: Loss::Bursts { enter: 0.003, leave: 0.2 }, ..LinkModel::default() });
+}
+
+#[test]
+fn reordering_is_put_right() {
+    impaired(LinkModel { reorder: 0.05, ..LinkModel::default() });
+}
+
+#[test]
+fn jitter_does_no_harm() {
+    impaired(LinkModel { jitter: Duration::from_millis(15), ..LinkModel::default() });
+}
+
+#[test]
+fn duplicates_are_dropped() {
+    impaired(LinkModel { duplicate: 0.1, ..LinkModel::default() });
+}
+
+#[test]
+fn flipped_bits_are_noticed_by_the_checksum() {
+    impaired(LinkModel { corrupt: 0.02, ..LinkModel::default() });
+}
+
+#[test]
+fn a_short_queue_is_lived_with() {
+    impaired(LinkModel { rate: Some(20_000_000), queue: 15_000, ..LinkModel::default() });
+}
+
+#[test]
+fn everything_at_once_is_survived() {
+    impaired(LinkModel {
+        delay: Duration::from_millis(25),
+        jitter: Duration::from_millis(5),
+        rate: Some(30_000_000),
+        loss: Loss::Each(0.01),
+        reorder: 0.02,
+        duplicate: 0.02,
+        corrupt: 0.01,
+        ..LinkModel::default()
+    });
+}
+
+/// Both directions over two impaired paths, with and without the checksum of RFC 8684.
+fn impaired(model: LinkModel) {
+    for checksum in [false, true] {
+        let mut pair = Pair::new(9, 2, Families::V4);
+        pair.link(0, model);
+        pair.link(1, model);
+        let config = Config { checksum, ..Config::default() };
+        let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+        assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "checksum {checksum}");
+        assert_multipath(&talk);
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn lost_acknowledgments_do_no_harm() {
+    crossed(|| Box::new(AckLoss::new(0.4, 1)));
+}
+
+#[test]
+fn segments_may_be_split() {
+    crossed(|| Box::new(Cutter { size: 500 }));
+}
+
+#[test]
+fn segments_may_be_merged_on_the_wire() {
+    crossed(|| Box::new(Coalescer::wire(4000)));
+}
+
+#[test]
+fn segments_may_be_merged_by_receive_offload() {
+    crossed(|| Box::new(Coalescer::offload()));
+}
+
+#[test]
+fn sequence_numbers_may_be_rewritten() {
+    crossed(|| Box::new(SequenceRewriter { forward: 0x9000_0001, backward: 77 }));
+}
+
+#[test]
+fn a_router_may_say_that_packets_are_too_big() {
+    crossed(|| Box::new(NarrowLink { mtu: 1300, speaks: true }));
+}
+
+#[test]
+fn a_router_may_swallow_packets_that_are_too_big() {
+    crossed(|| Box::new(NarrowLink { mtu: 1300, speaks: false }));
+}
+
+/// Both directions over two paths with this box in them.
+fn crossed(element: impl Fn() -> Box<dyn Element>) {
+    for checksum in [false, true] {
+        let mut pair = Pair::new(10, 2, Families::Both);
+        for path in 0..2 {
+            let link = Link::new(LinkModel { rate: Some(50_000_000), ..LinkModel::default() }, 3);
+            pair.chain(path, vec![Box::new(link), element()]);
+        }
+        let config = Config { checksum, ..Config::default() };
+        let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+        assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "checksum {checksum}");
+        assert_multipath(&talk);
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn a_translator_of_addresses_is_no_obstacle() {
+    let mut pair = Pair::new(11, 2, Families::V4);
+    for path in 0..2 {
+        let public = format!("203.0.113.{}", path + 1).parse().expect("an address");
+        let server = pair.server_address(path).ip();
+        pair.world.route(server, public, pair.paths[path], Direction::Backward);
+        pair.chain_with(path, Nat::new(public));
+    }
+    let talk = pair.talk(&Config::default(), Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+    assert_multipath(&talk);
+    assert_eq!(usable_paths(&talk.client.status), 2, "the second path was joined through its translator");
+    pair.assert_clean();
+}
+
+#[test]
+fn a_server_with_one_address_is_reached_over_both_paths_of_the_client() {
+    let mut pair = Pair::new(12, 1, Families::V4);
+    let beside = pair.world.add_path_beside(pair.client, pair.paths[0], Families::V4);
+    let recorder = Recorder::default();
+    pair.world
+        .set_chain(beside, vec![Box::new(recorder.clone()), Box::new(Link::new(LinkModel::default(), 5))]);
+    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), Speech::of(0), MINUTES);
+    assert_multipath(&talk);
+    assert!(recorder.payload_bytes(Direction::Forward) > 0, "the second path carried data");
+    pair.assert_clean();
+}
+
+fn assert_multipath(talk: &Conversation) {
+    for (side, outcome) in [("client", &talk.client), ("server", &talk.server)] {
+        let negotiated = outcome.status.negotiated;
+        assert!(matches!(negotiated, Negotiated::Multipath { version: 1, .. }), "{side}: {negotiated:?}");
+    }
+}
+
+/// The part of the payload that each path carried.
+fn shares(status: &Status) -> Vec<f64> {
+    let sent: Vec<_> = status.subflows.iter().map(|subflow| subflow.tcp.bytes_sent as f64).collect();
+    let all: f64 = sent.iter().sum();
+    sent.iter().filter(|sent| **sent > 0.0).map(|sent| sent / all).collect()
+}
+
+/// Subflows that carried something.
+fn usable_paths(status: &Status) -> usize {
+    shares(status).len()
+}
