@@ -57,7 +57,7 @@ fn the_wrong_protocol_is_noticed_at_its_first_bytes() {
     let http = b"GET / HTTP/1.1\r\n\r\n";
     for tep in Tep::ALL {
         let (taken, error) = feed(accept(tep, &listener()), core::iter::once(http.to_vec()));
-        assert!(taken == 0 && error.is_some(), "{tep:?}");
+        assert!(taken == 0 && error.is_some(), "{tep:?}: {error:?}");
         let (_, error) = feed(open(tep, &opener()), core::iter::once(http.to_vec()));
         assert!(error.is_some(), "{tep:?}");
     }

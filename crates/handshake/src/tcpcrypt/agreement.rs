@@ -101,9 +101,10 @@ impl PrivateKey {
             shared.as_mut_slice().copy_from_slice(secret);
             Ok(())
         })?;
-        if shared.as_slice().ct_eq(&[0; 32]).into() {
-            return Err(HandshakeError::WeakKey);
+        match self.curve {
+            Curve::X25519 if shared.as_slice().ct_eq(&[0; 32]).into() => Err(HandshakeError::WeakKey),
+            // On P-256 the point was checked to be on the curve, which has no small subgroup.
+            Curve::X25519 | Curve::P256 => Ok(shared),
         }
-        Ok(shared)
     }
 }

@@ -24,6 +24,7 @@ impl RecordScanner {
         let header = bytes.len().min(HEADER_LEN - self.have);
         self.header[self.have..self.have + header].copy_from_slice(&bytes[..header]);
         self.have += header;
+        self.check_start()?;
         if self.have < HEADER_LEN {
             return Ok((header, false));
         }
@@ -40,6 +41,14 @@ impl RecordScanner {
             self.have = 0;
         }
         Ok((header + body, ends))
+    }
+
+    /// Another protocol is noticed here, before its bytes are taken for a length and waited for.
+    fn check_start(&self) -> Result<(), HandshakeError> {
+        match self.header[..self.have.min(2)] {
+            [] | [20..=23] | [20..=23, 3] => Ok(()),
+            _ => Err(HandshakeError::Malformed("not a record of TLS")),
+        }
     }
 }
 
@@ -64,6 +73,13 @@ mod tests {
                 }
             }
             assert_eq!(seen, ends, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_record_is_refused_at_its_first_bytes() {
+        for start in [&b"G"[..], &[22, 2], &[24], &[0]] {
+            assert!(matches!(RecordScanner::default().take(start), Err(HandshakeError::Malformed(_))));
         }
     }
 

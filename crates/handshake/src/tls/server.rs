@@ -48,13 +48,15 @@ impl ServerConfigs {
         )
         .with_protocol_versions(&[&version::TLS13])?;
         let algorithms = self.provider.signature_verification_algorithms;
-        let builder = match &self.settings.clients {
-            ClientPolicy::Authorised(keys) => builder
-                .with_client_cert_verifier(RawKeyVerifier::new(Accepted::Listed(keys.clone()), algorithms)),
-            ClientPolicy::AskForKey if has_raw_key => {
-                builder.with_client_cert_verifier(RawKeyVerifier::new(Accepted::Any, algorithms))
-            }
-            ClientPolicy::AskForKey | ClientPolicy::Anonymous => builder.with_no_client_auth(),
+        let accepted = match &self.settings.clients {
+            ClientPolicy::Authorised(keys) => Some(Accepted::Listed(keys.clone())),
+            ClientPolicy::AskForKey if has_raw_key => Some(Accepted::Any),
+            ClientPolicy::Anonymous if has_raw_key => Some(Accepted::NotAsked),
+            ClientPolicy::AskForKey | ClientPolicy::Anonymous => None,
+        };
+        let builder = match accepted {
+            Some(accepted) => builder.with_client_cert_verifier(RawKeyVerifier::new(accepted, algorithms)),
+            None => builder.with_no_client_auth(),
         };
         let mut config = match (&self.settings.identity, &self.settings.certificate) {
             (Some(identity), _) if takes_raw_key => {

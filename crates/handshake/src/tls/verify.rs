@@ -22,12 +22,15 @@ pub(super) fn raw_key(shown: &CertificateDer<'_>) -> Option<PublicKey> {
 pub(super) enum Accepted {
     Any,
     Listed(Vec<Fingerprint>),
+    /// For servers: no client is asked. rustls wants a verifier of raw keys even so, where a client offers one.
+    NotAsked,
 }
 
 impl Accepted {
     fn contains(&self, shown: &Fingerprint) -> bool {
         match self {
             Self::Any => true,
+            Self::NotAsked => false,
             Self::Listed(known) => known
                 .iter()
                 .fold(Choice::from(0), |found, known| found | known.as_bytes().ct_eq(shown.as_bytes()))
@@ -118,6 +121,13 @@ impl ServerCertVerifier for RawKeyVerifier {
 }
 
 impl ClientCertVerifier for RawKeyVerifier {
+    fn offer_client_auth(&self) -> bool {
+        match self.accepted {
+            Accepted::Any | Accepted::Listed(_) => true,
+            Accepted::NotAsked => false,
+        }
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -66,7 +66,8 @@ fn deliver(end: &mut Handshake, result: &mut Ending, bytes: &[u8], piece: usize)
     for piece in bytes.chunks(piece) {
         match end.handle_bytes(piece) {
             Ok(taken) if taken == piece.len() => {}
-            Ok(taken) => panic!("left {} bytes of a handshake", piece.len() - taken),
+            // More than the handshake came, and no mapping with it.
+            Ok(taken) => return deliver(end, result, &piece[taken..], piece.len()),
             Err(error) => {
                 if !matches!(result, Err(Some(_))) {
                     *result = Err(Some(error));
