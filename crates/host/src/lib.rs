@@ -1,1 +1,64 @@
 //! The driver: TUN device, event loop, and tokio sockets above the core.
+//!
+//! A [`Host`] is the stack on this machine. It has a TUN device and, for each path, a private address that
+//! the kernel routes to the path's device and translates there ([`HostBuilder::start`] sets that up, dropping
+//! the host undoes it). [`Host::connect`] and [`Host::listen`] give [`Stream`]s, which are read and written
+//! like any tokio socket.
+//!
+//! ```no_run
+//! use host::{Host, PathSpec};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::builder().path(PathSpec::new("eth0")?).path("wlan0=backup".parse()?).start()?;
+//!
+//! let mut stream = host.connect(&["203.0.113.7:80".parse()?]).await?;
+//! stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+//! stream.shutdown().await?;
+//! let mut answer = Vec::new();
+//! stream.read_to_end(&mut answer).await?;
+//! println!("{:?}", stream.status().map(|status| status.negotiated));
+//!
+//! drop(stream);
+//! host.drained().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Three threads belong to a host: the driver, which moves packets; the keeper, which follows links, addresses
+//! and routes; and, while a capture is written, its writer. Connections live in the endpoint behind one lock,
+//! which is held for the protocol's work alone.
+
+#![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
+
+mod capture;
+mod clock;
+mod driver;
+mod error;
+#[expect(clippy::module_inception, reason = "the crate and its main type share a name")]
+mod host;
+mod keeper;
+mod listener;
+mod path;
+mod pool;
+mod segmentation;
+mod setup;
+mod shared;
+mod stream;
+mod sys;
+mod tun;
+mod vnet;
+mod wake;
+
+pub use endpoint::{Counters, EndpointConfig};
+pub use error::Error;
+pub use host::{Host, HostBuilder};
+pub use listener::Listener;
+pub use mptcp::{
+    Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PlainReason, Scheduler, Status,
+    SubflowStatus,
+};
+pub use path::PathSpec;
+pub use setup::{Ranges, default_devices, device_towards};
+pub use stream::{Failure, ReadHalf, Stream, WriteHalf};
+pub use tcp::congestion::Algorithm as CongestionControl;

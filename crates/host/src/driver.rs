@@ -1,0 +1,273 @@
+//! The event loop: packets from the device to the endpoint and back, on a thread of its own.
+//!
+//! One turn reads what has arrived without the lock, then holds the lock for the protocol alone (packets in,
+//! timers, packets out, events), then writes without it. So an application waits for the protocol's few
+//! microseconds per packet and never for the kernel's.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::task::Waker;
+
+use base::{Duration, Instant};
+use bytes::Bytes;
+use endpoint::Transmit;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use tracing::{debug, error, warn};
+
+use crate::capture::Capture;
+use crate::pool::{Buffer, Pool};
+use crate::segmentation::wire_segments;
+use crate::shared::{Phase, Shared, State};
+use crate::tun::{MAX_OFFLOADED, Tun};
+use crate::vnet::Received;
+
+/// Packets read before the endpoint sees them: enough to share one look at the clock and one lock, few enough
+/// that acknowledgments do not wait.
+const READ_BATCH: usize = 32;
+/// Packets written before arrivals are looked at again: 16 super-segments take the kernel 350 µs.
+const WRITE_BATCH: usize = 16;
+
+/// How soon a full device is tried again where it cannot say when it has room.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// Who moves the packets.
+pub(crate) struct Driver {
+    tun: Tun,
+    shared: Arc<Shared>,
+    capture: Option<Capture>,
+    pool: Pool,
+    /// The buffer that the next packet is read into, if the last one did not keep it.
+    spare: Option<Buffer>,
+    arrived: Vec<(Bytes, Received)>,
+    /// The first `filled` are to be sent; the rest keep their allocations.
+    outgoing: Vec<Transmit>,
+    filled: usize,
+    sent: usize,
+    woken: Vec<Waker>,
+    /// The kernel has refused to cut super-segments: we do.
+    cut_here: bool,
+}
+
+/// What a turn found.
+struct Turn {
+    /// When to look again at the latest.
+    deadline: Option<Instant>,
+    phase: Phase,
+}
+
+/// How the device took the packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sent {
+    All,
+    /// It is full.
+    Some,
+}
+
+/// Whether there is probably more where that came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Arrivals {
+    Drained,
+    More,
+}
+
+impl Driver {
+    pub(crate) fn new(tun: Tun, shared: Arc<Shared>, capture: Option<Capture>) -> Self {
+        Self {
+            tun,
+            shared,
+            capture,
+            pool: Pool::default(),
+            spare: None,
+            arrived: Vec::with_capacity(READ_BATCH),
+            outgoing: std::iter::repeat_with(Transmit::default).take(WRITE_BATCH).collect(),
+            filled: 0,
+            sent: 0,
+            woken: Vec::new(),
+            cut_here: false,
+        }
+    }
+
+    /// Runs until the host is told to stop or the device is gone.
+    pub(crate) fn run(mut self) {
+        if let Err(error) = self.turns() {
+            error!(%error, device = self.tun.name(), "the TUN device is gone");
+        }
+        let woken = self.shared.lock().stop();
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn turns(&mut self) -> io::Result<()> {
+        loop {
+            self.shared.wake.begin_to_look();
+            let arrivals = self.receive()?;
+            let turn = self.turn();
+            self.woken.drain(..).for_each(Waker::wake);
+            let sent = self.send()?;
+            if turn.phase == Phase::Stopping {
+                return self.last_turns(sent);
+            }
+            match (arrivals, sent) {
+                // The kernel took everything: there may be more to send, or to read.
+                (_, Sent::All) if self.filled == WRITE_BATCH => {}
+                (Arrivals::More, Sent::All) => {}
+                (_, sent) => self.wait(turn.deadline, sent)?,
+            }
+        }
+    }
+
+    /// Reads packets until there are none or the batch is full.
+    fn receive(&mut self) -> io::Result<Arrivals> {
+        while self.arrived.len() < READ_BATCH {
+            let mut buffer = self.spare.take().unwrap_or_else(|| self.pool.take());
+            let (header, len) = match self.tun.receive(buffer.as_mut()) {
+                Ok(read) => read,
+                Err(error) => {
+                    self.spare = Some(buffer);
+                    return match error.kind() {
+                        ErrorKind::WouldBlock => Ok(Arrivals::Drained),
+                        ErrorKind::Interrupted | ErrorKind::UnexpectedEof => Ok(Arrivals::More),
+                        _ => Err(error),
+                    };
+                }
+            };
+            let (packet, rest) = buffer.into_packet(len);
+            self.spare = rest;
+            if let Some(received) = header.received(packet.len()) {
+                self.arrived.push((packet, received));
+            } else {
+                debug!(?header, len, "a packet that is no TCP segment of any kind");
+            }
+        }
+        Ok(Arrivals::More)
+    }
+
+    /// The protocol's part, under the lock.
+    fn turn(&mut self) -> Turn {
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        let now = shared.clock.now();
+        let State { endpoint, phase, .. } = &mut *state;
+        if *phase == Phase::Stopping {
+            let held: Vec<_> = endpoint.connections().collect();
+            held.into_iter().for_each(|id| endpoint.abort(now, id));
+        }
+        for (packet, received) in self.arrived.drain(..) {
+            if let Some(capture) = &mut self.capture {
+                capture.received(&packet, received);
+            }
+            endpoint.handle_packet(now, &packet, received.segment_size, received.trust);
+        }
+        if endpoint.poll_timeout().is_some_and(|deadline| deadline <= now) {
+            endpoint.handle_timeout(now);
+        }
+        // What the device did not take is sent first.
+        if self.sent == self.filled {
+            (self.sent, self.filled) = (0, 0);
+            while self.filled < WRITE_BATCH && endpoint.poll_transmit(now, &mut self.outgoing[self.filled]) {
+                self.filled += 1;
+            }
+        }
+        let turn = Turn { deadline: endpoint.poll_timeout(), phase: *phase };
+        state.collect_wakers(&mut self.woken);
+        turn
+    }
+
+    /// Writes what the turn put out.
+    fn send(&mut self) -> io::Result<Sent> {
+        while self.sent < self.filled {
+            let index = self.sent;
+            match self.send_one(index) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_full(&error) => return Ok(Sent::Some),
+                Err(error) if error.raw_os_error() == Some(libc::EBADFD) => return Err(error),
+                // Down for a moment, or a packet that this kernel cannot take: lost, as on any network.
+                Err(error) => debug!(%error, "a packet was not sent"),
+            }
+            let packet = &mut self.outgoing[index];
+            if let Some(capture) = &mut self.capture {
+                capture.sent(packet);
+            }
+            packet.payload = Bytes::new();
+            self.sent += 1;
+        }
+        Ok(Sent::All)
+    }
+
+    fn send_one(&mut self, index: usize) -> io::Result<()> {
+        let packet = &self.outgoing[index];
+        let is_super = packet.payload.len() > usize::from(packet.segment_size);
+        if !is_super {
+            return self.tun.send(packet);
+        }
+        if self.cut_here || packet.head.len() + packet.payload.len() > MAX_OFFLOADED {
+            return self.send_in_pieces(index);
+        }
+        match self.tun.send(packet) {
+            // Some kernels of 2024 refuse all segmentation with this.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                warn!("the kernel refuses super-segments: they are cut here, which is slower");
+                self.cut_here = true;
+                self.send_in_pieces(index)
+            }
+            other => other,
+        }
+    }
+
+    /// Cuts a super-segment here. What the device has no room for in the middle is lost, and sent again by the
+    /// protocol like any other loss.
+    fn send_in_pieces(&self, index: usize) -> io::Result<()> {
+        let packet = &self.outgoing[index];
+        let mut result = Ok(());
+        wire_segments(&packet.head, &packet.payload, packet.segment_size, |segment| {
+            if result.is_ok() {
+                result = self.tun.send_complete(segment);
+            }
+        });
+        result
+    }
+
+    /// Waits for a packet, for room, for the deadline or for somebody to ask.
+    fn wait(&self, deadline: Option<Instant>, sent: Sent) -> io::Result<()> {
+        if !self.shared.wake.may_sleep() {
+            return Ok(());
+        }
+        let now = self.shared.clock.now();
+        let mut timeout = deadline.map(|deadline| deadline.saturating_since(now));
+        let events = match sent {
+            Sent::All => PollFlags::POLLIN,
+            Sent::Some => {
+                timeout = Some(timeout.unwrap_or(RETRY_AFTER).min(RETRY_AFTER));
+                PollFlags::POLLIN | PollFlags::POLLOUT
+            }
+        };
+        let mut fds =
+            [PollFd::new(self.tun.as_fd(), events), PollFd::new(self.shared.wake.as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        if fds[1].any().unwrap_or(false) {
+            self.shared.wake.clear();
+        }
+        Ok(())
+    }
+
+    /// The resets of what was still open have been asked for: they go out as far as the device takes them.
+    fn last_turns(&mut self, mut sent: Sent) -> io::Result<()> {
+        while sent == Sent::All && self.filled > 0 {
+            self.turn();
+            self.woken.drain(..).for_each(Waker::wake);
+            sent = self.send()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the device has no room, as opposed to not wanting the packet.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
+}

@@ -1,0 +1,152 @@
+//! Why a host cannot be set up. Each error names its cause, its place and what helps.
+
+use std::io;
+use std::process::ExitStatus;
+
+/// Why there is no host, or no listener on it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The TUN device cannot be made.
+    #[error("cannot create a TUN device: {source}\n  fix: {fix}")]
+    Tun {
+        /// The kernel's answer.
+        source: io::Error,
+        /// What helps.
+        fix: &'static str,
+    },
+    /// A program that sets up the network failed.
+    #[error("`{command}` failed ({status}): {message}")]
+    Program {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it wrote to its standard error.
+        message: String,
+    },
+    /// A program is not installed, or may not be executed.
+    #[error(
+        "cannot start `{program}`: {source}\n  fix: install the package that has it (iproute2 or nftables)"
+    )]
+    MissingProgram {
+        /// Its name.
+        program: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A program's output makes no sense to us.
+    #[error("cannot understand what `{command}` printed: {source}\n  fix: install iproute2 5.0 or newer")]
+    Output {
+        /// The command line.
+        command: String,
+        /// Where it stops making sense.
+        source: serde_json::Error,
+    },
+    /// A kernel setting cannot be changed.
+    #[error("cannot set {name} to {value}: {source}\n  fix: run as root, with /proc/sys writable")]
+    Setting {
+        /// Its path below `/proc/sys`.
+        name: String,
+        /// The value that is needed.
+        value: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A path names something that cannot be a device.
+    #[error("`{name}` cannot be the name of a device: {reason}")]
+    DeviceName {
+        /// The name as given.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The same device twice.
+    #[error("the path {name} is given twice")]
+    DuplicatePath {
+        /// The device.
+        name: String,
+    },
+    /// A host needs a path, and has room for a limited number of them.
+    #[error("{count} paths: a host has between 1 and {max}\n  fix: name the devices to use with --path")]
+    PathCount {
+        /// How many were given.
+        count: usize,
+        /// How many there may be.
+        max: usize,
+    },
+    /// Every private range that was tried is in use on this host.
+    #[error(
+        "all private ranges for the addresses of the stack overlap with routes of this host\n  fix: give a free one"
+    )]
+    NoFreeRange,
+    /// The port is taken.
+    #[error("port {port} is in use: {holder}\n  fix: end it, or choose another port")]
+    PortInUse {
+        /// The port.
+        port: u16,
+        /// By whom.
+        holder: &'static str,
+    },
+    /// The capture file cannot be written.
+    #[error("cannot write the capture {file}: {source}")]
+    Capture {
+        /// Its name.
+        file: String,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// Some other call to the system failed.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried, as the end of the sentence "cannot ...".
+        action: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The host is gone: its device was deleted, or it was shut down.
+    #[error("the host has been shut down")]
+    Gone,
+}
+
+impl Error {
+    pub(crate) fn tun(source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        let fix = match source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "run as root, or give the program CAP_NET_ADMIN and access to /dev/net/tun"
+            }
+            io::ErrorKind::NotFound => {
+                "load the module (modprobe tun), or give the container the device /dev/net/tun"
+            }
+            io::ErrorKind::InvalidInput => {
+                "use a kernel with TUN devices that know virtio-net headers (Linux 4.1 or newer)"
+            }
+            _ => "see the kernel's log (dmesg)",
+        };
+        Self::Tun { source, fix }
+    }
+
+    pub(crate) fn system(action: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::System { action, source: source.into() }
+    }
+
+    /// Whether a privilege, a device or a program is missing, as opposed to a wrong request.
+    #[must_use]
+    pub fn is_missing_privilege_or_feature(&self) -> bool {
+        match self {
+            Self::Tun { .. }
+            | Self::MissingProgram { .. }
+            | Self::Setting { .. }
+            | Self::Program { .. }
+            | Self::Output { .. } => true,
+            Self::DeviceName { .. }
+            | Self::DuplicatePath { .. }
+            | Self::PathCount { .. }
+            | Self::NoFreeRange
+            | Self::PortInUse { .. }
+            | Self::Capture { .. }
+            | Self::System { .. }
+            | Self::Gone => false,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The stack on this machine: paths, connections, and the threads behind them.
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread::JoinHandle;
+
+use endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
+use mptcp::{Config, Path};
+
+use crate::capture::{Capture, Interface};
+use crate::clock::Clock;
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::keeper::Keeper;
+use crate::listener::Listener;
+use crate::path::PathSpec;
+use crate::setup::{MAX_PATHS, Network, Ranges};
+use crate::shared::{Phase, Shared};
+use crate::stream::Stream;
+use crate::tun::Tun;
+
+/// A running stack. Dropping it resets what is still open and puts the network back to what it was, which
+/// takes some tens of milliseconds; [`Host::drained`] waits for an orderly end before.
+pub struct Host {
+    shared: Arc<Shared>,
+    config: Config,
+    // Dropped in this order: the driver sends the last resets before the network is taken down.
+    _driver: DriverThread,
+    keeper: Keeper,
+}
+
+/// What a [`Host`] is to be. Obtained from [`Host::builder`].
+#[derive(Clone, Debug)]
+pub struct HostBuilder {
+    paths: Vec<PathSpec>,
+    config: Config,
+    limits: EndpointConfig,
+    ranges: Ranges,
+    capture: Option<PathBuf>,
+}
+
+struct DriverThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// A host without paths yet, with the defaults for everything else.
+    #[must_use]
+    pub fn builder() -> HostBuilder {
+        HostBuilder {
+            paths: Vec::new(),
+            config: Config::default(),
+            limits: EndpointConfig::default(),
+            ranges: Ranges::default(),
+            capture: None,
+        }
+    }
+
+    /// Opens a connection to a host that is known by these addresses, best first.
+    ///
+    /// Giving up the future ends the attempt.
+    ///
+    /// # Errors
+    /// No path can reach any of them, nobody answers, or the peer refuses. The reason is a
+    /// [`crate::Failure`] inside the error.
+    pub async fn connect(&self, remotes: &[SocketAddr]) -> io::Result<Stream> {
+        self.connect_with(self.config.clone(), remotes).await
+    }
+
+    /// As [`Host::connect`], with settings for this connection alone.
+    ///
+    /// # Errors
+    /// As [`Host::connect`].
+    pub async fn connect_with(&self, config: Config, remotes: &[SocketAddr]) -> io::Result<Stream> {
+        let opened = self.shared.change(|state, now| {
+            if state.phase != Phase::Running {
+                return Err(io::Error::new(io::ErrorKind::NotConnected, Error::Gone));
+            }
+            let id = state.endpoint.connect(now, config, remotes).map_err(error_of)?;
+            state.add_connection(id);
+            Ok(id)
+        });
+        let stream = Stream::new(self.shared.clone(), opened?);
+        stream.opened().await?;
+        Ok(stream)
+    }
+
+    /// Accepts connections to `port` of the paths' devices from now on.
+    ///
+    /// # Errors
+    /// The port is taken by somebody else on this machine, or the network cannot be changed.
+    pub async fn listen(&self, port: u16) -> Result<Listener, Error> {
+        self.listen_with(self.config.clone(), port).await
+    }
+
+    /// As [`Host::listen`], with settings for the connections to this port.
+    ///
+    /// # Errors
+    /// As [`Host::listen`].
+    pub async fn listen_with(&self, config: Config, port: u16) -> Result<Listener, Error> {
+        let open_port = self.keeper.open_port(port).await?;
+        let id = self.shared.lock().endpoint.listen(port, config);
+        let in_use =
+            |ListenError::InUse| Error::PortInUse { port, holder: "this host listens on it already" };
+        Ok(Listener::new(self.shared.clone(), id.map_err(in_use)?, port, open_port))
+    }
+
+    /// The paths and their state now.
+    #[must_use]
+    pub fn paths(&self) -> Vec<Path> {
+        self.shared.lock().endpoint.paths().iter().cloned().collect()
+    }
+
+    /// Totals of the stack.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.shared.lock().endpoint.counters()
+    }
+
+    /// Waits until no connection is left: those that were dropped have delivered what was written.
+    pub async fn drained(&self) {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if state.phase == Phase::Stopped || state.endpoint.counters().connections == 0 {
+                return Poll::Ready(());
+            }
+            state.drained.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl HostBuilder {
+    /// Adds a path; the first ones are preferred for the first subflow.
+    #[must_use]
+    pub fn path(mut self, path: PathSpec) -> Self {
+        self.paths.push(path);
+        self
+    }
+
+    /// Settings of connections that are opened or accepted without others.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Limits of what strangers can make the host keep.
+    #[must_use]
+    pub fn limits(mut self, limits: EndpointConfig) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Where the stack's private addresses are taken from.
+    #[must_use]
+    pub fn ranges(mut self, ranges: Ranges) -> Self {
+        self.ranges = ranges;
+        self
+    }
+
+    /// Writes all packets to this file, in pcapng.
+    #[must_use]
+    pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
+        self.capture = Some(file.into());
+        self
+    }
+
+    /// Sets the network up, in the network namespace of the calling thread, and starts the stack. Blocks for
+    /// some tens of milliseconds.
+    ///
+    /// # Errors
+    /// A privilege or a program is missing, or the paths make no sense. Nothing of the set-up is left then.
+    pub fn start(self) -> Result<Host, Error> {
+        let Self { paths, config, limits, ranges, capture } = self;
+        if !(1..=MAX_PATHS).contains(&paths.len()) {
+            return Err(Error::PathCount { count: paths.len(), max: MAX_PATHS });
+        }
+        for (index, path) in paths.iter().enumerate() {
+            if paths[..index].iter().any(|other| other.device() == path.device()) {
+                return Err(Error::DuplicatePath { name: path.device().to_owned() });
+            }
+        }
+        let tun = Tun::create()?;
+        let network = Network::prepare(tun.name(), &paths, &ranges)?;
+        let interfaces = network.stack_addresses().map(interface).collect();
+        let capture = capture.map(|file| Capture::create(&file, interfaces)).transpose()?;
+        let (wire_seed, secret_seed) = seeds()?;
+        let shared = Shared::new(Clock::start(), Endpoint::new(limits, wire_seed, secret_seed))?;
+        let keeper = Keeper::start(network, shared.clone())?;
+        let driver = DriverThread::start(Driver::new(tun, shared.clone(), capture), shared.clone())?;
+        Ok(Host { shared, config, _driver: driver, keeper })
+    }
+}
+
+impl DriverThread {
+    fn start(driver: Driver, shared: Arc<Shared>) -> Result<Self, Error> {
+        let thread = std::thread::Builder::new()
+            .name("plait-driver".into())
+            .spawn(move || driver.run())
+            .map_err(|source| Error::system("start a thread", source))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+}
+
+impl Drop for DriverThread {
+    fn drop(&mut self) {
+        self.shared.change(|state, _| {
+            if state.phase == Phase::Running {
+                state.phase = Phase::Stopping;
+            }
+        });
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").finish_non_exhaustive()
+    }
+}
+
+fn interface((spec, addresses): (&PathSpec, [std::net::IpAddr; 2])) -> Interface {
+    let class = match spec.class() {
+        mptcp::PathClass::Trusted => "trusted",
+        mptcp::PathClass::Untrusted => "untrusted",
+        mptcp::PathClass::Never => "never",
+    };
+    let backup = if spec.is_backup() { ", backup" } else { "" };
+    Interface { name: spec.device().to_owned(), description: format!("path, {class}{backup}"), addresses }
+}
+
+/// Two independent seeds from the operating system: one for what shows on the wire, one for secrets.
+fn seeds() -> Result<([u8; 32], [u8; 32]), Error> {
+    let wrong = |source| Error::system("get random bytes", source);
+    let mut source = File::open("/dev/urandom").map_err(wrong)?;
+    let (mut wire, mut secret) = ([0; 32], [0; 32]);
+    source.read_exact(&mut wire).map_err(wrong)?;
+    source.read_exact(&mut secret).map_err(wrong)?;
+    Ok((wire, secret))
+}
+
+fn error_of(error: ConnectError) -> io::Error {
+    let (kind, words) = match error {
+        ConnectError::NoPath => {
+            (io::ErrorKind::NetworkUnreachable, "no path that is up has an address of that family")
+        }
+        ConnectError::TooMany => (io::ErrorKind::QuotaExceeded, "too many connections"),
+        ConnectError::NoAddress => (io::ErrorKind::InvalidInput, "no address to connect to"),
+    };
+    io::Error::new(kind, words)
+}

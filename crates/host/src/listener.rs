@@ -1,0 +1,78 @@
+//! Connections that others open to us.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use endpoint::ListenerId;
+
+use crate::error::Error;
+use crate::keeper::OpenPort;
+use crate::shared::{Phase, Shared};
+use crate::stream::Stream;
+
+/// A port that connections are accepted on, over all paths. Dropping it gives the port back to the kernel;
+/// accepted connections go on.
+pub struct Listener {
+    shared: Arc<Shared>,
+    id: ListenerId,
+    port: u16,
+    _open_port: OpenPort,
+}
+
+impl Listener {
+    pub(crate) fn new(shared: Arc<Shared>, id: ListenerId, port: u16, open_port: OpenPort) -> Self {
+        shared.lock().add_listener(id);
+        Self { shared, id, port, _open_port: open_port }
+    }
+
+    /// The port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The next connection, and the address that it came from.
+    ///
+    /// # Errors
+    /// The host is gone.
+    pub async fn accept(&mut self) -> io::Result<(Stream, SocketAddr)> {
+        poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    /// As [`Listener::accept`].
+    ///
+    /// # Errors
+    /// The host is gone.
+    pub fn poll_accept(&mut self, context: &Context<'_>) -> Poll<io::Result<(Stream, SocketAddr)>> {
+        let mut state = self.shared.lock();
+        if let Some((id, from)) = state.endpoint.accept(self.id) {
+            state.add_connection(id);
+            drop(state);
+            // What happened to it before is told as events now.
+            self.shared.wake.ask();
+            return Poll::Ready(Ok((Stream::new(self.shared.clone(), id), from)));
+        }
+        if state.phase == Phase::Stopped {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::NotConnected, Error::Gone)));
+        }
+        state.wait_incoming(self.id, context)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.change(|state, now| {
+            state.remove_listener(self.id);
+            state.endpoint.stop_listening(now, self.id);
+        });
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("port", &self.port).finish_non_exhaustive()
+    }
+}

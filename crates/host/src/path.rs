@@ -1,0 +1,131 @@
+//! Which devices a host uses, and for what.
+
+use std::str::FromStr;
+
+use mptcp::PathClass;
+
+use crate::error::Error;
+
+/// A device to be used as a path. It need not exist yet: it is used when it appears.
+///
+/// ```
+/// use host::{PathClass, PathSpec};
+///
+/// let path: PathSpec = "wwan0=untrusted,backup".parse()?;
+/// assert_eq!(path.device(), "wwan0");
+/// assert_eq!(path.class(), PathClass::Untrusted);
+/// assert!(path.is_backup());
+/// # Ok::<(), host::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathSpec {
+    device: String,
+    class: PathClass,
+    use_as: Use,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Use {
+    Regular,
+    Backup,
+}
+
+/// Longest name of a device (linux/if.h: IFNAMSIZ less the end of the string).
+const MAX_NAME: usize = 15;
+
+impl PathSpec {
+    /// The device called `device`, trusted and used like any other.
+    ///
+    /// # Errors
+    /// No device can have that name.
+    pub fn new(device: &str) -> Result<Self, Error> {
+        let wrong = |reason| Err(Error::DeviceName { name: device.to_owned(), reason });
+        // The name becomes a word for `ip` and a string for `nft`.
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
+        if device.is_empty() || device.len() > MAX_NAME {
+            return wrong("it must have 1 to 15 characters");
+        }
+        if device.starts_with(['-', '.']) || !device.chars().all(fits) {
+            return wrong("only letters, digits, '.', '_', '-' and '@', and no '-' or '.' in front");
+        }
+        Ok(Self { device: device.to_owned(), class: PathClass::default(), use_as: Use::Regular })
+    }
+
+    /// The same with another class.
+    #[must_use]
+    pub fn with_class(mut self, class: PathClass) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// The same, used only when no other path works.
+    #[must_use]
+    pub fn as_backup(mut self) -> Self {
+        self.use_as = Use::Backup;
+        self
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// How far it is trusted.
+    #[must_use]
+    pub fn class(&self) -> PathClass {
+        self.class
+    }
+
+    /// Whether it is used only when no other path works.
+    #[must_use]
+    pub fn is_backup(&self) -> bool {
+        self.use_as == Use::Backup
+    }
+}
+
+/// `DEV`, or `DEV=` and some of `trusted`, `untrusted`, `never`, `backup` with commas between them.
+impl FromStr for PathSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (device, attributes) = text.split_once('=').unwrap_or((text, ""));
+        let mut path = Self::new(device)?;
+        for attribute in attributes.split(',').filter(|attribute| !attribute.is_empty()) {
+            path = match attribute {
+                "trusted" => path.with_class(PathClass::Trusted),
+                "untrusted" => path.with_class(PathClass::Untrusted),
+                "never" => path.with_class(PathClass::Never),
+                "backup" => path.as_backup(),
+                _ => {
+                    let reason = "behind '=' stand trusted, untrusted, never or backup";
+                    return Err(Error::DeviceName { name: text.to_owned(), reason });
+                }
+            };
+        }
+        Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_stand_behind_the_device() {
+        let plain: PathSpec = "eth0".parse().expect("a device");
+        assert_eq!((plain.class(), plain.is_backup()), (PathClass::Trusted, false));
+        let backup: PathSpec = "eth0.7=backup".parse().expect("a device");
+        assert_eq!((backup.class(), backup.is_backup()), (PathClass::Trusted, true));
+        let never: PathSpec = "wlp3s0=never".parse().expect("a device");
+        assert_eq!(never.class(), PathClass::Never);
+    }
+
+    #[test]
+    fn names_that_would_be_read_otherwise_by_other_programs_are_refused() {
+        for name in ["", "-all", "a b", "x\"; drop", "../eth0", "..", "abcdefghijklmnop", "eth0;", "é"] {
+            assert!(PathSpec::new(name).is_err(), "{name:?}");
+        }
+        assert!("eth0=fast".parse::<PathSpec>().is_err());
+    }
+}

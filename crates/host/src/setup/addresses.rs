@@ -1,0 +1,200 @@
+//! Private addresses for the stack: on the subnet of the TUN device, but not the kernel's, so that the kernel
+//! has no opinion about segments sent to them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::error::Error;
+
+/// Where the subnets of the TUN devices are taken from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ranges {
+    /// /16 networks, tried in this order; device number N uses the N-th /24 in one of them.
+    pub v4: Vec<Ipv4Addr>,
+    /// /48 networks, tried in this order; device number N uses the N-th /64 in one of them.
+    pub v6: Vec<Ipv6Addr>,
+}
+
+impl Default for Ranges {
+    /// The networks for benchmarks (RFC 2544) first: they are on no real network. Then corners of the shared
+    /// address space (RFC 6598) and of network 10. For IPv6 unique local prefixes (RFC 4193).
+    fn default() -> Self {
+        Self {
+            v4: vec![
+                Ipv4Addr::new(198, 18, 0, 0),
+                Ipv4Addr::new(198, 19, 0, 0),
+                Ipv4Addr::new(100, 127, 0, 0),
+                Ipv4Addr::new(10, 213, 0, 0),
+            ],
+            v6: vec![
+                Ipv6Addr::new(0xfd70, 0x6c61, 0x6974, 0, 0, 0, 0, 0),
+                Ipv6Addr::new(0xfdb3, 0x91d4, 0x5e0c, 0, 0, 0, 0, 0),
+            ],
+        }
+    }
+}
+
+/// An IP network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Prefix {
+    pub(super) address: IpAddr,
+    pub(super) length: u8,
+}
+
+/// The subnets of one TUN device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Subnets {
+    v4: Ipv4Addr,
+    v6: Ipv6Addr,
+}
+
+/// Host part of the first path's address; below lie the kernel's own and room for people to try things.
+const FIRST_HOST: u8 = 10;
+/// Paths that fit behind it.
+pub(crate) const MAX_PATHS: usize = 64;
+
+impl Subnets {
+    pub(super) const V4_LENGTH: u8 = 24;
+    pub(super) const V6_LENGTH: u8 = 64;
+
+    /// The first subnets for device `number` that overlap with nothing in `used`.
+    pub(super) fn choose(ranges: &Ranges, number: u8, used: &[Prefix]) -> Result<Self, Error> {
+        let free = |address: IpAddr, length| {
+            let candidate = Prefix { address, length };
+            !used.iter().any(|prefix| prefix.overlaps(candidate))
+        };
+        let v4 = ranges.v4.iter().map(|range| {
+            let [a, b, _, _] = range.octets();
+            Ipv4Addr::new(a, b, number, 0)
+        });
+        let v6 = ranges.v6.iter().map(|range| {
+            let [a, b, c, ..] = range.segments();
+            Ipv6Addr::new(a, b, c, u16::from(number), 0, 0, 0, 0)
+        });
+        let v4 = v4.into_iter().find(|network| free((*network).into(), Self::V4_LENGTH));
+        let v6 = v6.into_iter().find(|network| free((*network).into(), Self::V6_LENGTH));
+        v4.zip(v6).map(|(v4, v6)| Self { v4, v6 }).ok_or(Error::NoFreeRange)
+    }
+
+    pub(super) fn v4(&self) -> Prefix {
+        Prefix { address: self.v4.into(), length: Self::V4_LENGTH }
+    }
+
+    pub(super) fn v6(&self) -> Prefix {
+        Prefix { address: self.v6.into(), length: Self::V6_LENGTH }
+    }
+
+    /// The kernel's own address on the device: ICMP errors come from it.
+    pub(super) fn kernel_v4(&self) -> Ipv4Addr {
+        self.v4_host(1)
+    }
+
+    /// The same for IPv6.
+    pub(super) fn kernel_v6(&self) -> Ipv6Addr {
+        self.v6_host(1)
+    }
+
+    /// The stack's address on path number `path`.
+    pub(super) fn stack_v4(&self, path: u8) -> Ipv4Addr {
+        self.v4_host(FIRST_HOST + path)
+    }
+
+    /// The same for IPv6.
+    pub(super) fn stack_v6(&self, path: u8) -> Ipv6Addr {
+        self.v6_host(FIRST_HOST + path)
+    }
+
+    fn v4_host(&self, host: u8) -> Ipv4Addr {
+        let [a, b, c, _] = self.v4.octets();
+        Ipv4Addr::new(a, b, c, host)
+    }
+
+    fn v6_host(&self, host: u8) -> Ipv6Addr {
+        let mut octets = self.v6.octets();
+        octets[15] = host;
+        octets.into()
+    }
+}
+
+impl Prefix {
+    /// `address/length`, an address alone, or `default` (which is no network that anything overlaps with).
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address.parse().ok()?, length.parse().ok()?),
+            None => {
+                let address: IpAddr = text.parse().ok()?;
+                (address, if address.is_ipv4() { 32 } else { 128 })
+            }
+        };
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        (1..=longest).contains(&length).then_some(Self { address, length })
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        let common = self.length.min(other.length);
+        match (self.address, other.address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                (a.to_bits() ^ b.to_bits()).checked_shr(32 - u32::from(common)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                (a.to_bits() ^ b.to_bits()).checked_shr(128 - u32::from(common)).unwrap_or(0) == 0
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        Prefix::parse(text).expect("a prefix")
+    }
+
+    #[test]
+    fn each_device_has_its_own_subnets_and_each_path_its_own_addresses() {
+        let subnets = Subnets::choose(&Ranges::default(), 3, &[]).expect("nothing is used");
+        assert_eq!(subnets.v4().to_string(), "198.18.3.0/24");
+        assert_eq!(subnets.v6().to_string(), "fd70:6c61:6974:3::/64");
+        assert_eq!(subnets.stack_v4(1), Ipv4Addr::new(198, 18, 3, 11));
+        assert_eq!(subnets.stack_v6(1).to_string(), "fd70:6c61:6974:3::b");
+        assert_eq!(subnets.kernel_v4(), Ipv4Addr::new(198, 18, 3, 1));
+    }
+
+    #[test]
+    fn a_range_that_the_host_uses_is_passed_over() {
+        let used = [prefix("198.18.0.0/15"), prefix("fd70:6c61:6974::/48")];
+        let subnets = Subnets::choose(&Ranges::default(), 0, &used).expect("others are free");
+        assert_eq!(subnets.v4().to_string(), "100.127.0.0/24");
+        assert_eq!(subnets.v6().to_string(), "fdb3:91d4:5e0c::/64");
+    }
+
+    #[test]
+    fn another_subnet_of_the_same_range_is_no_collision() {
+        let subnets = Subnets::choose(&Ranges::default(), 1, &[prefix("198.18.0.0/24")]);
+        assert_eq!(subnets.expect("free").v4().to_string(), "198.18.1.0/24");
+    }
+
+    #[test]
+    fn if_everything_is_used_there_is_an_error() {
+        let used = ["198.18.0.0/15", "100.64.0.0/10", "10.0.0.0/8"].map(prefix);
+        let error = Subnets::choose(&Ranges::default(), 0, &used).expect_err("nothing left");
+        assert!(matches!(error, Error::NoFreeRange));
+    }
+
+    #[test]
+    fn prefixes_are_read_as_ip_prints_them() {
+        assert_eq!(prefix("10.1.2.3"), prefix("10.1.2.3/32"));
+        assert_eq!(Prefix::parse("default"), None);
+        assert_eq!(Prefix::parse("0.0.0.0/0"), None);
+        assert_eq!(Prefix::parse("10.0.0.0/33"), None);
+        assert_eq!(Prefix::parse("fe80::/129"), None);
+    }
+}

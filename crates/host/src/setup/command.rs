@@ -1,0 +1,62 @@
+//! Running `ip` and `nft`.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde::de::DeserializeOwned;
+use tracing::debug;
+
+use crate::error::Error;
+
+/// Runs `program` with `words` split at white space and returns its standard output.
+pub(super) fn run(program: &'static str, words: &str) -> Result<String, Error> {
+    let mut command = Command::new(program);
+    command.args(words.split_whitespace()).stdin(Stdio::null());
+    checked(program, words, command.output())
+}
+
+/// As [`run`], for what may fail because it is already as it should be.
+pub(super) fn try_run(program: &'static str, words: &str) {
+    if let Err(error) = run(program, words) {
+        debug!(%error, "not needed");
+    }
+}
+
+/// As [`run`], with `input` on the program's standard input.
+pub(super) fn run_with_input(program: &'static str, words: &str, input: &str) -> Result<String, Error> {
+    debug!(program, input, "input");
+    let mut command = Command::new(program);
+    command.args(words.split_whitespace());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = command.spawn().and_then(|mut child| {
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.as_bytes())?;
+        }
+        child.wait_with_output()
+    });
+    checked(program, words, output)
+}
+
+/// Runs `ip -json` with `words` and takes its output apart.
+pub(super) fn ip_json<T: DeserializeOwned>(words: &str) -> Result<Vec<T>, Error> {
+    let words = format!("-json {words}");
+    let output = run("ip", &words)?;
+    // `ip` prints nothing at all where there is nothing to list.
+    if output.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_str(&output).map_err(|source| Error::Output { command: format!("ip {words}"), source })
+}
+
+fn checked(program: &'static str, words: &str, output: std::io::Result<Output>) -> Result<String, Error> {
+    let output = output.map_err(|source| Error::MissingProgram { program, source })?;
+    debug!(program, words, status = %output.status, "ran");
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(Error::Program {
+        command: format!("{program} {words}"),
+        status: output.status,
+        message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}

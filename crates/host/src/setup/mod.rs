@@ -1,0 +1,270 @@
+//! The network around the TUN device: addresses, routes, translation and settings, for as long as a host lives.
+//!
+//! The stack has one private address per path and family, on the subnet of the TUN device. What it sends from
+//! one of them is routed by a table of that path alone, forwarded to the path's device and given the device's
+//! address there. What arrives for it goes the same way back; connections to a port that the stack listens on
+//! are sent to it before the kernel's own TCP sees them.
+//!
+//! Everything is added beside what the host has, carries our mark, and is removed when the host ends; what a
+//! killed host left behind is removed by the next one.
+
+mod addresses;
+mod command;
+mod nat;
+mod ports;
+mod routes;
+mod snapshot;
+mod sysctl;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use base::PathId;
+use mptcp::Path;
+use tracing::{debug, info};
+
+use self::addresses::Subnets;
+use self::command::{run, try_run};
+use self::nat::{Nat, RouterV6, Translation};
+use self::ports::PortReservation;
+use self::routes::PathTable;
+use self::snapshot::{Link, Snapshot};
+use self::sysctl::Journal;
+use crate::error::Error;
+use crate::path::PathSpec;
+use crate::tun::{MAX_OFFLOADED, NAME_PREFIX};
+
+pub(crate) use self::addresses::MAX_PATHS;
+pub use self::addresses::Ranges;
+
+/// The set-up of one host; dropping it undoes everything.
+#[derive(Debug)]
+pub(crate) struct Network {
+    device: String,
+    number: u8,
+    subnets: Subnets,
+    journal: Journal,
+    nat: Option<Nat>,
+    paths: Vec<ConfiguredPath>,
+    ports: BTreeMap<u16, PortReservation>,
+    snapshot: Snapshot,
+}
+
+#[derive(Debug)]
+struct ConfiguredPath {
+    spec: PathSpec,
+    id: u8,
+    table: PathTable,
+    current: Option<Path>,
+}
+
+impl Network {
+    /// Sets the network up for the TUN device `device`, which belongs to us and is still down.
+    pub(crate) fn prepare(device: &str, specs: &[PathSpec], ranges: &Ranges) -> Result<Self, Error> {
+        let number = number_of(device).ok_or(Error::NoFreeRange)?;
+        let journal = Journal::open()?;
+        let turn = journal.turn();
+        let snapshot = Snapshot::take()?;
+        sweep(&snapshot, number, &journal)?;
+        let subnets = Subnets::choose(ranges, number, &snapshot.networks())?;
+        // From here on an error drops what is there, which removes it; the turn must not end before that.
+        let mut network = Self {
+            device: device.to_owned(),
+            number,
+            subnets,
+            journal,
+            nat: None,
+            paths: Vec::new(),
+            ports: BTreeMap::new(),
+            snapshot: Snapshot::default(),
+        };
+        let result = network.install(specs, &snapshot);
+        drop(turn);
+        result.map(|()| network)
+    }
+
+    fn install(&mut self, specs: &[PathSpec], snapshot: &Snapshot) -> Result<(), Error> {
+        self.bring_up()?;
+        for (spec, id) in specs.iter().zip(0..) {
+            let stack: [IpAddr; 2] = [self.subnets.stack_v4(id).into(), self.subnets.stack_v6(id).into()];
+            let table = PathTable::install(spec.device(), self.number, id, stack)?;
+            self.paths.push(ConfiguredPath { spec: spec.clone(), id, table, current: None });
+        }
+        let router = self.forward_v6(snapshot)?;
+        let translations: Vec<_> = self.paths.iter().map(|path| self.translation(path)).collect();
+        self.nat = Some(Nat::install(self.number, &self.subnets, &translations, router)?);
+        self.journal.set(&format!("net/ipv4/conf/{}/forwarding", self.device), "1")?;
+        // Segments that the kernel's connection tracking takes for stray, because it saw less than the two
+        // ends or counts otherwise, are translated all the same; the ends know better.
+        self.journal.set("net/netfilter/nf_conntrack_tcp_be_liberal", "1")?;
+        Ok(())
+    }
+
+    /// Addresses the TUN device and switches it on.
+    fn bring_up(&self) -> Result<(), Error> {
+        let Self { device, subnets, .. } = self;
+        // No link-local address: neither neighbours nor routers are there to be discovered.
+        run("ip", &format!("link set dev {device} addrgenmode none"))?;
+        let v4 = format!("{}/{}", subnets.kernel_v4(), Subnets::V4_LENGTH);
+        run("ip", &format!("address add {v4} dev {device}"))?;
+        run("ip", &format!("link set dev {device} mtu {MAX_OFFLOADED} up"))?;
+        // Deprecated from the start: never the source of what the host itself sends elsewhere.
+        let v6 = format!("{}/{}", subnets.kernel_v6(), Subnets::V6_LENGTH);
+        let words = format!("-6 address add {v6} dev {device} nodad preferred_lft 0");
+        if let Err(error) = run("ip", &words) {
+            info!(%error, "no IPv6 on this host");
+        }
+        Ok(())
+    }
+
+    /// Lets IPv6 be forwarded to and from our devices. Before Linux 6.17 that is a switch for the whole
+    /// host, which also makes it deaf to router advertisements unless told otherwise.
+    fn forward_v6(&self, snapshot: &Snapshot) -> Result<RouterV6, Error> {
+        if self.journal.set(&format!("net/ipv6/conf/{}/force_forwarding", self.device), "1")? {
+            return Ok(RouterV6::Untouched);
+        }
+        let before = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or_default();
+        if before.trim() != "0" {
+            return Ok(RouterV6::Untouched);
+        }
+        for name in snapshot.names() {
+            let setting = format!("net/ipv6/conf/{name}/accept_ra");
+            let hears = std::fs::read_to_string(format!("/proc/sys/{setting}"));
+            if hears.is_ok_and(|value| value.trim() == "1") {
+                self.journal.set(&setting, "2")?;
+            }
+        }
+        let exists = self.journal.set("net/ipv6/conf/all/forwarding", "1")?;
+        Ok(if exists { RouterV6::MadeByUs } else { RouterV6::Untouched })
+    }
+
+    fn translation(&self, path: &ConfiguredPath) -> Translation {
+        let device = path.spec.device().to_owned();
+        Translation { device, v4: self.subnets.stack_v4(path.id), v6: self.subnets.stack_v6(path.id) }
+    }
+
+    /// The stack's addresses on each path, in order.
+    pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = (&PathSpec, [IpAddr; 2])> {
+        let subnets = &self.subnets;
+        self.paths
+            .iter()
+            .map(|path| (&path.spec, [subnets.stack_v4(path.id).into(), subnets.stack_v6(path.id).into()]))
+    }
+
+    /// Looks at the kernel's state again and returns the paths that have changed.
+    pub(crate) fn refresh(&mut self) -> Result<Vec<Path>, Error> {
+        let snapshot = Snapshot::take()?;
+        if snapshot == self.snapshot {
+            return Ok(Vec::new());
+        }
+        for device in self.paths.iter().map(|path| path.spec.device()) {
+            if snapshot.link(device).is_some() {
+                self.journal.set(&format!("net/ipv4/conf/{device}/forwarding"), "1")?;
+                self.journal.set(&format!("net/ipv6/conf/{device}/force_forwarding"), "1")?;
+            }
+        }
+        let mut changed = Vec::new();
+        for path in &mut self.paths {
+            path.table.refresh(&snapshot);
+            let device = path.spec.device();
+            let state = path_state(&path.spec, path.id, &self.subnets, snapshot.link(device));
+            if path.current.as_ref() != Some(&state) {
+                debug!(device, up = state.up, v4 = ?state.public_v4, v6 = ?state.public_v6, mtu = state.mtu, "path");
+                path.current = Some(state.clone());
+                changed.push(state);
+            }
+        }
+        self.snapshot = snapshot;
+        Ok(changed)
+    }
+
+    /// Sends connections to `port` of the paths' devices to the stack.
+    pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
+        let reservation = PortReservation::take(port)?;
+        if let Some(nat) = &self.nat {
+            nat.open(port)?;
+        }
+        self.ports.insert(port, reservation);
+        Ok(())
+    }
+
+    /// Undoes [`Network::open_port`].
+    pub(crate) fn close_port(&mut self, port: u16) {
+        if let Some(nat) = self.nat.as_ref().filter(|_| self.ports.contains_key(&port)) {
+            nat.close(port);
+        }
+        self.ports.remove(&port);
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let turn = self.journal.turn();
+        for path in &self.paths {
+            path.table.remove();
+        }
+        if let Some(nat) = &self.nat {
+            nat.remove();
+        }
+        // Now and not when its descriptor is closed: whoever takes the next turn must not count it.
+        try_run("ip", &format!("link delete dev {}", self.device));
+        let others = Snapshot::take()
+            .map(|snapshot| snapshot.names().any(|name| name != self.device && number_of(name).is_some()));
+        if !others.unwrap_or(false) {
+            self.journal.restore();
+        }
+        drop(turn);
+    }
+}
+
+/// Devices of the default routes, IPv4 first.
+///
+/// # Errors
+/// `ip` is missing or too old.
+pub fn default_devices() -> Result<Vec<String>, Error> {
+    Ok(Snapshot::take()?.default_devices())
+}
+
+/// The device that the kernel sends packets to `address` by, if it has a route.
+///
+/// # Errors
+/// `ip` is missing or too old, or there is no route.
+pub fn device_towards(address: IpAddr) -> Result<Option<String>, Error> {
+    routes::device_towards(address)
+}
+
+/// Removes what killed hosts have left in this namespace: everything of devices that no longer exist.
+fn sweep(snapshot: &Snapshot, ours: u8, journal: &Journal) -> Result<(), Error> {
+    // Our device is new: what carries its number is a leftover too.
+    let alive: Vec<u8> = snapshot.names().filter_map(number_of).filter(|number| *number != ours).collect();
+    let is_stale = |number| !alive.contains(&number);
+    routes::remove_tables_of(is_stale)?;
+    nat::remove_tables_of(is_stale)?;
+    if alive.is_empty() {
+        journal.restore();
+    }
+    Ok(())
+}
+
+/// The number of a TUN device of ours.
+fn number_of(device: &str) -> Option<u8> {
+    device.strip_prefix(NAME_PREFIX)?.parse().ok()
+}
+
+fn path_state(spec: &PathSpec, id: u8, subnets: &Subnets, link: Option<&Link>) -> Path {
+    let (public_v4, public_v6) = (link.and_then(Link::v4), link.and_then(Link::v6));
+    // Above the limit nothing could be sent as a super-segment; no device is so wide.
+    let mtu = link.map_or(0, |link| link.mtu).min(MAX_OFFLOADED as u32);
+    Path {
+        id: PathId(id),
+        name: spec.device().to_owned(),
+        class: spec.class(),
+        backup: spec.is_backup(),
+        v4: public_v4.map(|_| subnets.stack_v4(id)),
+        v6: public_v6.map(|_| subnets.stack_v6(id)),
+        public_v4,
+        public_v6,
+        mtu: mtu as u16,
+        up: link.is_some_and(Link::is_up) && (public_v4.is_some() || public_v6.is_some()),
+    }
+}

@@ -1,0 +1,159 @@
+//! Address translation: the stack's private addresses become those of the devices, and back.
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::addresses::Subnets;
+use super::command::{run, run_with_input, try_run};
+use crate::error::Error;
+
+/// Our tables are called this and the number of their device.
+const TABLE_PREFIX: &str = "plait-";
+
+/// One table of nftables; everything of ours is in it, and nothing of others is touched.
+#[derive(Debug)]
+pub(super) struct Nat {
+    table: String,
+}
+
+/// What the rules need to know about a path.
+#[derive(Clone, Debug)]
+pub(super) struct Translation {
+    pub(super) device: String,
+    pub(super) v4: Ipv4Addr,
+    pub(super) v6: Ipv6Addr,
+}
+
+/// Whether this host was a router for IPv6 before we came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RouterV6 {
+    /// Only our devices forward, or all did already.
+    Untouched,
+    /// We had to switch forwarding on for all devices: all but ours is to stay as it was.
+    MadeByUs,
+}
+
+impl Nat {
+    /// Installs the table in one transaction.
+    pub(super) fn install(
+        number: u8,
+        subnets: &Subnets,
+        paths: &[Translation],
+        router: RouterV6,
+    ) -> Result<Self, Error> {
+        let table = table_name(number);
+        run_with_input("nft", "-f -", &ruleset(&table, number, subnets, paths, router))?;
+        Ok(Self { table })
+    }
+
+    /// Connections to `port` of the paths' devices are the stack's from now on.
+    pub(super) fn open(&self, port: u16) -> Result<(), Error> {
+        run("nft", &format!("add element inet {} listening {{ {port} }}", self.table)).map(drop)
+    }
+
+    /// New connections to `port` are the kernel's again.
+    pub(super) fn close(&self, port: u16) {
+        try_run("nft", &format!("delete element inet {} listening {{ {port} }}", self.table));
+    }
+
+    pub(super) fn remove(&self) {
+        try_run("nft", &format!("delete table inet {}", self.table));
+    }
+}
+
+/// Removes the tables of devices with these numbers.
+pub(super) fn remove_tables_of(is_stale: impl Fn(u8) -> bool) -> Result<(), Error> {
+    let tables = run("nft", "list tables inet")?;
+    for line in tables.lines() {
+        let name = line.split_whitespace().last().unwrap_or_default();
+        let number = name.strip_prefix(TABLE_PREFIX).and_then(|number| number.parse().ok());
+        if number.is_some_and(&is_stale) {
+            try_run("nft", &format!("delete table inet {name}"));
+        }
+    }
+    Ok(())
+}
+
+fn table_name(number: u8) -> String {
+    format!("{TABLE_PREFIX}{number}")
+}
+
+/// How long a port that the stack has opened a connection from can be joined from outside: as long as
+/// anybody keeps one open, and yet not for ever.
+const OPENED_TIMEOUT: &str = "7d";
+
+fn ruleset(table: &str, number: u8, subnets: &Subnets, paths: &[Translation], router: RouterV6) -> String {
+    let (v4, v6) = (subnets.v4(), subnets.v6());
+    let tun = format!("{}{number}", crate::tun::NAME_PREFIX);
+    let (mut arriving, mut leaving) = (String::new(), String::new());
+    for Translation { device, v4, v6 } in paths {
+        let ours = format!("iifname \"{device}\" fib daddr type local");
+        // A join that the peer starts goes to the port that the first subflow came from.
+        for ports in ["tcp dport @listening", "tcp option mptcp subtype mp-join tcp dport @opened"] {
+            let _ = writeln!(arriving, "  {ours} {ports} dnat ip to {v4}");
+            let _ = writeln!(arriving, "  {ours} {ports} dnat ip6 to {v6}");
+        }
+        let _ = writeln!(leaving, "  ip saddr {v4} oifname \"{device}\" masquerade");
+        let _ = writeln!(leaving, "  ip6 saddr {v6} oifname \"{device}\" masquerade");
+    }
+    let not_a_router = match router {
+        RouterV6::Untouched => "",
+        RouterV6::MadeByUs => "  meta nfproto ipv6 iifname != \"plait*\" oifname != \"plait*\" drop\n",
+    };
+    // Destination addresses change before routing (-100), source addresses after it (100); what still has a
+    // private source then (300) could not be translated, and nobody could answer it.
+    format!(
+        "table inet {table} {{
+ set listening {{ type inet_service; }}
+ set opened {{ type inet_service; flags dynamic,timeout; timeout {OPENED_TIMEOUT}; size 65535; }}
+ chain arriving {{
+  type nat hook prerouting priority -100; policy accept;
+{arriving} }}
+ chain forwarded {{
+  type filter hook forward priority -10; policy accept;
+{not_a_router}  iifname \"{tun}\" tcp flags & (syn | ack) == syn update @opened {{ tcp sport }}
+ }}
+ chain leaving {{
+  type nat hook postrouting priority 100; policy accept;
+{leaving} }}
+ chain astray {{
+  type filter hook postrouting priority 300; policy accept;
+  ip saddr {v4} oifname != \"{tun}\" drop
+  ip6 saddr {v6} oifname != \"{tun}\" drop
+ }}
+}}
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::addresses::Ranges;
+
+    #[test]
+    fn each_path_leaves_by_its_own_device_only() {
+        let subnets = Subnets::choose(&Ranges::default(), 2, &[]).expect("free");
+        let paths: Vec<_> = ["eth0", "wlan0"]
+            .into_iter()
+            .zip(0..)
+            .map(|(device, path)| Translation {
+                device: device.to_owned(),
+                v4: subnets.stack_v4(path),
+                v6: subnets.stack_v6(path),
+            })
+            .collect();
+        let text = ruleset("plait-2", 2, &subnets, &paths, RouterV6::Untouched);
+        assert!(text.contains("ip saddr 198.18.2.10 oifname \"eth0\" masquerade"), "{text}");
+        assert!(text.contains("ip saddr 198.18.2.11 oifname \"wlan0\" masquerade"), "{text}");
+        assert!(text.contains("ip saddr 198.18.2.0/24 oifname != \"plait2\" drop"), "{text}");
+        assert!(!text.contains("nfproto"), "what was no router's business stays so: {text}");
+    }
+
+    #[test]
+    fn a_host_that_was_no_router_does_not_become_one_for_others() {
+        let subnets = Subnets::choose(&Ranges::default(), 0, &[]).expect("free");
+        let text = ruleset("plait-0", 0, &subnets, &[], RouterV6::MadeByUs);
+        assert!(text.contains("iifname != \"plait*\" oifname != \"plait*\" drop"), "{text}");
+    }
+}

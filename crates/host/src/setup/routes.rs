@@ -1,0 +1,140 @@
+//! Policy routing: what the stack sends from the address of a path leaves over that path's device, or not at
+//! all.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use super::command::{ip_json, run, run_with_input, try_run};
+use super::snapshot::{Family, Snapshot};
+use crate::error::Error;
+
+/// Marks our rules and routes (`rtm_protocol`), so that leftovers can be told from other people's.
+pub(super) const PROTOCOL: u8 = 74;
+
+/// Before the main table (32766) and before what VPNs put in front of it (wg-quick: 32764 and below).
+const PREFERENCE: u32 = 7440;
+
+/// Our tables: this, plus 256 for each device, plus one for each path. "pl" in ASCII, far from anything
+/// written by hand.
+const TABLES: u32 = 0x706c_0000;
+
+/// Worst of all routes: taken if the device has none for a destination. Without it the search would go on in
+/// the main table, and the packet would leave over the device of another path.
+const NO_WAY_OUT: &str = "unreachable default metric 4294967294";
+
+/// The table of one path.
+#[derive(Debug)]
+pub(super) struct PathTable {
+    device: String,
+    number: u32,
+    /// Routes in it, by family, so that those that the main table no longer has can be taken out.
+    installed: [BTreeSet<String>; 2],
+}
+
+impl PathTable {
+    /// Adds the rules that send everything from `addresses` to a table of its own, empty but for the bottom.
+    pub(super) fn install(
+        device: &str,
+        tun_number: u8,
+        path: u8,
+        addresses: [IpAddr; 2],
+    ) -> Result<Self, Error> {
+        let number = TABLES + u32::from(tun_number) * 256 + u32::from(path);
+        for (family, address) in Family::BOTH.into_iter().zip(addresses) {
+            let option = family.option();
+            run("ip", &format!("{option} route replace {NO_WAY_OUT} table {number} protocol {PROTOCOL}"))?;
+            run(
+                "ip",
+                &format!(
+                    "{option} rule add from {address} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}"
+                ),
+            )?;
+        }
+        Ok(Self { device: device.to_owned(), number, installed: Default::default() })
+    }
+
+    /// Makes the table what the main table says about the device. Routes that vanished with their device are
+    /// put back when it returns; a route that stays is never absent in between.
+    pub(super) fn refresh(&mut self, snapshot: &Snapshot) {
+        let number = self.number;
+        for (family, installed) in Family::BOTH.into_iter().zip(&mut self.installed) {
+            let wanted = snapshot.routes_over(&self.device, family);
+            let mut script = String::new();
+            for route in &wanted {
+                let _ = writeln!(script, "route replace {route} table {number} protocol {PROTOCOL}");
+            }
+            let wanted: BTreeSet<String> = wanted.into_iter().collect();
+            for route in installed.difference(&wanted) {
+                let _ = writeln!(script, "route delete {route} table {number}");
+            }
+            if !script.is_empty() {
+                // -force: a route that cannot be copied or is gone already does not stop the others.
+                let words = format!("{} -force -batch -", family.option());
+                if let Err(error) = run_with_input("ip", &words, &script) {
+                    tracing::debug!(%error, device = self.device, "some routes were not copied");
+                }
+            }
+            *installed = wanted;
+        }
+    }
+
+    pub(super) fn remove(&self) {
+        for family in Family::BOTH {
+            remove_table(family, self.number);
+        }
+    }
+}
+
+/// Takes away the rules and tables of devices with these numbers.
+pub(super) fn remove_tables_of(is_stale: impl Fn(u8) -> bool) -> Result<(), Error> {
+    for family in Family::BOTH {
+        let rules: Vec<Rule> = ip_json(&format!("{} rule show", family.option()))?;
+        let tables: BTreeSet<u32> = rules.iter().filter_map(Rule::table).collect();
+        for table in tables {
+            // Ours only: the preference and the range of numbers both fit.
+            let Some(offset) = table.checked_sub(TABLES).filter(|offset| *offset < 1 << 16) else { continue };
+            if is_stale((offset >> 8) as u8) {
+                remove_table(family, table);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn remove_table(family: Family, number: u32) {
+    let option = family.option();
+    try_run("ip", &format!("{option} rule delete preference {PREFERENCE} lookup {number}"));
+    try_run("ip", &format!("{option} route flush table {number}"));
+}
+
+/// The device that packets to `address` leave by.
+pub(super) fn device_towards(address: IpAddr) -> Result<Option<String>, Error> {
+    let routes: Vec<Towards> = ip_json(&format!("route get {address}"))?;
+    Ok(routes.into_iter().find_map(|route| route.dev))
+}
+
+#[derive(Deserialize)]
+struct Towards {
+    #[serde(default)]
+    dev: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Rule {
+    #[serde(default)]
+    priority: u32,
+    /// The number, or a name from /etc/iproute2/rt_tables.
+    #[serde(default)]
+    table: Option<String>,
+}
+
+impl Rule {
+    /// The number of its table, for a rule of our preference.
+    fn table(&self) -> Option<u32> {
+        let table = self.table.as_ref().filter(|_| self.priority == PREFERENCE)?;
+        table.parse().ok()
+    }
+}

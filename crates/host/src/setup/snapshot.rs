@@ -1,0 +1,307 @@
+//! What the kernel has: devices, their addresses, the main routing table.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::Deserialize;
+
+use super::addresses::Prefix;
+use super::command::ip_json;
+use crate::error::Error;
+
+/// One look at the kernel's state; two that are equal give the same paths.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Snapshot {
+    links: Vec<Link>,
+    routes_v4: Vec<Route>,
+    routes_v6: Vec<Route>,
+}
+
+/// A device as `ip -json address` shows it.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub(super) struct Link {
+    #[serde(rename = "ifname", default)]
+    pub(super) name: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    #[serde(default)]
+    pub(super) mtu: u32,
+    #[serde(rename = "addr_info", default)]
+    addresses: Vec<Address>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+struct Address {
+    #[serde(default)]
+    local: Option<IpAddr>,
+    /// On point-to-point devices the prefix belongs to the other end.
+    #[serde(default)]
+    scope: String,
+    #[serde(rename = "prefixlen", default)]
+    prefix_length: u8,
+    #[serde(default)]
+    tentative: bool,
+    #[serde(rename = "dadfailed", default)]
+    dad_failed: bool,
+    #[serde(default)]
+    deprecated: bool,
+    #[serde(default)]
+    temporary: bool,
+}
+
+/// A route as `ip -json route` shows it.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub(super) struct Route {
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
+    dst: String,
+    #[serde(default)]
+    gateway: Option<IpAddr>,
+    #[serde(default)]
+    via: Option<Via>,
+    #[serde(default)]
+    dev: Option<String>,
+    #[serde(default)]
+    metric: Option<u32>,
+    #[serde(default)]
+    flags: Vec<String>,
+    #[serde(default)]
+    nexthops: Vec<NextHop>,
+}
+
+/// A gateway of another family than the route's.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+struct Via {
+    family: String,
+    host: IpAddr,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+struct NextHop {
+    #[serde(default)]
+    gateway: Option<IpAddr>,
+    #[serde(default)]
+    dev: Option<String>,
+}
+
+impl Snapshot {
+    /// Asks the kernel.
+    pub(super) fn take() -> Result<Self, Error> {
+        Ok(Self {
+            links: ip_json("address show")?,
+            routes_v4: ip_json("-4 route show table main")?,
+            routes_v6: ip_json("-6 route show table main")?,
+        })
+    }
+
+    pub(super) fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == name)
+    }
+
+    /// Names of all devices.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.links.iter().map(|link| link.name.as_str())
+    }
+
+    /// All networks that this host has an address in or a route to.
+    pub(super) fn networks(&self) -> Vec<Prefix> {
+        let addresses = self.links.iter().flat_map(|link| &link.addresses);
+        let addresses = addresses.filter_map(|address| {
+            Some(Prefix { address: address.local?, length: address.prefix_length.max(1) })
+        });
+        let routes = self.routes_v4.iter().chain(&self.routes_v6);
+        addresses.chain(routes.filter_map(|route| Prefix::parse(&route.dst))).collect()
+    }
+
+    /// The device of the default route of lowest metric, of each family, each device once.
+    pub(super) fn default_devices(&self) -> Vec<String> {
+        let mut devices: Vec<String> = Vec::new();
+        for routes in [&self.routes_v4, &self.routes_v6] {
+            let mut defaults: Vec<&Route> = routes.iter().filter(|route| route.dst == "default").collect();
+            defaults.sort_by_key(|route| route.metric.unwrap_or(0));
+            let all = defaults.iter().flat_map(|route| {
+                route.dev.iter().chain(route.nexthops.iter().filter_map(|hop| hop.dev.as_ref()))
+            });
+            for device in all {
+                if !devices.contains(device) {
+                    devices.push(device.clone());
+                }
+            }
+        }
+        devices
+    }
+
+    /// The routes of the main table over `device`, as `ip route replace` takes them, connected ones first so
+    /// that gateways can be reached.
+    pub(super) fn routes_over(&self, device: &str, family: Family) -> Vec<String> {
+        let routes = match family {
+            Family::V4 => &self.routes_v4,
+            Family::V6 => &self.routes_v6,
+        };
+        let mut routes: Vec<_> = routes.iter().filter_map(|route| route.over(device)).collect();
+        routes.sort_by_key(|(has_gateway, _)| *has_gateway);
+        routes.into_iter().map(|(_, words)| words).collect()
+    }
+}
+
+/// Address family of a routing table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(super) const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The option of `ip` that selects it.
+    pub(super) fn option(self) -> &'static str {
+        match self {
+            Self::V4 => "-4",
+            Self::V6 => "-6",
+        }
+    }
+}
+
+impl Link {
+    /// Switched on and with a carrier.
+    pub(super) fn is_up(&self) -> bool {
+        let has = |flag: &str| self.flags.iter().any(|other| other == flag);
+        has("UP") && has("LOWER_UP")
+    }
+
+    /// The address that others reach this device at.
+    pub(super) fn v4(&self) -> Option<Ipv4Addr> {
+        self.usable().find_map(|address| match address.local {
+            Some(IpAddr::V4(v4)) => Some(v4),
+            Some(IpAddr::V6(_)) | None => None,
+        })
+    }
+
+    /// The same for IPv6: one that has passed duplicate detection and is there to stay.
+    pub(super) fn v6(&self) -> Option<Ipv6Addr> {
+        let v6 = |address: &Address| match address.local {
+            Some(IpAddr::V6(v6)) => Some(v6),
+            Some(IpAddr::V4(_)) | None => None,
+        };
+        let lasting = self.usable().filter(|address| !address.temporary).find_map(v6);
+        lasting.or_else(|| self.usable().find_map(v6))
+    }
+
+    fn usable(&self) -> impl Iterator<Item = &Address> {
+        let global = |address: &&Address| address.scope == "global";
+        self.addresses
+            .iter()
+            .filter(global)
+            .filter(|address| !address.tentative && !address.dad_failed && !address.deprecated)
+    }
+}
+
+impl Route {
+    /// Whether it has a gateway, and the route in words, if it leads over `device`.
+    fn over(&self, device: &str) -> Option<(bool, String)> {
+        let is_unicast = self.kind.as_deref().is_none_or(|kind| kind == "unicast");
+        if !is_unicast || self.flags.iter().any(|flag| flag == "dead") {
+            return None;
+        }
+        let direct = (self.dev.as_deref() == Some(device)).then_some(self.gateway);
+        let gateway = direct.or_else(|| {
+            let hop = self.nexthops.iter().find(|hop| hop.dev.as_deref() == Some(device));
+            hop.map(|hop| hop.gateway)
+        })?;
+        let mut words = self.dst.clone();
+        if let Some(gateway) = gateway {
+            words += &format!(" via {gateway}");
+        } else if let Some(via) = &self.via {
+            words += &format!(" via {} {}", via.family, via.host);
+        }
+        words += &format!(" dev {device}");
+        if self.flags.iter().any(|flag| flag == "onlink") {
+            words += " onlink";
+        }
+        if let Some(metric) = self.metric {
+            words += &format!(" metric {metric}");
+        }
+        Some((gateway.is_some() || self.via.is_some(), words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        let links = json(
+            r#"[{},{"ifname":"eth0","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],"mtu":1400,
+                "addr_info":[{"family":"inet","local":"192.0.2.2","prefixlen":24,"scope":"global"},
+                {"family":"inet6","local":"2001:db8::7","prefixlen":64,"scope":"global","temporary":true},
+                {"family":"inet6","local":"2001:db8::2","prefixlen":64,"scope":"global"},
+                {"family":"inet6","local":"fe80::1","prefixlen":64,"scope":"link"}]},
+                {"ifname":"wlan0","flags":["NO-CARRIER","UP"],"mtu":1500,
+                "addr_info":[{"family":"inet6","local":"2001:db8:1::2","prefixlen":64,"scope":"global","tentative":true}]}]"#,
+        );
+        let v4 = json(
+            r#"[{"dst":"default","gateway":"192.0.2.1","dev":"eth0","flags":[],"metric":100},
+                {"dst":"192.0.2.0/24","dev":"eth0","protocol":"kernel","scope":"link","prefsrc":"192.0.2.2","flags":[]},
+                {"type":"blackhole","dst":"10.9.0.0/16","flags":[]},
+                {"dst":"198.51.100.0/24","flags":[],"nexthops":[{"gateway":"192.0.2.9","dev":"eth0","weight":1,"flags":[]},
+                {"gateway":"10.0.0.1","dev":"wlan0","weight":1,"flags":[]}]}]"#,
+        );
+        let v6 = json(
+            r#"[{"dst":"default","gateway":"fe80::9","dev":"wlan0","protocol":"ra","metric":600,"flags":["linkdown"]}]"#,
+        );
+        let from = |value| serde_json::from_value(value).expect("as ip prints it");
+        Snapshot {
+            links: serde_json::from_value(links).expect("links"),
+            routes_v4: from(v4),
+            routes_v6: from(v6),
+        }
+    }
+
+    #[test]
+    fn a_device_is_up_with_its_lasting_addresses() {
+        let snapshot = snapshot();
+        let eth0 = snapshot.link("eth0").expect("it exists");
+        assert!(eth0.is_up());
+        assert_eq!(eth0.v4(), Some(Ipv4Addr::new(192, 0, 2, 2)));
+        assert_eq!(eth0.v6(), Some("2001:db8::2".parse().expect("an address")), "not the temporary one");
+    }
+
+    #[test]
+    fn without_carrier_or_with_only_tentative_addresses_it_is_not() {
+        let snapshot = snapshot();
+        let wlan0 = snapshot.link("wlan0").expect("it exists");
+        assert!(!wlan0.is_up());
+        assert_eq!(wlan0.v6(), None);
+    }
+
+    #[test]
+    fn routes_are_copied_for_their_device_only_connected_ones_first() {
+        let routes = snapshot().routes_over("eth0", Family::V4);
+        assert_eq!(
+            routes,
+            [
+                "192.0.2.0/24 dev eth0",
+                "default via 192.0.2.1 dev eth0 metric 100",
+                "198.51.100.0/24 via 192.0.2.9 dev eth0"
+            ]
+        );
+        assert_eq!(
+            snapshot().routes_over("wlan0", Family::V6),
+            ["default via fe80::9 dev wlan0 metric 600"],
+            "linkdown is a passing state"
+        );
+    }
+
+    #[test]
+    fn the_default_devices_are_those_of_the_default_routes() {
+        assert_eq!(snapshot().default_devices(), ["eth0", "wlan0"]);
+    }
+
+    #[test]
+    fn networks_come_from_addresses_and_routes() {
+        let networks: Vec<_> = snapshot().networks().iter().map(ToString::to_string).collect();
+        assert!(networks.contains(&"10.9.0.0/16".to_owned()), "{networks:?}");
+        assert!(networks.contains(&"2001:db8::2/64".to_owned()), "{networks:?}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Kernel settings that forwarding needs, and their return to what they were.
+//!
+//! Several hosts may run side by side and need the same setting, and a host may be killed. So what a setting
+//! was before is written to a file per network namespace before it is changed; the last host to leave, or the
+//! first to come after a crash, puts everything back.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use tracing::debug;
+
+use crate::error::Error;
+use crate::sys;
+
+/// Where the files are: on a file system that does not outlive the machine's run.
+const DIRECTORY: &str = "/run/plait";
+const SETTINGS: &str = "/proc/sys";
+
+/// The file of this network namespace.
+#[derive(Clone, Debug)]
+pub(super) struct Journal {
+    file: PathBuf,
+    lock: PathBuf,
+    settings: PathBuf,
+}
+
+/// Keeps other hosts from setting up or cleaning up at the same time.
+pub(super) type Turn = Option<Flock<File>>;
+
+/// One changed setting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Entry {
+    name: String,
+    before: String,
+    ours: String,
+}
+
+impl Journal {
+    /// The journal of the network namespace of this thread.
+    pub(super) fn open() -> Result<Self, Error> {
+        let cookie =
+            sys::namespace_cookie().map_err(|source| Error::system("name the network namespace", source))?;
+        let journal = Self::at(Path::new(DIRECTORY), cookie, Path::new(SETTINGS));
+        let mut directory = fs::DirBuilder::new();
+        if let Err(error) = directory.recursive(true).mode(0o755).create(DIRECTORY) {
+            debug!(%error, "settings cannot be put back after a crash");
+        }
+        Ok(journal)
+    }
+
+    fn at(directory: &Path, cookie: u64, settings: &Path) -> Self {
+        Self {
+            file: directory.join(format!("settings-{cookie}")),
+            lock: directory.join(format!("lock-{cookie}")),
+            settings: settings.to_owned(),
+        }
+    }
+
+    /// Waits until no other host sets up or cleans up in this namespace. `None` where locks cannot be had.
+    pub(super) fn turn(&self) -> Turn {
+        let file = private().create(true).truncate(false).write(true).open(&self.lock).ok()?;
+        Flock::lock(file, FlockArg::LockExclusive).ok()
+    }
+
+    /// Gives a setting a value, if it has another. `false` if there is no such setting.
+    pub(super) fn set(&self, name: &str, value: &'static str) -> Result<bool, Error> {
+        let path = self.settings.join(name);
+        let before = match fs::read_to_string(&path) {
+            Ok(text) => text.trim().to_owned(),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(source) => return Err(Error::Setting { name: name.to_owned(), value, source }),
+        };
+        if before == value {
+            return Ok(true);
+        }
+        debug!(name, before, value, "kernel setting");
+        let entry = Entry { name: name.to_owned(), before, ours: value.to_owned() };
+        if let Err(error) = self.note(&entry) {
+            debug!(%error, "will not be put back after a crash");
+        }
+        fs::write(&path, value).map_err(|source| Error::Setting { name: name.to_owned(), value, source })?;
+        Ok(true)
+    }
+
+    /// Puts back everything, unless it was changed by others since.
+    pub(super) fn restore(&self) {
+        let Ok(text) = fs::read_to_string(&self.file) else { return };
+        // Backwards: a setting that changes others comes after those it changes.
+        for entry in text.lines().rev().filter_map(Entry::parse) {
+            let path = self.settings.join(&entry.name);
+            let now = fs::read_to_string(&path).unwrap_or_default();
+            if now.trim() == entry.ours {
+                debug!(name = entry.name, value = entry.before, "kernel setting put back");
+                let _ = fs::write(&path, &entry.before);
+            }
+        }
+        let _ = fs::remove_file(&self.file);
+    }
+
+    /// Remembers what a setting was, the first time only.
+    fn note(&self, entry: &Entry) -> io::Result<()> {
+        let known = fs::read_to_string(&self.file).unwrap_or_default();
+        if known.lines().filter_map(Entry::parse).any(|other| other.name == entry.name) {
+            return Ok(());
+        }
+        let mut file = private().create(true).append(true).open(&self.file)?;
+        writeln!(file, "{} {} {}", entry.name, entry.before, entry.ours)
+    }
+}
+
+impl Entry {
+    /// All our settings are single words.
+    fn parse(line: &str) -> Option<Self> {
+        let [name, before, ours] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+        let is_below =
+            Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        is_below.then(|| Self { name: name.to_owned(), before: before.to_owned(), ours: ours.to_owned() })
+    }
+}
+
+/// The files tell root what to write where: nobody else may write them.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scene {
+        directory: PathBuf,
+        journal: Journal,
+    }
+
+    impl Scene {
+        fn new(name: &str) -> Self {
+            let directory = std::env::temp_dir().join(format!("plait-sysctl-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&directory);
+            fs::create_dir_all(directory.join("net")).expect("a directory");
+            let journal = Journal::at(&directory, 1, &directory);
+            let scene = Self { directory, journal };
+            scene.write("forwarding", "0\n");
+            scene
+        }
+
+        fn write(&self, name: &str, value: &str) {
+            fs::write(self.directory.join("net").join(name), value).expect("written");
+        }
+
+        fn read(&self, name: &str) -> String {
+            fs::read_to_string(self.directory.join("net").join(name)).expect("there").trim().to_owned()
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+
+    #[test]
+    fn a_changed_setting_is_put_back() {
+        let scene = Scene::new("back");
+        assert!(scene.journal.set("net/forwarding", "1").expect("writable"));
+        assert_eq!(scene.read("forwarding"), "1");
+        scene.journal.restore();
+        assert_eq!(scene.read("forwarding"), "0");
+        assert!(!scene.journal.file.exists());
+    }
+
+    #[test]
+    fn the_second_host_does_not_take_the_firsts_value_for_the_original() {
+        let scene = Scene::new("second");
+        scene.journal.set("net/forwarding", "1").expect("writable");
+        scene.write("forwarding", "2");
+        scene.journal.clone().set("net/forwarding", "1").expect("writable");
+        scene.journal.restore();
+        assert_eq!(scene.read("forwarding"), "0");
+    }
+
+    #[test]
+    fn what_others_changed_since_stays() {
+        let scene = Scene::new("others");
+        scene.journal.set("net/forwarding", "1").expect("writable");
+        scene.write("forwarding", "7");
+        scene.journal.restore();
+        assert_eq!(scene.read("forwarding"), "7");
+    }
+
+    #[test]
+    fn a_setting_that_the_kernel_lacks_is_no_error() {
+        let scene = Scene::new("lacking");
+        assert!(!scene.journal.set("net/force_forwarding", "1").expect("just not there"));
+    }
+
+    #[test]
+    fn a_journal_that_leads_elsewhere_is_not_followed() {
+        assert_eq!(Entry::parse("../../etc/passwd 0 1"), None);
+        assert_eq!(Entry::parse("/etc/passwd 0 1"), None);
+        assert_eq!(Entry::parse("net/ipv4/x 0"), None);
+        assert!(Entry::parse("net/ipv4/conf/eth0/forwarding 0 1").is_some());
+    }
+}

@@ -1,0 +1,410 @@
+//! A connection as an application sees it.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use endpoint::ConnectionId;
+use mptcp::{ConnectionError, Negotiated, ReadError, Status};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::shared::{Interest, Phase, Shared};
+
+/// A Multipath TCP connection, or the plain TCP one that it fell back to: [`Stream::status`] tells.
+///
+/// Reading and writing are those of any tokio socket. [`tokio::io::AsyncWriteExt::shutdown`] ends our
+/// direction and leaves the other open. Dropping it lets go of the connection: what was written is still
+/// delivered as long as the [`crate::Host`] lives; if the peer had sent something that was not read, it is told
+/// by a reset.
+#[derive(Debug)]
+pub struct Stream {
+    read: ReadHalf,
+    write: WriteHalf,
+}
+
+/// The receiving direction of a [`Stream`].
+#[derive(Debug)]
+pub struct ReadHalf {
+    handle: Arc<Handle>,
+    /// Taken from the connection, not yet from us.
+    pending: Bytes,
+}
+
+/// The sending direction of a [`Stream`]; dropping it ends the direction.
+#[derive(Debug)]
+pub struct WriteHalf {
+    handle: Arc<Handle>,
+    is_finished: bool,
+}
+
+/// The connection; letting go of it when both halves have.
+struct Handle {
+    shared: Arc<Shared>,
+    id: ConnectionId,
+}
+
+/// How a connection takes bytes.
+enum Room {
+    /// It has room for so many.
+    Bytes(usize),
+    /// It has taken so many of those offered.
+    Taken(usize),
+}
+
+/// Most bytes of one `poll_write` that are copied before the endpoint gets them: four super-segments.
+const WRITE_CHUNK: usize = 256 * 1024;
+
+impl Stream {
+    /// Takes care of a connection that the endpoint has just handed out; its waiters are registered.
+    pub(crate) fn new(shared: Arc<Shared>, id: ConnectionId) -> Self {
+        let handle = Arc::new(Handle { shared, id });
+        let read = ReadHalf { handle: handle.clone(), pending: Bytes::new() };
+        Self { read, write: WriteHalf { handle, is_finished: false } }
+    }
+
+    /// What was agreed on, and what each subflow does.
+    pub fn status(&self) -> Option<Status> {
+        self.read.handle.status()
+    }
+
+    /// Two halves that can be used by different tasks.
+    pub fn into_split(self) -> (ReadHalf, WriteHalf) {
+        (self.read, self.write)
+    }
+
+    /// The next bytes without copying them; `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub async fn read_chunk(&mut self) -> io::Result<Option<Bytes>> {
+        self.read.read_chunk().await
+    }
+
+    /// Writes all of `data` without copying it.
+    ///
+    /// # Errors
+    /// The connection failed, or was shut down.
+    pub async fn write_chunk(&mut self, data: Bytes) -> io::Result<()> {
+        self.write.write_chunk(data).await
+    }
+
+    /// Waits until nothing more happens on the connection: both directions have ended and the peer knows, or
+    /// it failed.
+    pub async fn closed(&self) {
+        self.read.handle.closed().await;
+    }
+
+    /// Ends the connection at once, in both directions.
+    pub fn abort(&self) {
+        let Handle { shared, id } = &*self.read.handle;
+        shared.change(|state, now| state.endpoint.abort(now, *id));
+    }
+
+    /// Waits until the connection can be used, or has failed.
+    pub(crate) async fn opened(&self) -> io::Result<()> {
+        let Handle { shared, id } = &*self.read.handle;
+        poll_fn(|context| {
+            let mut state = shared.lock();
+            let now = shared.clock.now();
+            let is_closed = state.is_closed(*id);
+            // Whoever has failed while opening has nothing to read but the reason.
+            match state.endpoint.status(now, *id).map(|status| status.negotiated) {
+                Some(Negotiated::Multipath { .. } | Negotiated::Plain(_)) if !is_closed => {
+                    Poll::Ready(Ok(()))
+                }
+                None | Some(_) if is_closed => match state.endpoint.read(now, *id) {
+                    Err(ReadError::Failed(error)) => Poll::Ready(Err(error_of(error))),
+                    Ok(_) | Err(ReadError::End | ReadError::WouldBlock) => Poll::Ready(Err(gone())),
+                },
+                None | Some(_) => state.wait(*id, Interest::Open, context),
+            }
+        })
+        .await
+    }
+}
+
+impl ReadHalf {
+    /// As [`Stream::read_chunk`].
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub async fn read_chunk(&mut self) -> io::Result<Option<Bytes>> {
+        poll_fn(|context| self.poll_pending(context)).await?;
+        let chunk = std::mem::take(&mut self.pending);
+        Ok(if chunk.is_empty() { None } else { Some(chunk) })
+    }
+
+    /// As [`Stream::status`].
+    pub fn status(&self) -> Option<Status> {
+        self.handle.status()
+    }
+
+    /// As [`Stream::closed`].
+    pub async fn closed(&self) {
+        self.handle.closed().await;
+    }
+
+    /// Ready when `pending` has bytes, or has none because the stream is at its end.
+    fn poll_pending(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if !self.pending.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let Handle { shared, id } = &*self.handle;
+        let mut state = shared.lock();
+        match state.endpoint.read(shared.clock.now(), *id) {
+            Ok(bytes) => {
+                self.pending = bytes;
+                drop(state);
+                // Room was made: a window update may be due.
+                shared.wake.ask();
+                Poll::Ready(Ok(()))
+            }
+            Err(ReadError::End) => Poll::Ready(Ok(())),
+            Err(ReadError::Failed(error)) => Poll::Ready(Err(error_of(error))),
+            Err(ReadError::WouldBlock) if state.phase == Phase::Stopped => Poll::Ready(Err(gone())),
+            Err(ReadError::WouldBlock) => state.wait(*id, Interest::Read, context),
+        }
+    }
+}
+
+impl WriteHalf {
+    /// As [`Stream::write_chunk`].
+    ///
+    /// # Errors
+    /// The connection failed, or was shut down.
+    pub async fn write_chunk(&mut self, mut data: Bytes) -> io::Result<()> {
+        while !data.is_empty() {
+            let taken = match poll_fn(|context| self.poll_room(context, || data.slice(..1))).await? {
+                Room::Bytes(room) => self.give(data.slice(..room.min(data.len()))),
+                Room::Taken(taken) => taken,
+            };
+            data.advance(taken);
+        }
+        Ok(())
+    }
+
+    /// As [`Stream::status`].
+    pub fn status(&self) -> Option<Status> {
+        self.handle.status()
+    }
+
+    /// Ready with the room there is, at least one byte. `first` is asked for the first byte of what is to be
+    /// written.
+    fn poll_room(&self, context: &Context<'_>, first: impl FnOnce() -> Bytes) -> Poll<io::Result<Room>> {
+        let Handle { shared, id } = &*self.handle;
+        let mut state = shared.lock();
+        if self.is_finished || state.is_closed(*id) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = state.endpoint.writable(*id);
+        if room > 0 {
+            return Poll::Ready(Ok(Room::Bytes(room)));
+        }
+        // The endpoint tells about new room only those whom it has refused.
+        match state.endpoint.write(shared.clock.now(), *id, first()) {
+            0 => state.wait(*id, Interest::Write, context),
+            taken => {
+                drop(state);
+                shared.wake.ask();
+                Poll::Ready(Ok(Room::Taken(taken)))
+            }
+        }
+    }
+
+    fn give(&self, data: Bytes) -> usize {
+        let Handle { shared, id } = &*self.handle;
+        shared.change(|state, now| state.endpoint.write(now, *id, data))
+    }
+
+    fn finish(&mut self) {
+        if !self.is_finished {
+            self.is_finished = true;
+            let Handle { shared, id } = &*self.handle;
+            shared.change(|state, now| state.endpoint.finish(now, *id));
+        }
+    }
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut has_read = false;
+        while buffer.remaining() > 0 {
+            match self.poll_pending(context) {
+                Poll::Ready(Ok(())) => {}
+                // What was read comes first; the error or the end will come again.
+                Poll::Ready(Err(_)) | Poll::Pending if has_read => return Poll::Ready(Ok(())),
+                other => return other,
+            }
+            if self.pending.is_empty() {
+                break;
+            }
+            let len = self.pending.len().min(buffer.remaining());
+            buffer.put_slice(&self.pending[..len]);
+            self.pending.advance(len);
+            has_read = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncBufRead for ReadHalf {
+    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let half = self.get_mut();
+        ready!(half.poll_pending(context))?;
+        Poll::Ready(Ok(&half.pending))
+    }
+
+    fn consume(mut self: Pin<&mut Self>, len: usize) {
+        self.pending.advance(len);
+    }
+}
+
+impl AsyncWrite for WriteHalf {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let room = match ready!(self.poll_room(context, || Bytes::copy_from_slice(&data[..1])))? {
+            Room::Bytes(room) => room,
+            Room::Taken(taken) => return Poll::Ready(Ok(taken)),
+        };
+        // Copied without the lock: nobody else writes to this connection, so the room stays.
+        let len = data.len().min(room).min(WRITE_CHUNK);
+        match self.give(Bytes::copy_from_slice(&data[..len])) {
+            0 => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            taken => Poll::Ready(Ok(taken)),
+        }
+    }
+
+    /// The endpoint sends as soon as it may: there is nothing to flush.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.finish();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.read).poll_read(context, buffer)
+    }
+}
+
+impl AsyncBufRead for Stream {
+    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        Pin::new(&mut self.get_mut().read).poll_fill_buf(context)
+    }
+
+    fn consume(mut self: Pin<&mut Self>, len: usize) {
+        Pin::new(&mut self.read).consume(len);
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.write).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_shutdown(context)
+    }
+}
+
+impl Drop for WriteHalf {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Handle {
+    fn status(&self) -> Option<Status> {
+        let state = self.shared.lock();
+        state.endpoint.status(self.shared.clock.now(), self.id)
+    }
+
+    async fn closed(&self) {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if state.is_closed(self.id) {
+                Poll::Ready(())
+            } else {
+                state.wait(self.id, Interest::Close, context)
+            }
+        })
+        .await;
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.change(|state, now| {
+            state.endpoint.release(now, self.id);
+            state.remove_connection(self.id);
+        });
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Connection").field(&self.id.0).finish()
+    }
+}
+
+/// What [`io::Error::get_ref`] gives for a failed connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", words(*.0))]
+pub struct Failure(pub ConnectionError);
+
+fn words(error: ConnectionError) -> &'static str {
+    match error {
+        ConnectionError::Refused => "the peer refused the connection",
+        ConnectionError::TimedOut => "nobody answered on any path",
+        ConnectionError::Unreachable => "no path can reach the peer",
+        ConnectionError::Reset => "the peer reset the connection",
+        ConnectionError::FastClose => "the peer closed the connection at once (MP_FASTCLOSE)",
+        ConnectionError::Aborted => "the connection was aborted here",
+        ConnectionError::PlainRefused => "only plain TCP was to be had, and that is not allowed",
+        ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
+        ConnectionError::Protocol => "the peer broke the protocol",
+        ConnectionError::Corrupted => "data arrived corrupted and there was no other path",
+    }
+}
+
+fn error_of(error: ConnectionError) -> io::Error {
+    let kind = match error {
+        ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
+        ConnectionError::TimedOut | ConnectionError::AllPathsLost => io::ErrorKind::TimedOut,
+        ConnectionError::Unreachable => io::ErrorKind::HostUnreachable,
+        ConnectionError::Reset | ConnectionError::FastClose => io::ErrorKind::ConnectionReset,
+        ConnectionError::Aborted => io::ErrorKind::ConnectionAborted,
+        ConnectionError::PlainRefused => io::ErrorKind::Unsupported,
+        ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
+    };
+    io::Error::new(kind, Failure(error))
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, crate::Error::Gone)
+}
