@@ -116,6 +116,8 @@ impl Subflow {
                 found.delivered.push((left, right));
             }
         }
+        // In the order of the stream, or RACK would see reordering where there is none.
+        found.delivered.sort_unstable();
         found
     }
 
@@ -156,10 +158,11 @@ impl Subflow {
         if let (Some(oldest), Some(newest)) = (delivery.oldest, delivery.newest) {
             self.send.rtt.sample(now, now.saturating_since(oldest));
             self.send.rtt.shortest(now, now.saturating_since(newest));
-        } else if let (true, Some(clock), Some(echo)) = (advanced, self.timestamps, echo) {
-            if let Some(rtt) = clock.round_trip(now, echo).filter(|_| delivery.bytes > 0) {
-                self.send.rtt.sample(now, rtt);
-            }
+        } else if let (true, Some(clock), Some(echo)) = (advanced, self.timestamps, echo)
+            && let Some(rtt) = clock.round_trip(now, echo)
+            && delivery.bytes > 0
+        {
+            self.send.rtt.sample(now, rtt);
         }
     }
 
@@ -207,13 +210,14 @@ impl Subflow {
     /// Takes the last reduction back if it turns out to have been a mistake: by the echoed timestamp
     /// (RFC 3522) or because every retransmission arrived twice (RFC 3708).
     fn judge_episode(&mut self, echo: Option<u32>, advanced: bool) {
-        let by_timestamp = match (advanced, self.timestamps, echo, self.send.recovery.first_retransmission())
-        {
-            (true, Some(clock), Some(echo), Some(sent)) => clock.echoes_before(echo, sent),
-            (_, _, _, _) => false,
+        let answered = self.send.recovery.answered_retransmission(self.send.una).filter(|_| advanced);
+        let by_timestamp = match (self.timestamps, echo, answered) {
+            (Some(clock), Some(echo), Some(sent)) => clock.echoes_before(echo, sent),
+            (_, _, _) => false,
         };
         if by_timestamp || self.send.recovery.was_mistake(self.send.una) {
             self.send.recovery.undo();
+            self.send.rack.on_mistake();
             self.send.congestion.undo();
             self.send.flight.unlose();
             self.stats.spurious_recoveries += 1;

@@ -6,30 +6,30 @@ use wire::{Flags, Segment};
 use crate::subflow::{Finish, Subflow};
 use crate::{Closed, Event, State, Timer};
 
-/// What moves a connection towards its end.
+/// What a FIN can do; each moves a connection towards its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     /// Our FIN leaves for the first time.
-    FinSent,
+    Sent,
     /// The peer has acknowledged it.
-    FinAcked,
+    Acked,
     /// The peer's FIN has arrived in order.
-    FinReceived,
+    Received,
 }
 
 impl State {
     /// Figure 5 of RFC 9293, the lower half.
     fn after(self, step: Step) -> Self {
         match (self, step) {
-            (Self::Established, Step::FinSent) => Self::FinWait1,
-            (Self::CloseWait, Step::FinSent) => Self::LastAck,
-            (Self::FinWait1, Step::FinAcked) => Self::FinWait2,
-            (Self::Closing, Step::FinAcked) => Self::TimeWait,
-            (Self::LastAck, Step::FinAcked) => Self::Closed,
-            (Self::Established, Step::FinReceived) => Self::CloseWait,
-            (Self::FinWait1, Step::FinReceived) => Self::Closing,
-            (Self::FinWait2, Step::FinReceived) => Self::TimeWait,
-            (state, Step::FinSent | Step::FinAcked | Step::FinReceived) => state,
+            (Self::Established, Step::Sent) => Self::FinWait1,
+            (Self::CloseWait, Step::Sent) => Self::LastAck,
+            (Self::FinWait1, Step::Acked) => Self::FinWait2,
+            (Self::Closing, Step::Acked) => Self::TimeWait,
+            (Self::LastAck, Step::Acked) => Self::Closed,
+            (Self::Established, Step::Received) => Self::CloseWait,
+            (Self::FinWait1, Step::Received) => Self::Closing,
+            (Self::FinWait2, Step::Received) => Self::TimeWait,
+            (state, Step::Sent | Step::Acked | Step::Received) => state,
         }
     }
 }
@@ -37,15 +37,15 @@ impl State {
 impl Subflow {
     pub(crate) fn fin_sent(&mut self, now: Instant) {
         self.send.finish = Finish::Sent;
-        self.step(now, Step::FinSent);
+        self.step(now, Step::Sent);
     }
 
     pub(crate) fn fin_acked(&mut self, now: Instant) {
-        self.step(now, Step::FinAcked);
+        self.step(now, Step::Acked);
     }
 
     pub(crate) fn peer_finished(&mut self, now: Instant) {
-        self.step(now, Step::FinReceived);
+        self.step(now, Step::Received);
     }
 
     fn step(&mut self, now: Instant, step: Step) {

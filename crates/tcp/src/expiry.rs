@@ -74,7 +74,7 @@ impl Subflow {
                 self.opening.due = true;
             }
             State::Established | State::FinWait1 | State::CloseWait | State::Closing | State::LastAck => {
-                self.data_expired(now)
+                self.data_expired(now);
             }
             State::FinWait2 | State::TimeWait | State::Closed => {}
         }

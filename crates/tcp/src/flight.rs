@@ -346,9 +346,9 @@ impl Flight {
         found
     }
 
-    /// End of the range that holds `offset`; `offset` itself if there is none.
-    pub(crate) fn range_end(&self, offset: u64) -> u64 {
-        self.ranges.get(self.index_of(offset)).map_or(offset, |sent| sent.end)
+    /// The range that holds `offset`.
+    pub(crate) fn range_at(&self, offset: u64) -> Option<&Sent> {
+        self.ranges.get(self.index_of(offset))
     }
 
     /// `start..end`, which lies in one range, was sent again.

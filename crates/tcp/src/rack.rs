@@ -42,7 +42,7 @@ impl Rack {
     pub(crate) fn on_delivery(&mut self, now: Instant, sent: &Sent, rtt: &Rtt, is_of_original: bool) {
         if sent.end > self.highest {
             self.highest = sent.end;
-        } else if !sent.again {
+        } else if !sent.again || is_of_original {
             self.reordering_seen = true;
         }
         let sample = now.saturating_since(sent.at);
@@ -64,6 +64,11 @@ impl Rack {
             self.quarters = self.quarters.max(1).saturating_add(1);
             self.persist = PERSISTENCE;
         }
+    }
+
+    /// A recovery turned out to be a mistake: what was taken for lost was late.
+    pub(crate) fn on_mistake(&mut self) {
+        self.reordering_seen = true;
     }
 
     /// A recovery has ended.

@@ -235,7 +235,7 @@ mod tests {
     use base::{Random, SeededRandom};
 
     fn stream(from: u64, to: u64) -> Bytes {
-        (from..to).map(|n| (n * 31 >> 3) as u8).collect()
+        (from..to).map(|n| ((n * 31) >> 3) as u8).collect()
     }
 
     fn blocks(queue: &ReceiveQueue) -> Vec<Block> {

@@ -18,12 +18,20 @@ pub(crate) enum Phase {
 /// What speaks for or against the last reduction (RFC 3522, 4015, 3708).
 #[derive(Clone, Copy, Debug, Default)]
 struct Evidence {
-    /// When the first retransmission of the episode left.
-    first_retransmission: Option<Instant>,
+    /// The first retransmission of the episode.
+    first: Option<Retransmission>,
     /// Retransmitted bytes that no D-SACK has called unnecessary.
     needed: u64,
-    /// A segment was sent again since: without one there was nothing to repair.
-    retransmitted: bool,
+}
+
+/// Something that was sent again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retransmission {
+    pub(crate) at: Instant,
+    /// First offset behind it.
+    pub(crate) end: u64,
+    /// It had been sent again before: an answer may be to that and proves nothing.
+    pub(crate) repeated: bool,
 }
 
 /// State of loss recovery.
@@ -85,14 +93,18 @@ impl Recovery {
         }
     }
 
-    pub(crate) fn on_send(&mut self, now: Instant, bytes: u64, again: bool) {
+    /// So many bytes have left.
+    pub(crate) fn on_send(&mut self, bytes: u64) {
         if let Phase::Fast(prr) = &mut self.phase {
             prr.on_send(bytes);
         }
-        if again && self.undo.is_some() {
-            self.evidence.first_retransmission.get_or_insert(now);
+    }
+
+    /// They were sent again.
+    pub(crate) fn on_retransmission(&mut self, bytes: u64, retransmission: Retransmission) {
+        if self.undo.is_some() {
+            self.evidence.first.get_or_insert(retransmission);
             self.evidence.needed += bytes;
-            self.evidence.retransmitted = true;
         }
     }
 
@@ -103,9 +115,11 @@ impl Recovery {
         }
     }
 
-    /// When the first retransmission of the episode left, while that can still tell something.
-    pub(crate) fn first_retransmission(&self) -> Option<Instant> {
-        self.undo.and(self.evidence.first_retransmission)
+    /// When the first retransmission of the episode left, if an acknowledgment of all below `una` covers it
+    /// and its echo can tell who is answered (RFC 3522, section 3.2).
+    pub(crate) fn answered_retransmission(&self, una: u64) -> Option<Instant> {
+        let first = self.undo.and(self.evidence.first)?;
+        (!first.repeated && first.end <= una).then_some(first.at)
     }
 
     /// Whether an acknowledgment up to `una` ends the episode.
@@ -117,7 +131,11 @@ impl Recovery {
     /// or nothing had to be sent again until the end.
     pub(crate) fn was_mistake(&self, una: u64) -> bool {
         let Some(start) = self.undo else { return false };
-        if self.evidence.retransmitted { self.evidence.needed == 0 && una > start } else { self.ends_at(una) }
+        if self.evidence.first.is_some() {
+            self.evidence.needed == 0 && una > start
+        } else {
+            self.ends_at(una)
+        }
     }
 
     /// Ends the episode. It can still be undone by late D-SACKs.

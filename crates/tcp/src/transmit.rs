@@ -8,6 +8,7 @@ use wire::{Flags, OptionBytes, SackBlocks, Segment};
 use crate::ack_policy::Urgency;
 use crate::header_options::{self, SynOptions};
 use crate::receive_queue::Block;
+use crate::recovery::Retransmission;
 use crate::send_queue::Extent;
 use crate::subflow::{Finish, Nudge, SegmentKind, SegmentOptions, Subflow};
 use crate::{State, Timer};
@@ -75,10 +76,10 @@ impl Subflow {
         if self.receive.acks.urgency() == Urgency::Alone {
             return Some(self.bare(now, self.send.next, Flags::ACK, options));
         }
-        if self.state != State::SynReceived {
-            if let Some(segment) = self.data_segment(now, options) {
-                return Some(segment);
-            }
+        if self.state != State::SynReceived
+            && let Some(segment) = self.data_segment(now, options)
+        {
+            return Some(segment);
         }
         if self.nudge == Nudge::Probe {
             self.nudge = Nudge::Quiet;
@@ -145,13 +146,16 @@ impl Subflow {
     ) -> Segment {
         let data_end = self.send.queue.end();
         let end = start + grant.len as u64;
-        let range_end = self.send.flight.range_end(start);
+        let (range_end, repeated) =
+            self.send.flight.range_at(start).map_or((start, false), |sent| (sent.end, sent.again));
         let with_fin = self.send.finish == Finish::Sent && end == data_end && range_end > data_end;
         let sent_end = if with_fin { end + 1 } else { end };
         self.send.flight.retransmit(start, sent_end, now, grant.size);
         self.send.forced = false;
         let again = sent_end - start;
-        self.send.recovery.on_send(now, again, true);
+        let retransmission = Retransmission { at: now, end: sent_end, repeated };
+        self.send.recovery.on_send(again);
+        self.send.recovery.on_retransmission(again, retransmission);
         self.stats.bytes_retransmitted += grant.len as u64;
         self.send.last_sent = now;
         if start == self.send.una {
@@ -253,7 +257,7 @@ impl Subflow {
     /// Books `left` new offsets and sets the timers that follow from them.
     fn account_new(&mut self, now: Instant, grant: Grant, left: u64) {
         let size = u64::from(grant.size);
-        if grant.len as u64 % size != 0 {
+        if !(grant.len as u64).is_multiple_of(size) {
             self.send.small_until = self.send.next;
         }
         if self.send.flight.flying() + size > self.congestion_window() {
@@ -262,7 +266,7 @@ impl Subflow {
         if self.send.flight.flying() == left {
             self.send.progress_at = now;
         }
-        self.send.recovery.on_send(now, left, false);
+        self.send.recovery.on_send(left);
         self.send.overriding = false;
         self.send.last_sent = now;
         self.stats.bytes_sent += grant.len as u64;

@@ -1,5 +1,7 @@
 //! Two connections joined by a pipe that delays, loses, reorders, repeats and merges, all from one seed.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 use base::{Duration, Instant, Random, SeededRandom, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -65,6 +67,9 @@ impl End {
     }
 }
 
+/// Looks at each wire segment.
+pub(crate) type Filter = Box<dyn FnMut(Side, &Segment) -> bool>;
+
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) a: End,
@@ -77,7 +82,7 @@ pub(crate) struct Pair {
     free: [Instant; 2],
     config_b: Config,
     /// Decides about a wire segment; `false` loses it.
-    pub(crate) filter: Box<dyn FnMut(Side, &Segment) -> bool>,
+    pub(crate) filter: Filter,
     /// Data segments on the wire from A.
     pub(crate) wire_data: u64,
 }

@@ -1,0 +1,206 @@
+//! Opening: RFC 9293, section 3.5, and what is agreed on.
+
+mod script;
+
+use base::SeqNum;
+use script::{Script, seg};
+use tcp::{Arrival, Closed, Config, DropReason, Event, SegmentKind, State, Timer};
+use wire::{Flags, IcmpReason, TcpOption};
+
+fn plain() -> Config {
+    Config { timestamps: false, ..Config::default() }
+}
+
+#[test]
+fn an_active_open_takes_three_segments() {
+    let mut s = Script::active(Config::default());
+    let syn = s.tcp.poll_transmit(s.now, &mut s.opaque).expect("a SYN");
+    assert_eq!(script::show(&syn), "S 0:0");
+    assert_eq!((syn.ack, syn.window), (SeqNum::new(0), 65_535));
+    let kinds: Vec<u8> = syn.options.iter().copied().collect();
+    assert_eq!(kinds[..8], [2, 4, 5, 180, 4, 2, 8, 10], "mss, sackOK, TS, nop, wscale as Linux");
+    assert_eq!(kinds[16..], [1, 3, 3, 9]);
+    s.wait(40);
+    let answer = seg("S.", 0, 1).window(1000);
+    assert_eq!(s.give(answer), Arrival::Accepted { offset: 1, window: 1000 });
+    assert_eq!(s.sent(), [". 1:1 ack 1"]);
+    assert_eq!(s.events, [Event::Established]);
+    assert_eq!(s.tcp.stats().srtt.map(|rtt| rtt.as_millis()), Some(40));
+    assert_eq!(s.tcp.poll_timeout(), None, "nothing is owed");
+}
+
+#[test]
+fn a_passive_open_answers_with_what_the_peer_offered() {
+    let syn = seg("S", 0, 0).option(&TcpOption::Mss(1200)).option(&TcpOption::WindowScale(2));
+    let mut s = Script::passive(Config::default(), syn);
+    s.drain();
+    let answer = s.raw[0].clone();
+    assert_eq!(s.sent(), ["S. 0:0 ack 1"]);
+    assert_eq!(answer.options[..], [2, 4, 5, 180, 1, 3, 3, 9], "neither SACK nor timestamps were offered");
+    let arrival = s.give(seg(".", 1, 1).window(500));
+    assert_eq!(arrival, Arrival::Accepted { offset: 1, window: 2000 }, "scaled from now on");
+    assert_eq!(s.tcp.state(), State::Established);
+    assert_eq!(s.tcp.segment_payload(20), 1180);
+}
+
+#[test]
+fn data_may_come_with_the_third_segment_or_in_its_place() {
+    let mut s = Script::passive(plain(), seg("S", 0, 0));
+    s.sent();
+    s.give(seg("P.", 1, 1).data(10));
+    assert_eq!(s.tcp.state(), State::Established);
+    assert_eq!(s.sent(), [". 1:1 ack 11"], "the first data is acknowledged at once");
+    assert_eq!(s.events, [Event::Established, Event::Readable]);
+    assert_eq!(s.read().len(), 10);
+}
+
+#[test]
+fn both_open_at_once() {
+    let mut s = Script::active(plain());
+    assert_eq!(s.sent(), ["S 0:0"]);
+    s.give(seg("S", 0, 0));
+    assert_eq!(s.tcp.state(), State::SynReceived);
+    assert_eq!(s.sent(), ["S. 0:0 ack 1"]);
+    s.give(seg("S.", 0, 1));
+    assert_eq!(s.tcp.state(), State::Established);
+    assert_eq!(s.sent(), [". 1:1 ack 1"]);
+}
+
+#[test]
+fn both_open_at_once_and_one_answer_is_lost() {
+    let mut s = Script::active(plain());
+    s.sent();
+    s.give(seg("S", 0, 0));
+    s.sent();
+    s.give(seg(".", 1, 1));
+    assert_eq!(s.tcp.state(), State::Established, "the peer has seen our SYN/ACK");
+}
+
+#[test]
+fn an_unanswered_syn_is_repeated_with_back_off_and_given_up() {
+    let mut s = Script::active(Config { syn_retries: 3, ..plain() });
+    let mut times = Vec::new();
+    let start = s.now;
+    while s.events.is_empty() {
+        s.drain();
+        times.extend(s.raw.drain(..).map(|_| s.now.saturating_since(start).as_millis()));
+        let next = s.tcp.poll_timeout().expect("a timer");
+        assert_eq!(next.timer, Timer::Retransmit);
+        s.now = next.at;
+        s.tcp.handle_timeout(s.now);
+        s.drain();
+    }
+    assert_eq!(times, [0, 1000, 3000, 7000]);
+    assert_eq!(s.events, [Event::Closed(Closed::TimedOut)]);
+    let attempts: Vec<_> = s.opaque.asked.iter().map(|&(kind, _)| kind).collect();
+    assert_eq!(attempts, [0, 1, 2, 3].map(|attempt| SegmentKind::Syn { attempt }));
+}
+
+#[test]
+fn after_a_lost_syn_the_window_starts_with_one_segment() {
+    let mut s = Script::active(plain());
+    s.wait(1100);
+    s.give(seg("S.", 0, 1).option(&TcpOption::Mss(1000)));
+    assert_eq!(s.tcp.congestion().window(), 1000);
+    assert_eq!(s.tcp.stats().srtt, None, "which SYN was answered is not known (Karn)");
+    assert_eq!(s.tcp.stats().rto.as_secs(), 3);
+}
+
+#[test]
+fn a_lost_syn_ack_is_sent_again_when_the_syn_comes_again() {
+    let mut s = Script::passive(plain(), seg("S", 0, 0));
+    assert_eq!(s.sent(), ["S. 0:0 ack 1"]);
+    assert_eq!(s.give(seg("S", 0, 0)), Arrival::Dropped(DropReason::UnexpectedSyn));
+    assert_eq!(s.sent(), ["S. 0:0 ack 1"]);
+    s.wait(1000);
+    assert_eq!(s.sent(), ["S. 0:0 ack 1"], "and when the timer fires");
+    s.give(seg(".", 1, 1));
+    assert_eq!(s.tcp.state(), State::Established);
+}
+
+#[test]
+fn a_refused_open_ends_at_once() {
+    let mut s = Script::active(plain());
+    s.sent();
+    s.give(seg("R.", 0, 1));
+    assert_eq!(s.events, [Event::Closed(Closed::Refused)]);
+    assert!(s.sent().is_empty());
+}
+
+#[test]
+fn a_reset_or_answer_that_acknowledges_something_else_changes_nothing() {
+    let mut s = Script::active(plain());
+    s.sent();
+    for ack in [0, 2, 500, -1] {
+        assert_eq!(s.give(seg("R.", 0, ack)), Arrival::Dropped(DropReason::UnacceptableAck));
+        assert!(s.sent().is_empty());
+        assert_eq!(s.give(seg("S.", 0, ack)), Arrival::Dropped(DropReason::UnacceptableAck));
+        assert_eq!(s.sent(), [format!("R {ack}:{ack}")], "an old duplicate of the peer is reset");
+    }
+    assert_eq!(s.give(seg("R", 0, 0)), Arrival::Dropped(DropReason::MissingAck));
+    assert_eq!(s.give(seg(".", 1, 1)), Arrival::Dropped(DropReason::MissingAck));
+    assert_eq!(s.tcp.state(), State::SynSent);
+}
+
+#[test]
+fn a_wrong_third_segment_is_reset_and_the_right_one_still_counts() {
+    let mut s = Script::passive(plain(), seg("S", 0, 0));
+    s.sent();
+    assert_eq!(s.give(seg(".", 1, 77)), Arrival::Dropped(DropReason::UnacceptableAck));
+    assert_eq!(s.sent(), ["R 77:77"]);
+    s.give(seg(".", 1, 1));
+    assert_eq!(s.tcp.state(), State::Established);
+}
+
+#[test]
+fn unreachable_counts_only_while_opening_and_only_for_our_syn() {
+    let mut s = Script::active(plain());
+    s.sent();
+    s.icmp(9, IcmpReason::Unreachable { code: 1 });
+    assert_eq!(s.tcp.state(), State::SynSent, "it quotes nothing of ours");
+    s.icmp(0, IcmpReason::Unreachable { code: 1 });
+    assert_eq!(s.events, [Event::Closed(Closed::Unreachable)]);
+    let mut s = Script::established(plain());
+    s.send(10);
+    s.icmp(1, IcmpReason::Unreachable { code: 3 });
+    assert_eq!(s.tcp.state(), State::Established);
+}
+
+#[test]
+fn opaque_options_are_told_their_room_and_stand_behind_ours() {
+    let mut s = Script::active(Config::default());
+    s.opaque.filling = 20;
+    s.drain();
+    assert_eq!(s.opaque.asked, [(SegmentKind::Syn { attempt: 0 }, 20)]);
+    assert_eq!(s.raw[0].options.len(), 40);
+    let mut s = Script::active(plain());
+    s.opaque.filling = 40;
+    s.drain();
+    assert_eq!(s.opaque.asked, [(SegmentKind::Syn { attempt: 0 }, 28)]);
+    assert_eq!(s.raw[0].options.len(), 40);
+}
+
+#[test]
+fn data_queued_before_the_handshake_leaves_with_its_end() {
+    let mut s = Script::active(plain());
+    s.send(10);
+    s.finish();
+    assert_eq!(s.sent(), ["S 0:0"]);
+    assert_eq!(s.tcp.capacity(s.now), 0);
+    s.give(seg("S.", 0, 1));
+    assert_eq!(s.sent(), [". 1:1 ack 1", "FP. 1:11 ack 1"]);
+    assert_eq!(s.tcp.state(), State::FinWait1);
+}
+
+#[test]
+fn a_tiny_segment_size_of_the_peer_is_not_taken_literally() {
+    let mut s = Script::active(plain());
+    s.sent();
+    s.give(seg("S.", 0, 1).option(&TcpOption::Mss(1)));
+    assert_eq!(s.tcp.segment_payload(40), 48);
+    let mut s = Script::active(plain());
+    s.sent();
+    s.give(seg("S.", 0, 1));
+    assert_eq!(s.tcp.segment_payload(0), 536, "the default");
+    assert!(!s.raw.iter().any(|segment| segment.flags.contains(Flags::SYN)));
+}
