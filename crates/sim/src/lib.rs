@@ -23,13 +23,14 @@ mod strip;
 mod talker;
 mod world;
 
+pub use self::link::{Link, plain_link};
+pub use ::link::{LinkConfig, Loss, Reordering, megabits};
 pub use capture::Capture;
 pub use cut::{Coalescer, Cutter};
 pub use element::{Direction, Element, Outlet};
 pub use forge::{Corruptor, Forger, Forgery, Mutator};
 pub use frame::Frame;
 pub use hole::{AckLoss, BlackHole, NarrowLink};
-pub use link::{Link, LinkModel, Loss};
 pub use network::{Families, PathIndex};
 pub use pair::{Conversation, Pair};
 pub use recorder::{Crossing, Recorder};

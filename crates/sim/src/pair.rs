@@ -6,7 +6,9 @@ use endpoint::{ConnectionId, Counters, EndpointConfig};
 use mptcp::Config;
 use wire::IpVersion;
 
-use crate::{Element, Families, HostIndex, Link, LinkModel, Outcome, PathIndex, Speech, World};
+use crate::{
+    Element, Families, HostIndex, Link, LinkConfig, Outcome, PathIndex, Speech, Talker, World, plain_link,
+};
 
 /// A client and a server.
 pub struct Pair {
@@ -50,7 +52,7 @@ impl Pair {
     }
 
     /// The chain of path number `path` is one link.
-    pub fn link(&mut self, path: usize, model: LinkModel) {
+    pub fn link(&mut self, path: usize, model: LinkConfig) {
         self.chain(path, vec![Box::new(Link::new(model, path as u64))]);
     }
 
@@ -61,7 +63,7 @@ impl Pair {
 
     /// The box and, behind it, a link of 10 ms.
     pub fn chain_with(&mut self, path: usize, element: impl Element + 'static) {
-        let link = Link::new(LinkModel::default(), path as u64);
+        let link = Link::new(plain_link(), path as u64);
         self.chain(path, vec![Box::new(element), Box::new(link)]);
     }
 
@@ -101,7 +103,12 @@ impl Pair {
         let begin = self.world.now();
         let before = self.world.accepted(self.server).count();
         let id = self.open(config, client);
-        if !self.world.run_talk(limit) {
+        let (client, server) = (self.client, self.server);
+        let is_over = |world: &World| {
+            let server = world.accepted(server).nth(before).and_then(Talker::outcome);
+            world.talker(client, id).outcome().is_some() && server.is_some()
+        };
+        if !self.world.run_until(limit, is_over) {
             panic!("not over after {limit:?}: {}", self.describe(id));
         }
         let client = self.world.talker(self.client, id).outcome().expect("it is over").clone();

@@ -11,7 +11,7 @@ use wire::{IpVersion, Packet, Segment, Trust};
 use crate::network::{Addresses, Line, Network, Next, Transit};
 use crate::talker::Voices;
 use crate::{
-    Capture, Direction, Element, Families, Frame, Link, LinkModel, Outlet, PathIndex, Speech, Talker,
+    Capture, Direction, Element, Families, Frame, Link, Outlet, PathIndex, Speech, Talker, plain_link,
 };
 
 /// Names a host of the world.
@@ -98,7 +98,7 @@ impl World {
     }
 
     fn add_line(&mut self, hosts: [HostIndex; 2], addresses: [Addresses; 2]) -> PathIndex {
-        let link = Link::new(LinkModel::default(), self.random.next_u64());
+        let link = Link::new(plain_link(), self.random.next_u64());
         let path = self.network.add(Line { hosts, addresses, chain: vec![Box::new(link)] });
         self.attach(hosts[0], path, addresses[0]);
         path

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddr};
 use endpoint::EndpointConfig;
 use mptcp::Config;
-use sim::{Families, Frame, LinkModel, Loss, Manner, Pair, Speech};
+use sim::{Families, Frame, LinkConfig, Loss, Manner, Pair, Speech, plain_link};
 use wire::{
     CapableFlags, Flags, MpCapable, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes,
 };
@@ -32,7 +32,7 @@ fn ten_thousand_connections_come_and_go_and_nothing_is_left() {
 fn connections_that_are_left_hastily_leave_nothing_behind() {
     let mut pair = Pair::new(2, 2, Families::V4);
     for path in 0..2 {
-        pair.link(path, LinkModel { loss: Loss::Each(0.05), ..LinkModel::default() });
+        pair.link(path, LinkConfig { loss: Loss::Bernoulli { probability: 0.05 }, ..plain_link() });
     }
     pair.serve(&Config::default(), Speech::of(200_000));
     for manner in [Manner::Polite, Manner::Hasty, Manner::Waiting] {

@@ -3,7 +3,7 @@
 use base::Duration;
 use mptcp::Config;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use sim::{Families, LinkModel, Loss, Pair, Speech};
+use sim::{Families, LinkConfig, Loss, Pair, Reordering, Speech, plain_link};
 
 #[test]
 fn the_same_seed_gives_the_same_capture_to_the_byte() {
@@ -36,7 +36,14 @@ fn the_capture_is_pcapng_with_one_interface_per_path_and_rising_time() {
 fn capture(seed: u64) -> Vec<u8> {
     let mut pair = Pair::new(seed, 2, Families::Both);
     for path in 0..2 {
-        pair.link(path, LinkModel { loss: Loss::Each(0.01), reorder: 0.01, ..LinkModel::default() });
+        pair.link(
+            path,
+            LinkConfig {
+                loss: Loss::Bernoulli { probability: 0.01 },
+                reordering: Reordering { probability: 0.01, extra_delay: Duration::from_millis(5) },
+                ..plain_link()
+            },
+        );
     }
     pair.world.start_capture();
     pair.talk(&Config::default(), Speech::of(400_000), Speech::of(300_000), Duration::from_secs(600));

@@ -2,7 +2,10 @@
 
 use base::{Duration, Instant};
 use mptcp::{Config, Negotiated, PlainReason};
-use sim::{Corruptor, Direction, Element, Families, Forger, Forgery, Link, LinkModel, Mutator, Pair, Speech};
+use sim::{
+    Corruptor, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Mutator, Pair, Speech,
+    megabits, plain_link,
+};
 
 const MIB: u64 = 1 << 20;
 const MINUTES: Duration = Duration::from_secs(600);
@@ -120,6 +123,6 @@ impl Element for Honest {
 
 /// A path of 20 Mbit/s with this box in it.
 fn liar(pair: &mut Pair, path: usize, element: impl Element + 'static) {
-    let model = LinkModel { rate: Some(20_000_000), ..LinkModel::default() };
+    let model = LinkConfig { rate: megabits(20), ..plain_link() };
     pair.chain(path, vec![Box::new(element), Box::new(Link::new(model, path as u64))]);
 }

@@ -2,7 +2,7 @@
 
 use base::{Duration, Instant, PathId};
 use mptcp::{Config, Negotiated, Status};
-use sim::{BlackHole, Direction, Families, Link, LinkModel, Pair, Recorder, Speech};
+use sim::{BlackHole, Direction, Families, Link, LinkConfig, Pair, Recorder, Speech, megabits, plain_link};
 
 const MIB: u64 = 1 << 20;
 const MINUTES: Duration = Duration::from_secs(600);
@@ -31,7 +31,7 @@ fn a_black_hole_in_mid_transfer_loses_nothing_and_is_soon_left() {
     for dead in [0, 1] {
         let mut pair = two_paths(2);
         let hole = pair.in_time(Duration::from_millis(800))..FOREVER;
-        let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+        let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
         pair.chain(dead, vec![Box::new(BlackHole { during: hole }), Box::new(link)]);
         let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
         println!("path {dead} swallowed: longest gap {:?}", talk.server.longest_gap);
@@ -83,7 +83,7 @@ fn a_path_taken_down_is_left_at_once() {
 fn a_path_that_is_taken_away_is_announced_and_never_used_again() {
     let mut pair = two_paths(5);
     let recorder = Recorder::default();
-    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     pair.serve(&Config::default(), Speech::of(8 * MIB));
     pair.open(&Config::default(), Speech::of(0));
@@ -106,7 +106,7 @@ fn a_new_path_is_used_by_a_running_connection() {
         pair.world.change_path(host, path, |path| path.up = false);
     }
     let recorder = Recorder::default();
-    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     pair.serve(&Config::default(), Speech::of(0));
     pair.open(&Config::default(), Speech::of(8 * MIB));
@@ -130,7 +130,7 @@ fn a_backup_path_is_silent_until_it_is_needed() {
     let path = pair.paths[1];
     pair.world.change_path(pair.client, path, |path| path.backup = true);
     let recorder = Recorder::default();
-    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     pair.serve(&Config::default(), Speech::of(0));
     pair.open(&Config::default(), Speech::of(8 * MIB));
@@ -149,7 +149,7 @@ fn a_backup_path_is_silent_until_it_is_needed() {
 fn a_path_made_a_backup_in_mid_transfer_carries_no_more_data() {
     let mut pair = two_paths(8);
     let recorder = Recorder::default();
-    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     // The server sends: it has to believe what the client says about the priority (MP_PRIO).
     pair.serve(&Config::default(), Speech::of(8 * MIB));
@@ -170,7 +170,7 @@ fn a_path_that_was_lost_is_joined_again_when_it_is_back() {
     let mut pair = two_paths(9);
     let from = pair.in_time(Duration::from_millis(500));
     let recorder = Recorder::default();
-    let link = Link::new(LinkModel { rate: Some(20_000_000), ..LinkModel::default() }, 1);
+    let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     let hole = BlackHole { during: from..from + Duration::from_secs(5) };
     pair.chain(1, vec![Box::new(hole), Box::new(recorder.clone()), Box::new(link)]);
     pair.serve(&Config::default(), Speech::of(0));
@@ -210,7 +210,7 @@ fn carried(status: &Status, path: u8) -> bool {
 fn two_paths(seed: u64) -> Pair {
     let mut pair = Pair::new(seed, 2, Families::V4);
     for path in 0..2 {
-        pair.link(path, LinkModel { rate: Some(20_000_000), ..LinkModel::default() });
+        pair.link(path, LinkConfig { rate: megabits(20), ..plain_link() });
     }
     pair
 }

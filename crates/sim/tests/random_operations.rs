@@ -4,8 +4,8 @@ use base::{Duration, Instant};
 use mptcp::{Config, Scheduler};
 use proptest::prelude::*;
 use sim::{
-    AckLoss, BlackHole, Coalescer, Cutter, Element, Families, Link, LinkModel, Loss, Manner, Moment, Pair,
-    SequenceRewriter, Speech, Stripper,
+    AckLoss, BlackHole, Coalescer, Cutter, Element, Families, Link, LinkConfig, Loss, Manner, Moment, Pair,
+    Reordering, SequenceRewriter, Speech, Stripper, megabits, plain_link,
 };
 
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ struct Plan {
     checksum: bool,
     small_buffers: bool,
     answer: u64,
-    models: Vec<LinkModel>,
+    models: Vec<LinkConfig>,
     boxes: Vec<Middlebox>,
     operations: Vec<Operation>,
 }
@@ -56,7 +56,7 @@ fn run(plan: &Plan) {
     let mut pair = Pair::new(plan.seed, plan.models.len(), families);
     let start = pair.world.now();
     for (path, (model, middlebox)) in plan.models.iter().zip(&plan.boxes).enumerate() {
-        let link = Link::new(*model, plan.seed ^ path as u64);
+        let link = Link::new(model.clone(), plan.seed ^ path as u64);
         let mut chain: Vec<Box<dyn Element>> = vec![Box::new(link)];
         chain.extend(element(middlebox, start, plan.seed));
         pair.chain(path, chain);
@@ -111,7 +111,9 @@ fn operate(
             let manner = [Manner::Polite, Manner::Hasty, Manner::Waiting][usize::from(manner)];
             let is_up = pair.world.endpoint(pair.client).paths().iter().any(|path| path.up);
             if is_up {
-                let id = pair.open(config, Speech::of(bytes).leaving(manner));
+                let remotes: Vec<_> = (0..pair.paths.len()).map(|path| pair.server_address(path)).collect();
+                let speech = Speech::of(bytes).leaving(manner);
+                let id = pair.world.open(pair.client, config.clone(), &remotes, speech);
                 opened.push((id, bytes, manner));
             }
         }
@@ -145,7 +147,11 @@ fn plan() -> impl Strategy<Value = Plan> {
     (1..=3usize).prop_flat_map(|paths| {
         let models = prop::collection::vec(model(), paths);
         let boxes = prop::collection::vec(middlebox(), paths);
-        let operations = prop::collection::vec(operation(), 1..8);
+        let operations =
+            (opening(), prop::collection::vec(operation(), 0..8)).prop_map(|(first, mut rest)| {
+                rest.insert(0, first);
+                rest
+            });
         let flags = (any::<bool>(), any::<bool>());
         (any::<u64>(), 0..3u8, 0..3u8, flags, 0..200_000u64, models, boxes, operations).prop_map(
             |(seed, families, scheduler, (checksum, small_buffers), answer, models, boxes, operations)| {
@@ -155,18 +161,18 @@ fn plan() -> impl Strategy<Value = Plan> {
     })
 }
 
-fn model() -> impl Strategy<Value = LinkModel> {
+fn model() -> impl Strategy<Value = LinkConfig> {
     let chances = (0.0..0.03f64, 0.0..0.05f64, 0.0..0.05f64, 0.0..0.02f64);
-    (1..40u64, 0..10u64, prop::option::of(2_000_000..100_000_000u64), chances).prop_map(
-        |(delay, jitter, rate, (loss, reorder, duplicate, corrupt))| LinkModel {
+    (1..40u64, 0..10u64, 0..100u64, chances).prop_map(
+        |(delay, jitter, rate, (loss, reorder, duplicate, corrupt))| LinkConfig {
             delay: Duration::from_millis(delay),
             jitter: Duration::from_millis(jitter),
-            rate,
-            loss: Loss::Each(loss),
-            reorder,
-            duplicate,
-            corrupt,
-            ..LinkModel::default()
+            rate: megabits(rate),
+            loss: Loss::Bernoulli { probability: loss },
+            reordering: Reordering { probability: reorder, extra_delay: Duration::from_millis(5) },
+            duplication: duplicate,
+            corruption: corrupt,
+            ..plain_link()
         },
     )
 }
@@ -184,9 +190,13 @@ fn middlebox() -> impl Strategy<Value = Middlebox> {
     ]
 }
 
+fn opening() -> impl Strategy<Value = Operation> {
+    (0..400_000u64, 0..3u8).prop_map(|(bytes, manner)| Operation::Open { bytes, manner })
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        4 => (0..400_000u64, 0..3u8).prop_map(|(bytes, manner)| Operation::Open { bytes, manner }),
+        4 => opening(),
         3 => (0..1500u64).prop_map(Operation::Pass),
         1 => (0..3usize).prop_map(Operation::Down),
         1 => (0..3usize).prop_map(Operation::Up),

@@ -3,8 +3,8 @@
 use base::Duration;
 use mptcp::{Config, Negotiated, Scheduler, Status};
 use sim::{
-    AckLoss, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkModel, Loss,
-    NarrowLink, Nat, Pair, Recorder, SequenceRewriter, Speech,
+    AckLoss, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkConfig, Loss,
+    NarrowLink, Nat, Pair, Recorder, Reordering, SequenceRewriter, Speech, megabits, plain_link,
 };
 
 const MIB: u64 = 1 << 20;
@@ -65,7 +65,7 @@ fn one_byte_is_enough() {
 fn two_equal_paths_share_the_load() {
     let mut pair = Pair::new(4, 2, Families::V4);
     for path in 0..2 {
-        pair.link(path, LinkModel { rate: Some(20_000_000), ..LinkModel::default() });
+        pair.link(path, LinkConfig { rate: megabits(20), ..plain_link() });
     }
     let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
     let shares = shares(&talk.client.status);
@@ -80,7 +80,7 @@ fn two_paths_are_nearly_twice_as_fast_as_one() {
     let [one, two] = [1, 2].map(|paths| {
         let mut pair = Pair::new(5, paths, Families::V4);
         for path in 0..paths {
-            pair.link(path, LinkModel { rate: Some(50_000_000), ..LinkModel::default() });
+            pair.link(path, LinkConfig { rate: megabits(50), ..plain_link() });
         }
         pair.talk(&Config::default(), Speech::of(16 * MIB), Speech::of(0), MINUTES).duration
     });
@@ -92,7 +92,7 @@ fn two_paths_are_nearly_twice_as_fast_as_one() {
 #[test]
 fn the_link_is_filled() {
     let mut pair = Pair::new(6, 1, Families::V4);
-    pair.link(0, LinkModel { rate: Some(50_000_000), ..LinkModel::default() });
+    pair.link(0, LinkConfig { rate: megabits(50), ..plain_link() });
     let talk = pair.talk(&Config::default(), Speech::of(16 * MIB), Speech::of(0), MINUTES);
     let goodput = 16.0 * MIB as f64 * 8.0 / talk.duration.as_secs_f64() / 1e6;
     println!("{goodput:.1} of 50 Mbit/s");
@@ -105,7 +105,11 @@ fn every_scheduler_delivers() {
         let mut pair = Pair::new(7, 2, Families::V4);
         pair.link(
             1,
-            LinkModel { delay: Duration::from_millis(30), loss: Loss::Each(0.01), ..LinkModel::default() },
+            LinkConfig {
+                delay: Duration::from_millis(30),
+                loss: Loss::Bernoulli { probability: 0.01 },
+                ..plain_link()
+            },
         );
         let config = Config { scheduler, ..Config::default() };
         let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
@@ -128,59 +132,62 @@ fn a_reader_that_sleeps_holds_the_writer_back_and_loses_nothing() {
 
 #[test]
 fn random_loss_is_repaired() {
-    impaired(LinkModel { loss: Loss::Each(0.02), ..LinkModel::default() });
+    impaired(LinkConfig { loss: Loss::Bernoulli { probability: 0.02 }, ..plain_link() });
 }
 
 #[test]
 fn bursts_of_loss_are_repaired() {
-    impaired(LinkModel { loss: Loss::Bursts { enter: 0.003, leave: 0.2 }, ..LinkModel::default() });
+    impaired(LinkConfig { loss: Loss::bursts(0.015, 5.0), ..plain_link() });
 }
 
 #[test]
 fn reordering_is_put_right() {
-    impaired(LinkModel { reorder: 0.05, ..LinkModel::default() });
+    impaired(LinkConfig {
+        reordering: Reordering { probability: 0.05, extra_delay: Duration::from_millis(5) },
+        ..plain_link()
+    });
 }
 
 #[test]
 fn jitter_does_no_harm() {
-    impaired(LinkModel { jitter: Duration::from_millis(15), ..LinkModel::default() });
+    impaired(LinkConfig { jitter: Duration::from_millis(15), ..plain_link() });
 }
 
 #[test]
 fn duplicates_are_dropped() {
-    impaired(LinkModel { duplicate: 0.1, ..LinkModel::default() });
+    impaired(LinkConfig { duplication: 0.1, ..plain_link() });
 }
 
 #[test]
 fn flipped_bits_are_noticed_by_the_checksum() {
-    impaired(LinkModel { corrupt: 0.02, ..LinkModel::default() });
+    impaired(LinkConfig { corruption: 0.02, ..plain_link() });
 }
 
 #[test]
 fn a_short_queue_is_lived_with() {
-    impaired(LinkModel { rate: Some(20_000_000), queue: 15_000, ..LinkModel::default() });
+    impaired(LinkConfig { rate: megabits(20), queue_limit: 15_000, ..plain_link() });
 }
 
 #[test]
 fn everything_at_once_is_survived() {
-    impaired(LinkModel {
+    impaired(LinkConfig {
         delay: Duration::from_millis(25),
         jitter: Duration::from_millis(5),
-        rate: Some(30_000_000),
-        loss: Loss::Each(0.01),
-        reorder: 0.02,
-        duplicate: 0.02,
-        corrupt: 0.01,
-        ..LinkModel::default()
+        rate: megabits(30),
+        loss: Loss::Bernoulli { probability: 0.01 },
+        reordering: Reordering { probability: 0.02, extra_delay: Duration::from_millis(5) },
+        duplication: 0.02,
+        corruption: 0.01,
+        ..plain_link()
     });
 }
 
 /// Both directions over two impaired paths, with and without the checksum of RFC 8684.
-fn impaired(model: LinkModel) {
+fn impaired(model: LinkConfig) {
     for checksum in [false, true] {
         let mut pair = Pair::new(9, 2, Families::V4);
-        pair.link(0, model);
-        pair.link(1, model);
+        pair.link(0, model.clone());
+        pair.link(1, model.clone());
         let config = Config { checksum, ..Config::default() };
         let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "checksum {checksum}");
@@ -229,7 +236,7 @@ fn crossed(element: impl Fn() -> Box<dyn Element>) {
     for checksum in [false, true] {
         let mut pair = Pair::new(10, 2, Families::Both);
         for path in 0..2 {
-            let link = Link::new(LinkModel { rate: Some(50_000_000), ..LinkModel::default() }, 3);
+            let link = Link::new(LinkConfig { rate: megabits(50), ..plain_link() }, 3);
             pair.chain(path, vec![Box::new(link), element()]);
         }
         let config = Config { checksum, ..Config::default() };
@@ -260,8 +267,7 @@ fn a_server_with_one_address_is_reached_over_both_paths_of_the_client() {
     let mut pair = Pair::new(12, 1, Families::V4);
     let beside = pair.world.add_path_beside(pair.client, pair.paths[0], Families::V4);
     let recorder = Recorder::default();
-    pair.world
-        .set_chain(beside, vec![Box::new(recorder.clone()), Box::new(Link::new(LinkModel::default(), 5))]);
+    pair.world.set_chain(beside, vec![Box::new(recorder.clone()), Box::new(Link::new(plain_link(), 5))]);
     let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), Speech::of(0), MINUTES);
     assert_multipath(&talk);
     assert!(recorder.payload_bytes(Direction::Forward) > 0, "the second path carried data");

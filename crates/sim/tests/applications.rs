@@ -1,0 +1,239 @@
+//! What applications see of an endpoint: events, turns, letting go.
+
+use base::{Duration, Instant};
+use bytes::Bytes;
+use endpoint::{ConnectError, ConnectionId, Endpoint, EndpointConfig, Event, ListenerId};
+use mptcp::{Config, ConnectionError, ReadError};
+use sim::{BlackHole, Families, LinkConfig, Manner, Pair, Speech, megabits, plain_link};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTES: Duration = Duration::from_secs(600);
+const FOREVER: Instant = Instant::from_millis(1 << 40);
+
+#[test]
+fn connections_that_share_a_link_get_a_fair_part_of_it() {
+    let mut pair = Pair::new(1, 1, Families::V4);
+    pair.link(0, LinkConfig { rate: megabits(100), ..plain_link() });
+    pair.serve(&Config::default(), Speech::of(0));
+    let ids: Vec<_> = (0..10).map(|_| pair.open(&Config::default(), Speech::of(4 << 20))).collect();
+    pair.world.run_for(SECOND * 2);
+    let heard: Vec<_> = pair.world.accepted(pair.server).map(sim::Talker::heard).collect();
+    println!("after 2 s: {heard:?}");
+    assert_eq!(heard.len(), 10);
+    assert!(heard.iter().all(|bytes| *bytes > (1 << 20)), "nobody starves: {heard:?}");
+    assert!(pair.world.run_talk(MINUTES));
+    assert!(ids.iter().all(|id| pair.world.talker(pair.client, *id).outcome().expect("over").result.is_ok()));
+    pair.assert_clean();
+}
+
+#[test]
+fn one_connection_with_much_to_send_does_not_hold_up_another() {
+    let mut scene = Scene::new(2);
+    let (first, second) = (scene.connect(), scene.connect());
+    let mut order = Vec::new();
+    scene.pair.world.with_endpoint(scene.pair.client, |now, endpoint| {
+        for id in [first, second] {
+            while endpoint.writable(id) > 0 {
+                let room = endpoint.writable(id).min(1 << 16);
+                endpoint.write(now, id, Bytes::from(vec![0; room]));
+            }
+        }
+        let mut out = endpoint::Transmit::default();
+        while endpoint.poll_transmit(now, &mut out) {
+            let port = u16::from_be_bytes([out.head[20], out.head[21]]);
+            if !out.payload.is_empty() {
+                order.push(port);
+            }
+        }
+    });
+    assert!(order.len() >= 2, "{order:?}");
+    assert_ne!(order[0], order[1], "by turns: {order:?}");
+}
+
+#[test]
+fn data_that_came_before_the_connection_was_accepted_is_announced_then() {
+    let mut scene = Scene::new(3);
+    let id = scene.open();
+    scene.pair.world.run_for(SECOND);
+    scene.client(|now, endpoint| assert_eq!(endpoint.write(now, id, Bytes::from_static(b"early")), 5));
+    scene.pair.world.run_for(SECOND);
+    let (server, listener) = (scene.pair.server, scene.listener);
+    scene.pair.world.with_endpoint(server, |now, endpoint| {
+        let (accepted, from) = endpoint.accept(listener).expect("somebody waits");
+        assert_eq!(from.ip().to_string(), "10.0.0.1");
+        assert_eq!(endpoint.accept(listener), None);
+        let events: Vec<_> = core::iter::from_fn(|| endpoint.poll_event()).collect();
+        assert!(events.contains(&Event::Readable(accepted)), "{events:?}");
+        assert_eq!(endpoint.read(now, accepted), Ok(Bytes::from_static(b"early")));
+        assert_eq!(endpoint.read(now, accepted), Err(ReadError::WouldBlock));
+    });
+}
+
+#[test]
+fn who_lets_go_without_having_read_everything_resets_the_connection() {
+    let mut scene = Scene::new(4);
+    let id = scene.connect();
+    let accepted = scene.accepted();
+    scene.client(|now, endpoint| assert_eq!(endpoint.write(now, id, Bytes::from_static(b"unread")), 6));
+    scene.pair.world.run_for(SECOND);
+    scene.server(|now, endpoint| endpoint.release(now, accepted));
+    scene.pair.world.run_for(SECOND);
+    let end = scene.client(|now, endpoint| endpoint.read(now, id));
+    assert!(
+        matches!(end, Err(ReadError::Failed(ConnectionError::FastClose | ConnectionError::Reset))),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn who_lets_go_hears_no_more_and_the_peer_that_goes_on_talking_is_told() {
+    let mut scene = Scene::new(5);
+    let id = scene.connect();
+    let accepted = scene.accepted();
+    scene.server(|now, endpoint| endpoint.release(now, accepted));
+    scene.pair.world.run_for(SECOND);
+    scene.client(|now, endpoint| {
+        assert_eq!(endpoint.read(now, id), Err(ReadError::End), "the half that was let go has ended");
+        endpoint.write(now, id, Bytes::from_static(b"anybody there?"));
+    });
+    scene.pair.world.run_for(SECOND);
+    let end = scene.client(|now, endpoint| {
+        endpoint.release(now, id);
+        endpoint.status(now, id)
+    });
+    assert_eq!(end, None);
+    scene.pair.assert_clean();
+}
+
+#[test]
+fn what_was_written_before_letting_go_is_delivered() {
+    let mut pair = Pair::new(6, 1, Families::V4);
+    pair.link(0, LinkConfig { rate: megabits(5), ..plain_link() });
+    let talk =
+        pair.talk(&Config::default(), Speech::of(3 << 20).leaving(Manner::Hasty), Speech::of(0), MINUTES);
+    assert!(talk.client.at < talk.server.at, "the client was gone long before");
+    assert_eq!(talk.server.heard, 3 << 20);
+    assert_eq!(talk.server.result, Ok(()));
+    pair.assert_clean();
+}
+
+#[test]
+fn an_orphan_that_stands_still_is_aborted() {
+    let mut scene = Scene::new(7);
+    let id = scene.connect();
+    scene.client(|now, endpoint| {
+        endpoint.write(now, id, Bytes::from(vec![0; 100_000]));
+        endpoint.release(now, id);
+    });
+    scene.pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER });
+    scene.pair.world.run_for(EndpointConfig::default().orphan_timeout * 3);
+    let counters = scene.pair.world.endpoint(scene.pair.client).counters();
+    assert_eq!((counters.connections, counters.names), (0, 0), "{counters:?}");
+}
+
+#[test]
+fn an_id_is_worth_nothing_after_release() {
+    let mut scene = Scene::new(8);
+    let id = scene.connect();
+    scene.client(|now, endpoint| {
+        endpoint.release(now, id);
+        assert_eq!(endpoint.writable(id), 0);
+        assert_eq!(endpoint.write(now, id, Bytes::from_static(b"no")), 0);
+        assert_eq!(endpoint.read(now, id), Err(ReadError::WouldBlock));
+        assert_eq!(endpoint.status(now, id), None);
+        endpoint.abort(now, id);
+        assert_eq!(endpoint.connections().count(), 0);
+    });
+    let events = scene.client(|_, endpoint| core::iter::from_fn(|| endpoint.poll_event()).count());
+    assert_eq!(events, 0);
+}
+
+#[test]
+fn who_stops_listening_resets_those_that_wait_and_keeps_those_that_were_let_in() {
+    let mut scene = Scene::new(9);
+    let kept = scene.connect();
+    let accepted = scene.accepted();
+    let waiting = scene.open();
+    scene.pair.world.run_for(SECOND);
+    let listener = scene.listener;
+    scene.server(|now, endpoint| endpoint.stop_listening(now, listener));
+    scene.pair.world.run_for(SECOND);
+    let end = scene.client(|now, endpoint| endpoint.read(now, waiting));
+    assert!(matches!(end, Err(ReadError::Failed(_))), "{end:?}");
+    scene
+        .client(|now, endpoint| assert_eq!(endpoint.write(now, kept, Bytes::from_static(b"still here")), 10));
+    scene.pair.world.run_for(SECOND);
+    let heard = scene.server(|now, endpoint| endpoint.read(now, accepted));
+    assert_eq!(heard, Ok(Bytes::from_static(b"still here")));
+    let refused = scene.open();
+    scene.pair.world.run_for(SECOND);
+    let end = scene.client(|now, endpoint| endpoint.read(now, refused));
+    assert_eq!(end, Err(ReadError::Failed(ConnectionError::Refused)));
+}
+
+#[test]
+fn an_endpoint_that_is_full_opens_nothing() {
+    let mut pair = Pair::limited(
+        10,
+        1,
+        Families::V4,
+        EndpointConfig { max_connections: 1, ..EndpointConfig::default() },
+    );
+    let remote = std::net::SocketAddr::from((std::net::Ipv4Addr::new(10, 0, 0, 1), 1));
+    let (first, second) = pair.world.with_endpoint(pair.server, |now, endpoint| {
+        let mut connect = || endpoint.connect(now, Config::default(), &[remote]);
+        (connect(), connect())
+    });
+    assert!(first.is_ok());
+    assert_eq!(second, Err(ConnectError::TooMany));
+    pair.world.run_for(SECOND);
+    let id = first.expect("it was opened");
+    pair.world.with_endpoint(pair.server, |now, endpoint| {
+        assert_eq!(endpoint.read(now, id), Err(ReadError::Failed(ConnectionError::Refused)));
+        endpoint.release(now, id);
+    });
+    pair.assert_clean();
+}
+
+/// A pair whose applications are the test itself.
+struct Scene {
+    pair: Pair,
+    listener: ListenerId,
+}
+
+impl Scene {
+    fn new(seed: u64) -> Self {
+        let mut pair = Pair::new(seed, 1, Families::V4);
+        let listener = pair.world.with_endpoint(pair.server, |_, endpoint| {
+            endpoint.listen(Pair::PORT, Config::default()).expect("the port is free")
+        });
+        Self { pair, listener }
+    }
+
+    /// Begins to open a connection.
+    fn open(&mut self) -> ConnectionId {
+        let remote = self.pair.server_address(0);
+        self.client(|now, endpoint| endpoint.connect(now, Config::default(), &[remote]).expect("a path"))
+    }
+
+    /// Opens a connection; the handshake is complete then.
+    fn connect(&mut self) -> ConnectionId {
+        let id = self.open();
+        self.pair.world.run_for(SECOND);
+        id
+    }
+
+    /// Accepts the connection that has waited longest.
+    fn accepted(&mut self) -> ConnectionId {
+        let listener = self.listener;
+        self.server(|_, endpoint| endpoint.accept(listener)).expect("somebody waits").0
+    }
+
+    fn client<T>(&mut self, act: impl FnOnce(Instant, &mut Endpoint) -> T) -> T {
+        self.pair.world.with_endpoint(self.pair.client, act)
+    }
+
+    fn server<T>(&mut self, act: impl FnOnce(Instant, &mut Endpoint) -> T) -> T {
+        self.pair.world.with_endpoint(self.pair.server, act)
+    }
+}
