@@ -177,13 +177,15 @@ impl Subflow {
         }
     }
 
-    /// Declares the first outstanding segment lost.
+    /// Declares the first outstanding segment lost; it is sent again whatever the window says (RFC 6582,
+    /// section 3.2).
     fn lose_first(&mut self) {
         let una = self.send.una;
         let size = u64::from(self.segment_payload(0));
         let end = self.send.flight.first().map_or(una, |sent| sent.end.min(una + size));
         let lost = &mut self.stats.segments_lost;
         self.send.flight.lose(una, end, |_| true, |sent| *lost += sent.segments());
+        self.send.forced = true;
     }
 
     fn judge_probe(&mut self, now: Instant, ack: u64, blocks: &Blocks, repeats: bool) {
@@ -231,7 +233,8 @@ impl Subflow {
             return;
         }
         let size = u64::from(self.segment_payload(0));
-        let delivered = self.send.flight.delivered() / size;
+        // Rounded up: options make segments a little smaller than the size.
+        let delivered = self.send.flight.delivered().div_ceil(size);
         let recovering = !self.send.recovery.is_open();
         match self.send.rack.judge(now, &self.send.rtt, delivered, recovering) {
             Verdict::Unknown => {}

@@ -8,7 +8,7 @@ use crate::flight::Fate;
 use crate::header_options::TIMESTAMPS_LEN;
 use crate::recovery::Phase;
 use crate::subflow::{Nudge, Subflow};
-use crate::tail_probe::{TailProbe, probe_deadline};
+use crate::tail_probe::TailProbe;
 use crate::{Closed, Event, State, Timer};
 
 /// Longest time between two window probes (RFC 9293, section 3.8.6.1, leaves it to us).
@@ -25,6 +25,7 @@ impl Subflow {
         }
         if self.timers.expire(Timer::LossProbe, now) && self.send.recovery.is_open() {
             self.send.probe.due = true;
+            self.restart_rto(now);
         }
         if self.timers.expire(Timer::Retransmit, now) {
             self.retransmit_expired(now);
@@ -113,7 +114,7 @@ impl Subflow {
         self.send.probe.reset();
         self.timers.stop(Timer::LossProbe);
         self.timers.stop(Timer::Reorder);
-        self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
+        self.restart_rto(now);
     }
 
     /// Full segments that vanish again and again: the path may be narrower than it says (RFC 4821).
@@ -217,11 +218,10 @@ impl Subflow {
             self.timers.stop(Timer::Retransmit);
             self.timers.stop(Timer::LossProbe);
             self.timers.stop(Timer::Reorder);
-            self.send.probe.reset();
             self.send.progress_at = now;
             self.watch_user_timeout(now, true);
         } else if advanced {
-            self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
+            self.restart_rto(now);
         }
         if self.window_room() > 0 && self.timers.is_set(Timer::Persist) && !self.send.overriding {
             // The window has opened; whether far enough is looked at when data is cut.
@@ -245,17 +245,26 @@ impl Subflow {
             && flight.lost() == 0
             && !self.send.probe.is_outstanding()
             && self.send.rtt.backoff() == 0;
-        self.timers.stop(Timer::LossProbe);
         self.send.probe.due = false;
+        let rto = self.send.rtt.rto();
         if !eligible {
+            if self.timers.is_set(Timer::LossProbe) {
+                self.timers.stop(Timer::LossProbe);
+                self.restart_rto(now);
+            }
             return;
         }
         let one = flight.flying() <= u64::from(self.segment_payload(0));
-        let wait = TailProbe::timeout(&self.send.rtt, one);
-        let rto_at = Some(now + self.send.rtt.rto());
-        if let Some(at) = probe_deadline(now, wait, rto_at) {
-            self.timers.set(Timer::LossProbe, at);
-        }
+        // One probe comes before the timeout, which then waits for its answer (RFC 8985, section 7.2).
+        let at = (now + TailProbe::timeout(&self.send.rtt, one)).min(self.send.rto_from + rto).max(now);
+        self.timers.set(Timer::LossProbe, at);
+        self.timers.set(Timer::Retransmit, at + rto);
+    }
+
+    /// The retransmission timer counts from now on.
+    pub(crate) fn restart_rto(&mut self, now: Instant) {
+        self.send.rto_from = now;
+        self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
     }
 
     /// An ICMP error. It is believed only if it quotes something that is in flight (RFC 5927, section 4).
@@ -272,7 +281,7 @@ impl Subflow {
                 let before = self.send.mss();
                 if !opening && self.send.path.on_too_big(mtu) {
                     self.segment_size_changed(before);
-                    self.timers.start(Timer::Retransmit, now + self.send.rtt.rto());
+                    self.restart_rto(now);
                 }
             }
             // RFC 5461: an error ends a connection only before it is established; later the path may heal.

@@ -201,6 +201,8 @@ pub(crate) struct Sender {
     pub(crate) limited_until: u64,
     /// End of the last segment that was not full (Nagle).
     pub(crate) small_until: u64,
+    /// Where the retransmission timeout counts from.
+    pub(crate) rto_from: Instant,
     pub(crate) last_sent: Instant,
     pub(crate) progress_at: Instant,
 }
@@ -292,6 +294,7 @@ impl Subflow {
             persist_backoff: 0,
             limited_until: 0,
             small_until: 0,
+            rto_from: now,
             last_sent: now,
             progress_at: now,
         };

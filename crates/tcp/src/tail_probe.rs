@@ -1,7 +1,7 @@
 //! Tail loss probes (RFC 8985, section 7): the last segments of a flight have nobody behind them whose
 //! arrival could show their loss.
 
-use base::{Duration, Instant};
+use base::Duration;
 
 use crate::rtt::Rtt;
 
@@ -92,12 +92,6 @@ impl TailProbe {
     }
 }
 
-/// Deadline of the probe, or `None` where the retransmission timer comes first.
-pub(crate) fn probe_deadline(now: Instant, wait: Duration, rto_at: Option<Instant>) -> Option<Instant> {
-    let at = now + wait;
-    rto_at.is_none_or(|rto_at| at < rto_at).then_some(at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,13 +127,5 @@ mod tests {
             "the original may be on its way"
         );
         assert_eq!(probe.on_ack(view(1001, false, false)), ProbeVerdict::RepairedLoss);
-    }
-
-    #[test]
-    fn the_probe_never_waits_longer_than_the_retransmission_timer() {
-        let now = Instant::from_millis(100);
-        let wait = Duration::from_millis(50);
-        assert_eq!(probe_deadline(now, wait, Some(Instant::from_millis(140))), None);
-        assert_eq!(probe_deadline(now, wait, None), Some(Instant::from_millis(150)));
     }
 }

@@ -158,10 +158,8 @@ impl Subflow {
         self.send.recovery.on_retransmission(again, retransmission);
         self.stats.bytes_retransmitted += grant.len as u64;
         self.send.last_sent = now;
-        if start == self.send.una {
-            self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
-        } else {
-            self.timers.start(Timer::Retransmit, now + self.send.rtt.rto());
+        if start == self.send.una || !self.timers.is_set(Timer::Retransmit) {
+            self.restart_rto(now);
         }
         self.cut(now, start, grant, with_fin, options)
     }
@@ -195,8 +193,8 @@ impl Subflow {
                 segment
             }
         };
-        self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
         self.timers.stop(Timer::LossProbe);
+        self.restart_rto(now);
         Some(probe)
     }
 
@@ -276,7 +274,9 @@ impl Subflow {
             None => self.timers.stop(Timer::Pace),
         }
         self.timers.stop(Timer::Persist);
-        self.timers.start(Timer::Retransmit, now + self.send.rtt.rto());
+        if !self.timers.is_set(Timer::Retransmit) {
+            self.restart_rto(now);
+        }
         self.watch_user_timeout(now, false);
         self.arm_probe(now);
     }
@@ -500,7 +500,7 @@ impl Subflow {
         self.opening.due = false;
         self.opening.attempts = attempt.saturating_add(1);
         self.opening.sent_at = now;
-        self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());
+        self.restart_rto(now);
         self.watch_user_timeout(now, false);
         let flags = if answers { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
         let draft = Draft {
