@@ -1,2 +1,48 @@
-//! The one binary.
-fn main() {}
+//! `plait`, the one binary: arguments in, exit status out.
+
+#![allow(clippy::disallowed_methods, reason = "standard input and output are served by threads")]
+
+mod arguments;
+mod connect;
+mod exit;
+mod listen;
+mod logging;
+mod pipe;
+mod session;
+mod status;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+use crate::exit::{Exit, Interrupted};
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    logging::start(arguments.verbosity);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Exit::Failure.report(&error.into()),
+    };
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = run(arguments.command) => result,
+            interrupted = exit::interrupted() => Err(interrupted.into()),
+        }
+    });
+    // A thread may still be reading standard input, which nothing can interrupt.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => Exit::Success.into(),
+        Err(error) => match error.downcast_ref::<Interrupted>() {
+            Some(signal) => signal.exit_code(),
+            None => Exit::from(&error).report(&error),
+        },
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Connect(arguments) => connect::run(arguments).await,
+        Command::Listen(arguments) => listen::run(arguments).await,
+    }
+}

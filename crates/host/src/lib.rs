@@ -35,7 +35,6 @@ mod capture;
 mod clock;
 mod driver;
 mod error;
-#[expect(clippy::module_inception, reason = "the crate and its main type share a name")]
 mod host;
 mod keeper;
 mod listener;
@@ -50,6 +49,7 @@ mod tun;
 mod vnet;
 mod wake;
 
+pub use base::PathId;
 pub use endpoint::{Counters, EndpointConfig};
 pub use error::Error;
 pub use host::{Host, HostBuilder};

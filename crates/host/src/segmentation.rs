@@ -121,7 +121,7 @@ mod tests {
             }
         };
         ip.extend([0x80, 0, 0, 80, 0xff, 0xff, 0xff, 0x00, 0, 0, 0, 1]);
-        ip.extend([((20 + options) / 4 << 4) as u8, flags, 1, 0, 0xab, 0xcd, 0, 0]);
+        ip.extend([(((20 + options) / 4) << 4) as u8, flags, 1, 0, 0xab, 0xcd, 0, 0]);
         ip.extend(vec![1; options]);
         ip
     }

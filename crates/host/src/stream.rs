@@ -191,6 +191,11 @@ impl WriteHalf {
         self.handle.status()
     }
 
+    /// As [`Stream::closed`].
+    pub async fn closed(&self) {
+        self.handle.closed().await;
+    }
+
     /// Ready with the room there is, at least one byte. `first` is asked for the first byte of what is to be
     /// written.
     fn poll_room(&self, context: &Context<'_>, first: impl FnOnce() -> Bytes) -> Poll<io::Result<Room>> {

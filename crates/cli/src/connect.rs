@@ -1,0 +1,57 @@
+//! `plait connect`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use host::{ConnectionError, Failure, Host, Stream};
+use tokio::time::timeout;
+
+use crate::arguments::Connect;
+use crate::session::{self, Terminal};
+use crate::status::Reporter;
+
+pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
+    let remotes = resolve(&arguments).await?;
+    let place = format!("{} port {}", arguments.host, arguments.port);
+    let mut reporter = Reporter::open(&arguments.options)?;
+    let host = session::host_for(&arguments.options, remotes.first().map(SocketAddr::ip))?;
+    let stream = open(&host, &remotes, arguments.connect_timeout)
+        .await
+        .with_context(|| format!("cannot connect to {place}"))?;
+    let mut terminal = Terminal::open()?;
+    let (result, status) = terminal.attach(stream).await;
+    if let Some(status) = status {
+        reporter.report(&host.paths(), remotes.first().copied(), &status)?;
+    }
+    let written = terminal.close().await;
+    session::end(host, None).await;
+    result.with_context(|| format!("the connection to {place} has ended early"))?;
+    written
+}
+
+/// All addresses of the host, of the families that are wanted, best first.
+async fn resolve(arguments: &Connect) -> anyhow::Result<Vec<SocketAddr>> {
+    let Connect { host, port, ipv4, ipv6, .. } = arguments;
+    let addresses = tokio::net::lookup_host((host.as_str(), *port))
+        .await
+        .with_context(|| format!("cannot find the address of {host}"))?;
+    let mut remotes: Vec<SocketAddr> = Vec::new();
+    for address in addresses.filter(|address| !(*ipv4 && address.is_ipv6() || *ipv6 && address.is_ipv4())) {
+        if !remotes.contains(&address) {
+            remotes.push(address);
+        }
+    }
+    if remotes.is_empty() {
+        bail!("{host} has no {} address", if *ipv6 { "IPv6" } else { "IPv4" });
+    }
+    Ok(remotes)
+}
+
+async fn open(host: &Host, remotes: &[SocketAddr], limit: Option<Duration>) -> io::Result<Stream> {
+    let connecting = host.connect(remotes);
+    let Some(limit) = limit else { return connecting.await };
+    let late = || io::Error::new(io::ErrorKind::TimedOut, Failure(ConnectionError::TimedOut));
+    timeout(limit, connecting).await.unwrap_or_else(|_| Err(late()))
+}

@@ -1,0 +1,165 @@
+//! How the program ends: numbers for scripts, words for people.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use host::{ConnectionError, Failure};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Exit status. Usage errors end with 2, from the parser of the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    Success,
+    /// Anything without a number of its own.
+    Failure,
+    /// The peer cannot be reached on any path.
+    Unreachable,
+    /// What was to be had is not what was asked for (`--require-multipath`).
+    Policy,
+    /// A privilege, a program or a feature of the kernel is missing.
+    Missing,
+}
+
+/// A signal has ended the program.
+#[derive(Debug)]
+pub(crate) struct Interrupted(i32);
+
+impl Exit {
+    fn number(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure => 1,
+            Self::Unreachable => 4,
+            Self::Policy => 6,
+            Self::Missing => 7,
+        }
+    }
+
+    /// Says what happened on standard error.
+    pub(crate) fn report(self, error: &anyhow::Error) -> ExitCode {
+        // The program ends anyway; where nobody reads standard error there is nobody to tell.
+        let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("{}\n", message(error)));
+        self.into()
+    }
+}
+
+/// Cause first, then what led to it, one line each.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = format!("plait: error: {error}");
+    let mut last = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        // A library error names its source in its own words already.
+        if !last.contains(&cause) {
+            text += &format!("\n  cause: {cause}");
+        }
+        last = cause;
+    }
+    text
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.number().into()
+    }
+}
+
+impl From<&anyhow::Error> for Exit {
+    fn from(error: &anyhow::Error) -> Self {
+        for cause in error.chain() {
+            if let Some(error) = cause.downcast_ref::<host::Error>() {
+                return if error.is_missing_privilege_or_feature() { Self::Missing } else { Self::Failure };
+            }
+            if let Some(error) = cause.downcast_ref::<io::Error>() {
+                return of_io(error);
+            }
+        }
+        Self::Failure
+    }
+}
+
+fn of_io(error: &io::Error) -> Exit {
+    let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+    match failure {
+        Some(Failure(
+            ConnectionError::TimedOut | ConnectionError::Unreachable | ConnectionError::Refused,
+        )) => Exit::Unreachable,
+        Some(Failure(ConnectionError::AllPathsLost)) => Exit::Unreachable,
+        Some(Failure(ConnectionError::PlainRefused)) => Exit::Policy,
+        Some(Failure(
+            ConnectionError::Reset
+            | ConnectionError::FastClose
+            | ConnectionError::Aborted
+            | ConnectionError::Protocol
+            | ConnectionError::Corrupted,
+        )) => Exit::Failure,
+        None if error.kind() == io::ErrorKind::NetworkUnreachable => Exit::Unreachable,
+        None if error.kind() == io::ErrorKind::TimedOut => Exit::Unreachable,
+        None => Exit::Failure,
+    }
+}
+
+/// Waits for SIGINT, SIGTERM or SIGHUP; never ready if they cannot be caught.
+pub(crate) async fn interrupted() -> Interrupted {
+    let kinds = (SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup());
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
+        (signal(kinds.0), signal(kinds.1), signal(kinds.2))
+    else {
+        return std::future::pending().await;
+    };
+    let kind = tokio::select! {
+        _ = interrupt.recv() => kinds.0,
+        _ = terminate.recv() => kinds.1,
+        _ = hangup.recv() => kinds.2,
+    };
+    Interrupted(kind.as_raw_value())
+}
+
+impl Interrupted {
+    /// What a shell shows for a program that died of the signal.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        u8::try_from(128 + self.0).unwrap_or(1).into()
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ended by signal {}", self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    fn failed(kind: io::ErrorKind, error: ConnectionError) -> anyhow::Error {
+        let result: Result<(), _> = Err(io::Error::new(kind, Failure(error)));
+        result.context("cannot connect to 192.0.2.1:80").expect_err("an error")
+    }
+
+    #[test]
+    fn scripts_can_tell_the_kinds_of_failure_apart() {
+        let unreachable = failed(io::ErrorKind::TimedOut, ConnectionError::TimedOut);
+        assert_eq!(Exit::from(&unreachable).number(), 4);
+        let policy = failed(io::ErrorKind::Unsupported, ConnectionError::PlainRefused);
+        assert_eq!(Exit::from(&policy).number(), 6);
+        let reset = failed(io::ErrorKind::ConnectionReset, ConnectionError::Reset);
+        assert_eq!(Exit::from(&reset).number(), 1);
+        assert_eq!(Exit::from(&host::Error::NoFreeRange.into()).number(), 1);
+        let program = host::Error::MissingProgram { program: "nft", source: io::ErrorKind::NotFound.into() };
+        assert_eq!(Exit::from(&program.into()).number(), 7);
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_cause_and_only_once() {
+        let text = message(&failed(io::ErrorKind::TimedOut, ConnectionError::TimedOut));
+        assert_eq!(
+            text,
+            "plait: error: cannot connect to 192.0.2.1:80\n  cause: nobody answered on any path"
+        );
+    }
+}

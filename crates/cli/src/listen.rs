@@ -1,0 +1,106 @@
+//! `plait listen`.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+use host::{Host, Listener, Stream};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use crate::arguments::Listen;
+use crate::session::{self, Terminal};
+use crate::status::Reporter;
+
+pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
+    let reporter = Reporter::open(&arguments.options)?;
+    let host = session::host_for(&arguments.options, None)?;
+    let mut listener = host
+        .listen(arguments.port)
+        .await
+        .with_context(|| format!("cannot listen on port {}", arguments.port))?;
+    // For people and for scripts that wait for it; where standard error is closed nobody does.
+    let _ = writeln!(io::stderr(), "plait: listening on port {}", listener.port());
+    let count = match (arguments.count, arguments.keep || arguments.echo) {
+        (Some(count), _) => count.get(),
+        (None, true) => u64::MAX,
+        (None, false) => 1,
+    };
+    let host = Arc::new(host);
+    let result = if arguments.echo {
+        echo_all(&host, &mut listener, reporter, count).await
+    } else {
+        one_by_one(&host, &mut listener, reporter, count).await
+    };
+    if let Ok(host) = Arc::try_unwrap(host) {
+        session::end(host, Some(listener)).await;
+    }
+    result
+}
+
+/// Each connection in turn is standard input and output; a failed one is an error only if it is the last.
+async fn one_by_one(
+    host: &Host,
+    listener: &mut Listener,
+    mut reporter: Reporter,
+    count: u64,
+) -> anyhow::Result<()> {
+    let mut terminal = Terminal::open()?;
+    let mut last = Ok(());
+    for _ in 0..count {
+        let (stream, from) = listener.accept().await?;
+        let (result, status) = terminal.attach(stream).await;
+        if let Some(status) = status {
+            reporter.report(&host.paths(), Some(from), &status)?;
+        }
+        if let Err(error) = &result {
+            tracing::info!(%error, %from, "a connection has ended early");
+        }
+        last = result.with_context(|| format!("the connection from {from} has ended early"));
+        if terminal.is_closed() {
+            break;
+        }
+    }
+    let written = terminal.close().await;
+    last?;
+    written
+}
+
+/// All connections at once, each gets its own bytes back.
+async fn echo_all(
+    host: &Arc<Host>,
+    listener: &mut Listener,
+    reporter: Reporter,
+    count: u64,
+) -> anyhow::Result<()> {
+    let reporter = Arc::new(Mutex::new(reporter));
+    let mut connections = JoinSet::new();
+    for _ in 0..count {
+        let (stream, from) = listener.accept().await?;
+        connections.spawn(echo(host.clone(), reporter.clone(), stream, from));
+        // Those that have ended are taken off as we go.
+        while connections.try_join_next().is_some() {}
+    }
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, mut stream: Stream, from: SocketAddr) {
+    let result = async {
+        while let Some(bytes) = stream.read_chunk().await? {
+            stream.write_chunk(bytes).await?;
+        }
+        stream.shutdown().await
+    };
+    if let Err(error) = result.await {
+        tracing::info!(%error, %from, "a connection has ended early");
+    }
+    if let Some(status) = stream.status() {
+        let mut reporter = reporter.lock().await;
+        if let Err(error) = reporter.report(&host.paths(), Some(from), &status) {
+            tracing::warn!(%error, "no status");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What is said on standard error besides the result.
+
+use std::io::{IsTerminal, stderr};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::arguments::Verbosity;
+
+/// Sends logs to standard error. `RUST_LOG` takes precedence over the options.
+pub(crate) fn start(verbosity: Verbosity) {
+    let level = match (verbosity.quiet, verbosity.verbose) {
+        (true, _) => "error",
+        (false, 0) => "warn",
+        (false, 1) => "info",
+        (false, 2) => "debug",
+        (false, _) => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
+        .init();
+}

@@ -1,0 +1,111 @@
+//! Standard input and output as fast as a pipe goes.
+//!
+//! Reading and writing files has no asynchronous form, so each has a thread. Blocks travel through channels of
+//! a few elements: enough to keep both sides busy, little enough to push back.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+
+/// Bytes asked of standard input at a time: four super-segments.
+const BLOCK: usize = 256 * 1024;
+/// Blocks on the way.
+const DEPTH: usize = 4;
+
+/// Standard input: blocks, or what went wrong. Ends at its end.
+pub(crate) fn read_from(input: impl Read + Send + 'static) -> Receiver<io::Result<Bytes>> {
+    let (blocks, receiver) = channel(DEPTH);
+    std::thread::spawn(move || read_all(input, &blocks));
+    receiver
+}
+
+/// Standard output: takes blocks; the second value is ready when all are written.
+pub(crate) fn write_to(
+    output: impl Write + Send + 'static,
+) -> (Sender<Bytes>, oneshot::Receiver<io::Result<()>>) {
+    let (blocks, receiver) = channel(DEPTH);
+    let (done, result) = oneshot::channel();
+    std::thread::spawn(move || {
+        // If nobody waits for the result any more, nobody needs it.
+        let _ = done.send(write_all(output, receiver));
+    });
+    (blocks, result)
+}
+
+fn read_all(mut input: impl Read, blocks: &Sender<io::Result<Bytes>>) {
+    let mut room = BytesMut::new();
+    loop {
+        // Zeroed once per allocation; a pipe fills at most 64 KiB of it at a time.
+        if room.len() < BLOCK / 4 {
+            room = BytesMut::zeroed(BLOCK);
+        }
+        let block = match input.read(&mut room) {
+            Ok(0) => return,
+            Ok(len) => Ok(room.split_to(len).freeze()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        let is_error = block.is_err();
+        if blocks.blocking_send(block).is_err() || is_error {
+            return;
+        }
+    }
+}
+
+fn write_all(mut output: impl Write, mut blocks: Receiver<Bytes>) -> io::Result<()> {
+    while let Some(block) = blocks.blocking_recv() {
+        output.write_all(&block)?;
+        if blocks.is_empty() {
+            output.flush()?;
+        }
+    }
+    output.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_goes_in_comes_out_in_order() {
+        let data: Vec<u8> = (0..1_000_000).map(|i| (i % 251) as u8).collect();
+        let mut blocks = read_from(io::Cursor::new(data.clone()));
+        let mut read = Vec::new();
+        while let Some(block) = blocks.recv().await {
+            read.extend_from_slice(&block.expect("memory"));
+        }
+        assert!(read == data);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_fails_says_so_once() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(ErrorKind::Other.into())
+            }
+        }
+        let mut blocks = read_from(Broken);
+        assert!(blocks.recv().await.expect("the error").is_err());
+        assert!(blocks.recv().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn an_output_that_is_closed_ends_the_writing() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (blocks, done) = write_to(Closed);
+        blocks.send(Bytes::from_static(b"x")).await.expect("the channel is open");
+        let error = done.await.expect("a result").expect_err("closed");
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,141 @@
+//! One connection between the network and standard input and output.
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use host::{Host, Listener, ReadHalf, Status, Stream, WriteHalf};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::arguments::Options;
+use crate::pipe;
+
+/// How long the last acknowledgments of a connection that has ended in both directions are waited for: a few
+/// retransmissions of a FIN on a slow path.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Standard input and output, for as many connections as there are one after the other.
+pub(crate) struct Terminal {
+    input: Receiver<io::Result<Bytes>>,
+    output: Sender<Bytes>,
+    written: oneshot::Receiver<io::Result<()>>,
+}
+
+/// A host as the options ask for.
+pub(crate) fn host_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Host> {
+    let mut builder = Host::builder().config(options.config());
+    let paths = if options.paths.is_empty() { default_paths(towards)? } else { options.paths.clone() };
+    for path in paths {
+        builder = builder.path(path);
+    }
+    if let Some(file) = &options.pcap {
+        builder = builder.capture(file);
+    }
+    Ok(builder.start()?)
+}
+
+/// The devices of the default routes; without one, the device that leads to the peer.
+fn default_paths(towards: Option<IpAddr>) -> anyhow::Result<Vec<host::PathSpec>> {
+    let mut devices = host::default_devices()?;
+    if let Some(address) = towards.filter(|_| devices.is_empty()) {
+        devices.extend(host::device_towards(address)?);
+    }
+    if devices.is_empty() {
+        anyhow::bail!(
+            "this host has no default route to take a path from\n  fix: name the devices to use with --path"
+        );
+    }
+    Ok(devices.iter().map(|device| host::PathSpec::new(device)).collect::<Result<_, _>>()?)
+}
+
+impl Terminal {
+    pub(crate) fn open() -> io::Result<Self> {
+        // The descriptors themselves, without buffers in front: the blocks are large, and what is small is
+        // wanted at once.
+        let input = pipe::read_from(File::from(io::stdin().as_fd().try_clone_to_owned()?));
+        let (output, written) = pipe::write_to(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+        Ok(Self { input, output, written })
+    }
+
+    /// Runs a connection until both directions have ended and the peer knows; its last status.
+    pub(crate) async fn attach(&mut self, stream: Stream) -> (io::Result<()>, Option<Status>) {
+        let (mut read, mut write) = stream.into_split();
+        let result = transfer(&mut read, &mut write, &mut self.input, &self.output).await;
+        if result.is_ok() {
+            // It ends in any case; what is late is then seen in the status.
+            let _ = timeout(FAREWELL, read.closed()).await;
+        }
+        let status = read.status();
+        (result, status)
+    }
+
+    /// Whether nobody takes standard output any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.output.is_closed()
+    }
+
+    /// Waits until everything is written to standard output.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        let Self { input: _, output, written } = self;
+        drop(output);
+        // Without an answer the thread has panicked, which it has reported.
+        let result = written.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+        result.context("cannot write to standard output")
+    }
+}
+
+async fn transfer(
+    read: &mut ReadHalf,
+    write: &mut WriteHalf,
+    input: &mut Receiver<io::Result<Bytes>>,
+    output: &Sender<Bytes>,
+) -> io::Result<()> {
+    let mut receiving = std::pin::pin!(receive(read, output));
+    let mut sending = std::pin::pin!(send(write, input));
+    tokio::select! {
+        sent = &mut sending => {
+            // Why a connection can no longer be written to is what reading from it says.
+            receiving.await?;
+            sent
+        }
+        received = &mut receiving => {
+            received?;
+            sending.await
+        }
+    }
+}
+
+async fn send(write: &mut WriteHalf, input: &mut Receiver<io::Result<Bytes>>) -> io::Result<()> {
+    loop {
+        let block = tokio::select! {
+            block = input.recv() => block,
+            () = write.closed() => return Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        match block {
+            Some(block) => write.write_chunk(block?).await?,
+            None => return write.shutdown().await,
+        }
+    }
+}
+
+async fn receive(read: &mut ReadHalf, output: &Sender<Bytes>) -> io::Result<()> {
+    while let Some(block) = read.read_chunk().await? {
+        if output.send(block).await.is_err() {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "standard output is closed"));
+        }
+    }
+    Ok(())
+}
+
+/// Lets connections that were let go deliver what they hold, then ends the host.
+pub(crate) async fn end(host: Host, listener: Option<Listener>) {
+    drop(listener);
+    let _ = timeout(FAREWELL, host.drained()).await;
+}

@@ -1,0 +1,368 @@
+//! What a connection was, for people and for programs.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use host::{Negotiated, Path, PlainReason, Status, SubflowStatus};
+use serde::Serialize;
+
+use crate::arguments::Options;
+
+/// Tells about connections where the options ask for it.
+pub(crate) struct Reporter {
+    on_standard_error: bool,
+    json: Option<File>,
+}
+
+/// One connection, as it is written to the file of `--status-json`.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// `multipath`, `plain` or `opening`.
+    negotiated: &'static str,
+    /// Version of Multipath TCP.
+    version: Option<u8>,
+    /// Whether data checksums are in use.
+    checksum: bool,
+    /// Why it is plain TCP, in one word.
+    reason: Option<&'static str>,
+    /// The peer's address that it was opened to or from.
+    peer: Option<SocketAddr>,
+    /// Bytes of the application that the peer has acknowledged.
+    bytes_delivered: u64,
+    /// Bytes that the application has read.
+    bytes_read: u64,
+    /// Milliseconds since it was opened.
+    age_ms: f64,
+    paths: Vec<PathReport>,
+    subflows: Vec<SubflowReport>,
+}
+
+/// The subflows over one path together.
+#[derive(Debug, Default, Serialize)]
+struct PathReport {
+    /// The device.
+    name: String,
+    backup: bool,
+    up: bool,
+    subflows: usize,
+    /// Payload sent for the first time on this path, reinjections included.
+    bytes_sent: u64,
+    bytes_received: u64,
+    bytes_retransmitted: u64,
+    bytes_reinjected: u64,
+    /// Part of all bytes sent and received, 0 to 1.
+    share: f64,
+    /// Smallest of its subflows'.
+    rtt_ms: Option<f64>,
+    min_rtt_ms: Option<f64>,
+    segments_sent: u64,
+    segments_lost: u64,
+    /// Part of the segments sent that were lost, 0 to 1.
+    loss: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct SubflowReport {
+    id: u32,
+    path: String,
+    local: SocketAddr,
+    remote: SocketAddr,
+    usable: bool,
+    backup: bool,
+    bytes_sent: u64,
+    bytes_received: u64,
+    bytes_retransmitted: u64,
+    bytes_reinjected: u64,
+    rtt_ms: Option<f64>,
+    congestion_window: u32,
+    segments_sent: u64,
+    segments_received: u64,
+    segments_lost: u64,
+    segments_dropped: u64,
+}
+
+impl Reporter {
+    /// Creates or empties the file, so that an error shows before anything else happens.
+    pub(crate) fn open(options: &Options) -> anyhow::Result<Self> {
+        let create = |file: &std::path::PathBuf| {
+            File::create(file).with_context(|| format!("cannot write the status to {}", file.display()))
+        };
+        let json = options.status_json.as_ref().map(create).transpose()?;
+        Ok(Self { on_standard_error: options.status, json })
+    }
+
+    /// Tells about one connection.
+    pub(crate) fn report(
+        &mut self,
+        paths: &[Path],
+        peer: Option<SocketAddr>,
+        status: &Status,
+    ) -> anyhow::Result<()> {
+        let report = Report::new(paths, peer, status);
+        if self.on_standard_error {
+            // Where standard error is closed nobody wants to know.
+            let _ = io::stderr().write_all(report.words(status.negotiated).as_bytes());
+        }
+        if let Some(file) = &mut self.json {
+            let mut line = serde_json::to_string(&report)?;
+            line.push('\n');
+            file.write_all(line.as_bytes()).context("cannot write the status")?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn new(paths: &[Path], peer: Option<SocketAddr>, status: &Status) -> Self {
+        let Status { negotiated, subflows, bytes_delivered, bytes_read, age } = status;
+        let (kind, version, checksum, reason) = match negotiated {
+            Negotiated::Opening => ("opening", None, false, None),
+            Negotiated::Multipath { version, checksum } => ("multipath", Some(*version), *checksum, None),
+            Negotiated::Plain(reason) => ("plain", None, false, Some(word(*reason))),
+        };
+        let total: u64 = subflows.iter().map(carried).sum();
+        Self {
+            negotiated: kind,
+            version,
+            checksum,
+            reason,
+            peer,
+            bytes_delivered: *bytes_delivered,
+            bytes_read: *bytes_read,
+            age_ms: millis(*age),
+            paths: paths.iter().map(|path| PathReport::new(path, subflows, total)).collect(),
+            subflows: subflows.iter().map(|subflow| SubflowReport::new(subflow, paths)).collect(),
+        }
+    }
+
+    /// For people.
+    fn words(&self, negotiated: Negotiated) -> String {
+        let what = match negotiated {
+            Negotiated::Opening => "not yet open".to_owned(),
+            Negotiated::Multipath { version, checksum } => {
+                format!(
+                    "Multipath TCP version {version}{}",
+                    if checksum { ", with data checksums" } else { "" }
+                )
+            }
+            Negotiated::Plain(reason) => format!("plain TCP: {}", explanation(reason)),
+        };
+        let peer = self.peer.map(|peer| format!(" with {peer}")).unwrap_or_default();
+        let mut text = format!(
+            "plait: connection{peer}: {what}; sent {}, received {} in {:.1} s\n",
+            amount(self.bytes_delivered),
+            amount(self.bytes_read),
+            self.age_ms / 1000.0
+        );
+        let header = ["PATH", "STATE", "SUBFLOWS", "SENT", "RECEIVED", "SHARE", "RTT", "LOSS", "SENT AGAIN"];
+        let mut rows = vec![header.map(str::to_owned)];
+        rows.extend(self.paths.iter().map(PathReport::row));
+        let widths: Vec<usize> = (0..header.len())
+            .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
+            .collect();
+        for row in rows {
+            let cells: Vec<_> =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
+        }
+        text
+    }
+}
+
+impl PathReport {
+    fn new(path: &Path, subflows: &[SubflowStatus], total: u64) -> Self {
+        let mut report =
+            Self { name: path.name.clone(), backup: path.backup, up: path.up, ..Self::default() };
+        let mut own = 0;
+        for subflow in subflows.iter().filter(|subflow| subflow.path == path.id) {
+            let tcp = &subflow.tcp;
+            own += carried(subflow);
+            report.subflows += 1;
+            report.bytes_sent += tcp.bytes_sent;
+            report.bytes_received += tcp.bytes_received;
+            report.bytes_retransmitted += tcp.bytes_retransmitted;
+            report.bytes_reinjected += subflow.reinjected;
+            report.segments_sent += tcp.segments_sent;
+            report.segments_lost += tcp.segments_lost;
+            report.rtt_ms = smaller(report.rtt_ms, tcp.srtt);
+            report.min_rtt_ms = smaller(report.min_rtt_ms, tcp.min_rtt);
+        }
+        report.share = part(own, total);
+        report.loss = part(report.segments_lost, report.segments_sent);
+        report
+    }
+
+    fn row(&self) -> [String; 9] {
+        let state = match (self.up, self.backup) {
+            (false, _) => "down",
+            (true, true) => "backup",
+            (true, false) => "up",
+        };
+        [
+            self.name.clone(),
+            state.to_owned(),
+            self.subflows.to_string(),
+            amount(self.bytes_sent),
+            amount(self.bytes_received),
+            format!("{:.0}%", self.share * 100.0),
+            self.rtt_ms.map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.1}ms")),
+            format!("{:.2}%", self.loss * 100.0),
+            amount(self.bytes_retransmitted + self.bytes_reinjected),
+        ]
+    }
+}
+
+impl SubflowReport {
+    fn new(subflow: &SubflowStatus, paths: &[Path]) -> Self {
+        let SubflowStatus { id, path, tuple, usable, backup, tcp, reinjected } = subflow;
+        let name = paths.iter().find(|other| other.id == *path).map(|path| path.name.clone());
+        Self {
+            id: id.0,
+            path: name.unwrap_or_default(),
+            local: tuple.local,
+            remote: tuple.remote,
+            usable: *usable,
+            backup: *backup,
+            bytes_sent: tcp.bytes_sent,
+            bytes_received: tcp.bytes_received,
+            bytes_retransmitted: tcp.bytes_retransmitted,
+            bytes_reinjected: *reinjected,
+            rtt_ms: tcp.srtt.map(millis),
+            congestion_window: tcp.congestion_window,
+            segments_sent: tcp.segments_sent,
+            segments_received: tcp.segments_received,
+            segments_lost: tcp.segments_lost,
+            segments_dropped: tcp.segments_dropped,
+        }
+    }
+}
+
+fn carried(subflow: &SubflowStatus) -> u64 {
+    subflow.tcp.bytes_sent + subflow.tcp.bytes_received
+}
+
+fn part(some: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { some as f64 / all as f64 }
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+fn smaller(known: Option<f64>, sample: Option<Duration>) -> Option<f64> {
+    let sample = sample.map(millis);
+    match (known, sample) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Bytes with a unit, three digits or so.
+fn amount(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+}
+
+fn word(reason: PlainReason) -> &'static str {
+    match reason {
+        PlainReason::NotOffered => "not-offered",
+        PlainReason::PeerPlain => "peer-plain",
+        PlainReason::NotInSynAck => "not-in-syn-ack",
+        PlainReason::SynDropped => "syn-dropped",
+        PlainReason::NotInAck => "not-in-ack",
+        PlainReason::NoDss => "no-dss",
+        PlainReason::Unsupported => "unsupported",
+        PlainReason::ChecksumFailed => "checksum-failed",
+        PlainReason::PeerFellBack => "peer-fell-back",
+    }
+}
+
+fn explanation(reason: PlainReason) -> &'static str {
+    match reason {
+        PlainReason::NotOffered => "Multipath TCP was not offered here",
+        PlainReason::PeerPlain => {
+            "the peer did not offer Multipath TCP, or its offer was stripped on the way"
+        }
+        PlainReason::NotInSynAck => {
+            "the peer does not speak Multipath TCP, or its answer was stripped on the way"
+        }
+        PlainReason::SynDropped => "something on the way drops SYNs that offer Multipath TCP",
+        PlainReason::NotInAck => "the options of the handshake's last segment were stripped on the way",
+        PlainReason::NoDss => "the options of data segments are stripped on the way",
+        PlainReason::Unsupported => "the peer asks for a kind of Multipath TCP that is unknown here",
+        PlainReason::ChecksumFailed => "data was changed on the way, and there was no other path",
+        PlainReason::PeerFellBack => "the peer fell back",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str, id: u8) -> Path {
+        Path {
+            id: host::PathId(id),
+            name: name.to_owned(),
+            class: host::PathClass::Trusted,
+            backup: false,
+            v4: None,
+            v6: None,
+            public_v4: None,
+            public_v6: None,
+            mtu: 1500,
+            up: true,
+        }
+    }
+
+    fn status(negotiated: Negotiated) -> Status {
+        Status {
+            negotiated,
+            subflows: Vec::new(),
+            bytes_delivered: 3 << 20,
+            bytes_read: 512,
+            age: Duration::from_millis(2500),
+        }
+    }
+
+    #[test]
+    fn people_read_what_was_agreed_on_and_why_not_more() {
+        let paths = [path("eth0", 0), path("wlan0", 1)];
+        let multipath = Negotiated::Multipath { version: 1, checksum: true };
+        let text = Report::new(&paths, None, &status(multipath)).words(multipath);
+        let first = "plait: connection: Multipath TCP version 1, with data checksums; sent 3.0 MiB, received 512 B in 2.5 s\n";
+        assert!(text.starts_with(first), "{text}");
+        assert!(text.contains("\n  wlan0  up "), "{text}");
+        let plain = Negotiated::Plain(PlainReason::NotInSynAck);
+        let text = Report::new(&paths, None, &status(plain)).words(plain);
+        assert!(text.contains("plain TCP: the peer does not speak Multipath TCP"), "{text}");
+    }
+
+    #[test]
+    fn programs_read_one_object_in_a_line() {
+        let report = Report::new(&[path("eth0", 0)], None, &status(Negotiated::Plain(PlainReason::NoDss)));
+        let line = serde_json::to_string(&report).expect("JSON");
+        assert!(!line.contains('\n'));
+        let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(value["negotiated"], "plain");
+        assert_eq!(value["reason"], "no-dss");
+        assert_eq!(value["paths"][0]["name"], "eth0");
+    }
+
+    #[test]
+    fn amounts_have_the_unit_that_fits() {
+        assert_eq!(amount(0), "0 B");
+        assert_eq!(amount(1023), "1023 B");
+        assert_eq!(amount(1536), "1.5 KiB");
+        assert_eq!(amount(u64::MAX), "16777216.0 TiB");
+    }
+}
