@@ -1,8 +1,21 @@
 //! Unmodified programs in, protected connections out.
 //!
-//! [`convert`] is what client and server say to each other in front of a program's bytes, [`socks`] what a
-//! browser says, [`rules`] where clients may go.
+//! A client asks in the first flight of a protected stream where it wants to go ([`request`], in the messages
+//! of [`convert`]); the server looks at its [`rules`] and joins the stream with a connection of its own
+//! ([`serve()`], [`relay`]). Programs come in by SOCKS5 ([`socks`]) or from a private network namespace. Who is
+//! who is in the files of [`keys`]; a server is named by a [`url::ServerUrl`].
 
+// The operating-system side: time, threads and sockets are its business.
+#![allow(clippy::disallowed_methods)]
+
+pub mod client;
 pub mod convert;
+pub mod dns;
+pub mod keys;
+pub mod relay;
+pub mod request;
 pub mod rules;
+pub mod serve;
 pub mod socks;
+pub mod socks_server;
+pub mod url;

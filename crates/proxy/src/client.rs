@@ -1,0 +1,130 @@
+//! The client's side: a program's connection goes out as a stream of its own.
+
+use std::future::Future;
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+
+use crate::convert::Destination;
+use crate::relay::{Abort, BUFFER};
+use crate::request::{RequestError, answer, ask};
+
+/// Opens protected streams to the server.
+pub trait Dialer: Send + Sync + 'static {
+    /// What it opens.
+    type Stream: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static;
+
+    /// Opens one.
+    fn dial(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+/// Joins `program` with `to` by a stream of `dialer`, optimistically: what the program sends leaves with the
+/// request. A refusal becomes a reset of the program's connection, which is all that can still be said there.
+///
+/// # Errors
+/// The server refused, or a stream broke; the program's connection was reset.
+pub async fn forward<D, P>(dialer: &D, program: &mut P, to: Destination) -> Result<(u64, u64), RequestError>
+where
+    D: Dialer,
+    P: AsyncRead + AsyncWrite + Abort + Unpin,
+{
+    let joined = join(dialer, program, to).await;
+    if joined.is_err() {
+        program.abort();
+    }
+    joined
+}
+
+async fn join<D, P>(dialer: &D, program: &mut P, to: Destination) -> Result<(u64, u64), RequestError>
+where
+    D: Dialer,
+    P: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut stream = dialer.dial().await?;
+    ask(&mut stream, to).await?;
+    let (program_in, mut program_out) = tokio::io::split(program);
+    let (mut stream_in, mut stream_out) = tokio::io::split(&mut stream);
+    let upload = async {
+        let sent = copy(program_in, &mut stream_out).await?;
+        stream_out.shutdown().await?;
+        Ok(sent)
+    };
+    let download = async {
+        let first = answer(&mut stream_in).await?;
+        program_out.write_all(&first).await?;
+        let received = copy(stream_in, &mut program_out).await?;
+        program_out.shutdown().await?;
+        Ok(received + first.len() as u64)
+    };
+    let joined = tokio::try_join!(upload, download);
+    if joined.is_err() {
+        stream.abort();
+    }
+    joined
+}
+
+async fn copy(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<u64> {
+    tokio::io::copy_buf(&mut BufReader::with_capacity(BUFFER, from), to).await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::convert::ErrorCode;
+    use crate::request;
+
+    /// Every stream ends at a server that refuses, or that sends back what it gets.
+    struct Far {
+        refuses: bool,
+    }
+
+    impl Dialer for Far {
+        type Stream = DuplexStream;
+
+        async fn dial(&self) -> io::Result<DuplexStream> {
+            let (near, mut far) = duplex(64 * 1024);
+            let refuses = self.refuses;
+            tokio::spawn(async move {
+                let (_, first) = request::request(&mut far).await.expect("a stream").expect("a request");
+                if refuses {
+                    return request::reply(&mut far, Err(ErrorCode::NotAuthorized)).await.expect("room");
+                }
+                request::reply(&mut far, Ok(())).await.expect("room");
+                far.write_all(&first).await.expect("room");
+                let (mut read, mut write) = tokio::io::split(far);
+                tokio::io::copy(&mut read, &mut write).await.expect("copied");
+                write.shutdown().await.expect("closed");
+            });
+            Ok(near)
+        }
+    }
+
+    fn anywhere() -> Destination {
+        Destination::Name("example.org".into(), 80)
+    }
+
+    #[tokio::test]
+    async fn every_byte_comes_back_once_and_in_order_while_both_directions_flow() {
+        let sent: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_be_bytes).collect();
+        let (mut near, program) = duplex(1000);
+        tokio::spawn(async move { forward(&Far { refuses: false }, &mut { program }, anywhere()).await });
+        let (mut read, mut write) = tokio::io::split(&mut near);
+        let mut got = Vec::new();
+        let writing = async {
+            write.write_all(&sent).await.expect("room");
+            write.shutdown().await.expect("half-closed");
+        };
+        tokio::join!(writing, async { read.read_to_end(&mut got).await.expect("an end") });
+        assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_an_error_and_not_an_empty_answer() {
+        let (near, mut program) = duplex(1000);
+        let error = forward(&Far { refuses: true }, &mut program, anywhere()).await.expect_err("refused");
+        assert!(matches!(error, RequestError::Refused(ErrorCode::NotAuthorized)), "{error}");
+        drop(near);
+    }
+}

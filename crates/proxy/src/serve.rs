@@ -1,0 +1,307 @@
+//! The server's side of one client's stream.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+use crate::convert::{Destination, ErrorCode};
+use crate::relay::{Abort, relay};
+use crate::request;
+use crate::rules::{Rule, allow, allow_resolved};
+
+/// How long a client may take to say where it wants to go.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a destination may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Most addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 8;
+
+/// What a server does for its clients.
+#[derive(Clone, Debug)]
+pub enum Service {
+    /// All streams go to one address; clients say nothing.
+    Forward(String),
+    /// Clients say where; these rules say whether.
+    Proxy {
+        /// What is allowed.
+        rules: Vec<Rule>,
+        /// Where DNS queries go.
+        resolver: Option<SocketAddr>,
+    },
+}
+
+/// How a stream ended, for the log.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Both directions to their ends; bytes from and to the client.
+    Complete {
+        /// Where it went.
+        destination: String,
+        /// Bytes from the client.
+        received: u64,
+        /// Bytes to the client.
+        sent: u64,
+    },
+    /// Refused, and the client told so.
+    Refused {
+        /// Where it wanted to go, if it said so.
+        destination: String,
+        /// What it was told.
+        code: ErrorCode,
+    },
+}
+
+/// Serves one stream to its end. `own_rules` bind this client beside those of the service.
+///
+/// # Errors
+/// The stream, or the connection to its destination, broke in the middle; both ends were reset.
+pub async fn serve<S>(stream: &mut S, service: &Service, own_rules: Option<&[Rule]>) -> io::Result<Outcome>
+where
+    S: AsyncRead + AsyncWrite + Abort + Unpin,
+{
+    match service {
+        Service::Forward(to) => match connect(lookup(to).await?).await {
+            Ok(mut target) => finish(to.clone(), stream, &mut target, 0).await,
+            Err(code) => {
+                stream.abort();
+                Ok(Outcome::Refused { destination: to.clone(), code })
+            }
+        },
+        Service::Proxy { rules, resolver } => {
+            let Ok(request) = timeout(REQUEST_TIMEOUT, request::request(stream)).await else {
+                stream.abort();
+                return Err(io::ErrorKind::TimedOut.into());
+            };
+            let Some((destination, first)) = request? else {
+                stream.shutdown().await?;
+                return Ok(Outcome::Refused {
+                    destination: "nowhere".into(),
+                    code: ErrorCode::MalformedMessage,
+                });
+            };
+            let found = match resolve(&destination, rules, own_rules, *resolver).await {
+                Ok(addresses) => connect(addresses).await,
+                Err(code) => Err(code),
+            };
+            match found {
+                Ok(mut target) => {
+                    request::reply(stream, Ok(())).await?;
+                    target.write_all(&first).await?;
+                    finish(destination.to_string(), stream, &mut target, first.len() as u64).await
+                }
+                Err(code) => {
+                    request::reply(stream, Err(code)).await?;
+                    stream.shutdown().await?;
+                    drain(stream).await;
+                    Ok(Outcome::Refused { destination: destination.to_string(), code })
+                }
+            }
+        }
+    }
+}
+
+async fn finish<S>(
+    destination: String,
+    stream: &mut S,
+    target: &mut TcpStream,
+    before: u64,
+) -> io::Result<Outcome>
+where
+    S: AsyncRead + AsyncWrite + Abort + Unpin,
+{
+    let (received, sent) = relay(stream, target).await?;
+    Ok(Outcome::Complete { destination, received: received + before, sent })
+}
+
+/// Reads what the client had sent with its request, for a while: a reset in answer to unread bytes could
+/// overtake the refusal.
+async fn drain(stream: &mut (impl AsyncRead + Unpin)) {
+    let _ = timeout(Duration::from_secs(5), tokio::io::copy(stream, &mut tokio::io::sink())).await;
+}
+
+async fn lookup(to: &str) -> io::Result<Vec<SocketAddr>> {
+    Ok(lookup_host(to).await?.take(MAX_ADDRESSES).collect())
+}
+
+/// The addresses of a destination that all rules allow.
+async fn resolve(
+    destination: &Destination,
+    rules: &[Rule],
+    own_rules: Option<&[Rule]>,
+    resolver: Option<SocketAddr>,
+) -> Result<Vec<SocketAddr>, ErrorCode> {
+    let is_allowed = |rules: &[Rule]| allow(rules, destination);
+    if !is_allowed(rules) || !own_rules.is_none_or(is_allowed) {
+        return Err(ErrorCode::NotAuthorized);
+    }
+    match destination {
+        Destination::Address(address) => Ok(vec![*address]),
+        Destination::Resolver => resolver.map(|at| vec![at]).ok_or(ErrorCode::DestinationUnreachable),
+        Destination::Name(name, port) => {
+            let found = lookup_host((name.as_str(), *port)).await;
+            let found: Vec<_> = found.map_err(|_| ErrorCode::DestinationUnreachable)?.collect();
+            let resolved_allowed = |rules: &[Rule], ip: IpAddr| allow_resolved(rules, name, ip, *port);
+            let allowed: Vec<_> = found
+                .iter()
+                .filter(|at| resolved_allowed(rules, at.ip()))
+                .filter(|at| own_rules.is_none_or(|own| resolved_allowed(own, at.ip())))
+                .take(MAX_ADDRESSES)
+                .copied()
+                .collect();
+            match (found.is_empty(), allowed.is_empty()) {
+                (true, _) => Err(ErrorCode::DestinationUnreachable),
+                (false, true) => Err(ErrorCode::NotAuthorized),
+                (false, false) => Ok(allowed),
+            }
+        }
+    }
+}
+
+/// The first of `addresses` that answers.
+async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, ErrorCode> {
+    let mut code = ErrorCode::DestinationUnreachable;
+    for address in addresses {
+        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // Latency matters more than a few small segments on a local network.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => code = code_of(&error),
+            Err(_) => code = ErrorCode::DestinationUnreachable,
+        }
+    }
+    Err(code)
+}
+
+fn code_of(error: &io::Error) -> ErrorCode {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => ErrorCode::ConnectionReset,
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => ErrorCode::NetworkFailure,
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => ErrorCode::ResourceExceeded,
+        _ => ErrorCode::DestinationUnreachable,
+    }
+}
+
+/// The first name server in a `resolv.conf`.
+pub fn first_nameserver(resolv_conf: &str) -> Option<SocketAddr> {
+    resolv_conf
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"))
+        .find_map(|rest| rest.trim().parse::<IpAddr>().ok())
+        .map(|ip| SocketAddr::new(ip, 53))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, duplex};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::request::{RequestError, answer, ask};
+
+    /// A server that sends back what it gets, in capitals.
+    async fn shouting_server() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut text = Vec::new();
+                stream.read_to_end(&mut text).await.expect("text");
+                stream.write_all(&text.to_ascii_uppercase()).await.expect("room");
+            }
+        });
+        address
+    }
+
+    fn proxy(rules: &[String]) -> Service {
+        let rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+        Service::Proxy { rules, resolver: None }
+    }
+
+    async fn ask_for(
+        service: Service,
+        own: Option<Vec<Rule>>,
+        to: Destination,
+    ) -> Result<Vec<u8>, RequestError> {
+        let (mut client, mut server) = duplex(64 * 1024);
+        tokio::spawn(async move { serve(&mut server, &service, own.as_deref()).await });
+        ask(&mut client, to).await?;
+        client.write_all(b"hello").await?;
+        client.shutdown().await?;
+        let mut got = answer(&mut client).await?;
+        client.read_to_end(&mut got).await?;
+        Ok(got)
+    }
+
+    fn code(result: Result<Vec<u8>, RequestError>) -> ErrorCode {
+        match result {
+            Err(RequestError::Refused(code)) => code,
+            other => panic!("a refusal, not {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_allowed_destination_is_reached_and_half_closed_both_ways() {
+        let at = shouting_server().await;
+        let service = proxy(&[format!("127.0.0.1:{}", at.port())]);
+        let got = ask_for(service, None, Destination::Address(at)).await.expect("connected");
+        assert_eq!(got, b"HELLO");
+    }
+
+    #[tokio::test]
+    async fn a_name_is_resolved_by_the_server_and_bound_by_rules_for_its_address() {
+        let at = shouting_server().await;
+        let to = || Destination::Name("localhost".into(), at.port());
+        let by_address = proxy(&["127.0.0.0/8:*".into(), "[::1]:*".into()]);
+        assert_eq!(ask_for(by_address, None, to()).await.expect("connected"), b"HELLO");
+        let by_name = proxy(&["localhost:*".into()]);
+        assert_eq!(code(ask_for(by_name, None, to()).await), ErrorCode::NotAuthorized);
+    }
+
+    #[tokio::test]
+    async fn a_client_is_bound_by_its_own_rules_too() {
+        let at = shouting_server().await;
+        let service = proxy(&["127.0.0.1:*".into()]);
+        let own = vec!["10.0.0.0/8:*".parse().expect("a rule")];
+        assert_eq!(
+            code(ask_for(service, Some(own), Destination::Address(at)).await),
+            ErrorCode::NotAuthorized
+        );
+    }
+
+    #[tokio::test]
+    async fn refused_and_unknown_destinations_are_told_apart() {
+        let service = || proxy(&["127.0.0.1:*".into(), "*.invalid:*".into()]);
+        let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+        let result = ask_for(service(), None, Destination::Address(closed)).await;
+        assert_eq!(code(result), ErrorCode::ConnectionReset);
+        let nowhere = Destination::Name("nowhere.invalid".into(), 80);
+        assert_eq!(code(ask_for(service(), None, nowhere).await), ErrorCode::DestinationUnreachable);
+        let result = ask_for(service(), None, Destination::Resolver).await;
+        assert_eq!(code(result), ErrorCode::DestinationUnreachable);
+    }
+
+    #[tokio::test]
+    async fn a_forwarder_asks_nothing() {
+        let at = shouting_server().await;
+        let (mut client, mut server) = duplex(64 * 1024);
+        tokio::spawn(async move { serve(&mut server, &Service::Forward(at.to_string()), None).await });
+        client.write_all(b"hello").await.expect("room");
+        client.shutdown().await.expect("half-closed");
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.expect("an answer");
+        assert_eq!(got, b"HELLO");
+    }
+
+    #[test]
+    fn the_first_name_server_is_found() {
+        let text = "# made by hand\nsearch example.org\nnameserver nonsense\nnameserver 192.0.2.53\n";
+        assert_eq!(first_nameserver(text), Some("192.0.2.53:53".parse().expect("an address")));
+        assert_eq!(first_nameserver("search x\n"), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! SOCKS5 clients (browsers, mostly), each connection a protected stream of its own.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Duration, timeout};
+
+use crate::client::Dialer;
+use crate::convert::Destination;
+use crate::relay::{Abort, relay};
+use crate::request::{RequestError, answer, ask};
+use crate::socks::{Conversation, Credentials, Reply, Step, reply};
+
+/// How long a client may take to say what it wants.
+const TALK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest conversation before the bytes flow: greeting, password and request at their longest.
+const MAX_TALK: usize = 257 + 513 + 262;
+
+/// Serves one SOCKS5 client to its end and returns the bytes from and to it.
+///
+/// # Errors
+/// The client broke off, the server refused (the client was told so), or a stream broke (the client's
+/// connection was reset).
+pub async fn serve_client<D: Dialer>(
+    mut client: TcpStream,
+    dialer: &D,
+    required: Option<Credentials>,
+) -> Result<(u64, u64), RequestError> {
+    let talked = timeout(TALK_TIMEOUT, talk(&mut client, required)).await;
+    let Some((to, first)) = talked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
+        return Ok((0, 0));
+    };
+    let opened = open(dialer, to, &first).await;
+    match opened {
+        Ok((mut stream, early)) => {
+            client.write_all(&reply(Reply::Succeeded)).await?;
+            client.write_all(&early).await?;
+            let (sent, received) = relay(&mut client, &mut stream).await?;
+            Ok((sent + first.len() as u64, received + early.len() as u64))
+        }
+        Err(error) => {
+            let code = match &error {
+                RequestError::Refused(code) => Reply::from(*code),
+                RequestError::Nonsense(_) => Reply::GeneralFailure,
+                RequestError::Lost(_) => Reply::NetworkUnreachable,
+            };
+            client.write_all(&reply(code)).await?;
+            client.shutdown().await?;
+            Err(error)
+        }
+    }
+}
+
+/// A client waits for the reply before it sends, so the server's answer is waited for as well.
+async fn open<D: Dialer>(
+    dialer: &D,
+    to: Destination,
+    first: &[u8],
+) -> Result<(D::Stream, Vec<u8>), RequestError> {
+    let mut stream = dialer.dial().await?;
+    ask(&mut stream, to).await?;
+    stream.write_all(first).await?;
+    match answer(&mut stream).await {
+        Ok(early) => Ok((stream, early)),
+        Err(error) => {
+            stream.abort();
+            Err(error)
+        }
+    }
+}
+
+/// `None`: the client was refused and told so.
+async fn talk(
+    client: &mut TcpStream,
+    required: Option<Credentials>,
+) -> io::Result<Option<(Destination, Vec<u8>)>> {
+    let mut conversation = Conversation::new(required);
+    let mut bytes = Vec::with_capacity(MAX_TALK);
+    loop {
+        let (step, used) = conversation.advance(&bytes);
+        bytes.drain(..used);
+        match step {
+            Step::NeedMore if bytes.len() >= MAX_TALK => return Err(io::ErrorKind::InvalidData.into()),
+            Step::NeedMore => {
+                if client.read_buf(&mut bytes).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Step::Answer(answer) => client.write_all(&answer).await?,
+            Step::Connect(to) => return Ok(Some((to, bytes))),
+            Step::Refuse(answer) => {
+                client.write_all(&answer).await?;
+                client.shutdown().await?;
+                return Ok(None);
+            }
+        }
+    }
+}
