@@ -39,6 +39,12 @@ fn a_peer_that_never_finishes_is_cut_off() {
         let (taken, error) = feed(accept(Tep::Tls13, &listener()), stream);
         assert!(error.is_some() && taken <= MAX_PEER_BYTES, "{taken} bytes, {error:?}");
     }
+    // A ClientHello that is not too long, a byte per record: 64 KiB of it would be 384 KiB on the wire.
+    let bytes = [1, 0, 0xff, 0xf0].into_iter().chain(core::iter::repeat_n(0, 0xfff0));
+    let stream = bytes.map(|byte| vec![22, 3, 3, 0, 1, byte]);
+    let (taken, error) = feed(accept(Tep::Tls13, &listener()), stream);
+    assert!(taken <= MAX_PEER_BYTES, "{taken} bytes");
+    assert_eq!(error, Some(HandshakeError::TooLong));
     // tcpcrypt says its length at once.
     let init = [0x15, 0x10, 0x1a, 0x0e, 0xff, 0xff, 0xff, 0xff];
     let (taken, error) = feed(accept(Tep::TcpcryptCurve25519, &listener()), core::iter::once(init.to_vec()));

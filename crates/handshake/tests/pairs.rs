@@ -57,6 +57,7 @@ fn the_end_is_known_to_the_byte() {
             assert_eq!(b.handle_bytes(&[&third[..], MAPPED].concat()), Ok(third.len()), "{tep:?}");
         }
         assert!(a.poll_complete().is_some() && b.poll_complete().is_some());
+        assert!(a.poll_transmit().is_none() && b.poll_transmit().is_none(), "no ticket, nothing");
         assert!(a.poll_complete().is_none(), "once");
         assert!(
             a.handle_bytes(MAPPED).is_err() && b.handle_bytes(MAPPED).is_err(),

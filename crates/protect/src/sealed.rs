@@ -19,6 +19,10 @@
 //! explains: a MAC in place of the second AEAD call, keys per direction and subflow, key updates, and control
 //! records inside the stream.
 //!
+//! **Wiping.** Secrets, keys and nonce start values are cleared when they are dropped: a generation when all of it is
+//! acknowledged, everything when the connection ends. Two things cannot be: working copies that HKDF and BLAKE3 leave
+//! on the stack until other calls overwrite them, and the plain text, which belongs to the application.
+//!
 //! Nothing here sends, waits, or knows the time: `now` is an argument where the age of a key matters.
 
 mod ack;

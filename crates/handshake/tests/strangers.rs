@@ -1,0 +1,118 @@
+//! Peers that speak TLS 1.3, but not ours.
+
+mod support;
+
+use std::sync::Arc;
+
+use base::SeededRandom;
+use handshake::{Certificate, Handshake, HandshakeError, ListenerSettings, OpenerSettings, ServerTrust, Tep};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use support::{accept, listener, name, now, opener, transcript};
+
+struct Known {
+    certificate: Arc<Certificate>,
+    roots: Arc<RootCertStore>,
+}
+
+fn certificate() -> Known {
+    let made = rcgen::generate_simple_self_signed(["gw.example.com".to_owned()]).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a root");
+    let key = made.signing_key.serialize_der().try_into().expect("PKCS#8");
+    let certificate = Arc::new(Certificate { chain: vec![made.cert.der().clone()], key });
+    Known { certificate, roots: Arc::new(roots) }
+}
+
+/// A client as browsers have it, with these ALPN protocols.
+fn stranger_client(known: &Known, alpn: &[&[u8]]) -> ClientConnection {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("versions")
+        .with_root_certificates(Arc::clone(&known.roots))
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    ClientConnection::new(Arc::new(config), name()).expect("fine settings")
+}
+
+fn stranger_server(known: &Known, alpn: &[&[u8]]) -> ServerConnection {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(known.certificate.chain.clone(), known.certificate.key.clone_key())
+        .expect("a certificate");
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    ServerConnection::new(Arc::new(config)).expect("fine settings")
+}
+
+/// Carries bytes between a stranger and one of ours; gives what ours complained about.
+fn run(mut stranger: rustls::Connection, mut ours: Handshake) -> Result<bool, HandshakeError> {
+    let mut is_complete = false;
+    for _ in 0..10 {
+        let mut bytes = Vec::new();
+        while stranger.wants_write() {
+            stranger.write_tls(&mut bytes).expect("memory");
+        }
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            rest = &rest[ours.handle_bytes(rest)?..];
+        }
+        while let Some(bytes) = ours.poll_transmit() {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                stranger.read_tls(&mut rest).expect("room");
+                // A stranger's own complaint shows as its alert.
+                let _ = stranger.process_new_packets();
+            }
+        }
+        is_complete |= ours.poll_complete().is_some();
+    }
+    Ok(is_complete)
+}
+
+fn server(known: &Known) -> Handshake {
+    let settings = ListenerSettings { certificate: Some(Arc::clone(&known.certificate)), ..listener() };
+    accept(Tep::Tls13, &settings)
+}
+
+fn client(known: &Known) -> Handshake {
+    let settings = OpenerSettings { server: ServerTrust::Roots(Arc::clone(&known.roots)), ..opener() };
+    let random = &mut SeededRandom::from_number(7);
+    Handshake::open(Tep::Tls13, &settings, &transcript(), random, now()).expect("fine settings")
+}
+
+#[test]
+fn tls_for_another_purpose_is_not_mistaken_for_ours() {
+    let known = certificate();
+    for alpn in [&[][..], &[&b"h2"[..]]] {
+        let refused = run(stranger_client(&known, alpn).into(), server(&known));
+        assert_eq!(refused, Err(HandshakeError::Protocol), "a client with {alpn:?}");
+    }
+    let refused = run(stranger_server(&known, &[]).into(), client(&known));
+    assert_eq!(refused, Err(HandshakeError::Protocol), "a server without a protocol");
+    let refused = run(stranger_server(&known, &[b"h2"]).into(), client(&known));
+    assert!(matches!(refused, Err(HandshakeError::PeerGaveUp(_))), "{refused:?}");
+    let taken = run(stranger_client(&known, &[b"mptcpsec/2"]).into(), server(&known));
+    assert_eq!(taken, Ok(true), "the protocol is what made the difference");
+}
+
+/// A ticket would stand where the first mapped byte belongs.
+#[test]
+fn a_server_that_goes_on_after_its_handshake_is_refused() {
+    let known = certificate();
+    let refused = run(stranger_server(&known, &[b"mptcpsec/2"]).into(), client(&known));
+    assert_eq!(refused, Err(HandshakeError::BytesBehindTheEnd));
+}
+
+/// Each message within the bounds of TLS, all of them together beyond ours.
+#[test]
+fn a_server_with_an_endless_chain_is_cut_off() {
+    let mut known = certificate();
+    let run_with = |known: &Known| run(stranger_server(known, &[b"mptcpsec/2"]).into(), client(known));
+    assert_eq!(run_with(&known), Err(HandshakeError::BytesBehindTheEnd), "tickets, as above");
+    let mut chain = known.certificate.chain.clone();
+    chain.push(vec![0x30; 64_400].into());
+    known.certificate = Arc::new(Certificate { chain, key: known.certificate.key.clone_key() });
+    assert_eq!(run_with(&known), Err(HandshakeError::TooLong));
+}
