@@ -2,11 +2,24 @@
 
 use base::{Instant, PathId, Random, SubflowId};
 use bytes::Bytes;
+use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
-use tcp::{FourTuple, Isn};
-use wire::{IcmpError, Segment};
+use std::collections::VecDeque;
+use tcp::{FourTuple, Isn, State};
+use wire::{Dss, IcmpError, Segment};
 
-use crate::{Config, Paths, ReadError, Status};
+use crate::addresses::Addresses;
+use crate::blocks::Outgoing;
+use crate::closing::Life;
+use crate::flow::Flow;
+use crate::mesh::Mesh;
+use crate::notices::Notices;
+use crate::protection::Protection;
+use crate::race::Race;
+use crate::reassembly::Reassembly;
+use crate::reinject::DataTimer;
+use crate::session::Session;
+use crate::{Config, Counters, Paths, PlainReason, ReadError, Status, SubflowStatus};
 
 /// What a connection needs from the host that it lives on.
 pub trait Host {
@@ -38,8 +51,57 @@ pub enum Refused {
     Malformed,
 }
 
+/// Which side opened the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Active,
+    Passive,
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// Not yet known.
+    Opening,
+    /// Multipath TCP.
+    Multipath,
+    /// TCP, on this subflow. Data offsets are its stream offsets plus `shift` (wrapping).
+    Plain { reason: PlainReason, flow: SubflowId, shift: u64 },
+}
+
 /// One Multipath TCP connection, or what is left of it after falling back to TCP.
-pub struct Connection {}
+pub struct Connection {
+    pub(crate) config: Config,
+    pub(crate) role: Role,
+    pub(crate) opened: Instant,
+    pub(crate) mode: Mode,
+    /// Keys and numbers; `None` where Multipath TCP was not even offered.
+    pub(crate) session: Option<Session>,
+    pub(crate) protection: Protection,
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) past: VecDeque<SubflowStatus>,
+    pub(crate) next_id: u32,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Reassembly,
+    pub(crate) bytes_read: u64,
+    pub(crate) life: Life,
+    pub(crate) race: Race,
+    pub(crate) addresses: Addresses,
+    pub(crate) mesh: Mesh,
+    pub(crate) notices: Notices,
+    pub(crate) counters: Counters,
+    pub(crate) data_timer: DataTimer,
+    /// DSS options that came before the peer's key, with the stream offset of their segment.
+    pub(crate) premature: Vec<(Dss, u64)>,
+    /// Data has only ever travelled on one subflow, so that numbers of stream and subflow go together and
+    /// falling back is possible.
+    pub(crate) is_contiguous: bool,
+    pub(crate) last_chosen: Option<SubflowId>,
+    /// No subflow is present since then.
+    pub(crate) lonely_since: Option<Instant>,
+    /// The earliest deadline; `None` inside means that it has to be looked for.
+    pub(crate) deadline: Cell<Option<Option<Instant>>>,
+}
 
 impl Connection {
     /// Opens actively towards `remotes` (the same host at several addresses, best first), beginning with
@@ -51,14 +113,47 @@ impl Connection {
         first: Option<PathId>,
         host: &mut dyn Host,
     ) -> Self {
-        let _ = (now, config, remotes, first, host);
-        unimplemented!()
+        let mut connection = Self::new(now, config, Role::Active);
+        connection.offer(host);
+        connection.addresses.set_remotes(remotes);
+        connection.start_race(now, remotes, first, host);
+        connection
     }
 
     /// Opens passively, in answer to a SYN without MP_JOIN.
     pub fn accept(now: Instant, config: Config, syn: &Segment, host: &mut dyn Host) -> Self {
-        let _ = (now, config, syn, host);
-        unimplemented!()
+        let mut connection = Self::new(now, config, Role::Passive);
+        connection.answer_syn(now, syn, host);
+        connection
+    }
+
+    pub(crate) fn new(now: Instant, config: Config, role: Role) -> Self {
+        Self {
+            role,
+            opened: now,
+            mode: Mode::Opening,
+            session: None,
+            protection: Protection::default(),
+            flows: Vec::new(),
+            past: VecDeque::new(),
+            next_id: 0,
+            outgoing: Outgoing::new(),
+            incoming: Reassembly::new(config.receive_buffer),
+            bytes_read: 0,
+            life: Life::default(),
+            race: Race::default(),
+            addresses: Addresses::default(),
+            mesh: Mesh::default(),
+            notices: Notices::default(),
+            counters: Counters::default(),
+            data_timer: DataTimer::default(),
+            premature: Vec::new(),
+            is_contiguous: true,
+            last_chosen: None,
+            lonely_since: None,
+            deadline: Cell::new(None),
+            config,
+        }
     }
 
     /// A SYN with MP_JOIN whose token is this connection's.
@@ -68,98 +163,208 @@ impl Connection {
         syn: &Segment,
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
-        let _ = (now, syn, host);
-        unimplemented!()
+        let result = self.accept_join(now, syn, host);
+        if result.is_err() {
+            self.counters.joins_refused += 1;
+        }
+        self.settle(now, host);
+        result
     }
 
     /// A segment for one of its subflows.
     pub fn handle_segment(&mut self, now: Instant, id: SubflowId, segment: &Segment, host: &mut dyn Host) {
-        let _ = (now, id, segment, host);
+        if let Some(index) = self.index_of(id) {
+            self.take_segment(now, index, segment, host);
+            self.settle(now, host);
+        }
     }
 
     /// An ICMP error about one of its subflows.
     pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
-        let _ = (now, id, error, host);
+        if let Some(index) = self.index_of(id) {
+            self.flows[index].tcp.handle_icmp(now, error);
+            self.settle(now, host);
+        }
     }
 
     /// Runs what is due.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) {
-        let _ = (now, host);
+        for flow in &mut self.flows {
+            if flow.tcp.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
+                flow.tcp.handle_timeout(now);
+            }
+        }
+        self.run_race(now, host);
+        self.repeat_third_acks(now);
+        self.repeat_announcements(now);
+        self.check_unmapped(now);
+        self.run_data_timer(now);
+        self.check_patience(now);
+        self.settle(now, host);
     }
 
     /// The paths of the host have changed (up, down, new, gone, class, backup).
     pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
-        let _ = (now, host);
+        self.follow_paths(host);
+        self.settle(now, host);
     }
 
     /// The next segment to send. Call until `None`.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
-        let _ = now;
-        unimplemented!()
+        self.deadline.set(None);
+        let segment = self.next_segment(now);
+        if segment.is_none() {
+            self.reap();
+        }
+        segment
     }
 
     /// The earliest deadline of the connection and all subflows.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        unimplemented!()
+        if let Some(known) = self.deadline.get() {
+            return known;
+        }
+        let deadline = self.earliest_deadline();
+        self.deadline.set(Some(deadline));
+        deadline
     }
 
     /// The next event. Call until `None`.
     pub fn poll_event(&mut self) -> Option<crate::Event> {
-        unimplemented!()
+        self.notices.pop()
     }
 
     /// Our token, once Multipath TCP is negotiated or offered passively: joins are looked up by it.
     pub fn token(&self) -> Option<u32> {
-        unimplemented!()
+        let session = self.session.as_ref()?;
+        match (self.mode, self.role) {
+            (Mode::Multipath, _) | (Mode::Opening, Role::Passive) => Some(session.local.token()),
+            (Mode::Opening, Role::Active) | (Mode::Plain { .. }, _) => None,
+        }
     }
 
     /// Room in the send buffer, in bytes; 0 after [`Connection::finish`] or failure.
     pub fn writable(&self) -> usize {
-        unimplemented!()
+        if self.outgoing.is_finished() || self.life.is_over() {
+            return 0;
+        }
+        self.config.send_buffer.saturating_sub(self.kept())
     }
 
     /// Takes bytes of the application; the caller has looked at [`Connection::writable`] (more is a bug of
     /// the caller and is cut off). Returns how many were taken.
-    pub fn write(&mut self, now: Instant, data: Bytes) -> usize {
-        let _ = (now, data);
-        unimplemented!()
+    pub fn write(&mut self, now: Instant, mut data: Bytes) -> usize {
+        let _ = now;
+        self.deadline.set(None);
+        let room = self.writable();
+        if data.len() >= room {
+            data.truncate(room);
+            self.notices.writer_waits();
+        }
+        let taken = data.len();
+        let data = self.protection.accept(data);
+        self.outgoing.write(data);
+        taken
     }
 
     /// The next bytes of the peer, in order.
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
         let _ = now;
-        unimplemented!()
+        if let Some(data) = self.incoming.read() {
+            self.bytes_read += data.len() as u64;
+            self.offer_window();
+            return Ok(self.protection.deliver(data));
+        }
+        if self.incoming.is_exhausted() {
+            return Err(ReadError::End);
+        }
+        match self.life.error() {
+            Some(error) => Err(ReadError::Failed(error)),
+            None => {
+                self.notices.reader_waits();
+                Err(ReadError::WouldBlock)
+            }
+        }
     }
 
     /// No more writes: DATA_FIN (or FIN) follows the last byte. Reading goes on.
     pub fn finish(&mut self, now: Instant) {
-        let _ = now;
+        self.deadline.set(None);
+        self.outgoing.finish();
+        self.progress_closing(now);
     }
 
     /// Ends at once: MP_FASTCLOSE, or RST on plain TCP.
     pub fn abort(&mut self, now: Instant) {
         let _ = now;
+        self.deadline.set(None);
+        self.fail(crate::ConnectionError::Aborted);
     }
 
     /// Nobody will read any more: what still arrives is refused (RST / MP_FASTCLOSE once data comes).
     pub fn stop_reading(&mut self, now: Instant) {
         let _ = now;
+        self.deadline.set(None);
+        self.refuse_data();
     }
 
     /// Whether nothing is left to do, TIME-WAIT included: it can be dropped.
     pub fn is_done(&self) -> bool {
-        unimplemented!()
+        self.life.is_over() && self.flows.is_empty()
     }
 
     /// Only TIME-WAIT is left: for each subflow the four-tuple and what is needed to answer for it; the
     /// endpoint may keep those in a smaller form and drop the connection.
     pub fn is_time_wait(&self) -> bool {
-        unimplemented!()
+        self.life.is_over() && self.flows.iter().all(|flow| flow.tcp.state() == State::TimeWait)
     }
 
     /// What to tell people.
     pub fn status(&self, now: Instant) -> Status {
-        let _ = now;
-        unimplemented!()
+        self.describe(now)
+    }
+
+    pub(crate) fn index_of(&self, id: SubflowId) -> Option<usize> {
+        self.flows.iter().position(|flow| flow.state.id == id)
+    }
+
+    /// Bytes of the application in the send buffer.
+    fn kept(&self) -> usize {
+        match self.mode {
+            Mode::Opening | Mode::Multipath => self.outgoing.kept(),
+            Mode::Plain { .. } => {
+                self.outgoing.queued() + (self.outgoing.next() - self.outgoing.acked()) as usize
+            }
+        }
+    }
+
+    /// After anything has happened: passes on what the subflows report, and does what follows from it.
+    fn settle(&mut self, now: Instant, host: &mut dyn Host) {
+        self.deadline.set(None);
+        self.drain_flows(now, host);
+        self.check_stalls(now);
+        self.progress_closing(now);
+        self.offer_window();
+        self.couple();
+        self.announce_addresses(host);
+        self.open_joins(now, host);
+        if self.writable() > 0 {
+            self.notices.writable();
+        }
+    }
+
+    fn earliest_deadline(&self) -> Option<Instant> {
+        let flows = self.flows.iter().filter_map(|flow| Some(flow.tcp.poll_timeout()?.at));
+        let own = [
+            self.race_deadline(),
+            self.third_ack_deadline(),
+            self.announcement_deadline(),
+            self.unmapped_deadline(),
+            self.data_timer_deadline(),
+            self.stall_deadline(),
+            self.patience_deadline(),
+            self.mesh_deadline(),
+        ];
+        flows.chain(own.into_iter().flatten()).min()
     }
 }

@@ -8,14 +8,36 @@
 //! mapping is one record of a subflow. Blocks are reference counted: retransmission is the subflow's,
 //! reinjection on another subflow is ours, and neither copies.
 
+mod addresses;
+mod blocks;
+mod closing;
 mod config;
 mod connection;
+mod data_space;
 mod event;
+mod fallback;
+mod flow;
+mod handshake;
+mod keys;
+mod mapping;
+mod mesh;
+mod notices;
+mod options_in;
+mod options_out;
 mod path;
+mod protection;
+mod race;
+mod reassembly;
+mod receive;
+mod reinject;
+mod scheduler;
+mod send;
+mod session;
 mod status;
 
 pub use config::{Config, Fallback, Scheduler};
 pub use connection::{Connection, Host, Refused};
 pub use event::{ConnectionError, Event, ReadError};
+pub use keys::token_of;
 pub use path::{Path, PathClass, Paths};
-pub use status::{Negotiated, PlainReason, Status, SubflowStatus};
+pub use status::{Counters, Negotiated, PlainReason, Status, SubflowStatus};

@@ -1,7 +1,12 @@
 //! What a person wants to know about a connection.
 
-use base::{Duration, PathId, SubflowId};
+use base::{Duration, Instant, PathId, SubflowId};
 use tcp::FourTuple;
+
+use crate::Connection;
+use crate::connection::Mode;
+use crate::flow::Flow;
+use crate::session::VERSION;
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +79,78 @@ pub struct Status {
     pub bytes_read: u64,
     /// Time since it was opened.
     pub age: Duration,
+    /// What was dropped, refused or done again, by reason.
+    pub counters: Counters,
+}
+
+/// Things that were dropped, refused or repaired, by reason; totals of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Segments that TCP did not accept.
+    pub segments_refused: u64,
+    /// Options that could not be read.
+    pub malformed_options: u64,
+    /// Third ACKs with keys that are not those of the handshake.
+    pub bad_keys: u64,
+    /// Joins with a wrong HMAC, or without one.
+    pub bad_join_hmacs: u64,
+    /// Joins that were answered without MP_JOIN.
+    pub joins_unanswered: u64,
+    /// Joins of the peer that were refused.
+    pub joins_refused: u64,
+    /// ADD_ADDR with a wrong HMAC.
+    pub bad_address_hmacs: u64,
+    /// Addresses not kept: impossible ones, ids in use, or too many.
+    pub addresses_refused: u64,
+    /// REMOVE_ADDR for the last subflow that works.
+    pub removals_ignored: u64,
+    /// MP_FASTCLOSE with a wrong key.
+    pub bad_fast_closes: u64,
+    /// Data-ACKs for what was never sent.
+    pub forged_acks: u64,
+    /// Mappings that contradict earlier ones.
+    pub mapping_conflicts: u64,
+    /// Mappings beyond the limit.
+    pub mappings_refused: u64,
+    /// DATA_FINs at impossible places.
+    pub fin_conflicts: u64,
+    /// Bytes outside the window, dropped.
+    pub bytes_outside: u64,
+    /// Bytes that came more than once.
+    pub bytes_duplicate: u64,
+    /// Times that two copies of the same bytes differed.
+    pub content_conflicts: u64,
+    /// DSS checksums that did not fit.
+    pub checksum_failures: u64,
+    /// Subflows on which options or mappings were missing.
+    pub stripped: u64,
+    /// Times that a subflow made no progress and others took over.
+    pub stalls: u64,
+    /// Subflows closed because they stalled for too long.
+    pub stalled_closed: u64,
+    /// Timeouts of the data level.
+    pub data_timeouts: u64,
+}
+
+impl Connection {
+    pub(crate) fn describe(&self, now: Instant) -> Status {
+        let negotiated = match (self.mode, &self.session) {
+            (Mode::Opening, _) | (Mode::Multipath, None) => Negotiated::Opening,
+            (Mode::Multipath, Some(session)) => {
+                Negotiated::Multipath { version: VERSION, checksum: session.checksum }
+            }
+            (Mode::Plain { reason, .. }, _) => Negotiated::Plain(reason),
+        };
+        let is_fin_acked = u64::from(self.outgoing.is_complete());
+        Status {
+            negotiated,
+            subflows: self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect(),
+            bytes_delivered: self.outgoing.acked() - 1 - is_fin_acked,
+            bytes_read: self.bytes_read,
+            age: now.saturating_since(self.opened),
+            counters: self.counters,
+        }
+    }
 }
 
 impl Status {

@@ -1,0 +1,249 @@
+//! Addresses and their ids: which of ours are announced, and which the peer has announced (RFC 8684,
+//! section 3.4).
+
+use base::{Duration, Instant};
+use core::net::{IpAddr, SocketAddr};
+use wire::AddAddr;
+
+use crate::connection::{Mode, Role};
+use crate::flow::{Control, Parting};
+use crate::keys::{address_hmac, same};
+use crate::options_out::announcement;
+use crate::{Connection, Host, Path, PathClass};
+
+/// First interval of repeating an announcement that was not echoed; doubles.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// Repetitions before it is given up.
+const REPEATS: u8 = 4;
+/// Most of our own addresses that are announced.
+const MAX_ANNOUNCED: usize = 16;
+
+/// Addresses of both sides.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    /// Ours with their ids; the first subflow's has id 0.
+    local: Vec<(IpAddr, u8)>,
+    announced: Vec<Announced>,
+    pub(crate) remote: Vec<Remote>,
+}
+
+/// An address of ours that the peer was told.
+#[derive(Clone, Copy, Debug)]
+struct Announced {
+    id: u8,
+    /// What was told: differs from ours behind a NAT.
+    address: IpAddr,
+    /// When to tell it again; `None` once it was echoed or given up.
+    again: Option<Instant>,
+    repeats: u8,
+}
+
+/// An address of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Remote {
+    /// Its id, if the peer has named it.
+    pub(crate) id: Option<u8>,
+    pub(crate) address: SocketAddr,
+    /// It came by ADD_ADDR; known since then.
+    pub(crate) announced: Option<Instant>,
+}
+
+impl Addresses {
+    /// What the opener knows about the peer beforehand.
+    pub(crate) fn set_remotes(&mut self, remotes: &[SocketAddr]) {
+        self.remote = remotes.iter().map(|&address| Remote { id: None, address, announced: None }).collect();
+    }
+
+    /// The addresses of the first subflow: id 0 on both sides.
+    pub(crate) fn set_initial(&mut self, local: IpAddr, remote: SocketAddr) {
+        self.local = vec![(local, 0)];
+        match self.remote.iter_mut().find(|known| known.address == remote) {
+            Some(known) => known.id = Some(0),
+            None => self.remote.insert(0, Remote { id: Some(0), address: remote, announced: None }),
+        }
+    }
+
+    /// The id of an address of ours; counts up from 1.
+    pub(crate) fn local_id(&mut self, address: IpAddr) -> u8 {
+        if let Some(&(_, id)) = self.local.iter().find(|(known, _)| *known == address) {
+            return id;
+        }
+        // More than 255 addresses share the last id: REMOVE_ADDR for it closes too much, no harm is done.
+        let id = self.local.last().map_or(0, |&(_, last)| last.saturating_add(1));
+        self.local.push((address, id));
+        id
+    }
+
+    /// The peer's address of the first subflow.
+    fn initial_remote(&self) -> Option<SocketAddr> {
+        self.remote.iter().find(|remote| remote.id == Some(0)).map(|remote| remote.address)
+    }
+}
+
+impl Connection {
+    /// Tells the peer about paths of ours that it does not know yet.
+    pub(crate) fn announce_addresses(&mut self, host: &dyn Host) {
+        if !self.may_announce() {
+            return;
+        }
+        let paths: Vec<Path> =
+            host.paths().iter().filter(|p| p.up && p.class != PathClass::Never).cloned().collect();
+        for path in paths {
+            let v4 = path.v4.map(|own| (IpAddr::V4(own), IpAddr::V4(path.public_v4.unwrap_or(own))));
+            let v6 = path.v6.map(|own| (IpAddr::V6(own), IpAddr::V6(path.public_v6.unwrap_or(own))));
+            for (own, public) in [v4, v6].into_iter().flatten() {
+                self.announce(own, public);
+            }
+        }
+    }
+
+    fn may_announce(&self) -> bool {
+        let wanted = self.config.announce && (self.role == Role::Passive || !self.config.full_mesh);
+        let confirmed = self.session.as_ref().is_some_and(|s| s.is_confirmed || self.role == Role::Passive);
+        wanted && confirmed && self.mode == Mode::Multipath && !self.life.is_over()
+    }
+
+    fn announce(&mut self, own: IpAddr, public: IpAddr) {
+        let id = self.addresses.local_id(own);
+        let is_known = id == 0 || self.addresses.announced.iter().any(|announced| announced.id == id);
+        if is_known || self.addresses.announced.len() >= MAX_ANNOUNCED {
+            return;
+        }
+        // The moment of repeating is set when it first could have gone out.
+        self.addresses.announced.push(Announced {
+            id,
+            address: public,
+            again: Some(Instant::ZERO),
+            repeats: 0,
+        });
+    }
+
+    /// Sends announcements that are due: new ones, and those without an echo.
+    pub(crate) fn repeat_announcements(&mut self, now: Instant) {
+        if self.mode != Mode::Multipath || self.life.is_over() {
+            return;
+        }
+        let Some(index) = self.flows.iter().position(super::flow::Flow::is_good) else { return };
+        let Some(session) = &self.session else { return };
+        for announced in &mut self.addresses.announced {
+            if announced.again.is_none_or(|again| again > now) {
+                continue;
+            }
+            let wait = REPEAT_INTERVAL * 2u32.pow(u32::from(announced.repeats));
+            announced.again = (announced.repeats < REPEATS).then(|| now + wait);
+            announced.repeats += 1;
+            if let Some(add) = announcement(session, announced.id, announced.address)
+                && self.flows[index].state.signal(Control::AddAddr(add))
+            {
+                self.flows[index].tcp.request_ack();
+            }
+        }
+    }
+
+    pub(crate) fn announcement_deadline(&self) -> Option<Instant> {
+        if self.mode != Mode::Multipath || !self.flows.iter().any(super::flow::Flow::is_good) {
+            return None;
+        }
+        self.addresses.announced.iter().filter_map(|announced| announced.again).min()
+    }
+
+    /// The peer announces an address, or echoes one of ours.
+    pub(crate) fn on_add_addr(&mut self, now: Instant, index: usize, add: &AddAddr, host: &dyn Host) {
+        if add.echo {
+            let echoed = |announced: &&mut Announced| {
+                announced.id == add.address_id && announced.address == add.address
+            };
+            if let Some(announced) = self.addresses.announced.iter_mut().find(echoed) {
+                announced.again = None;
+            }
+            return;
+        }
+        if !self.is_genuine(add) {
+            self.counters.bad_address_hmacs += 1;
+            return;
+        }
+        let Some(initial) = self.addresses.initial_remote() else { return };
+        let address = SocketAddr::new(add.address, add.port.unwrap_or(initial.port()));
+        if !is_one_host(address) || host.paths().with_address(add.address).is_some() {
+            self.counters.addresses_refused += 1;
+            return;
+        }
+        let room = self.addresses.remote.len() < usize::from(self.config.max_remote_addresses);
+        let known = |remote: &&mut Remote| remote.id == Some(add.address_id) || remote.address == address;
+        match self.addresses.remote.iter_mut().find(known) {
+            // An id that is in use for another address has to be removed first (section 3.4.1).
+            Some(remote) if remote.address == address => {
+                remote.id = remote.id.or(Some(add.address_id));
+                remote.announced = remote.announced.or(Some(now));
+            }
+            Some(_) => self.counters.addresses_refused += 1,
+            None if room => {
+                let id = Some(add.address_id);
+                self.addresses.remote.push(Remote { id, address, announced: Some(now) });
+            }
+            None => {
+                self.counters.addresses_refused += 1;
+                return;
+            }
+        }
+        // The peer repeats it until it sees this.
+        let echo = AddAddr { echo: true, hmac: None, ..*add };
+        if self.flows[index].state.signal(Control::AddAddr(echo)) {
+            self.flows[index].tcp.request_ack();
+        }
+    }
+
+    fn is_genuine(&self, add: &AddAddr) -> bool {
+        let (Some(session), Some(hmac)) = (&self.session, add.hmac) else { return false };
+        let Some(remote) = &session.remote else { return false };
+        let computed = address_hmac(remote, &session.local, add.address_id, add.address, add.port);
+        same(&computed, &hmac)
+    }
+
+    /// The peer has lost an address. Nobody has signed that: a subflow that is the last one stays, and shows
+    /// by itself whether it still works.
+    pub(crate) fn on_remove_addr(&mut self, id: u8) {
+        self.addresses.remote.retain(|remote| remote.id != Some(id) || id == 0);
+        for index in 0..self.flows.len() {
+            let state = &self.flows[index].state;
+            if state.remote_address != Some(id) || !state.is_present() {
+                continue;
+            }
+            let own = state.id;
+            let others = self.flows.iter().any(|flow| flow.state.id != own && flow.is_good());
+            if !others {
+                self.counters.removals_ignored += 1;
+                continue;
+            }
+            self.mesh.forget_remote(self.flows[index].state.tuple.remote);
+            if self.flows[index].is_open() {
+                self.outgoing.on_stalled(own, |_| false);
+                self.flows[index].leave();
+            } else {
+                self.flows[index].reset(Parting::because(wire::ResetReason::Unspecified));
+            }
+        }
+    }
+
+    /// Tells the peer that an address of ours is gone.
+    pub(crate) fn withdraw(&mut self, own: IpAddr) {
+        let Some(&(_, id)) = self.addresses.local.iter().find(|(known, _)| *known == own) else { return };
+        self.addresses.announced.retain(|announced| announced.id != id);
+        if self.mode != Mode::Multipath {
+            return;
+        }
+        if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_good()) {
+            flow.state.signal(Control::RemoveAddr(id));
+            flow.tcp.request_ack();
+        }
+    }
+}
+
+/// An address that a SYN could be sent to.
+fn is_one_host(address: SocketAddr) -> bool {
+    let is_host = match address.ip() {
+        IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
+        IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast() && v6.to_ipv4_mapped().is_none(),
+    };
+    is_host && address.port() != 0
+}

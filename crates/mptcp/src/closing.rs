@@ -1,0 +1,193 @@
+//! The end of the connection: DATA_FIN both ways and then FIN on each subflow, or a failure.
+
+use base::{Dsn, Instant};
+use wire::ResetReason;
+
+use crate::connection::Mode;
+use crate::flow::{Parting, Stage};
+use crate::{Connection, ConnectionError};
+
+/// Whether the connection lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    /// It does.
+    Running {
+        /// Nobody reads: data is answered by a reset.
+        refuses_data: bool,
+    },
+    /// Both sides have said all.
+    Complete,
+    /// It has failed.
+    Failed(ConnectionError),
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self::Running { refuses_data: false }
+    }
+}
+
+impl Life {
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Self::Running { .. } => false,
+            Self::Complete | Self::Failed(_) => true,
+        }
+    }
+
+    pub(crate) fn refuses_data(self) -> bool {
+        self == Self::Running { refuses_data: true }
+    }
+
+    pub(crate) fn error(self) -> Option<ConnectionError> {
+        match self {
+            Self::Running { .. } | Self::Complete => None,
+            Self::Failed(error) => Some(error),
+        }
+    }
+}
+
+impl Connection {
+    /// The connection ends here: every subflow is reset.
+    pub(crate) fn fail(&mut self, error: ConnectionError) {
+        if self.life.is_over() {
+            return;
+        }
+        self.life = Life::Failed(error);
+        let parting = self.last_words(error);
+        for flow in &mut self.flows {
+            flow.reset(parting);
+        }
+        self.stop_everything();
+        self.notices.closed(Some(error));
+        self.notices.readable();
+    }
+
+    /// Both directions are through and acknowledged; subflows close in their own time.
+    pub(crate) fn complete(&mut self, now: Instant) {
+        if self.life.is_over() {
+            return;
+        }
+        self.life = Life::Complete;
+        for flow in &mut self.flows {
+            match flow.state.stage {
+                Stage::Open => flow.leave(),
+                Stage::Opening | Stage::Unconfirmed { .. } => {
+                    flow.reset(Parting::because(ResetReason::Unspecified));
+                }
+                Stage::Leaving | Stage::Over => {}
+            }
+            flow.tcp.orphan(now);
+        }
+        self.stop_everything();
+        self.notices.closed(None);
+    }
+
+    pub(crate) fn refuse_data(&mut self) {
+        if let Life::Running { refuses_data } = &mut self.life {
+            *refuses_data = true;
+            self.tell_reader();
+        }
+    }
+
+    /// The peer's DATA_FIN: its stream ends before `dsn`.
+    pub(crate) fn on_data_fin(&mut self, index: usize, dsn: Dsn) {
+        let Some(session) = &self.session else { return };
+        let offset = session.incoming.offset(dsn);
+        let is_new = !self.incoming.has_fin();
+        if !offset.is_some_and(|offset| self.incoming.finish(offset)) {
+            self.counters.fin_conflicts += 1;
+            return;
+        }
+        // Known already and not in order yet: an answer would say nothing new, and could be answered.
+        if is_new || self.incoming.is_finished() {
+            self.flows[index].tcp.request_ack();
+        }
+        self.tell_reader();
+    }
+
+    /// Sends what the end of writing calls for, and ends the connection when both sides are through.
+    pub(crate) fn progress_closing(&mut self, now: Instant) {
+        if self.life.is_over() || !self.outgoing.is_finished() {
+            return;
+        }
+        match self.mode {
+            Mode::Opening => {}
+            Mode::Plain { .. } => {
+                if self.outgoing.queued() == 0
+                    && let Some(index) = self.plain_flow()
+                    && self.flows[index].state.stage == Stage::Open
+                {
+                    self.flows[index].leave();
+                }
+            }
+            Mode::Multipath => {
+                if self.outgoing.fin().is_some() && !self.outgoing.is_fin_sent() {
+                    self.send_data_fin(now);
+                }
+                if self.outgoing.is_complete() && self.incoming.is_finished() {
+                    self.complete(now);
+                }
+            }
+        }
+    }
+
+    /// DATA_FIN has no payload: it goes with an ACK on every subflow, so that the fastest counts, and is
+    /// repeated by the data timer.
+    fn send_data_fin(&mut self, now: Instant) {
+        let mut was_sent = false;
+        for flow in self.flows.iter_mut().filter(|flow| flow.is_open()) {
+            flow.tcp.request_ack();
+            was_sent = true;
+        }
+        if was_sent {
+            self.outgoing.on_fin_sent();
+            self.data_timer.start(now);
+        }
+    }
+
+    fn stop_everything(&mut self) {
+        self.data_timer.stop();
+        self.mesh.stop();
+        self.race = crate::race::Race::default();
+    }
+
+    /// What the resets say.
+    fn last_words(&self, error: ConnectionError) -> Parting {
+        let reason = match error {
+            ConnectionError::Protocol => ResetReason::Mptcp,
+            ConnectionError::Corrupted => ResetReason::MiddleboxInterference,
+            ConnectionError::Aborted
+            | ConnectionError::FastClose
+            | ConnectionError::Refused
+            | ConnectionError::TimedOut
+            | ConnectionError::Unreachable
+            | ConnectionError::Reset
+            | ConnectionError::PlainRefused
+            | ConnectionError::AllPathsLost => ResetReason::Unspecified,
+        };
+        match self.mode {
+            // Without a session, or before there is one, nobody could read the options.
+            Mode::Plain { .. } | Mode::Opening => Parting::default(),
+            Mode::Multipath => Parting {
+                fast_close: self.peer_key().filter(|_| error != ConnectionError::FastClose),
+                ..Parting::because(reason)
+            },
+        }
+    }
+
+    fn peer_key(&self) -> Option<[u8; 8]> {
+        Some(self.session.as_ref()?.remote.as_ref()?.bytes())
+    }
+
+    /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours.
+    pub(crate) fn on_fast_close(&mut self, key: [u8; 8]) -> bool {
+        let is_ours = self.session.as_ref().is_some_and(|session| session.local.is(&key));
+        if !is_ours || self.mode != Mode::Multipath {
+            self.counters.bad_fast_closes += 1;
+            return false;
+        }
+        self.fail(ConnectionError::FastClose);
+        true
+    }
+}

@@ -1,0 +1,131 @@
+//! Falling back to plain TCP (RFC 8684, section 3.7).
+
+use base::Dsn;
+use wire::ResetReason;
+
+use crate::connection::Mode;
+use crate::flow::{Control, Parting};
+use crate::{Connection, ConnectionError, Fallback, PlainReason};
+
+/// Whether mappings were already sent, so that the peer has to be told where they end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mapped {
+    /// Nothing was: both sides know from the handshake.
+    Never,
+    /// The next data says with an infinite mapping that it goes on without.
+    Announce,
+}
+
+impl Connection {
+    /// Whether numbers of stream and subflow still go together, and no other subflow is in the way.
+    pub(crate) fn can_fall_back(&self, index: usize) -> bool {
+        self.is_contiguous && self.flows[index].state.is_first() && self.mode != Mode::Opening
+    }
+
+    /// From here on the subflow at `index` is the connection.
+    pub(crate) fn fall_back(&mut self, index: usize, reason: PlainReason, mapped: Mapped) {
+        if let Mode::Plain { .. } = self.mode {
+            return;
+        }
+        if self.config.fallback == Fallback::Refuse && reason != PlainReason::NotOffered {
+            self.fail(match reason {
+                PlainReason::ChecksumFailed => ConnectionError::Corrupted,
+                PlainReason::NotOffered
+                | PlainReason::PeerPlain
+                | PlainReason::NotInSynAck
+                | PlainReason::SynDropped
+                | PlainReason::NotInAck
+                | PlainReason::NoDss
+                | PlainReason::Unsupported
+                | PlainReason::PeerFellBack => ConnectionError::PlainRefused,
+            });
+            return;
+        }
+        let flow = &mut self.flows[index];
+        let shift = self.outgoing.next().wrapping_sub(flow.tcp.next_offset());
+        self.mode = Mode::Plain { reason, flow: flow.state.id, shift };
+        flow.state.announce_infinite = mapped == Mapped::Announce;
+        flow.state.stall = None;
+        for data in core::mem::take(&mut flow.state.mappings).into_unplaced() {
+            self.incoming.append(data);
+        }
+        flow.state.unmapped_since = None;
+        self.outgoing.forget_blocks();
+        self.incoming.drop_early();
+        self.premature.clear();
+        self.data_timer.stop();
+        self.follow_plain_acks();
+        self.tell_reader();
+        for (other, flow) in self.flows.iter_mut().enumerate() {
+            if other != index && flow.state.is_present() {
+                flow.reset(Parting::because(ResetReason::Mptcp));
+            }
+        }
+    }
+
+    /// The bytes of the mapping at `dsn` are not what was sent.
+    pub(crate) fn on_corrupted(&mut self, index: usize, dsn: Dsn) {
+        self.counters.checksum_failures += 1;
+        if self.can_fall_back(index) {
+            let flow = &mut self.flows[index];
+            flow.state.signal(Control::Fail { dsn: dsn.bits() });
+            flow.tcp.request_ack();
+            self.fall_back(index, PlainReason::ChecksumFailed, Mapped::Announce);
+            return;
+        }
+        //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
+        //# the affected subflow
+        //# must be immediately closed with a RST that includes an MP_FAIL option
+        let because = Parting::because(ResetReason::MiddleboxInterference);
+        self.flows[index].reset(Parting { fail: Some(dsn.bits()), ..because });
+    }
+
+    /// The peer says that what we sent from `dsn` on did not arrive as it was.
+    pub(crate) fn on_fail(&mut self, index: usize) {
+        if !self.can_fall_back(index) {
+            self.flows[index].reset(Parting::because(ResetReason::MiddleboxInterference));
+            return;
+        }
+        //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
+        //# the receiver of an MP_FAIL MUST also respond with an
+        //# MP_FAIL in the reverse direction and entirely revert to a regular TCP
+        //# session.
+        if let Some(session) = &self.session {
+            let dsn = session.incoming.dsn(self.incoming.next()).bits();
+            self.flows[index].state.signal(Control::Fail { dsn });
+            self.flows[index].tcp.request_ack();
+        }
+        self.fall_back(index, PlainReason::PeerFellBack, Mapped::Announce);
+    }
+
+    /// The options do not get through on this subflow.
+    pub(crate) fn on_stripped(&mut self, index: usize) {
+        self.counters.stripped += 1;
+        if self.can_fall_back(index) {
+            self.fall_back(index, PlainReason::NoDss, Mapped::Announce);
+        } else {
+            //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
+            //# the
+            //# host MUST close the subflow with a RST, which SHOULD contain an
+            //# MP_TCPRST option (Section 3.6) with a "Middlebox interference"
+            //# reason code.
+            self.flows[index].reset(Parting::because(ResetReason::MiddleboxInterference));
+        }
+    }
+
+    /// Plain TCP: what the subflow has acknowledged frees the send buffer.
+    pub(crate) fn follow_plain_acks(&mut self) {
+        if let (Mode::Plain { shift, .. }, Some(flow)) = (self.mode, self.plain_flow()) {
+            let acked = self.flows[flow].tcp.acked_offset().wrapping_add(shift);
+            self.outgoing.on_plain_ack(acked);
+        }
+    }
+
+    /// The one subflow of plain TCP.
+    pub(crate) fn plain_flow(&self) -> Option<usize> {
+        match self.mode {
+            Mode::Plain { flow, .. } => self.index_of(flow),
+            Mode::Opening | Mode::Multipath => None,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! One subflow with what the connection knows about it.
+
+use base::{Duration, Instant, PathId, SubflowId};
+use std::collections::VecDeque;
+use tcp::{FourTuple, State, Stats, Subflow};
+use wire::{AddAddr, MpReset, ResetReason};
+
+use crate::mapping::Mappings;
+use crate::{PathClass, SubflowStatus};
+
+/// Control options that wait for a segment; more are dropped and counted.
+const MAX_CONTROL: usize = 16;
+
+/// A subflow: the TCP connection, and the rest. The two are apart so that the rest can write the options
+/// while the former asks for them.
+pub(crate) struct Flow {
+    pub(crate) tcp: Subflow,
+    pub(crate) state: FlowState,
+}
+
+/// Everything about a subflow that is not TCP.
+pub(crate) struct FlowState {
+    pub(crate) id: SubflowId,
+    pub(crate) tuple: FourTuple,
+    pub(crate) path: PathId,
+    pub(crate) class: PathClass,
+    pub(crate) kind: Kind,
+    pub(crate) stage: Stage,
+    /// Address id of our address.
+    pub(crate) local_address: u8,
+    /// Address id of the peer's, if it has told.
+    pub(crate) remote_address: Option<u8>,
+    /// We want it used as a backup.
+    pub(crate) backup_ours: bool,
+    /// The peer does.
+    pub(crate) backup_theirs: bool,
+    pub(crate) mappings: Mappings,
+    /// Stream offset below which all bytes were read.
+    pub(crate) read: u64,
+    /// Bytes without a mapping wait since then.
+    pub(crate) unmapped_since: Option<Instant>,
+    /// Options that wait for a segment without payload.
+    pub(crate) control: VecDeque<Control>,
+    /// What a reset says.
+    pub(crate) parting: Parting,
+    /// No progress although others make some: carries nothing new until that changes.
+    pub(crate) stall: Option<Stall>,
+    /// Redundant scheduling: data offset up to which everything was sent here.
+    pub(crate) copied: u64,
+    /// Bytes first sent on another subflow.
+    pub(crate) reinjected: u64,
+    /// A DSS arrived here.
+    pub(crate) has_dss: bool,
+    /// MP_CAPABLE was left out of the last SYN.
+    pub(crate) plain_syn: bool,
+    /// The infinite mapping is to go with the next data.
+    pub(crate) announce_infinite: bool,
+}
+
+/// What a subflow was opened with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// MP_CAPABLE, by us.
+    FirstActive,
+    /// MP_CAPABLE, by the peer.
+    FirstPassive,
+    /// MP_JOIN, by us.
+    JoinActive {
+        nonce: u32,
+        /// Known from the SYN/ACK.
+        peer_nonce: Option<u32>,
+    },
+    /// MP_JOIN, by the peer.
+    JoinPassive { nonce: u32, peer_nonce: u32 },
+}
+
+/// How far a subflow is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Its handshake is not complete.
+    Opening,
+    /// Joined by us; the third ACK is repeated until the peer shows that it has it.
+    Unconfirmed {
+        /// When to repeat it.
+        again: Instant,
+        /// How often it was repeated.
+        tries: u8,
+    },
+    /// In use.
+    Open,
+    /// Being closed: carries nothing new.
+    Leaving,
+    /// TCP says that it is over; TIME-WAIT may be running.
+    Over,
+}
+
+/// A subflow without progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stall {
+    pub(crate) since: Instant,
+    /// What the peer had acknowledged.
+    pub(crate) acked: u64,
+}
+
+/// An option that waits for a segment without payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Control {
+    AddAddr(AddAddr),
+    RemoveAddr(u8),
+    Prio { backup: bool },
+    Fail { dsn: u64 },
+}
+
+/// What the options of a reset say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Parting {
+    /// MP_FASTCLOSE: the connection is over, not just this subflow.
+    pub(crate) fast_close: Option<[u8; 8]>,
+    /// MP_FAIL: a checksum failed here.
+    pub(crate) fail: Option<u64>,
+    /// MP_TCPRST.
+    pub(crate) reason: Option<MpReset>,
+}
+
+impl Parting {
+    /// The subflow is reset for this reason.
+    pub(crate) fn because(reason: ResetReason) -> Self {
+        Self { reason: Some(MpReset { transient: false, reserved: 0, reason }), ..Self::default() }
+    }
+
+    /// The same, and it may be tried again.
+    pub(crate) fn for_now(reason: ResetReason) -> Self {
+        Self { reason: Some(MpReset { transient: true, reserved: 0, reason }), ..Self::default() }
+    }
+}
+
+impl FlowState {
+    /// Queues an option; `false` if too many wait already. Nothing waits twice.
+    pub(crate) fn signal(&mut self, control: Control) -> bool {
+        if self.control.contains(&control) {
+            return true;
+        }
+        let fits = self.control.len() < MAX_CONTROL;
+        if fits {
+            self.control.push_back(control);
+        }
+        fits
+    }
+
+    pub(crate) fn is_backup(&self) -> bool {
+        self.backup_ours || self.backup_theirs
+    }
+
+    pub(crate) fn is_first(&self) -> bool {
+        match self.kind {
+            Kind::FirstActive | Kind::FirstPassive => true,
+            Kind::JoinActive { .. } | Kind::JoinPassive { .. } => false,
+        }
+    }
+
+    /// Whether it exists as far as limits and the mesh are concerned.
+    pub(crate) fn is_present(&self) -> bool {
+        match self.stage {
+            Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open => true,
+            Stage::Leaving | Stage::Over => false,
+        }
+    }
+}
+
+impl Flow {
+    /// Whether it may be given data at all.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.stage == Stage::Open && self.state.class != PathClass::Never
+    }
+
+    /// Whether it should be given data.
+    pub(crate) fn is_good(&self) -> bool {
+        self.is_open() && self.state.stall.is_none()
+    }
+
+    /// Whether something was given to it that the peer has not acknowledged.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.tcp.acked_offset() < self.tcp.next_offset()
+    }
+
+    /// When it counts as stalled unless it makes progress before.
+    pub(crate) fn stall_deadline(&self, stats: &Stats) -> Option<Instant> {
+        let srtt = stats.srtt.unwrap_or(UNKNOWN_RTT);
+        let patience = (STALL_ROUND_TRIPS * srtt + 4 * stats.rttvar).max(MIN_STALL);
+        self.is_busy().then(|| self.tcp.last_progress() + patience)
+    }
+
+    /// Resets it.
+    pub(crate) fn reset(&mut self, parting: Parting) {
+        self.state.parting = parting;
+        self.state.stage = Stage::Over;
+        self.tcp.abort();
+    }
+
+    /// Nothing new goes out on it; a FIN follows what did.
+    pub(crate) fn leave(&mut self) {
+        self.state.stage = Stage::Leaving;
+        self.tcp.finish();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.tcp.state() == State::Closed
+    }
+
+    pub(crate) fn status(&self) -> SubflowStatus {
+        SubflowStatus {
+            id: self.state.id,
+            path: self.state.path,
+            tuple: self.state.tuple,
+            usable: self.is_good(),
+            backup: self.state.is_backup(),
+            tcp: self.tcp.stats(),
+            reinjected: self.state.reinjected,
+        }
+    }
+}
+
+/// Round-trip time of a subflow that has not measured any.
+pub(crate) const UNKNOWN_RTT: Duration = Duration::from_millis(100);
+/// Round trips without progress after which others take over.
+const STALL_ROUND_TRIPS: u32 = 3;
+/// And never sooner than this: delayed ACKs and schedulers take their time.
+const MIN_STALL: Duration = Duration::from_millis(150);

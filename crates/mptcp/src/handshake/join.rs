@@ -1,0 +1,143 @@
+//! MP_JOIN: further subflows (RFC 8684, section 3.2).
+//!
+//! The opener of the subflow sends its HMAC with the third ACK and repeats that until the peer shows that it
+//! has it (the fourth ACK); before that no data may be sent.
+
+use base::{Duration, Instant};
+use wire::{Flags, MpJoin, ResetReason, Segment};
+
+use crate::connection::Mode;
+use crate::flow::{Kind, Parting, Stage};
+use crate::keys::{join_hmac, same};
+use crate::options_in::Signals;
+use crate::receive::Arrived;
+use crate::session::Session;
+use crate::{Connection, Host, PathClass, Refused};
+
+/// First interval of repeating the third ACK; doubles.
+const THIRD_ACK_INTERVAL: Duration = Duration::from_millis(250);
+/// Then the subflow is given up.
+const THIRD_ACK_TRIES: u8 = 6;
+
+impl Connection {
+    /// A SYN with MP_JOIN and our token.
+    pub(crate) fn accept_join(
+        &mut self,
+        now: Instant,
+        syn: &Segment,
+        host: &mut dyn Host,
+    ) -> Result<base::SubflowId, Refused> {
+        let signals = Signals::read(syn);
+        let Some(MpJoin::Syn { backup, reserved: _, address_id, token, nonce }) = signals.join else {
+            return Err(Refused::Malformed);
+        };
+        if self.token() != Some(token) || signals.capable.is_some() {
+            return Err(Refused::Malformed);
+        }
+        if self.mode != Mode::Multipath || self.life.is_over() {
+            return Err(Refused::Prohibited);
+        }
+        let path = self.path_of(syn.destination.ip(), host);
+        if path.class == PathClass::Never || !self.protection.may_carry(path.class, u64::MAX) {
+            return Err(Refused::Prohibited);
+        }
+        let tuple_is_taken = self
+            .flows
+            .iter()
+            .any(|flow| flow.state.tuple.local == syn.destination && flow.state.tuple.remote == syn.source);
+        if tuple_is_taken {
+            return Err(Refused::Malformed);
+        }
+        if self.present_flows() >= usize::from(self.config.max_subflows) {
+            return Err(Refused::TooMany);
+        }
+        let kind = Kind::JoinPassive { nonce: host.random().next_u32(), peer_nonce: nonce };
+        let index = self.accept_flow(now, &path, syn, (kind, Some(address_id)), host);
+        let state = &mut self.flows[index].state;
+        state.backup_theirs = backup;
+        Ok(state.id)
+    }
+
+    /// The answer to our join.
+    pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
+        let Some(Session { local, remote: Some(remote), .. }) = &self.session else { return };
+        let flow = &mut self.flows[arrived.index];
+        let Kind::JoinActive { nonce: own, .. } = flow.state.kind else { return };
+        let Some(MpJoin::SynAck { backup, reserved: _, address_id, hmac, nonce }) = arrived.signals.join
+        else {
+            //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
+            //# missing MP_JOIN in SYN/ACK response): send RST
+            self.counters.joins_unanswered += 1;
+            flow.reset(Parting::because(ResetReason::MiddleboxInterference));
+            return;
+        };
+        if !same(&join_hmac(remote, local, nonce, own), &hmac) {
+            self.counters.bad_join_hmacs += 1;
+            flow.reset(Parting::because(ResetReason::Mptcp));
+            return;
+        }
+        flow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
+        flow.state.backup_theirs = backup;
+        flow.state.remote_address = flow.state.remote_address.or(Some(address_id));
+        flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
+    }
+
+    /// Something came back after the third ACK: the peer has it.
+    pub(crate) fn on_join_confirmed(&mut self, index: usize) {
+        self.flows[index].state.stage = Stage::Open;
+        self.is_contiguous = false;
+        self.mesh.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
+    }
+
+    /// An acceptable segment on a subflow whose third ACK we wait for.
+    pub(crate) fn on_join_third_ack(&mut self, arrived: &Arrived<'_>) {
+        if arrived.segment.flags.contains(Flags::SYN) {
+            return;
+        }
+        let Some(Session { local, remote: Some(remote), .. }) = &self.session else { return };
+        let flow = &mut self.flows[arrived.index];
+        let Kind::JoinPassive { nonce, peer_nonce } = flow.state.kind else { return };
+        match arrived.signals.join {
+            Some(MpJoin::Ack { hmac }) if same(&join_hmac(remote, local, peer_nonce, nonce), &hmac) => {
+                flow.state.stage = Stage::Open;
+                flow.tcp.request_ack();
+                self.is_contiguous = false;
+            }
+            Some(_) | None => {
+                self.counters.bad_join_hmacs += 1;
+                flow.reset(Parting::because(ResetReason::Mptcp));
+            }
+        }
+    }
+
+    pub(crate) fn repeat_third_acks(&mut self, now: Instant) {
+        for flow in &mut self.flows {
+            let Stage::Unconfirmed { again, tries } = flow.state.stage else { continue };
+            if again > now {
+                continue;
+            }
+            if tries >= THIRD_ACK_TRIES {
+                flow.reset(Parting::because(ResetReason::MiddleboxInterference));
+                continue;
+            }
+            let wait = THIRD_ACK_INTERVAL * 2u32.pow(u32::from(tries) + 1);
+            flow.state.stage = Stage::Unconfirmed { again: now + wait, tries: tries + 1 };
+            flow.tcp.request_ack();
+        }
+    }
+
+    pub(crate) fn third_ack_deadline(&self) -> Option<Instant> {
+        self.flows
+            .iter()
+            .filter_map(|flow| match flow.state.stage {
+                Stage::Unconfirmed { again, tries: _ } => Some(again),
+                Stage::Opening | Stage::Open | Stage::Leaving | Stage::Over => None,
+            })
+            .min()
+    }
+
+    /// Subflows that count against the limit.
+    pub(crate) fn present_flows(&self) -> usize {
+        self.flows.iter().filter(|flow| flow.state.is_present()).count()
+    }
+}

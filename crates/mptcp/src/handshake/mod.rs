@@ -1,0 +1,123 @@
+//! How subflows come into being: the first with MP_CAPABLE, the others with MP_JOIN.
+
+mod capable;
+mod join;
+
+use base::Instant;
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+use tcp::{FourTuple, Subflow};
+use wire::Segment;
+
+use crate::flow::{Flow, FlowState, Kind, Parting, Stage};
+use crate::mapping::Mappings;
+use crate::{Connection, Event, Host, Path};
+
+/// Attempts to open a further subflow: it is not worth two minutes, and there are others.
+const JOIN_SYN_RETRIES: u8 = 3;
+
+impl Connection {
+    /// Opens a subflow actively; `None` without a free port.
+    pub(crate) fn open_flow(
+        &mut self,
+        now: Instant,
+        path: &Path,
+        remote: SocketAddr,
+        state: (Kind, Option<u8>),
+        host: &mut dyn Host,
+    ) -> Option<usize> {
+        let local = path.local_for(remote.ip())?;
+        let port = host.claim_port(local, remote)?;
+        let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
+        let mut config = self.tcp_config(path);
+        if self.mode == crate::connection::Mode::Multipath {
+            config.syn_retries = config.syn_retries.min(JOIN_SYN_RETRIES);
+        }
+        let tcp = Subflow::connect(now, config, tuple, host.isn(&tuple, now));
+        let (kind, remote_address) = state;
+        Some(self.add_flow(path, tcp, tuple, kind, remote_address))
+    }
+
+    /// Opens a subflow passively.
+    pub(crate) fn accept_flow(
+        &mut self,
+        now: Instant,
+        path: &Path,
+        syn: &Segment,
+        state: (Kind, Option<u8>),
+        host: &mut dyn Host,
+    ) -> usize {
+        let tuple = FourTuple { local: syn.destination, remote: syn.source };
+        let tcp = Subflow::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
+        let (kind, remote_address) = state;
+        self.add_flow(path, tcp, tuple, kind, remote_address)
+    }
+
+    fn add_flow(
+        &mut self,
+        path: &Path,
+        tcp: Subflow,
+        tuple: FourTuple,
+        kind: Kind,
+        remote_address: Option<u8>,
+    ) -> usize {
+        let id = base::SubflowId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1);
+        let local_address = match kind {
+            Kind::FirstActive | Kind::FirstPassive => 0,
+            Kind::JoinActive { .. } | Kind::JoinPassive { .. } => self.addresses.local_id(tuple.local.ip()),
+        };
+        let state = FlowState {
+            id,
+            tuple,
+            path: path.id,
+            class: path.class,
+            kind,
+            stage: Stage::Opening,
+            local_address,
+            remote_address,
+            backup_ours: path.backup,
+            backup_theirs: false,
+            mappings: Mappings::default(),
+            read: 1,
+            unmapped_since: None,
+            control: VecDeque::new(),
+            parting: Parting::default(),
+            stall: None,
+            copied: 0,
+            reinjected: 0,
+            has_dss: false,
+            plain_syn: false,
+            announce_infinite: false,
+        };
+        self.flows.push(Flow { tcp, state });
+        self.notices.push(Event::SubflowOpened { id, tuple });
+        self.flows.len() - 1
+    }
+
+    fn tcp_config(&self, path: &Path) -> tcp::Config {
+        let window = u32::try_from(self.config.receive_buffer).unwrap_or(u32::MAX);
+        tcp::Config {
+            mtu: path.mtu,
+            max_receive_window: window.min(self.config.tcp.max_receive_window),
+            ..self.config.tcp.clone()
+        }
+    }
+
+    /// The path that a segment to `address` came over. One that is unknown (it has just gone) has the
+    /// strictest class that can still answer.
+    pub(crate) fn path_of(&self, address: IpAddr, host: &dyn Host) -> Path {
+        host.paths().with_address(address).cloned().unwrap_or_else(|| Path {
+            id: base::PathId(u8::MAX),
+            name: String::new(),
+            class: crate::PathClass::Untrusted,
+            backup: false,
+            v4: None,
+            v6: None,
+            public_v4: None,
+            public_v6: None,
+            mtu: self.config.tcp.mtu,
+            up: true,
+        })
+    }
+}

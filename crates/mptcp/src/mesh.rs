@@ -1,0 +1,263 @@
+//! Which further subflows are opened: a full mesh of our paths and the peer's addresses.
+//!
+//! The opener of the connection opens them, to all addresses it knows. The other side opens only to addresses
+//! that were announced to it, and a little later, so that a pair is not joined from both ends at once. A pair
+//! that failed or was lost is tried again with growing distance.
+
+use base::{Duration, Instant, PathId};
+use core::net::SocketAddr;
+use wire::ResetReason;
+
+use crate::connection::{Mode, Role};
+use crate::flow::{Control, Kind, Parting};
+use crate::{Connection, Host, Path, PathClass};
+
+const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
+const MAX_BACK_OFF: Duration = Duration::from_secs(60);
+/// The passive side leaves the opener so much time.
+const PASSIVE_DELAY: Duration = Duration::from_secs(1);
+/// Pairs whose failures are remembered; beyond that the oldest is forgotten.
+const MAX_PAIRS: usize = 64;
+
+/// What is remembered about pairs of path and address.
+#[derive(Debug, Default)]
+pub(crate) struct Mesh {
+    pairs: Vec<Pair>,
+    /// When a pair can be tried again; `None` if none waits.
+    next_at: Option<Instant>,
+    is_stopped: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    path: PathId,
+    remote: SocketAddr,
+    failures: u8,
+    /// Not before.
+    at: Instant,
+    /// The peer said that it will always refuse.
+    is_refused: bool,
+}
+
+impl Mesh {
+    pub(crate) fn stop(&mut self) {
+        self.is_stopped = true;
+        self.next_at = None;
+    }
+
+    /// All that failed may be tried at once: there is nothing to lose.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        for pair in &mut self.pairs {
+            if pair.failures <= 1 {
+                pair.at = now;
+            }
+            pair.is_refused = false;
+        }
+    }
+
+    pub(crate) fn on_joined(&mut self, path: PathId, remote: SocketAddr) {
+        if let Some(pair) = self.find(path, remote) {
+            // The distance shrinks only slowly: a path that breaks again soon is not tried every second.
+            pair.failures = pair.failures.saturating_sub(1);
+        }
+    }
+
+    pub(crate) fn on_lost(&mut self, now: Instant, path: PathId, remote: SocketAddr) {
+        let pair = self.entry(path, remote);
+        let wait = FIRST_BACK_OFF * 2u32.pow(u32::from(pair.failures.min(6)));
+        pair.failures = pair.failures.saturating_add(1);
+        pair.at = now + wait.min(MAX_BACK_OFF);
+    }
+
+    /// The peer has reset a subflow and said why.
+    pub(crate) fn on_reset(&mut self, path: PathId, remote: SocketAddr, reason: Option<ResetReason>) {
+        match reason {
+            Some(ResetReason::Prohibited) => self.entry(path, remote).is_refused = true,
+            Some(
+                ResetReason::Unspecified
+                | ResetReason::Mptcp
+                | ResetReason::LackOfResources
+                | ResetReason::TooMuchOutstanding
+                | ResetReason::UnacceptablePerformance
+                | ResetReason::MiddleboxInterference
+                | ResetReason::Other(_),
+            )
+            | None => {}
+        }
+    }
+
+    pub(crate) fn forget_remote(&mut self, remote: SocketAddr) {
+        self.pairs.retain(|pair| pair.remote != remote);
+    }
+
+    /// A path has come up: what was against it before no longer counts.
+    fn forget_path(&mut self, path: PathId) {
+        self.pairs.retain(|pair| pair.path != path);
+    }
+
+    fn find(&mut self, path: PathId, remote: SocketAddr) -> Option<&mut Pair> {
+        self.pairs.iter_mut().find(|pair| pair.path == path && pair.remote == remote)
+    }
+
+    fn entry(&mut self, path: PathId, remote: SocketAddr) -> &mut Pair {
+        let at = self.pairs.iter().position(|pair| pair.path == path && pair.remote == remote);
+        let at = at.unwrap_or_else(|| {
+            if self.pairs.len() >= MAX_PAIRS {
+                self.pairs.remove(0);
+            }
+            self.pairs.push(Pair { path, remote, failures: 0, at: Instant::ZERO, is_refused: false });
+            self.pairs.len() - 1
+        });
+        &mut self.pairs[at]
+    }
+}
+
+impl Connection {
+    /// Opens the subflows that are missing and due.
+    pub(crate) fn open_joins(&mut self, now: Instant, host: &mut dyn Host) {
+        self.mesh.next_at = None;
+        if !self.may_join() {
+            return;
+        }
+        for (path, remote, id) in self.missing_pairs(host) {
+            let not_before = self.pair_is_due(path.id, remote);
+            match not_before {
+                None => continue,
+                Some(at) if at > now => {
+                    self.mesh.next_at = Some(self.mesh.next_at.map_or(at, |other| other.min(at)));
+                    continue;
+                }
+                Some(_) => {}
+            }
+            if self.present_flows() >= usize::from(self.config.max_subflows) {
+                return;
+            }
+            let kind = Kind::JoinActive { nonce: host.random().next_u32(), peer_nonce: None };
+            if self.open_flow(now, &path, remote, (kind, id), host).is_none() {
+                self.mesh.on_lost(now, path.id, remote);
+            }
+        }
+    }
+
+    pub(crate) fn mesh_deadline(&self) -> Option<Instant> {
+        self.mesh.next_at.filter(|_| !self.life.is_over())
+    }
+
+    fn may_join(&self) -> bool {
+        let is_ending = self.outgoing.is_complete() || self.incoming.is_finished();
+        self.mode == Mode::Multipath
+            && self.config.full_mesh
+            && !self.life.is_over()
+            && !self.mesh.is_stopped
+            && !(is_ending && self.flows.iter().any(super::flow::Flow::is_good))
+            && self.session.as_ref().is_some_and(|session| session.is_confirmed)
+    }
+
+    /// Pairs of path and address without a subflow.
+    fn missing_pairs(&self, host: &dyn Host) -> Vec<(Path, SocketAddr, Option<u8>)> {
+        let denies_initial = self.session.as_ref().is_some_and(|session| session.denies_initial_address);
+        let mut pairs = Vec::new();
+        for remote in &self.addresses.remote {
+            let is_ours_to_open = self.role == Role::Active || remote.announced.is_some();
+            if !is_ours_to_open || (denies_initial && remote.id == Some(0)) {
+                continue;
+            }
+            for path in host.paths().iter().filter(|path| path.up && path.class != PathClass::Never) {
+                let Some(local) = path.local_for(remote.address.ip()) else { continue };
+                let exists = self.flows.iter().any(|flow| {
+                    let tuple = &flow.state.tuple;
+                    flow.state.is_present()
+                        && tuple.local.ip() == local
+                        && tuple.remote.ip() == remote.address.ip()
+                });
+                if !exists {
+                    pairs.push((path.clone(), remote.address, remote.id));
+                }
+            }
+        }
+        pairs
+    }
+
+    /// When this pair may be tried; `None` for never.
+    fn pair_is_due(&self, path: PathId, remote: SocketAddr) -> Option<Instant> {
+        let delay = |announced: Instant| match self.role {
+            Role::Active => Instant::ZERO,
+            Role::Passive => announced + PASSIVE_DELAY,
+        };
+        let known = self.addresses.remote.iter().find(|known| known.address == remote);
+        let grace = known.and_then(|known| known.announced).map_or(Instant::ZERO, delay);
+        let pair = self.mesh.pairs.iter().find(|pair| pair.path == path && pair.remote == remote);
+        match pair {
+            Some(pair) if pair.is_refused => None,
+            Some(pair) => Some(pair.at.max(grace)),
+            None => Some(grace),
+        }
+    }
+
+    /// The paths are not what they were.
+    pub(crate) fn follow_paths(&mut self, host: &dyn Host) {
+        let mut lost_addresses = Vec::new();
+        for index in 0..self.flows.len() {
+            let state = &self.flows[index].state;
+            if !state.is_present() && self.mode == Mode::Multipath {
+                continue;
+            }
+            let local = state.tuple.local.ip();
+            match host.paths().get(state.path) {
+                Some(path)
+                    if path.up && path.class != PathClass::Never && path.local_for(local) == Some(local) =>
+                {
+                    let (class, backup) = (path.class, path.backup);
+                    self.change_path(index, class, backup);
+                }
+                Some(_) | None => {
+                    if !lost_addresses.contains(&local) {
+                        lost_addresses.push(local);
+                    }
+                    self.abandon(index);
+                }
+            }
+        }
+        for address in lost_addresses {
+            self.withdraw(address);
+        }
+        let up: Vec<_> = host.paths().iter().filter(|path| path.up).map(|path| path.id).collect();
+        for path in up {
+            if !self.flows.iter().any(|flow| flow.state.path == path && flow.state.is_present()) {
+                self.mesh.forget_path(path);
+            }
+        }
+    }
+
+    /// The path of this subflow is gone.
+    fn abandon(&mut self, index: usize) {
+        match self.mode {
+            // TCP outlives the loss of a path, should it come back in time.
+            Mode::Plain { .. } => {}
+            Mode::Opening => {
+                let others = self.flows.len() > 1 || self.race_deadline().is_some();
+                if others && self.role == Role::Active {
+                    self.flows[index].reset(Parting::default());
+                }
+            }
+            Mode::Multipath => {
+                let id = self.flows[index].state.id;
+                self.flows[index].reset(Parting::for_now(ResetReason::Unspecified));
+                self.outgoing.on_lost(id);
+            }
+        }
+    }
+
+    /// Its class or its role has changed.
+    fn change_path(&mut self, index: usize, class: PathClass, backup: bool) {
+        let flow = &mut self.flows[index];
+        flow.state.class = class;
+        if flow.state.backup_ours != backup {
+            flow.state.backup_ours = backup;
+            if self.mode == Mode::Multipath && flow.is_open() {
+                flow.state.signal(Control::Prio { backup });
+                flow.tcp.request_ack();
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Events that wait for the owner, each told once until it was acted upon.
+
+use std::collections::VecDeque;
+
+use crate::{ConnectionError, Event};
+
+/// Events in the order they happened.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    events: VecDeque<Event>,
+    /// Readable was told and the reader has not come to the end since.
+    is_readable_told: bool,
+    /// A writer was refused.
+    is_writer_waiting: bool,
+    is_connected_told: bool,
+    is_closed_told: bool,
+}
+
+impl Notices {
+    pub(crate) fn push(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn connected(&mut self) {
+        if !core::mem::replace(&mut self.is_connected_told, true) {
+            self.push(Event::Connected);
+        }
+    }
+
+    pub(crate) fn closed(&mut self, error: Option<ConnectionError>) {
+        if !core::mem::replace(&mut self.is_closed_told, true) {
+            self.push(Event::Closed(error));
+        }
+    }
+
+    /// There is something to read.
+    pub(crate) fn readable(&mut self) {
+        if !core::mem::replace(&mut self.is_readable_told, true) {
+            self.push(Event::Readable);
+        }
+    }
+
+    /// The reader has found nothing more.
+    pub(crate) fn reader_waits(&mut self) {
+        self.is_readable_told = false;
+    }
+
+    /// The writer has found no room.
+    pub(crate) fn writer_waits(&mut self) {
+        self.is_writer_waiting = true;
+    }
+
+    /// There is room again.
+    pub(crate) fn writable(&mut self) {
+        if core::mem::take(&mut self.is_writer_waiting) {
+            self.push(Event::Writable);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the MPTCP options of one segment say, taken out once.
+
+use arrayvec::ArrayVec;
+use wire::{AddAddr, Dss, MpCapable, MpJoin, MpReset, MptcpOption, Segment, TcpOption, options};
+
+/// Address ids of one REMOVE_ADDR: what fits into the option space.
+const MAX_REMOVED: usize = 36;
+
+/// The MPTCP options of one segment. Of an option that stands there twice the first counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signals {
+    pub(crate) capable: Option<MpCapable>,
+    pub(crate) join: Option<MpJoin>,
+    pub(crate) dss: Option<Dss>,
+    pub(crate) add_addr: Option<AddAddr>,
+    pub(crate) removed: ArrayVec<u8, MAX_REMOVED>,
+    /// MP_PRIO: backup or not.
+    pub(crate) prio: Option<bool>,
+    /// MP_FAIL: where.
+    pub(crate) fail: Option<u64>,
+    /// MP_FASTCLOSE: the key it proves itself with.
+    pub(crate) fast_close: Option<[u8; 8]>,
+    pub(crate) reset: Option<MpReset>,
+    /// Options that could not be read.
+    pub(crate) malformed: u32,
+    /// An MPTCP option of any kind was there, a broken one included.
+    pub(crate) any: bool,
+}
+
+impl Signals {
+    pub(crate) fn read(segment: &Segment) -> Self {
+        let mut signals = Self::default();
+        for option in options(&segment.options) {
+            match option {
+                Ok(TcpOption::Mptcp(option)) => signals.add(&option),
+                Ok(_) => {}
+                Err(_) => signals.malformed += 1,
+            }
+        }
+        signals
+    }
+
+    fn add(&mut self, option: &MptcpOption<'_>) {
+        self.any = true;
+        match option {
+            MptcpOption::Capable(capable) => self.capable = self.capable.or(Some(*capable)),
+            MptcpOption::Join(join) => self.join = self.join.or(Some(*join)),
+            MptcpOption::Dss(dss) => self.dss = self.dss.or(Some(*dss)),
+            MptcpOption::AddAddr(add) => self.add_addr = self.add_addr.or(Some(*add)),
+            MptcpOption::RemoveAddr(remove) => {
+                let room = self.removed.remaining_capacity();
+                self.removed.extend(remove.address_ids.iter().copied().take(room));
+            }
+            MptcpOption::Prio(prio) => self.prio = self.prio.or(Some(prio.backup)),
+            MptcpOption::Fail(fail) => self.fail = self.fail.or(Some(fail.dsn)),
+            MptcpOption::FastClose(close) => self.fast_close = self.fast_close.or(Some(close.receiver_key)),
+            MptcpOption::Reset(reset) => self.reset = self.reset.or(Some(*reset)),
+            MptcpOption::Unknown { .. } => {}
+        }
+    }
+}

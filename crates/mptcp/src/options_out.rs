@@ -1,0 +1,259 @@
+//! The options that our segments carry.
+
+use tcp::{SegmentKind, SegmentOptions};
+use wire::{
+    AddAddr, CapableFlags, Checksum, DataSequence, Dss, FastClose, Mapping, MpCapable, MpFail, MpJoin,
+    MpPrio, MptcpOption, OptionBytes, RemoveAddr, TcpOption, data_checksum, pad_options,
+};
+
+use crate::flow::{Control, FlowState, Kind, Stage};
+use crate::keys::join_hmac;
+use crate::session::{Session, VERSION};
+
+/// SYNs that carry MP_CAPABLE before it is left out, because something on the way may drop them for it (the
+/// number is the one of Linux).
+const CAPABLE_SYNS: u8 = 3;
+
+/// What the connection has to say, for the segments of one subflow.
+pub(crate) struct OptionsOut<'a> {
+    pub(crate) flow: &'a mut FlowState,
+    /// `None` on plain TCP.
+    pub(crate) session: Option<&'a Session>,
+    /// Data offset to acknowledge.
+    pub(crate) next: u64,
+    /// Data offset of a DATA_FIN that is not acknowledged.
+    pub(crate) fin: Option<u64>,
+    /// Data was sent: keys went with it and need not be repeated on ACKs.
+    pub(crate) has_sent: bool,
+}
+
+impl SegmentOptions for OptionsOut<'_> {
+    fn write(&mut self, kind: SegmentKind, room: usize, out: &mut OptionBytes) {
+        let mut written = OptionBytes::new();
+        match kind {
+            SegmentKind::Syn { attempt } => self.write_syn(attempt, &mut written),
+            SegmentKind::SynAck { attempt: _ } => self.write_syn_ack(&mut written),
+            SegmentKind::Ack => self.write_ack(room, &mut written),
+            SegmentKind::Reset => self.write_reset(room, &mut written),
+        }
+        if written.len() <= room {
+            // What does not fit was not promised to anybody.
+            let _ = out.try_extend_from_slice(&written);
+        }
+    }
+}
+
+impl OptionsOut<'_> {
+    fn write_syn(&mut self, attempt: u8, out: &mut OptionBytes) {
+        match (self.flow.kind, self.session) {
+            (Kind::FirstActive, Some(session)) => {
+                self.flow.plain_syn = attempt >= CAPABLE_SYNS;
+                if !self.flow.plain_syn {
+                    put(&MptcpOption::Capable(capable(session, Keys::None)), usize::MAX, out);
+                }
+            }
+            (Kind::JoinActive { nonce, peer_nonce: _ }, Some(Session { remote: Some(remote), .. })) => {
+                let join = MpJoin::Syn {
+                    backup: self.flow.backup_ours,
+                    reserved: 0,
+                    address_id: self.flow.local_address,
+                    token: remote.token(),
+                    nonce,
+                };
+                put(&MptcpOption::Join(join), usize::MAX, out);
+            }
+            (Kind::FirstActive | Kind::JoinActive { .. }, _)
+            | (Kind::FirstPassive | Kind::JoinPassive { .. }, _) => {}
+        }
+    }
+
+    fn write_syn_ack(&mut self, out: &mut OptionBytes) {
+        match (self.flow.kind, self.session) {
+            (Kind::FirstPassive, Some(session)) => {
+                put(&MptcpOption::Capable(capable(session, Keys::Own)), usize::MAX, out);
+            }
+            (Kind::JoinPassive { nonce, peer_nonce }, Some(Session { local, remote: Some(remote), .. })) => {
+                let full = join_hmac(local, remote, nonce, peer_nonce);
+                let join = MpJoin::SynAck {
+                    backup: self.flow.backup_ours,
+                    reserved: 0,
+                    address_id: self.flow.local_address,
+                    hmac: *full.first_chunk().expect("32 bytes hold 8"),
+                    nonce,
+                };
+                put(&MptcpOption::Join(join), usize::MAX, out);
+            }
+            (Kind::FirstPassive | Kind::JoinPassive { .. }, _)
+            | (Kind::FirstActive | Kind::JoinActive { .. }, _) => {}
+        }
+    }
+
+    fn write_ack(&mut self, room: usize, out: &mut OptionBytes) {
+        let Some(session) = self.session else {
+            self.write_control(room, out);
+            return;
+        };
+        let Some(remote) = &session.remote else { return };
+        if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = self.flow.kind
+            && !matches!(self.flow.stage, Stage::Open | Stage::Leaving | Stage::Over)
+        {
+            let full = join_hmac(&session.local, remote, nonce, peer_nonce);
+            let hmac = *full.first_chunk().expect("32 bytes hold 20");
+            put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
+            return;
+        }
+        if self.flow.kind == Kind::FirstActive && !session.is_confirmed && !self.has_sent {
+            put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);
+            return;
+        }
+        self.write_control(room, out);
+        self.write_dss(session, room, out);
+    }
+
+    /// Data-ACK, and the DATA_FIN until it is acknowledged.
+    fn write_dss(&self, session: &Session, room: usize, out: &mut OptionBytes) {
+        let data_ack = Some(session.data_ack(self.next));
+        if let Some(fin) = self.fin {
+            //= https://www.rfc-editor.org/rfc/rfc8684#section-3.3.3
+            //# the DSS MUST have a subflow sequence number of 0, a
+            //# Data-Level Length of 1, and the data sequence number that corresponds
+            //# with the DATA_FIN itself.
+            let mapping = mapping(session, fin, 0, 1, Checksum::default());
+            let dss = Dss { data_ack, mapping: Some(mapping), data_fin: true };
+            if put(&MptcpOption::Dss(dss), room, out) {
+                return;
+            }
+        }
+        put(&MptcpOption::Dss(Dss { data_ack, mapping: None, data_fin: false }), room, out);
+    }
+
+    /// The first control option that waits, if it fits.
+    fn write_control(&mut self, room: usize, out: &mut OptionBytes) {
+        let Some(control) = self.flow.control.front() else { return };
+        let written = match *control {
+            Control::AddAddr(add) => put(&MptcpOption::AddAddr(add), room, out),
+            Control::RemoveAddr(id) => {
+                put(&MptcpOption::RemoveAddr(RemoveAddr { address_ids: &[id] }), room, out)
+            }
+            Control::Prio { backup } => put(&MptcpOption::Prio(MpPrio { backup }), room, out),
+            Control::Fail { dsn } => put(&MptcpOption::Fail(MpFail { dsn }), room, out),
+        };
+        if written {
+            self.flow.control.pop_front();
+        }
+    }
+
+    fn write_reset(&mut self, room: usize, out: &mut OptionBytes) {
+        let parting = self.flow.parting;
+        if let Some(receiver_key) = parting.fast_close {
+            put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
+        }
+        if let Some(dsn) = parting.fail {
+            put(&MptcpOption::Fail(MpFail { dsn }), room, out);
+        }
+        if let Some(reset) = parting.reason {
+            put(&MptcpOption::Reset(reset), room, out);
+        }
+    }
+}
+
+/// The options of a record with data: where it belongs, and how much we have.
+pub(crate) fn data_options(
+    session: &Session,
+    next: u64,
+    start: u64,
+    offset: u64,
+    payload: &[u8],
+) -> OptionBytes {
+    let dss = Dss {
+        data_ack: Some(session.data_ack(next)),
+        mapping: Some(mapping(session, start, offset as u32, payload.len() as u16, sum(session, payload))),
+        data_fin: false,
+    };
+    single(&MptcpOption::Dss(dss))
+}
+
+/// The options of the first data that the opener sends: the keys once more, in place of a DSS (RFC 8684,
+/// section 3.1).
+pub(crate) fn first_data_options(session: &Session, payload: &[u8]) -> OptionBytes {
+    let length = payload.len() as u16;
+    let checked = || data_checksum(session.outgoing.dsn(1).bits(), 1, length, sum(session, payload));
+    let capable = MpCapable {
+        data_length: Some(length),
+        checksum: session.checksum.then(checked),
+        ..capable(session, Keys::Both)
+    };
+    single(&MptcpOption::Capable(capable))
+}
+
+/// The options of the last record that has any: from here on everything belongs where it stands (section
+/// 3.7). `start` and `offset` are where the infinite mapping begins.
+pub(crate) fn infinite_options(session: &Session, start: u64, offset: u64) -> OptionBytes {
+    let mapping = mapping(session, start, offset as u32, 0, Checksum::default());
+    single(&MptcpOption::Dss(Dss { data_ack: None, mapping: Some(mapping), data_fin: false }))
+}
+
+/// Bytes of options that a data segment carries, to compute the payload that fits beside them.
+pub(crate) const DATA_OPTIONS: usize = 28;
+
+/// An announcement with its HMAC.
+pub(crate) fn announcement(session: &Session, id: u8, address: core::net::IpAddr) -> Option<AddAddr> {
+    let hmac = crate::keys::address_hmac(&session.local, session.remote.as_ref()?, id, address, None);
+    Some(AddAddr { echo: false, address_id: id, address, port: None, hmac: Some(hmac) })
+}
+
+enum Keys {
+    None,
+    Own,
+    Both,
+}
+
+fn capable(session: &Session, keys: Keys) -> MpCapable {
+    let checksum = if session.checksum { CapableFlags::CHECKSUM } else { 0 };
+    let (own, other) = match keys {
+        Keys::None => (false, false),
+        Keys::Own => (true, false),
+        Keys::Both => (true, true),
+    };
+    MpCapable {
+        version: VERSION,
+        flags: CapableFlags(CapableFlags::HMAC_SHA256 | checksum),
+        sender_key: own.then(|| session.local.bytes()),
+        receiver_key: session.remote.as_ref().filter(|_| other).map(super::keys::Key::bytes),
+        data_length: None,
+        checksum: None,
+    }
+}
+
+fn sum(session: &Session, payload: &[u8]) -> Checksum {
+    let mut sum = Checksum::default();
+    if session.checksum {
+        sum.add(payload);
+    }
+    sum
+}
+
+fn mapping(session: &Session, start: u64, ssn: u32, length: u16, payload: Checksum) -> Mapping {
+    let dsn = session.outgoing.dsn(start).bits();
+    let checksum = session.checksum.then(|| match length {
+        //= https://www.rfc-editor.org/rfc/rfc8684#section-3.3.1
+        //# The checksum, in such a case, will also be set to 0.
+        0 => 0,
+        _ => data_checksum(dsn, ssn, length, payload),
+    });
+    Mapping { dsn: DataSequence::Long(dsn), ssn, length, checksum }
+}
+
+/// Appends `option` with its padding if all of `out` stays within `room`.
+fn put(option: &MptcpOption<'_>, room: usize, out: &mut OptionBytes) -> bool {
+    let option = TcpOption::Mptcp(option.clone());
+    let fits = out.len() + option.len().next_multiple_of(4) <= room && option.emit(out);
+    pad_options(out);
+    fits
+}
+
+fn single(option: &MptcpOption<'_>) -> OptionBytes {
+    let mut bytes = OptionBytes::new();
+    put(option, usize::MAX, &mut bytes);
+    bytes
+}

@@ -1,0 +1,104 @@
+//! The first subflow is raced: when one path does not answer, another is tried beside it.
+
+use base::{Instant, PathId};
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+use tcp::Closed;
+
+use crate::flow::{Kind, Parting, Stage};
+use crate::{Connection, ConnectionError, Host, Path, PathClass};
+
+/// What has not been tried yet.
+#[derive(Debug, Default)]
+pub(crate) struct Race {
+    waiting: VecDeque<(PathId, SocketAddr)>,
+    next_at: Option<Instant>,
+    /// The worst that a runner has reported.
+    refused: bool,
+}
+
+impl Connection {
+    /// Lines up all ways to the peer and starts on the first.
+    pub(crate) fn start_race(
+        &mut self,
+        now: Instant,
+        remotes: &[SocketAddr],
+        first: Option<PathId>,
+        host: &mut dyn Host,
+    ) {
+        let mut paths: Vec<_> = host.paths().iter().filter(|path| is_usable(path)).collect();
+        // Stable: the order of preference stays, backups run last.
+        paths.sort_by_key(|path| (Some(path.id) != first, path.backup));
+        let mut ways = Vec::new();
+        for (row, path) in paths.iter().enumerate() {
+            for (column, &remote) in remotes.iter().enumerate() {
+                if path.local_for(remote.ip()).is_some() {
+                    // Diagonally: the next way should differ from the last at both ends.
+                    ways.push((row.abs_diff(column), row, path.id, remote));
+                }
+            }
+        }
+        ways.sort_by_key(|&(distance, row, _, _)| (distance, row));
+        self.race.waiting = ways.into_iter().map(|(_, _, path, remote)| (path, remote)).collect();
+        self.start_runner(now, host);
+        if self.flows.is_empty() {
+            self.fail(ConnectionError::Unreachable);
+        }
+    }
+
+    pub(crate) fn run_race(&mut self, now: Instant, host: &mut dyn Host) {
+        if self.race.next_at.is_some_and(|at| at <= now) {
+            self.start_runner(now, host);
+        }
+    }
+
+    pub(crate) fn race_deadline(&self) -> Option<Instant> {
+        self.race.next_at
+    }
+
+    /// One more way is tried, if there is one.
+    fn start_runner(&mut self, now: Instant, host: &mut dyn Host) {
+        self.race.next_at = None;
+        while let Some((id, remote)) = self.race.waiting.pop_front() {
+            let Some(path) = host.paths().get(id).filter(|path| is_usable(path)).cloned() else { continue };
+            if self.open_flow(now, &path, remote, (Kind::FirstActive, Some(0)), host).is_some() {
+                break;
+            }
+        }
+        if !self.race.waiting.is_empty() && self.present_flows() < usize::from(self.config.max_subflows) {
+            self.race.next_at = Some(now + self.config.race_after);
+        }
+    }
+
+    /// This one has answered: the others are let go.
+    pub(crate) fn win_race(&mut self, winner: usize) {
+        self.race.waiting.clear();
+        self.race.next_at = None;
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            if index != winner && flow.state.stage == Stage::Opening {
+                flow.reset(Parting::default());
+            }
+        }
+    }
+
+    /// One will not answer.
+    pub(crate) fn on_runner_lost(&mut self, now: Instant, why: Closed, host: &mut dyn Host) {
+        self.race.refused |= why == Closed::Refused;
+        if !self.race.waiting.is_empty() {
+            self.start_runner(now, host);
+        }
+        if self.flows.iter().any(|flow| flow.state.stage == Stage::Opening) {
+            return;
+        }
+        self.fail(match why {
+            _ if self.race.refused => ConnectionError::Refused,
+            Closed::Unreachable => ConnectionError::Unreachable,
+            Closed::Refused | Closed::ResetByPeer => ConnectionError::Refused,
+            Closed::TimedOut | Closed::Finished | Closed::Aborted => ConnectionError::TimedOut,
+        });
+    }
+}
+
+fn is_usable(path: &Path) -> bool {
+    path.up && path.class != PathClass::Never
+}

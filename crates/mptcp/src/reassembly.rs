@@ -1,0 +1,300 @@
+//! The incoming stream: pieces from all subflows put in order, bounded by the receive buffer.
+//!
+//! Of bytes that arrive more than once the first copy counts. Nothing beyond the largest window ever offered
+//! is kept, so the memory is bounded by the buffer; pieces are bounded in number as well.
+
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Pieces that wait for what lies before them. Honest peers send pieces of a segment or more; this many of
+/// 1400 bytes fill a window of 16 MiB.
+const MAX_EARLY: usize = 12_288;
+/// Pieces shorter than this are copied, lest a byte keep the buffer of a whole packet alive.
+const SMALL: usize = 1024;
+/// Small pieces for the reader are put together up to this size.
+const GATHER: usize = 8192;
+
+/// What became of a piece, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Inserted {
+    /// Taken.
+    pub(crate) new: usize,
+    /// Had been there before.
+    pub(crate) duplicate: usize,
+    /// Beyond the window, or beyond the limit of pieces.
+    pub(crate) outside: usize,
+    /// Whether a copy differed from the one before.
+    pub(crate) conflict: bool,
+}
+
+/// Bytes on their way to the application.
+#[derive(Debug)]
+pub(crate) struct Reassembly {
+    /// Offset of the first byte that has not arrived in order; what the Data-ACK says.
+    next: u64,
+    /// Size of the buffer.
+    buffer: usize,
+    /// Largest right edge of the window ever offered.
+    edge: u64,
+    early: BTreeMap<u64, Bytes>,
+    ready: VecDeque<Bytes>,
+    ready_bytes: usize,
+    /// Offset of the DATA_FIN, if one was received.
+    fin: Option<u64>,
+}
+
+impl Reassembly {
+    /// An empty stream whose first byte is at offset 1.
+    pub(crate) fn new(buffer: usize) -> Self {
+        let edge = 1 + buffer as u64;
+        Self {
+            next: 1,
+            buffer,
+            edge,
+            early: BTreeMap::new(),
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            fin: None,
+        }
+    }
+
+    /// What the Data-ACK says: everything below arrived. A DATA_FIN in order counts as one byte.
+    pub(crate) fn next(&self) -> u64 {
+        self.next + u64::from(self.is_finished())
+    }
+
+    /// Whether a DATA_FIN arrived, in order or not.
+    pub(crate) fn has_fin(&self) -> bool {
+        self.fin.is_some()
+    }
+
+    /// Whether the DATA_FIN is in order.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.fin == Some(self.next)
+    }
+
+    /// Whether the application has read everything up to the end.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_finished() && self.ready.is_empty()
+    }
+
+    /// Whether there is something to read.
+    pub(crate) fn is_readable(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The window to offer, in bytes from [`Reassembly::next`] on; remembered as offered.
+    pub(crate) fn offer_window(&mut self) -> u32 {
+        let free = self.buffer.saturating_sub(self.ready_bytes);
+        self.edge = self.edge.max(self.next + free as u64);
+        u32::try_from(free).unwrap_or(u32::MAX)
+    }
+
+    /// Takes the bytes at `offset`.
+    pub(crate) fn insert(&mut self, offset: u64, mut data: Bytes) -> Inserted {
+        let mut result = Inserted::default();
+        let end = offset.saturating_add(data.len() as u64);
+        let limit = self.fin.map_or(self.edge, |fin| fin.min(self.edge));
+        if end > limit {
+            let beyond = usize::try_from(end - limit).unwrap_or(usize::MAX).min(data.len());
+            result.outside = beyond;
+            data.truncate(data.len() - beyond);
+        }
+        if offset < self.next {
+            let old = usize::try_from(self.next - offset).unwrap_or(usize::MAX).min(data.len());
+            result.duplicate = old;
+            data = data.slice(old..);
+        }
+        if data.is_empty() {
+            return result;
+        }
+        let offset = offset.max(self.next);
+        if offset == self.next && self.early.is_empty() {
+            result.new += data.len();
+            self.deliver(data);
+        } else {
+            self.fill_gaps(offset, &data, &mut result);
+            self.deliver_early();
+        }
+        result
+    }
+
+    /// Bytes without a place of their own, behind everything so far: plain TCP.
+    pub(crate) fn append(&mut self, data: Bytes) {
+        self.deliver(data);
+    }
+
+    /// The stream ends at `offset`. `false` if that contradicts what is known; the first word stands.
+    pub(crate) fn finish(&mut self, offset: u64) -> bool {
+        let last_early = self.early.last_key_value().map_or(0, |(start, data)| start + data.len() as u64);
+        match self.fin {
+            Some(fin) => fin == offset,
+            None if offset < self.next || offset < last_early => false,
+            None => {
+                self.fin = Some(offset);
+                true
+            }
+        }
+    }
+
+    /// The stream ends with what has arrived: a FIN on plain TCP.
+    pub(crate) fn finish_here(&mut self) {
+        self.fin = Some(self.next);
+        self.early.clear();
+    }
+
+    /// Forgets what waits for other pieces: after a fall-back nobody sends those any more.
+    pub(crate) fn drop_early(&mut self) {
+        self.early.clear();
+    }
+
+    /// The next bytes in order.
+    pub(crate) fn read(&mut self) -> Option<Bytes> {
+        let data = self.ready.pop_front()?;
+        self.ready_bytes -= data.len();
+        Some(data)
+    }
+
+    fn fill_gaps(&mut self, start: u64, data: &Bytes, result: &mut Inserted) {
+        let end = start + data.len() as u64;
+        let part = |from: u64, to: u64| data.slice((from - start) as usize..(to - start) as usize);
+        let mut at = start;
+        while at < end {
+            let before = self.early.range(..=at).next_back();
+            if let Some((&known_start, known)) = before
+                && known_start + known.len() as u64 > at
+            {
+                let stop = end.min(known_start + known.len() as u64);
+                let there = known.slice((at - known_start) as usize..(stop - known_start) as usize);
+                result.conflict |= there != part(at, stop);
+                result.duplicate += (stop - at) as usize;
+                at = stop;
+                continue;
+            }
+            let stop = self.early.range(at..end).next().map_or(end, |(&next, _)| next);
+            if self.early.len() >= MAX_EARLY && at != self.next {
+                result.outside += (stop - at) as usize;
+            } else {
+                result.new += (stop - at) as usize;
+                self.early.insert(at, unpinned(part(at, stop)));
+            }
+            at = stop;
+        }
+    }
+
+    fn deliver_early(&mut self) {
+        while let Some(entry) = self.early.first_entry() {
+            if *entry.key() != self.next {
+                break;
+            }
+            let data = entry.remove();
+            self.deliver(data);
+        }
+    }
+
+    fn deliver(&mut self, data: Bytes) {
+        self.next += data.len() as u64;
+        self.ready_bytes += data.len();
+        if data.len() < SMALL {
+            match self.ready.back_mut() {
+                Some(last) if last.len() + data.len() <= GATHER => {
+                    *last = [&last[..], &data[..]].concat().into();
+                }
+                Some(_) | None => self.ready.push_back(unpinned(data)),
+            }
+        } else {
+            self.ready.push_back(data);
+        }
+    }
+}
+
+/// A copy if the bytes are so few that the buffer they lie in is likely much larger.
+fn unpinned(data: Bytes) -> Bytes {
+    if data.len() < SMALL { Bytes::copy_from_slice(&data) } else { data }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(stream: &mut Reassembly) -> Vec<u8> {
+        core::iter::from_fn(|| stream.read()).flatten().collect()
+    }
+
+    #[test]
+    fn pieces_are_put_in_order() {
+        let mut stream = Reassembly::new(100);
+        assert_eq!(stream.insert(4, Bytes::from_static(b"defg")).new, 4);
+        assert!(!stream.is_readable());
+        assert_eq!(stream.next(), 1);
+        assert_eq!(stream.insert(1, Bytes::from_static(b"abc")).new, 3);
+        assert_eq!(stream.next(), 8);
+        assert_eq!(all(&mut stream), b"abcdefg");
+    }
+
+    #[test]
+    fn of_two_copies_the_first_counts_and_a_difference_is_noticed() {
+        let mut stream = Reassembly::new(100);
+        stream.insert(3, Bytes::from_static(b"cd"));
+        let result = stream.insert(1, Bytes::from_static(b"abXdef"));
+        assert_eq!(result, Inserted { new: 4, duplicate: 2, outside: 0, conflict: true });
+        assert_eq!(all(&mut stream), b"abcdef");
+        let again = stream.insert(1, Bytes::from_static(b"abcdefg"));
+        assert_eq!(again, Inserted { new: 1, duplicate: 6, outside: 0, conflict: false });
+    }
+
+    #[test]
+    fn a_piece_over_several_gaps_fills_each() {
+        let mut stream = Reassembly::new(100);
+        for at in [3, 6, 9] {
+            stream.insert(at, Bytes::copy_from_slice(&[b'a' + at as u8 - 1]));
+        }
+        assert_eq!(stream.insert(2, Bytes::from_static(b"bcdefghijk")).new, 7);
+        assert_eq!(stream.insert(1, Bytes::from_static(b"a")).new, 1);
+        assert_eq!(all(&mut stream), b"abcdefghijk");
+    }
+
+    #[test]
+    fn nothing_beyond_the_window_is_kept_and_reading_moves_it() {
+        let mut stream = Reassembly::new(4);
+        let result = stream.insert(1, Bytes::from_static(b"abcdef"));
+        assert_eq!((result.new, result.outside), (4, 2));
+        assert_eq!(stream.offer_window(), 0);
+        assert_eq!(stream.insert(5, Bytes::from_static(b"ef")).outside, 2);
+        assert_eq!(all(&mut stream), b"abcd");
+        assert_eq!(stream.offer_window(), 4);
+        assert_eq!(stream.insert(5, Bytes::from_static(b"ef")).new, 2);
+    }
+
+    #[test]
+    fn the_end_counts_as_one_byte_once_everything_is_there() {
+        let mut stream = Reassembly::new(100);
+        assert!(stream.finish(3));
+        assert!(!stream.is_finished());
+        assert!(!stream.finish(4), "it cannot end twice");
+        assert_eq!(stream.insert(1, Bytes::from_static(b"abc")).outside, 1);
+        assert!(stream.is_finished());
+        assert_eq!(stream.next(), 4);
+        assert!(!stream.is_exhausted());
+        assert_eq!(all(&mut stream), b"ab");
+        assert!(stream.is_exhausted());
+    }
+
+    #[test]
+    fn an_end_before_what_has_arrived_is_refused() {
+        let mut stream = Reassembly::new(100);
+        stream.insert(5, Bytes::from_static(b"e"));
+        assert!(!stream.finish(3));
+        stream.insert(1, Bytes::from_static(b"abcd"));
+        assert!(!stream.finish(5));
+        assert!(stream.finish(6));
+    }
+
+    #[test]
+    fn a_flood_of_single_bytes_is_bounded() {
+        let mut stream = Reassembly::new(1 << 20);
+        let outside: usize =
+            (0..20_000u64).map(|i| stream.insert(3 + 2 * i, Bytes::from_static(b"x")).outside).sum();
+        assert_eq!(outside, 20_000 - MAX_EARLY);
+    }
+}

@@ -1,0 +1,374 @@
+//! Taking segments in: options first, then the bytes they are about.
+
+use base::{Duration, Instant};
+use bytes::Bytes;
+use tcp::{Arrival, Closed, Event as TcpEvent};
+use wire::{Dss, Flags, ResetReason, Segment};
+
+use crate::blocks::Acked;
+use crate::connection::Mode;
+use crate::flow::{Kind, Parting, Stage};
+use crate::mapping::{Declaration, Declared, Mapping, Placed};
+use crate::options_in::Signals;
+use crate::{Connection, ConnectionError, Host};
+
+/// Bytes of a subflow that may wait for a mapping that comes late.
+const MAX_UNMAPPED: usize = 256 << 10;
+/// And for how long.
+const UNMAPPED_PATIENCE: Duration = Duration::from_millis(500);
+
+/// An acceptable segment.
+pub(crate) struct Arrived<'a> {
+    pub(crate) index: usize,
+    pub(crate) segment: &'a Segment,
+    pub(crate) signals: &'a Signals,
+    /// Stream offset of its first byte.
+    pub(crate) offset: u64,
+    /// The window it offers.
+    pub(crate) window: u32,
+}
+
+impl Connection {
+    pub(crate) fn take_segment(
+        &mut self,
+        now: Instant,
+        index: usize,
+        segment: &Segment,
+        host: &mut dyn Host,
+    ) {
+        let signals = Signals::read(segment);
+        self.counters.malformed_options += u64::from(signals.malformed);
+        match self.flows[index].tcp.handle_segment(now, segment) {
+            Arrival::Dropped(_) => self.counters.segments_refused += 1,
+            Arrival::Accepted { offset, window } => {
+                let arrived = Arrived { index, segment, signals: &signals, offset, window };
+                self.on_accepted(now, &arrived, host);
+            }
+        }
+        self.read_flow(now, index);
+    }
+
+    fn on_accepted(&mut self, now: Instant, arrived: &Arrived<'_>, host: &mut dyn Host) {
+        let Arrived { index, segment, signals, .. } = *arrived;
+        if let Some(key) = signals.fast_close
+            && self.on_fast_close(key)
+        {
+            return;
+        }
+        if segment.flags.contains(Flags::RST) {
+            let state = &self.flows[index].state;
+            self.mesh.on_reset(state.path, state.tuple.remote, signals.reset.map(|reset| reset.reason));
+            return;
+        }
+        let is_syn = segment.flags.contains(Flags::SYN);
+        let state = &self.flows[index].state;
+        match (state.stage, state.kind) {
+            (Stage::Opening, Kind::FirstActive) if is_syn && segment.flags.contains(Flags::ACK) => {
+                self.on_first_syn_ack(arrived);
+            }
+            (Stage::Opening, Kind::FirstPassive) => self.on_first_third_ack(arrived),
+            (Stage::Opening, Kind::JoinActive { .. }) if is_syn => self.on_join_syn_ack(now, arrived),
+            (Stage::Opening, Kind::JoinPassive { .. }) => self.on_join_third_ack(arrived),
+            (Stage::Unconfirmed { .. }, _) if !is_syn => self.on_join_confirmed(index),
+            (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Leaving | Stage::Over, _) => {}
+        }
+        if self.mode == Mode::Multipath && !is_syn {
+            self.take_signals(now, arrived, host);
+        }
+    }
+
+    /// The options of an acceptable segment on an established subflow.
+    fn take_signals(&mut self, now: Instant, arrived: &Arrived<'_>, host: &mut dyn Host) {
+        let Arrived { index, signals, .. } = *arrived;
+        match self.flows[index].state.stage {
+            Stage::Open | Stage::Leaving => {}
+            Stage::Opening | Stage::Unconfirmed { .. } | Stage::Over => return,
+        }
+        if let Some(length) = signals.capable.and_then(|capable| capable.data_length) {
+            let checksum = signals.capable.and_then(|capable| capable.checksum);
+            self.declare_first(index, length, checksum);
+        }
+        if let Some(dss) = signals.dss {
+            self.flows[index].state.has_dss = true;
+            self.take_dss(arrived, &dss);
+        } else if !signals.any {
+            self.check_stripped(index);
+        }
+        if self.mode != Mode::Multipath {
+            return;
+        }
+        if let Some(backup) = signals.prio {
+            self.flows[index].state.backup_theirs = backup;
+        }
+        if let Some(add) = signals.add_addr {
+            self.on_add_addr(now, index, &add, host);
+        }
+        for &id in &signals.removed {
+            self.on_remove_addr(id);
+        }
+        if signals.fail.is_some() {
+            self.on_fail(index);
+        }
+    }
+
+    /// DSS options that came before the key.
+    pub(crate) fn take_premature(&mut self, index: usize) {
+        for (dss, offset) in core::mem::take(&mut self.premature) {
+            self.flows[index].state.has_dss = true;
+            self.take_mapping(index, offset, &dss);
+        }
+    }
+
+    fn take_dss(&mut self, arrived: &Arrived<'_>, dss: &Dss) {
+        let Some(session) = &mut self.session else { return };
+        if let Some(ack) = dss.data_ack {
+            let acked = session.outgoing.ack(ack, self.outgoing.acked());
+            match acked.map(|acked| self.outgoing.on_data_ack(acked, arrived.window)) {
+                Some(Acked::New(_)) => {
+                    session.is_confirmed = true;
+                    self.data_timer.on_progress();
+                }
+                Some(Acked::Old) => session.is_confirmed = true,
+                Some(Acked::Beyond) | None => self.counters.forged_acks += 1,
+            }
+        }
+        let is_infinite = dss.mapping.is_some_and(|mapping| mapping.length == 0);
+        if is_infinite && !arrived.segment.payload.is_empty() {
+            if self.can_fall_back(arrived.index) {
+                let reason = crate::PlainReason::PeerFellBack;
+                self.fall_back(arrived.index, reason, crate::fallback::Mapped::Announce);
+            } else {
+                self.flows[arrived.index].reset(Parting::because(ResetReason::MiddleboxInterference));
+            }
+            return;
+        }
+        self.take_mapping(arrived.index, arrived.offset, dss);
+    }
+
+    fn take_mapping(&mut self, index: usize, near: u64, dss: &Dss) {
+        let (Some(session), Some(mapping)) = (&mut self.session, dss.mapping) else { return };
+        let dsn = session.incoming.sequence(mapping.dsn, self.incoming.next());
+        session.long_acks = matches!(mapping.dsn, wire::DataSequence::Long(_));
+        let length = u64::from(mapping.length).saturating_sub(u64::from(dss.data_fin));
+        if dss.data_fin {
+            self.on_data_fin(index, dsn + length);
+        }
+        if session_requires_checksum(self) && mapping.checksum.is_none() && length > 0 {
+            //= https://www.rfc-editor.org/rfc/rfc8684#section-3.3.1
+            //# If a checksum is not present when its use has been negotiated, the
+            //# receiver MUST close the subflow with a RST, as it is considered
+            //# broken.
+            self.flows[index].reset(Parting::because(ResetReason::Mptcp));
+            return;
+        }
+        let ahead = mapping.ssn.wrapping_sub(near as u32).cast_signed();
+        let Some(offset) = near.checked_add_signed(i64::from(ahead)) else { return };
+        let use_checksum = session_requires_checksum(self);
+        let checksum = mapping.checksum.filter(|_| use_checksum).map(|checksum| Declared {
+            ssn: mapping.ssn,
+            length: mapping.length,
+            checksum,
+        });
+        self.declare(index, Mapping { offset, dsn, length, checksum });
+    }
+
+    /// The first data of the opener: its place follows from the keys.
+    fn declare_first(&mut self, index: usize, length: u16, checksum: Option<u16>) {
+        let Some(session) = &self.session else { return };
+        let dsn = session.incoming.dsn(1);
+        let checksum =
+            checksum.filter(|_| session.checksum).map(|checksum| Declared { ssn: 1, length, checksum });
+        self.flows[index].state.has_dss = true;
+        self.declare(index, Mapping { offset: 1, dsn, length: u64::from(length), checksum });
+    }
+
+    fn declare(&mut self, index: usize, mapping: Mapping) {
+        let state = &mut self.flows[index].state;
+        match state.mappings.declare(mapping, state.read) {
+            Declaration::Fine => {}
+            Declaration::Conflict => self.counters.mapping_conflicts += 1,
+            Declaration::TooMany => self.counters.mappings_refused += 1,
+        }
+    }
+
+    /// No MPTCP option at all, on a segment that acknowledges data: they are taken out on the way.
+    fn check_stripped(&mut self, index: usize) {
+        let Some(session) = &self.session else { return };
+        let flow = &self.flows[index];
+        let is_unproven = if flow.state.is_first() { !session.is_confirmed } else { !flow.state.has_dss };
+        if is_unproven && flow.tcp.acked_offset() > 1 {
+            self.on_stripped(index);
+        }
+    }
+
+    /// Takes what TCP has put in order.
+    fn read_flow(&mut self, now: Instant, index: usize) {
+        let (had_nothing, was_finished) = (self.incoming.next() == 1, self.incoming.is_finished());
+        while let Some(chunk) = self.flows[index].tcp.read() {
+            let state = &mut self.flows[index].state;
+            state.read = chunk.offset + chunk.data.len() as u64;
+            match self.mode {
+                Mode::Plain { .. } => self.incoming.append(chunk.data),
+                Mode::Multipath | Mode::Opening => state.mappings.push(chunk),
+            }
+        }
+        if self.mode == Mode::Multipath {
+            self.place_bytes(now, index);
+        }
+        if (had_nothing && self.incoming.next() > 1) || was_finished != self.incoming.is_finished() {
+            // Like Linux: the first data is acknowledged at once, so that the opener knows that its keys
+            // and its options get through. So is the end, which TCP does not see.
+            self.flows[index].tcp.request_ack();
+        }
+        self.tell_reader();
+    }
+
+    fn place_bytes(&mut self, now: Instant, index: usize) {
+        while let Some(placed) = self.flows[index].state.mappings.place() {
+            match placed {
+                Placed::Data { dsn, data } => self.insert(dsn, data),
+                Placed::Corrupted { dsn } => {
+                    self.on_corrupted(index, dsn);
+                    return;
+                }
+            }
+        }
+        let is_first_data = !self.flows[index].state.has_dss;
+        let state = &mut self.flows[index].state;
+        let unmapped = state.mappings.unmapped();
+        if unmapped == 0 {
+            state.unmapped_since = None;
+            return;
+        }
+        state.unmapped_since = state.unmapped_since.or(Some(now));
+        if is_first_data || unmapped > MAX_UNMAPPED {
+            self.on_stripped(index);
+        }
+    }
+
+    /// Bytes that have waited for their mapping long enough.
+    pub(crate) fn check_unmapped(&mut self, now: Instant) {
+        for index in 0..self.flows.len() {
+            let since = self.flows[index].state.unmapped_since;
+            if self.mode == Mode::Multipath && since.is_some_and(|since| since + UNMAPPED_PATIENCE <= now) {
+                self.flows[index].state.unmapped_since = None;
+                self.counters.stripped += 1;
+                self.flows[index].reset(Parting::because(ResetReason::MiddleboxInterference));
+            }
+        }
+    }
+
+    pub(crate) fn unmapped_deadline(&self) -> Option<Instant> {
+        let since = self.flows.iter().filter_map(|flow| flow.state.unmapped_since).min()?;
+        Some(since + UNMAPPED_PATIENCE)
+    }
+
+    fn insert(&mut self, dsn: base::Dsn, data: Bytes) {
+        let Some(session) = &self.session else { return };
+        let length = data.len() as u64;
+        let Some(offset) = session.incoming.offset(dsn) else {
+            //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
+            //# DSN out of window (during normal operation): drop the data; do not
+            //# send Data ACKs
+            self.counters.bytes_outside += length;
+            return;
+        };
+        let result = self.incoming.insert(offset, data);
+        self.counters.bytes_outside += result.outside as u64;
+        self.counters.bytes_duplicate += result.duplicate as u64;
+        self.counters.content_conflicts += u64::from(result.conflict);
+    }
+
+    /// Acts on what the subflows report.
+    pub(crate) fn drain_flows(&mut self, now: Instant, host: &mut dyn Host) {
+        for index in 0..self.flows.len() {
+            while let Some(event) = self.flows[index].tcp.poll_event() {
+                match event {
+                    TcpEvent::Established => self.on_established(index),
+                    TcpEvent::Readable => self.read_flow(now, index),
+                    TcpEvent::Acked { offset: _ } => self.follow_plain_acks(),
+                    TcpEvent::Finished => self.on_flow_finished(index),
+                    TcpEvent::MssReduced { mss: _ } => {}
+                    TcpEvent::Closed(why) => self.on_flow_closed(now, index, why, host),
+                }
+            }
+        }
+    }
+
+    /// The peer sends nothing more on this subflow.
+    fn on_flow_finished(&mut self, index: usize) {
+        if let Mode::Plain { flow, .. } = self.mode {
+            if flow == self.flows[index].state.id {
+                self.incoming.finish_here();
+                self.tell_reader();
+            }
+            return;
+        }
+        if self.flows[index].is_open() && !self.life.is_over() {
+            let id = self.flows[index].state.id;
+            let others_work = self.flows.iter().any(|flow| flow.state.id != id && flow.is_good());
+            if others_work || self.outgoing.queued() == 0 {
+                self.outgoing.on_stalled(id, |_| true);
+                self.flows[index].leave();
+            }
+        }
+    }
+
+    fn on_flow_closed(&mut self, now: Instant, index: usize, why: Closed, host: &mut dyn Host) {
+        let was = core::mem::replace(&mut self.flows[index].state.stage, Stage::Over);
+        if self.life.is_over() {
+            return;
+        }
+        match self.mode {
+            Mode::Opening => match self.flows[index].state.kind {
+                Kind::FirstActive => self.on_runner_lost(now, why, host),
+                Kind::FirstPassive | Kind::JoinActive { .. } | Kind::JoinPassive { .. } => {
+                    self.fail(end_of(why));
+                }
+            },
+            Mode::Plain { flow, .. } if flow == self.flows[index].state.id => self.on_plain_closed(now, why),
+            Mode::Plain { .. } => {}
+            Mode::Multipath => self.on_flow_lost(now, index, was),
+        }
+    }
+
+    fn on_plain_closed(&mut self, now: Instant, why: Closed) {
+        if why == Closed::Finished {
+            self.follow_plain_acks();
+            self.complete(now);
+        } else {
+            self.fail(end_of(why));
+        }
+    }
+
+    pub(crate) fn tell_reader(&mut self) {
+        if self.incoming.is_readable() && self.life.refuses_data() {
+            self.fail(ConnectionError::Aborted);
+        } else if self.incoming.is_readable() || self.incoming.is_exhausted() {
+            self.notices.readable();
+        }
+    }
+
+    /// Tells all subflows the window that is left.
+    pub(crate) fn offer_window(&mut self) {
+        let window = self.incoming.offer_window();
+        for flow in &mut self.flows {
+            flow.tcp.set_receive_window(window);
+        }
+    }
+}
+
+fn session_requires_checksum(connection: &Connection) -> bool {
+    connection.session.as_ref().is_some_and(|session| session.checksum)
+}
+
+/// How a connection of one subflow has ended.
+pub(crate) fn end_of(why: Closed) -> ConnectionError {
+    match why {
+        Closed::Refused => ConnectionError::Refused,
+        Closed::ResetByPeer => ConnectionError::Reset,
+        Closed::TimedOut => ConnectionError::TimedOut,
+        Closed::Unreachable => ConnectionError::Unreachable,
+        Closed::Aborted | Closed::Finished => ConnectionError::Aborted,
+    }
+}

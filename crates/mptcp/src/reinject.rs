@@ -1,0 +1,212 @@
+//! When a subflow makes no progress, others send its data too; when it is lost, they send all of it.
+
+use base::{Duration, Instant, SubflowId};
+use tcp::{State, Stats};
+use wire::ResetReason;
+
+use crate::connection::Mode;
+use crate::flow::{Parting, Stage, Stall};
+use crate::{Connection, ConnectionError};
+
+/// A stalled subflow is closed after so long if others work; the mesh tries the path again later.
+const MAX_STALL: Duration = Duration::from_secs(8);
+/// Data acknowledged by TCP but not at data level is sent again after this, or two retransmission timeouts.
+const MIN_DATA_TIMEOUT: Duration = Duration::from_millis(500);
+const MAX_DATA_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The retransmission timer of the data level.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DataTimer {
+    /// Runs since then, if it runs.
+    since: Option<Instant>,
+    /// Timeouts in a row.
+    tries: u8,
+    /// Restart with the next moment that is known.
+    moved: bool,
+}
+
+impl DataTimer {
+    pub(crate) fn start(&mut self, now: Instant) {
+        if self.since.is_none() {
+            *self = Self { since: Some(now), tries: 0, moved: false };
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        *self = Self::default();
+    }
+
+    /// New data was acknowledged.
+    pub(crate) fn on_progress(&mut self) {
+        self.moved = true;
+        self.tries = 0;
+    }
+}
+
+impl Connection {
+    /// Looks for subflows that stand still, and for those that move again.
+    pub(crate) fn check_stalls(&mut self, now: Instant) {
+        if self.mode != Mode::Multipath || self.life.is_over() {
+            return;
+        }
+        self.follow_data_timer(now);
+        for index in 0..self.flows.len() {
+            if self.flows[index].is_open() {
+                self.check_stall(now, index);
+            }
+        }
+    }
+
+    fn check_stall(&mut self, now: Instant, index: usize) {
+        let flow = &self.flows[index];
+        let (id, acked) = (flow.state.id, flow.tcp.acked_offset());
+        let has_other = self.flows.iter().any(|other| other.state.id != id && other.is_good());
+        if flow.tcp.state() == State::CloseWait && self.outgoing.queued() == 0 {
+            // The peer has left it and there was something to send then; now there is not.
+            self.outgoing.on_stalled(id, |_| true);
+            self.flows[index].leave();
+            return;
+        }
+        match flow.state.stall {
+            Some(stall) if stall.acked < acked || !flow.is_busy() => self.flows[index].state.stall = None,
+            Some(stall) if has_other && stall.since + MAX_STALL <= now => {
+                self.counters.stalled_closed += 1;
+                self.flows[index].reset(Parting::for_now(ResetReason::UnacceptablePerformance));
+            }
+            Some(_) => {}
+            None => {
+                let stats = flow.tcp.stats();
+                let is_late = flow.stall_deadline(&stats).is_some_and(|deadline| deadline <= now);
+                if flow.is_busy() && (stats.backoff > 0 || (is_late && has_other)) {
+                    self.flows[index].state.stall = Some(Stall { since: now, acked });
+                    self.counters.stalls += 1;
+                    self.reinject_from(id);
+                }
+            }
+        }
+    }
+
+    /// What only this subflow carries goes out on others too.
+    fn reinject_from(&mut self, id: SubflowId) {
+        let flows = &self.flows;
+        let is_good = |other: SubflowId| flows.iter().any(|flow| flow.state.id == other && flow.is_good());
+        self.outgoing.on_stalled(id, is_good);
+    }
+
+    /// A subflow has ended.
+    pub(crate) fn on_flow_lost(&mut self, now: Instant, index: usize, was: Stage) {
+        let state = &self.flows[index].state;
+        let (id, path, remote) = (state.id, state.path, state.tuple.remote);
+        self.outgoing.on_lost(id);
+        match was {
+            Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Over => {
+                self.mesh.on_lost(now, path, remote);
+            }
+            Stage::Leaving => {}
+        }
+        if !self.flows.iter().any(|flow| flow.state.is_present()) {
+            self.mesh.hurry(now);
+            self.life_without_flows(now);
+        }
+    }
+
+    fn life_without_flows(&mut self, now: Instant) {
+        if self.lonely_since.is_none() {
+            self.lonely_since = Some(now);
+        }
+    }
+
+    /// Without any subflow the connection waits, but not for ever.
+    pub(crate) fn check_patience(&mut self, now: Instant) {
+        if self.flows.iter().any(super::flow::Flow::is_open) {
+            self.lonely_since = None;
+        }
+        if self.patience_deadline().is_some_and(|deadline| deadline <= now) {
+            self.fail(ConnectionError::AllPathsLost);
+        }
+    }
+
+    pub(crate) fn patience_deadline(&self) -> Option<Instant> {
+        let since = self.lonely_since.filter(|_| !self.life.is_over())?;
+        Some(since + self.config.patience)
+    }
+
+    pub(crate) fn stall_deadline(&self) -> Option<Instant> {
+        if self.mode != Mode::Multipath || self.life.is_over() || self.flows.len() < 2 {
+            return None;
+        }
+        let has_two = self.flows.iter().filter(|flow| flow.is_good()).count() > 1;
+        let of = |flow: &crate::flow::Flow| match flow.state.stall {
+            Some(stall) => Some(stall.since + MAX_STALL),
+            None if has_two => flow.stall_deadline(&flow.tcp.stats()),
+            None => None,
+        };
+        self.flows.iter().filter(|flow| flow.is_open()).filter_map(of).min()
+    }
+
+    /// Starts, restarts or stops the timer as the stream asks.
+    fn follow_data_timer(&mut self, now: Instant) {
+        if !self.outgoing.awaits_ack() {
+            self.data_timer.stop();
+        } else if self.data_timer.moved || self.data_timer.since.is_none() {
+            self.data_timer = DataTimer { since: Some(now), tries: 0, moved: false };
+        }
+    }
+
+    /// Data that should have been acknowledged by now is sent again, the first block of it.
+    pub(crate) fn run_data_timer(&mut self, now: Instant) {
+        if self.data_timer_deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        self.data_timer.since = Some(now);
+        self.data_timer.tries = self.data_timer.tries.saturating_add(1);
+        self.counters.data_timeouts += 1;
+        let Some(block) = self.outgoing.first() else {
+            for flow in self.flows.iter_mut().filter(|flow| flow.is_open()) {
+                flow.tcp.request_ack();
+            }
+            return;
+        };
+        let start = block.start;
+        let is_in_tcp = |flow: &crate::flow::Flow| {
+            let carrier = block.carriers.iter().find(|carrier| carrier.flow == flow.state.id);
+            carrier.is_some_and(|carrier| carrier.end > flow.tcp.acked_offset())
+        };
+        if let Some(target) =
+            self.flows.iter().position(|flow| flow.is_good() && !is_in_tcp(flow) && flow.tcp.unsent() == 0)
+        {
+            self.resend(target, start);
+        }
+    }
+
+    pub(crate) fn data_timer_deadline(&self) -> Option<Instant> {
+        let since = self.data_timer.since?;
+        let slowest = self.flows.iter().filter(|flow| flow.is_open()).map(|flow| flow.tcp.stats().rto).max();
+        let base = (2 * slowest.unwrap_or(MIN_DATA_TIMEOUT)).max(MIN_DATA_TIMEOUT);
+        let wait = base * 2u32.pow(u32::from(self.data_timer.tries.min(6)));
+        Some(since + wait.min(MAX_DATA_TIMEOUT))
+    }
+
+    /// Figures of the coupled controllers follow each other (RFC 6356).
+    pub(crate) fn couple(&mut self) {
+        use tcp::congestion::{Algorithm, Coupling, Member};
+        match self.config.tcp.congestion {
+            Algorithm::Lia | Algorithm::Olia => {}
+            Algorithm::NewReno | Algorithm::Cubic => return,
+        }
+        let member = |flow: &crate::flow::Flow| {
+            let Stats { srtt, .. } = flow.tcp.stats();
+            let congestion = flow.tcp.congestion();
+            Member {
+                window: congestion.window(),
+                srtt: srtt.unwrap_or(crate::flow::UNKNOWN_RTT),
+                bytes_between_losses: congestion.bytes_between_losses(),
+            }
+        };
+        let members: Vec<_> = self.flows.iter().filter(|flow| flow.is_good()).map(member).collect();
+        let good = self.flows.iter_mut().filter(|flow| flow.is_good());
+        for (index, flow) in good.enumerate() {
+            flow.tcp.set_coupling(Coupling::of(&members, index));
+        }
+    }
+}

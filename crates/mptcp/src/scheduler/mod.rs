@@ -1,0 +1,45 @@
+//! Which subflow the next block goes to.
+//!
+//! A scheduler sees figures, not subflows, and gives a verdict; cutting and sending is done elsewhere.
+
+mod lowest_rtt;
+mod round_robin;
+
+use base::{Duration, SubflowId};
+
+use crate::Scheduler;
+
+/// A subflow that may be given new data, with or without room at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) index: usize,
+    pub(crate) id: SubflowId,
+    /// Smoothed round-trip time, queues included.
+    pub(crate) srtt: Duration,
+    /// Bytes that can leave now.
+    pub(crate) room: usize,
+    /// Congestion window, bytes.
+    pub(crate) window: u32,
+    /// Bytes in flight.
+    pub(crate) in_flight: u32,
+}
+
+/// What the stream looks like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Demand {
+    /// Bytes that wait for a subflow.
+    pub(crate) queued: u64,
+    /// Bytes that the peer's window takes.
+    pub(crate) window_left: u64,
+    /// The subflow chosen before.
+    pub(crate) last: Option<SubflowId>,
+}
+
+/// The subflow for the next block, as an index into the connection's; `None` to wait.
+pub(crate) fn choose(scheduler: Scheduler, candidates: &[Candidate], demand: &Demand) -> Option<usize> {
+    match scheduler {
+        Scheduler::LowestRtt => lowest_rtt::choose(candidates, demand),
+        // Redundant: who cuts a new block does not matter, all of them will send it.
+        Scheduler::RoundRobin | Scheduler::Redundant => round_robin::choose(candidates, demand),
+    }
+}

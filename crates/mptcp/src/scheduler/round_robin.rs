@@ -1,0 +1,42 @@
+//! One after the other, skipping those without room.
+
+use super::{Candidate, Demand};
+
+pub(super) fn choose(candidates: &[Candidate], demand: &Demand) -> Option<usize> {
+    let has_room = |candidate: &&Candidate| candidate.room > 0;
+    let behind_last = |candidate: &&Candidate| demand.last.is_none_or(|last| candidate.id > last);
+    candidates
+        .iter()
+        .filter(has_room)
+        .filter(behind_last)
+        .min_by_key(|candidate| candidate.id)
+        .or_else(|| candidates.iter().filter(has_room).min_by_key(|candidate| candidate.id))
+        .map(|candidate| candidate.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{Duration, SubflowId};
+
+    use super::*;
+
+    #[test]
+    fn everybody_has_a_turn_and_the_full_are_skipped() {
+        let candidates: Vec<_> = [(4, 10), (7, 0), (9, 10)]
+            .iter()
+            .enumerate()
+            .map(|(index, &(id, room))| Candidate {
+                index,
+                id: SubflowId(id),
+                srtt: Duration::from_millis(1),
+                room,
+                window: 10,
+                in_flight: 0,
+            })
+            .collect();
+        let after = |last| choose(&candidates, &Demand { queued: 9, window_left: 9, last });
+        assert_eq!(after(None), Some(0));
+        assert_eq!(after(Some(SubflowId(4))), Some(2));
+        assert_eq!(after(Some(SubflowId(9))), Some(0));
+    }
+}

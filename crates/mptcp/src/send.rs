@@ -1,0 +1,308 @@
+//! What goes out next: what the subflows still have, then blocks that must be sent again, then new ones.
+
+use base::{Instant, SubflowId};
+use bytes::Bytes;
+use tcp::Record;
+use wire::{OptionBytes, Segment};
+
+use crate::blocks::Carrier;
+use crate::connection::Mode;
+use crate::flow::{Kind, UNKNOWN_RTT};
+use crate::options_out::{DATA_OPTIONS, OptionsOut, data_options, first_data_options, infinite_options};
+use crate::scheduler::{Candidate, Demand, choose};
+
+use crate::{Connection, Event, Scheduler, Status};
+
+impl Connection {
+    pub(crate) fn next_segment(&mut self, now: Instant) -> Option<Segment> {
+        loop {
+            if let Some(segment) = self.poll_flows(now) {
+                return Some(segment);
+            }
+            if !self.schedule(now) {
+                return None;
+            }
+        }
+    }
+
+    fn poll_flows(&mut self, now: Instant) -> Option<Segment> {
+        let is_plain = matches!(self.mode, Mode::Plain { .. });
+        let fin = self.outgoing.fin().filter(|_| !self.outgoing.is_complete());
+        let has_sent = self.outgoing.next() > 1;
+        let next = self.incoming.next();
+        for flow in &mut self.flows {
+            let waiting = flow.state.control.len();
+            let mut options = OptionsOut {
+                flow: &mut flow.state,
+                session: self.session.as_ref().filter(|_| !is_plain),
+                next,
+                fin,
+                has_sent,
+            };
+            let segment = flow.tcp.poll_transmit(now, &mut options);
+            if segment.is_some() {
+                if (1..waiting).contains(&flow.state.control.len()) {
+                    // One at a time; the next one goes with an ACK of its own.
+                    flow.tcp.request_ack();
+                }
+                return segment;
+            }
+        }
+        None
+    }
+
+    /// Gives one record to one subflow. `false` if there is nothing to give, or nobody to take it.
+    fn schedule(&mut self, now: Instant) -> bool {
+        if self.life.is_over() {
+            return false;
+        }
+        match self.mode {
+            Mode::Opening => false,
+            Mode::Plain { .. } => self.schedule_plain(now),
+            Mode::Multipath => self.schedule_block(now),
+        }
+    }
+
+    fn schedule_plain(&mut self, now: Instant) -> bool {
+        let Some(index) = self.plain_flow().filter(|_| self.outgoing.queued() > 0) else { return false };
+        let flow = &mut self.flows[index];
+        let mut room = flow.tcp.capacity(now);
+        if room == 0 {
+            // TCP probes a closed window only if it has something to send.
+            if flow.is_busy() || flow.tcp.unsent() > 0 || !flow.is_open() {
+                return false;
+            }
+            room = usize::from(flow.tcp.segment_payload(0));
+        }
+        let limit = whole_segments(self.config.tcp.max_super_segment, flow.tcp.segment_payload(0));
+        let Some((start, payload)) = self.outgoing.take(room.min(limit)) else { return false };
+        let mut options = OptionBytes::new();
+        if core::mem::take(&mut flow.state.announce_infinite)
+            && let Some(session) = &self.session
+        {
+            options = infinite_options(session, start, flow.tcp.next_offset());
+        }
+        let push = self.outgoing.queued() == 0;
+        flow.tcp.send(Record { payload, options, push });
+        true
+    }
+
+    fn schedule_block(&mut self, now: Instant) -> bool {
+        if self.outgoing.queued() == 0 && !self.outgoing.has_again() && !self.is_copying() {
+            return false;
+        }
+        let candidates = self.candidates(now);
+        if self.schedule_again(&candidates) || self.schedule_copy(&candidates) {
+            return true;
+        }
+        if self.outgoing.queued() == 0 || self.must_gather() {
+            return false;
+        }
+        let window_left = self.outgoing.window_left();
+        if window_left == 0 {
+            return self.schedule_probe(&candidates) || self.schedule_opportunity(&candidates);
+        }
+        let demand = Demand { queued: self.outgoing.queued() as u64, window_left, last: self.last_chosen };
+        match choose(self.config.scheduler, &candidates, &demand) {
+            Some(index) => {
+                let room = candidates.iter().find(|c| c.index == index).map_or(0, |c| c.room);
+                self.send_new(index, room.min(usize::try_from(window_left).unwrap_or(usize::MAX)))
+            }
+            None => self.schedule_probe(&candidates),
+        }
+    }
+
+    /// The subflows that may carry data now: regular ones; backups when none of those works; those that are
+    /// stalled when nothing else is left.
+    fn candidates(&self, now: Instant) -> Vec<Candidate> {
+        let next = self.outgoing.next();
+        let may_carry = |flow: &&crate::flow::Flow| self.protection.may_carry(flow.state.class, next);
+        let open = || self.flows.iter().filter(|flow| flow.is_open()).filter(may_carry);
+        let has_regular = open().any(|flow| flow.is_good() && !flow.state.is_backup());
+        let has_good = open().any(super::flow::Flow::is_good);
+        let is_candidate = |flow: &crate::flow::Flow| {
+            if has_regular { flow.is_good() && !flow.state.is_backup() } else { flow.is_good() || !has_good }
+        };
+        let figures = |(index, flow): (usize, &crate::flow::Flow)| {
+            let stats = flow.tcp.stats();
+            Candidate {
+                index,
+                id: flow.state.id,
+                srtt: stats.srtt.unwrap_or(UNKNOWN_RTT),
+                room: flow.tcp.capacity(now),
+                window: stats.congestion_window,
+                in_flight: stats.in_flight,
+            }
+        };
+        let flows = self.flows.iter().enumerate();
+        flows
+            .filter(|(_, flow)| flow.is_open() && may_carry(flow) && is_candidate(flow))
+            .map(figures)
+            .collect()
+    }
+
+    /// Blocks that other subflows could not get through.
+    fn schedule_again(&mut self, candidates: &[Candidate]) -> bool {
+        if !self.outgoing.has_again() {
+            return false;
+        }
+        let mut able: Vec<_> = candidates.iter().filter(|candidate| candidate.room > 0).collect();
+        able.sort_by_key(|candidate| (candidate.srtt, candidate.id));
+        for candidate in able {
+            let class = self.flows[candidate.index].state.class;
+            let start = self
+                .outgoing
+                .again_for(candidate.id)
+                .map(|block| block.start)
+                .filter(|&start| self.protection.may_carry(class, start));
+            if let Some(start) = start {
+                return self.resend(candidate.index, start);
+            }
+        }
+        false
+    }
+
+    /// The window is closed by the first block, which sits on a slower subflow: a faster one that has nothing
+    /// else to do sends it too (Raiciu et al. 2012, opportunistic retransmission).
+    fn schedule_opportunity(&mut self, candidates: &[Candidate]) -> bool {
+        let Some(first) = self.outgoing.first() else { return false };
+        let start = first.start;
+        let srtt_of = |id: SubflowId| candidates.iter().find(|c| c.id == id).map(|c| c.srtt);
+        let carried = first.carriers.iter().filter_map(|carrier| srtt_of(carrier.flow)).min();
+        let is_faster = |c: &&Candidate| c.room > 0 && carried.is_some_and(|carried| c.srtt < carried);
+        let best = candidates.iter().filter(is_faster).min_by_key(|c| (c.srtt, c.id));
+        match best {
+            Some(best) if !first.is_carried_by(best.id) => self.resend(best.index, start),
+            Some(_) | None => false,
+        }
+    }
+
+    /// Redundant: whoever has room sends what it has not sent yet.
+    fn schedule_copy(&mut self, candidates: &[Candidate]) -> bool {
+        if self.config.scheduler != Scheduler::Redundant {
+            return false;
+        }
+        for candidate in candidates.iter().filter(|candidate| candidate.room > 0) {
+            let state = &mut self.flows[candidate.index].state;
+            while let Some(block) = self.outgoing.block_from(state.copied) {
+                let (start, is_here) = (block.start, block.is_carried_by(candidate.id));
+                state.copied = block.end();
+                if !is_here {
+                    return self.resend(candidate.index, start);
+                }
+            }
+        }
+        false
+    }
+
+    /// Redundant: somebody has not sent everything yet.
+    fn is_copying(&self) -> bool {
+        self.config.scheduler == Scheduler::Redundant
+            && self
+                .flows
+                .iter()
+                .any(|flow| flow.is_good() && self.outgoing.block_from(flow.state.copied).is_some())
+    }
+
+    /// A subflow whose peer has closed the window, and that has nothing in flight, would never hear of its
+    /// opening again: it gets a segment to probe with. One is enough if the whole connection has to wait.
+    fn schedule_probe(&mut self, candidates: &[Candidate]) -> bool {
+        if self.outgoing.window_left() == 0 && self.outgoing.first().is_some() {
+            return false;
+        }
+        let is_stuck = |candidate: &&Candidate| {
+            let flow = &self.flows[candidate.index];
+            candidate.room == 0 && !flow.is_busy() && flow.tcp.unsent() == 0
+        };
+        match candidates.iter().find(is_stuck) {
+            Some(candidate) => self.send_new(candidate.index, 1),
+            None => false,
+        }
+    }
+
+    /// Nagle, over all subflows: a short block waits while something is in flight.
+    fn must_gather(&self) -> bool {
+        if self.config.tcp.no_delay || self.outgoing.is_finished() || self.outgoing.first().is_none() {
+            return false;
+        }
+        let shortest = self
+            .flows
+            .iter()
+            .filter(|flow| flow.is_good())
+            .map(|flow| flow.tcp.segment_payload(DATA_OPTIONS))
+            .min();
+        self.outgoing.queued() < usize::from(shortest.unwrap_or(0))
+    }
+
+    /// Cuts a block for the subflow that was chosen.
+    fn send_new(&mut self, index: usize, room: usize) -> bool {
+        let flow = &self.flows[index];
+        let is_first_data = flow.state.kind == Kind::FirstActive && self.outgoing.next() == 1;
+        let segment = flow.tcp.segment_payload(DATA_OPTIONS);
+        let limit = if is_first_data {
+            usize::from(segment)
+        } else {
+            whole_segments(self.config.tcp.max_super_segment, segment)
+        };
+        // Whole segments, unless this is all there is.
+        let room = room.max(1);
+        let whole = room - room % usize::from(segment.max(1));
+        let max = if whole == 0 || room >= self.outgoing.queued() { room } else { whole };
+        let Some((start, payload)) = self.outgoing.cut(max.min(limit)) else { return false };
+        let Some(session) = &self.session else { return false };
+        let offset = flow.tcp.next_offset();
+        let options = if is_first_data {
+            first_data_options(session, &payload)
+        } else {
+            data_options(session, self.incoming.next(), start, offset, &payload)
+        };
+        self.last_chosen = Some(flow.state.id);
+        self.give(index, start, payload, options);
+        true
+    }
+
+    /// Sends a block once more, on this subflow.
+    pub(crate) fn resend(&mut self, index: usize, start: u64) -> bool {
+        let Some(block) = self.outgoing.block_from(start).filter(|block| block.start == start) else {
+            return false;
+        };
+        let payload = block.payload.clone();
+        let Some(session) = &self.session else { return false };
+        let offset = self.flows[index].tcp.next_offset();
+        let options = data_options(session, self.incoming.next(), start, offset, &payload);
+        self.flows[index].state.reinjected += payload.len() as u64;
+        self.give(index, start, payload, options);
+        true
+    }
+
+    fn give(&mut self, index: usize, start: u64, payload: Bytes, options: OptionBytes) {
+        let length = payload.len() as u64;
+        let flow = &mut self.flows[index];
+        let push = self.outgoing.queued() == 0;
+        let offset = flow.tcp.send(Record { payload, options, push });
+        self.outgoing.on_carried(start, Carrier { flow: flow.state.id, end: offset + length });
+    }
+
+    /// Lets go of subflows that TCP is through with and that have nothing left to send.
+    pub(crate) fn reap(&mut self) {
+        let mut index = 0;
+        while index < self.flows.len() {
+            if !self.flows[index].is_closed() {
+                index += 1;
+                continue;
+            }
+            let flow = self.flows.remove(index);
+            self.notices.push(Event::SubflowClosed { id: flow.state.id, tuple: flow.state.tuple });
+            if self.past.len() + self.flows.len() >= Status::MAX_SUBFLOWS {
+                self.past.pop_front();
+            }
+            self.past.push_back(flow.status());
+        }
+    }
+}
+
+/// The longest super-segment of whole segments.
+fn whole_segments(longest: u16, segment: u16) -> usize {
+    let segment = segment.max(1);
+    usize::from((longest / segment).max(1)) * usize::from(segment)
+}

@@ -1,0 +1,56 @@
+//! What the two hosts agreed on: keys, numbers, checksums.
+
+use base::Dsn;
+use wire::DataAck;
+
+use crate::data_space::DataSpace;
+use crate::keys::Key;
+
+/// The protocol version spoken (RFC 8684).
+pub(crate) const VERSION: u8 = 1;
+
+/// One Multipath TCP session.
+pub(crate) struct Session {
+    pub(crate) local: Key,
+    /// Unknown until the peer has sent it (on the SYN/ACK, or on the third ACK).
+    pub(crate) remote: Option<Key>,
+    /// DSS checksums are in use.
+    pub(crate) checksum: bool,
+    pub(crate) outgoing: DataSpace,
+    /// Exists with the remote key.
+    pub(crate) incoming: DataSpace,
+    /// The peer wants no further subflows to its initial address (flag C).
+    pub(crate) denies_initial_address: bool,
+    /// The peer uses 8-byte data sequence numbers and is answered with 8-byte Data-ACKs.
+    pub(crate) long_acks: bool,
+    /// A Data-ACK arrived: DSS options pass in both directions, further subflows may be opened.
+    pub(crate) is_confirmed: bool,
+}
+
+impl Session {
+    pub(crate) fn new(local: Key, checksum: bool) -> Self {
+        let outgoing = DataSpace::new(local.initial_dsn());
+        Self {
+            local,
+            remote: None,
+            checksum,
+            outgoing,
+            incoming: DataSpace::new(Dsn::new(0)),
+            denies_initial_address: false,
+            long_acks: true,
+            is_confirmed: false,
+        }
+    }
+
+    pub(crate) fn learn_key(&mut self, key: [u8; 8]) {
+        let key = Key::new(key);
+        self.incoming = DataSpace::new(key.initial_dsn());
+        self.remote = Some(key);
+    }
+
+    /// The Data-ACK for everything below `next`, as long as the peer wants it.
+    pub(crate) fn data_ack(&self, next: u64) -> DataAck {
+        let dsn = self.incoming.dsn(next);
+        if self.long_acks { DataAck::Long(dsn.bits()) } else { DataAck::Short(dsn.low32()) }
+    }
+}

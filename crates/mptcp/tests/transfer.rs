@@ -1,0 +1,87 @@
+//! Bytes arrive, each once and in order, whatever the paths do.
+
+mod world;
+
+use base::Duration;
+use mptcp::{Negotiated, PlainReason, Scheduler};
+use world::{CLIENT, Link, SERVER, World, pattern};
+
+const MULTIPATH: Negotiated = Negotiated::Multipath { version: 1, checksum: false };
+
+fn both_ways(world: &mut World, bytes: usize) -> Duration {
+    let (up, down) = (pattern(bytes, 1), pattern(bytes / 2, 2));
+    world.send(CLIENT, &up).send(SERVER, &down).connect();
+    let time = world.finish(120);
+    assert!(world.sides[SERVER].received == up, "{} of {}", world.sides[SERVER].received.len(), up.len());
+    assert!(world.sides[CLIENT].received == down, "{} of {}", world.sides[CLIENT].received.len(), down.len());
+    time
+}
+
+#[test]
+fn one_subflow_carries_both_directions_and_closes_cleanly() {
+    let mut world = World::new(1, vec![Link::default()], 1);
+    both_ways(&mut world, 1_000_000);
+    assert_eq!(world.status(CLIENT).negotiated, MULTIPATH);
+    assert_eq!(world.status(SERVER).negotiated, MULTIPATH);
+    assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
+    world.assert_clean_end();
+}
+
+#[test]
+fn plain_tcp_carries_both_directions_and_closes_cleanly() {
+    for side in [CLIENT, SERVER] {
+        let mut world = World::new(1, vec![Link::default()], 1);
+        world.sides[side].config.multipath = false;
+        both_ways(&mut world, 1_000_000);
+        let reasons = match side {
+            CLIENT => [PlainReason::NotOffered, PlainReason::PeerPlain],
+            _ => [PlainReason::NotInSynAck, PlainReason::NotOffered],
+        };
+        for (side, reason) in [CLIENT, SERVER].into_iter().zip(reasons) {
+            assert_eq!(world.status(side).negotiated, Negotiated::Plain(reason));
+        }
+        assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
+        world.assert_clean_end();
+    }
+}
+
+#[test]
+fn two_paths_are_joined_and_both_carry() {
+    let rate = Some(2_000_000);
+    let links = vec![Link { rate, ..Link::default() }, Link { rate, ..Link::default() }];
+    let one = both_ways(&mut World::new(2, links[..1].to_vec(), 1), 4_000_000);
+    let mut world = World::new(2, links, 1);
+    let two = both_ways(&mut world, 4_000_000);
+    let carried: Vec<_> = world.links.iter().map(|link| link.carried[CLIENT]).collect();
+    assert!(carried.iter().all(|&bytes| bytes > 1_200_000), "{carried:?}");
+    assert!(one.as_secs_f64() / two.as_secs_f64() > 1.6, "{one:?} on one path, {two:?} on two");
+    world.assert_clean_end();
+}
+
+#[test]
+fn nothing_is_lost_when_segments_are() {
+    for scheduler in [Scheduler::LowestRtt, Scheduler::RoundRobin, Scheduler::Redundant] {
+        for seed in 1..6 {
+            let bad = Link { loss: 0.02, duplicate: 0.01, reorder: 0.05, ..Link::default() };
+            let slow = Link { delay: Duration::from_millis(40), ..bad.clone() };
+            let mut world = World::new(seed, vec![bad, slow], 2);
+            world.config(|config| config.scheduler = scheduler);
+            both_ways(&mut world, 400_000);
+            world.assert_clean_end();
+        }
+    }
+}
+
+#[test]
+fn checksums_go_with_every_mapping() {
+    let bad = Link { loss: 0.02, duplicate: 0.01, reorder: 0.05, ..Link::default() };
+    let mut world = World::new(5, vec![bad.clone(), bad], 1);
+    world.sides[SERVER].config.checksum = true;
+    both_ways(&mut world, 400_000);
+    for side in [CLIENT, SERVER] {
+        let negotiated = world.status(side).negotiated;
+        assert_eq!(negotiated, Negotiated::Multipath { version: 1, checksum: true });
+        assert_eq!(world.status(side).counters.checksum_failures, 0);
+    }
+    world.assert_clean_end();
+}
