@@ -48,7 +48,7 @@ mod wycheproof_tests;
 pub use ack::{ACK_OPTION_LEN, AckContext, AckTag};
 pub use aead::BlockKey;
 pub use block::{BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, Payload, SealedBlock};
-pub use hkdf::Hkdf;
+pub use hkdf::{Hkdf, OutputTooLong};
 pub use identity::{ConnectionIdentity, JoinHmacs, JoinTranscript};
 pub use limits::KeyLimits;
 pub use opener::{OpenError, OpenJob, Opened, Opener};
