@@ -43,10 +43,12 @@ mod sysctl;
 mod sys {
     pub(crate) mod ethtool;
     pub(crate) mod mptcp_info;
+    pub(crate) mod tun;
 }
 
 pub mod mptcp;
 pub mod nft;
+pub mod tun;
 
 pub use counters::{Counters, InterfaceCounters};
 pub use error::Error;
