@@ -17,7 +17,7 @@ fn record(block: &Bytes) -> Record {
 }
 
 struct Clock {
-    spent: [std::time::Duration; 2],
+    spent: [Duration; 2],
     calls: [u64; 2],
 }
 

@@ -64,7 +64,7 @@ impl Seg {
     /// Payload: the bytes of the stream at this place.
     pub(crate) fn data(mut self, len: usize) -> Self {
         let from = self.segment.seq.distance(SeqNum::new(THEIRS)) as usize;
-        self.segment.payload = (from..from + len).map(|n| n as u8).collect();
+        self.segment.payload = (0..len).map(|n| from.wrapping_add(n) as u8).collect();
         self
     }
 

@@ -1,0 +1,179 @@
+//! What we tell the peer: delayed acknowledgments, SACK and D-SACK blocks, out-of-order data.
+
+mod script;
+
+use base::Duration;
+use script::{Script, seg};
+use tcp::{Arrival, Config, DropReason, Event, SegmentKind, Timer};
+
+/// Past the first segments, which are all acknowledged at once. The next offset is 16,001.
+fn settled() -> Script {
+    let mut s = Script::established(Config::default());
+    for n in 0..16 {
+        s.give(seg(".", 1 + n * 1000, 1).data(1000));
+        assert_eq!(s.sent().len(), 1, "at once");
+    }
+    s.read();
+    s
+}
+
+#[test]
+fn later_every_second_segment_is_acknowledged() {
+    let mut s = settled();
+    s.give(seg(".", 16_001, 1).data(1000));
+    assert!(s.sent().is_empty());
+    s.give(seg(".", 17_001, 1).data(1000));
+    assert_eq!(s.sent(), [". 1:1 ack 18001"]);
+    s.give(seg(".", 18_001, 1).data(1000));
+    s.wait(39);
+    assert!(s.sent().is_empty());
+    s.wait(1);
+    assert_eq!(s.sent(), [". 1:1 ack 19001"]);
+    assert_eq!(s.fired, [Timer::DelayedAck]);
+}
+
+#[test]
+fn a_super_segment_is_acknowledged_at_once() {
+    let mut s = settled();
+    s.give(seg("P.", 16_001, 1).data(20_000).size(1000));
+    assert_eq!(s.sent(), [". 1:1 ack 36001"]);
+    assert_eq!(s.tcp.stats().segments_received, 1 + 16 + 20);
+}
+
+#[test]
+fn data_carries_the_acknowledgment() {
+    let mut s = settled();
+    s.give(seg(".", 16_001, 1).data(1000));
+    s.send(100);
+    assert_eq!(s.sent(), ["P. 1:101 ack 17001"]);
+    s.wait(100);
+    assert!(!s.fired.contains(&Timer::DelayedAck));
+}
+
+#[test]
+fn a_hole_is_reported_at_once_and_the_latest_block_first() {
+    let mut s = settled();
+    s.give(seg(".", 17_001, 1).data(1000));
+    assert_eq!(s.sent(), [". 1:1 ack 16001 sack 17001:18001"]);
+    s.give(seg(".", 21_001, 1).data(1000));
+    s.give(seg(".", 19_001, 1).data(1000));
+    s.give(seg(".", 23_001, 1).data(1000));
+    s.give(seg(".", 18_001, 1).data(1000));
+    assert_eq!(
+        s.sent().last().map(String::as_str),
+        Some(". 1:1 ack 16001 sack 17001:20001 23001:24001 21001:22001")
+    );
+    s.give(seg(".", 16_001, 1).data(1000));
+    assert_eq!(s.sent(), [". 1:1 ack 20001 sack 23001:24001 21001:22001"]);
+    assert_eq!(s.read().len(), 4000);
+}
+
+#[test]
+fn data_and_a_hole_at_once_make_two_segments() {
+    let mut s = settled();
+    s.tcp.send(tcp::Record {
+        payload: vec![0; 100].into(),
+        options: [1; 40].into_iter().take(28).collect(),
+        push: false,
+    });
+    s.give(seg(".", 17_001, 1).data(1000));
+    assert_eq!(s.sent(), [". 1:1 ack 16001 sack 17001:18001", "P. 1:101 ack 16001"]);
+}
+
+#[test]
+fn what_arrives_twice_is_reported_once_as_a_duplicate() {
+    let mut s = settled();
+    assert_eq!(s.give(seg(".", 15_001, 1).data(1000)), Arrival::Dropped(DropReason::OutOfWindow));
+    assert_eq!(s.sent(), [". 1:1 ack 16001 sack 15001:16001"]);
+    let overlapping = s.give(seg(".", 15_501, 1).data(1000));
+    assert!(matches!(overlapping, Arrival::Accepted { offset: 15_501, .. }));
+    assert_eq!(s.sent(), [". 1:1 ack 16501 sack 15501:16001"]);
+    s.give(seg(".", 18_001, 1).data(1000));
+    s.give(seg(".", 18_001, 1).data(1000));
+    assert_eq!(s.sent().last().map(String::as_str), Some(". 1:1 ack 16501 sack 18001:19001 18001:19001"));
+}
+
+#[test]
+fn blocks_leave_room_for_the_owners_options() {
+    let mut s = settled();
+    s.opaque.filling = 12;
+    for n in [18, 20, 22, 24] {
+        s.give(seg(".", n * 1000 + 1, 1).data(1000));
+    }
+    let last = s.raw.last().expect("an acknowledgment").clone();
+    assert_eq!(last.options.len(), 12 + 2 + 2 + 3 * 8);
+    s.opaque.filling = 40;
+    s.give(seg(".", 26_001, 1).data(1000));
+    let last = s.raw.last().expect("an acknowledgment");
+    assert_eq!(last.options.len(), 40, "the owner comes first");
+    assert!(!script::show(last).contains("sack"));
+}
+
+#[test]
+fn without_sack_holes_are_reported_by_number_alone() {
+    let mut s = Script::passive(Config { timestamps: false, ..Config::default() }, seg("S", 0, 0));
+    s.sent();
+    s.give(seg(".", 1, 1));
+    s.give(seg(".", 1001, 1).data(1000));
+    assert_eq!(s.sent(), [". 1:1 ack 1"]);
+}
+
+#[test]
+fn first_bytes_win_over_later_lies() {
+    let mut s = Script::established(Config::default());
+    s.give(seg(".", 5, 1).payload(b"true"));
+    s.give(seg(".", 1, 1).payload(b"1234LIES5678"));
+    assert_eq!(s.read(), b"1234true5678");
+    s.give(seg(".", 1, 1).payload(b"XXXXXXXXXXXX"));
+    assert!(s.read().is_empty());
+}
+
+#[test]
+fn an_acknowledgment_can_be_asked_for_and_is_written_once() {
+    let mut s = Script::established(Config::default());
+    s.opaque.asked.clear();
+    s.tcp.request_ack();
+    s.send(10);
+    assert_eq!(s.sent(), [". 1:1 ack 1", "P. 1:11 ack 1"]);
+    assert_eq!(s.opaque.asked, [(SegmentKind::Ack, 40)]);
+}
+
+#[test]
+fn a_silent_connection_is_probed_and_given_up() {
+    let second = Duration::from_secs(1);
+    let keep_alive = tcp::KeepAlive { idle: second * 10, interval: second, probes: 3 };
+    let mut s = Script::established(Config { keep_alive: Some(keep_alive), ..Config::default() });
+    s.wait_for(second * 5);
+    s.give(seg(".", 1, 1));
+    s.wait_for(second * 9);
+    assert!(s.sent().is_empty(), "not silent for long enough");
+    s.wait_for(second * 1);
+    assert_eq!(s.sent(), [". 0:0 ack 1"]);
+    s.give(seg(".", 1, 1));
+    s.wait_for(second * 12);
+    assert_eq!(s.sent().len(), 3);
+    s.wait_for(second * 1);
+    assert_eq!(s.sent(), ["R. 1:1 ack 1"]);
+    assert_eq!(s.events.last(), Some(&Event::Closed(tcp::Closed::TimedOut)));
+}
+
+#[test]
+fn a_probe_of_the_peer_is_answered() {
+    let mut s = Script::established(Config::default());
+    assert_eq!(s.give(seg(".", 0, 1)), Arrival::Dropped(DropReason::OutOfWindow));
+    assert_eq!(s.sent(), [". 1:1 ack 1"]);
+}
+
+#[test]
+fn the_user_timeout_counts_from_the_last_progress() {
+    let config = Config { user_timeout: Some(Duration::from_secs(3)), ..Config::default() };
+    let mut s = Script::established(config);
+    s.wait_for(Duration::from_secs(20));
+    s.send(2000);
+    s.wait_for(Duration::from_secs(2));
+    s.give(seg(".", 1, 1001));
+    s.wait_for(Duration::from_millis(2_999));
+    assert!(!s.events.iter().any(|event| matches!(event, Event::Closed(_))));
+    s.wait(1);
+    assert_eq!(s.events.last(), Some(&Event::Closed(tcp::Closed::TimedOut)));
+}

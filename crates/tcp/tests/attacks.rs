@@ -1,0 +1,198 @@
+//! Segments of somebody who guesses (RFC 5961, 5927), old ones (RFC 7323), and nonsense.
+
+mod script;
+
+use base::{Duration, Random, SeededRandom};
+use script::{Script, seg};
+use tcp::{Arrival, Closed, Config, DropReason, Event, State};
+use wire::{Flags, IcmpReason, OptionBytes};
+
+#[test]
+fn only_the_exact_reset_counts() {
+    let mut s = Script::established(Config::default());
+    for seq in [2, 1000, 65_535] {
+        assert_eq!(s.give(seg("R", seq, 0)), Arrival::Dropped(DropReason::InexactReset));
+        assert_eq!(s.sent(), [". 1:1 ack 1"], "a challenge");
+    }
+    for seq in [0, -500, 20_000_000] {
+        assert_eq!(s.give(seg("R", seq, 0)), Arrival::Dropped(DropReason::OutOfWindow));
+        assert!(s.sent().is_empty());
+    }
+    assert!(matches!(s.give(seg("R", 1, 0)), Arrival::Accepted { .. }));
+    assert_eq!(s.events.last(), Some(&Event::Closed(Closed::ResetByPeer)));
+}
+
+#[test]
+fn a_syn_on_a_living_connection_is_only_challenged() {
+    let mut s = Script::established(Config::default());
+    for seq in [0, 1, 500, -70_000] {
+        for flags in ["S", "S."] {
+            assert_eq!(s.give(seg(flags, seq, 1)), Arrival::Dropped(DropReason::UnexpectedSyn));
+            assert_eq!(s.sent(), [". 1:1 ack 1"]);
+        }
+    }
+    assert_eq!(s.tcp.state(), State::Established);
+}
+
+#[test]
+fn challenges_are_limited() {
+    let mut s = Script::established(Config::default());
+    let mut answers = 0;
+    for n in 0..1000 {
+        s.give(seg("R", 100 + n, 0));
+        answers += s.sent().len();
+    }
+    assert_eq!(answers, 10);
+    s.wait_for(Duration::from_secs(5));
+    s.give(seg("R", 100, 0));
+    assert_eq!(s.sent().len(), 1);
+}
+
+#[test]
+fn data_with_an_impossible_acknowledgment_is_not_taken() {
+    let mut s = Script::established(Config::default());
+    s.send(100);
+    s.sent();
+    for ack in [102, 5000, -70_000] {
+        assert_eq!(
+            s.give(seg("P.", 1, ack).payload(b"forged")),
+            Arrival::Dropped(DropReason::UnacceptableAck)
+        );
+        assert_eq!(s.sent(), [". 101:101 ack 1"]);
+    }
+    assert!(s.read().is_empty());
+    s.give(seg("P.", 1, -1000).payload(b"old but possible"));
+    assert_eq!(s.read().len(), 16);
+    assert_eq!(s.give(seg("P", 17, 1).payload(b"no ack bit")), Arrival::Dropped(DropReason::MissingAck));
+}
+
+#[test]
+fn an_old_timestamp_is_an_old_segment() {
+    let mut s = Script::stamped(Config::default());
+    let echo = s.our_stamp;
+    s.give(seg("P.", 1, 1).payload(b"new").stamp(9000, echo));
+    s.sent();
+    assert_eq!(s.give(seg("P.", 4, 1).payload(b"old").stamp(8999, echo)), Arrival::Dropped(DropReason::Paws));
+    assert_eq!(s.sent(), [". 1:1 ack 4"]);
+    assert_eq!(s.read(), b"new");
+    assert!(
+        matches!(s.give(seg("R", 4, 1).stamp(8000, echo)), Arrival::Accepted { .. }),
+        "resets are exempt"
+    );
+}
+
+#[test]
+fn a_segment_ahead_of_a_hole_does_not_move_the_clock_of_the_peer() {
+    let mut s = Script::stamped(Config::default());
+    let echo = s.our_stamp;
+    s.give(seg("P.", 101, 1).data(100).stamp(9000, echo));
+    let filled = s.give(seg("P.", 1, 1).data(100).stamp(8000, echo));
+    assert!(matches!(filled, Arrival::Accepted { .. }), "sent earlier, arrived later");
+    assert_eq!(s.read().len(), 200);
+}
+
+#[test]
+fn a_segment_that_lost_its_timestamp_is_dropped() {
+    let mut s = Script::stamped(Config::default());
+    assert_eq!(s.give(seg("P.", 1, 1).payload(b"x").bare()), Arrival::Dropped(DropReason::MissingTimestamp));
+    assert!(s.read().is_empty());
+}
+
+#[test]
+fn too_big_counts_only_for_what_is_in_flight() {
+    let mut s = Script::established(Config::default());
+    s.send(3000);
+    s.sent();
+    for seq in [0, 3001, 900_000] {
+        s.icmp(seq, IcmpReason::TooBig { mtu: 600 });
+    }
+    assert_eq!(s.tcp.segment_payload(0), 1000);
+    assert!(s.sent().is_empty());
+    let window = s.tcp.congestion().window();
+    s.icmp(1, IcmpReason::TooBig { mtu: 840 });
+    assert_eq!(s.events.last(), Some(&Event::MssReduced { mss: 800 }));
+    assert_eq!(s.sent(), ["P. 1:3001/800 ack 1"], "cut smaller, at once");
+    assert_eq!(s.tcp.congestion().window(), window, "no sign of congestion");
+    s.icmp(1, IcmpReason::TooBig { mtu: 68 });
+    assert_eq!(s.tcp.segment_payload(0), 536, "and no path is that small");
+}
+
+#[test]
+fn a_black_hole_for_large_packets_is_found_without_icmp() {
+    let mut s = Script::active(Config { timestamps: false, ..Config::default() });
+    s.sent();
+    s.wait(40);
+    s.give(seg("S.", 0, 1).option(&wire::TcpOption::Mss(1460)).option(&wire::TcpOption::SackPermitted));
+    s.send(5000);
+    s.sent();
+    let mut sizes = Vec::new();
+    for _ in 0..100_000 {
+        s.wait(10);
+        for segment in s.raw.drain(..) {
+            let size = segment.payload.len().min(usize::from(segment.segment_size));
+            if sizes.last() != Some(&size) {
+                sizes.push(size);
+            }
+        }
+        if sizes.last() == Some(&1240) {
+            break;
+        }
+    }
+    assert_eq!(sizes.last(), Some(&1240), "{sizes:?}");
+    assert!(s.now.as_millis() < 20_000);
+}
+
+#[test]
+fn random_segments_never_panic_and_never_read_as_something_else() {
+    let letters = [Flags::SYN, Flags::FIN, Flags::RST, Flags::ACK, Flags::PSH, Flags::URG];
+    let mut random = SeededRandom::from_number(77);
+    for round in 0..300 {
+        let mut s = match round % 3 {
+            0 => Script::established(Config::default()),
+            1 => Script::active(Config::default()),
+            _ => Script::stamped(Config::default()),
+        };
+        s.stamps = s.stamps && round % 2 == 0;
+        let near = |random: &mut SeededRandom, at: i64| match random.below(4) {
+            0 => random.next_u32().into(),
+            1 => at,
+            _ => at + random.below(4000) as i64 - 1000,
+        };
+        for _ in 0..60 {
+            let (seq, ack) = (near(&mut random, 1), near(&mut random, s.tcp.acked_offset() as i64));
+            let mut segment = seg("", seq, ack).window(random.next_u32() as u16);
+            segment.segment.flags = Flags::default();
+            for flag in letters {
+                if random.chance(if flag == Flags::ACK { 0.9 } else { 0.1 }) {
+                    segment.segment.flags = segment.segment.flags.with(flag);
+                }
+            }
+            if random.chance(0.5) {
+                segment = segment.data(random.below(3000) as usize).size(1 + random.below(1460) as u16);
+            }
+            if random.chance(0.3) {
+                let mut bytes = OptionBytes::new();
+                (0..random.below(6) * 4).for_each(|_| bytes.push(random.next_u32() as u8));
+                segment.segment.options = bytes;
+            }
+            s.give(segment);
+            match random.below(6) {
+                0 => s.send(1 + random.below(3000) as usize),
+                1 => s.wait(random.below(500)),
+                2 if random.chance(0.1) => s.finish(),
+                3 => s.tcp.set_receive_window(random.next_u32() >> 8),
+                _ => {}
+            }
+            s.drain();
+            assert!(s.raw.len() < 2000);
+            s.raw.clear();
+        }
+        let before = s.events.iter().filter(|event| matches!(event, Event::Closed(_))).count();
+        assert!(before <= 1, "a connection ends once");
+        let mut at = 1;
+        while let Some(chunk) = s.tcp.read() {
+            assert_eq!(chunk.offset, at);
+            at += chunk.data.len() as u64;
+        }
+    }
+}

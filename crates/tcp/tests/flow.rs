@@ -1,0 +1,194 @@
+//! Flow control and small segments: windows that shut, open by little and shrink; Nagle; idle connections.
+
+mod script;
+
+use base::Duration;
+use script::{Script, seg};
+use tcp::{Arrival, Closed, Config, DropReason, Event, Timer};
+use wire::{OptionBytes, TcpOption};
+
+#[test]
+fn nothing_leaves_beyond_the_window_of_the_peer() {
+    let mut s = Script::established(Config::default());
+    s.give(seg(".", 1, 1).window(3000));
+    assert_eq!(s.tcp.capacity(s.now), 3000);
+    s.send(5000);
+    assert_eq!(s.sent(), [". 1:3001/1000 ack 1"]);
+    assert_eq!((s.tcp.capacity(s.now), s.tcp.unsent()), (0, 2000));
+    s.give(seg(".", 1, 3001).window(3000));
+    assert_eq!(s.sent(), ["P. 3001:5001/1000 ack 1"]);
+}
+
+#[test]
+fn a_shut_window_is_probed_with_back_off_for_as_long_as_the_peer_answers() {
+    let mut s = Script::established(Config { retries: 3, ..Config::default() });
+    s.give(seg(".", 1, 1).window(0));
+    s.send(100);
+    assert!(s.sent().is_empty());
+    let mut gaps = Vec::new();
+    let mut last = s.now;
+    while gaps.len() < 8 {
+        let next = s.tcp.poll_timeout().expect("the persist timer");
+        assert_eq!(next.timer, Timer::Persist);
+        s.now = next.at;
+        s.tcp.handle_timeout(s.now);
+        assert_eq!(s.sent(), [". 0:0 ack 1"]);
+        gaps.push(s.now.saturating_since(last).as_millis());
+        last = s.now;
+        s.give(seg(".", 1, 1).window(0));
+    }
+    assert_eq!(gaps, [240, 480, 960, 1920, 3840, 7680, 15_360, 30_720]);
+    s.give(seg(".", 1, 1).window(1000));
+    assert_eq!(s.sent(), ["P. 1:101 ack 1"]);
+}
+
+#[test]
+fn a_shut_window_of_a_peer_that_is_gone_ends_the_connection() {
+    let mut s = Script::established(Config { retries: 3, ..Config::default() });
+    s.give(seg(".", 1, 1).window(0));
+    s.send(100);
+    s.wait_for(Duration::from_secs(60));
+    assert_eq!(s.events.last(), Some(&Event::Closed(Closed::TimedOut)));
+}
+
+#[test]
+fn a_silly_window_is_not_used_until_the_timer_says_so() {
+    let mut s = Script::established(Config::default());
+    s.give(seg(".", 1, 1).window(300));
+    s.send(1000);
+    assert!(s.sent().is_empty(), "less than a segment and less than half of what was ever offered");
+    s.wait(239);
+    assert!(s.sent().is_empty());
+    s.wait(1);
+    assert_eq!(s.sent(), [". 1:301 ack 1"]);
+}
+
+#[test]
+fn a_window_that_shrinks_below_what_was_sent_only_stops_us() {
+    let mut s = Script::established(Config::default());
+    s.send(4000);
+    s.sent();
+    s.give(seg(".", 1, 1001).window(500));
+    s.send(1000);
+    assert!(s.sent().is_empty());
+    s.give(seg(".", 1, 4001).window(2000));
+    assert_eq!(s.sent(), ["P. 4001:5001 ack 1"]);
+}
+
+#[test]
+fn what_lies_beyond_our_window_is_cut_off() {
+    let mut s = Script::established(Config { max_receive_window: 3000, ..Config::default() });
+    assert_eq!(s.raw.len(), 0);
+    let arrival = s.give(seg(".", 1, 1).data(4000));
+    assert_eq!(arrival, Arrival::Accepted { offset: 1, window: 65_535 });
+    assert_eq!(s.read().len(), 3000);
+    assert_eq!(s.sent(), [". 1:1 ack 3001"]);
+    assert_eq!(s.give(seg(".", 7000, 1).data(10)), Arrival::Dropped(DropReason::OutOfWindow));
+    assert_eq!(s.sent(), [". 1:1 ack 3001"]);
+}
+
+#[test]
+fn the_window_opens_only_by_worthwhile_steps() {
+    let mut s = Script::established(Config { max_receive_window: 8000, ..Config::default() });
+    s.tcp.set_receive_window(0);
+    s.give(seg(".", 1, 1).data(8000).size(1000));
+    s.drain();
+    assert_eq!(s.raw[0].window, 0);
+    s.sent();
+    s.tcp.set_receive_window(1000);
+    assert!(s.sent().is_empty());
+    s.tcp.set_receive_window(1460);
+    s.drain();
+    assert_eq!(s.raw[0].window, 1460);
+    assert_eq!(s.sent(), [". 1:1 ack 8001"]);
+}
+
+#[test]
+fn windows_are_scaled_both_ways() {
+    let mut s =
+        Script::active(Config { max_receive_window: 1 << 20, timestamps: false, ..Config::default() });
+    s.sent();
+    s.give(seg("S.", 0, 1).window(1000).option(&TcpOption::WindowScale(3)));
+    s.drain();
+    assert_eq!(s.raw[0].window, 1 << 15, "2^20 in units of 32");
+    s.sent();
+    s.give(seg(".", 1, 1).window(1000));
+    s.tcp.send(tcp::Record { payload: vec![0; 20_000].into(), options: OptionBytes::new(), push: false });
+    s.drain();
+    let sent: usize = s.raw.iter().map(|segment| segment.payload.len()).sum();
+    assert_eq!(sent, 5360, "the initial window, not the one of 1000 bytes");
+}
+
+#[test]
+fn short_segments_wait_while_another_is_on_its_way() {
+    let mut s = Script::established(Config::default());
+    s.send(10);
+    s.send(10);
+    s.send(10);
+    assert_eq!(s.sent(), ["P. 1:11 ack 1"]);
+    s.give(seg(".", 1, 11));
+    assert_eq!(s.sent(), ["P. 11:31 ack 1"], "joined");
+    s.send(1500);
+    assert_eq!(s.sent(), [". 31:1031 ack 1"], "a full one leaves, its tail waits");
+    s.finish();
+    assert_eq!(s.sent(), ["FP. 1031:1531 ack 1"], "nothing more can come");
+}
+
+#[test]
+fn short_segments_leave_at_once_where_that_is_wanted() {
+    let mut s = Script::established(Config { no_delay: true, ..Config::default() });
+    s.send(10);
+    s.send(10);
+    assert_eq!(s.sent(), ["P. 1:11 ack 1", "P. 11:21 ack 1"]);
+}
+
+#[test]
+fn records_with_options_are_neither_joined_nor_held() {
+    let mut s = Script::established(Config::default());
+    let options: OptionBytes = [1, 1, 1, 1].into_iter().collect();
+    s.send_with(10, options.clone());
+    s.send_with(10, options);
+    assert_eq!(s.sent(), ["P. 1:11 ack 1", "P. 11:21 ack 1"]);
+}
+
+#[test]
+fn super_segments_are_whole_segments_up_to_the_limit() {
+    let mut s = Script::established(Config { initial_window: 100, ..Config::default() });
+    s.send(65_000);
+    assert_eq!(s.sent(), [". 1:64001/1000 ack 1", "P. 64001:65001 ack 1"]);
+}
+
+#[test]
+fn a_window_that_was_not_used_does_not_grow_and_an_idle_one_starts_again() {
+    let mut s = Script::established(Config::default());
+    for n in 0..50 {
+        s.send(1000);
+        s.wait(40);
+        s.give(seg(".", 1, 1001 + n * 1000));
+    }
+    assert_eq!(s.tcp.congestion().window(), 10_000, "one segment at a time needs no more");
+    for _ in 0..3 {
+        let capacity = s.tcp.capacity(s.now);
+        s.send(capacity);
+        s.wait(40);
+        s.give(seg(".", 1, s.tcp.next_offset() as i64));
+    }
+    assert!(s.tcp.congestion().window() >= 40_000);
+    s.wait_for(Duration::from_secs(60));
+    s.send(1000);
+    assert!(s.tcp.congestion().window() <= 10_000, "what was measured a minute ago says nothing");
+}
+
+#[test]
+fn pacing_spreads_a_window_over_the_round_trip() {
+    let mut s = Script::established(Config { pacing: true, max_super_segment: 1000, ..Config::default() });
+    s.send(10_000);
+    assert_eq!(s.sent().len(), 1);
+    assert_eq!(s.tcp.capacity(s.now), 0);
+    s.wait(10);
+    let early = 1 + s.sent().len();
+    assert!((4..9).contains(&early), "{early}");
+    s.wait(20);
+    assert_eq!(early + s.sent().len(), 10);
+    assert!(s.fired.contains(&Timer::Pace));
+}
