@@ -15,6 +15,7 @@ pub mod keys;
 pub mod relay;
 pub mod request;
 pub mod rules;
+pub mod run;
 pub mod serve;
 pub mod socks;
 pub mod socks_server;

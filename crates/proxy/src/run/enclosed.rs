@@ -1,0 +1,134 @@
+//! The parent: starts the child, gets its listeners, passes signals on and reports its end.
+
+use std::ffi::OsString;
+use std::io::{self, IoSliceMut, IsTerminal, Read, Write};
+use std::net;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+
+use anyhow::{Context, bail};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::unistd::Pid;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::descriptor::owned;
+use super::enclosure::{FAILED, GO, READY};
+
+/// Listeners that live in the program's network.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Redirected TCP over IPv4.
+    pub tcp4: TcpListener,
+    /// Redirected TCP over IPv6.
+    pub tcp6: TcpListener,
+    /// DNS queries.
+    pub dns: UdpSocket,
+}
+
+/// A program that waits in its private network for [`Enclosed::go`].
+#[derive(Debug)]
+pub struct Enclosed {
+    child: tokio::process::Child,
+    control: UnixStream,
+}
+
+impl Enclosed {
+    /// Starts `child`, a command that ends in [`super::enclose`] when the number of a file descriptor and the
+    /// program are appended to its arguments.
+    ///
+    /// # Errors
+    /// The private network cannot be made; says why.
+    pub fn start(mut child: Command, program: &[OsString]) -> anyhow::Result<(Self, Listeners)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        child.arg(theirs.as_raw_fd().to_string()).arg("--").args(program);
+        let child = tokio::process::Command::from(child).spawn().context("starting the program's process")?;
+        drop(theirs);
+        let listeners = receive(&ours)?;
+        Ok((Self { child, control: ours }, listeners))
+    }
+
+    /// Lets the program start.
+    ///
+    /// # Errors
+    /// The child is gone.
+    pub fn go(&mut self) -> io::Result<()> {
+        self.control.write_all(&[GO])
+    }
+
+    /// Waits for the program's end, passing signals on meanwhile, and returns the exit code to leave with: its
+    /// own, or 128 plus the signal that ended it.
+    ///
+    /// # Errors
+    /// Signals cannot be waited for.
+    pub async fn wait(&mut self) -> io::Result<i32> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let (mut user1, mut user2) =
+            (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+        // From a terminal, Ctrl-C and Ctrl-\ reach the program without us.
+        let from_terminal = io::stdin().is_terminal();
+        loop {
+            let passed = tokio::select! {
+                status = self.child.wait() => return Ok(code_of(status?)),
+                _ = terminate.recv() => Some(Signal::SIGTERM),
+                _ = hangup.recv() => Some(Signal::SIGHUP),
+                _ = user1.recv() => Some(Signal::SIGUSR1),
+                _ = user2.recv() => Some(Signal::SIGUSR2),
+                _ = quit.recv() => (!from_terminal).then_some(Signal::SIGQUIT),
+                _ = interrupt.recv() => (!from_terminal).then_some(Signal::SIGINT),
+            };
+            let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+            if let (Some(signal), Some(id)) = (passed, id) {
+                // A child that has just ended is reported by the next turn.
+                let _ = kill(Pid::from_raw(id), signal);
+            }
+        }
+    }
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(super::exit::FAILED)
+}
+
+fn receive(control: &UnixStream) -> anyhow::Result<Listeners> {
+    let mut byte = [0];
+    let mut space = nix::cmsg_space!([i32; 3]);
+    let mut buffers = [IoSliceMut::new(&mut byte)];
+    let message =
+        recvmsg::<()>(control.as_raw_fd(), &mut buffers, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    let mut fds = Vec::new();
+    for part in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(received) = part {
+            fds.extend(received);
+        }
+    }
+    match byte[0] {
+        READY => {}
+        FAILED => {
+            let mut reason = String::new();
+            (&mut &*control).take(4096).read_to_string(&mut reason)?;
+            bail!("{reason}");
+        }
+        _ => bail!("the program's process ended before its network was ready"),
+    }
+    let [tcp4, tcp6, dns] = fds[..] else { bail!("{} sockets were handed over, not three", fds.len()) };
+    let [tcp4, tcp6, dns] = [tcp4, tcp6, dns].map(owned);
+    let (tcp4, tcp6) = (net::TcpListener::from(tcp4), net::TcpListener::from(tcp6));
+    let dns = net::UdpSocket::from(dns);
+    tcp4.set_nonblocking(true)?;
+    tcp6.set_nonblocking(true)?;
+    dns.set_nonblocking(true)?;
+    Ok(Listeners {
+        tcp4: TcpListener::from_std(tcp4)?,
+        tcp6: TcpListener::from_std(tcp6)?,
+        dns: UdpSocket::from_std(dns)?,
+    })
+}

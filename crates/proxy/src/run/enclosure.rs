@@ -1,0 +1,170 @@
+//! The child: makes the private network and becomes the program.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::unistd::{getegid, geteuid};
+
+use super::descriptor::owned;
+use super::exit;
+
+/// The child is ready and has sent its listeners.
+pub(super) const READY: u8 = b'R';
+/// The parent serves the listeners: the program may start.
+pub(super) const GO: u8 = b'G';
+/// The child failed; its reason follows as text.
+pub(super) const FAILED: u8 = b'F';
+
+/// Runs `program` in a private network. `control` is the number of the descriptor that
+/// [`super::Enclosed::start`] has passed to this process; the listeners are handed over there. Returns only if
+/// that fails, with the exit code to leave with; the reason was told to the parent or printed.
+pub fn enclose(control: RawFd, program: &[OsString]) -> i32 {
+    let mut control = UnixStream::from(owned(control));
+    let made = make_network().and_then(|listeners| hand_over(&control, &listeners));
+    if let Err(error) = made {
+        let _ = control.write_all(&[&[FAILED][..], format!("{error:#}").as_bytes()].concat());
+        return exit::FAILED;
+    }
+    let mut go = [0];
+    if control.read_exact(&mut go).is_err() || go[0] != GO {
+        return exit::FAILED;
+    }
+    drop(control);
+    become_program(program)
+}
+
+fn become_program(program: &[OsString]) -> i32 {
+    let Some((name, arguments)) = program.split_first() else { return exit::FAILED };
+    let error = Command::new(name).args(arguments).exec();
+    let (code, what) = match error.kind() {
+        io::ErrorKind::NotFound => (exit::NOT_FOUND, "not found".to_owned()),
+        _ => (exit::NOT_EXECUTABLE, error.to_string()),
+    };
+    let _ = writeln!(io::stderr(), "plait: {}: {what}", name.display());
+    code
+}
+
+/// The listeners in the private network, in the order in which they are handed over.
+struct Sockets {
+    tcp4: TcpListener,
+    tcp6: TcpListener,
+    dns: UdpSocket,
+}
+
+fn make_network() -> anyhow::Result<Sockets> {
+    // A parent that is killed must not leave a program behind that waits for its network.
+    prctl::set_pdeathsig(Signal::SIGTERM)?;
+    let (uid, gid) = (geteuid(), getegid());
+    let mut flags = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS;
+    if !uid.is_root() {
+        flags |= CloneFlags::CLONE_NEWUSER;
+    }
+    unshare(flags).context(
+        "cannot make a private network (fix: run as root, or allow user namespaces: \
+         sysctl kernel.unprivileged_userns_clone=1, sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
+    )?;
+    if !uid.is_root() {
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    }
+    for words in ["link set lo up", "route add local default dev lo", "-6 route add local default dev lo"] {
+        tool("ip", &words.split(' ').collect::<Vec<_>>(), "")?;
+    }
+    let sockets = Sockets {
+        tcp4: TcpListener::bind("127.0.0.1:0").context("opening a listener")?,
+        tcp6: TcpListener::bind("[::1]:0").context("opening a listener for IPv6")?,
+        dns: UdpSocket::bind("127.0.0.1:53").context("opening a listener for DNS")?,
+    };
+    tool("nft", &["-f", "-"], &rules(sockets.tcp4.local_addr()?.port(), sockets.tcp6.local_addr()?.port()))?;
+    use_own_resolver()?;
+    Ok(sockets)
+}
+
+/// TCP that leaves goes to the listeners, DNS to ours; whatever else leaves is refused at once, so that
+/// programs that try UDP first (QUIC) fall back without waiting. A program's own loopback traffic is its own.
+fn rules(port4: u16, port6: u16) -> String {
+    format!(
+        "table inet plait {{
+            chain captured {{
+                type nat hook output priority -100; policy accept;
+                udp dport 53 meta nfproto ipv4 redirect to :53
+                ip daddr 127.0.0.0/8 accept
+                ip6 daddr ::1 accept
+                meta l4proto tcp meta nfproto ipv4 redirect to :{port4}
+                meta l4proto tcp meta nfproto ipv6 redirect to :{port6}
+            }}
+            chain refused {{
+                type filter hook output priority 0; policy accept;
+                ip daddr 127.0.0.0/8 accept
+                ip6 daddr ::1 accept
+                meta l4proto icmp accept
+                meta l4proto ipv6-icmp accept
+                meta l4proto != tcp reject
+            }}
+        }}\n"
+    )
+}
+
+/// Programs find their resolver in a file that only this namespace of mounts sees.
+fn use_own_resolver() -> anyhow::Result<()> {
+    let none: Option<&str> = None;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("making mounts private")?;
+    mount(Some("tmpfs"), "/mnt", Some("tmpfs"), MsFlags::empty(), Some("size=64k,mode=755"))
+        .context("mounting a tmpfs")?;
+    let file = "/mnt/resolv.conf";
+    fs::write(file, "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n")?;
+    if let Ok(target) = fs::canonicalize("/etc/resolv.conf") {
+        mount(Some(file), &target, none, MsFlags::MS_BIND, none)
+            .with_context(|| format!("mounting over {}", target.display()))?;
+    }
+    nix::mount::umount2("/mnt", nix::mount::MntFlags::MNT_DETACH).context("hiding the tmpfs")?;
+    // A name service daemon would ask outside of the namespace, through its unix socket.
+    for daemon in ["/run/nscd", "/run/systemd/resolve"] {
+        if fs::exists(daemon).unwrap_or(false) {
+            let _ = mount(Some("tmpfs"), daemon, Some("tmpfs"), MsFlags::empty(), Some("size=4k"));
+        }
+    }
+    Ok(())
+}
+
+fn tool(program: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
+    let package = if program == "ip" { "iproute2" } else { "nftables" };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {program} (fix: install the package {package})"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{program} {}: {}", arguments.join(" "), said.trim());
+    }
+    Ok(())
+}
+
+fn hand_over(control: &UnixStream, sockets: &Sockets) -> anyhow::Result<()> {
+    let fds = [sockets.tcp4.as_raw_fd(), sockets.tcp6.as_raw_fd(), sockets.dns.as_raw_fd()];
+    let message = [IoSlice::new(&[READY])];
+    let rights = [ControlMessage::ScmRights(&fds)];
+    sendmsg::<()>(control.as_raw_fd(), &message, &rights, MsgFlags::empty(), None)
+        .context("handing the listeners over")?;
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! An unmodified program in a private network.
+//!
+//! The program runs in a network namespace of its own where every address is local (`ip route add local
+//! default dev lo`) and a rule sends each TCP connection to a listener of ours: the kernel's loopback TCP
+//! faces the program, and [`original_destination`] says where it wanted to go. Names are asked for at a
+//! listener too. Nothing of the program is changed, so static binaries work as well.
+//!
+//! Two processes take part. [`enclosure`] is the child: it makes the namespace, opens the listeners there,
+//! hands them to the parent, and becomes the program. [`Enclosed`] is the parent's view of it.
+
+mod descriptor;
+mod enclosed;
+mod enclosure;
+mod original;
+
+pub use enclosed::{Enclosed, Listeners};
+pub use enclosure::enclose;
+pub use original::original_destination;
+
+/// What `plait run` returns when plait itself failed, the program cannot be executed, or there is none of that
+/// name: as env(1) and timeout(1) do.
+pub mod exit {
+    /// plait failed.
+    pub const FAILED: i32 = 125;
+    /// The program was found and cannot be executed.
+    pub const NOT_EXECUTABLE: i32 = 126;
+    /// There is no such program.
+    pub const NOT_FOUND: i32 = 127;
+}

@@ -1,0 +1,100 @@
+//! Programs in a private network, started for real. Needs root, or user namespaces.
+//!
+//! The test binary is its own child: started with `--child`, it becomes the enclosed program.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use proxy::run::{Enclosed, enclose, exit, original_destination};
+
+fn main() {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "--child") {
+        let control = arguments[1].to_str().and_then(|text| text.parse().ok()).expect("a number");
+        std::process::exit(enclose(control, &arguments[3..]));
+    }
+    if !Command::new("unshare").args(["-n", "true"]).status().is_ok_and(|status| status.success()) {
+        println!("skipped: network namespaces cannot be made here (run as root)");
+        println!("0 passed, 0 failed, 6 skipped");
+        return;
+    }
+    let tests: [(&str, fn()); 6] = [
+        ("a_connection_is_caught_and_its_destination_known", a_connection_is_caught),
+        ("a_connection_over_ipv6_is_caught", a_connection_over_ipv6_is_caught),
+        ("exit_codes_pass_through", exit_codes_pass_through),
+        ("death_by_a_signal_is_told", death_by_a_signal_is_told),
+        ("programs_that_cannot_start_have_codes_of_their_own", programs_that_cannot_start),
+        ("names_are_asked_for_here_and_other_udp_is_refused", names_are_asked_for_here),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("test {name} ... ok");
+    }
+    println!("{} passed, 0 failed", tests.len());
+}
+
+/// Runs a program to its end and returns its exit code and where it wanted to go.
+fn run(program: &[&str]) -> (i32, Vec<SocketAddr>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut child = Command::new(std::env::current_exe().expect("this binary"));
+        child.arg("--child");
+        let program: Vec<_> = program.iter().map(OsString::from).collect();
+        let (mut enclosed, listeners) = Enclosed::start(child, &program).expect("a private network");
+        enclosed.go().expect("still there");
+        let mut wanted = Vec::new();
+        let mut query = [0; 512];
+        loop {
+            let (stream, _) = tokio::select! {
+                accepted = listeners.tcp4.accept() => accepted.expect("a connection"),
+                accepted = listeners.tcp6.accept() => accepted.expect("a connection"),
+                asked = listeners.dns.recv_from(&mut query) => {
+                    let (len, from) = asked.expect("a query");
+                    query[2] |= 0x80;
+                    query[3] = 3;
+                    listeners.dns.send_to(&query[..len], from).await.expect("answered: no such name");
+                    continue;
+                }
+                code = enclosed.wait() => return (code.expect("an end"), wanted),
+            };
+            wanted.push(original_destination(&stream).expect("redirected"));
+        }
+    })
+}
+
+fn a_connection_is_caught() {
+    let (_, wanted) = run(&["curl", "-sm10", "http://192.0.2.80:8080/"]);
+    assert_eq!(wanted, ["192.0.2.80:8080".parse().expect("an address")]);
+}
+
+fn a_connection_over_ipv6_is_caught() {
+    let (_, wanted) = run(&["curl", "-sm10", "http://[2001:db8::80]/"]);
+    assert_eq!(wanted, ["[2001:db8::80]:80".parse().expect("an address")]);
+}
+
+fn exit_codes_pass_through() {
+    for code in [0, 1, 7, 125, 255] {
+        assert_eq!(run(&["sh", "-c", &format!("exit {code}")]).0, code);
+    }
+}
+
+fn death_by_a_signal_is_told() {
+    assert_eq!(run(&["sh", "-c", "kill -TERM $$"]).0, 128 + 15);
+}
+
+fn programs_that_cannot_start() {
+    assert_eq!(run(&["/no/such/program"]).0, exit::NOT_FOUND);
+    assert_eq!(run(&["/etc/passwd"]).0, exit::NOT_EXECUTABLE);
+}
+
+fn names_are_asked_for_here() {
+    assert_eq!(run(&["grep", "-q", "nameserver 127.0.0.1", "/etc/resolv.conf"]).0, 0);
+    // "Could not resolve host", at once and not after a timeout.
+    assert_eq!(run(&["curl", "-sm20", "http://nowhere.example/"]).0, 6);
+    let refused = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(20)\n\
+                   s.connect(('192.0.2.1', 443))\ntry: s.send(b'x'); s.recv(1)\n\
+                   except ConnectionRefusedError: raise SystemExit(9)\n\
+                   except PermissionError: raise SystemExit(9)";
+    assert_eq!(run(&["python3", "-c", refused]).0, 9);
+}
