@@ -15,7 +15,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 use tokio::sync::oneshot;
-use tracing::{debug, warn};
+use tracing::{trace, warn};
 
 use crate::error::Error;
 use crate::setup::Network;
@@ -179,7 +179,7 @@ impl Watch {
         let mut message = [0; 8192];
         loop {
             match recv(self.announcements.as_raw_fd(), &mut message, MsgFlags::empty()) {
-                Ok(len) => debug!(len, "the network has changed"),
+                Ok(len) => trace!(len, "the network has changed"),
                 Err(Errno::EAGAIN) => return Ok(true),
                 Err(Errno::ENOBUFS | Errno::EINTR) => {}
                 Err(errno) => return Err(errno),

@@ -88,8 +88,8 @@ fn ruleset(table: &str, number: u8, subnets: &Subnets, paths: &[Translation], ro
     let (mut arriving, mut leaving) = (String::new(), String::new());
     for Translation { device, v4, v6 } in paths {
         let ours = format!("iifname \"{device}\" fib daddr type local");
-        // A join that the peer starts goes to the port that the first subflow came from.
-        for ports in ["tcp dport @listening", "tcp option mptcp subtype mp-join tcp dport @opened"] {
+        // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port that the first subflow came from.
+        for ports in ["tcp dport @listening", "tcp option mptcp subtype 1 tcp dport @opened"] {
             let _ = writeln!(arriving, "  {ours} {ports} dnat ip to {v4}");
             let _ = writeln!(arriving, "  {ours} {ports} dnat ip6 to {v6}");
         }

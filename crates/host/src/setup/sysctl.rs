@@ -54,12 +54,12 @@ impl Journal {
     fn at(directory: &Path, cookie: u64, settings: &Path) -> Self {
         Self {
             file: directory.join(format!("settings-{cookie}")),
-            lock: directory.join(format!("lock-{cookie}")),
+            lock: directory.join("lock"),
             settings: settings.to_owned(),
         }
     }
 
-    /// Waits until no other host sets up or cleans up in this namespace. `None` where locks cannot be had.
+    /// Waits until no other host sets up or cleans up on this machine. `None` where locks cannot be had.
     pub(super) fn turn(&self) -> Turn {
         let file = private().create(true).truncate(false).write(true).open(&self.lock).ok()?;
         Flock::lock(file, FlockArg::LockExclusive).ok()
