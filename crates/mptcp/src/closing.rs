@@ -71,8 +71,8 @@ impl Connection {
         self.life = Life::Complete;
         for flow in &mut self.flows {
             match flow.state.stage {
-                Stage::Open => flow.leave(),
-                Stage::Opening | Stage::Unconfirmed { .. } => {
+                Stage::Open if flow.state.stall.is_none() => flow.leave(),
+                Stage::Open | Stage::Opening | Stage::Unconfirmed { .. } => {
                     flow.reset(Parting::because(ResetReason::Unspecified));
                 }
                 Stage::Leaving | Stage::Over => {}

@@ -144,7 +144,8 @@ impl Connection {
     }
 
     fn may_join(&self) -> bool {
-        let is_ending = self.outgoing.is_complete() || self.incoming.is_finished();
+        // Neither side has anything left that another subflow could carry.
+        let is_ending = self.outgoing.fin().is_some() && self.incoming.is_finished();
         self.mode == Mode::Multipath
             && self.config.full_mesh
             && !self.life.is_over()

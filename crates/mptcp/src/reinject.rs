@@ -10,6 +10,8 @@ use crate::{Connection, ConnectionError};
 
 /// A stalled subflow is closed after so long if others work; the mesh tries the path again later.
 const MAX_STALL: Duration = Duration::from_secs(8);
+/// Timeouts in a row after which a subflow that is being closed is dropped.
+const MAX_FIN_TIMEOUTS: u8 = 6;
 /// Data acknowledged by TCP but not at data level is sent again after this, or two retransmission timeouts.
 const MIN_DATA_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_DATA_TIMEOUT: Duration = Duration::from_secs(30);
@@ -46,6 +48,7 @@ impl DataTimer {
 impl Connection {
     /// Looks for subflows that stand still, and for those that move again.
     pub(crate) fn check_stalls(&mut self, now: Instant) {
+        self.drop_unanswered();
         if self.mode != Mode::Multipath || self.life.is_over() {
             return;
         }
@@ -53,6 +56,18 @@ impl Connection {
         for index in 0..self.flows.len() {
             if self.flows[index].is_open() {
                 self.check_stall(now, index);
+            }
+        }
+    }
+
+    /// Subflows whose FIN nobody answers: nothing depends on them any more.
+    fn drop_unanswered(&mut self) {
+        if matches!(self.mode, Mode::Plain { .. }) {
+            return;
+        }
+        for flow in self.flows.iter_mut().filter(|flow| flow.state.stage == Stage::Leaving) {
+            if flow.tcp.stats().backoff >= MAX_FIN_TIMEOUTS {
+                flow.reset(Parting::for_now(ResetReason::UnacceptablePerformance));
             }
         }
     }

@@ -23,8 +23,8 @@ fn one_subflow_carries_both_directions_and_closes_cleanly() {
     both_ways(&mut world, 1_000_000);
     assert_eq!(world.status(CLIENT).negotiated, MULTIPATH);
     assert_eq!(world.status(SERVER).negotiated, MULTIPATH);
-    assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
     world.assert_clean_end();
+    assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn plain_tcp_carries_both_directions_and_closes_cleanly() {
         for (side, reason) in [CLIENT, SERVER].into_iter().zip(reasons) {
             assert_eq!(world.status(side).negotiated, Negotiated::Plain(reason));
         }
-        assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
         world.assert_clean_end();
+        assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
     }
 }
 
