@@ -1,0 +1,194 @@
+//! Ciphertext only: the first bytes of the columns that make text of all rows.
+//!
+//! Column by column from the left, a beam of the best guesses: each of the 256 possible bytes of the next column
+//! is judged by how likely it makes the next byte of every row. Guesses that agree in the last four columns have
+//! the same future, so only the better one stays. A second pass knows how each row ends, and so how the next begins.
+
+use crate::columns::{Columns, PERIOD};
+use crate::language::{CONTEXT, Model, NextByte};
+
+/// How much work a run is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    /// Rows of 65 bytes that are looked at; more give nothing new.
+    pub rows: usize,
+    /// Rows times guesses that are followed at a time.
+    pub breadth: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { rows: 96, breadth: 2048 }
+    }
+}
+
+/// The outcome for one run.
+#[derive(Clone, Debug)]
+pub struct Solution {
+    /// The first byte of each column.
+    pub first: [u8; PERIOD],
+    /// Bits per byte that the model needs for it.
+    pub bits_per_byte: f32,
+}
+
+/// Looks for the columns' first bytes. What is known of them already stays as it is.
+#[must_use]
+pub fn solve(columns: &Columns, known: &[Option<u8>; PERIOD], model: &Model, effort: Effort) -> Solution {
+    let search = Search { columns, known, model, rows: columns.rows().min(effort.rows), effort };
+    let once = search.pass(None);
+    let twice = search.pass(Some(&once));
+    let plain = columns.plain(&twice);
+    let judged = &plain[..plain.len().min(effort.rows * PERIOD)];
+    Solution { first: twice, bits_per_byte: model.bits_per_byte(judged) }
+}
+
+struct Search<'a> {
+    columns: &'a Columns,
+    known: &'a [Option<u8>; PERIOD],
+    model: &'a Model,
+    rows: usize,
+    effort: Effort,
+}
+
+#[derive(Clone)]
+struct Guess {
+    score: f32,
+    first: [u8; PERIOD],
+}
+
+impl Search<'_> {
+    /// One pass from the left; `wrapped` is what an earlier one found.
+    fn pass(&self, wrapped: Option<&[u8; PERIOD]>) -> [u8; PERIOD] {
+        let width = (self.effort.breadth / self.rows.max(1)).max(8);
+        let mut beam = vec![Guess { score: 0.0, first: [0; PERIOD] }];
+        for column in 0..PERIOD {
+            beam = self.next_column(&beam, column, wrapped, width);
+        }
+        let adding_up = beam.iter().find(|guess| self.columns.adds_up(&guess.first));
+        adding_up.unwrap_or(&beam[0]).first
+    }
+
+    fn next_column(
+        &self,
+        beam: &[Guess],
+        column: usize,
+        wrapped: Option<&[u8; PERIOD]>,
+        width: usize,
+    ) -> Vec<Guess> {
+        let rows: Vec<u8> = (0..self.rows).map_while(|row| self.columns.difference(row, column)).collect();
+        let contexts = self.contexts(beam, column, rows.len(), wrapped);
+        let next_bytes = NextBytes::new(self.model, &contexts);
+        let mut scored = Vec::new();
+        let mut best = f32::NEG_INFINITY;
+        for (at, guess) in beam.iter().enumerate() {
+            let mut sums = [0.0_f32; 256];
+            for (row, &difference) in rows.iter().enumerate() {
+                let likely = next_bytes.behind(&contexts[at * rows.len() + row]);
+                for (first, sum) in (0..=255_u8).zip(&mut sums) {
+                    *sum += likely[usize::from(first ^ difference)];
+                }
+            }
+            for (first, sum) in (0..=255_u8).zip(sums) {
+                let score = guess.score + sum;
+                if self.known[column].is_none_or(|known| known == first) && score > best - HOPELESS {
+                    best = best.max(score);
+                    scored.push((score, at as u32, first));
+                }
+            }
+        }
+        let guesses = best_first(scored, 2 * width).into_iter().map(|(score, at, byte)| {
+            let mut first = beam[at as usize].first;
+            first[column] = byte;
+            Guess { score, first }
+        });
+        let last_four = |guess: &Guess| -> [u8; CONTEXT] {
+            std::array::from_fn(|back| column.checked_sub(back).map_or(0, |column| guess.first[column]))
+        };
+        let mut kept: Vec<Guess> = Vec::with_capacity(width);
+        let mut futures = std::collections::BTreeSet::new();
+        for guess in guesses {
+            if kept.len() < width && futures.insert(last_four(&guess)) {
+                kept.push(guess);
+            }
+        }
+        kept
+    }
+
+    /// The bytes before this column, for each guess and each row.
+    fn contexts(
+        &self,
+        beam: &[Guess],
+        column: usize,
+        rows: usize,
+        wrapped: Option<&[u8; PERIOD]>,
+    ) -> Vec<Context> {
+        let before = |guess: &Guess, row: usize| {
+            let mut context = Context::default();
+            for back in (1..=CONTEXT).rev() {
+                let (row, column, first) = match (column.checked_sub(back), wrapped) {
+                    (Some(column), _) => (Some(row), column, &guess.first),
+                    (None, Some(wrapped)) => (row.checked_sub(1), PERIOD + column - back, wrapped),
+                    (None, None) => continue,
+                };
+                let difference = row.and_then(|row| self.columns.difference(row, column));
+                if let Some(difference) = difference {
+                    context.push(first[column] ^ difference);
+                }
+            }
+            context
+        };
+        beam.iter().flat_map(|guess| (0..rows).map(move |row| before(guess, row))).collect()
+    }
+}
+
+/// A guess that many bits behind the best is not followed.
+const HOPELESS: f32 = 40.0;
+
+/// Up to four bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Context {
+    bytes: [u8; CONTEXT],
+    length: usize,
+}
+
+impl Context {
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+}
+
+/// The model's answers to all contexts of a column, each worked out once.
+struct NextBytes {
+    contexts: Vec<Context>,
+    likely: Vec<NextByte>,
+}
+
+impl NextBytes {
+    fn new(model: &Model, contexts: &[Context]) -> Self {
+        let mut contexts = contexts.to_vec();
+        contexts.sort_unstable();
+        contexts.dedup();
+        let likely =
+            contexts.iter().map(|context| model.next_byte(&context.bytes[..context.length])).collect();
+        Self { contexts, likely }
+    }
+
+    fn behind(&self, context: &Context) -> &NextByte {
+        let at = self.contexts.binary_search(context).expect("all contexts of the column are in");
+        &self.likely[at]
+    }
+}
+
+/// The `count` highest, the highest first; equal ones in the order of their places, the same in every run.
+fn best_first(mut scored: Vec<(f32, u32, u8)>, count: usize) -> Vec<(f32, u32, u8)> {
+    let order = |one: &(f32, u32, u8), other: &(f32, u32, u8)| {
+        other.0.total_cmp(&one.0).then_with(|| (one.1, one.2).cmp(&(other.1, other.2)))
+    };
+    if scored.len() > count {
+        scored.select_nth_unstable_by(count, order);
+        scored.truncate(count);
+    }
+    scored.sort_unstable_by(order);
+    scored
+}
