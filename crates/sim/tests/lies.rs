@@ -3,8 +3,8 @@
 use base::{Duration, Instant};
 use mptcp::{Config, Negotiated, PlainReason};
 use sim::{
-    Corruptor, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Mutator, Pair, Speech,
-    megabits, plain_link,
+    Corruptor, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Manner, Mutator, Pair,
+    Speech, megabits, plain_link,
 };
 
 const MIB: u64 = 1 << 20;
@@ -35,7 +35,7 @@ fn a_changed_payload_on_the_only_path_ends_in_plain_tcp_or_in_an_error_but_never
     // With one subflow RFC 8684, section 3.7 lets the receiver take the changed bytes and carry on without
     // checksums if nothing else is in flight, or close: the talkers only agree if the bytes are right.
     let talk = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        pair.talk(&config, Speech::of(4 * MIB), Speech::of(0), MINUTES)
+        pair.talk(&config, Speech::of(4 * MIB), patient(), MINUTES)
     }));
     match talk {
         Ok(talk) if talk.server.result.is_ok() => {
@@ -53,7 +53,7 @@ fn a_forged_reset_costs_one_subflow_and_no_byte() {
         let mut pair = Pair::new(3, 2, Families::V4);
         liar(&mut pair, path, Forger::new(Direction::Forward, Forgery::Reset, 100));
         liar(&mut pair, 1 - path, Honest);
-        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
+        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), patient(), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "path {path}");
         println!("reset on path {path}: longest gap {:?}", talk.server.longest_gap);
         pair.assert_clean();
@@ -66,7 +66,7 @@ fn a_forged_fin_is_not_the_end_of_the_data() {
         let mut pair = Pair::new(4, 2, Families::V4);
         liar(&mut pair, path, Forger::new(Direction::Forward, Forgery::Fin, 100));
         liar(&mut pair, 1 - path, Honest);
-        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
+        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), patient(), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "path {path}");
         assert_eq!(talk.server.heard, 8 * MIB);
     }
@@ -78,7 +78,7 @@ fn forged_data_without_a_mapping_is_not_delivered() {
         let mut pair = Pair::new(5, 2, Families::V4);
         liar(&mut pair, path, Forger::new(Direction::Forward, Forgery::Data, 100));
         liar(&mut pair, 1 - path, Honest);
-        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
+        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), patient(), MINUTES);
         assert_eq!(talk.server.heard, 8 * MIB, "path {path}");
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "path {path}");
     }
@@ -125,4 +125,9 @@ impl Element for Honest {
 fn liar(pair: &mut Pair, path: usize, element: impl Element + 'static) {
     let model = LinkConfig { rate: megabits(20), ..plain_link() };
     pair.chain(path, vec![Box::new(element), Box::new(Link::new(model, path as u64))]);
+}
+
+/// Says nothing, and stays until the other side has said all.
+fn patient() -> Speech {
+    Speech::of(0).leaving(Manner::Waiting)
 }

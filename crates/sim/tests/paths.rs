@@ -2,7 +2,9 @@
 
 use base::{Duration, Instant, PathId};
 use mptcp::{Config, Negotiated, Status};
-use sim::{BlackHole, Direction, Families, Link, LinkConfig, Pair, Recorder, Speech, megabits, plain_link};
+use sim::{
+    BlackHole, Direction, Families, Link, LinkConfig, Manner, Pair, Recorder, Speech, megabits, plain_link,
+};
 
 const MIB: u64 = 1 << 20;
 const MINUTES: Duration = Duration::from_secs(600);
@@ -33,7 +35,7 @@ fn a_black_hole_in_mid_transfer_loses_nothing_and_is_soon_left() {
         let hole = pair.in_time(Duration::from_millis(800))..FOREVER;
         let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
         pair.chain(dead, vec![Box::new(BlackHole { during: hole }), Box::new(link)]);
-        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
+        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), patient(), MINUTES);
         println!("path {dead} swallowed: longest gap {:?}", talk.server.longest_gap);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
         assert!(
@@ -52,7 +54,7 @@ fn a_black_hole_on_both_paths_is_sat_out() {
     for path in 0..2 {
         pair.chain_with(path, BlackHole { during: from..from + Duration::from_secs(10) });
     }
-    let talk = pair.talk(&Config::default(), Speech::of(32 * MIB), Speech::of(0), MINUTES);
+    let talk = pair.talk(&Config::default(), Speech::of(32 * MIB), patient(), MINUTES);
     println!("longest gap {:?}", talk.server.longest_gap);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     assert!(talk.server.longest_gap < Duration::from_secs(30));
@@ -63,7 +65,7 @@ fn a_black_hole_on_both_paths_is_sat_out() {
 fn a_path_taken_down_is_left_at_once() {
     for gone in [0, 1] {
         let mut pair = two_paths(4);
-        pair.serve(&Config::default(), Speech::of(0));
+        pair.serve(&Config::default(), patient());
         let id = pair.open(&Config::default(), Speech::of(8 * MIB));
         pair.world.run_for(Duration::from_millis(800));
         pair.chain_with(gone, BlackHole { during: Instant::ZERO..FOREVER });
@@ -86,7 +88,7 @@ fn a_path_that_is_taken_away_is_announced_and_never_used_again() {
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     pair.serve(&Config::default(), Speech::of(8 * MIB));
-    pair.open(&Config::default(), Speech::of(0));
+    pair.open(&Config::default(), patient());
     pair.world.run_for(Duration::from_millis(800));
     let path = pair.paths[1];
     pair.world.remove_path(pair.client, path);
@@ -108,7 +110,7 @@ fn a_new_path_is_used_by_a_running_connection() {
     let recorder = Recorder::default();
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
-    pair.serve(&Config::default(), Speech::of(0));
+    pair.serve(&Config::default(), patient());
     pair.open(&Config::default(), Speech::of(8 * MIB));
     pair.world.run_for(Duration::from_millis(500));
     assert_eq!(recorder.payload_bytes(Direction::Forward), 0);
@@ -132,7 +134,7 @@ fn a_backup_path_is_silent_until_it_is_needed() {
     let recorder = Recorder::default();
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
-    pair.serve(&Config::default(), Speech::of(0));
+    pair.serve(&Config::default(), patient());
     pair.open(&Config::default(), Speech::of(8 * MIB));
     pair.world.run_for(Duration::from_secs(1));
     assert_eq!(recorder.payload_bytes(Direction::Forward), 0, "nothing while the first path works");
@@ -153,7 +155,7 @@ fn a_path_made_a_backup_in_mid_transfer_carries_no_more_data() {
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     // The server sends: it has to believe what the client says about the priority (MP_PRIO).
     pair.serve(&Config::default(), Speech::of(8 * MIB));
-    pair.open(&Config::default(), Speech::of(0));
+    pair.open(&Config::default(), patient());
     pair.world.run_for(Duration::from_millis(800));
     assert!(recorder.payload_bytes(Direction::Backward) > 0);
     let path = pair.paths[1];
@@ -173,7 +175,7 @@ fn a_path_that_was_lost_is_joined_again_when_it_is_back() {
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     let hole = BlackHole { during: from..from + Duration::from_secs(5) };
     pair.chain(1, vec![Box::new(hole), Box::new(recorder.clone()), Box::new(link)]);
-    pair.serve(&Config::default(), Speech::of(0));
+    pair.serve(&Config::default(), patient());
     pair.open(&Config::default(), Speech::of(192 * MIB));
     pair.world.run_for(Duration::from_secs(6));
     let before = recorder.payload_bytes(Direction::Forward);
@@ -186,7 +188,7 @@ fn a_path_that_was_lost_is_joined_again_when_it_is_back() {
 #[test]
 fn the_server_announces_its_other_address_and_the_client_joins_it() {
     let mut pair = Pair::new(10, 2, Families::V4);
-    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), Speech::of(0), MINUTES);
+    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), patient(), MINUTES);
     assert!(matches!(talk.client.status.negotiated, Negotiated::Multipath { .. }));
     assert!(carried(&talk.client.status, 1), "{:#?}", talk.client.status.subflows);
     pair.assert_clean();
@@ -196,7 +198,7 @@ fn the_server_announces_its_other_address_and_the_client_joins_it() {
 fn an_address_that_is_not_announced_is_not_joined() {
     let mut pair = Pair::new(11, 2, Families::V4);
     let quiet = Config { announce: false, full_mesh: false, ..Config::default() };
-    let talk = pair.talk(&quiet, Speech::of(MIB), Speech::of(0), MINUTES);
+    let talk = pair.talk(&quiet, Speech::of(MIB), patient(), MINUTES);
     assert!(!carried(&talk.client.status, 1), "{:#?}", talk.client.status.subflows);
     pair.assert_clean();
 }
@@ -213,4 +215,9 @@ fn two_paths(seed: u64) -> Pair {
         pair.link(path, LinkConfig { rate: megabits(20), ..plain_link() });
     }
     pair
+}
+
+/// Says nothing, and stays until the other side has said all.
+fn patient() -> Speech {
+    Speech::of(0).leaving(Manner::Waiting)
 }

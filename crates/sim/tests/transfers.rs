@@ -3,7 +3,7 @@
 use base::Duration;
 use mptcp::{Config, Negotiated, Scheduler, Status};
 use sim::{
-    AckLoss, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkConfig, Loss,
+    AckLoss, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkConfig, Loss, Manner,
     NarrowLink, Nat, Pair, Recorder, Reordering, SequenceRewriter, Speech, megabits, plain_link,
 };
 
@@ -67,7 +67,7 @@ fn two_equal_paths_share_the_load() {
     for path in 0..2 {
         pair.link(path, LinkConfig { rate: megabits(20), ..plain_link() });
     }
-    let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), Speech::of(0), MINUTES);
+    let talk = pair.talk(&streaming(), Speech::of(8 * MIB), patient(), MINUTES);
     let shares = shares(&talk.client.status);
     println!("{:?} for 8 MiB over 2 x 20 Mbit/s, shares {shares:?}", talk.duration);
     assert_eq!(shares.len(), 2);
@@ -82,7 +82,7 @@ fn two_paths_are_nearly_twice_as_fast_as_one() {
         for path in 0..paths {
             pair.link(path, LinkConfig { rate: megabits(50), ..plain_link() });
         }
-        pair.talk(&Config::default(), Speech::of(16 * MIB), Speech::of(0), MINUTES).duration
+        pair.talk(&streaming(), Speech::of(16 * MIB), patient(), MINUTES).duration
     });
     let gain = one.as_secs_f64() / two.as_secs_f64();
     println!("16 MiB: {one:?} over one path, {two:?} over two: {gain:.2}");
@@ -90,10 +90,24 @@ fn two_paths_are_nearly_twice_as_fast_as_one() {
 }
 
 #[test]
+fn what_was_written_at_once_uses_both_paths_although_the_writer_has_gone() {
+    let mut pair = Pair::new(5, 2, Families::V4);
+    for path in 0..2 {
+        pair.link(path, LinkConfig { rate: megabits(20), ..plain_link() });
+    }
+    let recorder = Recorder::default();
+    let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
+    pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
+    pair.talk(&Config::default(), Speech::of(8 * MIB).leaving(Manner::Hasty), patient(), MINUTES);
+    let second = recorder.payload_bytes(Direction::Forward) as u64;
+    assert!(second > 2 * MIB, "{second} bytes on the second path");
+}
+
+#[test]
 fn the_link_is_filled() {
     let mut pair = Pair::new(6, 1, Families::V4);
     pair.link(0, LinkConfig { rate: megabits(50), ..plain_link() });
-    let talk = pair.talk(&Config::default(), Speech::of(16 * MIB), Speech::of(0), MINUTES);
+    let talk = pair.talk(&Config::default(), Speech::of(16 * MIB), patient(), MINUTES);
     let goodput = 16.0 * MIB as f64 * 8.0 / talk.duration.as_secs_f64() / 1e6;
     println!("{goodput:.1} of 50 Mbit/s");
     assert!(goodput > 40.0, "{goodput:.1} Mbit/s");
@@ -123,7 +137,7 @@ fn a_reader_that_sleeps_holds_the_writer_back_and_loses_nothing() {
     let mut pair = Pair::new(8, 2, Families::V4);
     let config = Config { receive_buffer: 256 << 10, send_buffer: 512 << 10, ..Config::default() };
     let awake = pair.in_time(Duration::from_secs(20));
-    let sleeper = Speech::of(0).reading_from(awake);
+    let sleeper = patient().reading_from(awake);
     let talk = pair.talk(&config, Speech::of(4 * MIB), sleeper, MINUTES);
     assert_eq!(talk.server.heard, 4 * MIB);
     assert!(talk.duration > Duration::from_secs(20));
@@ -268,10 +282,15 @@ fn a_server_with_one_address_is_reached_over_both_paths_of_the_client() {
     let beside = pair.world.add_path_beside(pair.client, pair.paths[0], Families::V4);
     let recorder = Recorder::default();
     pair.world.set_chain(beside, vec![Box::new(recorder.clone()), Box::new(Link::new(plain_link(), 5))]);
-    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), Speech::of(0), MINUTES);
+    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), patient(), MINUTES);
     assert_multipath(&talk);
     assert!(recorder.payload_bytes(Direction::Forward) > 0, "the second path carried data");
     pair.assert_clean();
+}
+
+/// With buffers that do not swallow a whole transfer at once: the writer stays until nearly the end.
+fn streaming() -> Config {
+    Config { send_buffer: 1 << 20, ..Config::default() }
 }
 
 fn assert_multipath(talk: &Conversation) {
@@ -291,4 +310,9 @@ fn shares(status: &Status) -> Vec<f64> {
 /// Subflows that carried something.
 fn usable_paths(status: &Status) -> usize {
     shares(status).len()
+}
+
+/// Says nothing, and stays until the other side has said all.
+fn patient() -> Speech {
+    Speech::of(0).leaving(Manner::Waiting)
 }
