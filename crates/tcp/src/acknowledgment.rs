@@ -23,6 +23,8 @@ const DUP_THRESHOLD: u32 = 3;
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivery {
     bytes: u64,
+    /// Some of it was sent more than once.
+    again: bool,
     /// Earliest and latest transmission of what was sent only once.
     oldest: Option<Instant>,
     newest: Option<Instant>,
@@ -31,7 +33,9 @@ struct Delivery {
 impl Delivery {
     fn add(&mut self, sent: &Sent) {
         self.bytes += sent.len();
-        if !sent.again {
+        if sent.again {
+            self.again = true;
+        } else {
             self.oldest = Some(self.oldest.map_or(sent.at, |at| at.min(sent.at)));
             self.newest = Some(self.newest.map_or(sent.at, |at| at.max(sent.at)));
         }
@@ -152,10 +156,12 @@ impl Subflow {
         self.watch_user_timeout(now, true);
     }
 
-    /// Takes one sample per acknowledgment: by the time of transmission where that is certain (Karn), else by
-    /// the echoed timestamp (RFC 7323, section 4).
+    /// Takes one sample per acknowledgment: by the time of transmission where that is certain, else by the
+    /// echoed timestamp (RFC 7323, section 4). An acknowledgment of something that was sent again may tell of
+    /// others that have waited for it behind a hole, so it is not certain for those either (Karn).
     fn sample_rtt(&mut self, now: Instant, advanced: bool, delivery: Delivery, echo: Option<u32>) {
-        if let (Some(oldest), Some(newest)) = (delivery.oldest, delivery.newest) {
+        let certain = !delivery.again;
+        if let (true, Some(oldest), Some(newest)) = (certain, delivery.oldest, delivery.newest) {
             self.send.rtt.sample(now, now.saturating_since(oldest));
             self.send.rtt.shortest(now, now.saturating_since(newest));
         } else if let (true, Some(clock), Some(echo)) = (advanced, self.timestamps, echo)

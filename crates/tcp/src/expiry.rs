@@ -149,11 +149,11 @@ impl Subflow {
     /// section 3.8.6.1 and 3.8.6.2.1). The probe carries no byte of data, as those of other hosts today: it
     /// is answered all the same, and no record is cut at an odd place for it.
     fn persist_expired(&mut self, now: Instant) {
-        if !self.send.owes() || !self.send.flight.is_empty() {
+        if !self.send.flight.is_empty() {
             return;
         }
         if self.window_room() > 0 {
-            self.send.overriding = true;
+            self.send.overriding = self.send.owes();
             return;
         }
         if self.send.window_probes >= self.config.retries {
@@ -227,6 +227,10 @@ impl Subflow {
             // The window has opened; whether far enough is looked at when data is cut.
             self.timers.stop(Timer::Persist);
             self.send.persist_backoff = 0;
+        }
+        if self.send.flight.is_empty() && self.window_room() == 0 && self.may_send_data() {
+            // Also with nothing queued: an owner that asks for the capacity first has something in mind.
+            self.timers.start(Timer::Persist, now + self.persist_wait());
         }
         self.arm_probe(now);
     }

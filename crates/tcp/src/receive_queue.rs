@@ -11,6 +11,9 @@ use crate::Chunk;
 
 /// Memory that a piece costs beside its bytes, roughly.
 const PIECE_COST: u64 = 256;
+/// Shorter data is joined with what waits to be read, up to this much.
+const CRUMB: usize = 256;
+const CRUMBS: usize = 4096;
 /// Gaps at one time; more would make each arrival expensive, and no path needs them.
 const MAX_GAPS: usize = 4096;
 /// SACK blocks that fit into a segment.
@@ -124,7 +127,13 @@ impl ReceiveQueue {
 
     fn append(&mut self, data: Bytes) {
         self.next += data.len() as u64;
-        self.ready.push_back(data);
+        match self.ready.back_mut() {
+            // Nobody has read for a while: crumbs must not each pin a buffer.
+            Some(last) if data.len() < CRUMB && last.len() < CRUMBS => {
+                *last = last.iter().chain(&data).copied().collect();
+            }
+            Some(_) | None => self.ready.push_back(data),
+        }
     }
 
     /// The first run of `start..end` that has arrived before (RFC 2883, section 4).
@@ -282,6 +291,17 @@ mod tests {
             all.extend_from_slice(&chunk.data);
         }
         assert_eq!(all, b"aaxxeeeexxaa");
+    }
+
+    #[test]
+    fn crumbs_that_nobody_reads_are_swept_together() {
+        let mut queue = ReceiveQueue::new(1 << 20);
+        for n in 1..10_001 {
+            queue.insert(n, stream(n, n + 1));
+        }
+        assert_eq!(queue.ready.len(), 3);
+        let all: Vec<u8> = core::iter::from_fn(|| queue.read()).flat_map(|chunk| chunk.data).collect();
+        assert_eq!(all, stream(1, 10_001));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::ack_policy::{AckPolicy, Urgency};
 use crate::challenge::ChallengeLimit;
 use crate::congestion::{Controller, Coupling};
 use crate::flight::Flight;
-use crate::header_options::TIMESTAMPS_LEN;
+use crate::header_options::{SynOptions, TIMESTAMPS_LEN};
 use crate::pace::Pace;
 use crate::path_mtu::PathMtu;
 use crate::rack::Rack;
@@ -501,6 +501,20 @@ impl Subflow {
     /// Tells a coupled controller about its siblings.
     pub fn set_coupling(&mut self, coupling: Coupling) {
         self.send.congestion.set_coupling(coupling);
+    }
+
+    /// Whether `syn`, for the same four-tuple, may open a new connection in the place of this one: in
+    /// TIME-WAIT, if its timestamp or its sequence number lies beyond all that this one has seen (RFC 6191;
+    /// RFC 9293, section 3.6.1).
+    pub fn gives_way_to(&self, syn: &Segment) -> bool {
+        if self.state != State::TimeWait {
+            return false;
+        }
+        let offered = SynOptions::parse(&syn.options).timestamps;
+        match (&self.timestamps, offered) {
+            (Some(clock), Some(stamp)) if stamp.value != clock.latest() => clock.precedes(stamp.value),
+            (Some(_) | None, _) => syn.seq.is_after(self.receive.irs + self.receive.next() as u32),
+        }
     }
 
     /// Figures.

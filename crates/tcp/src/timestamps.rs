@@ -51,6 +51,16 @@ impl Timestamps {
         is_before(value, self.recent) && now.saturating_since(self.recent_at) < OUTDATED
     }
 
+    /// The latest value of the peer.
+    pub(crate) fn latest(&self) -> u32 {
+        self.recent
+    }
+
+    /// Whether all that was seen lies before `value`.
+    pub(crate) fn precedes(&self, value: u32) -> bool {
+        is_before(self.recent, value)
+    }
+
     /// Remembers the value of a segment that covers the last acknowledgment sent (section 5.3, R3).
     pub(crate) fn update(&mut self, now: Instant, value: u32) {
         if !is_before(value, self.recent) || now.saturating_since(self.recent_at) >= OUTDATED {

@@ -238,7 +238,7 @@ impl Subflow {
         Some(segment)
     }
 
-    fn may_send_data(&self) -> bool {
+    pub(crate) fn may_send_data(&self) -> bool {
         match self.state {
             State::Established | State::CloseWait => true,
             State::SynSent

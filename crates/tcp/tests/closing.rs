@@ -117,6 +117,17 @@ fn a_repeated_fin_is_acknowledged_and_the_wait_begins_again() {
 }
 
 #[test]
+fn a_later_syn_may_replace_a_connection_that_only_waits() {
+    let mut s = Script::established(Config::default());
+    assert!(!s.tcp.gives_way_to(&seg("S", 1000, 0).segment), "it lives");
+    s.finish();
+    s.give(seg("F.", 1, 2));
+    assert!(s.tcp.gives_way_to(&seg("S", 1000, 0).segment));
+    assert!(!s.tcp.gives_way_to(&seg("S", 2, 0).segment));
+    assert!(!s.tcp.gives_way_to(&seg("S", -1000, 0).segment));
+}
+
+#[test]
 fn an_abort_resets_with_the_owners_options() {
     let mut s = Script::established(Config::default());
     s.send(10);

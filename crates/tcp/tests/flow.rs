@@ -52,6 +52,19 @@ fn a_shut_window_of_a_peer_that_is_gone_ends_the_connection() {
 }
 
 #[test]
+fn a_shut_window_is_probed_even_if_the_owner_waits_for_capacity() {
+    let mut s = Script::established(Config::default());
+    s.give(seg(".", 1, 1).window(0));
+    assert_eq!(s.tcp.capacity(s.now), 0);
+    s.wait(240);
+    assert_eq!(s.sent(), [". 0:0 ack 1"]);
+    s.give(seg(".", 1, 1).window(5000));
+    assert_eq!(s.tcp.capacity(s.now), 5000);
+    s.wait(10_000);
+    assert!(s.sent().is_empty());
+}
+
+#[test]
 fn a_silly_window_is_not_used_until_the_timer_says_so() {
     let mut s = Script::established(Config::default());
     s.give(seg(".", 1, 1).window(300));

@@ -244,6 +244,27 @@ impl Pair {
 
     fn arrive(&mut self, from: Side, segment: &Segment) {
         let now = self.now;
+        let to = match from {
+            Side::A => self.b.as_ref(),
+            Side::B => Some(&self.a),
+        };
+        if to.is_some_and(|end| end.tcp.state() == State::Closed) {
+            // What the host says for a connection that it no longer knows (RFC 9293, section 3.10.7.1).
+            if !segment.flags.contains(Flags::RST) {
+                let reset = Segment {
+                    source: segment.destination,
+                    destination: segment.source,
+                    seq: segment.ack,
+                    flags: Flags::RST,
+                    options: OptionBytes::new(),
+                    payload: Bytes::new(),
+                    ..segment.clone()
+                };
+                let side = if from == Side::A { Side::B } else { Side::A };
+                self.carry(side, reset);
+            }
+            return;
+        }
         match from {
             Side::A => match &mut self.b {
                 Some(end) => {
