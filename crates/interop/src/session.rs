@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use netns::mptcp::{Endpoint, EndpointFlag};
 use netns::{Counters, Namespace};
 use nix::sys::signal::Signal;
+use serde::Deserialize;
 
 use crate::peer::{Protocol, TransferReport, sha256_of_pattern};
 use crate::process::{End, Program, wait_until};
@@ -75,7 +76,7 @@ impl Default for Plan {
             peer_words: Vec::new(),
             baseline_words: Vec::new(),
             subject_announces: false,
-            patience: Duration::from_secs(120),
+            patience: Duration::from_secs(45),
         }
     }
 }
@@ -139,8 +140,8 @@ enum Side {
 struct Piped {
     plait: Program,
     check: Program,
-    /// Only kept: it ends when its bytes are written or nobody takes them.
-    _source: Program,
+    /// It ends when its bytes are written; one that only keeps the pipe open, when it is told to.
+    source: Program,
 }
 
 /// What came of a transfer.
@@ -165,7 +166,27 @@ pub(crate) struct PlaitEnd {
     pub(crate) succeeded: bool,
     pub(crate) last_words: String,
     /// The final status, if it was written.
-    pub(crate) status: Option<serde_json::Value>,
+    pub(crate) status: Option<Status>,
+}
+
+/// What is read of the final status of `plait`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Status {
+    /// `multipath` or `plain`.
+    negotiated: String,
+    /// Why it is plain TCP.
+    reason: Option<String>,
+    paths: Vec<PathStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PathStatus {
+    name: String,
+    bytes_sent: u64,
+    bytes_received: u64,
+    bytes_reinjected: u64,
+    rtt_ms: Option<f64>,
+    loss: f64,
 }
 
 impl<'a> Session<'a> {
@@ -244,6 +265,9 @@ impl<'a> Session<'a> {
     pub(crate) fn finish(mut self) -> Result<Outcome> {
         // An end that is alone waits for what will never come.
         while !self.is_one_over()? && Instant::now() < self.until {
+            for side in &mut self.ends {
+                side.release();
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         let until = self.until.min(Instant::now() + ALONE);
@@ -266,7 +290,7 @@ impl<'a> Session<'a> {
         let mut plait = client_end.or(server_end);
         if let Some(end) = &mut plait {
             let text = std::fs::read_to_string(&self.status_file).unwrap_or_default();
-            end.status = serde_json::from_str(&text).ok();
+            end.status = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
         }
         let kernel_report = if self.role == Role::Client { &server } else { &client };
         let connect_ms = kernel_report.connected_at_ms.saturating_sub(self.began_ms);
@@ -284,6 +308,15 @@ impl Side {
         }
     }
 
+    /// Ends the input of a `plait` that has received all it should.
+    fn release(&mut self) {
+        if let Self::Plait(piped) = self
+            && piped.check.errors().contains("complete")
+        {
+            drop(piped.source.take_input());
+        }
+    }
+
     fn finish(&mut self, until: Instant) -> Result<(TransferReport, Option<PlaitEnd>)> {
         match self {
             Self::Kernel(program) => {
@@ -291,7 +324,8 @@ impl Side {
                 Ok((program.report()?, None))
             }
             Self::Plait(piped) => {
-                let Piped { plait, check, _source } = &mut **piped;
+                let Piped { plait, check, source } = &mut **piped;
+                drop(source.take_input());
                 let status = plait.wait(until)?;
                 check.wait(until)?;
                 let end =
@@ -345,6 +379,9 @@ impl Starter<'_> {
         let (seed, expected) = seeds(role);
         command.args(["--socket", socket, "--send", &self.plan.bytes_of(role).to_string()]);
         command.args(["--seed", &seed.to_string(), "--expect-seed", &expected.to_string()]);
+        if self.only_receives(role) {
+            command.arg("--close-last");
+        }
         command.args(if is_peer { &self.plan.peer_words } else { &self.plan.baseline_words });
         let program =
             Program::start(self.namespace(role), self.directory, role.name(), command, End::Own, End::Own)?;
@@ -358,17 +395,23 @@ impl Starter<'_> {
         let mut command = interop()?;
         command.args(["generate", "--bytes", &self.plan.bytes_of(role).to_string()]);
         command.args(["--seed", &seed.to_string()]);
+        let mut input = End::Own;
+        if self.only_receives(role) {
+            command.arg("--hold");
+            input = End::Given(Stdio::piped());
+        }
         let source =
-            Program::start(namespace, directory, "source", command, End::Own, End::Given(to_plait.into()))?;
+            Program::start(namespace, directory, "source", command, input, End::Given(to_plait.into()))?;
         let (to_check, from_plait) = std::io::pipe()?;
         let mut command = interop()?;
         command.args(["digest", "--expect-seed", &expected.to_string()]);
+        command.args(["--expect-bytes", &self.plan.bytes_of(role.other()).to_string()]);
         let check =
             Program::start(namespace, directory, "check", command, End::Given(to_check.into()), End::Own)?;
         let (input, output) = (End::Given(from_source.into()), End::Given(from_plait.into()));
         let command = self.plait_command(role, plait);
         let plait = Program::start(namespace, directory, "plait", command, input, output)?;
-        Ok(Side::Plait(Box::new(Piped { plait, check, _source: source })))
+        Ok(Side::Plait(Box::new(Piped { plait, check, source })))
     }
 
     fn plait_command(&self, role: Role, plait: &Path) -> Command {
@@ -384,6 +427,11 @@ impl Starter<'_> {
         }
         command.args(plait_words(self.plan)).arg("--status-json").arg(self.status_file);
         command
+    }
+
+    /// An end with nothing to send closes last: the kernel takes no joins for a connection that one end has closed.
+    fn only_receives(&self, role: Role) -> bool {
+        self.plan.bytes_of(role) == 0 && self.plan.bytes_of(role.other()) > 0
     }
 
     fn destination(&self) -> String {
@@ -534,15 +582,28 @@ impl Outcome {
     /// The peer's kernel took the connection for Multipath TCP.
     pub(crate) fn expect_mptcp(&self) -> Result<()> {
         match &self.peer().protocol {
-            Protocol::Mptcp { .. } => Ok(()),
+            Protocol::Mptcp { .. } => self.expect_told("multipath"),
             other => bail!("the kernel's socket is {other:?}: {}", self.kernel_evidence()),
         }
+    }
+
+    /// The status of `plait` says the same as the kernel.
+    fn expect_told(&self, negotiated: &str) -> Result<()> {
+        let Some(end) = &self.plait else { return Ok(()) };
+        let Some(status) = &end.status else { bail!("plait wrote no final status: {}", end.last_words) };
+        ensure!(
+            status.negotiated == negotiated,
+            "plait says `{}`, the kernel {:?}",
+            status.negotiated,
+            self.peer().protocol
+        );
+        Ok(())
     }
 
     /// The peer's kernel took the connection for TCP.
     pub(crate) fn expect_tcp(&self) -> Result<()> {
         match &self.peer().protocol {
-            Protocol::Tcp => Ok(()),
+            Protocol::Tcp => self.expect_told("plain"),
             other => bail!("the kernel's socket is {other:?}: {}", self.kernel_evidence()),
         }
     }
@@ -584,7 +645,34 @@ impl Outcome {
 
     /// Speed and the kernel's counters.
     pub(crate) fn evidence(&self) -> String {
-        format!("{}; kernel: {}", self.speed(), self.kernel_evidence())
+        format!("{}; {}kernel: {}", self.speed(), self.plait_evidence(), self.kernel_evidence())
+    }
+
+    /// What `plait` says in its final status.
+    fn plait_evidence(&self) -> String {
+        let Some(status) = self.plait.as_ref().and_then(|end| end.status.as_ref()) else {
+            return String::new();
+        };
+        let mut text = format!("plait: {}", status.negotiated);
+        if let Some(reason) = &status.reason {
+            let _ = write!(text, " ({reason})");
+        }
+        for path in &status.paths {
+            let PathStatus { name, bytes_sent, bytes_received, bytes_reinjected, rtt_ms, loss } = path;
+            let mib = |bytes: &u64| *bytes as f64 / 1_048_576.0;
+            let _ =
+                write!(text, ", {name} sent {:.1} received {:.1} MiB", mib(bytes_sent), mib(bytes_received));
+            if *bytes_reinjected > 0 {
+                let _ = write!(text, " reinjected {:.1} MiB", mib(bytes_reinjected));
+            }
+            if let Some(rtt) = rtt_ms {
+                let _ = write!(text, " rtt {rtt:.1} ms");
+            }
+            if *loss > 0.0 {
+                let _ = write!(text, " loss {:.2} %", 100.0 * loss);
+            }
+        }
+        text + "; "
     }
 
     /// The peer's socket and counters.

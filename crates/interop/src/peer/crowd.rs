@@ -34,6 +34,9 @@ pub(crate) struct Churn {
     /// Bytes sent over each.
     #[arg(long, default_value_t = 100)]
     bytes: usize,
+    /// The same bytes must come back.
+    #[arg(long)]
+    echo: bool,
 }
 
 /// Many idle connections.
@@ -83,8 +86,14 @@ fn one_short(options: &Churn) -> Result<()> {
     let connection = connected(options.to, options.socket)?;
     (&connection).write_all(&vec![0x5a; options.bytes])?;
     connection.shutdown(Shutdown::Write)?;
-    let mut room = [0; 4096];
-    while (&connection).read(&mut room)? > 0 {}
+    let mut back = Vec::new();
+    (&connection).read_to_end(&mut back)?;
+    ensure!(
+        !options.echo || back.len() == options.bytes,
+        "{} of {} bytes came back",
+        back.len(),
+        options.bytes
+    );
     Ok(())
 }
 

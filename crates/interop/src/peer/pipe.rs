@@ -18,6 +18,9 @@ pub(crate) struct Generate {
     /// Which bytes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Keep standard output open until standard input ends.
+    #[arg(long)]
+    hold: bool,
 }
 
 /// How to check.
@@ -26,6 +29,9 @@ pub(crate) struct Digest {
     /// Count bytes that differ from this pattern.
     #[arg(long)]
     expect_seed: Option<u64>,
+    /// Say `complete` on standard error when this many bytes have arrived.
+    #[arg(long)]
+    expect_bytes: Option<u64>,
 }
 
 pub(crate) fn generate(options: &Generate) -> Result<()> {
@@ -42,13 +48,23 @@ pub(crate) fn generate(options: &Generate) -> Result<()> {
         }
         left -= now as u64;
     }
+    if options.hold {
+        std::io::copy(&mut stdin().lock(), &mut std::io::sink())?;
+    }
     Ok(())
 }
 
 pub(crate) fn digest(options: &Digest) -> Result<()> {
     let _ = fcntl(stdin(), FcntlArg::F_SETPIPE_SZ(1 << 20));
     let (mut report, mut reader) = (TransferReport::default(), Reader::new(true, options.expect_seed));
-    let ended = reader.read(&mut stdin().lock(), None, || ());
+    let mut source = stdin().lock();
+    let mut ended = Ok(());
+    if options.expect_bytes.is_some() {
+        ended = reader.read(&mut source, options.expect_bytes, || ());
+        eprintln!("complete");
+    }
+    // Bytes on top of those expected are counted as well.
+    let ended = ended.and_then(|()| reader.read(&mut source, None, || ()));
     report.error = ended.err().map(|error| error.to_string());
     reader.finish(&mut report);
     print(&report)

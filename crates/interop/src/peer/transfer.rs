@@ -47,8 +47,8 @@ pub(crate) struct Transfer {
     /// Send nothing, and close with `SO_LINGER` 0 (MP_FASTCLOSE or a reset) once this many bytes have arrived.
     #[arg(long)]
     abort_after: Option<u64>,
-    /// Close the write side only when the other end has closed its own.
-    #[arg(long)]
+    /// Send, and close the write side, only when the other end has closed its own.
+    #[arg(long, overrides_with = "close_last")]
     close_last: bool,
 }
 

@@ -32,7 +32,7 @@ pub(crate) const ALL: &[Scenario] = &[
 /// connection's state takes.
 const LEAK: f64 = 200.0;
 
-/// A subject that serves whoever comes until it is dropped.
+/// A subject that serves whoever comes until it is dropped. `plait` sends back what it gets, the kernel's program nothing.
 pub(crate) struct Standing {
     pub(crate) program: Program,
     pub(crate) address: SocketAddr,
@@ -45,7 +45,7 @@ impl Standing {
         let command = match context.plait() {
             Some(plait) => {
                 let mut command = Command::new(plait);
-                command.args(["listen", &PORT.to_string(), "--keep", "--path", &device(1)]);
+                command.args(["listen", &PORT.to_string(), "--echo", "--path", &device(1)]);
                 command
             }
             None => {
@@ -63,12 +63,15 @@ impl Standing {
     pub(crate) fn probe(&self, context: &Context<'_>, bed: &Testbed) -> Result<TransferReport> {
         let mut command = interop()?;
         command.arg("connect").arg(self.address.to_string()).args(["--send", "1000000"]);
+        command.args(["--seed", "9", "--expect-seed", "9"]);
         let mut client =
             Program::start(&bed.client, &context.run_directory()?, "probe", command, End::Own, End::Own)?;
         client.wait(Instant::now() + Duration::from_secs(20))?;
         let report: TransferReport = client.report()?;
+        let back = if context.is_baseline() { 0 } else { 1_000_000 };
         ensure!(
-            report.error.is_none() && report.sent == 1_000_000,
+            report.error.is_none()
+                && (report.sent, report.received, report.differing) == (1_000_000, back, Some(0)),
             "an ordinary connection fails: {report:?}; subject: {}",
             self.program.last_words()
         );
@@ -87,6 +90,9 @@ fn churn(context: &Context<'_>) -> Result<Verdict> {
     for _ in 0..2 {
         let mut command = interop()?;
         command.arg("churn").arg(subject.address.to_string()).args(["--count", &half.to_string()]);
+        if !context.is_baseline() {
+            command.arg("--echo");
+        }
         let directory = context.run_directory()?;
         let mut crowd = Program::start(&bed.client, &directory, "churn", command, End::Own, End::Own)?;
         crowd.wait(Instant::now() + Duration::from_secs(300))?;

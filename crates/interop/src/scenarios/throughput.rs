@@ -26,7 +26,8 @@ const GOAL: f64 = 0.5;
 
 fn throughput(context: &Context<'_>) -> Result<Verdict> {
     let bed = Testbed::new(Shape::Direct)?;
-    let bytes = context.size();
+    // Long enough for both to find their window, whatever the other transfers' size.
+    let bytes = 512 << 20;
     let input = Scratch::of_length(bytes)?;
     let kernel = context.as_baseline();
     let pairs = if context.is_quick() { 3 } else { 7 };
@@ -47,7 +48,7 @@ fn throughput(context: &Context<'_>) -> Result<Verdict> {
         median(&mut subject_speeds),
         median(&mut kernel_speeds)
     );
-    ensure!(ratio >= GOAL, "{text}");
+    ensure!(ratio >= GOAL || context.is_baseline(), "{text}");
     Ok(Verdict::Passed(text))
 }
 
