@@ -183,6 +183,9 @@ impl Connection {
     }
 
     fn declare(&mut self, index: usize, mapping: Mapping) {
+        if let Some(session) = &mut self.session {
+            session.is_mapped = true;
+        }
         let state = &mut self.flows[index].state;
         match state.mappings.declare(mapping, state.read) {
             Declaration::Fine => {}
@@ -195,9 +198,13 @@ impl Connection {
     fn check_stripped(&mut self, index: usize) {
         let Some(session) = &self.session else { return };
         let flow = &self.flows[index];
-        let is_unproven = if flow.state.is_first() { !session.is_confirmed } else { !flow.state.has_dss };
-        if is_unproven && flow.tcp.acked_offset() > 1 {
+        let acked = flow.tcp.acked_offset();
+        if acked > 1 && !(session.is_confirmed && flow.state.has_dss) {
             self.on_stripped(index);
+        } else if acked > self.outgoing.acked() && self.can_fall_back(index) {
+            // It was Multipath TCP before. Only a peer that has fallen back acknowledges data like that; its
+            // infinite mapping would come with its next data, and it may have none.
+            self.fall_back(index, crate::PlainReason::PeerFellBack, crate::fallback::Mapped::Announce);
         }
     }
 
@@ -233,7 +240,7 @@ impl Connection {
                 }
             }
         }
-        let is_first_data = !self.flows[index].state.has_dss;
+        let is_first_data = self.session.as_ref().is_some_and(|session| !session.is_mapped);
         let state = &mut self.flows[index].state;
         let unmapped = state.mappings.unmapped();
         if unmapped == 0 {

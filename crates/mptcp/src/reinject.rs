@@ -182,6 +182,11 @@ impl Connection {
             }
             return;
         };
+        if self.is_contiguous {
+            // What the only subflow ever has delivered cannot be missing; if the peer has fallen back, a
+            // second copy would be new data to it.
+            return;
+        }
         let start = block.start;
         let is_in_tcp = |flow: &crate::flow::Flow| {
             let carrier = block.carriers.iter().find(|carrier| carrier.flow == flow.state.id);

@@ -25,6 +25,8 @@ pub(crate) struct Session {
     pub(crate) long_acks: bool,
     /// A Data-ACK arrived: DSS options pass in both directions, further subflows may be opened.
     pub(crate) is_confirmed: bool,
+    /// A mapping arrived: options pass with data, towards us.
+    pub(crate) is_mapped: bool,
 }
 
 impl Session {
@@ -39,6 +41,7 @@ impl Session {
             denies_initial_address: false,
             long_acks: true,
             is_confirmed: false,
+            is_mapped: false,
         }
     }
 

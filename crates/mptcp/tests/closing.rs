@@ -1,0 +1,177 @@
+//! Ends: both orders, half-close, at once, and what is left over.
+
+mod world;
+
+use base::Duration;
+use bytes::Bytes;
+use mptcp::{ConnectionError, Event, ReadError};
+use world::{CLIENT, Fate, Link, SERVER, World, pattern};
+
+fn open(seed: u64, loss: f64) -> World {
+    let mut world = World::new(seed, vec![Link { loss, ..Link::default() }; 2], 1);
+    world.connect();
+    world.wait(300);
+    world
+}
+
+fn write(world: &mut World, side: usize, data: &[u8]) {
+    world.sides[side].outbox.push_back(Bytes::copy_from_slice(data));
+    world.serve(side);
+}
+
+fn finish(world: &mut World, side: usize) {
+    world.sides[side].finishes = true;
+    world.serve(side);
+}
+
+#[test]
+fn either_side_may_finish_first_and_the_other_goes_on() {
+    for first in [CLIENT, SERVER] {
+        for loss in [0.0, 0.1] {
+            let mut world = open(1, loss);
+            write(&mut world, first, b"first");
+            finish(&mut world, first);
+            world.wait(10_000);
+            assert!(world.sides[1 - first].ended && !world.sides[first].ended);
+            let answer = pattern(100_000, 5);
+            write(&mut world, 1 - first, &answer);
+            world.wait(20_000);
+            assert!(world.sides[first].received == answer, "half-closed, not closed");
+            finish(&mut world, 1 - first);
+            world.wait(20_000);
+            assert!(world.sides[first].ended);
+            world.assert_clean_end();
+        }
+    }
+}
+
+#[test]
+fn both_finish_at_once_without_a_byte() {
+    for loss in [0.0, 0.2] {
+        let mut world = open(2, loss);
+        world.sides.iter_mut().for_each(|side| side.finishes = true);
+        [CLIENT, SERVER].into_iter().for_each(|side| world.serve(side));
+        world.wait(30_000);
+        assert!(world.sides.iter().all(|side| side.ended));
+        world.assert_clean_end();
+    }
+}
+
+#[test]
+fn a_lost_data_fin_is_repeated() {
+    let mut world = open(3, 0.0);
+    let mut lost = 4;
+    world.tap = Box::new(move |from, segment| {
+        let is_fin = wire::options(&segment.options).any(|option| {
+            matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::Dss(dss))) if dss.data_fin)
+        });
+        if from == CLIENT && is_fin && lost > 0 {
+            lost -= 1;
+            return Fate::Drop;
+        }
+        Fate::Pass
+    });
+    finish(&mut world, CLIENT);
+    world.wait(10_000);
+    assert!(world.sides[SERVER].ended);
+    finish(&mut world, SERVER);
+    world.wait(5_000);
+    world.assert_clean_end();
+}
+
+#[test]
+fn an_abort_reaches_the_peer_as_fast_close() {
+    for side in [CLIENT, SERVER] {
+        let mut world = open(4, 0.0);
+        write(&mut world, side, &pattern(10_000, 1));
+        let now = world.now;
+        world.of(side).abort(now);
+        world.serve(side);
+        world.wait(1_000);
+        assert_eq!(world.sides[1 - side].failed, Some(ConnectionError::FastClose));
+        assert!(world.sides[side].events.contains(&Event::Closed(Some(ConnectionError::Aborted))));
+        for side in [CLIENT, SERVER] {
+            assert!(world.of(side).is_done());
+            assert!(world.sides[side].owners.is_empty());
+        }
+    }
+}
+
+#[test]
+fn an_abort_of_plain_tcp_is_a_reset() {
+    let mut world = World::new(5, vec![Link::default()], 1);
+    world.config(|config| config.multipath = false);
+    world.connect();
+    world.wait(300);
+    let now = world.now;
+    world.of(CLIENT).abort(now);
+    world.serve(CLIENT);
+    world.wait(1_000);
+    assert_eq!(world.sides[SERVER].failed, Some(ConnectionError::Reset));
+    assert!(world.of(SERVER).is_done());
+}
+
+#[test]
+fn data_for_a_reader_who_has_gone_closes_at_once() {
+    let mut world = open(6, 0.0);
+    let now = world.now;
+    world.of(SERVER).stop_reading(now);
+    world.sides[SERVER].is_paused = true;
+    world.serve(SERVER);
+    write(&mut world, CLIENT, b"anybody there?");
+    world.wait(1_000);
+    assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::FastClose));
+}
+
+#[test]
+fn nothing_can_be_written_after_the_end_and_reading_goes_on() {
+    let mut world = open(7, 0.0);
+    write(&mut world, SERVER, b"abc");
+    world.wait(100);
+    finish(&mut world, CLIENT);
+    let now = world.now;
+    assert_eq!(world.of(CLIENT).writable(), 0);
+    assert_eq!(world.of(CLIENT).write(now, Bytes::from_static(b"more")), 0);
+    assert_eq!(world.sides[CLIENT].received, b"abc");
+    assert_eq!(world.of(CLIENT).read(now), Err(ReadError::WouldBlock));
+}
+
+#[test]
+fn a_reader_that_does_not_read_stops_the_sender_and_not_the_connection() {
+    for paths in [1, 2] {
+        let mut world = World::new(8, vec![Link::default(); paths], 1);
+        world.config(|config| config.receive_buffer = 100_000);
+        world.sides[SERVER].is_paused = true;
+        let data = pattern(1_000_000, 1);
+        world.send(CLIENT, &data).send(SERVER, b"x").connect();
+        world.wait(40_000);
+        assert_eq!(world.usable(CLIENT), paths, "a closed window is no failure");
+        world.sides[SERVER].is_paused = false;
+        world.serve(SERVER);
+        world.finish(120);
+        assert!(world.sides[SERVER].received == data, "{}", world.sides[SERVER].received.len());
+        world.assert_clean_end();
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_everything_over_lossy_paths() {
+    let bad = Link { loss: 0.03, reorder: 0.1, ..Link::default() };
+    for seed in 0..4 {
+        let mut world = World::new(20 + seed, vec![bad.clone(); 2], 1);
+        world.config(|config| config.receive_buffer = 30_000);
+        let data = pattern(300_000, 1);
+        world.send(CLIENT, &data).send(SERVER, b"x").connect();
+        for _ in 0..3000 {
+            world.sides[SERVER].is_paused = true;
+            world.wait(40);
+            world.sides[SERVER].is_paused = false;
+            world.serve(SERVER);
+            if world.sides[SERVER].ended {
+                break;
+            }
+        }
+        assert!(world.sides[SERVER].received == data, "{}", world.sides[SERVER].received.len());
+        let _ = Duration::ZERO;
+    }
+}

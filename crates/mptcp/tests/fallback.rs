@@ -1,0 +1,245 @@
+//! Options that are taken out on the way, contents that are changed, and SYNs that are swallowed.
+
+mod world;
+
+use base::Duration;
+use bytes::Bytes;
+use mptcp::{ConnectionError, Event, Fallback, Negotiated, PlainReason};
+use wire::{Flags, Segment};
+use world::{CLIENT, Fate, Link, SERVER, World, address, has_mptcp, pattern, strip};
+
+fn one_path(seed: u64) -> World {
+    World::new(seed, vec![Link::default()], 1)
+}
+
+fn is_syn(segment: &Segment) -> bool {
+    segment.flags.contains(Flags::SYN)
+}
+
+/// Both directions arrive, and what each side thinks is spoken.
+fn transfer(world: &mut World) -> [Negotiated; 2] {
+    let (up, down) = (pattern(300_000, 1), pattern(200_000, 2));
+    world.send(CLIENT, &up).send(SERVER, &down).connect();
+    world.finish(60);
+    assert!(world.sides[SERVER].received == up, "{} up", world.sides[SERVER].received.len());
+    assert!(world.sides[CLIENT].received == down, "{} down", world.sides[CLIENT].received.len());
+    world.assert_clean_end();
+    [world.status(CLIENT).negotiated, world.status(SERVER).negotiated]
+}
+
+#[test]
+fn a_stripped_syn_gives_plain_tcp() {
+    let mut world = one_path(1);
+    world.tap = Box::new(|from, segment| {
+        if from == CLIENT && is_syn(segment) {
+            strip(segment);
+        }
+        Fate::Pass
+    });
+    let plain = [PlainReason::NotInSynAck, PlainReason::PeerPlain];
+    assert_eq!(transfer(&mut world), plain.map(Negotiated::Plain));
+}
+
+#[test]
+fn a_stripped_syn_ack_gives_plain_tcp() {
+    let mut world = one_path(2);
+    world.tap = Box::new(|from, segment| {
+        if from == SERVER && is_syn(segment) {
+            strip(segment);
+        }
+        Fate::Pass
+    });
+    let plain = [PlainReason::NotInSynAck, PlainReason::NotInAck];
+    assert_eq!(transfer(&mut world), plain.map(Negotiated::Plain));
+}
+
+#[test]
+fn options_stripped_from_everything_but_syns_give_plain_tcp() {
+    let mut world = one_path(3);
+    world.tap = Box::new(|_, segment| {
+        if !is_syn(segment) {
+            strip(segment);
+        }
+        Fate::Pass
+    });
+    let plain = [PlainReason::NoDss, PlainReason::NotInAck];
+    assert_eq!(transfer(&mut world), plain.map(Negotiated::Plain));
+}
+
+#[test]
+fn options_stripped_from_data_only_give_plain_tcp() {
+    for side in [CLIENT, SERVER] {
+        let mut world = one_path(4);
+        world.tap = Box::new(move |from, segment| {
+            if from == side && !segment.payload.is_empty() {
+                strip(segment);
+            }
+            Fate::Pass
+        });
+        let negotiated = transfer(&mut world);
+        assert!(
+            negotiated.iter().all(|negotiated| matches!(negotiated, Negotiated::Plain(_))),
+            "{side}: {negotiated:?}"
+        );
+    }
+}
+
+#[test]
+fn options_stripped_in_one_direction_only_give_plain_tcp() {
+    for side in [CLIENT, SERVER] {
+        let mut world = one_path(5);
+        world.tap = Box::new(move |from, segment| {
+            if from == side && !is_syn(segment) {
+                strip(segment);
+            }
+            Fate::Pass
+        });
+        let negotiated = transfer(&mut world);
+        assert!(
+            negotiated.iter().all(|negotiated| matches!(negotiated, Negotiated::Plain(_))),
+            "{side}: {negotiated:?}"
+        );
+    }
+}
+
+#[test]
+fn options_that_vanish_later_end_the_subflow_and_never_give_wrong_bytes() {
+    let mut world = World::new(6, vec![Link { rate: Some(2_000_000), ..Link::default() }; 2], 1);
+    let start = world.now + Duration::from_millis(500);
+    let data = pattern(3_000_000, 1);
+    world.send(CLIENT, &data).send(SERVER, b"x").connect();
+    world.wait(500);
+    assert!(world.now >= start);
+    world.tap = Box::new(|_, segment| {
+        let on_first = [segment.source.ip(), segment.destination.ip()].contains(&address(0, CLIENT));
+        if on_first && !is_syn(segment) {
+            strip(segment);
+        }
+        Fate::Pass
+    });
+    world.finish(60);
+    assert!(world.sides[SERVER].received == data);
+    assert!(world.status(SERVER).counters.stripped > 0);
+}
+
+#[test]
+fn syns_that_are_swallowed_for_their_option_are_sent_without() {
+    let mut world = one_path(7);
+    world.tap = Box::new(|from, segment| {
+        if from == CLIENT && is_syn(segment) && has_mptcp(segment) { Fate::Drop } else { Fate::Pass }
+    });
+    let plain = [PlainReason::SynDropped, PlainReason::PeerPlain];
+    assert_eq!(transfer(&mut world), plain.map(Negotiated::Plain));
+}
+
+#[test]
+fn where_plain_tcp_is_refused_the_connection_fails_and_says_why() {
+    for side in [CLIENT, SERVER] {
+        let mut world = one_path(8);
+        world.sides[side].config.fallback = Fallback::Refuse;
+        world.sides[1 - side].config.multipath = false;
+        world.send(CLIENT, b"secret").connect();
+        world.wait(2_000);
+        let event = Event::Closed(Some(ConnectionError::PlainRefused));
+        assert!(world.sides[side].events.contains(&event), "{:?}", world.sides[side].events);
+        assert!(world.sides[SERVER].received.is_empty());
+    }
+}
+
+#[test]
+fn a_lost_third_ack_and_lost_first_data_only_delay() {
+    for lost in 1..6 {
+        for from_side in [CLIENT, SERVER] {
+            let mut world = one_path(9);
+            let mut seen = 0;
+            world.tap = Box::new(move |from, segment| {
+                if from == from_side && !is_syn(segment) {
+                    seen += 1;
+                    if seen <= lost {
+                        return Fate::Drop;
+                    }
+                }
+                Fate::Pass
+            });
+            let multipath = Negotiated::Multipath { version: 1, checksum: false };
+            assert_eq!(transfer(&mut world), [multipath; 2], "{lost} lost from {from_side}");
+        }
+    }
+}
+
+/// Flips one byte of the payload, as an application-level gateway does; TCP's checksum is made to fit.
+fn corrupt(segment: &mut Segment) {
+    let mut payload = segment.payload.to_vec();
+    payload[0] ^= 0x20;
+    segment.payload = Bytes::from(payload);
+}
+
+#[test]
+fn a_changed_byte_on_one_of_two_subflows_closes_that_one_and_nothing_is_wrong() {
+    let mut world = World::new(10, vec![Link { rate: Some(2_000_000), ..Link::default() }; 2], 1);
+    world.config(|config| config.checksum = true);
+    let mut left = 1;
+    let mut after = 400;
+    world.tap = Box::new(move |from, segment| {
+        if from == CLIENT && segment.source.ip() == address(1, CLIENT) && segment.payload.len() > 1000 {
+            after -= 1;
+            if after < 0 && left > 0 {
+                left -= 1;
+                corrupt(segment);
+            }
+        }
+        Fate::Pass
+    });
+    let data = pattern(4_000_000, 1);
+    world.send(CLIENT, &data).send(SERVER, b"x").connect();
+    world.finish(60);
+    assert_eq!(world.status(SERVER).counters.checksum_failures, 1);
+    assert!(world.sides[SERVER].received == data);
+    assert!(matches!(world.status(SERVER).negotiated, Negotiated::Multipath { .. }));
+}
+
+#[test]
+fn a_changed_byte_on_the_only_subflow_gives_plain_tcp_on_both_sides() {
+    let mut world = one_path(11);
+    world.config(|config| config.checksum = true);
+    let mut segments = 0;
+    world.tap = Box::new(move |from, segment| {
+        if from == CLIENT && segment.payload.len() > 1000 {
+            segments += 1;
+            if segments == 40 {
+                corrupt(segment);
+            }
+        }
+        Fate::Pass
+    });
+    let (up, down) = (pattern(600_000, 1), pattern(400_000, 2));
+    world.send(CLIENT, &up).send(SERVER, &down).connect();
+    world.finish(60);
+    let wrong = up.iter().zip(&world.sides[SERVER].received).filter(|(a, b)| a != b).count();
+    assert_eq!((world.sides[SERVER].received.len(), wrong), (up.len(), 1), "TCP delivers what it got");
+    assert!(world.sides[CLIENT].received == down);
+    world.assert_clean_end();
+    let plain = [PlainReason::PeerFellBack, PlainReason::ChecksumFailed].map(Negotiated::Plain);
+    assert_eq!([CLIENT, SERVER].map(|side| world.status(side).negotiated), plain);
+}
+
+#[test]
+fn a_changed_byte_is_an_error_where_plain_tcp_is_refused() {
+    let mut world = one_path(12);
+    world.config(|config| (config.checksum, config.fallback) = (true, Fallback::Refuse));
+    let mut segments = 0;
+    world.tap = Box::new(move |from, segment| {
+        if from == CLIENT && segment.payload.len() > 1000 {
+            segments += 1;
+            if segments == 40 {
+                corrupt(segment);
+            }
+        }
+        Fate::Pass
+    });
+    let data = pattern(600_000, 1);
+    world.send(CLIENT, &data).connect();
+    world.wait(5_000);
+    assert_eq!(world.sides[SERVER].failed, Some(ConnectionError::Corrupted));
+    assert!(data.starts_with(&world.sides[SERVER].received), "nothing wrong was delivered");
+}

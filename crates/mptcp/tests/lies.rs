@@ -1,0 +1,358 @@
+//! A peer, or somebody on the way, that says what is not so: counted, and never a wrong byte.
+
+mod world;
+
+use base::Duration;
+use bytes::Bytes;
+use mptcp::{Counters, Event, Negotiated, PlainReason, Refused};
+use std::cell::RefCell;
+use std::rc::Rc;
+use wire::{
+    CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpJoin, MptcpOption, RemoveAddr,
+    Segment, TcpOption, option_bytes, options,
+};
+use world::{CLIENT, Fate, Link, SERVER, World, pattern, rewrite};
+
+fn connected(seed: u64) -> (World, Rc<RefCell<Vec<Segment>>>) {
+    let mut world = World::new(seed, vec![Link::default(); 2], 1);
+    world.sides.iter_mut().for_each(|side| side.config.full_mesh = false);
+    world.config(|config| config.announce = false);
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let tape = Rc::clone(&seen);
+    world.tap = Box::new(move |from, segment| {
+        if from == CLIENT {
+            tape.borrow_mut().push(segment.clone());
+        }
+        Fate::Pass
+    });
+    world.sides[CLIENT].outbox.push_back(Bytes::from_static(b"honest "));
+    world.connect();
+    world.wait(500);
+    assert_eq!(world.sides[SERVER].received, b"honest ");
+    (world, seen)
+}
+
+/// A segment as the client would send it next, with these MPTCP options in place of its own.
+fn forged(seen: &Rc<RefCell<Vec<Segment>>>, payload: &[u8], lies: &[MptcpOption<'_>]) -> Segment {
+    let seen = seen.borrow();
+    let last = seen.last().expect("something was sent");
+    let before = last.options.clone();
+    let others = options(&before)
+        .filter_map(Result::ok)
+        .filter(|option| matches!(option, TcpOption::Timestamps { .. }));
+    Segment {
+        seq: last.seq + last.len_seq(),
+        flags: Flags::ACK,
+        options: option_bytes(others.chain(lies.iter().cloned().map(TcpOption::Mptcp))).expect("it fits"),
+        payload: Bytes::copy_from_slice(payload),
+        segment_size: payload.len().max(1) as u16,
+        ..last.clone()
+    }
+}
+
+/// The client's last mapping: where its stream is.
+fn last_mapping(seen: &Rc<RefCell<Vec<Segment>>>, initial: u64) -> (u64, u32) {
+    let _ = seen;
+    (initial + 1 + 7, 8)
+}
+
+fn initial_dsn(world: &World) -> u64 {
+    // The client's key is the first that its secrets give.
+    use base::Random;
+    let mut secrets = base::SeededRandom::from_number(world_seed(world) * 4);
+    let mut key = [0; 8];
+    secrets.fill(&mut key);
+    let digest = <sha2::Sha256 as sha2::Digest>::digest(key);
+    u64::from_be_bytes(digest[24..].try_into().expect("eight bytes"))
+}
+
+fn world_seed(_: &World) -> u64 {
+    SEED
+}
+
+const SEED: u64 = 77;
+
+fn mapped(dsn: u64, ssn: u32, length: u16) -> MptcpOption<'static> {
+    let mapping = Mapping { dsn: DataSequence::Long(dsn), ssn, length, checksum: None };
+    MptcpOption::Dss(Dss { data_ack: None, mapping: Some(mapping), data_fin: false })
+}
+
+/// What the lie has changed in the server's counters.
+fn tell(world: &mut World, segment: &Segment) -> Counters {
+    world.deliver(SERVER, segment);
+    world.wait(50);
+    world.status(SERVER).counters
+}
+
+/// The connection still works: the client's honest data arrives.
+fn goes_on(world: &mut World, expected: &[u8]) {
+    let more = pattern(50_000, 3);
+    world.sides[CLIENT].outbox.push_back(Bytes::from(more.clone()));
+    world.serve(CLIENT);
+    world.wait(5_000);
+    let received = &world.sides[SERVER].received;
+    assert!(received[..expected.len()] == *expected, "{:?}", &received[..expected.len()]);
+    assert!(received[expected.len()..] == more, "{} of {}", received.len(), more.len());
+}
+
+#[test]
+fn an_acknowledgment_of_what_was_never_sent_frees_nothing() {
+    let (mut world, seen) = connected(SEED);
+    for data_ack in [DataAck::Long(12345), DataAck::Short(0x7fff_0000)] {
+        let dss = Dss { data_ack: Some(data_ack), mapping: None, data_fin: false };
+        tell(&mut world, &forged(&seen, b"", &[MptcpOption::Dss(dss)]));
+    }
+    assert!(world.status(SERVER).counters.forged_acks >= 1);
+    goes_on(&mut world, b"honest ");
+}
+
+#[test]
+fn a_mapping_outside_the_window_delivers_nothing() {
+    let (mut world, seen) = connected(SEED);
+    let (dsn, ssn) = last_mapping(&seen, initial_dsn(&world));
+    let counters = tell(&mut world, &forged(&seen, b"far away", &[mapped(dsn + (1 << 40), ssn, 8)]));
+    assert_eq!(counters.bytes_outside, 8);
+    let counters = tell(&mut world, &forged(&seen, b"before!!", &[mapped(dsn - 5000, ssn, 8)]));
+    assert!(counters.bytes_outside <= 16);
+    assert_eq!(world.sides[SERVER].received, b"honest ");
+}
+
+#[test]
+fn the_first_of_two_mappings_for_the_same_bytes_counts() {
+    let (mut world, seen) = connected(SEED);
+    let (dsn, ssn) = last_mapping(&seen, initial_dsn(&world));
+    let mut ahead = forged(&seen, b"cd", &[mapped(dsn + 2, ssn + 2, 2)]);
+    ahead.seq += 2;
+    tell(&mut world, &ahead);
+    let mut other = forged(&seen, b"cd", &[mapped(dsn + 100, ssn + 2, 2)]);
+    other.seq += 2;
+    assert_eq!(tell(&mut world, &other).mapping_conflicts, 1);
+    tell(&mut world, &forged(&seen, b"ab", &[mapped(dsn, ssn, 2)]));
+    assert_eq!(world.sides[SERVER].received, b"honest abcd");
+}
+
+#[test]
+fn two_mappings_of_different_bytes_to_the_same_place_deliver_the_first() {
+    let (mut world, seen) = connected(SEED);
+    let (dsn, ssn) = last_mapping(&seen, initial_dsn(&world));
+    tell(&mut world, &forged(&seen, b"cd", &[mapped(dsn + 2, ssn, 2)]));
+    let mut second = forged(&seen, b"abXY", &[mapped(dsn, ssn + 2, 4)]);
+    second.seq += 2;
+    let counters = tell(&mut world, &second);
+    assert_eq!((counters.content_conflicts, counters.bytes_duplicate), (1, 2));
+    assert_eq!(world.sides[SERVER].received, b"honest abcd");
+}
+
+#[test]
+fn a_data_fin_before_the_end_of_what_arrived_is_ignored() {
+    let (mut world, seen) = connected(SEED);
+    let (dsn, _) = last_mapping(&seen, initial_dsn(&world));
+    let mapping = Mapping { dsn: DataSequence::Long(dsn - 3), ssn: 0, length: 1, checksum: None };
+    let dss = Dss { data_ack: None, mapping: Some(mapping), data_fin: true };
+    let counters = tell(&mut world, &forged(&seen, b"", &[MptcpOption::Dss(dss)]));
+    assert_eq!(counters.fin_conflicts, 1);
+    goes_on(&mut world, b"honest ");
+}
+
+#[test]
+fn data_without_any_mapping_closes_the_subflow_after_a_while() {
+    let (mut world, seen) = connected(SEED);
+    let counters = tell(&mut world, &forged(&seen, b"unmapped", &[]));
+    assert_eq!(counters.stripped, 0, "the mapping may still come");
+    world.wait(600);
+    assert_eq!(world.status(SERVER).counters.stripped, 1);
+    assert_eq!(world.sides[SERVER].received, b"honest ");
+}
+
+#[test]
+fn an_announcement_with_a_wrong_hmac_is_neither_kept_nor_echoed() {
+    let (mut world, seen) = connected(SEED);
+    world.sides[SERVER].config.full_mesh = true;
+    let add = wire::AddAddr {
+        echo: false,
+        address_id: 9,
+        address: "198.51.100.1".parse().expect("an address"),
+        port: None,
+        hmac: Some([7; 8]),
+    };
+    let sent = seen.borrow().len();
+    let counters = tell(&mut world, &forged(&seen, b"", &[MptcpOption::AddAddr(add)]));
+    assert_eq!(counters.bad_address_hmacs, 1);
+    assert_eq!(seen.borrow().len(), sent, "nothing to answer");
+    goes_on(&mut world, b"honest ");
+}
+
+#[test]
+fn a_withdrawal_of_the_last_working_address_is_ignored() {
+    let (mut world, seen) = connected(SEED);
+    let remove = RemoveAddr { address_ids: &[0, 1, 2, 200] };
+    let counters = tell(&mut world, &forged(&seen, b"", &[MptcpOption::RemoveAddr(remove)]));
+    assert_eq!(counters.removals_ignored, 1);
+    goes_on(&mut world, b"honest ");
+}
+
+#[test]
+fn a_fast_close_with_a_wrong_key_closes_nothing() {
+    let (mut world, seen) = connected(SEED);
+    let close = MptcpOption::FastClose(FastClose { receiver_key: [0; 8] });
+    let counters = tell(&mut world, &forged(&seen, b"", &[close]));
+    assert_eq!(counters.bad_fast_closes, 1);
+    goes_on(&mut world, b"honest ");
+}
+
+fn join_syn(world: &mut World, token: u32) -> Segment {
+    let local = "10.0.1.1:5555".parse().expect("an address");
+    let remote = std::net::SocketAddr::new(world::address(0, SERVER), world::PORT);
+    let join = MpJoin::Syn { backup: false, reserved: 0, address_id: 3, token, nonce: 1 };
+    let _ = world;
+    Segment {
+        source: local,
+        destination: remote,
+        seq: base::SeqNum::new(100),
+        ack: base::SeqNum::new(0),
+        flags: Flags::SYN,
+        window: 65_535,
+        urgent: 0,
+        options: option_bytes([TcpOption::Mss(1460), TcpOption::Mptcp(MptcpOption::Join(join))])
+            .expect("it fits"),
+        payload: Bytes::new(),
+        segment_size: 1,
+        ecn: 0,
+    }
+}
+
+#[test]
+fn a_join_with_a_wrong_token_or_without_the_right_hmac_is_refused() {
+    let (mut world, _) = connected(SEED);
+    let token = world.of(SERVER).token().expect("it is Multipath TCP");
+    let now = world.now;
+    let syn = join_syn(&mut world, token ^ 1);
+    let side = &mut world.sides[SERVER];
+    let connection = side.connection.as_mut().expect("it is there");
+    assert_eq!(connection.handle_join(now, &syn, &mut side.host), Err(Refused::Malformed));
+
+    let syn = join_syn(&mut world, token);
+    world.deliver(SERVER, &syn);
+    assert_eq!(world.sides[SERVER].owners.len(), 2);
+    // The attacker does not know the server's number; assume he has guessed, and sends no HMAC.
+    world.wait(5);
+    assert_eq!(world.usable(SERVER), 1, "not used before it has proved itself");
+    goes_on(&mut world, b"honest ");
+}
+
+#[test]
+fn joins_are_limited_in_number() {
+    let (mut world, _) = connected(SEED);
+    let token = world.of(SERVER).token().expect("it is Multipath TCP");
+    let now = world.now;
+    let mut refused = 0;
+    for port in 1..100 {
+        let mut syn = join_syn(&mut world, token);
+        syn.source.set_port(port);
+        let side = &mut world.sides[SERVER];
+        let connection = side.connection.as_mut().expect("it is there");
+        refused += usize::from(connection.handle_join(now, &syn, &mut side.host) == Err(Refused::TooMany));
+    }
+    assert_eq!(refused, 99 - 7);
+    goes_on(&mut world, b"honest ");
+}
+
+#[test]
+fn a_join_whose_hmac_was_changed_on_the_way_is_reset() {
+    for from_side in [CLIENT, SERVER] {
+        let mut world = World::new(5, vec![Link::default(); 2], 1);
+        world.tap = Box::new(move |from, segment| {
+            if from == from_side {
+                rewrite(segment, |option| match option {
+                    MptcpOption::Join(MpJoin::SynAck { backup, reserved, address_id, mut hmac, nonce }) => {
+                        hmac[7] ^= 1;
+                        Some(MptcpOption::Join(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }))
+                    }
+                    MptcpOption::Join(MpJoin::Ack { mut hmac }) => {
+                        hmac[19] ^= 1;
+                        Some(MptcpOption::Join(MpJoin::Ack { hmac }))
+                    }
+                    other => Some(other),
+                });
+            }
+            Fate::Pass
+        });
+        let data = pattern(200_000, 1);
+        world.send(CLIENT, &data).send(SERVER, b"x").connect();
+        world.finish(30);
+        assert!(world.sides[SERVER].received == data);
+        let failures = [CLIENT, SERVER].map(|side| world.status(side).counters.bad_join_hmacs);
+        assert!(failures[1 - from_side] > 0, "{failures:?}");
+        assert_eq!(world.links[1].carried, [0, 0]);
+    }
+}
+
+#[test]
+fn versions_and_flags_that_do_not_exist_give_plain_tcp_and_a_higher_version_gives_ours() {
+    let cases: [(u8, u8, bool); 6] = [
+        (0, 0x01, false),
+        (2, 0x01, true),
+        (15, 0x01, true),
+        (1, 0x01 | CapableFlags::EXTENSIBILITY, false),
+        (1, 0x00, false),
+        (1, 0x03, false),
+    ];
+    for (version, flags, is_multipath) in cases {
+        let mut world = World::new(6, vec![Link::default()], 1);
+        world.tap = Box::new(move |from, segment| {
+            if from == CLIENT && segment.flags.contains(Flags::SYN) {
+                rewrite(segment, |option| match option {
+                    MptcpOption::Capable(mut capable) => {
+                        (capable.version, capable.flags) = (version, CapableFlags(flags));
+                        Some(MptcpOption::Capable(capable))
+                    }
+                    other => Some(other),
+                });
+            }
+            Fate::Pass
+        });
+        world.send(CLIENT, b"hello").send(SERVER, b"world").connect();
+        world.finish(10);
+        assert_eq!(world.sides[SERVER].received, b"hello");
+        let expected = if is_multipath {
+            Negotiated::Multipath { version: 1, checksum: false }
+        } else {
+            Negotiated::Plain(PlainReason::Unsupported)
+        };
+        assert_eq!(world.status(SERVER).negotiated, expected, "version {version}, flags {flags:#x}");
+    }
+}
+
+#[test]
+fn random_options_on_random_segments_never_panic_and_never_deliver_a_wrong_byte() {
+    use base::Random;
+    for seed in 0..30 {
+        let mut world = World::new(100 + seed, vec![Link::default(); 2], 2);
+        let mut random = base::SeededRandom::from_number(seed);
+        world.tap = Box::new(move |_, segment| {
+            if random.chance(0.02) && !segment.flags.contains(Flags::SYN) {
+                // A copy of an option with one bit changed, behind or in place of the real ones.
+                let at = random.below(segment.options.len().max(1) as u64) as usize;
+                if let Some(byte) = segment.options.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            Fate::Pass
+        });
+        world.config(|config| config.checksum = true);
+        let data = pattern(150_000, seed);
+        world.send(CLIENT, &data).send(SERVER, &data).connect();
+        world.run(Duration::from_secs(300), |world| {
+            let done = |side: &world::Side| side.ended || side.failed.is_some();
+            world.sides.iter().all(done)
+        });
+        for side in [CLIENT, SERVER] {
+            let is_plain = matches!(world.status(side).negotiated, Negotiated::Plain(_));
+            let received = &world.sides[side].received;
+            assert!(data.starts_with(received) || is_plain, "seed {seed}, side {side}");
+            let is_told = world.sides[side].ended
+                || world.sides[side].events.iter().any(|event| matches!(event, Event::Closed(_)));
+            assert!(is_told, "seed {seed}, side {side}: {} bytes and silence", received.len());
+        }
+    }
+}
