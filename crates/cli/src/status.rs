@@ -1,5 +1,6 @@
 //! What a connection was, for people and for programs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use host::{Negotiated, Path, PlainReason, Status, SubflowStatus};
+use host::{Negotiated, Path, PlainReason, Status, StatusCounters, SubflowStatus};
 use serde::Serialize;
 
 use crate::arguments::Options;
@@ -37,6 +38,8 @@ struct Report {
     bytes_read: u64,
     /// Milliseconds since it was opened.
     age_ms: f64,
+    /// What was dropped, refused or done again, by reason.
+    counters: BTreeMap<&'static str, u64>,
     paths: Vec<PathReport>,
     subflows: Vec<SubflowReport>,
 }
@@ -118,7 +121,7 @@ impl Reporter {
 
 impl Report {
     fn new(paths: &[Path], peer: Option<SocketAddr>, status: &Status) -> Self {
-        let Status { negotiated, subflows, bytes_delivered, bytes_read, age } = status;
+        let Status { negotiated, subflows, bytes_delivered, bytes_read, age, counters } = status;
         let (kind, version, checksum, reason) = match negotiated {
             Negotiated::Opening => ("opening", None, false, None),
             Negotiated::Multipath { version, checksum } => ("multipath", Some(*version), *checksum, None),
@@ -134,6 +137,7 @@ impl Report {
             bytes_delivered: *bytes_delivered,
             bytes_read: *bytes_read,
             age_ms: millis(*age),
+            counters: named(counters),
             paths: paths.iter().map(|path| PathReport::new(path, subflows, total)).collect(),
             subflows: subflows.iter().map(|subflow| SubflowReport::new(subflow, paths)).collect(),
         }
@@ -168,6 +172,12 @@ impl Report {
             let cells: Vec<_> =
                 row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
+        }
+        let unusual: Vec<_> = self.counters.iter().filter(|(_, count)| **count > 0).collect();
+        if !unusual.is_empty() {
+            let words: Vec<_> =
+                unusual.iter().map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
+            let _ = writeln!(text, "  counted: {}", words.join(", "));
         }
         text
     }
@@ -239,6 +249,58 @@ impl SubflowReport {
             segments_dropped: tcp.segments_dropped,
         }
     }
+}
+
+/// All counters by name: a new one does not compile until it is told about.
+fn named(counters: &StatusCounters) -> BTreeMap<&'static str, u64> {
+    let StatusCounters {
+        segments_refused,
+        malformed_options,
+        bad_keys,
+        bad_join_hmacs,
+        joins_unanswered,
+        joins_refused,
+        bad_address_hmacs,
+        addresses_refused,
+        removals_ignored,
+        bad_fast_closes,
+        forged_acks,
+        mapping_conflicts,
+        mappings_refused,
+        fin_conflicts,
+        bytes_outside,
+        bytes_duplicate,
+        content_conflicts,
+        checksum_failures,
+        stripped,
+        stalls,
+        stalled_closed,
+        data_timeouts,
+    } = *counters;
+    BTreeMap::from([
+        ("segments_refused", segments_refused),
+        ("malformed_options", malformed_options),
+        ("bad_keys", bad_keys),
+        ("bad_join_hmacs", bad_join_hmacs),
+        ("joins_unanswered", joins_unanswered),
+        ("joins_refused", joins_refused),
+        ("bad_address_hmacs", bad_address_hmacs),
+        ("addresses_refused", addresses_refused),
+        ("removals_ignored", removals_ignored),
+        ("bad_fast_closes", bad_fast_closes),
+        ("forged_acks", forged_acks),
+        ("mapping_conflicts", mapping_conflicts),
+        ("mappings_refused", mappings_refused),
+        ("fin_conflicts", fin_conflicts),
+        ("bytes_outside", bytes_outside),
+        ("bytes_duplicate", bytes_duplicate),
+        ("content_conflicts", content_conflicts),
+        ("checksum_failures", checksum_failures),
+        ("stripped", stripped),
+        ("stalls", stalls),
+        ("stalled_closed", stalled_closed),
+        ("data_timeouts", data_timeouts),
+    ])
 }
 
 fn carried(subflow: &SubflowStatus) -> u64 {
@@ -331,6 +393,7 @@ mod tests {
             bytes_delivered: 3 << 20,
             bytes_read: 512,
             age: Duration::from_millis(2500),
+            counters: StatusCounters { stalls: 2, ..StatusCounters::default() },
         }
     }
 
@@ -342,6 +405,7 @@ mod tests {
         let first = "plait: connection: Multipath TCP version 1, with data checksums; sent 3.0 MiB, received 512 B in 2.5 s\n";
         assert!(text.starts_with(first), "{text}");
         assert!(text.contains("\n  wlan0  up "), "{text}");
+        assert!(text.ends_with("\n  counted: stalls 2\n"), "{text}");
         let plain = Negotiated::Plain(PlainReason::NotInSynAck);
         let text = Report::new(&paths, None, &status(plain)).words(plain);
         assert!(text.contains("plain TCP: the peer does not speak Multipath TCP"), "{text}");

@@ -54,6 +54,7 @@ pub use endpoint::{Counters, EndpointConfig};
 pub use error::Error;
 pub use host::{Host, HostBuilder};
 pub use listener::Listener;
+pub use mptcp::Counters as StatusCounters;
 pub use mptcp::{
     Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PlainReason, Scheduler, Status,
     SubflowStatus,
