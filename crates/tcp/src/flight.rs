@@ -150,6 +150,9 @@ impl Flight {
                 }
             }
         }
+        while self.log.front().is_some_and(|front| front.end <= una) {
+            self.log.pop_front();
+        }
         if self.ranges.is_empty() {
             self.log.clear();
         }
@@ -417,6 +420,17 @@ mod tests {
         flight.acknowledge(251, |sent| acked += sent.len());
         assert_eq!((acked, flight.flying()), (250, 750));
         assert_eq!(shape(&flight), [(251, 1001, Flying)]);
+    }
+
+    #[test]
+    fn a_stream_that_never_pauses_leaves_nothing_behind() {
+        let mut flight = Flight::default();
+        flight.push(1, 1001, at(0), 100);
+        for n in 1..1000 {
+            flight.push(n * 1000 + 1, n * 1000 + 1001, at(n), 100);
+            flight.acknowledge(n * 1000 + 1, |_| {});
+        }
+        assert_eq!((flight.ranges.len(), flight.log.len()), (1, 1));
     }
 
     #[test]

@@ -249,6 +249,22 @@ fn without_sack_three_duplicates_and_each_partial_acknowledgment_bring_one_segme
 }
 
 #[test]
+fn bytes_that_waited_behind_a_hole_tell_nothing_about_the_round_trip() {
+    let mut s = ten_without_sack();
+    for _ in 0..3 {
+        s.give(seg(".", 1, 1));
+    }
+    assert_eq!(s.sent(), [". 1:1001 ack 1"]);
+    s.wait(200);
+    s.give(seg(".", 1, 10_001));
+    assert_eq!(
+        s.tcp.stats().srtt.map(|rtt| rtt.as_millis()),
+        Some(40),
+        "all but the first were there long ago"
+    );
+}
+
+#[test]
 fn a_window_update_is_no_duplicate() {
     let mut s = ten_without_sack();
     for window in [60_000, 59_000, 58_000, 57_000] {

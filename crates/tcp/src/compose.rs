@@ -1,0 +1,211 @@
+//! Segments as values: flags, options in their order, acknowledgment and window.
+
+use base::{Instant, SeqNum};
+use bytes::Bytes;
+use wire::{Flags, OptionBytes, SackBlocks, Segment};
+
+use crate::ack_policy::Urgency;
+use crate::header_options::{self, SynOptions};
+use crate::receive_queue::Block;
+use crate::subflow::{SegmentKind, SegmentOptions, Subflow};
+use crate::{State, Timer};
+
+/// A length that may leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) len: usize,
+    pub(crate) size: u16,
+}
+
+/// What will become a segment.
+#[derive(Debug)]
+struct Draft {
+    offset: u64,
+    flags: Flags,
+    payload: Bytes,
+    options: OptionBytes,
+    segment_size: u16,
+}
+
+impl Subflow {
+    /// Makes the segment for bytes that are in the flight.
+    pub(crate) fn cut(
+        &mut self,
+        now: Instant,
+        start: u64,
+        grant: Grant,
+        with_fin: bool,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
+        let fin = if with_fin { Flags::FIN } else { Flags::default() };
+        let piece = if grant.len > 0 { self.send.queue.piece(start, grant.len) } else { None };
+        let Some(piece) = piece else {
+            return self.bare(now, start, Flags::ACK.with(fin), options);
+        };
+        let end = start + grant.len as u64;
+        // RFC 9293, section 3.9.1.2: PSH on the last segment of what is queued.
+        let push = piece.push || end == self.send.queue.end();
+        let flags = Flags::ACK.with(fin).with(if push { Flags::PSH } else { Flags::default() });
+        let draft = Draft {
+            offset: start,
+            flags,
+            payload: piece.payload,
+            options: piece.options,
+            segment_size: grant.size,
+        };
+        let mut all = OptionBytes::new();
+        self.put_stamp(now, &mut all);
+        let _ = all.try_extend_from_slice(&draft.options);
+        self.finish_segment(draft, all)
+    }
+
+    /// A segment without payload. It carries SACK blocks where there is room.
+    pub(crate) fn bare(
+        &mut self,
+        now: Instant,
+        offset: u64,
+        flags: Flags,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
+        let mut all = OptionBytes::new();
+        self.put_stamp(now, &mut all);
+        self.put_opaque(SegmentKind::Ack, options, &mut all);
+        self.put_sack(&mut all);
+        let draft = Draft {
+            offset,
+            flags,
+            payload: Bytes::new(),
+            options: OptionBytes::new(),
+            segment_size: self.segment_payload(0),
+        };
+        self.finish_segment(draft, all)
+    }
+
+    fn put_stamp(&self, now: Instant, all: &mut OptionBytes) {
+        if let Some(clock) = &self.timestamps {
+            header_options::emit_timestamps(clock.stamp(now), all);
+        }
+    }
+
+    fn put_opaque(&self, kind: SegmentKind, options: &mut impl SegmentOptions, all: &mut OptionBytes) {
+        let room = all.remaining_capacity();
+        let mut opaque = OptionBytes::new();
+        options.write(kind, room, &mut opaque);
+        debug_assert!(opaque.len() <= room && opaque.len().is_multiple_of(4), "what the trait asks for");
+        let _ = all.try_extend_from_slice(&opaque);
+    }
+
+    /// D-SACK first, then the runs behind gaps, latest first (RFC 2018, section 4; RFC 2883).
+    fn put_sack(&mut self, all: &mut OptionBytes) {
+        let duplicate = self.receive.duplicate.take();
+        if !self.sack || (duplicate.is_none() && !self.receive.queue.has_gaps()) {
+            return;
+        }
+        let room = header_options::sack_room(all.len());
+        let irs = self.receive.irs;
+        let mut blocks = SackBlocks::new();
+        let mut put = |(start, end): Block| {
+            if blocks.len() < room {
+                let _ = blocks.try_push((irs + start as u32, irs + end as u32));
+            }
+        };
+        if let Some(duplicate) = duplicate {
+            put(duplicate);
+        }
+        self.receive.queue.blocks(room, &mut put);
+        header_options::emit_sack(&blocks, all);
+    }
+
+    fn finish_segment(&mut self, draft: Draft, options: OptionBytes) -> Segment {
+        let next = self.receive.next();
+        let window = if draft.flags.contains(Flags::SYN) {
+            self.receive.window.field_of_syn()
+        } else {
+            self.receive.window.field(next, self.send.path.mss())
+        };
+        self.receive.last_ack = next;
+        self.receive.acks.on_sent(draft.payload.is_empty());
+        if self.receive.acks.urgency() == Urgency::None {
+            self.timers.stop(Timer::DelayedAck);
+        }
+        let segment = Segment {
+            source: self.tuple.local,
+            destination: self.tuple.remote,
+            seq: self.send.seq(draft.offset),
+            ack: self.receive.irs + next as u32,
+            flags: draft.flags,
+            window,
+            urgent: 0,
+            options,
+            payload: draft.payload,
+            segment_size: draft.segment_size,
+            ecn: 0,
+        };
+        self.stats.segments_sent += segment.wire_segments() as u64;
+        segment
+    }
+
+    pub(crate) fn syn_segment(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Segment {
+        let attempt = self.opening.attempts;
+        let answers = self.state == State::SynReceived;
+        let kind = if answers { SegmentKind::SynAck { attempt } } else { SegmentKind::Syn { attempt } };
+        let scale = self.receive.window.offered_scale();
+        let scaling = !answers || self.receive.window.scaling();
+        let mut all = OptionBytes::new();
+        SynOptions {
+            mss: Some(self.send.path.mss()),
+            scale: scaling.then_some(scale),
+            sack: self.sack,
+            timestamps: self.timestamps.map(|clock| clock.stamp(now)),
+        }
+        .emit(&mut all);
+        self.put_opaque(kind, options, &mut all);
+        self.opening.due = false;
+        self.opening.attempts = attempt.saturating_add(1);
+        self.opening.sent_at = now;
+        self.restart_rto(now);
+        self.watch_user_timeout(now, false);
+        let flags = if answers { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
+        let draft = Draft {
+            offset: 0,
+            flags,
+            payload: Bytes::new(),
+            options: OptionBytes::new(),
+            segment_size: self.segment_payload(0),
+        };
+        let mut segment = self.finish_segment(draft, all);
+        if !answers {
+            segment.ack = SeqNum::new(0);
+        }
+        segment
+    }
+
+    pub(crate) fn reset_segment(
+        &mut self,
+        now: Instant,
+        seq: SeqNum,
+        with_ack: bool,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
+        let mut all = OptionBytes::new();
+        if with_ack {
+            self.put_stamp(now, &mut all);
+        }
+        self.put_opaque(SegmentKind::Reset, options, &mut all);
+        self.stats.segments_sent += 1;
+        let next = self.receive.irs + self.receive.next() as u32;
+        Segment {
+            source: self.tuple.local,
+            destination: self.tuple.remote,
+            seq,
+            ack: if with_ack { next } else { SeqNum::new(0) },
+            flags: if with_ack { Flags::RST.with(Flags::ACK) } else { Flags::RST },
+            window: 0,
+            urgent: 0,
+            options: all,
+            payload: Bytes::new(),
+            segment_size: self.segment_payload(0),
+            ecn: 0,
+        }
+    }
+}
