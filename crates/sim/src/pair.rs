@@ -1,6 +1,7 @@
 //! Two hosts with some paths between them: what most tests begin with.
 
 use base::{Duration, Instant};
+use core::fmt::Write;
 use core::net::SocketAddr;
 use endpoint::{ConnectionId, Counters, EndpointConfig};
 use mptcp::Config;
@@ -109,7 +110,7 @@ impl Pair {
             world.talker(client, id).outcome().is_some() && server.is_some()
         };
         if !self.world.run_until(limit, is_over) {
-            panic!("not over after {limit:?}: {}", self.describe(id));
+            panic!("not over after {limit:?}: {}", self.unfinished());
         }
         let client = self.world.talker(self.client, id).outcome().expect("it is over").clone();
         let server =
@@ -142,17 +143,17 @@ impl Pair {
         self.world.now() + after
     }
 
-    fn describe(&self, id: ConnectionId) -> String {
-        let client = self.world.talker(self.client, id);
-        let status = self.world.endpoint(self.client).status(self.world.now(), id);
-        let servers: Vec<_> = (self.world.accepted(self.server))
-            .map(|talker| (talker.said(), talker.heard(), talker.outcome().map(|outcome| outcome.result)))
-            .collect();
-        format!(
-            "client said {} heard {} ({:?}); server (said, heard, result) {servers:?}; status {status:#?}",
-            client.said(),
-            client.heard(),
-            client.outcome().map(|outcome| outcome.result),
-        )
+    /// How far the connections are that are not over, for the message of a failed test.
+    pub fn unfinished(&self) -> String {
+        let now = self.world.now();
+        let mut text = format!("at {now:?}");
+        for (name, host) in [("client", self.client), ("server", self.server)] {
+            for (id, talker) in self.world.talkers(host).filter(|(_, talker)| talker.outcome().is_none()) {
+                let (said, heard) = (talker.said(), talker.heard());
+                let status = self.world.endpoint(host).status(now, id);
+                let _ = write!(text, "\n{name} {id:?} said {said} heard {heard}: {status:?}");
+            }
+        }
+        text
     }
 }

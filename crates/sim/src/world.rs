@@ -221,6 +221,11 @@ impl World {
         &self.hosts[host.0].talkers[&id]
     }
 
+    /// All applications on a host.
+    pub fn talkers(&self, host: HostIndex) -> impl Iterator<Item = (ConnectionId, &Talker)> {
+        self.hosts[host.0].talkers.iter().map(|(id, talker)| (*id, talker))
+    }
+
     /// The applications on the connections that came by a listener, in the order of their coming.
     pub fn accepted(&self, host: HostIndex) -> impl Iterator<Item = &Talker> {
         let host = &self.hosts[host.0];

@@ -3,7 +3,8 @@
 use base::{Duration, Instant, PathId};
 use mptcp::{Config, Negotiated, Status};
 use sim::{
-    BlackHole, Direction, Families, Link, LinkConfig, Manner, Pair, Recorder, Speech, megabits, plain_link,
+    BlackHole, Direction, Families, Link, LinkConfig, Manner, Moment, Pair, Recorder, Speech, Stripper,
+    megabits, plain_link,
 };
 
 const MIB: u64 = 1 << 20;
@@ -183,6 +184,25 @@ fn a_path_that_was_lost_is_joined_again_when_it_is_back() {
     let after = recorder.payload_bytes(Direction::Forward);
     println!("{before} bytes before and {} behind the hole", after - before);
     assert!(after - before > 1 << 20);
+}
+
+#[test]
+fn who_loses_all_subflows_without_a_word_is_told_in_time() {
+    for paths in [1, 2] {
+        let mut pair = Pair::new(12, paths, Families::V4);
+        for path in 0..paths {
+            // The resets of the client arrive bare: MP_FASTCLOSE is taken out of them.
+            pair.chain_with(path, Stripper::subtype(Moment::Always, 7));
+        }
+        let patience = Duration::from_secs(20);
+        let config = Config { patience, ..Config::default() };
+        let talk = pair.talk(&config, Speech::of(1000).leaving(Manner::Hasty), Speech::of(32 * MIB), MINUTES);
+        println!("{paths} paths: {:?} after {:?}", talk.server.result, talk.duration);
+        assert_eq!(talk.server.heard, 1000);
+        assert!(talk.server.result.is_err(), "the client never heard what the server said");
+        assert!(talk.duration < patience * 2, "{:?}", talk.duration);
+        pair.assert_clean();
+    }
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn run(plan: &Plan) {
     for path in 0..pair.paths.len() {
         operate(&mut pair, &config, &Operation::Up(path), &mut opened);
     }
-    assert!(pair.world.run_talk(Duration::from_secs(900)), "it does not end");
+    assert!(pair.world.run_talk(Duration::from_secs(900)), "it does not end: {}", pair.unfinished());
     for (id, bytes, manner) in opened {
         let outcome = pair.world.talker(pair.client, id).outcome().expect("over");
         if outcome.result.is_ok() {
