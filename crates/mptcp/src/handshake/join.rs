@@ -80,12 +80,13 @@ impl Connection {
         flow.state.backup_theirs = backup;
         flow.state.remote_address = flow.state.remote_address.or(Some(address_id));
         flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
+        // The peer may send data here as soon as it has our third ACK.
+        self.is_contiguous = false;
     }
 
     /// Something came back after the third ACK: the peer has it.
     pub(crate) fn on_join_confirmed(&mut self, index: usize) {
         self.flows[index].state.stage = Stage::Open;
-        self.is_contiguous = false;
         self.mesh.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
     }
 
