@@ -12,13 +12,14 @@ use crate::language::{CONTEXT, Model, NextByte};
 pub struct Effort {
     /// Rows of 65 bytes that are looked at; more give nothing new.
     pub rows: usize,
-    /// Rows times guesses that are followed at a time.
+    /// Rows times guesses that are followed at a time; from eight rows on, every row makes the right guess
+    /// stand out more, and fewer are followed.
     pub breadth: usize,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { rows: 96, breadth: 2048 }
+        Self { rows: 64, breadth: 2048 }
     }
 }
 
@@ -59,7 +60,8 @@ struct Guess {
 impl Search<'_> {
     /// One pass from the left; `wrapped` is what an earlier one found.
     fn pass(&self, wrapped: Option<&[u8; PERIOD]>) -> [u8; PERIOD] {
-        let width = (self.effort.breadth / self.rows.max(1)).max(8);
+        let rows = self.rows.max(1);
+        let width = (self.effort.breadth / rows * 8 / rows.max(8)).max(8);
         let mut beam = vec![Guess { score: 0.0, first: [0; PERIOD] }];
         for column in 0..PERIOD {
             beam = self.next_column(&beam, column, wrapped, width);
@@ -84,9 +86,7 @@ impl Search<'_> {
             let mut sums = [0.0_f32; 256];
             for (row, &difference) in rows.iter().enumerate() {
                 let likely = next_bytes.behind(&contexts[at * rows.len() + row]);
-                for (first, sum) in (0..=255_u8).zip(&mut sums) {
-                    *sum += likely[usize::from(first ^ difference)];
-                }
+                add_for_each_first(&mut sums, likely, difference);
             }
             for (first, sum) in (0..=255_u8).zip(sums) {
                 let score = guess.score + sum;
@@ -138,6 +138,28 @@ impl Search<'_> {
             context
         };
         beam.iter().flat_map(|guess| (0..rows).map(move |row| before(guess, row))).collect()
+    }
+}
+
+/// Adds to the sum of each possible first byte what its row's byte is worth, which is the first byte XOR
+/// `difference`. In fours, so that the order within them is fixed when this is compiled.
+fn add_for_each_first(sums: &mut [f32; 256], likely: &NextByte, difference: u8) {
+    let fours = usize::from(difference >> 2);
+    match difference & 3 {
+        0 => add_fours::<0>(sums, likely, fours),
+        1 => add_fours::<1>(sums, likely, fours),
+        2 => add_fours::<2>(sums, likely, fours),
+        _ => add_fours::<3>(sums, likely, fours),
+    }
+}
+
+fn add_fours<const WITHIN: usize>(sums: &mut [f32; 256], likely: &NextByte, fours: usize) {
+    let (likely, _) = likely.as_chunks::<4>();
+    for (at, sums) in sums.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let likely = &likely[(at ^ fours) & 63];
+        for (place, sum) in sums.iter_mut().enumerate() {
+            *sum += likely[place ^ WITHIN];
+        }
     }
 }
 
