@@ -90,6 +90,9 @@ pub(crate) struct Options {
     /// Ask for data checksums (DSS checksum): they find what middleboxes change.
     #[arg(long)]
     pub(crate) checksum: bool,
+    /// What protects the bytes on their way.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) protect: Protect,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,
@@ -129,6 +132,13 @@ pub(crate) enum Congestion {
     Lia,
     /// As lia, and moves away from congested paths.
     Olia,
+}
+
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protect {
+    /// Nothing: regular Multipath TCP, readable by everybody on the way.
+    #[default]
+    Plain,
 }
 
 impl Options {
