@@ -144,6 +144,10 @@ pub(crate) enum Protect {
 impl Options {
     /// The settings of the connections.
     pub(crate) fn config(&self) -> host::Config {
+        match self.protect {
+            // What connections are without further settings.
+            Protect::Plain => {}
+        }
         let mut config = host::Config {
             scheduler: match self.scheduler {
                 Scheduler::LowestRtt => host::Scheduler::LowestRtt,
