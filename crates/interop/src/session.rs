@@ -452,7 +452,8 @@ impl Starter<'_> {
 
 /// The options of `plait` that a plan asks for.
 pub(crate) fn plait_words(plan: &Plan) -> Vec<String> {
-    let mut words = Vec::new();
+    // The kernel cannot seal.
+    let mut words = vec!["--protect".to_owned(), "plain".to_owned()];
     for &(path, class) in &plan.subject_paths {
         let suffix = match class {
             Use::Regular => "",
