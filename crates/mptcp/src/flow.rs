@@ -55,6 +55,8 @@ pub(crate) struct FlowState {
     pub(crate) plain_syn: bool,
     /// The infinite mapping is to go with the next data.
     pub(crate) announce_infinite: bool,
+    /// Plain TCP after MP_FAIL, and the infinite mapping of the peer has not come yet.
+    pub(crate) acks_data_still: bool,
 }
 
 /// What a subflow was opened with.
