@@ -53,7 +53,7 @@ fn page(story: &Story) -> anyhow::Result<String> {
     pictures(story, "cut", &mut html)?;
     html.push_str("<h2>What the eavesdroppers read</h2>");
     eavesdroppers(story, &mut html)?;
-    let figures = serde_json::to_string(story)?.replace("</", "<\\/");
+    let figures = serde_json::to_string(story)?.replace('<', "\\u003c");
     write!(html, "<script type=\"application/json\" id=\"figures\">{figures}</script></body></html>")?;
     Ok(html)
 }
