@@ -129,10 +129,11 @@ fn kernel_mptcp_believes_forged_signals() {
             received.end,
             received.longest_gap
         );
-        assert_eq!(strikes, 1, "{name}");
+        // A mapping is that of a whole train of segments.
+        assert!(if name == AttackName::ForgeDss { strikes > 0 } else { strikes == 1 }, "{name}: {strikes}");
         match name {
             AttackName::Fastclose => assert!(!is_right, "the keys crossed this path in clear"),
-            AttackName::DataFin => assert!(received.bytes.len() < SIZE, "a false end of the stream"),
+            AttackName::DataFin => assert!(!is_right, "a false end of the stream, or none at all"),
             AttackName::ForgeDss => assert!(!is_right, "nothing ties a mapping to its bytes"),
             _ => {}
         }

@@ -10,7 +10,10 @@ use lab::{Conditions, Host, Lab, LabConfig, PathClass, PathConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Longer than any transfer here takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A transfer in which nothing moves for this long hangs.
+const STALLED: Duration = Duration::from_secs(4);
 
 /// Which protocol a transfer uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,8 +107,8 @@ pub(crate) fn pair(lab: &Lab, address: IpAddr, transport: Transport) -> (TcpStre
     let client = connect(lab.client(), at, transport).expect("connected");
     let (server, _) = listener.accept().expect("it has connected");
     for stream in [&client, &server] {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a time");
+        stream.set_read_timeout(Some(STALLED)).expect("a time");
+        stream.set_write_timeout(Some(STALLED)).expect("a time");
     }
     (client, server)
 }
