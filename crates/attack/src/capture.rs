@@ -91,7 +91,8 @@ impl Capture {
     fn read_pcap(&mut self, file: impl Read) -> Result<(), CaptureError> {
         let mut reader = PcapReader::new(file).map_err(CaptureError::Format)?;
         let link = reader.header().datalink;
-        while let Some(Ok(packet)) = reader.next_packet() {
+        // Raw, because packets that the capture cut short are refused otherwise, and end the reading.
+        while let Some(Ok(packet)) = reader.next_raw_packet() {
             self.take_frame(link, &packet.data);
         }
         Ok(())

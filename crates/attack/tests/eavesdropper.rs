@@ -140,6 +140,32 @@ fn a_classic_pcap_is_read_as_well() {
     assert_eq!(capture.largest().expect("a flow").1.runs()[0].scrambled, wire);
 }
 
+#[test]
+fn a_packet_cut_short_by_the_capture_is_counted_and_the_next_is_read() {
+    let wire = scramble(&ENGLISH[..900], b"whatever");
+    let header = pcap::PcapHeader { datalink: DataLink::RAW, snaplen: 150, ..Default::default() };
+    let mut writer = pcap::PcapWriter::with_header(Vec::new(), header).expect("written");
+    for (at, segment) in mapped_segments(&[(0, wire)], Order::AsSent).into_iter().enumerate() {
+        let packet = segment.to_bytes(1);
+        let kept = &packet[..if at == 3 { 150 } else { packet.len() }];
+        assert!(at == 3 || kept.len() > 150, "all packets are longer than the file says");
+        let whole = packet.len() as u32;
+        let raw = pcap::RawPcapPacket {
+            ts_sec: 0,
+            ts_frac: 0,
+            incl_len: kept.len() as u32,
+            orig_len: whole,
+            data: kept.into(),
+        };
+        writer.write_raw_packet(&raw).expect("written");
+    }
+    let capture = Capture::read(&writer.into_writer()[..], None).expect("a capture");
+    assert_eq!((capture.other, capture.malformed), (0, 1));
+    let lengths: Vec<usize> =
+        capture.largest().expect("a flow").1.runs().iter().map(|run| run.scrambled.len()).collect();
+    assert_eq!(lengths, [300, 500]);
+}
+
 fn attack(capture: &[u8], plain: &[u8], cribs: &[Vec<u8>]) -> (Vec<Recovered>, Score) {
     let runs = runs(capture);
     let recovered = read_runs(&runs, cribs, &Model::shipped(), Effort::default());

@@ -3,7 +3,7 @@
 use base::{Instant, PathId};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use mptcp::{Config, Connection, Path, PathClass, Paths, ReadError, Status};
+use mptcp::{Config, Connection, ConnectionError, Path, PathClass, Paths, ReadError, Status};
 use std::collections::BTreeMap;
 use wire::{Segment, TcpEmit};
 
@@ -289,6 +289,14 @@ impl Endpoint {
         }
         self.disown(now, id);
         self.on_progress(now, id);
+    }
+
+    /// How a connection ended, once it is over: behind [`Event::Closed`].
+    ///
+    /// Not the same as the end of reading: who has heard the peer to its end, and is reset then, still has
+    /// to learn that what he wrote was lost.
+    pub fn end(&self, id: ConnectionId) -> Option<Result<(), ConnectionError>> {
+        self.held(id)?.end
     }
 
     /// What there is to say about a connection.

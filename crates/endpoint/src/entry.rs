@@ -2,7 +2,7 @@
 
 use base::Instant;
 use core::net::SocketAddr;
-use mptcp::Connection;
+use mptcp::{Connection, ConnectionError};
 
 use crate::{Event, ListenerId};
 
@@ -33,13 +33,16 @@ pub(crate) struct Entry {
     pub(crate) remote: SocketAddr,
     /// Its entry among the alarms.
     pub(crate) alarm: Option<Instant>,
+    /// How it ended, once it is over.
+    pub(crate) end: Option<Result<(), ConnectionError>>,
     /// What an application is told when it accepts the connection.
     pub(crate) held_events: Vec<Event>,
 }
 
 impl Entry {
     pub(crate) fn new(connection: Connection, stage: Stage, remote: SocketAddr) -> Self {
-        Self { connection: Box::new(connection), stage, remote, alarm: None, held_events: Vec::new() }
+        let connection = Box::new(connection);
+        Self { connection, stage, remote, alarm: None, end: None, held_events: Vec::new() }
     }
 
     /// When it wants to be woken.

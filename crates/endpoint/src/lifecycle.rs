@@ -1,7 +1,7 @@
 //! How connections come, change hands and go.
 
 use base::Instant;
-use mptcp::Event as ConnectionEvent;
+use mptcp::{ConnectionError, Event as ConnectionEvent};
 
 use crate::entry::{Entry, Stage};
 use crate::{ConnectionId, Endpoint, Event};
@@ -108,7 +108,7 @@ impl Endpoint {
             ConnectionEvent::Connected => self.on_connected(now, id),
             ConnectionEvent::Readable => self.tell(id, Event::Readable(id)),
             ConnectionEvent::Writable => self.tell(id, Event::Writable(id)),
-            ConnectionEvent::Closed(_) => self.on_closed(now, id),
+            ConnectionEvent::Closed(error) => self.on_closed(now, id, error),
         }
     }
 
@@ -135,11 +135,13 @@ impl Endpoint {
         }
     }
 
-    fn on_closed(&mut self, now: Instant, id: ConnectionId) {
-        match self.connections.get(&id).map(|entry| entry.stage) {
-            Some(Stage::HalfOpen(_)) => self.disown(now, id),
-            Some(Stage::Held | Stage::Waiting(_)) => self.tell(id, Event::Closed(id)),
-            Some(Stage::Orphan { check: _, delivered: _ }) | None => {}
+    fn on_closed(&mut self, now: Instant, id: ConnectionId, error: Option<ConnectionError>) {
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        entry.end = Some(error.map_or(Ok(()), Err));
+        match entry.stage {
+            Stage::HalfOpen(_) => self.disown(now, id),
+            Stage::Held | Stage::Waiting(_) => self.tell(id, Event::Closed(id)),
+            Stage::Orphan { check: _, delivered: _ } => {}
         }
     }
 

@@ -15,7 +15,7 @@ pub enum Event {
     Readable(ConnectionId),
     /// [`crate::Endpoint::write`] takes bytes again.
     Writable(ConnectionId),
-    /// Over, in order or not; [`crate::Endpoint::read`] says which.
+    /// Over, in order or not; [`crate::Endpoint::end`] says which.
     Closed(ConnectionId),
 }
 

@@ -26,6 +26,9 @@ const SEED_DOWN: u64 = 0x64;
 /// How long one end may go on when the other is over.
 const ALONE: Duration = Duration::from_secs(15);
 
+/// How long an end may take to end after the other in a transfer without trouble: some round trips and retransmissions.
+const LINGER: Duration = Duration::from_secs(3);
+
 /// How the subject uses one of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -158,6 +161,8 @@ pub(crate) struct Outcome {
     pub(crate) plait: Option<PlaitEnd>,
     /// From the start of the client's program until the kernel's end had its connection.
     pub(crate) connect_ms: u64,
+    /// From the end of one program to the end of the other.
+    lingered: Duration,
 }
 
 /// How `plait` ended.
@@ -270,8 +275,10 @@ impl<'a> Session<'a> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let until = self.until.min(Instant::now() + ALONE);
+        let first_over = Instant::now();
+        let until = self.until.min(first_over + ALONE);
         let result = self.ends.each_mut().map(|side| side.finish(until));
+        let lingered = first_over.elapsed();
         let carried = self.carried()?;
         let counters = self.peer().counters()?.since(&self.before);
         let [client, server] = result;
@@ -295,7 +302,7 @@ impl<'a> Session<'a> {
         let kernel_report = if self.role == Role::Client { &server } else { &client };
         let connect_ms = kernel_report.connected_at_ms.saturating_sub(self.began_ms);
         let (plan, role) = (self.plan, self.role);
-        Ok(Outcome { plan, client, server, role, counters, carried, plait, connect_ms })
+        Ok(Outcome { plan, client, server, role, counters, carried, plait, connect_ms, lingered })
     }
 }
 
@@ -540,6 +547,12 @@ impl Outcome {
         }
         let troubles = self.troubles();
         ensure!(troubles.is_empty(), "{troubles}");
+        ensure!(
+            self.lingered < LINGER,
+            "all bytes are there, but one end went on for {:.1} s after the other; {}",
+            self.lingered.as_secs_f64(),
+            self.evidence()
+        );
         Ok(())
     }
 

@@ -1,1 +1,70 @@
 //! Two hosts and several paths on the real kernel, with an eavesdropper and an injector on each path.
+//!
+//! # Model
+//!
+//! A [`Lab`] has two hosts, `client` and `server`, each a network namespace, and one device per path in each of them. What a host sends to a
+//! device comes out of a TUN descriptor in this process, where a thread per path carries it to the other host's device: past the
+//! [eavesdropper](Heard), through the [injector](Attack), over the [link model](Conditions) that the simulator uses as well.
+//!
+//! ```text
+//!   client ── a ──┤ eavesdropper · injector · link ├── a ── server
+//!          ── b ──┤ eavesdropper · injector · link ├── b ──
+//! ```
+//!
+//! Super-segments stay whole where nothing splits them, so that a path carries several Gbit/s. Attackers know
+//! only what is on the wire: nothing here is linked with the stack.
+//!
+//! # Use
+//!
+//! ```no_run
+//! use lab::{Attack, AttackName, Lab, LabConfig};
+//!
+//! # fn main() -> Result<(), lab::Error> {
+//! let lab = Lab::up(LabConfig::default())?;
+//! lab.path("b")?.attack(Attack::new(AttackName::Flip).after(1_000_000).every(500_000))?;
+//! let mut curl = lab.client().command("curl");
+//! let page = curl.arg(format!("http://{}/", lab.path("a")?.server().v4)).output();
+//! println!("{} bytes seen on b", lab.path("b")?.summary()?.to_client.bytes);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything is undone when the lab is dropped; what a crash leaves behind is removed by the next [`Lab::up`], or by
+//! [`sweep`]. It needs root, or a user namespace: see [`privilege`]. [`control`] keeps a lab in a background process.
+
+// This crate is the operating-system side: it is outside the deterministic core.
+#![allow(clippy::disallowed_methods)]
+
+mod capture;
+mod clock;
+mod config;
+mod direction;
+mod eavesdrop;
+mod emulator;
+mod error;
+mod flows;
+mod injector;
+mod needles;
+mod packet;
+mod path;
+mod series;
+mod testbed;
+mod topology;
+
+pub mod control;
+pub mod privilege;
+
+pub use config::{Conditions, LabConfig, MAX_PATHS, PathClass, PathConfig};
+pub use direction::Direction;
+pub use eavesdrop::{Heard, Line, TEXT_RUN};
+pub use emulator::PathCounters;
+pub use error::Error;
+pub use injector::{Attack, AttackName, Injection, InjectionLog};
+pub use needles::{Needles, RUN};
+pub use path::{Path, Summary};
+pub use series::{INTERVAL, Sample, Series};
+pub use testbed::{Lab, sweep};
+pub use topology::{Addresses, Host};
+
+/// The result of everything here.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -98,9 +98,8 @@ impl Connection {
     }
 
     fn may_announce(&self) -> bool {
-        let wanted = self.config.announce && (self.role == Role::Passive || !self.config.full_mesh);
         let confirmed = self.session.as_ref().is_some_and(|s| s.is_confirmed || self.role == Role::Passive);
-        wanted && confirmed && self.mode == Mode::Multipath && !self.life.is_over()
+        self.config.announce && confirmed && self.mode == Mode::Multipath && !self.life.is_over()
     }
 
     fn announce(&mut self, own: IpAddr, public: IpAddr) {

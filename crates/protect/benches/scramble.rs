@@ -36,8 +36,10 @@ fn main() {
 
 struct Method {
     name: String,
-    work: Box<dyn FnMut(&mut [u8])>,
+    work: Work,
 }
+
+type Work = Box<dyn FnMut(&mut [u8])>;
 
 fn method(name: impl Into<String>, work: impl FnMut(&mut [u8]) + 'static) -> Method {
     Method { name: name.into(), work: Box::new(work) }

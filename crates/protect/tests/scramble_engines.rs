@@ -105,6 +105,18 @@ fn a_changed_byte_touches_65_bytes_and_no_more() {
 }
 
 #[test]
+fn who_knows_no_key_changes_one_byte_by_touching_65() {
+    let plain = noise(1000, 10);
+    let mut wire = plain.clone();
+    Scrambler::new(Variant::Key8, [7; 8]).scramble(&mut wire);
+    wire[300..365].iter_mut().for_each(|byte| *byte ^= 0x20);
+    Descrambler::new(Variant::Key8, [7; 8]).descramble(&mut wire);
+    let mut expected = plain;
+    expected[300] ^= 0x20;
+    assert_eq!(wire, expected);
+}
+
+#[test]
 #[should_panic(expected = "keeps the length")]
 fn places_of_different_length_are_refused() {
     Scrambler::new(Variant::Key8, [0; 8]).scramble_into(b"abc", &mut [0; 4]);

@@ -164,7 +164,12 @@ impl Talker {
             None if self.speech.manner == Manner::Hasty && self.said == self.speech.bytes => {
                 self.leave(now, endpoint, Ok(()));
             }
-            Some(Ok(())) | None => {}
+            Some(Ok(())) | None => {
+                // The peer may have said all, and then cut us short.
+                if let Some(Err(error)) = endpoint.end(self.id) {
+                    self.leave(now, endpoint, Err(error));
+                }
+            }
         }
     }
 

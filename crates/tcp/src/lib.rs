@@ -6,7 +6,19 @@
 //! every acceptable segment.
 //!
 //! Positions in the stream are 64-bit offsets relative to the initial sequence number: the SYN is 0, the
-//! first byte of data is 1, as in the subflow sequence numbers of RFC 8684.
+//! first byte of data is 1, as in the subflow sequence numbers of RFC 8684. Everything inside counts in these
+//! offsets, so that the wrap of the 32-bit numbers is looked at in two places only: where a segment comes in and
+//! where one goes out.
+//!
+//! Where to look:
+//!
+//! - in: `handshake`, then `arrival` (the steps of RFC 9293, section 3.10.7.4), `acknowledgment` for what it says
+//!   about our side, `receive_queue` for its data, `closing` for FINs, `network` for ICMP;
+//! - out: `transmit` decides what leaves, `compose` writes it, `ack_policy` and `receive_window` say what it tells
+//!   the peer;
+//! - what is outstanding: `send_queue` holds the bytes, `flight` who of them was sent when and what became of it;
+//!   `rack`, `tail_probe`, `recovery` and `prr` judge that, `rtt` and `expiry` keep the time;
+//! - how much: `congestion`, `send_window`, `pace`, summed up in `room`.
 
 mod ack_policy;
 mod acknowledgment;

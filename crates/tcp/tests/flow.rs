@@ -52,6 +52,20 @@ fn a_shut_window_of_a_peer_that_is_gone_ends_the_connection() {
 }
 
 #[test]
+fn bytes_are_given_back_when_their_record_is_acknowledged() {
+    let mut s = Script::established(Config::default());
+    let buffer = bytes::Bytes::from(vec![0; 3000]);
+    let half = |range| tcp::Record { payload: buffer.slice(range), options: OptionBytes::new(), push: false };
+    s.tcp.send(half(0..2000));
+    s.tcp.send(half(2000..3000));
+    s.sent();
+    s.give(seg(".", 1, 2500));
+    assert!(!buffer.is_unique());
+    s.give(seg(".", 1, 3001));
+    assert!(buffer.is_unique(), "nobody else holds them");
+}
+
+#[test]
 fn a_shut_window_is_probed_even_if_the_owner_waits_for_capacity() {
     let mut s = Script::established(Config::default());
     s.give(seg(".", 1, 1).window(0));

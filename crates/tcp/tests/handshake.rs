@@ -2,9 +2,9 @@
 
 mod script;
 
-use base::SeqNum;
+use base::{Instant, SeqNum};
 use script::{Script, seg};
-use tcp::{Arrival, Closed, Config, DropReason, Event, SegmentKind, State, Timer};
+use tcp::{Arrival, Closed, Config, DropReason, Event, FourTuple, Isn, SegmentKind, State, Subflow, Timer};
 use wire::{Flags, IcmpReason, TcpOption};
 
 fn plain() -> Config {
@@ -190,6 +190,30 @@ fn data_queued_before_the_handshake_leaves_with_its_end() {
     s.give(seg("S.", 0, 1));
     assert_eq!(s.sent(), [". 1:1 ack 1", "FP. 1:11 ack 1"]);
     assert_eq!(s.tcp.state(), State::FinWait1);
+}
+
+#[test]
+fn over_ipv6_segments_are_twenty_bytes_smaller() {
+    let at = |text: &str| text.parse().expect("an address");
+    let tuple = FourTuple { local: at("[fd00::1]:1"), remote: at("[fd00::2]:2") };
+    let isn = Isn { seq: SeqNum::new(u32::MAX), timestamp_offset: 0 };
+    let now = Instant::from_millis(1);
+    let mut a = Subflow::connect(now, plain(), tuple, isn);
+    let syn = a.poll_transmit(now, &mut ()).expect("a SYN");
+    assert_eq!(syn.options[..4], [2, 4, 5, 160], "1440");
+    let mut b = Subflow::accept(now, plain(), &syn, isn);
+    let answer = b.poll_transmit(now, &mut ()).expect("a SYN/ACK");
+    a.handle_segment(now, &answer);
+    let ack = a.poll_transmit(now, &mut ()).expect("an ACK");
+    b.handle_segment(now, &ack);
+    assert_eq!((a.state(), b.state()), (State::Established, State::Established));
+    assert_eq!((a.segment_payload(0), b.segment_payload(20)), (1440, 1420));
+    let mut bare = answer.clone();
+    bare.options.clear();
+    let mut c = Subflow::connect(now, plain(), tuple, isn);
+    c.poll_transmit(now, &mut ());
+    c.handle_segment(now, &bare);
+    assert_eq!(c.segment_payload(0), 1220, "the default");
 }
 
 #[test]

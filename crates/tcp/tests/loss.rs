@@ -45,6 +45,13 @@ fn the_first_duplicates_let_new_segments_out() {
 }
 
 #[test]
+fn blocks_out_of_order_within_one_acknowledgment_are_not_reordering() {
+    let mut s = ten_in_flight();
+    s.give(seg(".", 1, 1).sack(&[(8001, 9001), (5001, 6001), (3001, 4001)]));
+    assert_eq!(s.sent().first().map(String::as_str), Some(". 1:1001 ack 1"), "three have arrived behind it");
+}
+
+#[test]
 fn a_hole_that_is_only_late_is_waited_for() {
     let mut s = ten_in_flight();
     s.give(seg(".", 1, 1).sack(&[(1001, 2001)]));
@@ -181,6 +188,23 @@ fn a_timeout_that_was_right_stands() {
     s.give(seg(".", 1, 989));
     assert!(s.tcp.congestion().window() < window);
     assert_eq!(s.tcp.stats().spurious_recoveries, 0);
+}
+
+#[test]
+fn an_answer_to_an_earlier_retransmission_does_not_excuse_a_timeout() {
+    let mut s = Script::stamped(config());
+    s.send(9880);
+    s.sent();
+    s.wait(40);
+    s.give(seg(".", 1, 1).sack(&[(989, 9881)]));
+    assert_eq!(s.sent(), [". 1:989 ack 1"]);
+    let first = s.our_stamp;
+    s.wait(300);
+    assert_eq!(s.sent(), [". 1:989 ack 1"]);
+    assert!(s.fired.contains(&Timer::Retransmit));
+    let now = 5000 + s.now.as_millis() as u32;
+    s.give(seg(".", 1, 9881).stamp(now, first));
+    assert_eq!(s.tcp.stats().spurious_recoveries, 0, "the original was lost all the same");
 }
 
 #[test]

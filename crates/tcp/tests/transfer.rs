@@ -45,6 +45,29 @@ fn a_stream_arrives_without_sack_and_without_timestamps() {
 }
 
 #[test]
+fn a_thousand_holes_in_one_window_are_repaired_in_a_few_round_trips() {
+    let link = Link { delay: Duration::from_millis(50), ..Link::default() };
+    let mut pair = Pair::established(9, Config { initial_window: 250, ..Config::default() }, link);
+    pair.transfer(12_000_000, 2_000_000, MINUTE);
+    let in_flight = pair.a.tcp.congestion().window() / 1448;
+    let (mut furthest, mut count) = (None, 0);
+    pair.filter = Box::new(move |_, segment| {
+        let first = furthest.is_none_or(|at| segment.seq.is_after(at));
+        if segment.payload.is_empty() || !first || count == in_flight {
+            return true;
+        }
+        furthest = Some(segment.seq);
+        count += 1;
+        count % 10 != 0
+    });
+    let took = pair.transfer(15_000_000, 2_000_000, MINUTE);
+    let stats = pair.a.tcp.stats();
+    assert!(stats.bytes_retransmitted > 1_000_000, "{stats:?}");
+    assert!(stats.bytes_retransmitted < 2_500_000, "little is sent without need: {stats:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
 fn both_sides_finish_and_one_waits() {
     let mut pair = Pair::established(3, Config::default(), Link::default());
     pair.transfer(10_000, 5_000, MINUTE);

@@ -16,7 +16,7 @@ pub(crate) use report::{CrowdReport, Protocol, TransferReport, wall_clock_ms};
 /// One program.
 #[derive(Subcommand)]
 pub(crate) enum Action {
-    /// Accept connections one after the other and transfer over each.
+    /// Accept connections and transfer over each.
     Listen(transfer::Listen),
     /// Connect and transfer.
     Connect(transfer::Connect),

@@ -57,7 +57,7 @@ pub(crate) struct Transfer {
 pub(crate) struct Listen {
     /// The port, on all addresses of both families.
     port: u16,
-    /// Connections to serve, one after the other; one report each.
+    /// Connections to serve, each as soon as it comes; one report each.
     #[arg(long, default_value_t = 1)]
     count: u32,
     #[command(flatten)]
@@ -84,11 +84,14 @@ pub(crate) fn listen(options: &Listen) -> Result<()> {
     listener.bind(&any.into()).context("bind")?;
     listener.listen(1024).context("listen")?;
     eprintln!("listening on port {}", options.port);
-    for _ in 0..options.count {
-        let (connection, _) = listener.accept().context("accept")?;
-        run(connection, &options.transfer)?;
-    }
-    Ok(())
+    std::thread::scope(|scope| {
+        for _ in 0..options.count {
+            let (connection, _) = listener.accept().context("accept")?;
+            // A report that nobody reads any more is the end of the scenario, not of the other connections.
+            scope.spawn(|| run(connection, &options.transfer));
+        }
+        Ok(())
+    })
 }
 
 pub(crate) fn connect(options: &Connect) -> Result<()> {

@@ -12,7 +12,6 @@ use cbc::cipher::{
 use des::{Des, TdesEde3};
 
 /// A block cipher with its key.
-#[expect(clippy::large_enum_variant, reason = "one per test or bench, never in a collection")]
 pub enum Cipher {
     /// FIPS 46-3, 8-byte key, 8-byte blocks.
     Des(Des),

@@ -304,6 +304,8 @@ impl Pair {
             }
             let (side, segment) = entry.remove();
             self.arrive(side, &segment);
+            // As a driver does: what one segment calls for leaves before the next is looked at.
+            self.drain(if side == Side::A { Side::B } else { Side::A });
         }
         let now = self.now;
         self.a.tcp.handle_timeout(now);

@@ -1,0 +1,318 @@
+//! One path: packets out of one host's device, over the link model, into the other's.
+//!
+//! One thread per path carries both directions. A packet meets, in this order: the eavesdropper, the injector, the link. What the injector
+//! invents meets the link like everything else. Super-segments stay whole where the link is faithful and fast,
+//! else each of their packets meets its own fate, and neighbours that arrive together travel on together.
+
+mod carry;
+mod queue;
+mod wait;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use base::{Duration, Instant};
+use link::{Link, LinkConfig};
+use netns::tun::Tun;
+use nix::sys::eventfd::EventFd;
+use serde::{Deserialize, Serialize};
+
+use crate::Direction;
+use crate::capture::{Capture, Interface};
+use crate::clock::{Clock, since_start};
+use crate::eavesdrop::Eavesdropper;
+use crate::flows::Flows;
+use crate::injector::{Cut, Injection, Injector, Mark, Outgoing};
+use crate::packet::{Frame, Vnet, wire_packets};
+use crate::series::{Sample, Series};
+
+use queue::Queue;
+
+/// Longest packet a TUN device can give.
+const BUFFER: usize = 65_536 + 256;
+/// Packets taken from one device before the other has its turn.
+const BATCH: usize = 32;
+/// Packets up to this length are copied out of the large buffer while they wait.
+const SMALL: usize = 4096;
+/// Large buffers kept for reuse: 16 MiB.
+const MAX_SPARE: usize = 256;
+
+/// Something to do on the emulator's thread.
+pub(crate) type Task = Box<dyn FnOnce(&mut Emulator) + Send>;
+
+/// What one direction of a path has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathCounters {
+    /// Packets and super-segments that left the path.
+    pub delivered: u64,
+    /// Bytes of them on the wire, from the IP header upwards.
+    pub delivered_bytes: u64,
+    /// Packets dropped by the link: too long, queue full, or lost by chance.
+    pub dropped: u64,
+    /// Packets that came while the path was dead, or were on their way when it died.
+    pub cut: u64,
+    /// Packets that the receiving device did not take, or beyond the emulator's memory.
+    pub refused: u64,
+}
+
+/// What one direction consists of.
+struct Way {
+    link: Link,
+    queue: Queue,
+    counters: PathCounters,
+}
+
+/// All that the thread of a path owns.
+pub(crate) struct Emulator {
+    clock: Clock,
+    /// The devices in the client and in the server.
+    devices: [Tun; 2],
+    ways: [Way; 2],
+    dead_until: Option<Instant>,
+    /// Nanoseconds on the lab's clock until which all paths are dead.
+    all_dead_until: Arc<AtomicU64>,
+    pub(crate) flows: Flows,
+    pub(crate) eavesdropper: Eavesdropper,
+    pub(crate) injector: Injector,
+    pub(crate) series: Series,
+    capture: Option<Capture>,
+    tasks: Receiver<Task>,
+    wake: Arc<EventFd>,
+    spare: Vec<Vec<u8>>,
+    stopping: bool,
+}
+
+/// What an emulator is made of.
+pub(crate) struct Parts {
+    pub(crate) clock: Clock,
+    pub(crate) devices: [Tun; 2],
+    pub(crate) links: [LinkConfig; 2],
+    pub(crate) seed: u64,
+    pub(crate) memory: u64,
+    pub(crate) capture: Option<Capture>,
+    pub(crate) all_dead_until: Arc<AtomicU64>,
+    pub(crate) tasks: Receiver<Task>,
+    pub(crate) wake: Arc<EventFd>,
+}
+
+impl Emulator {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { clock, devices, links, seed, memory, capture, all_dead_until, tasks, wake } = parts;
+        let mut number = 0;
+        let ways = links.map(|config| {
+            number += 1;
+            let link = Link::new(config, seed.wrapping_mul(3).wrapping_add(number));
+            Way { link, queue: Queue::default(), counters: PathCounters::default() }
+        });
+        Self {
+            clock,
+            devices,
+            ways,
+            dead_until: None,
+            all_dead_until,
+            flows: Flows::default(),
+            eavesdropper: Eavesdropper::new(memory),
+            injector: Injector::new(seed),
+            series: Series::default(),
+            capture,
+            tasks,
+            wake,
+            spare: Vec::new(),
+            stopping: false,
+        }
+    }
+
+    /// Carries packets until it is stopped or nobody can stop it any more.
+    pub(crate) fn run(mut self) {
+        while !self.stopping {
+            self.do_tasks();
+            let now = self.clock.now();
+            self.deliver_due(now);
+            if let Some((direction, packet)) = self.injector.release(now) {
+                self.carry(direction, packet, now);
+            }
+            let mut was_busy = false;
+            for direction in Direction::BOTH {
+                was_busy |= self.take_in(direction);
+            }
+            if !was_busy {
+                self.wait();
+            }
+        }
+        self.flush();
+    }
+
+    fn do_tasks(&mut self) {
+        loop {
+            match self.tasks.try_recv() {
+                Ok(task) => task(self),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => return self.stopping = true,
+            }
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    pub(crate) fn set_link(&mut self, direction: Direction, config: LinkConfig) {
+        let now = self.clock.now();
+        self.ways[direction.index()].link.set_config(now, config);
+    }
+
+    /// Kills the path: for a time, or until it is restored. What is on its way is lost.
+    pub(crate) fn cut(&mut self, lasting: Option<Duration>) {
+        let now = self.clock.now();
+        self.dead_until = Some(lasting.map_or(Instant::from_nanos(u64::MAX), |time| now + time));
+        self.lose_all();
+    }
+
+    pub(crate) fn restore(&mut self) {
+        self.dead_until = None;
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead_at(self.clock.now())
+    }
+
+    fn is_dead_at(&self, now: Instant) -> bool {
+        self.dead_until.is_some_and(|until| now < until)
+            || now.as_nanos() < self.all_dead_until.load(Ordering::Relaxed)
+    }
+
+    fn lose_all(&mut self) {
+        for way in &mut self.ways {
+            way.counters.cut += way.queue.clear();
+        }
+    }
+
+    pub(crate) fn counters(&self, direction: Direction) -> PathCounters {
+        let way = &self.ways[direction.index()];
+        let stats = way.link.stats();
+        PathCounters { dropped: stats.too_big + stats.queue_full + stats.lost, ..way.counters }
+    }
+
+    /// Writes what a capture still holds back.
+    pub(crate) fn flush(&mut self) {
+        if let Some(capture) = &mut self.capture
+            && let Err(error) = capture.flush()
+        {
+            tracing::warn!(%error, "the capture is not complete");
+        }
+    }
+
+    /// Reads packets of one host; whether there were any.
+    fn take_in(&mut self, direction: Direction) -> bool {
+        for taken in 0..BATCH {
+            let mut buffer = self.spare.pop().unwrap_or_else(|| vec![0; BUFFER]);
+            match self.devices[direction.index()].receive(&mut buffer) {
+                Ok((header, length)) => {
+                    let frame = Frame::new(buffer, length, Vnet::new(header));
+                    self.handle(direction, frame);
+                }
+                Err(error) => {
+                    self.recycle(buffer);
+                    if error.kind() != ErrorKind::WouldBlock {
+                        // The device is down: nothing comes, and the next poll says when that changes.
+                        tracing::debug!(%error, %direction, "a device does not answer");
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    return taken > 0;
+                }
+            }
+        }
+        true
+    }
+
+    fn handle(&mut self, direction: Direction, frame: Frame) {
+        let now = self.clock.now();
+        if self.is_dead_at(now) {
+            self.ways[direction.index()].counters.cut += 1;
+            return self.recycle(frame.into_buffer());
+        }
+        let flow = self.overhear(now, direction, &frame);
+        let (Some(flow), true) = (flow, self.injector.is_active()) else {
+            return self.carry(direction, Outgoing { frame, mark: None }, now);
+        };
+        let outcome = self.injector.handle(now, direction, (&self.flows, flow), frame);
+        for packet in outcome.packets {
+            self.carry(direction, packet, now);
+        }
+        if let Some(cut) = outcome.cut {
+            self.strike_dead(now, direction, cut);
+        }
+    }
+
+    /// The eavesdropper's turn. Returns the number of the TCP connection.
+    fn overhear(&mut self, now: Instant, direction: Direction, frame: &Frame) -> Option<u32> {
+        let at = since_start(now);
+        let on_wire = frame.on_wire();
+        self.eavesdropper.count(direction, on_wire.packets, on_wire.bytes);
+        if let Some(capture) = &mut self.capture {
+            let packets = wire_packets(frame);
+            let written = packets
+                .iter()
+                .try_for_each(|packet| capture.write(at, Interface::Heard(direction), packet, None));
+            self.check_capture(written);
+        }
+        let tcp = frame.tcp()?;
+        let (flow, place) = self.flows.observe(direction, &tcp);
+        self.eavesdropper.hear(at, direction, flow, place, tcp.payload());
+        Some(flow)
+    }
+
+    /// A capture that cannot be written ends; the path goes on.
+    fn check_capture(&mut self, written: std::io::Result<()>) {
+        if let Err(error) = written {
+            tracing::error!(%error, "the capture ends here");
+            self.capture = None;
+        }
+    }
+
+    fn strike_dead(&mut self, now: Instant, direction: Direction, cut: Cut) {
+        let Cut { mark, lasting, all_paths } = cut;
+        if all_paths {
+            let until = (now + lasting).as_nanos();
+            self.all_dead_until.fetch_max(until, Ordering::Relaxed);
+            self.lose_all();
+        } else {
+            self.cut(Some(lasting));
+        }
+        self.log(now, direction, mark, &[]);
+    }
+
+    fn log(&mut self, now: Instant, direction: Direction, mark: Mark, packet: &[u8]) {
+        let at = since_start(now);
+        let Mark { attack, flow, what } = mark;
+        if let Some(capture) = self.capture.as_mut().filter(|_| !packet.is_empty()) {
+            let comment = format!("{attack} {direction}: {what}");
+            let written = capture.write(at, Interface::Injected, packet, Some(&comment));
+            self.check_capture(written);
+        }
+        let bytes = packet.len() as u32;
+        self.injector.log.record(Injection { at, attack, direction, flow, what, bytes });
+    }
+
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        if buffer.len() == BUFFER && self.spare.len() < MAX_SPARE {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Counts and samples what has arrived.
+    fn sample(&mut self, now: Instant, direction: Direction, frame: &Frame) {
+        let at = since_start(now);
+        let bytes = frame.on_wire().bytes;
+        let counters = &mut self.ways[direction.index()].counters;
+        counters.delivered += 1;
+        counters.delivered_bytes += u64::from(bytes);
+        self.series.count(at, direction, bytes);
+        let Some(tcp) = frame.tcp().filter(|tcp| !tcp.payload().is_empty()) else { return };
+        let Some((flow, place)) = self.flows.locate(direction, &tcp) else { return };
+        let length = tcp.payload().len() as u32;
+        self.series.sample(Sample { at, direction, flow, dsn: place.dsn, offset: place.offset, length });
+    }
+}

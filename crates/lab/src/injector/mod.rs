@@ -1,0 +1,382 @@
+//! An attacker on the path: may change, hold back, drop and invent packets, and knows only what crossed this path.
+//!
+//! Each armed attack waits for packets it can strike. A struck packet is taken apart, one wire segment of it is treated, and
+//! what comes of it goes on over the link in place of the packet, forged segments before or behind it. Packets that no attack strikes pass
+//! untouched, byte by byte.
+
+mod attack;
+mod handshake;
+mod log;
+mod option_list;
+mod payload;
+mod signal;
+mod termination;
+
+use std::collections::VecDeque;
+
+use base::{Duration, Instant, SeededRandom};
+use wire::{Flags, Segment};
+
+use crate::Direction;
+use crate::flows::{Flow, Flows};
+use crate::packet::{Frame, TcpView};
+
+pub use attack::{Attack, AttackName};
+pub use log::{Injection, InjectionLog};
+
+use attack::Prey;
+
+/// Segments kept for replays. Old enough to be acknowledged, few enough to be forgotten.
+const MAX_OLD: usize = 64;
+/// Packets that overtake one that is held back.
+const OVERTAKING: u32 = 8;
+/// Longest time for which a packet is held back.
+const HOLD: Duration = Duration::from_millis(50);
+
+/// What the injector did to a packet, to be logged when it leaves the path.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) attack: AttackName,
+    pub(crate) flow: u32,
+    pub(crate) what: String,
+}
+
+/// A packet that goes on.
+pub(crate) struct Outgoing {
+    pub(crate) frame: Frame,
+    pub(crate) mark: Option<Mark>,
+}
+
+/// What comes of a packet.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// In this order; all in the direction of the packet.
+    pub(crate) packets: Vec<Outgoing>,
+    pub(crate) cut: Option<Cut>,
+}
+
+/// The path, or all of them, goes dead.
+pub(crate) struct Cut {
+    pub(crate) mark: Mark,
+    pub(crate) lasting: Duration,
+    pub(crate) all_paths: bool,
+}
+
+/// A segment on its way through the armed attacks.
+struct Piece {
+    segment: Segment,
+    /// Set once an attack has treated it: others leave it alone.
+    what: Option<(AttackName, String)>,
+}
+
+impl Piece {
+    fn untouched(segment: Segment) -> Self {
+        Self { segment, what: None }
+    }
+}
+
+/// What an attack sees of the packet that it strikes.
+struct Scene<'a> {
+    direction: Direction,
+    flow: &'a Flow,
+    flows: &'a Flows,
+    now: Instant,
+    /// How often this attack has struck before.
+    strikes: u64,
+}
+
+struct Armed {
+    attack: Attack,
+    /// Strikes once this much payload has passed.
+    due: u64,
+    strikes: u64,
+}
+
+/// A segment held back.
+struct Held {
+    attack: AttackName,
+    direction: Direction,
+    flow: u32,
+    segment: Segment,
+    until: Instant,
+    overtaken: u32,
+}
+
+/// The injector of one path.
+pub(crate) struct Injector {
+    armed: Vec<Armed>,
+    /// Bytes of payload that have passed, both directions together.
+    passed: u64,
+    held: Option<Held>,
+    old: VecDeque<(u32, Direction, Segment)>,
+    random: SeededRandom,
+    pub(crate) log: InjectionLog,
+}
+
+impl Injector {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            armed: Vec::new(),
+            passed: 0,
+            held: None,
+            old: VecDeque::new(),
+            random: SeededRandom::from_number(seed),
+            log: InjectionLog::default(),
+        }
+    }
+
+    pub(crate) fn arm(&mut self, attack: Attack) {
+        let due = self.passed.saturating_add(attack.after);
+        self.armed.push(Armed { attack, due, strikes: 0 });
+    }
+
+    /// Calls off all attacks; what is held back still goes on.
+    pub(crate) fn disarm(&mut self) {
+        self.armed.clear();
+    }
+
+    /// Attacks that may still strike.
+    pub(crate) fn armed(&self) -> impl Iterator<Item = &Attack> {
+        self.armed.iter().map(|armed| &armed.attack)
+    }
+
+    /// Whether packets have to pass through it at all.
+    pub(crate) const fn is_active(&self) -> bool {
+        !self.armed.is_empty() || self.held.is_some()
+    }
+
+    /// When a packet held back goes on at the latest.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.held.as_ref().map(|held| held.until)
+    }
+
+    /// What was held back until now.
+    pub(crate) fn release(&mut self, now: Instant) -> Option<(Direction, Outgoing)> {
+        if self.held.as_ref()?.until > now {
+            return None;
+        }
+        let held = self.held.take()?;
+        Some((held.direction, held.let_go("nothing overtook it in time")))
+    }
+
+    /// Treats a TCP packet; `frame` comes back in the outcome, or what became of it.
+    pub(crate) fn handle(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        (flows, number): (&Flows, u32),
+        frame: Frame,
+    ) -> Outcome {
+        let (Some(tcp), Some(flow)) = (frame.tcp(), flows.flow(number)) else { return untouched(frame) };
+        self.passed = self.passed.saturating_add(tcp.payload().len() as u64);
+        let is_awaited = self.held.as_ref().is_some_and(|held| held.direction == direction);
+        let due = self.is_due(direction, flow, &tcp);
+        if !due && !is_awaited {
+            self.remember(direction, flow, &frame);
+            return untouched(frame);
+        }
+        let Some(segment) = frame.to_segment() else { return untouched(frame) };
+        self.remember(direction, flow, &frame);
+        let mut outcome = Outcome::default();
+        let mut pieces = vec![Piece::untouched(segment)];
+        if due {
+            let scene = Scene { direction, flow, flows, now, strikes: 0 };
+            pieces = self.strike(&scene, pieces, &mut outcome);
+        }
+        if is_awaited {
+            self.pass_held(direction, flow, &mut pieces, &mut outcome);
+        }
+        let packets = pieces.into_iter().map(|piece| piece.into_packet(flow.number));
+        outcome.packets.extend(packets);
+        outcome
+    }
+
+    fn is_due(&self, direction: Direction, flow: &Flow, tcp: &TcpView<'_>) -> bool {
+        let sight = (tcp.flags(), tcp.payload().len());
+        self.armed.iter().any(|armed| armed.is_due(self.passed, direction, flow, sight))
+    }
+
+    /// Keeps a copy of the first wire segment of a payload while a replay is armed.
+    fn remember(&mut self, direction: Direction, flow: &Flow, frame: &Frame) {
+        let wanted = self.armed.iter().any(|armed| armed.attack.name == AttackName::Replay);
+        if !wanted || frame.tcp().is_none_or(|tcp| tcp.payload().is_empty()) {
+            return;
+        }
+        let Some(first) = frame.to_segment().and_then(|segment| segment.split().next()) else { return };
+        if self.old.len() == MAX_OLD {
+            self.old.pop_front();
+        }
+        self.old.push_back((flow.number, direction, first));
+    }
+
+    /// Lets every due attack have its turn.
+    fn strike(&mut self, scene: &Scene<'_>, mut pieces: Vec<Piece>, outcome: &mut Outcome) -> Vec<Piece> {
+        let Scene { direction, flow, .. } = *scene;
+        let mut armed = std::mem::take(&mut self.armed);
+        for one in &mut armed {
+            let struck = pieces.iter().position(|piece| {
+                let sight = (piece.segment.flags, piece.segment.payload.len());
+                piece.what.is_none() && one.is_due(self.passed, direction, flow, sight)
+            });
+            let Some(index) = struck else { continue };
+            let piece = pieces.remove(index);
+            let scene = Scene { strikes: one.strikes, ..*scene };
+            let original = piece.segment.clone();
+            let after = self.treat(&one.attack, &scene, piece.segment, outcome);
+            match after {
+                Some(after) => {
+                    one.strikes += 1;
+                    one.due = self.passed.saturating_add(one.attack.every);
+                    pieces.splice(index..index, after);
+                }
+                // Nothing in it to attack, or not yet.
+                None => pieces.insert(index, Piece::untouched(original)),
+            }
+        }
+        armed.retain(|one| one.attack.count.is_none_or(|count| one.strikes < count));
+        self.armed = armed;
+        pieces
+    }
+
+    /// What an attack makes of a segment; `None` if it finds nothing to do.
+    fn treat(
+        &mut self,
+        attack: &Attack,
+        scene: &Scene<'_>,
+        segment: Segment,
+        outcome: &mut Outcome,
+    ) -> Option<Vec<Piece>> {
+        match attack.name {
+            AttackName::Flip => payload::flip(segment),
+            AttackName::Insert => payload::insert(segment),
+            AttackName::Truncate => payload::truncate(segment),
+            AttackName::Split => payload::split(segment),
+            AttackName::Replay => payload::replay(segment, scene, &self.old),
+            AttackName::Reorder | AttackName::Merge => self.hold(attack.name, segment, scene),
+            AttackName::Rst => Some(termination::reset(segment)),
+            AttackName::Fin => Some(termination::fin(segment)),
+            AttackName::ForgeDss => signal::forge_mapping(segment),
+            AttackName::ForgeAck
+            | AttackName::AddAddr
+            | AttackName::RemoveAddr
+            | AttackName::Prio
+            | AttackName::Fastclose
+            | AttackName::DataFin => signal::forge(attack.name, segment, scene, &mut self.random),
+            AttackName::ReplayAddAddr
+            | AttackName::ReplayRemoveAddr
+            | AttackName::ReplayPrio
+            | AttackName::ReplayFastclose
+            | AttackName::ReplayDataFin
+            | AttackName::ReplayAck
+            | AttackName::ReplayDss => signal::replay(attack.name, segment, scene),
+            AttackName::Strip | AttackName::StripCapable | AttackName::StripEno => {
+                handshake::strip(attack.name, segment)
+            }
+            AttackName::Downgrade => handshake::downgrade(segment),
+            AttackName::RewriteTep => handshake::rewrite_tep(segment),
+            AttackName::Cut | AttackName::CutAll => {
+                let all_paths = attack.name == AttackName::CutAll;
+                let what = format!("dead for {} ms", attack.lasting.as_millis());
+                let mark = Mark { attack: attack.name, flow: scene.flow.number, what };
+                outcome.cut = Some(Cut { mark, lasting: attack.lasting, all_paths });
+                Some(vec![Piece::untouched(segment)])
+            }
+        }
+    }
+
+    /// Holds the first wire segment back; the rest goes on.
+    fn hold(&mut self, attack: AttackName, segment: Segment, scene: &Scene<'_>) -> Option<Vec<Piece>> {
+        if self.held.is_some() {
+            return None;
+        }
+        let first = crate::packet::part(&segment, 0, 1)?;
+        let rest = crate::packet::part(&segment, 1, segment.wire_segments());
+        let Scene { direction, flow, flows: _, now, strikes: _ } = scene;
+        self.held = Some(Held {
+            attack,
+            direction: *direction,
+            flow: flow.number,
+            segment: first,
+            until: *now + HOLD,
+            overtaken: 0,
+        });
+        Some(rest.into_iter().map(Piece::untouched).collect())
+    }
+
+    /// Lets packets overtake the one held back, or joins it with the one that follows it.
+    fn pass_held(
+        &mut self,
+        direction: Direction,
+        flow: &Flow,
+        pieces: &mut Vec<Piece>,
+        outcome: &mut Outcome,
+    ) {
+        let Some(mut held) = self.held.take() else { return };
+        if held.direction != direction {
+            self.held = Some(held);
+            return;
+        }
+        if held.attack == AttackName::Merge {
+            let next = pieces.iter().position(|piece| payload::follows(&held.segment, &piece.segment));
+            match next.filter(|_| held.flow == flow.number) {
+                Some(index) => {
+                    let second = pieces.remove(index).segment;
+                    pieces.splice(index..index, payload::merge(held.segment, second));
+                }
+                // Retransmissions and the like pass; the partner may come yet.
+                None => self.held = Some(held),
+            }
+            return;
+        }
+        held.overtaken += pieces.iter().map(|piece| piece.segment.wire_segments() as u32).sum::<u32>();
+        if held.overtaken < OVERTAKING {
+            self.held = Some(held);
+            return;
+        }
+        let packets = pieces.drain(..).map(|piece| piece.into_packet(flow.number));
+        outcome.packets.extend(packets);
+        let overtaken = held.overtaken;
+        outcome.packets.push(held.let_go(&format!("{overtaken} packets overtook it")));
+    }
+}
+
+impl Armed {
+    /// `sight`: flags and length of the payload.
+    fn is_due(&self, passed: u64, direction: Direction, flow: &Flow, sight: (Flags, usize)) -> bool {
+        let (flags, payload) = sight;
+        let is_syn = flags.contains(Flags::SYN);
+        let Attack { name, direction: wanted, after: _, every: _, count, port, lasting: _ } = &self.attack;
+        let fits = match name.prey() {
+            Prey::Syn => is_syn,
+            Prey::Payload => !is_syn && payload > 0,
+            Prey::Established => !is_syn && !flags.contains(Flags::RST),
+        };
+        fits && passed >= self.due
+            && count.is_none_or(|count| self.strikes < count)
+            && wanted.is_none_or(|wanted| wanted == direction)
+            && port.is_none_or(|port| port == flow.server_port)
+    }
+}
+
+impl Held {
+    fn let_go(self, why: &str) -> Outgoing {
+        let what = format!("held back, {why}");
+        let mark = Mark { attack: self.attack, flow: self.flow, what };
+        Outgoing { frame: Frame::from_segment(&self.segment), mark: Some(mark) }
+    }
+}
+
+impl Piece {
+    fn into_packet(self, flow: u32) -> Outgoing {
+        let mark = self.what.map(|(attack, what)| Mark { attack, flow, what });
+        Outgoing { frame: Frame::from_segment(&self.segment), mark }
+    }
+
+    fn treated(attack: AttackName, segment: Segment, what: impl Into<String>) -> Self {
+        Self { segment, what: Some((attack, what.into())) }
+    }
+}
+
+fn untouched(frame: Frame) -> Outcome {
+    Outcome { packets: vec![Outgoing { frame, mark: None }], ..Outcome::default() }
+}

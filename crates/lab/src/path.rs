@@ -1,0 +1,208 @@
+//! A path from outside its thread: what can be asked of it and done to it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::eventfd::EventFd;
+use serde::{Deserialize, Serialize};
+
+use crate::emulator::{Emulator, Task};
+use crate::{
+    Addresses, Attack, Conditions, Direction, Error, Heard, InjectionLog, Line, Needles, PathClass,
+    PathCounters, Result, Series,
+};
+
+/// One path of a lab.
+pub struct Path {
+    pub(crate) name: String,
+    pub(crate) class: PathClass,
+    pub(crate) client: Addresses,
+    pub(crate) server: Addresses,
+    pub(crate) tasks: Sender<Task>,
+    pub(crate) wake: Arc<EventFd>,
+    pub(crate) thread: Option<JoinHandle<()>>,
+}
+
+/// A path at a glance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Its name.
+    pub name: String,
+    /// What one thinks of it.
+    pub class: PathClass,
+    /// Whether it is dead at the moment.
+    pub is_dead: bool,
+    /// TCP connections seen.
+    pub flows: u32,
+    /// What the eavesdropper heard on the way to the server.
+    pub to_server: Heard,
+    /// And on the way to the client.
+    pub to_client: Heard,
+    /// What the path did with it, to the server.
+    pub carried_to_server: PathCounters,
+    /// And to the client.
+    pub carried_to_client: PathCounters,
+    /// Attacks that may still strike.
+    pub armed: Vec<Attack>,
+    /// Packets of the injector on the wire.
+    pub injected: u64,
+}
+
+impl Summary {
+    /// What the eavesdropper heard in one direction.
+    pub fn heard(&self, direction: Direction) -> &Heard {
+        match direction {
+            Direction::ToServer => &self.to_server,
+            Direction::ToClient => &self.to_client,
+        }
+    }
+}
+
+impl Path {
+    /// Its name, also that of its device in both hosts.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What one thinks of it.
+    pub fn class(&self) -> PathClass {
+        self.class
+    }
+
+    /// The client's addresses on it.
+    pub fn client(&self) -> Addresses {
+        self.client
+    }
+
+    /// The server's addresses on it.
+    pub fn server(&self) -> Addresses {
+        self.server
+    }
+
+    /// Arms an attack; several may be armed at once.
+    ///
+    /// # Errors
+    /// Here and below only [`Error::PathEnded`].
+    pub fn attack(&self, attack: Attack) -> Result<()> {
+        self.ask(|emulator| emulator.injector.arm(attack))
+    }
+
+    /// Calls off all attacks.
+    pub fn call_off(&self) -> Result<()> {
+        self.ask(|emulator| emulator.injector.disarm())
+    }
+
+    /// Cuts the path, silently: whatever enters is lost, and what is on its way.
+    pub fn cut(&self) -> Result<()> {
+        self.ask(|emulator| emulator.cut(None))
+    }
+
+    /// Cuts the path for a time.
+    pub fn cut_for(&self, time: Duration) -> Result<()> {
+        self.ask(move |emulator| emulator.cut(Some(time)))
+    }
+
+    /// Ends a cut.
+    pub fn restore(&self) -> Result<()> {
+        self.ask(Emulator::restore)
+    }
+
+    /// Changes the conditions of one direction; what is on its way keeps its time. The MTU of the devices stays.
+    pub fn set(&self, direction: Direction, conditions: &Conditions) -> Result<()> {
+        let config = conditions.link();
+        self.ask(move |emulator| emulator.set_link(direction, config))
+    }
+
+    /// What was heard and done so far.
+    pub fn summary(&self) -> Result<Summary> {
+        let (name, class) = (self.name.clone(), self.class);
+        self.ask(move |emulator| Summary {
+            name,
+            class,
+            is_dead: emulator.is_dead(),
+            flows: emulator.flows.seen(),
+            to_server: emulator.eavesdropper.heard(Direction::ToServer),
+            to_client: emulator.eavesdropper.heard(Direction::ToClient),
+            carried_to_server: emulator.counters(Direction::ToServer),
+            carried_to_client: emulator.counters(Direction::ToClient),
+            armed: emulator.injector.armed().cloned().collect(),
+            injected: emulator.injector.log.total,
+        })
+    }
+
+    /// The text in what the eavesdropper kept, in the order of the streams, at most `limit` bytes: runs of printable
+    /// characters, separated by line ends.
+    pub fn text(&self, direction: Direction, limit: usize) -> Result<String> {
+        self.ask(move |emulator| emulator.eavesdropper.text(direction, limit))
+    }
+
+    /// The payload that the eavesdropper kept, in the order of the streams: one piece per stretch without gaps.
+    pub fn payload(&self, direction: Direction) -> Result<Vec<Vec<u8>>> {
+        self.ask(move |emulator| emulator.eavesdropper.stretches(direction))
+    }
+
+    /// Has the eavesdropper look for every eight bytes in a row of `text` in all payload from now on, whether it is kept or not:
+    /// [`Heard::matches`]. Replaces a text watched before. Runs across two packets are not seen.
+    pub fn watch(&self, text: &[u8]) -> Result<()> {
+        let needles = Needles::of(text);
+        self.ask(|emulator| emulator.eavesdropper.watch(needles))
+    }
+
+    /// Places in what the eavesdropper kept, both directions, at which eight bytes in a row of `text` begin.
+    pub fn matches(&self, text: &[u8]) -> Result<u64> {
+        let needles = Needles::of(text);
+        let mut found = 0;
+        for direction in Direction::BOTH {
+            found += self.payload(direction)?.iter().map(|piece| needles.count_in(piece)).sum::<u64>();
+        }
+        Ok(found)
+    }
+
+    /// Lines of text that went by since the last call.
+    pub fn lines(&self) -> Result<Vec<Line>> {
+        self.ask(|emulator| emulator.eavesdropper.take_lines())
+    }
+
+    /// What arrived over time.
+    pub fn series(&self) -> Result<Series> {
+        self.ask(|emulator| emulator.series.clone())
+    }
+
+    /// What the injector really put on the wire.
+    pub fn injections(&self) -> Result<InjectionLog> {
+        self.ask(|emulator| emulator.injector.log.clone())
+    }
+
+    /// Writes the capture out, so that it can be read while the lab is up.
+    pub fn flush(&self) -> Result<()> {
+        self.ask(Emulator::flush)
+    }
+
+    /// Runs `question` on the emulator's thread.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Emulator) -> T + Send + 'static,
+    ) -> Result<T> {
+        let ended = || Error::PathEnded(self.name.clone());
+        let (answer, answered) = sync_channel(1);
+        // It fails if we no longer listen, which does not happen.
+        let task: Task = Box::new(move |emulator| drop(answer.send(question(emulator))));
+        self.tasks.send(task).map_err(|_| ended())?;
+        self.wake.write(1).map_err(|_| ended())?;
+        answered.recv().map_err(|_| ended())
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        // An emulator that has ended needs no stopping.
+        let _ = self.ask(Emulator::stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(path = self.name, "the emulator ended with a panic");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What arrives over time: bytes per interval, and where in the data stream.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Direction;
+
+/// Length of an interval.
+pub const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Intervals kept: over two hours.
+const MAX_INTERVALS: usize = 1 << 20;
+/// Samples kept: a 64 GiB transfer in super-segments, 1.4 GB in single packets.
+const MAX_SAMPLES: usize = 1 << 20;
+
+/// What has arrived at the ends of a path, injected packets included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Series {
+    /// Bytes per [`INTERVAL`] towards the server, from the IP header upwards, since the lab came up.
+    pub to_server: Vec<u64>,
+    /// The same towards the client.
+    pub to_client: Vec<u64>,
+    /// Payloads in the order of their arrival.
+    pub samples: Vec<Sample>,
+}
+
+/// One payload that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Since the lab came up.
+    pub at: Duration,
+    /// Where it went.
+    pub direction: Direction,
+    /// Which TCP connection (subflow) of this path, counted from 1.
+    pub flow: u32,
+    /// Data sequence number of its first byte, if a mapping for it has been seen in clear.
+    pub dsn: Option<u64>,
+    /// Place of its first byte in the TCP connection.
+    pub offset: u32,
+    /// Bytes.
+    pub length: u32,
+}
+
+impl Series {
+    /// Bytes per interval in one direction.
+    pub fn bytes(&self, direction: Direction) -> &[u64] {
+        match direction {
+            Direction::ToServer => &self.to_server,
+            Direction::ToClient => &self.to_client,
+        }
+    }
+
+    /// Longest time without an arrival of payload in one direction, between its first and its last one.
+    pub fn longest_gap(&self, direction: Direction) -> Duration {
+        let mine = self.samples.iter().filter(|sample| sample.direction == direction);
+        let times: Vec<Duration> = mine.map(|sample| sample.at).collect();
+        times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or_default()
+    }
+
+    pub(crate) fn count(&mut self, at: Duration, direction: Direction, bytes: u32) {
+        let interval = (at.as_nanos() / INTERVAL.as_nanos()) as usize;
+        if interval >= MAX_INTERVALS {
+            return;
+        }
+        let counts = match direction {
+            Direction::ToServer => &mut self.to_server,
+            Direction::ToClient => &mut self.to_client,
+        };
+        if counts.len() <= interval {
+            counts.resize(interval + 1, 0);
+        }
+        counts[interval] += u64::from(bytes);
+    }
+
+    pub(crate) fn sample(&mut self, sample: Sample) {
+        if self.samples.len() < MAX_SAMPLES {
+            self.samples.push(sample);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_counted_in_the_interval_of_their_arrival() {
+        let mut series = Series::default();
+        series.count(Duration::from_millis(25), Direction::ToServer, 100);
+        series.count(Duration::from_millis(29), Direction::ToServer, 1);
+        series.count(Duration::from_millis(30), Direction::ToServer, 7);
+        assert_eq!(series.to_server, [0, 0, 101, 7]);
+        assert!(series.to_client.is_empty());
+    }
+
+    #[test]
+    fn the_longest_gap_is_that_of_one_direction() {
+        let mut series = Series::default();
+        for (at, direction) in [(0, Direction::ToServer), (5, Direction::ToClient), (30, Direction::ToServer)]
+        {
+            let at = Duration::from_millis(at);
+            series.sample(Sample { at, direction, flow: 1, dsn: None, offset: 0, length: 1 });
+        }
+        assert_eq!(series.longest_gap(Direction::ToServer), Duration::from_millis(30));
+        assert_eq!(series.longest_gap(Direction::ToClient), Duration::ZERO);
+    }
+}

@@ -1,0 +1,181 @@
+//! The lab as a whole.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use netns::tun::Tun;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::capture::Capture;
+use crate::clock::{Clock, since_start};
+use crate::emulator::{Emulator, Parts};
+use crate::topology::{self, Topology};
+use crate::{Addresses, Error, Host, LabConfig, Path, Result, privilege};
+
+/// A running lab. Dropping it ends the programs in its hosts and removes everything.
+pub struct Lab {
+    // In the order of dropping: the devices go with the paths, before the namespaces.
+    paths: Vec<Path>,
+    client: Host,
+    server: Host,
+    config: LabConfig,
+    clock: Clock,
+}
+
+impl Lab {
+    /// Builds a lab and starts carrying packets. Leftovers of crashed ones are removed first.
+    ///
+    /// # Errors
+    /// The configuration is impossible, this user may not do it ([`Error::Lack`] says what is missing), or the kernel refuses.
+    pub fn up(config: LabConfig) -> Result<Self> {
+        privilege::check()?;
+        sweep()?;
+        let Topology { client, server, devices } = Topology::build(&config)?;
+        if let Some(directory) = &config.captures {
+            std::fs::create_dir_all(directory)
+                .map_err(Error::system(format!("make the directory {}", directory.display())))?;
+        }
+        let clock = Clock::start();
+        let all_dead_until = Arc::new(AtomicU64::new(0));
+        let mut paths = Vec::new();
+        for (index, devices) in devices.into_iter().enumerate() {
+            paths.push(start_path(&config, index, devices, clock, Arc::clone(&all_dead_until))?);
+        }
+        Ok(Self { paths, client, server, config, clock })
+    }
+
+    /// The host that programs connect from.
+    pub fn client(&self) -> &Host {
+        &self.client
+    }
+
+    /// The host that they connect to.
+    pub fn server(&self) -> &Host {
+        &self.server
+    }
+
+    /// A host by its name.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn host(&self, name: &str) -> Result<&Host> {
+        [&self.client, &self.server].into_iter().find(|host| host.name() == name).ok_or_else(|| {
+            Error::Unknown { kind: "host", name: name.to_owned(), known: "client, server".to_owned() }
+        })
+    }
+
+    /// All paths, in the order of the configuration.
+    pub fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// A path by its name.
+    ///
+    /// # Errors
+    /// There is no such path.
+    pub fn path(&self, name: &str) -> Result<&Path> {
+        self.paths.iter().find(|path| path.name() == name).ok_or_else(|| Error::Unknown {
+            kind: "path",
+            name: name.to_owned(),
+            known: self.config.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The addresses of the server that all paths lead to; those of one path are [`Path::server`].
+    pub fn service(&self) -> Addresses {
+        topology::service_address()
+    }
+
+    /// Has the kernel's Multipath TCP use all paths, from the client: for programs under `mptcpize run`.
+    ///
+    /// # Errors
+    /// The kernel has no Multipath TCP, or it has been told already.
+    pub fn enable_kernel_mptcp(&self) -> Result<()> {
+        topology::enable_kernel_mptcp(&(&self.client, &self.server), self.paths.len())
+    }
+
+    /// Cuts every path, for a time or until each is restored.
+    ///
+    /// # Errors
+    /// A path has ended.
+    pub fn cut_all(&self, time: Option<Duration>) -> Result<()> {
+        self.paths.iter().try_for_each(|path| match time {
+            Some(time) => path.cut_for(time),
+            None => path.cut(),
+        })
+    }
+
+    /// Time since it came up: what series, lines and logs count in.
+    pub fn elapsed(&self) -> Duration {
+        since_start(self.clock.now())
+    }
+
+    /// What it was asked to be.
+    pub fn config(&self) -> &LabConfig {
+        &self.config
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.client.kill_all();
+        self.server.kill_all();
+    }
+}
+
+/// Removes what crashed labs left behind: namespaces of processes that are gone, with the programs in them. Returns their names.
+///
+/// # Errors
+/// A namespace cannot be removed.
+pub fn sweep() -> Result<Vec<String>> {
+    Ok(netns::sweep()?)
+}
+
+fn start_path(
+    config: &LabConfig,
+    index: usize,
+    devices: [Tun; 2],
+    clock: Clock,
+    all_dead_until: Arc<AtomicU64>,
+) -> Result<Path> {
+    let path = &config.paths[index];
+    let capture = config.captures.as_deref().map(|directory| capture(directory, config, index, clock));
+    let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC);
+    let wake = Arc::new(wake.map_err(|error| Error::system("make an eventfd")(error.into()))?);
+    let (tasks, received) = channel();
+    let emulator = Emulator::new(Parts {
+        clock,
+        devices,
+        links: [path.to_server.link(), path.to_client.link()],
+        // Each path has chances of its own.
+        seed: config.seed.wrapping_mul(1_000_003).wrapping_add(index as u64),
+        memory: config.memory,
+        capture: capture.transpose()?,
+        all_dead_until,
+        tasks: received,
+        wake: Arc::clone(&wake),
+    });
+    let thread = std::thread::Builder::new()
+        .name(format!("lab-{}", path.name))
+        .spawn(move || emulator.run())
+        .map_err(Error::system("start a thread"))?;
+    Ok(Path {
+        name: path.name.clone(),
+        class: path.class,
+        client: topology::client_address(index),
+        server: topology::server_address(index),
+        tasks,
+        wake,
+        thread: Some(thread),
+    })
+}
+
+fn capture(directory: &FilePath, config: &LabConfig, index: usize, clock: Clock) -> Result<Capture> {
+    let name = &config.paths[index].name;
+    let file = directory.join(format!("{name}.pcapng"));
+    Capture::create(&file, name, config.snap_length, clock.epoch())
+        .map_err(Error::system(format!("write the capture {}", file.display())))
+}
