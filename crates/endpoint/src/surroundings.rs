@@ -68,7 +68,8 @@ impl Host for HostView<'_> {
     }
 
     fn claim_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
-        let Surroundings { demux, time_waits, wire, paths: _, isns: _, secret: _, epoch: _ } = &mut *self.surroundings;
+        let Surroundings { demux, time_waits, wire, paths: _, isns: _, secret: _, epoch: _ } =
+            &mut *self.surroundings;
         draw_port(wire, |port| {
             let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
             !time_waits.contains(&tuple) && demux.claim_tuple(self.connection, tuple)

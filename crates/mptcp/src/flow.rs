@@ -118,7 +118,7 @@ pub(crate) enum Control {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Parting {
     /// MP_FASTCLOSE: the connection is over, not just this subflow.
-    pub(crate) fast_close: Option<[u8; 8]>,
+    pub(crate) fast_close: bool,
     /// MP_FAIL: a checksum failed here.
     pub(crate) fail: Option<u64>,
     /// MP_TCPRST.

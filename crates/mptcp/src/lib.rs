@@ -33,12 +33,12 @@ mod reinject;
 mod scheduler;
 #[cfg(feature = "sealed")]
 mod sealed;
-mod send;
-mod session;
-mod status;
 #[cfg(not(feature = "sealed"))]
 #[path = "unsealed.rs"]
 mod sealed;
+mod send;
+mod session;
+mod status;
 
 pub use config::{Config, Fallback, Protect, Scheduler};
 pub use connection::{Connection, Host, Refused};

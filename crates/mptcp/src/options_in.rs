@@ -10,8 +10,9 @@ const EXPERIMENTAL: u8 = 0xf;
 /// Generation and tag.
 const TAG_LEN: usize = 9;
 
-/// The MPTCP options of one segment. Of an option that stands there twice the first counts.
-#[derive(Clone, Debug, Default)]
+/// The MPTCP options of one segment. Of an option that stands there twice the first counts. There may be keys
+/// among them: nothing here can be printed.
+#[derive(Default)]
 pub(crate) struct Signals {
     pub(crate) capable: Option<MpCapable>,
     pub(crate) join: Option<MpJoin>,

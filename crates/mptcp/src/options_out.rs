@@ -81,7 +81,10 @@ impl OptionsOut<'_> {
             (Kind::FirstPassive, Some(session)) => {
                 put(&MptcpOption::Capable(capable(session, Keys::Own)), usize::MAX, out);
             }
-            (Kind::JoinPassive { nonce, peer_nonce }, Some(Session { local: Some(local), remote: Some(remote), .. })) => {
+            (
+                Kind::JoinPassive { nonce, peer_nonce },
+                Some(Session { local: Some(local), remote: Some(remote), .. }),
+            ) => {
                 let full = join_hmac(local, remote, nonce, peer_nonce);
                 let join = MpJoin::SynAck {
                     backup: self.flow.backup_ours,
@@ -154,7 +157,11 @@ impl OptionsOut<'_> {
 
     fn write_reset(&mut self, room: usize, out: &mut OptionBytes) {
         let parting = self.flow.parting;
-        if let Some(receiver_key) = parting.fast_close {
+        let proof = match &self.sealed {
+            Some(sealed) => sealed.fast_close(),
+            None => self.session.and_then(|session| session.remote.as_ref()).map(Key::bytes),
+        };
+        if let Some(receiver_key) = proof.filter(|_| parting.fast_close) {
             put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
         }
         if let Some(dsn) = parting.fail {

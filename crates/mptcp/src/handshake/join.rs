@@ -63,8 +63,7 @@ impl Connection {
     pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinActive { nonce: own, .. } = flow.state.kind else { return };
-        let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join
-        else {
+        let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
             //# missing MP_JOIN in SYN/ACK response): send RST
             self.counters.joins_unanswered += 1;

@@ -135,7 +135,8 @@ impl Connection {
         match self.sealed.as_deref().map(|sealed| &sealed.stage) {
             Some(Stage::Shaking(_)) => self.read_handshake(index),
             Some(Stage::Running(_)) => self.open_blocks(now, index),
-            Some(Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed) | None => {}
+            Some(Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed)
+            | None => {}
         }
     }
 
@@ -337,4 +338,3 @@ impl Connection {
         flow.reset(Parting::for_now(ResetReason::MiddleboxInterference));
     }
 }
-

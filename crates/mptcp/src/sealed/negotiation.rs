@@ -1,6 +1,9 @@
 //! What the SYNs offer and answer (Jadin et al., section III-A): MP_CAPABLE of version 2 beside TCP-ENO.
 
-use handshake::{ACK_ENO, Policy, Refusal, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer, offer_eno};
+use handshake::{
+    ACK_ENO, Policy, Refusal, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
+    offer_eno,
+};
 use wire::{CapableFlags, Eno, Flags, MpCapable, OptionBytes, Segment};
 
 use super::{Agreed, Sealed, Stage};
@@ -151,8 +154,6 @@ impl Connection {
         }
         self.fail(error);
     }
-
-
 }
 
 /// The MP_CAPABLE of a sealed SYN/ACK.

@@ -61,7 +61,9 @@ impl Connection {
         let (flow, tep) = (*flow, *tep);
         let clock = UnixTime::since_unix_epoch(StdDuration::from_secs(host.unix_time(now)));
         let begun = match (sealed.role, &sealed.settings.opener, &sealed.settings.listener) {
-            (Role::Active, Some(opener), _) => Handshake::open(tep, opener, transcript, host.secrets(), clock),
+            (Role::Active, Some(opener), _) => {
+                Handshake::open(tep, opener, transcript, host.secrets(), clock)
+            }
             (Role::Passive, _, Some(listener)) => {
                 Handshake::accept(tep, listener, transcript, host.secrets(), clock)
             }
@@ -136,10 +138,8 @@ impl Connection {
             token = host.secrets().next_u32();
         }
         let (identity, sealer, opener) = secrets.start(role, suite, suite.limits(), now);
-        let session = Session::sealed(
-            DataSpace::new(identity.idsn(role)),
-            DataSpace::new(identity.idsn(role.peer())),
-        );
+        let session =
+            Session::sealed(DataSpace::new(identity.idsn(role)), DataSpace::new(identity.idsn(role.peer())));
         let about = super::running::About { tep, suite, key_exchange, peer, sent, received };
         let mut running = Running::new(role, about, (identity, sealer, opener), shaking.handshake);
         if token != derived {

@@ -1,7 +1,9 @@
 //! Sealing what goes out: one block per mapping, encrypted once, tagged for each transmission.
 
 use base::Instant;
-use protect::sealed::{BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, OptionContext, ProtectedOptions, Record};
+use protect::sealed::{
+    BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, OptionContext, ProtectedOptions, Record,
+};
 use wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
 
 use super::body::SealedBody;
