@@ -58,6 +58,8 @@ pub(crate) struct FlowState {
     pub(crate) announce_infinite: bool,
     /// What a sealed connection knows about it.
     pub(crate) sealed: SealedFlow,
+    /// Plain TCP after MP_FAIL, and the infinite mapping of the peer has not come yet.
+    pub(crate) acks_data_still: bool,
 }
 
 /// What a subflow was opened with.
