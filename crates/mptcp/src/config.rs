@@ -1,6 +1,9 @@
 //! What can be chosen about a connection.
 
 use base::Duration;
+use core::num::NonZeroU16;
+
+use crate::ScrambleSettings;
 
 /// Which subflow the next block goes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -12,6 +15,13 @@ pub enum Scheduler {
     RoundRobin,
     /// All of them: each byte is sent on every subflow.
     Redundant,
+    /// One after the other, and no path that is not trusted sees more than so many bytes of the stream in
+    /// a row, first transmissions and reinjections taken together, as long as there is a trusted path. A gap of
+    /// fewer than 64 bytes does not end a row: whoever reads scrambled bytes reads over it.
+    Dispersed {
+        /// Most bytes in a row.
+        visit: NonZeroU16,
+    },
 }
 
 /// What may happen when the peer or the way does not let Multipath TCP through.
@@ -24,11 +34,23 @@ pub enum Fallback {
     Refuse,
 }
 
+/// What protects the bytes on their way.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Protect {
+    /// Nothing: regular Multipath TCP.
+    #[default]
+    Plain,
+    /// Data scrambling (Kato et al. 2017 to 2019): obfuscation, not encryption.
+    Scramble(ScrambleSettings),
+}
+
 /// Settings of one connection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Settings of every subflow (the MTU is replaced by the path's).
     pub tcp: tcp::Config,
+    /// What protects the bytes.
+    pub protect: Protect,
     /// Scheduler.
     pub scheduler: Scheduler,
     /// Ask for DSS checksums (RFC 8684, section 3.3.1). Used if either side asks.
@@ -59,6 +81,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             tcp: tcp::Config { no_delay: true, ..tcp::Config::default() },
+            protect: Protect::default(),
             scheduler: Scheduler::default(),
             checksum: false,
             fallback: Fallback::default(),

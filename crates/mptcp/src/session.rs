@@ -8,12 +8,16 @@ use crate::keys::Key;
 
 /// The protocol version spoken (RFC 8684).
 pub(crate) const VERSION: u8 = 1;
+/// The one that knows of scrambling.
+pub(crate) const SCRAMBLED_VERSION: u8 = 2;
 
 /// One Multipath TCP session.
 pub(crate) struct Session {
     pub(crate) local: Key,
     /// Unknown until the peer has sent it (on the SYN/ACK, or on the third ACK).
     pub(crate) remote: Option<Key>,
+    /// Scrambling is offered, or agreed on: version 2 with flag D.
+    pub(crate) scrambled: bool,
     /// DSS checksums are in use.
     pub(crate) checksum: bool,
     pub(crate) outgoing: DataSpace,
@@ -35,6 +39,7 @@ impl Session {
         Self {
             local,
             remote: None,
+            scrambled: false,
             checksum,
             outgoing,
             incoming: DataSpace::new(Dsn::new(0)),
@@ -43,6 +48,11 @@ impl Session {
             is_confirmed: false,
             is_mapped: false,
         }
+    }
+
+    /// The version that is spoken.
+    pub(crate) fn version(&self) -> u8 {
+        if self.scrambled { SCRAMBLED_VERSION } else { VERSION }
     }
 
     pub(crate) fn learn_key(&mut self, key: [u8; 8]) {

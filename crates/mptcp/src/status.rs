@@ -6,7 +6,7 @@ use tcp::FourTuple;
 use crate::Connection;
 use crate::connection::Mode;
 use crate::flow::Flow;
-use crate::session::VERSION;
+use crate::scramble::ScrambleStatus;
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +71,8 @@ pub struct SubflowStatus {
 pub struct Status {
     /// What was agreed on.
     pub negotiated: Negotiated,
+    /// Scrambling, where it is in use.
+    pub scrambling: Option<ScrambleStatus>,
     /// All subflows that there ever were, at most [`Status::MAX_SUBFLOWS`], oldest dropped.
     pub subflows: Vec<SubflowStatus>,
     /// Bytes written by the application and acknowledged by the peer.
@@ -137,13 +139,14 @@ impl Connection {
         let negotiated = match (self.mode, &self.session) {
             (Mode::Opening, _) | (Mode::Multipath, None) => Negotiated::Opening,
             (Mode::Multipath, Some(session)) => {
-                Negotiated::Multipath { version: VERSION, checksum: session.checksum }
+                Negotiated::Multipath { version: session.version(), checksum: session.checksum }
             }
             (Mode::Plain { reason, .. }, _) => Negotiated::Plain(reason),
         };
         let is_fin_acked = u64::from(self.outgoing.is_complete());
         Status {
             negotiated,
+            scrambling: self.scramble_status(),
             subflows: self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect(),
             bytes_delivered: self.outgoing.acked() - 1 - is_fin_acked,
             bytes_read: self.bytes_read,

@@ -12,6 +12,7 @@ use crate::keys::{join_hmac, same};
 use crate::options_in::Signals;
 use crate::receive::Arrived;
 use crate::session::Session;
+use crate::trust::class_of;
 use crate::{Connection, Host, PathClass, Refused};
 
 /// First interval of repeating the third ACK; doubles.
@@ -28,7 +29,7 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<base::SubflowId, Refused> {
         let signals = Signals::read(syn);
-        let Some(MpJoin::Syn { backup, reserved: _, address_id, token, nonce }) = signals.join else {
+        let Some(MpJoin::Syn { backup, reserved, address_id, token, nonce }) = signals.join else {
             return Err(Refused::Malformed);
         };
         if self.token() != Some(token) || signals.capable.is_some() {
@@ -38,7 +39,7 @@ impl Connection {
             return Err(Refused::Prohibited);
         }
         let path = self.path_of(syn.destination.ip(), host);
-        if path.class == PathClass::Never || !self.protection.may_carry(path.class, u64::MAX) {
+        if path.class == PathClass::Never {
             return Err(Refused::Prohibited);
         }
         let tuple_is_taken = self
@@ -53,18 +54,20 @@ impl Connection {
         }
         let kind = Kind::JoinPassive { nonce: host.random().next_u32(), peer_nonce: nonce };
         let index = self.accept_flow(now, &path, syn, (kind, Some(address_id)), host);
+        let class_theirs =
+            self.session.as_ref().map_or(PathClass::Trusted, |session| class_of(session, reserved));
         let state = &mut self.flows[index].state;
         state.backup_theirs = backup;
+        state.class_theirs = class_theirs;
         Ok(state.id)
     }
 
     /// The answer to our join.
     pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
-        let Some(Session { local, remote: Some(remote), .. }) = &self.session else { return };
+        let Some(session @ Session { local, remote: Some(remote), .. }) = &self.session else { return };
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinActive { nonce: own, .. } = flow.state.kind else { return };
-        let Some(MpJoin::SynAck { backup, reserved: _, address_id, hmac, nonce }) = arrived.signals.join
-        else {
+        let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
             //# missing MP_JOIN in SYN/ACK response): send RST
             self.counters.joins_unanswered += 1;
@@ -78,6 +81,7 @@ impl Connection {
         }
         flow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
         flow.state.backup_theirs = backup;
+        flow.state.class_theirs = class_of(session, reserved);
         flow.state.remote_address = flow.state.remote_address.or(Some(address_id));
         flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
         // The peer may send data here as soon as it has our third ACK.
