@@ -90,6 +90,9 @@ pub(crate) struct Options {
     /// Ask for data checksums (DSS checksum): they find what middleboxes change.
     #[arg(long)]
     pub(crate) checksum: bool,
+    /// What protects the bytes on their way.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) protect: Protect,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,
@@ -131,9 +134,20 @@ pub(crate) enum Congestion {
     Olia,
 }
 
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protect {
+    /// Nothing: regular Multipath TCP, readable by everybody on the way.
+    #[default]
+    Plain,
+}
+
 impl Options {
     /// The settings of the connections.
     pub(crate) fn config(&self) -> host::Config {
+        match self.protect {
+            // What connections are without further settings.
+            Protect::Plain => {}
+        }
         let mut config = host::Config {
             scheduler: match self.scheduler {
                 Scheduler::LowestRtt => host::Scheduler::LowestRtt,

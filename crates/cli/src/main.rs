@@ -25,6 +25,8 @@ fn main() -> std::process::ExitCode {
     };
     let result = runtime.block_on(async {
         tokio::select! {
+            // In this order: a connection that hears the same signal says its status first.
+            biased;
             result = run(arguments.command) => result,
             interrupted = exit::interrupted() => Err(interrupted.into()),
         }
@@ -33,7 +35,7 @@ fn main() -> std::process::ExitCode {
     runtime.shutdown_background();
     match result {
         Ok(()) => Exit::Success.into(),
-        Err(error) => match error.downcast_ref::<Interrupted>() {
+        Err(error) => match Interrupted::within(&error) {
             Some(signal) => signal.exit_code(),
             None => Exit::from(&error).report(&error),
         },
