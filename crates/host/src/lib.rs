@@ -56,8 +56,9 @@ pub use host::{Host, HostBuilder};
 pub use listener::Listener;
 pub use mptcp::Counters as StatusCounters;
 pub use mptcp::{
-    Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PlainReason, Scheduler, Status,
-    SubflowStatus,
+    Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PlainReason, Protect, Scheduler,
+    ScrambleSettings, ScrambleStart, ScrambleStatus, Status, SubflowStatus, TrustedPaths, Unscrambled,
+    WithoutTrusted,
 };
 pub use path::PathSpec;
 pub use setup::{Ranges, default_devices, device_towards};

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use endpoint::ConnectionId;
-use mptcp::{ConnectionError, Negotiated, ReadError, Status};
+use mptcp::{ConnectionError, Negotiated, ReadError, Status, Unscrambled};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::shared::{Interest, Phase, Shared};
@@ -393,6 +393,16 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::PlainRefused => "only plain TCP was to be had, and that is not allowed",
         ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
         ConnectionError::Protocol => "the peer broke the protocol",
+        ConnectionError::NotScrambled(Unscrambled::Multipath) => {
+            "the peer speaks Multipath TCP without scrambling, and that is not allowed"
+        }
+        ConnectionError::NotScrambled(Unscrambled::Plain) => {
+            "scrambling was asked for and only plain TCP was to be had: the peer does not speak Multipath TCP, or its options are stripped on the way"
+        }
+        ConnectionError::NotScrambled(Unscrambled::Stripped) => {
+            "scrambling was agreed on, and then the options were stripped on the way"
+        }
+        ConnectionError::NoTrustedPath => "no trusted path can be used",
         ConnectionError::Corrupted => "data arrived corrupted and there was no other path",
     }
 }
@@ -401,10 +411,10 @@ fn error_of(error: ConnectionError) -> io::Error {
     let kind = match error {
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
         ConnectionError::TimedOut | ConnectionError::AllPathsLost => io::ErrorKind::TimedOut,
-        ConnectionError::Unreachable => io::ErrorKind::HostUnreachable,
+        ConnectionError::Unreachable | ConnectionError::NoTrustedPath => io::ErrorKind::HostUnreachable,
         ConnectionError::Reset | ConnectionError::FastClose => io::ErrorKind::ConnectionReset,
         ConnectionError::Aborted => io::ErrorKind::ConnectionAborted,
-        ConnectionError::PlainRefused => io::ErrorKind::Unsupported,
+        ConnectionError::PlainRefused | ConnectionError::NotScrambled(_) => io::ErrorKind::Unsupported,
         ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
     };
     io::Error::new(kind, Failure(error))
