@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Failure,
     /// The peer cannot be reached on any path.
     Unreachable,
-    /// What was to be had is not what was asked for (`--require-multipath`).
+    /// What was to be had is not what was asked for (`--require-multipath`, `--protect`).
     Policy,
     /// A privilege, a program or a feature of the kernel is missing.
     Missing,
@@ -86,7 +86,9 @@ fn of_io(error: &io::Error) -> Exit {
             ConnectionError::TimedOut | ConnectionError::Unreachable | ConnectionError::Refused,
         )) => Exit::Unreachable,
         Some(Failure(ConnectionError::AllPathsLost)) => Exit::Unreachable,
-        Some(Failure(ConnectionError::PlainRefused)) => Exit::Policy,
+        Some(Failure(
+            ConnectionError::PlainRefused | ConnectionError::NotScrambled(_) | ConnectionError::NoTrustedPath,
+        )) => Exit::Policy,
         Some(Failure(
             ConnectionError::Reset
             | ConnectionError::FastClose

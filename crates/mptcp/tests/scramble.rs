@@ -103,7 +103,8 @@ fn the_handshake_is_that_of_version_2_with_flag_d() {
     });
     both_ways(&mut world, 10_000);
     let seen = seen.borrow();
-    let lengths = |capable: &MpCapable| match (capable.sender_key, capable.receiver_key, capable.data_length) {
+    let lengths = |capable: &MpCapable| match (capable.sender_key, capable.receiver_key, capable.data_length)
+    {
         (None, None, None) => 4,
         (Some(_), None, None) => 12,
         (Some(_), Some(_), None) => 20,
@@ -146,7 +147,8 @@ fn the_wire_carries_the_scrambled_stream_and_nothing_of_the_plain_one() {
         assert_eq!(world.sides[CLIENT].received, plain);
         let mut wire = wire.borrow().clone();
         assert_eq!(wire.len(), plain.len(), "nothing was lost, nothing sent twice");
-        let shows = |wire: &[u8]| wire.windows(8).any(|run| plain.windows(8).take(44).any(|text| text == run));
+        let shows =
+            |wire: &[u8]| wire.windows(8).any(|run| plain.windows(8).take(44).any(|text| text == run));
         assert!(!shows(&wire));
         let key = key.borrow().expect("the SYN/ACK has a key");
         Descrambler::new(start, key).descramble(&mut wire);
@@ -191,7 +193,11 @@ fn a_peer_of_version_1_is_an_error_unless_that_is_allowed() {
             let regular = Negotiated::Multipath { version: 1, checksum: false };
             assert_eq!([CLIENT, SERVER].map(|side| world.status(side).negotiated), [regular; 2]);
             assert_eq!(world.status(CLIENT).scrambling, None);
-            assert_eq!(world.status(CLIENT).subflows.len(), 2, "regular Multipath TCP in the same round trip");
+            assert_eq!(
+                world.status(CLIENT).subflows.len(),
+                2,
+                "regular Multipath TCP in the same round trip"
+            );
             world.assert_clean_end();
         } else {
             world.send(CLIENT, b"secret").connect();
@@ -344,10 +350,8 @@ fn there_is_no_way_back_to_tcp_in_mid_stream() {
 #[test]
 fn different_start_values_make_noise_of_everything() {
     let mut world = scrambled_world(15, vec![Link::default()]);
-    world.sides[SERVER].config.protect = Protect::Scramble(ScrambleSettings {
-        start: ScrambleStart::HmacSha1,
-        ..ScrambleSettings::default()
-    });
+    world.sides[SERVER].config.protect =
+        Protect::Scramble(ScrambleSettings { start: ScrambleStart::HmacSha1, ..ScrambleSettings::default() });
     let data = pattern(20_000, 4);
     world.send(CLIENT, &data).send(SERVER, b"").connect();
     world.finish(60);
