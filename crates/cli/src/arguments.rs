@@ -1,7 +1,7 @@
 //! The command line.
 
-use std::num::{NonZeroU16, NonZeroU64};
 use std::ffi::OsString;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -135,9 +135,6 @@ pub(crate) struct Options {
     /// Ask for data checksums (DSS checksum): they find what middleboxes change.
     #[arg(long)]
     pub(crate) checksum: bool,
-    /// What protects the bytes on their way.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) protect: Protect,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,
@@ -193,20 +190,9 @@ pub(crate) enum Congestion {
     Olia,
 }
 
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Protect {
-    /// Nothing: regular Multipath TCP, readable by everybody on the way.
-    #[default]
-    Plain,
-}
-
 impl Options {
     /// The settings of the connections.
     pub(crate) fn config(&self) -> host::Config {
-        match self.protect {
-            // What connections are without further settings.
-            Protect::Plain => {}
-        }
         let mut config = host::Config {
             scheduler: self.scheduler,
             protect: self.protection(),
@@ -366,7 +352,9 @@ mod tests {
         assert_eq!(config.protect, host::Protect::Scramble(settings));
         let visit = NonZeroU16::new(128).expect("not zero");
         assert_eq!(config.scheduler, host::Scheduler::Dispersed { visit });
-        let Command::Listen(plain) = parse("plait listen 80").expect("good words").command else { unreachable!() };
+        let Command::Listen(plain) = parse("plait listen 80").expect("good words").command else {
+            unreachable!()
+        };
         assert_eq!(plain.options.config().protect, host::Protect::Plain);
     }
 
@@ -389,7 +377,6 @@ mod tests {
             "plait connect h 80 --plain --protect scramble",
             "plait connect h 80 --protect scrambled",
             "plait attack scramble",
-
         ] {
             assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
         }

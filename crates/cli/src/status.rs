@@ -8,7 +8,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use host::{Negotiated, Path, PlainReason, Status, StatusCounters, SubflowStatus};
+use host::{
+    Negotiated, Path, PathClass, PeerIdentity, PlainReason, ScrambleStart, ScrambleStatus, SealedStatus,
+    Status, StatusCounters, SubflowStatus, TrustedPaths,
+};
 use serde::Serialize;
 
 use crate::arguments::Options;
@@ -30,6 +33,10 @@ struct Report {
     checksum: bool,
     /// Why it is plain TCP, in one word.
     reason: Option<&'static str>,
+    /// What protects the bytes; nothing if it is not there.
+    sealed: Option<SealedReport>,
+    /// The state of scrambling, which is obfuscation and not encryption.
+    scrambling: Option<ScrambleReport>,
     /// The peer's address that it was opened to or from.
     peer: Option<SocketAddr>,
     /// Bytes of the application that the peer has acknowledged.
@@ -49,6 +56,8 @@ struct Report {
 struct PathReport {
     /// The device.
     name: String,
+    /// `trusted`, `untrusted` or `never`.
+    class: &'static str,
     backup: bool,
     up: bool,
     subflows: usize,
@@ -57,6 +66,8 @@ struct PathReport {
     bytes_received: u64,
     bytes_retransmitted: u64,
     bytes_reinjected: u64,
+    /// Sealed blocks of the peer that failed verification: somebody changes bytes on this path.
+    blocks_failed: u64,
     /// Part of all bytes sent and received, 0 to 1.
     share: f64,
     /// Smallest of its subflows'.
@@ -66,6 +77,36 @@ struct PathReport {
     segments_lost: u64,
     /// Part of the segments sent that were lost, 0 to 1.
     loss: f64,
+}
+
+/// How the connection is scrambled.
+#[derive(Debug, Serialize)]
+struct ScrambleReport {
+    /// `key8` or `hmac-sha1`.
+    start: &'static str,
+    /// `work`, `stalled` or `gone`.
+    trusted_paths: &'static str,
+    /// Whether it waits for a trusted path.
+    stalled: bool,
+    /// Bytes that untrusted paths carried because there was no trusted one.
+    bytes_degraded: u64,
+}
+
+/// How the connection is sealed.
+#[derive(Debug, Serialize)]
+struct SealedReport {
+    handshake: Option<&'static str>,
+    suite: Option<&'static str>,
+    key_exchange: Option<&'static str>,
+    /// `anonymous`, `certificate`, or the fingerprint of the peer's key.
+    peer: String,
+    /// How often the keys were changed, ours and the peer's.
+    generations: [u64; 2],
+    /// Ours and the peer's.
+    handshake_bytes: [u64; 2],
+    blocks_sealed: u64,
+    blocks_opened: u64,
+    failure: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,6 +121,7 @@ struct SubflowReport {
     bytes_received: u64,
     bytes_retransmitted: u64,
     bytes_reinjected: u64,
+    blocks_failed: u64,
     rtt_ms: Option<f64>,
     congestion_window: u32,
     segments_sent: u64,
@@ -121,7 +163,8 @@ impl Reporter {
 
 impl Report {
     fn new(paths: &[Path], peer: Option<SocketAddr>, status: &Status) -> Self {
-        let Status { negotiated, subflows, bytes_delivered, bytes_read, age, counters } = status;
+        let Status { negotiated, scrambling, sealed, subflows, bytes_delivered, bytes_read, age, counters } =
+            status;
         let (kind, version, checksum, reason) = match negotiated {
             Negotiated::Opening => ("opening", None, false, None),
             Negotiated::Multipath { version, checksum } => ("multipath", Some(*version), *checksum, None),
@@ -133,6 +176,8 @@ impl Report {
             version,
             checksum,
             reason,
+            sealed: sealed.as_ref().map(SealedReport::new),
+            scrambling: scrambling.as_ref().map(ScrambleReport::new),
             peer,
             bytes_delivered: *bytes_delivered,
             bytes_read: *bytes_read,
@@ -162,6 +207,11 @@ impl Report {
             amount(self.bytes_read),
             self.age_ms / 1000.0
         );
+        match (&self.sealed, &self.scrambling) {
+            (Some(sealed), _) => text += &sealed.words(),
+            (None, Some(scrambling)) => text += &scrambling.words(),
+            (None, None) => text += "  not sealed: everybody on the way can read and change the bytes\n",
+        }
         let header = ["PATH", "STATE", "SUBFLOWS", "SENT", "RECEIVED", "SHARE", "RTT", "LOSS", "SENT AGAIN"];
         let mut rows = vec![header.map(str::to_owned)];
         rows.extend(self.paths.iter().map(PathReport::row));
@@ -183,10 +233,87 @@ impl Report {
     }
 }
 
+impl ScrambleReport {
+    fn new(status: &ScrambleStatus) -> Self {
+        Self {
+            start: match status.start {
+                ScrambleStart::Key8 => "key8",
+                ScrambleStart::HmacSha1 => "hmac-sha1",
+            },
+            trusted_paths: match status.trusted {
+                TrustedPaths::Work => "work",
+                TrustedPaths::Stalled => "stalled",
+                TrustedPaths::Gone => "gone",
+            },
+            stalled: status.stalled,
+            bytes_degraded: status.degraded,
+        }
+    }
+
+    fn words(&self) -> String {
+        let mut words = "  scrambled (obfuscation, not encryption)".to_owned();
+        if self.bytes_degraded > 0 {
+            let bytes = amount(self.bytes_degraded);
+            let _ = write!(words, "; DEGRADED: {bytes} over untrusted paths without any trusted one");
+        }
+        words + "\n"
+    }
+}
+
+impl SealedReport {
+    fn new(sealed: &SealedStatus) -> Self {
+        let SealedStatus {
+            handshake,
+            suite,
+            key_exchange,
+            peer,
+            generations,
+            handshake_bytes,
+            sealed_blocks,
+            opened_blocks,
+            failure,
+        } = sealed;
+        Self {
+            handshake: *handshake,
+            suite: *suite,
+            key_exchange: *key_exchange,
+            peer: match peer {
+                PeerIdentity::Anonymous => "anonymous".to_owned(),
+                PeerIdentity::Certificate => "certificate".to_owned(),
+                PeerIdentity::Key { line: _, fingerprint, is_known: _ } => fingerprint.clone(),
+            },
+            generations: *generations,
+            handshake_bytes: *handshake_bytes,
+            blocks_sealed: *sealed_blocks,
+            blocks_opened: *opened_blocks,
+            failure: failure.clone(),
+        }
+    }
+
+    /// For people.
+    fn words(&self) -> String {
+        let suite = self.suite.unwrap_or("nothing yet");
+        let handshake = self.handshake.unwrap_or("no handshake yet");
+        let peer = match self.peer.as_str() {
+            "anonymous" => "encrypted, not authenticated".to_owned(),
+            peer => format!("peer {peer}"),
+        };
+        format!(
+            "  sealed: {suite} after {handshake}, {peer}, keys {}/{}\n",
+            self.generations[0], self.generations[1]
+        )
+    }
+}
+
 impl PathReport {
     fn new(path: &Path, subflows: &[SubflowStatus], total: u64) -> Self {
-        let mut report =
-            Self { name: path.name.clone(), backup: path.backup, up: path.up, ..Self::default() };
+        let mut report = Self {
+            name: path.name.clone(),
+            class: class(path.class),
+            backup: path.backup,
+            up: path.up,
+            ..Self::default()
+        };
         let mut own = 0;
         for subflow in subflows.iter().filter(|subflow| subflow.path == path.id) {
             let tcp = &subflow.tcp;
@@ -196,6 +323,7 @@ impl PathReport {
             report.bytes_received += tcp.bytes_received;
             report.bytes_retransmitted += tcp.bytes_retransmitted;
             report.bytes_reinjected += subflow.reinjected;
+            report.blocks_failed += subflow.blocks_failed;
             report.segments_sent += tcp.segments_sent;
             report.segments_lost += tcp.segments_lost;
             report.rtt_ms = smaller(report.rtt_ms, tcp.srtt);
@@ -228,7 +356,7 @@ impl PathReport {
 
 impl SubflowReport {
     fn new(subflow: &SubflowStatus, paths: &[Path]) -> Self {
-        let SubflowStatus { id, path, tuple, usable, backup, tcp, reinjected } = subflow;
+        let SubflowStatus { id, path, tuple, usable, backup, tcp, reinjected, blocks_failed } = subflow;
         let name = paths.iter().find(|other| other.id == *path).map(|path| path.name.clone());
         Self {
             id: id.0,
@@ -241,6 +369,7 @@ impl SubflowReport {
             bytes_received: tcp.bytes_received,
             bytes_retransmitted: tcp.bytes_retransmitted,
             bytes_reinjected: *reinjected,
+            blocks_failed: *blocks_failed,
             rtt_ms: tcp.srtt.map(millis),
             congestion_window: tcp.congestion_window,
             segments_sent: tcp.segments_sent,
@@ -248,6 +377,14 @@ impl SubflowReport {
             segments_lost: tcp.segments_lost,
             segments_dropped: tcp.segments_dropped,
         }
+    }
+}
+
+fn class(class: PathClass) -> &'static str {
+    match class {
+        PathClass::Trusted => "trusted",
+        PathClass::Untrusted => "untrusted",
+        PathClass::Never => "never",
     }
 }
 
@@ -276,6 +413,9 @@ fn named(counters: &StatusCounters) -> BTreeMap<&'static str, u64> {
         stalls,
         stalled_closed,
         data_timeouts,
+        blocks_failed,
+        blocks_repaired,
+        attacked_closed,
     } = *counters;
     BTreeMap::from([
         ("segments_refused", segments_refused),
@@ -300,6 +440,9 @@ fn named(counters: &StatusCounters) -> BTreeMap<&'static str, u64> {
         ("stalls", stalls),
         ("stalled_closed", stalled_closed),
         ("data_timeouts", data_timeouts),
+        ("blocks_failed", blocks_failed),
+        ("blocks_repaired", blocks_repaired),
+        ("attacked_closed", attacked_closed),
     ])
 }
 
@@ -375,7 +518,7 @@ mod tests {
         Path {
             id: host::PathId(id),
             name: name.to_owned(),
-            class: host::PathClass::Trusted,
+            class: PathClass::Trusted,
             backup: false,
             v4: None,
             v6: None,
@@ -389,6 +532,8 @@ mod tests {
     fn status(negotiated: Negotiated) -> Status {
         Status {
             negotiated,
+            scrambling: None,
+            sealed: None,
             subflows: Vec::new(),
             bytes_delivered: 3 << 20,
             bytes_read: 512,
@@ -409,6 +554,28 @@ mod tests {
         let plain = Negotiated::Plain(PlainReason::NotInSynAck);
         let text = Report::new(&paths, None, &status(plain)).words(plain);
         assert!(text.contains("plain TCP: the peer does not speak Multipath TCP"), "{text}");
+    }
+
+    #[test]
+    fn scrambling_is_never_called_more_than_it_is() {
+        let negotiated = Negotiated::Multipath { version: 2, checksum: false };
+        let scrambling = ScrambleStatus {
+            start: ScrambleStart::Key8,
+            trusted: TrustedPaths::Gone,
+            stalled: false,
+            degraded: 2048,
+        };
+        let status = Status { scrambling: Some(scrambling), ..status(negotiated) };
+        let report = Report::new(&[path("eth0", 0)], None, &status);
+        let text = report.words(negotiated);
+        let words = "\n  scrambled (obfuscation, not encryption); DEGRADED: 2.0 KiB over untrusted paths";
+        assert!(text.contains(words) && !text.contains("not sealed"), "{text}");
+        let value = serde_json::to_value(&report).expect("JSON");
+        assert_eq!(
+            (&value["sealed"], &value["scrambling"]["start"]),
+            (&serde_json::Value::Null, &"key8".into())
+        );
+        assert_eq!(value["paths"][0]["class"], "trusted");
     }
 
     #[test]

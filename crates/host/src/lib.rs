@@ -56,11 +56,11 @@ pub use host::{Host, HostBuilder};
 pub use listener::Listener;
 pub use mptcp::Counters as StatusCounters;
 pub use mptcp::{
-    Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PlainReason, Protect, Scheduler,
-    ScrambleSettings, ScrambleStart, ScrambleStatus, Status, SubflowStatus, TrustedPaths, Unscrambled,
-    WithoutTrusted,
+    Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PeerIdentity, PlainReason, Protect,
+    Scheduler, ScrambleSettings, ScrambleStart, ScrambleStatus, SealedSettings, SealedStatus, Status,
+    SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };
 pub use path::PathSpec;
 pub use setup::{Ranges, default_devices, device_towards};
-pub use stream::{Failure, ReadHalf, Stream, WriteHalf};
+pub use stream::{Failure, Monitor, ReadHalf, Stream, WriteHalf};
 pub use tcp::congestion::Algorithm as CongestionControl;

@@ -42,6 +42,9 @@ pub enum Protect {
     Plain,
     /// Data scrambling (Kato et al. 2017 to 2019): obfuscation, not encryption.
     Scramble(ScrambleSettings),
+    /// MPTCPsec.
+    #[cfg(feature = "sealed")]
+    Sealed(crate::SealedSettings),
 }
 
 /// Settings of one connection.

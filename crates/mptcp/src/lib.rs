@@ -33,6 +33,11 @@ mod receive;
 mod reinject;
 mod scheduler;
 mod scramble;
+#[cfg(feature = "sealed")]
+mod sealed;
+#[cfg(not(feature = "sealed"))]
+#[path = "unsealed.rs"]
+mod sealed;
 mod send;
 mod session;
 mod status;
@@ -45,5 +50,7 @@ pub use keys::token_of;
 pub use path::{Path, PathClass, Paths};
 pub use protect::scramble::Variant as ScrambleStart;
 pub use scramble::{ScrambleSettings, ScrambleStatus, WithoutTrusted};
-pub use status::{Counters, Negotiated, PlainReason, Status, SubflowStatus};
+#[cfg(feature = "sealed")]
+pub use sealed::SealedSettings;
+pub use status::{Counters, Negotiated, PeerIdentity, PlainReason, SealedStatus, Status, SubflowStatus};
 pub use trust::TrustedPaths;

@@ -122,16 +122,20 @@ impl Scrambling {
 impl Connection {
     /// The settings, if scrambling is what was asked for.
     pub(crate) fn scramble_settings(&self) -> Option<ScrambleSettings> {
-        match self.config.protect {
+        match &self.config.protect {
             Protect::Plain => None,
-            Protect::Scramble(settings) => Some(settings),
+            Protect::Scramble(settings) => Some(*settings),
+            #[cfg(feature = "sealed")]
+            Protect::Sealed(_) => None,
         }
     }
 
     /// Both keys are known: what waits in the send buffer is scrambled now, the rest as it comes.
     pub(crate) fn start_scrambling(&mut self) {
         let (Some(settings), Some(session)) = (self.scramble_settings(), &self.session) else { return };
-        let Session { local, remote: Some(remote), scrambled: true, .. } = session else { return };
+        let Session { local: Some(local), remote: Some(remote), scrambled: true, .. } = session else {
+            return;
+        };
         let mut scrambling = Scrambling {
             settings,
             outgoing: Scrambler::new(settings.start, local.bytes()),

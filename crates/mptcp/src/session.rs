@@ -8,12 +8,13 @@ use crate::keys::Key;
 
 /// The protocol version spoken (RFC 8684).
 pub(crate) const VERSION: u8 = 1;
-/// The one that knows of scrambling.
-pub(crate) const SCRAMBLED_VERSION: u8 = 2;
+/// The one that goes with scrambling and sealing.
+pub(crate) const HIGHER_VERSION: u8 = 2;
 
 /// One Multipath TCP session.
 pub(crate) struct Session {
-    pub(crate) local: Key,
+    /// `None` on a sealed connection, which has other secrets.
+    pub(crate) local: Option<Key>,
     /// Unknown until the peer has sent it (on the SYN/ACK, or on the third ACK).
     pub(crate) remote: Option<Key>,
     /// Scrambling is offered, or agreed on: version 2 with flag D.
@@ -37,7 +38,7 @@ impl Session {
     pub(crate) fn new(local: Key, checksum: bool) -> Self {
         let outgoing = DataSpace::new(local.initial_dsn());
         Self {
-            local,
+            local: Some(local),
             remote: None,
             scrambled: false,
             checksum,
@@ -50,9 +51,26 @@ impl Session {
         }
     }
 
-    /// The version that is spoken.
+    /// The session of a sealed connection: numbers only.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn sealed(outgoing: DataSpace, incoming: DataSpace) -> Self {
+        Self {
+            local: None,
+            remote: None,
+            scrambled: false,
+            checksum: false,
+            outgoing,
+            incoming,
+            denies_initial_address: false,
+            long_acks: true,
+            is_confirmed: false,
+            is_mapped: true,
+        }
+    }
+
+    /// The version that is spoken, unless it is a sealed connection's.
     pub(crate) fn version(&self) -> u8 {
-        if self.scrambled { SCRAMBLED_VERSION } else { VERSION }
+        if self.scrambled { HIGHER_VERSION } else { VERSION }
     }
 
     pub(crate) fn learn_key(&mut self, key: [u8; 8]) {

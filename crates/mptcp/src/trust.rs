@@ -68,6 +68,8 @@ impl Connection {
     /// rest.
     pub(crate) fn visit_limit(&self, trusted: TrustedPaths) -> Option<u64> {
         match self.config.scheduler {
+            // Of what is sealed nobody reads anything, in a row or not.
+            _ if self.sealed.is_some() => None,
             Scheduler::Dispersed { visit } if trusted != TrustedPaths::Gone => Some(visit.get().into()),
             Scheduler::Dispersed { .. }
             | Scheduler::LowestRtt
@@ -86,7 +88,7 @@ impl Connection {
         {
             scrambling.degraded += length;
         }
-        if let Scheduler::Dispersed { .. } = self.config.scheduler {
+        if self.sealed.is_none() && matches!(self.config.scheduler, Scheduler::Dispersed { .. }) {
             let first = self.outgoing.first().map_or(start, |block| block.start);
             self.sightings.forget_below(first);
             self.sightings.note(state, start, start + length);

@@ -9,7 +9,8 @@ use crate::flow::{Kind, Parting, Stage};
 use crate::keys::Key;
 use crate::options_in::Signals;
 use crate::receive::Arrived;
-use crate::session::{SCRAMBLED_VERSION, Session, VERSION};
+use crate::sealed::Answer;
+use crate::session::{HIGHER_VERSION, Session, VERSION};
 use crate::{Connection, ConnectionError, Host, PlainReason, Unscrambled};
 
 /// DSS options kept that came before the key of the peer.
@@ -18,6 +19,7 @@ const MAX_PREMATURE: usize = 64;
 impl Connection {
     /// The opener's offer, if the configuration makes one.
     pub(crate) fn offer(&mut self, host: &mut dyn Host) {
+        self.offer_sealed();
         if self.config.multipath {
             let mut session = Session::new(Key::new(host.draw_key()), self.config.checksum);
             session.scrambled = self.scramble_settings().is_some();
@@ -37,6 +39,7 @@ impl Connection {
             return;
         }
         let offer = Signals::read(syn).capable;
+        let sealing = self.judge_sealed_syn(syn, offer.as_ref());
         let plain = match offer {
             _ if !self.config.multipath => Some(PlainReason::NotOffered),
             None => Some(PlainReason::PeerPlain),
@@ -45,6 +48,13 @@ impl Connection {
         };
         let index = self.accept_flow(now, &path, syn, (Kind::FirstPassive, Some(0)), host);
         self.addresses.set_initial(syn.destination.ip(), syn.source);
+        match sealing {
+            Answer::Unsealed => {}
+            #[cfg(feature = "sealed")]
+            Answer::Sealed => return,
+            #[cfg(feature = "sealed")]
+            Answer::Refused => return self.fail(ConnectionError::NotSealed),
+        }
         match (plain, offer) {
             (None, Some(offer)) => {
                 let checksum = self.config.checksum || offer.flags.contains(CapableFlags::CHECKSUM);
@@ -69,6 +79,11 @@ impl Connection {
         self.win_race(index);
         let tuple = self.flows[index].state.tuple;
         self.addresses.set_initial(tuple.local.ip(), tuple.remote);
+        match self.judge_sealed_answer(arrived) {
+            Answer::Unsealed => {}
+            #[cfg(feature = "sealed")]
+            Answer::Sealed | Answer::Refused => return,
+        }
         let was_plain = self.flows[index].state.plain_syn;
         let reason = match (&mut self.session, arrived.signals.capable) {
             (None, _) => Some(PlainReason::NotOffered),
@@ -106,6 +121,9 @@ impl Connection {
 
     /// An acceptable segment on the first subflow while we wait for the key of the opener.
     pub(crate) fn on_first_third_ack(&mut self, arrived: &Arrived<'_>) {
+        if self.sealed.is_some() {
+            return self.on_sealed_third_ack(arrived);
+        }
         let index = arrived.index;
         let signals = arrived.signals;
         if arrived.segment.flags.contains(Flags::SYN) || !arrived.segment.flags.contains(Flags::ACK) {
@@ -116,7 +134,10 @@ impl Connection {
             .and_then(|capable| Some((capable.version, capable.sender_key?, capable.receiver_key?)));
         let Some(session) = &mut self.session else { return };
         match keys {
-            Some((version, theirs, ours)) if session.local.is(&ours) && version == session.version() => {
+            Some((version, theirs, ours))
+                if session.local.as_ref().is_some_and(|local| local.is(&ours))
+                    && version == session.version() =>
+            {
                 session.learn_key(theirs);
                 self.start_scrambling();
                 self.mode = Mode::Multipath;
@@ -194,7 +215,7 @@ fn is_acceptable_answer(answer: &MpCapable, offered: &Session) -> bool {
 /// Version 2 with flag D, and nothing that is unknown.
 fn asks_for_scrambling(option: &MpCapable) -> bool {
     let CapableFlags(flags) = option.flags;
-    option.version == SCRAMBLED_VERSION
+    option.version == HIGHER_VERSION
         && option.flags.contains(CapableFlags::SCRAMBLE)
         && has_known_flags(CapableFlags(flags & !CapableFlags::SCRAMBLE))
 }

@@ -59,12 +59,12 @@ impl Connection {
         let state = &mut self.flows[index].state;
         state.backup_theirs = backup;
         state.class_theirs = class_theirs;
+        state.sealed.initiator_said(backup, reserved, address_id);
         Ok(state.id)
     }
 
     /// The answer to our join.
     pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
-        let Some(session @ Session { local, remote: Some(remote), .. }) = &self.session else { return };
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinActive { nonce: own, .. } = flow.state.kind else { return };
         let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join else {
@@ -74,14 +74,23 @@ impl Connection {
             flow.reset(Parting::because(ResetReason::MiddleboxInterference));
             return;
         };
-        if !same(&join_hmac(remote, local, nonce, own), &hmac) {
+        flow.state.sealed.responder_said(backup, reserved, address_id);
+        let is_right = match (&self.sealed, &self.session) {
+            (Some(sealed), _) => sealed.is_join_answer(&mut flow.state.sealed, (own, nonce), &hmac),
+            (None, Some(Session { local: Some(local), remote: Some(remote), .. })) => {
+                same(&join_hmac(remote, local, nonce, own), &hmac)
+            }
+            (None, Some(_) | None) => false,
+        };
+        if !is_right {
             self.counters.bad_join_hmacs += 1;
             flow.reset(Parting::because(ResetReason::Mptcp));
             return;
         }
         flow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
         flow.state.backup_theirs = backup;
-        flow.state.class_theirs = class_of(session, reserved);
+        flow.state.class_theirs =
+            self.session.as_ref().map_or(PathClass::Trusted, |session| class_of(session, reserved));
         flow.state.remote_address = flow.state.remote_address.or(Some(address_id));
         flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
         // The peer may send data here as soon as it has our third ACK.
@@ -99,19 +108,26 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
-        let Some(Session { local, remote: Some(remote), .. }) = &self.session else { return };
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinPassive { nonce, peer_nonce } = flow.state.kind else { return };
-        match arrived.signals.join {
-            Some(MpJoin::Ack { hmac }) if same(&join_hmac(remote, local, peer_nonce, nonce), &hmac) => {
-                flow.state.stage = Stage::Open;
-                flow.tcp.request_ack();
-                self.is_contiguous = false;
+        let is_right = match (arrived.signals.join, &self.sealed, &self.session) {
+            (Some(MpJoin::Ack { hmac }), Some(sealed), _) => {
+                sealed.is_join_ack(&mut flow.state.sealed, (peer_nonce, nonce), &hmac)
             }
-            Some(_) | None => {
-                self.counters.bad_join_hmacs += 1;
-                flow.reset(Parting::because(ResetReason::Mptcp));
-            }
+            (
+                Some(MpJoin::Ack { hmac }),
+                None,
+                Some(Session { local: Some(local), remote: Some(remote), .. }),
+            ) => same(&join_hmac(remote, local, peer_nonce, nonce), &hmac),
+            (Some(_) | None, _, _) => false,
+        };
+        if is_right {
+            flow.state.stage = Stage::Open;
+            flow.tcp.request_ack();
+            self.is_contiguous = false;
+        } else {
+            self.counters.bad_join_hmacs += 1;
+            flow.reset(Parting::because(ResetReason::Mptcp));
         }
     }
 
