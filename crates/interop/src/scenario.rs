@@ -71,6 +71,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         scenarios::crowd::ALL,
         scenarios::hostile::ALL,
         scenarios::throughput::ALL,
+        scenarios::scramble::ALL,
     ]
     .into_iter()
     .flatten()

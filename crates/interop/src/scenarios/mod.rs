@@ -8,5 +8,6 @@ pub(crate) mod fallback;
 pub(crate) mod hostile;
 pub(crate) mod joining;
 pub(crate) mod outage;
+pub(crate) mod scramble;
 pub(crate) mod throughput;
 pub(crate) mod transfer;
