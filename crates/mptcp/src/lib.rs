@@ -40,6 +40,7 @@ mod sealed;
 mod sealed;
 mod send;
 mod session;
+mod spare;
 mod status;
 mod trust;
 

@@ -4,12 +4,13 @@
 //! Mappings, lengths and acknowledgments are those of the plain stream. There is no way back: neither to TCP nor
 //! to an unscrambled stream, so whatever makes regular Multipath TCP fall back ends the connection.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use protect::scramble::{Descrambler, Scrambler};
 
 use crate::config::Protect;
 use crate::event::Unscrambled;
 use crate::session::Session;
+use crate::spare::Spare;
 use crate::trust::TrustedPaths;
 use crate::{Connection, ConnectionError, Fallback, PlainReason, ScrambleStart};
 
@@ -72,6 +73,8 @@ pub(crate) struct Scrambling {
     settings: ScrambleSettings,
     outgoing: Scrambler,
     incoming: Descrambler,
+    sending: Spare,
+    receiving: Spare,
     pub(crate) degraded: u64,
 }
 
@@ -83,11 +86,7 @@ impl Scrambling {
                 self.outgoing.scramble(&mut own);
                 own.freeze()
             }
-            Err(shared) => {
-                let mut copy = BytesMut::zeroed(shared.len());
-                self.outgoing.scramble_into(&shared, &mut copy);
-                copy.freeze()
-            }
+            Err(shared) => self.sending.changed(&shared, |piece| self.outgoing.scramble(piece)),
         }
     }
 
@@ -98,11 +97,7 @@ impl Scrambling {
                 self.incoming.descramble(&mut own);
                 own.freeze()
             }
-            Err(shared) => {
-                let mut copy = BytesMut::zeroed(shared.len());
-                self.incoming.descramble_into(&shared, &mut copy);
-                copy.freeze()
-            }
+            Err(shared) => self.receiving.changed(&shared, |piece| self.incoming.descramble(piece)),
         }
     }
 
@@ -140,6 +135,8 @@ impl Connection {
             settings,
             outgoing: Scrambler::new(settings.start, local.bytes()),
             incoming: Descrambler::new(settings.start, remote.bytes()),
+            sending: Spare::default(),
+            receiving: Spare::default(),
             degraded: 0,
         };
         self.outgoing.rewrite_queue(|data| scrambling.scramble(data));

@@ -241,15 +241,16 @@ fn overhear(
     let (port, address) = (PORT.to_string(), bed.server_address(context.family, 1).to_string());
     let file = directory.join(format!("{protect}-{scheduler}.pcap"));
     let mut command = Command::new("tcpdump");
-    command.args(["-i", "s", "-U", "-s", "0", "-w"]).arg(&file).arg("tcp");
+    command.args(["-i", "s", "--immediate-mode", "-U", "-s", "0", "-w"]).arg(&file).arg("tcp");
     let mut tcpdump = Program::start(bed.router(2)?, directory, "tcpdump", command, End::Own, End::Own)?;
     tcpdump.wait_for_line("listening on", Duration::from_secs(5))?;
-    let command = plait(context, &["listen", &port, "--path", "p1", "--protect", protect])?;
+    let paths = ["--path", "p1", "--path", "p2=untrusted", "--protect", protect];
+    let command = plait(context, &[&["listen", &port][..], &paths].concat())?;
     let mut server = Program::start(&bed.server, directory, "server", command, End::Own, End::Own)?;
     server.wait_for_line("listening", Duration::from_secs(10))?;
     let before = bed.carried()?[1].1;
-    let words = ["connect", &address, &port, "--path", "p1", "--path", "p2=untrusted"];
-    let command = plait(context, &[&words[..], &["--protect", protect, "--scheduler", scheduler]].concat())?;
+    let words = [&["connect", &address, &port][..], &paths, &["--scheduler", scheduler]].concat();
+    let command = plait(context, &words)?;
     let source = End::Given(Stdio::piped());
     let mut client = Program::start(&bed.client, directory, "client", command, source, End::Own)?;
     let mut input = client.take_input().context("the pipe was asked for")?;
@@ -267,6 +268,13 @@ fn overhear(
         ensure!(status.success(), "one end failed: {}", end.last_words());
     }
     ensure!(fs::read(directory.join("server.out"))? == text.as_bytes(), "the text arrived as something else");
+    // The capture lags behind: it is complete when it has grown to what came by and grows no more.
+    let mut size = 0;
+    wait_until("the end of the capture", Duration::from_secs(10), || {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = fs::metadata(&file)?.len();
+        Ok(std::mem::replace(&mut size, now) == now && now > text.len() as u64 / 4)
+    })?;
     tcpdump.signal(Signal::SIGINT);
     tcpdump.wait(until)?;
     Ok(file)
