@@ -5,6 +5,8 @@ use std::io;
 use std::process::ExitCode;
 
 use host::{ConnectionError, Failure};
+
+use crate::protection::WrongPeer;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Exit status. Usage errors end with 2, from the parser of the command line.
@@ -73,6 +75,9 @@ impl From<&anyhow::Error> for Exit {
         for cause in error.chain() {
             if let Some(error) = cause.downcast_ref::<host::Error>() {
                 return if error.is_missing_privilege_or_feature() { Self::Missing } else { Self::Failure };
+            }
+            if cause.is::<WrongPeer>() {
+                return Self::Identity;
             }
             if let Some(error) = cause.downcast_ref::<io::Error>() {
                 return of_io(error);

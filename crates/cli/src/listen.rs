@@ -11,12 +11,14 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::arguments::Listen;
+use crate::protection;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
 
 pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     let reporter = Reporter::open(&arguments.options)?;
-    let host = session::host_for(&arguments.options, None)?;
+    let config = protection::listener(&arguments.options)?;
+    let host = session::host_for(&arguments.options, config, None)?;
     let mut listener = host
         .listen(arguments.port)
         .await

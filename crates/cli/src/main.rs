@@ -8,6 +8,7 @@ mod exit;
 mod listen;
 mod logging;
 mod pipe;
+mod protection;
 mod session;
 mod status;
 
