@@ -351,6 +351,12 @@ impl Outgoing {
         self.next.saturating_sub(self.acked)
     }
 
+    /// Whether the block at `start` is to go out again already.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn is_again(&self, start: u64) -> bool {
+        self.again.contains(&start)
+    }
+
     /// The first blocks without an acknowledgment.
     #[cfg(feature = "sealed")]
     pub(crate) fn first_blocks(&mut self) -> impl Iterator<Item = &mut Block> {

@@ -375,6 +375,7 @@ impl Connection {
         if self.is_sealed() {
             // What binds the data is MAX_DATA; this has to let control blocks through as well.
             window = window.max(MIN_SEALED_WINDOW);
+            self.update_window();
         }
         for flow in &mut self.flows {
             flow.tcp.set_receive_window(window);

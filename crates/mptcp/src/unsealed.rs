@@ -126,6 +126,8 @@ impl Connection {
         None
     }
 
+    pub(crate) fn update_window(&mut self) {}
+
     pub(crate) fn is_sealed(&self) -> bool {
         false
     }
