@@ -77,7 +77,7 @@ impl Connection {
             (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Leaving | Stage::Over, _) => {}
         }
         if self.sealed.is_some() {
-            self.take_sealed_signals(now, arrived);
+            self.take_sealed_signals(arrived);
         } else if self.mode == Mode::Multipath && !is_syn {
             self.take_signals(now, arrived, host);
         } else if !segment.payload.is_empty() {

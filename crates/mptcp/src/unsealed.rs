@@ -144,7 +144,7 @@ impl Connection {
         false
     }
 
-    pub(crate) fn take_sealed_signals(&mut self, _: Instant, _: &Arrived<'_>) {}
+    pub(crate) fn take_sealed_signals(&mut self, _: &Arrived<'_>) {}
 
     pub(crate) fn read_sealed(&mut self, _: Instant, _: usize) {}
 }

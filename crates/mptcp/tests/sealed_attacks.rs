@@ -294,7 +294,7 @@ fn all_paths_cut_is_an_error_that_is_not_the_end_of_the_data() {
             idle: Duration::from_secs(10),
             interval: Duration::from_secs(5),
             probes: 4,
-        })
+        });
     });
     let up = pattern(4_000_000, 1);
     world.send(CLIENT, &up).connect();
