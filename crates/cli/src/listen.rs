@@ -94,7 +94,8 @@ async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, mut stream: Strea
         while let Some(bytes) = stream.read_chunk().await? {
             stream.write_chunk(bytes).await?;
         }
-        stream.shutdown().await
+        stream.shutdown().await?;
+        stream.closed().await
     };
     if let Err(error) = result.await {
         tracing::info!(%error, %from, "a connection has ended early");

@@ -60,6 +60,7 @@ pub use mptcp::{
     Scheduler, SealedSettings, SealedStatus, Status, SubflowStatus,
 };
 pub use path::PathSpec;
+pub use pool::{Buffer, Pool};
 pub use setup::{Ranges, default_devices, device_towards};
 pub use stream::{Failure, ReadHalf, Stream, WriteHalf};
 pub use tcp::congestion::Algorithm as CongestionControl;

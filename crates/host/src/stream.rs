@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use base::Instant;
 use bytes::{Buf, Bytes};
 use endpoint::ConnectionId;
 use mptcp::{ConnectionError, Negotiated, ReadError, Status};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::shared::{Interest, Phase, Shared};
+use crate::shared::{Interest, Phase, Shared, State};
 
 /// A Multipath TCP connection, or the plain TCP one that it fell back to: [`Stream::status`] tells.
 ///
@@ -93,8 +94,12 @@ impl Stream {
 
     /// Waits until nothing more happens on the connection: both directions have ended and the peer knows, or
     /// it failed.
-    pub async fn closed(&self) {
-        self.read.handle.closed().await;
+    ///
+    /// # Errors
+    /// It failed. Reading may have ended in order all the same: who has heard the peer to its end and is
+    /// reset then learns only here that what he wrote was lost.
+    pub async fn closed(&self) -> io::Result<()> {
+        self.read.handle.closed().await
     }
 
     /// Ends the connection at once, in both directions.
@@ -109,19 +114,15 @@ impl Stream {
         poll_fn(|context| {
             let mut state = shared.lock();
             let now = shared.clock.now();
-            let is_closed = state.is_closed(*id);
-            // Whoever has failed while opening has nothing to read but the reason.
-            match state.endpoint.status(now, *id).map(|status| status.negotiated) {
-                Some(Negotiated::Multipath { .. } | Negotiated::Plain(_)) if !is_closed => {
-                    Poll::Ready(Ok(()))
-                }
-                None | Some(_) if is_closed => match state.endpoint.read(now, *id) {
-                    Err(ReadError::Failed(error)) => {
-                        Poll::Ready(Err(error_of(error, state.endpoint.status(now, *id))))
-                    }
-                    Ok(_) | Err(ReadError::End | ReadError::WouldBlock) => Poll::Ready(Err(gone())),
-                },
-                None | Some(_) => state.wait(*id, Interest::Open, context),
+            let is_open = match state.endpoint.status(now, *id).map(|status| status.negotiated) {
+                Some(Negotiated::Multipath { .. } | Negotiated::Plain(_)) => true,
+                Some(Negotiated::Opening) | None => false,
+            };
+            match end_of(&state, now, *id) {
+                Some(Err(error)) => Poll::Ready(Err(error)),
+                Some(Ok(())) | None if is_open => Poll::Ready(Ok(())),
+                Some(Ok(())) => Poll::Ready(Err(gone())),
+                None => state.wait(*id, Interest::Open, context),
             }
         })
         .await
@@ -145,8 +146,11 @@ impl ReadHalf {
     }
 
     /// As [`Stream::closed`].
-    pub async fn closed(&self) {
-        self.handle.closed().await;
+    ///
+    /// # Errors
+    /// As [`Stream::closed`].
+    pub async fn closed(&self) -> io::Result<()> {
+        self.handle.closed().await
     }
 
     /// Ready when `pending` has bytes, or has none because the stream is at its end.
@@ -197,8 +201,11 @@ impl WriteHalf {
     }
 
     /// As [`Stream::closed`].
-    pub async fn closed(&self) {
-        self.handle.closed().await;
+    ///
+    /// # Errors
+    /// As [`Stream::closed`].
+    pub async fn closed(&self) -> io::Result<()> {
+        self.handle.closed().await
     }
 
     /// Ready with the room there is, at least one byte. `first` is asked for the first byte of what is to be
@@ -206,8 +213,14 @@ impl WriteHalf {
     fn poll_room(&self, context: &Context<'_>, first: impl FnOnce() -> Bytes) -> Poll<io::Result<Room>> {
         let Handle { shared, id } = &*self.handle;
         let mut state = shared.lock();
-        if self.is_finished || state.is_closed(*id) {
+        if self.is_finished {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if state.is_closed(*id) {
+            let broken = || Err(io::ErrorKind::BrokenPipe.into());
+            return Poll::Ready(
+                end_of(&state, shared.clock.now(), *id).and_then(Result::err).map_or_else(broken, Err),
+            );
         }
         let room = state.endpoint.writable(*id);
         if room > 0 {
@@ -354,16 +367,16 @@ impl Handle {
         state.endpoint.status(self.shared.clock.now(), self.id)
     }
 
-    async fn closed(&self) {
+    async fn closed(&self) -> io::Result<()> {
         poll_fn(|context| {
             let mut state = self.shared.lock();
             if state.is_closed(self.id) {
-                Poll::Ready(())
+                Poll::Ready(end_of(&state, self.shared.clock.now(), self.id).unwrap_or(Ok(())))
             } else {
                 state.wait(self.id, Interest::Close, context)
             }
         })
-        .await;
+        .await
     }
 }
 
@@ -435,6 +448,15 @@ fn error_of(error: ConnectionError, status: Option<Status>) -> io::Error {
     };
     let why = status.and_then(|status| status.sealed).and_then(|sealed| sealed.failure);
     io::Error::new(kind, Failure { error, why })
+}
+
+/// How a connection ended, if it has.
+fn end_of(state: &State, now: Instant, id: ConnectionId) -> Option<io::Result<()>> {
+    match state.endpoint.end(id) {
+        Some(end) => Some(end.map_err(|error| error_of(error, state.endpoint.status(now, id)))),
+        None if state.phase == Phase::Stopped => Some(Err(gone())),
+        None => None,
+    }
 }
 
 fn gone() -> io::Error {
