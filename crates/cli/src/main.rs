@@ -3,22 +3,22 @@
 #![allow(clippy::disallowed_methods, reason = "standard input and output are served by threads")]
 
 mod arguments;
+mod attack_scramble;
 mod connect;
 mod exit;
 mod listen;
 mod logging;
 mod pipe;
 mod protection;
+mod scrambling;
 mod session;
 mod status;
 
-use clap::Parser;
-
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Attack, Command};
 use crate::exit::{Exit, Interrupted};
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     logging::start(arguments.verbosity);
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
@@ -47,5 +47,6 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Connect(arguments) => connect::run(arguments).await,
         Command::Listen(arguments) => listen::run(arguments).await,
+        Command::Attack(Attack::Scramble(arguments)) => attack_scramble::run(arguments).await,
     }
 }

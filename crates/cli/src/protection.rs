@@ -86,7 +86,7 @@ pub(crate) fn opener(
 /// The settings of connections to us. Makes our key if there is none yet, and says what it is.
 pub(crate) fn listener(options: &Options) -> anyhow::Result<Config> {
     let mut config = options.config();
-    if options.protect == arguments::Protect::Plain {
+    if options.protect != arguments::Protect::Sealed {
         return Ok(config);
     }
     let (identity, is_new) = match &options.key {
@@ -112,9 +112,10 @@ pub(crate) fn listener(options: &Options) -> anyhow::Result<Config> {
 
 fn sealed(options: &Options, settings: SealedSettings) -> SealedSettings {
     let policy = match options.policy {
-        Policy::Require => handshake::Policy::Require,
-        Policy::Prefer => handshake::Policy::Prefer,
-        Policy::Off => handshake::Policy::Off,
+        None if options.allow_plain => handshake::Policy::Prefer,
+        None | Some(Policy::Require) => handshake::Policy::Require,
+        Some(Policy::Prefer) => handshake::Policy::Prefer,
+        Some(Policy::Off) => handshake::Policy::Off,
     };
     SealedSettings { policy, ..settings }
 }

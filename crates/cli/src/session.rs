@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::arguments::Options;
 use crate::exit;
 use crate::pipe;
+use crate::scrambling;
 
 /// How long subflows may take to close when the connections above them have ended in order. All data is
 /// through by then; what is left is reset.
@@ -31,6 +32,7 @@ pub(crate) struct Terminal {
 
 /// A host as the options ask for.
 pub(crate) fn host_for(options: &Options, config: Config, towards: Option<IpAddr>) -> anyhow::Result<Host> {
+    scrambling::announce(options);
     let mut builder = Host::builder().config(config);
     let paths = if options.paths.is_empty() { default_paths(towards)? } else { options.paths.clone() };
     for path in paths {
@@ -71,9 +73,11 @@ impl Terminal {
 
     /// Runs a connection until both directions have ended and the peer knows; its last status.
     pub(crate) async fn attach(&mut self, stream: Stream) -> (io::Result<()>, Option<Status>) {
+        let monitor = stream.monitor();
         let (mut read, mut write) = stream.into_split();
+        let conversation = transfer(&mut read, &mut write, &mut self.input, &self.output);
         let mut result = tokio::select! {
-            result = transfer(&mut read, &mut write, &mut self.input, &self.output) => result,
+            result = scrambling::watched(monitor, conversation) => result,
             signal = exit::interrupted() => Err(io::Error::other(signal)),
         };
         if result.is_ok() {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use base::Instant;
 use bytes::{Buf, Bytes};
 use endpoint::ConnectionId;
-use mptcp::{ConnectionError, Negotiated, ReadError, Status};
+use mptcp::{ConnectionError, Negotiated, ReadError, Status, Unscrambled};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::shared::{Interest, Phase, Shared, State};
@@ -47,6 +47,12 @@ struct Handle {
     id: ConnectionId,
 }
 
+/// Looks at a connection that others read and write. It keeps the connection from being let go of.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    handle: Arc<Handle>,
+}
+
 /// How a connection takes bytes.
 enum Room {
     /// It has room for so many.
@@ -69,6 +75,11 @@ impl Stream {
     /// What was agreed on, and what each subflow does.
     pub fn status(&self) -> Option<Status> {
         self.read.handle.status()
+    }
+
+    /// Something that tells the status while the halves are in use.
+    pub fn monitor(&self) -> Monitor {
+        Monitor { handle: self.read.handle.clone() }
     }
 
     /// Two halves that can be used by different tasks.
@@ -126,6 +137,13 @@ impl Stream {
             }
         })
         .await
+    }
+}
+
+impl Monitor {
+    /// As [`Stream::status`].
+    pub fn status(&self) -> Option<Status> {
+        self.handle.status()
     }
 }
 
@@ -426,6 +444,16 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::PlainRefused => "only plain TCP was to be had, and that is not allowed",
         ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
         ConnectionError::Protocol => "the peer broke the protocol",
+        ConnectionError::NotScrambled(Unscrambled::Multipath) => {
+            "the peer speaks Multipath TCP without scrambling, and that is not allowed"
+        }
+        ConnectionError::NotScrambled(Unscrambled::Plain) => {
+            "scrambling was asked for and only plain TCP was to be had: the peer does not speak Multipath TCP, or its options are stripped on the way"
+        }
+        ConnectionError::NotScrambled(Unscrambled::Stripped) => {
+            "scrambling was agreed on, and then the options were stripped on the way"
+        }
+        ConnectionError::NoTrustedPath => "no trusted path can be used",
         ConnectionError::Corrupted => "data arrived corrupted and there was no other path",
         ConnectionError::NotSealed => "the connection cannot be sealed, and nothing less is allowed",
         ConnectionError::HandshakeFailed => "the handshake of the sealed connection failed",
@@ -437,10 +465,12 @@ fn error_of(error: ConnectionError, status: Option<Status>) -> io::Error {
     let kind = match error {
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
         ConnectionError::TimedOut | ConnectionError::AllPathsLost => io::ErrorKind::TimedOut,
-        ConnectionError::Unreachable => io::ErrorKind::HostUnreachable,
+        ConnectionError::Unreachable | ConnectionError::NoTrustedPath => io::ErrorKind::HostUnreachable,
         ConnectionError::Reset | ConnectionError::FastClose => io::ErrorKind::ConnectionReset,
         ConnectionError::Aborted => io::ErrorKind::ConnectionAborted,
-        ConnectionError::PlainRefused | ConnectionError::NotSealed => io::ErrorKind::Unsupported,
+        ConnectionError::PlainRefused | ConnectionError::NotSealed | ConnectionError::NotScrambled(_) => {
+            io::ErrorKind::Unsupported
+        }
         ConnectionError::HandshakeFailed | ConnectionError::NegotiationAltered => {
             io::ErrorKind::PermissionDenied
         }

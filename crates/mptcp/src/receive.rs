@@ -6,7 +6,7 @@ use tcp::{Arrival, Closed, Event as TcpEvent};
 use wire::{Dss, Flags, ResetReason, Segment};
 
 use crate::blocks::Acked;
-use crate::connection::Mode;
+use crate::connection::{Mode, Role};
 use crate::flow::{Kind, Parting, Stage};
 use crate::mapping::{Declaration, Declared, Mapping, Placed};
 use crate::options_in::Signals;
@@ -348,8 +348,17 @@ impl Connection {
             },
             Mode::Plain { flow, .. } if flow == self.flows[index].state.id => self.on_plain_closed(now, why),
             Mode::Plain { .. } => {}
+            Mode::Multipath if self.is_beyond_repair() => self.fail(end_of(why)),
             Mode::Multipath => self.on_flow_lost(now, index, was),
         }
+    }
+
+    /// The subflow that has just closed was the first and only one, and the peer has not shown that options
+    /// get through: no other may be opened.
+    fn is_beyond_repair(&self) -> bool {
+        self.role == Role::Active
+            && self.session.as_ref().is_some_and(|session| !session.is_confirmed)
+            && !self.flows.iter().any(|flow| flow.state.is_present())
     }
 
     fn on_plain_closed(&mut self, now: Instant, why: Closed) {

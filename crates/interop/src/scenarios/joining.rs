@@ -86,7 +86,7 @@ fn announced_by_peer(context: &Context<'_>) -> Result<Verdict> {
         // Only an address with a port makes the kernel's client listen.
         announced.port = Some(10_100);
     }
-    let bytes = context.bytes_for(2, 100);
+    let bytes = context.bytes_for(4, 100);
     let mut plan = Plan::two_paths(context, &bed).moving(bytes, bytes);
     plan.peer_endpoints = vec![announced];
     if context.is_baseline() {
