@@ -224,8 +224,6 @@ fn host(label: &str) -> Result<Namespace> {
         ("net.ipv6.conf.default.keep_addr_on_down", 1),
         ("net.ipv4.conf.all.rp_filter", 0),
         ("net.ipv4.conf.default.rp_filter", 0),
-        // An ADD_ADDR that found no room beside other options is sent again after a second, not after two minutes.
-        ("net.mptcp.add_addr_timeout", 1),
     ] {
         namespace.set_sysctl(name, value)?;
     }
