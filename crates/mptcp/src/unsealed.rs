@@ -77,6 +77,10 @@ impl Sealed {
         match *self {}
     }
 
+    pub(crate) fn forget(&mut self, _: &SealedFlow) {
+        match *self {}
+    }
+
     pub(crate) fn announce(&mut self, _: u8, _: IpAddr) {
         match *self {}
     }

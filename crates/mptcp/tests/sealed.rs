@@ -104,3 +104,29 @@ fn reinjection_encrypts_nothing() {
     let (ours, theirs) = (status.sealed.expect("sealed"), world.status(SERVER).sealed.expect("sealed"));
     assert_eq!(ours.sealed_blocks, theirs.opened_blocks, "each block was encrypted once and decrypted once");
 }
+
+#[test]
+fn keys_are_changed_every_hour_while_data_flows() {
+    let mut world = sealed(6, vec![Link::default(), Link::default()], &[Tep::TcpcryptCurve25519]);
+    let (up, down) = (pattern(300_000, 1), pattern(300_000, 2));
+    world.connect();
+    for hour in 0..3 {
+        let part = hour * 100_000..(hour + 1) * 100_000;
+        world.sides[CLIENT].outbox.push_back(up[part.clone()].to_vec().into());
+        world.sides[SERVER].outbox.push_back(down[part].to_vec().into());
+        world.serve(CLIENT);
+        world.serve(SERVER);
+        world.wait(10_000);
+        world.now += Duration::from_secs(3_700);
+    }
+    for side in [CLIENT, SERVER] {
+        let sealing = world.status(side).sealed.expect("sealed");
+        assert!(sealing.generations.iter().all(|&generation| generation >= 2), "{sealing:?}");
+    }
+    world.send(CLIENT, b"").send(SERVER, b"");
+    world.serve(CLIENT);
+    world.serve(SERVER);
+    world.finish(60);
+    assert_carried(&mut world, &up, &down);
+    world.assert_clean_end();
+}

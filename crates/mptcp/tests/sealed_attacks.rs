@@ -90,6 +90,26 @@ fn a_flipped_byte_is_found_and_repaired_and_costs_its_path_at_most() {
 }
 
 #[test]
+fn the_same_flips_go_unnoticed_where_nothing_is_sealed() {
+    let link = Link { rate: RATE, ..Link::default() };
+    let mut world = World::new(1, vec![link.clone(), link], 1);
+    let up = pattern(1_000_000, 1);
+    let mut count = 0;
+    world.tap = Box::new(move |_, segment: &mut Segment| {
+        count += u32::from(!segment.payload.is_empty());
+        if count % 100 == 99 && !segment.payload.is_empty() {
+            let mut payload = segment.payload.to_vec();
+            payload[0] ^= 1;
+            segment.payload = payload.into();
+        }
+        Fate::Pass
+    });
+    world.send(CLIENT, &up).send(SERVER, b"").connect();
+    world.finish(60);
+    assert!(world.sides[SERVER].ended && world.sides[SERVER].received != up);
+}
+
+#[test]
 fn a_subflow_on_which_everything_fails_is_closed_and_its_path_tried_again_later() {
     let mut world = under_attack(2, 1, |segment| {
         if !segment.payload.is_empty() {
