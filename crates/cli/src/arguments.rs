@@ -7,6 +7,12 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use host::PathSpec;
 
+use crate::key::Key;
+use crate::manual::{Completions, Manual};
+use crate::proxy::Proxy;
+use crate::run::{self, Run};
+use crate::serve::Serve;
+
 /// Multipath TCP in user space: one connection over several paths.
 #[derive(Debug, Parser)]
 #[command(name = "plait", version, max_term_width = 100)]
@@ -23,6 +29,22 @@ pub(crate) enum Command {
     Connect(Connect),
     /// Accept a connection and connect it to standard input and output.
     Listen(Listen),
+    /// Run an unmodified program whose TCP connections go through a plait server.
+    Run(Run),
+    /// Accept clients and connect them to a service, or to what the rules allow.
+    Serve(Serve),
+    /// Offer SOCKS5 to programs here; their connections go through a plait server.
+    Proxy(Proxy),
+    /// Show or make our key, and manage the servers that are known.
+    Key(Key),
+    /// Say what this machine lacks for plait, and what helps.
+    Doctor,
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Write the manual pages.
+    Man(Manual),
+    #[command(name = "__enclosed", hide = true)]
+    Enclosed(run::Child),
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -155,7 +177,7 @@ impl Options {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds)
         .ok()

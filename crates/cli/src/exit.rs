@@ -7,6 +7,9 @@ use std::process::ExitCode;
 use host::{ConnectionError, Failure};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::lack::Lack;
+use crate::protection::NotToBeHad;
+
 /// Exit status. Usage errors end with 2, from the parser of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
@@ -15,6 +18,8 @@ pub(crate) enum Exit {
     Failure,
     /// The peer cannot be reached on any path.
     Unreachable,
+    /// The peer is not who it should be.
+    Identity,
     /// What was to be had is not what was asked for (`--require-multipath`).
     Policy,
     /// A privilege, a program or a feature of the kernel is missing.
@@ -31,6 +36,7 @@ impl Exit {
             Self::Success => 0,
             Self::Failure => 1,
             Self::Unreachable => 4,
+            Self::Identity => 5,
             Self::Policy => 6,
             Self::Missing => 7,
         }
@@ -68,6 +74,12 @@ impl From<Exit> for ExitCode {
 impl From<&anyhow::Error> for Exit {
     fn from(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
+            if cause.downcast_ref::<Lack>().is_some() {
+                return Self::Missing;
+            }
+            if cause.downcast_ref::<NotToBeHad>().is_some() {
+                return Self::Policy;
+            }
             if let Some(error) = cause.downcast_ref::<host::Error>() {
                 return if error.is_missing_privilege_or_feature() { Self::Missing } else { Self::Failure };
             }
