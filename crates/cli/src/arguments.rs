@@ -112,6 +112,10 @@ pub(crate) struct Options {
     /// Ask for data checksums (DSS checksum): they find what middleboxes change.
     #[arg(long)]
     pub(crate) checksum: bool,
+    /// What protects the bytes on their way [default: plain for connect and listen, sealed for run, serve and
+    /// proxy].
+    #[arg(long, value_enum)]
+    pub(crate) protect: Option<Protect>,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,
@@ -153,9 +157,19 @@ pub(crate) enum Congestion {
     Olia,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protect {
+    /// Nothing: regular Multipath TCP, readable by everybody on the way.
+    Plain,
+}
+
 impl Options {
     /// The settings of the connections.
     pub(crate) fn config(&self) -> host::Config {
+        match self.protect {
+            // What connections are without further settings.
+            None | Some(Protect::Plain) => {}
+        }
         let mut config = host::Config {
             scheduler: match self.scheduler {
                 Scheduler::LowestRtt => host::Scheduler::LowestRtt,

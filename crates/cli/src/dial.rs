@@ -18,9 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
 use crate::arguments::{Options, seconds};
-use crate::protection::Protection;
-use crate::session;
 use crate::status::Reporter;
+use crate::{protection, session};
 
 /// How `run` and `proxy` get to their server.
 #[derive(Debug, Args)]
@@ -28,14 +27,11 @@ pub(crate) struct Towards {
     /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT.
     #[arg(short, long, value_name = "SERVER", env = "PLAIT_SERVER")]
     server: ServerUrl,
-    /// What protects the bytes on their way.
-    #[arg(long, value_enum, default_value_t)]
-    protect: Protection,
     /// Give up a connection to the server that is not there after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
     connect_timeout: Duration,
     #[command(flatten)]
-    pub(crate) options: Options,
+    options: Options,
 }
 
 /// Opens streams to one server.
@@ -66,9 +62,8 @@ impl Towards {
     /// finds another, learns so before a program starts.
     pub(crate) async fn open(&self) -> anyhow::Result<Dial> {
         let authority = self.server.authority();
-        let mut config = self.options.config();
-        self.protect.apply(&mut config)?;
-        if self.protect != Protection::Sealed && self.server.pin.is_some() {
+        let config = protection::config(&self.options)?;
+        if !protection::is_sealed(&self.options) && self.server.pin.is_some() {
             anyhow::bail!(
                 "the server's key in {} can only be checked where connections are sealed\n  fix: leave out \
                  --protect, or the part behind '#'",

@@ -18,8 +18,6 @@ pub(crate) enum Exit {
     Failure,
     /// The peer cannot be reached on any path.
     Unreachable,
-    /// The peer is not who it should be.
-    Identity,
     /// What was to be had is not what was asked for (`--require-multipath`).
     Policy,
     /// A privilege, a program or a feature of the kernel is missing.
@@ -36,7 +34,6 @@ impl Exit {
             Self::Success => 0,
             Self::Failure => 1,
             Self::Unreachable => 4,
-            Self::Identity => 5,
             Self::Policy => 6,
             Self::Missing => 7,
         }
@@ -129,6 +126,14 @@ pub(crate) async fn interrupted() -> Interrupted {
 }
 
 impl Interrupted {
+    /// The signal among the causes of an error.
+    pub(crate) fn within(error: &anyhow::Error) -> Option<&Self> {
+        error.chain().find_map(|cause| {
+            let inner = cause.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
+            cause.downcast_ref().or_else(|| inner?.downcast_ref())
+        })
+    }
+
     /// What a shell shows for a program that died of the signal.
     pub(crate) fn exit_code(&self) -> ExitCode {
         u8::try_from(128 + self.0).unwrap_or(1).into()
@@ -164,6 +169,15 @@ mod tests {
         assert_eq!(Exit::from(&host::Error::NoFreeRange.into()).number(), 1);
         let program = host::Error::MissingProgram { program: "nft", source: io::ErrorKind::NotFound.into() };
         assert_eq!(Exit::from(&program.into()).number(), 7);
+    }
+
+    #[test]
+    fn a_signal_is_found_however_it_was_wrapped() {
+        assert!(Interrupted::within(&Interrupted(2).into()).is_some());
+        let wrapped: Result<(), _> = Err(io::Error::other(Interrupted(15)));
+        let wrapped = wrapped.context("the connection has ended early").expect_err("an error");
+        assert_eq!(Interrupted::within(&wrapped).map(|signal| signal.0), Some(15));
+        assert!(Interrupted::within(&host::Error::NoFreeRange.into()).is_none());
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => Exit::Success.into(),
-        Err(error) => match error.downcast_ref::<Interrupted>() {
+        Err(error) => match Interrupted::within(&error) {
             Some(signal) => signal.exit_code(),
             None => Exit::from(&error).report(&error),
         },
@@ -70,6 +70,8 @@ fn until_interrupted(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         tokio::select! {
+            // In this order: a connection that hears the same signal says its status first.
+            biased;
             result = work => result,
             interrupted = exit::interrupted() => Err(interrupted.into()),
         }

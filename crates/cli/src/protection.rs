@@ -1,42 +1,32 @@
-//! What protects the streams of `run`, `serve` and `proxy`.
+//! What protects the streams of `run`, `serve` and `proxy`: never less than was asked for, and asked for is
+//! the most there is.
 
 use std::fmt;
 
-use clap::ValueEnum;
-
-/// What protects the bytes on their way.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Protection {
-    /// Encrypted, the server known by its key.
-    #[default]
-    Sealed,
-    /// Scrambled: whoever reads one path only reads nothing.
-    Scramble,
-    /// Nothing: regular Multipath TCP, readable by everybody on the way.
-    Plain,
-}
+use crate::arguments::{Options, Protect};
 
 /// A protection that is asked for and not to be had. Nothing weaker takes its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NotToBeHad(Protection);
+pub(crate) struct NotToBeHad;
 
-impl Protection {
-    /// Makes the connections' settings protect.
-    pub(crate) fn apply(self, _config: &mut host::Config) -> Result<(), NotToBeHad> {
-        match self {
-            Self::Plain => Ok(()),
-            Self::Sealed | Self::Scramble => Err(NotToBeHad(self)),
-        }
+/// Whether each side proves to the other who it is, and nobody else can read or change anything.
+pub(crate) fn is_sealed(options: &Options) -> bool {
+    match options.protect {
+        None => true,
+        Some(Protect::Plain) => false,
     }
+}
+
+/// The settings of the connections.
+pub(crate) fn config(options: &Options) -> Result<host::Config, NotToBeHad> {
+    if is_sealed(options) { Err(NotToBeHad) } else { Ok(options.config()) }
 }
 
 impl fmt::Display for NotToBeHad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-        write!(
-            f,
-            "this build cannot protect connections as {name}, and takes nothing weaker unasked\n  fix: a build \
-             that can, or --protect plain where everybody on the way may read and change what is sent"
+        f.write_str(
+            "this build cannot seal connections, and takes nothing weaker unasked\n  fix: a build that can, or \
+             --protect plain where everybody on the way may read and change what is sent",
         )
     }
 }

@@ -20,9 +20,8 @@ use tokio::time::timeout;
 use crate::arguments::Options;
 use crate::key::{Keys, os_random};
 use crate::lack::{self, Check};
-use crate::protection::Protection;
 use crate::status::Reporter;
-use crate::{exit, limits, session};
+use crate::{exit, limits, protection, session};
 
 /// How long connections may go on after the signal to stop.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -53,9 +52,6 @@ pub(crate) struct Serve {
     /// Most clients' connections at a time; more are reset.
     #[arg(long, value_name = "N", default_value = "8192")]
     max_connections: NonZeroUsize,
-    /// What protects the bytes on their way.
-    #[arg(long, value_enum, default_value_t)]
-    protect: Protection,
     #[command(flatten)]
     keys: Keys,
     #[command(flatten)]
@@ -87,13 +83,11 @@ impl Serve {
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {
         let store = self.keys.store()?;
         self.refuse_an_open_proxy(&store)?;
-        let mut config = self.options.config();
-        self.protect.apply(&mut config)?;
-        let pin = match self.protect {
-            Protection::Sealed => Some(store.identity(&mut os_random()?)?.0.public_key().fingerprint()),
-            // Nobody is asked for a key.
-            Protection::Scramble | Protection::Plain => None,
-        };
+        let config = protection::config(&self.options)?;
+        let is_sealed = protection::is_sealed(&self.options);
+        // Where connections are not sealed nobody is asked for a key.
+        let identity = is_sealed.then(|| store.identity(&mut os_random()?)).transpose()?;
+        let pin = identity.map(|(identity, _)| identity.public_key().fingerprint());
         let reporter = Mutex::new(Reporter::open(&self.options)?);
         limits::raise_open_files();
         let host = session::host_for(&self.options, None)?;
@@ -114,20 +108,21 @@ impl Serve {
     fn refuse_an_open_proxy(&self, store: &KeyStore) -> anyhow::Result<()> {
         let file = store.path("authorized_clients");
         let has_clients = store.authorized_clients()?.is_some();
-        match (self.protect, has_clients) {
+        let (can_tell, is_proxy) = (protection::is_sealed(&self.options), self.proxy);
+        match (has_clients, can_tell) {
             _ if self.anyone => Ok(()),
-            (Protection::Sealed, true) => Ok(()),
-            (Protection::Scramble | Protection::Plain, true) => bail!(
+            (true, true) => Ok(()),
+            (true, false) => bail!(
                 "the clients in {} can only be told from others where connections are sealed\n  fix: leave out \
                  --protect, or take everybody who comes by --anyone",
                 file.display()
             ),
-            (_, false) if self.proxy => bail!(
+            (false, true | false) if is_proxy => bail!(
                 "this would be a proxy for everybody who finds it\n  fix: write the clients' keys (plait key \
                  show) to {}, or take everybody who comes by --anyone",
                 file.display()
             ),
-            (_, false) => Ok(()),
+            (false, true | false) => Ok(()),
         }
     }
 

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::arguments::Options;
+use crate::exit;
 use crate::pipe;
 
 /// How long the last acknowledgments of a connection that has ended in both directions are waited for: a few
@@ -67,7 +68,10 @@ impl Terminal {
     /// Runs a connection until both directions have ended and the peer knows; its last status.
     pub(crate) async fn attach(&mut self, stream: Stream) -> (io::Result<()>, Option<Status>) {
         let (mut read, mut write) = stream.into_split();
-        let result = transfer(&mut read, &mut write, &mut self.input, &self.output).await;
+        let result = tokio::select! {
+            result = transfer(&mut read, &mut write, &mut self.input, &self.output) => result,
+            signal = exit::interrupted() => Err(io::Error::other(signal)),
+        };
         if result.is_ok() {
             // It ends in any case; what is late is then seen in the status.
             let _ = timeout(FAREWELL, read.closed()).await;

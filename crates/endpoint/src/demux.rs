@@ -82,6 +82,11 @@ impl Demux {
         }
     }
 
+    /// The four-tuples of `connection`.
+    pub(crate) fn tuples_of(&self, connection: ConnectionId) -> &[FourTuple] {
+        self.names.get(&connection).map_or(&[], |names| &names.tuples)
+    }
+
     /// Keeps `token` for `connection`. `false` if another connection has it.
     #[must_use]
     pub(crate) fn claim_token(&mut self, connection: ConnectionId, token: u32) -> bool {

@@ -90,8 +90,9 @@ impl Endpoint {
             return;
         }
         let id = self.draw_id();
+        let (time_wait, stage) = (config.tcp.time_wait, Stage::HalfOpen(listener_id));
         let connection = Connection::accept(now, config, syn, &mut self.around.lend_to(id));
-        self.connections.insert(id, Entry::new(connection, Stage::HalfOpen(listener_id), syn.source));
+        self.connections.insert(id, Entry::new(connection, stage, syn.source, time_wait));
         self.half_open.insert(id);
         self.on_progress(now, id);
     }

@@ -133,8 +133,9 @@ impl Endpoint {
             return Err(ConnectError::TooMany);
         }
         let id = self.draw_id();
+        let time_wait = config.tcp.time_wait;
         let connection = Connection::connect(now, config, remotes, None, &mut self.around.lend_to(id));
-        self.connections.insert(id, Entry::new(connection, Stage::Held, best));
+        self.connections.insert(id, Entry::new(connection, Stage::Held, best, time_wait));
         self.on_progress(now, id);
         Ok(id)
     }
@@ -190,9 +191,11 @@ impl Endpoint {
             return true;
         }
         while let Some(id) = self.ready.next() {
-            let segment = self.connections.get_mut(&id).and_then(|entry| entry.connection.poll_transmit(now));
-            match segment {
-                Some(segment) => {
+            let entry = self.connections.get_mut(&id);
+            let sent = entry.and_then(|entry| Some((entry.connection.poll_transmit(now)?, entry)));
+            match sent {
+                Some((segment, entry)) => {
+                    entry.note_last_words(now, &segment);
                     self.ready.rotate();
                     self.write_packet(segment, out);
                     return true;

@@ -1,10 +1,13 @@
 //! One connection as the endpoint keeps it, and the stages of its life.
 
-use base::Instant;
+use base::{Duration, Instant};
 use core::net::SocketAddr;
 use mptcp::{Connection, ConnectionError};
+use tcp::FourTuple;
 
+use crate::time_wait::TimeWait;
 use crate::{Event, ListenerId};
+use wire::{Flags, Segment};
 
 /// Who a connection belongs to at present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,14 +38,49 @@ pub(crate) struct Entry {
     pub(crate) alarm: Option<Instant>,
     /// How it ended, once it is over.
     pub(crate) end: Option<Result<(), ConnectionError>>,
+    /// How long TIME-WAIT lasts.
+    time_wait: Duration,
+    /// What each subflow has said last since the connection is over.
+    remnants: Vec<TimeWait>,
     /// What an application is told when it accepts the connection.
     pub(crate) held_events: Vec<Event>,
 }
 
 impl Entry {
-    pub(crate) fn new(connection: Connection, stage: Stage, remote: SocketAddr) -> Self {
-        let connection = Box::new(connection);
-        Self { connection, stage, remote, alarm: None, end: None, held_events: Vec::new() }
+    pub(crate) fn new(connection: Connection, stage: Stage, remote: SocketAddr, time_wait: Duration) -> Self {
+        Self {
+            connection: Box::new(connection),
+            stage,
+            remote,
+            alarm: None,
+            end: None,
+            time_wait,
+            remnants: Vec::new(),
+            held_events: Vec::new(),
+        }
+    }
+
+    /// Remembers what goes out at the very end: it is all that TIME-WAIT needs.
+    pub(crate) fn note_last_words(&mut self, now: Instant, segment: &Segment) {
+        if self.end.is_none() || !segment.payload.is_empty() || segment.flags.contains(Flags::RST) {
+            return;
+        }
+        let remnant = TimeWait::after(now, segment, self.time_wait);
+        self.remnants.retain(|older| older.tuple != remnant.tuple);
+        self.remnants.push(remnant);
+    }
+
+    /// What is left of the connection, if nobody holds it and nothing but TIME-WAIT is left of its subflows,
+    /// which have the four-tuples `bound`.
+    pub(crate) fn remains(&self, bound: &[FourTuple]) -> Option<Vec<TimeWait>> {
+        match self.stage {
+            Stage::Orphan { check: _, delivered: _ } if self.connection.is_time_wait() => {}
+            Stage::HalfOpen(_) | Stage::Waiting(_) | Stage::Held | Stage::Orphan { .. } => return None,
+        }
+        bound
+            .iter()
+            .map(|tuple| self.remnants.iter().find(|remnant| remnant.tuple == *tuple).copied())
+            .collect()
     }
 
     /// When it wants to be woken.

@@ -16,10 +16,18 @@ impl Endpoint {
     /// The connection has nothing to send for now.
     pub(crate) fn on_silence(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
-        match self.connections.get(&id) {
-            Some(entry) if entry.is_over() => self.forget(id),
-            Some(_) => self.set_alarm(id),
-            None => {}
+        let Some(entry) = self.connections.get(&id) else { return };
+        if entry.is_over() {
+            self.forget(id);
+        } else if let Some(remains) = entry.remains(self.around.demux.tuples_of(id)) {
+            self.forget(id);
+            for remnant in remains {
+                if !self.around.time_waits.insert(now, remnant) {
+                    self.counters.time_wait_limited += 1;
+                }
+            }
+        } else {
+            self.set_alarm(id);
         }
     }
 
@@ -64,12 +72,12 @@ impl Endpoint {
     pub(crate) fn check_orphan(&mut self, now: Instant, id: ConnectionId) {
         let Some(entry) = self.connections.get_mut(&id) else { return };
         let Stage::Orphan { check, delivered: before } = entry.stage else { return };
-        if check > now || entry.connection.is_time_wait() {
+        if check > now {
             return;
         }
         let delivered = entry.connection.status(now).bytes_delivered;
         entry.stage = Stage::Orphan { check: now + self.config.orphan_timeout, delivered };
-        if delivered == before {
+        if delivered == before && !entry.connection.is_time_wait() {
             self.counters.orphans_aborted += 1;
             entry.connection.abort(now);
         }

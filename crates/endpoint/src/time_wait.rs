@@ -4,7 +4,7 @@
 //! that its four-tuple is not taken for a new connection while old segments may be under way. A few
 //! numbers are enough for both.
 
-use base::{Instant, SeqNum};
+use base::{Duration, Instant, SeqNum};
 use std::collections::{BTreeMap, BTreeSet};
 use tcp::FourTuple;
 use wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes, options};
@@ -23,7 +23,27 @@ pub(crate) struct TimeWait {
     pub(crate) window: u16,
     /// If they were agreed on.
     pub(crate) timestamps: Option<TimeWaitTimestamps>,
-    pub(crate) expires: Instant,
+    /// 2 MSL.
+    pub(crate) lasts: Duration,
+}
+
+impl TimeWait {
+    /// What the last segment without payload that a subflow has sent says: both sequence numbers, and both
+    /// clocks.
+    pub(crate) fn after(now: Instant, last: &Segment, lasts: Duration) -> Self {
+        let stamp = timestamps_of(last);
+        Self {
+            tuple: FourTuple { local: last.source, remote: last.destination },
+            seq: last.seq + last.len_seq(),
+            ack: last.ack,
+            window: last.window,
+            timestamps: stamp.map(|(value, echo)| TimeWaitTimestamps {
+                offset: value.wrapping_sub(now.as_millis() as u32),
+                recent: echo,
+            }),
+            lasts,
+        }
+    }
 }
 
 /// The timestamps of a connection that ended.
@@ -51,7 +71,8 @@ pub(crate) enum Verdict {
 /// The four-tuples in TIME-WAIT.
 pub(crate) struct TimeWaits {
     limit: usize,
-    kept: BTreeMap<FourTuple, TimeWait>,
+    /// With the moment at which they end.
+    kept: BTreeMap<FourTuple, (Instant, TimeWait)>,
     order: BTreeSet<(Instant, FourTuple)>,
 }
 
@@ -63,7 +84,7 @@ impl TimeWaits {
 
     /// Keeps `remnant`. `false` if another had to go before its time.
     #[must_use]
-    pub(crate) fn insert(&mut self, remnant: TimeWait) -> bool {
+    pub(crate) fn insert(&mut self, now: Instant, remnant: TimeWait) -> bool {
         if self.limit == 0 {
             return false;
         }
@@ -72,8 +93,9 @@ impl TimeWaits {
         if !has_room && let Some((_, tuple)) = self.order.pop_first() {
             self.kept.remove(&tuple);
         }
-        self.order.insert((remnant.expires, remnant.tuple));
-        self.kept.insert(remnant.tuple, remnant);
+        let end = now + remnant.lasts;
+        self.order.insert((end, remnant.tuple));
+        self.kept.insert(remnant.tuple, (end, remnant));
         has_room
     }
 
@@ -104,14 +126,14 @@ impl TimeWaits {
 
     /// Takes a segment for `tuple`.
     pub(crate) fn handle_segment(&mut self, now: Instant, tuple: &FourTuple, segment: &Segment) -> Verdict {
-        let Some(remnant) = self.kept.get(tuple) else { return Verdict::NotHere };
+        let Some((_, remnant)) = self.kept.get(tuple).copied() else { return Verdict::NotHere };
         // RFC 1337, section 3: a reset must not end TIME-WAIT.
         if segment.flags.contains(Flags::RST) {
             return Verdict::Ignore;
         }
         if segment.flags.contains(Flags::SYN)
             && !segment.flags.contains(Flags::ACK)
-            && is_newer(remnant, segment)
+            && is_newer(&remnant, segment)
         {
             self.remove(tuple);
             return Verdict::Reused;
@@ -121,12 +143,16 @@ impl TimeWaits {
         if segment.len_seq() == 0 {
             return Verdict::Ignore;
         }
-        Verdict::Answer(acknowledgment(now, remnant, segment))
+        // RFC 9293, section 3.10.7.4: a FIN that is sent again begins the time anew.
+        if segment.flags.contains(Flags::FIN) {
+            let _ = self.insert(now, remnant);
+        }
+        Verdict::Answer(acknowledgment(now, &remnant, segment))
     }
 
     fn remove(&mut self, tuple: &FourTuple) {
-        if let Some(old) = self.kept.remove(tuple) {
-            self.order.remove(&(old.expires, old.tuple));
+        if let Some((end, old)) = self.kept.remove(tuple) {
+            self.order.remove(&(end, old.tuple));
         }
     }
 }
@@ -137,8 +163,8 @@ impl TimeWaits {
 /// one of the two connections has no timestamps, by the sequence number.
 fn is_newer(remnant: &TimeWait, syn: &Segment) -> bool {
     let later_seq = syn.seq.is_after(remnant.ack);
-    match (remnant.timestamps, timestamp_of(syn)) {
-        (Some(old), Some(new)) => {
+    match (remnant.timestamps, timestamps_of(syn)) {
+        (Some(old), Some((new, _))) => {
             let ahead = new.wrapping_sub(old.recent).cast_signed();
             ahead > 0 || (ahead == 0 && later_seq)
         }
@@ -148,9 +174,10 @@ fn is_newer(remnant: &TimeWait, syn: &Segment) -> bool {
     }
 }
 
-fn timestamp_of(segment: &Segment) -> Option<u32> {
+/// TSval and TSecr.
+fn timestamps_of(segment: &Segment) -> Option<(u32, u32)> {
     options(&segment.options).find_map(|option| match option {
-        Ok(TcpOption::Timestamps { value, echo: _ }) => Some(value),
+        Ok(TcpOption::Timestamps { value, echo }) => Some((value, echo)),
         Ok(_) | Err(_) => None,
     })
 }
@@ -170,7 +197,6 @@ fn acknowledgment(now: Instant, remnant: &TimeWait, segment: &Segment) -> Segmen
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Duration;
     use bytes::Bytes;
     use core::net::{Ipv4Addr, SocketAddr};
 
@@ -185,6 +211,24 @@ mod tests {
         assert_eq!((ack.source, ack.destination), (tuple(1).local, tuple(1).remote));
         let timestamps = options(&ack.options).next().expect("one").expect("well-formed");
         assert_eq!(timestamps, TcpOption::Timestamps { value: 47, echo: 1000 });
+    }
+
+    #[test]
+    fn a_repeated_fin_begins_the_time_anew() {
+        let mut table = table(8);
+        let fin = segment(1, Flags::FIN.with(Flags::ACK), 499, None);
+        let later = NOW + Duration::from_secs(59);
+        assert!(matches!(table.handle_segment(later, &tuple(1), &fin), Verdict::Answer(_)));
+        assert_eq!(table.next_end(), Some(later + Duration::from_secs(60)));
+        assert_eq!(table.order.len(), table.kept.len());
+    }
+
+    #[test]
+    fn the_last_acknowledgment_says_all_that_is_needed() {
+        let mut table = table(8);
+        let fin = segment(1, Flags::FIN.with(Flags::ACK), 499, None);
+        let Verdict::Answer(ack) = table.handle_segment(NOW, &tuple(1), &fin) else { panic!("answered") };
+        assert_eq!(TimeWait::after(NOW, &ack, Duration::from_secs(60)), remnant(1, 60));
     }
 
     #[test]
@@ -216,7 +260,7 @@ mod tests {
     fn without_timestamps_the_sequence_number_decides() {
         for (seq, reused) in [(501, true), (500, false), (500u32.wrapping_sub(9), false)] {
             let mut table = TimeWaits::new(8);
-            assert!(table.insert(TimeWait { timestamps: None, ..remnant(1, 60) }));
+            assert!(table.insert(NOW, TimeWait { timestamps: None, ..remnant(1, 60) }));
             let verdict = table.handle_segment(NOW, &tuple(1), &segment(1, Flags::SYN, seq, None));
             assert_eq!(verdict == Verdict::Reused, reused, "sequence number {seq}");
         }
@@ -226,9 +270,9 @@ mod tests {
     fn every_one_ends_in_its_time() {
         let mut table = TimeWaits::new(8);
         for (port, seconds) in [(1, 60), (2, 30), (3, 90)] {
-            assert!(table.insert(remnant(port, seconds)));
+            assert!(table.insert(NOW, remnant(port, seconds)));
         }
-        assert!(table.insert(remnant(2, 70)), "the same once more, later");
+        assert!(table.insert(NOW, remnant(2, 70)), "the same once more, later");
         assert_eq!(table.next_end(), Some(NOW + Duration::from_secs(60)));
         table.handle_timeout(NOW + Duration::from_secs(69));
         assert!(!table.contains(&tuple(1)) && table.contains(&tuple(2)));
@@ -239,9 +283,9 @@ mod tests {
     #[test]
     fn when_there_are_too_many_the_one_nearest_its_end_goes() {
         let mut table = TimeWaits::new(2);
-        assert!(table.insert(remnant(1, 60)));
-        assert!(table.insert(remnant(2, 30)));
-        assert!(!table.insert(remnant(3, 90)));
+        assert!(table.insert(NOW, remnant(1, 60)));
+        assert!(table.insert(NOW, remnant(2, 30)));
+        assert!(!table.insert(NOW, remnant(3, 90)));
         assert!(table.contains(&tuple(1)) && !table.contains(&tuple(2)) && table.contains(&tuple(3)));
         assert_eq!(table.order.len(), table.kept.len());
     }
@@ -250,7 +294,7 @@ mod tests {
 
     fn table(limit: usize) -> TimeWaits {
         let mut table = TimeWaits::new(limit);
-        assert!(table.insert(remnant(1, 60)));
+        assert!(table.insert(NOW, remnant(1, 60)));
         table
     }
 
@@ -261,7 +305,7 @@ mod tests {
             ack: SeqNum::new(500),
             window: 64,
             timestamps: Some(TimeWaitTimestamps { offset: 7, recent: 1000 }),
-            expires: NOW + Duration::from_secs(seconds),
+            lasts: Duration::from_secs(seconds),
         }
     }
 

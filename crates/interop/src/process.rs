@@ -139,8 +139,8 @@ impl Program {
     /// The end of its standard error, in one line.
     pub(crate) fn last_words(&self) -> String {
         let text = self.errors();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(3)..].join(" | ")
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(4)..].join(" | ")
     }
 
     /// Memory in use that is its own or touched, in bytes (`VmRSS`).

@@ -32,7 +32,10 @@ impl Lab {
     /// The configuration is impossible, this user may not do it ([`Error::Lack`] says what is missing), or the kernel refuses.
     pub fn up(config: LabConfig) -> Result<Self> {
         privilege::check()?;
-        sweep()?;
+        if let Err(error) = sweep() {
+            // Another lab that comes up at the same time may have removed them first.
+            tracing::warn!(%error, "leftovers of a crash may have stayed");
+        }
         let Topology { client, server, devices } = Topology::build(&config)?;
         if let Some(directory) = &config.captures {
             std::fs::create_dir_all(directory)

@@ -24,6 +24,8 @@ pub(crate) struct Addresses {
     /// Ours with their ids; the first subflow's has id 0.
     local: Vec<(IpAddr, u8)>,
     announced: Vec<Announced>,
+    /// All paths of ours as they are now have been looked at for announcing.
+    is_settled: bool,
     pub(crate) remote: Vec<Remote>,
 }
 
@@ -83,9 +85,10 @@ impl Addresses {
 impl Connection {
     /// Tells the peer about paths of ours that it does not know yet.
     pub(crate) fn announce_addresses(&mut self, host: &dyn Host) {
-        if !self.may_announce() {
+        if self.addresses.is_settled || !self.may_announce() {
             return;
         }
+        self.addresses.is_settled = true;
         let paths: Vec<Path> =
             host.paths().iter().filter(|p| p.up && p.class != PathClass::Never).cloned().collect();
         for path in paths {
@@ -98,9 +101,8 @@ impl Connection {
     }
 
     fn may_announce(&self) -> bool {
-        let wanted = self.config.announce && (self.role == Role::Passive || !self.config.full_mesh);
         let confirmed = self.session.as_ref().is_some_and(|s| s.is_confirmed || self.role == Role::Passive);
-        wanted && confirmed && self.mode == Mode::Multipath && !self.life.is_over()
+        self.config.announce && confirmed && self.mode == Mode::Multipath && !self.life.is_over()
     }
 
     fn announce(&mut self, own: IpAddr, public: IpAddr) {
@@ -223,6 +225,11 @@ impl Connection {
                 self.flows[index].reset(Parting::because(wire::ResetReason::Unspecified));
             }
         }
+    }
+
+    /// The paths are not what they were: some may have to be announced.
+    pub(crate) fn unsettle_addresses(&mut self) {
+        self.addresses.is_settled = false;
     }
 
     /// Tells the peer that an address of ours is gone.

@@ -169,15 +169,10 @@ impl Connection {
         match self.mode {
             // Without a session, or before there is one, nobody could read the options.
             Mode::Plain { .. } | Mode::Opening => Parting::default(),
-            Mode::Multipath => Parting {
-                fast_close: self.peer_key().filter(|_| error != ConnectionError::FastClose),
-                ..Parting::because(reason)
-            },
+            Mode::Multipath => {
+                Parting { fast_close: error != ConnectionError::FastClose, ..Parting::because(reason) }
+            }
         }
-    }
-
-    fn peer_key(&self) -> Option<[u8; 8]> {
-        Some(self.session.as_ref()?.remote.as_ref()?.bytes())
     }
 
     /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours.

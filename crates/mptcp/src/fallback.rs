@@ -1,7 +1,7 @@
 //! Falling back to plain TCP (RFC 8684, section 3.7).
 
 use base::Dsn;
-use wire::ResetReason;
+use wire::{Mapping, ResetReason};
 
 use crate::connection::Mode;
 use crate::flow::{Control, Parting};
@@ -71,6 +71,7 @@ impl Connection {
             flow.state.signal(Control::Fail { dsn: dsn.bits() });
             flow.tcp.request_ack();
             self.fall_back(index, PlainReason::ChecksumFailed, Mapped::Announce);
+            self.ack_until_infinite(index);
             return;
         }
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
@@ -96,6 +97,23 @@ impl Connection {
             self.flows[index].tcp.request_ack();
         }
         self.fall_back(index, PlainReason::PeerFellBack, Mapped::Announce);
+        self.ack_until_infinite(index);
+    }
+
+    /// What the peer has sent with mappings it keeps until it is acknowledged at data level; Linux would run
+    /// out of send buffer before it comes to send the infinite mapping.
+    fn ack_until_infinite(&mut self, index: usize) {
+        //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
+        //# The receiver SHOULD stop generating Data ACKs after it
+        //# receives an infinite mapping.
+        self.flows[index].state.acks_data_still = !self.life.is_over();
+    }
+
+    /// Plain TCP: a segment with data whose mapping is infinite, or is not there, ends the Data-ACKs.
+    pub(crate) fn watch_for_infinite(&mut self, index: usize, mapping: Option<Mapping>) {
+        if mapping.is_none_or(|mapping| mapping.length == 0) {
+            self.flows[index].state.acks_data_still = false;
+        }
     }
 
     /// The options do not get through on this subflow.

@@ -55,6 +55,8 @@ pub(crate) struct FlowState {
     pub(crate) plain_syn: bool,
     /// The infinite mapping is to go with the next data.
     pub(crate) announce_infinite: bool,
+    /// Plain TCP after MP_FAIL, and the infinite mapping of the peer has not come yet.
+    pub(crate) acks_data_still: bool,
 }
 
 /// What a subflow was opened with.
@@ -115,7 +117,7 @@ pub(crate) enum Control {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Parting {
     /// MP_FASTCLOSE: the connection is over, not just this subflow.
-    pub(crate) fast_close: Option<[u8; 8]>,
+    pub(crate) fast_close: bool,
     /// MP_FAIL: a checksum failed here.
     pub(crate) fail: Option<u64>,
     /// MP_TCPRST.

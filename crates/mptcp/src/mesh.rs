@@ -8,6 +8,7 @@ use base::{Duration, Instant, PathId};
 use core::net::SocketAddr;
 use wire::ResetReason;
 
+use crate::addresses::Remote;
 use crate::connection::{Mode, Role};
 use crate::flow::{Control, Kind, Parting};
 use crate::{Connection, Host, Path, PathClass};
@@ -116,25 +117,16 @@ impl Connection {
     /// Opens the subflows that are missing and due.
     pub(crate) fn open_joins(&mut self, now: Instant, host: &mut dyn Host) {
         self.mesh.next_at = None;
-        if !self.may_join() {
-            return;
-        }
-        for (path, remote, id) in self.missing_pairs(host) {
-            let not_before = self.pair_is_due(path.id, remote);
-            match not_before {
-                None => continue,
-                Some(at) if at > now => {
-                    self.mesh.next_at = Some(self.mesh.next_at.map_or(at, |other| other.min(at)));
-                    continue;
-                }
-                Some(_) => {}
-            }
-            if self.present_flows() >= usize::from(self.config.max_subflows) {
+        while self.may_join() && self.present_flows() < usize::from(self.config.max_subflows) {
+            let Some((at, path, remote)) = self.next_pair(host) else { return };
+            if at > now {
+                self.mesh.next_at = Some(at);
                 return;
             }
+            let Some(path) = host.paths().get(path).cloned() else { return };
             let kind = Kind::JoinActive { nonce: host.random().next_u32(), peer_nonce: None };
-            if self.open_flow(now, &path, remote, (kind, id), host).is_none() {
-                self.mesh.on_lost(now, path.id, remote);
+            if self.open_flow(now, &path, remote.address, (kind, remote.id), host).is_none() {
+                self.mesh.on_lost(now, path.id, remote.address);
             }
         }
     }
@@ -154,29 +146,36 @@ impl Connection {
             && self.session.as_ref().is_some_and(|session| session.is_confirmed)
     }
 
-    /// Pairs of path and address without a subflow.
-    fn missing_pairs(&self, host: &dyn Host) -> Vec<(Path, SocketAddr, Option<u8>)> {
+    /// The pair of path and address without a subflow that may be tried first, and when.
+    fn next_pair(&self, host: &dyn Host) -> Option<(Instant, PathId, Remote)> {
         let denies_initial = self.session.as_ref().is_some_and(|session| session.denies_initial_address);
-        let mut pairs = Vec::new();
-        for remote in &self.addresses.remote {
-            let is_ours_to_open = self.role == Role::Active || remote.announced.is_some();
-            if !is_ours_to_open || (denies_initial && remote.id == Some(0)) {
-                continue;
-            }
+        let is_ours_to_open = |remote: &&Remote| {
+            (self.role == Role::Active || remote.announced.is_some())
+                && !(denies_initial && remote.id == Some(0))
+        };
+        let mut first: Option<(Instant, PathId, Remote)> = None;
+        for remote in self.addresses.remote.iter().filter(is_ours_to_open) {
             for path in host.paths().iter().filter(|path| path.up && path.class != PathClass::Never) {
-                let Some(local) = path.local_for(remote.address.ip()) else { continue };
-                let exists = self.flows.iter().any(|flow| {
-                    let tuple = &flow.state.tuple;
-                    flow.state.is_present()
-                        && tuple.local.ip() == local
-                        && tuple.remote.ip() == remote.address.ip()
-                });
-                if !exists {
-                    pairs.push((path.clone(), remote.address, remote.id));
+                if !self.is_missing(path, remote.address) {
+                    continue;
+                }
+                let Some(at) = self.pair_is_due(path.id, remote.address) else { continue };
+                if first.is_none_or(|(earliest, _, _)| at < earliest) {
+                    first = Some((at, path.id, *remote));
                 }
             }
         }
-        pairs
+        first
+    }
+
+    /// Whether path and address could be joined and are not.
+    fn is_missing(&self, path: &Path, remote: SocketAddr) -> bool {
+        path.local_for(remote.ip()).is_some_and(|local| {
+            !self.flows.iter().any(|flow| {
+                let tuple = &flow.state.tuple;
+                flow.state.is_present() && tuple.local.ip() == local && tuple.remote.ip() == remote.ip()
+            })
+        })
     }
 
     /// When this pair may be tried; `None` for never.
@@ -197,6 +196,7 @@ impl Connection {
 
     /// The paths are not what they were.
     pub(crate) fn follow_paths(&mut self, host: &dyn Host) {
+        self.unsettle_addresses();
         let mut lost_addresses = Vec::new();
         for index in 0..self.flows.len() {
             let state = &self.flows[index].state;

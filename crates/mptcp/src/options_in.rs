@@ -6,8 +6,9 @@ use wire::{AddAddr, Dss, MpCapable, MpJoin, MpReset, MptcpOption, Segment, TcpOp
 /// Address ids of one REMOVE_ADDR: what fits into the option space.
 const MAX_REMOVED: usize = 36;
 
-/// The MPTCP options of one segment. Of an option that stands there twice the first counts.
-#[derive(Clone, Debug, Default)]
+/// The MPTCP options of one segment. Of an option that stands there twice the first counts. There may be keys
+/// among them: nothing here can be printed.
+#[derive(Default)]
 pub(crate) struct Signals {
     pub(crate) capable: Option<MpCapable>,
     pub(crate) join: Option<MpJoin>,

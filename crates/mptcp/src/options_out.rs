@@ -145,7 +145,9 @@ impl OptionsOut<'_> {
 
     fn write_reset(&mut self, room: usize, out: &mut OptionBytes) {
         let parting = self.flow.parting;
-        if let Some(receiver_key) = parting.fast_close {
+        let remote = self.session.and_then(|session| session.remote.as_ref());
+        if let Some(remote) = remote.filter(|_| parting.fast_close) {
+            let receiver_key = remote.bytes();
             put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
         }
         if let Some(dsn) = parting.fail {

@@ -74,6 +74,8 @@ impl Connection {
         }
         if self.mode == Mode::Multipath && !is_syn {
             self.take_signals(now, arrived, host);
+        } else if !segment.payload.is_empty() {
+            self.watch_for_infinite(index, signals.dss.and_then(|dss| dss.mapping));
         }
     }
 

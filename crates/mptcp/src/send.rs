@@ -27,14 +27,15 @@ impl Connection {
 
     fn poll_flows(&mut self, now: Instant) -> Option<Segment> {
         let is_plain = matches!(self.mode, Mode::Plain { .. });
-        let fin = self.outgoing.fin().filter(|_| !self.outgoing.is_complete());
+        let fin = self.outgoing.fin().filter(|_| !is_plain && !self.outgoing.is_complete());
         let has_sent = self.outgoing.next() > 1;
         let next = self.incoming.next();
         for flow in &mut self.flows {
             let waiting = flow.state.control.len();
+            let acks_still = flow.state.acks_data_still;
             let mut options = OptionsOut {
                 flow: &mut flow.state,
-                session: self.session.as_ref().filter(|_| !is_plain),
+                session: self.session.as_ref().filter(|_| !is_plain || acks_still),
                 next,
                 fin,
                 has_sent,

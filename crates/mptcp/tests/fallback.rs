@@ -243,3 +243,38 @@ fn a_changed_byte_is_an_error_where_plain_tcp_is_refused() {
     assert_eq!(world.sides[SERVER].failed, Some(ConnectionError::Corrupted));
     assert!(data.starts_with(&world.sides[SERVER].received), "nothing wrong was delivered");
 }
+
+#[test]
+fn after_mp_fail_data_is_acknowledged_until_the_infinite_mapping_comes() {
+    let mut world = one_path(13);
+    world.config(|config| config.checksum = true);
+    let mut segments = 0;
+    let acks = std::rc::Rc::new(std::cell::RefCell::new((0u32, 0u32)));
+    let seen = std::rc::Rc::clone(&acks);
+    let mut has_failed = false;
+    world.tap = Box::new(move |from, segment| {
+        if from == CLIENT && segment.payload.len() > 1000 {
+            segments += 1;
+            if segments == 20 {
+                corrupt(segment);
+            }
+        }
+        let count = |is_wanted: fn(&wire::MptcpOption<'_>) -> bool| {
+            wire::options(&segment.options)
+                .any(|option| matches!(option, Ok(wire::TcpOption::Mptcp(option)) if is_wanted(&option)))
+        };
+        if from == SERVER {
+            has_failed |= count(|option| matches!(option, wire::MptcpOption::Fail(_)));
+            let is_ack = count(|option| matches!(option, wire::MptcpOption::Dss(_)));
+            let mut seen = seen.borrow_mut();
+            *(if is_ack { &mut seen.0 } else { &mut seen.1 }) += u32::from(has_failed);
+        }
+        Fate::Pass
+    });
+    world.send(CLIENT, &pattern(900_000, 1)).send(SERVER, b"x").connect();
+    world.finish(60);
+    let (with, without) = *acks.borrow();
+    assert!(with > 0, "what was under way with mappings is acknowledged");
+    assert!(without > 20, "{with} with, {without} without: it ends");
+    world.assert_clean_end();
+}

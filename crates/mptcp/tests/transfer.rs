@@ -85,3 +85,72 @@ fn checksums_go_with_every_mapping() {
     }
     world.assert_clean_end();
 }
+
+#[test]
+fn coupled_controllers_share_and_use_both_paths() {
+    for congestion in [tcp::congestion::Algorithm::Lia, tcp::congestion::Algorithm::Olia] {
+        let link = Link { rate: Some(2_000_000), ..Link::default() };
+        let mut world = World::new(6, vec![link.clone(), link], 1);
+        world.config(|config| config.tcp.congestion = congestion);
+        both_ways(&mut world, 6_000_000);
+        let carried: Vec<_> = world.links.iter().map(|link| link.carried[CLIENT]).collect();
+        assert!(carried.iter().all(|&bytes| bytes > 1_200_000), "{congestion:?}: {carried:?}");
+        world.assert_clean_end();
+    }
+}
+
+#[test]
+fn a_peer_with_short_numbers_and_a_data_fin_on_its_last_data_is_understood() {
+    use wire::{DataSequence, MptcpOption};
+    let mut world = World::new(7, vec![Link::default()], 1);
+    let length = 100_000u64;
+    world.tap = Box::new(move |from, segment| {
+        world::rewrite(segment, |option| match option {
+            MptcpOption::Dss(mut dss) if from == CLIENT => {
+                if let Some(mapping) = &mut dss.mapping {
+                    if let DataSequence::Long(dsn) = mapping.dsn {
+                        mapping.dsn = DataSequence::Short(dsn as u32);
+                    }
+                    // The last mapping ends the stream; the DATA_FIN alone never arrives.
+                    let is_last = u64::from(mapping.ssn) + u64::from(mapping.length) == length + 1;
+                    if dss.data_fin {
+                        (dss.mapping, dss.data_fin) = (None, false);
+                    } else if is_last {
+                        mapping.length += 1;
+                        dss.data_fin = true;
+                    }
+                }
+                Some(MptcpOption::Dss(dss))
+            }
+            other => Some(other),
+        });
+        world::Fate::Pass
+    });
+    both_ways(&mut world, length as usize);
+    assert_eq!(world.status(SERVER).negotiated, MULTIPATH);
+    world.assert_clean_end();
+}
+
+#[test]
+fn small_writes_share_segments_and_none_waits_for_ever() {
+    for no_delay in [true, false] {
+        let mut world = World::new(8, vec![Link::default(); 2], 1);
+        world.config(|config| config.tcp.no_delay = no_delay);
+        world.connect();
+        world.wait(200);
+        let before = segments_sent(&mut world);
+        for number in 0..1000u32 {
+            let piece = bytes::Bytes::copy_from_slice(&number.to_be_bytes());
+            world.sides[CLIENT].outbox.push_back(piece);
+        }
+        world.serve(CLIENT);
+        world.wait(500);
+        let expected: Vec<u8> = (0..1000u32).flat_map(u32::to_be_bytes).collect();
+        assert!(world.sides[SERVER].received == expected, "{}", world.sides[SERVER].received.len());
+        assert!(segments_sent(&mut world) - before < 20, "no_delay {no_delay}");
+    }
+}
+
+fn segments_sent(world: &mut World) -> u64 {
+    world.status(CLIENT).subflows.iter().map(|flow| flow.tcp.segments_sent).sum()
+}

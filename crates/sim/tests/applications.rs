@@ -4,7 +4,12 @@ use base::{Duration, Instant};
 use bytes::Bytes;
 use endpoint::{ConnectError, ConnectionId, Endpoint, EndpointConfig, Event, ListenerId};
 use mptcp::{Config, ConnectionError, ReadError};
-use sim::{BlackHole, Families, LinkConfig, Manner, Pair, Speech, megabits, plain_link};
+use sim::{
+    BlackHole, Crossing, Direction, Families, Frame, LinkConfig, Manner, Pair, Recorder, Speech, megabits,
+    plain_link,
+};
+
+use wire::Flags;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTES: Duration = Duration::from_secs(600);
@@ -129,6 +134,36 @@ fn an_orphan_that_stands_still_is_aborted() {
     scene.pair.world.run_for(EndpointConfig::default().orphan_timeout * 3);
     let counters = scene.pair.world.endpoint(scene.pair.client).counters();
     assert_eq!((counters.connections, counters.names), (0, 0), "{counters:?}");
+}
+
+#[test]
+fn a_connection_that_is_over_waits_in_small_form_and_still_answers_a_repeated_fin() {
+    let mut pair = Pair::new(13, 1, Families::V4);
+    let recorder = Recorder::default();
+    pair.chain_with(0, recorder.clone());
+    pair.talk(&Config::default(), Speech::of(1000), Speech::of(1000), MINUTES);
+    pair.world.run_for(SECOND);
+    let waiting = [pair.client, pair.server].map(|host| {
+        let counters = pair.world.endpoint(host).counters();
+        assert_eq!((counters.connections, counters.names), (0, 0), "{host:?} keeps the connection");
+        counters.time_wait
+    });
+    assert!(waiting.contains(&1), "the side that closed first waits, or both: {waiting:?}");
+
+    let waits = if waiting[0] == 1 { pair.client } else { pair.server };
+    let towards = if waits == pair.client { Direction::Backward } else { Direction::Forward };
+    let crossings = recorder.crossings();
+    let is_fin = |seen: &&Crossing| seen.direction == towards && seen.segment.flags.contains(Flags::FIN);
+    let fin = crossings.iter().rfind(is_fin).expect("the other side's FIN").segment.clone();
+    let last = crossings.iter().rfind(|seen| seen.direction != towards).expect("its answer").segment.clone();
+
+    pair.world.inject(waits, &Frame::of_segment(&fin));
+    pair.world.run_for(SECOND);
+    let again = recorder.crossings()[crossings.len()].segment.clone();
+    assert_eq!((again.seq, again.ack, again.flags), (last.seq, last.ack, Flags::ACK));
+    assert_eq!(again.destination, fin.source);
+    assert_eq!(pair.world.endpoint(waits).counters().time_wait_segments, 1);
+    pair.assert_clean();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use base::{Duration, Instant};
 use mptcp::{Config, Scheduler};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use sim::{
     AckLoss, BlackHole, Coalescer, Cutter, Element, Families, Link, LinkConfig, Loss, Manner, Moment, Pair,
     Reordering, SequenceRewriter, Speech, Stripper, megabits, plain_link,
@@ -43,7 +44,17 @@ struct Plan {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, max_shrink_iters: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    // The same plans in every run: what fails here fails again. For other plans set PROPTEST_RNG_SEED.
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        max_shrink_iters: 60,
+        rng_seed: match ProptestConfig::default().rng_seed {
+            RngSeed::Random => RngSeed::Fixed(8684),
+            chosen @ RngSeed::Fixed(_) => chosen,
+        },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn every_plan_ends_with_both_sides_agreeing_and_nothing_left(plan in plan()) {

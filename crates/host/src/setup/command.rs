@@ -1,6 +1,7 @@
 //! Running `ip` and `nft`.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use serde::de::DeserializeOwned;
@@ -10,8 +11,8 @@ use crate::error::Error;
 
 /// Runs `program` with `words` split at white space and returns its standard output.
 pub(super) fn run(program: &'static str, words: &str) -> Result<String, Error> {
-    let mut command = Command::new(program);
-    command.args(words.split_whitespace()).stdin(Stdio::null());
+    let mut command = command(program, words);
+    command.stdin(Stdio::null());
     checked(program, words, command.output())
 }
 
@@ -25,8 +26,7 @@ pub(super) fn try_run(program: &'static str, words: &str) {
 /// As [`run`], with `input` on the program's standard input.
 pub(super) fn run_with_input(program: &'static str, words: &str, input: &str) -> Result<String, Error> {
     debug!(program, input, "input");
-    let mut command = Command::new(program);
-    command.args(words.split_whitespace());
+    let mut command = command(program, words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = command.spawn().and_then(|mut child| {
         if let Some(mut stdin) = child.stdin.take() {
@@ -46,6 +46,13 @@ pub(super) fn ip_json<T: DeserializeOwned>(words: &str) -> Result<Vec<T>, Error>
         return Ok(Vec::new());
     }
     serde_json::from_str(&output).map_err(|source| Error::Output { command: format!("ip {words}"), source })
+}
+
+/// In a process group of its own: Ctrl-C at a terminal is for us, who then still need the program to clean up.
+fn command(program: &str, words: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(words.split_whitespace()).process_group(0);
+    command
 }
 
 fn checked(program: &'static str, words: &str, output: std::io::Result<Output>) -> Result<String, Error> {

@@ -46,6 +46,7 @@ impl Standing {
             Some(plait) => {
                 let mut command = Command::new(plait);
                 command.args(["listen", &PORT.to_string(), "--echo", "--path", &device(1)]);
+                command.args(["--protect", "plain"]);
                 command
             }
             None => {

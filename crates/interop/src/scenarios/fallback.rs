@@ -113,7 +113,7 @@ fn curl(context: &Context<'_>) -> Result<Verdict> {
         Some(plait) => {
             input = End::Given(fs::File::open(&answer)?.into());
             let mut command = Command::new(plait);
-            command.args(["listen", &PORT.to_string(), "--path", &device(1)]);
+            command.args(["listen", &PORT.to_string(), "--path", &device(1), "--protect", "plain"]);
             command
         }
         None => {
@@ -169,6 +169,7 @@ fn http_server(context: &Context<'_>) -> Result<Verdict> {
             input = End::Given(Stdio::from(fs::File::open(&request)?));
             command = Command::new(plait);
             command.args(["connect", &address.to_string(), &PORT.to_string(), "--path", &device(1)]);
+            command.args(["--protect", "plain"]);
         }
         None => {
             command.arg("connect").arg(own.to_string()).arg("--input").arg(&request);

@@ -137,7 +137,7 @@ impl Emulator {
             for direction in Direction::BOTH {
                 was_busy |= self.take_in(direction);
             }
-            if !was_busy {
+            if !was_busy && !self.stopping {
                 self.wait();
             }
         }

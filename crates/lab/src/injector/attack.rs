@@ -32,7 +32,7 @@ pub enum AttackName {
     Prio,
     /// A forged MP_FASTCLOSE; with the right key if it has crossed this path.
     Fastclose,
-    /// A forged DATA_FIN at the next data sequence number.
+    /// A forged DATA_FIN where the payload that it precedes begins.
     DataFin,
     /// A captured ADD_ADDR again. Like all replays of options it waits until there is one.
     ReplayAddAddr,

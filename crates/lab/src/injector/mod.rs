@@ -19,7 +19,7 @@ use wire::{Flags, Segment};
 
 use crate::Direction;
 use crate::flows::{Flow, Flows};
-use crate::packet::{Frame, TcpView};
+use crate::packet::{Frame, TcpView, part};
 
 pub use attack::{Attack, AttackName};
 pub use log::{Injection, InjectionLog};
@@ -284,23 +284,27 @@ impl Injector {
         }
     }
 
-    /// Holds the first wire segment back; the rest goes on.
+    /// Holds a wire segment back; the rest goes on.
     fn hold(&mut self, attack: AttackName, segment: Segment, scene: &Scene<'_>) -> Option<Vec<Piece>> {
         if self.held.is_some() {
             return None;
         }
-        let first = crate::packet::part(&segment, 0, 1)?;
-        let rest = crate::packet::part(&segment, 1, segment.wire_segments());
+        let count = segment.wire_segments();
+        // To be overtaken by its own train, or joined with the next one.
+        let index = if attack == AttackName::Merge { count - 1 } else { 0 };
+        let held = part(&segment, index, index + 1)?;
+        let before = part(&segment, 0, index);
+        let behind = part(&segment, index + 1, count);
         let Scene { direction, flow, flows: _, now, strikes: _ } = scene;
         self.held = Some(Held {
             attack,
             direction: *direction,
             flow: flow.number,
-            segment: first,
+            segment: held,
             until: *now + HOLD,
-            overtaken: 0,
+            overtaken: (count - 1 - index) as u32,
         });
-        Some(rest.into_iter().map(Piece::untouched).collect())
+        Some(before.into_iter().chain(behind).map(Piece::untouched).collect())
     }
 
     /// Lets packets overtake the one held back, or joins it with the one that follows it.

@@ -116,11 +116,12 @@ pub(super) fn split(segment: Segment) -> Option<Vec<Piece>> {
 
 /// Whether `second` begins where `first` ends.
 pub(super) fn follows(first: &Segment, second: &Segment) -> bool {
+    let next = second.payload.len().min(usize::from(second.segment_size));
     first.source == second.source
         && first.destination == second.destination
         && !second.payload.is_empty()
         && second.seq == first.seq + first.payload.len() as u32
-        && first.payload.len() + second.payload.len() <= MAX_MERGED
+        && first.payload.len() + next <= MAX_MERGED
 }
 
 /// Joins the held segment with the first wire segment of the next; the options of the second are lost. Cut again to the old size where
@@ -145,6 +146,14 @@ pub(super) fn merge(first: Segment, second: Segment) -> Vec<Piece> {
     around(None, pieces, rest)
 }
 
+/// The options of `old` with the timestamps of `current`: older ones would be refused (RFC 7323, section 5).
+fn with_timestamps_of(current: &Segment, old: &Segment) -> wire::OptionBytes {
+    let is_timestamps = |option: &Vec<u8>| option.first() == Some(&option_list::TIMESTAMPS);
+    let fresh = option_list::list(&current.options).into_iter().filter(is_timestamps);
+    let rest = option_list::list(&old.options).into_iter().filter(|option| !is_timestamps(option));
+    option_list::join(&fresh.chain(rest).collect::<Vec<_>>())
+}
+
 /// An old payload of this flow again.
 pub(super) fn replay(
     segment: Segment,
@@ -161,6 +170,7 @@ pub(super) fn replay(
     } else {
         again.seq = segment.seq;
         again.ack = segment.ack;
+        again.options = with_timestamps_of(&segment, &again);
         format!("{} old bytes with their options at the current sequence number", again.payload.len())
     };
     Some(vec![Piece::treated(AttackName::Replay, again, what), Piece::untouched(segment)])

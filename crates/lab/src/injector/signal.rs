@@ -42,7 +42,8 @@ pub(super) fn forge(
             with_option(attack, segment, &MptcpOption::Dss(dss), format!("Data-ACK {ack}"))
         }
         AttackName::DataFin => {
-            let (next, is_long) = scene.flow.sent(scene.direction).data_next?;
+            let highest = scene.flow.sent(scene.direction).data_next;
+            let (next, is_long) = first_mapped(&segment).or(highest)?;
             let dsn = if is_long { DataSequence::Long(next) } else { DataSequence::Short(next as u32) };
             let mapping = Mapping { dsn, ssn: 0, length: 1, checksum: None };
             let dss = Dss { data_ack: None, mapping: Some(mapping), data_fin: true };
@@ -75,6 +76,17 @@ pub(super) fn forge(
 fn unreachable_family(attack: AttackName) -> Option<Vec<Piece>> {
     debug_assert!(false, "{attack} has no option to forge");
     None
+}
+
+/// The data sequence number with which the mapping of a segment begins, and whether it is written in full.
+fn first_mapped(segment: &Segment) -> Option<(u64, bool)> {
+    wire::options(&segment.options).flatten().find_map(|option| match option {
+        TcpOption::Mptcp(MptcpOption::Dss(Dss { mapping: Some(mapping), .. })) => Some(match mapping.dsn {
+            DataSequence::Long(dsn) => (dsn, true),
+            DataSequence::Short(dsn) => (u64::from(dsn), false),
+        }),
+        _ => None,
+    })
 }
 
 /// An ADD_ADDR as from the sender of `segment`.

@@ -1,0 +1,222 @@
+//! One HTML file with everything in it: opens without network.
+
+mod chart;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::episode::{Episode, Overheard, Verdict};
+use crate::story::Story;
+use crate::system::System;
+
+const STYLE: &str = "
+:root { color-scheme: light; --ink: #1d2733; --soft: #5b6876; --line: #d8dee5; --good: #00694a; --bad: #a63a00; }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.7rem; margin-bottom: .2rem } h2 { margin-top: 2.2rem; font-size: 1.25rem }
+p.lead { color: var(--soft); margin-top: 0 }
+table { border-collapse: collapse; width: 100% } th, td { border: 1px solid var(--line); padding: .4rem .6rem; text-align: left; vertical-align: top }
+th { background: #f4f6f8 } td small { color: var(--soft) }
+.good { color: var(--good); font-weight: 600 } .bad { color: var(--bad); font-weight: 600 }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 1rem }
+figure { margin: 0; border: 1px solid var(--line); border-radius: 6px; padding: .6rem } figure svg { width: 100%; height: auto }
+figcaption { color: var(--soft); font-size: .9rem }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f4f6f8; border-radius: 6px; padding: .6rem; font-size: .78rem; max-height: 11rem; overflow: auto; margin: .3rem 0 }
+";
+
+/// Writes the report of `story` to `file`, and the figures beside it as JSON inside of the page.
+///
+/// # Errors
+/// A picture cannot be drawn, or the file not be written.
+pub fn write(story: &Story, file: &Path) -> anyhow::Result<()> {
+    fs::write(file, page(story)?).with_context(|| format!("writing {}", file.display()))
+}
+
+fn page(story: &Story) -> anyhow::Result<String> {
+    let mut html = String::new();
+    write!(
+        html,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>plait: what each path saw</title>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\
+         <style>{STYLE}</style></head><body>\
+         <h1>What each path saw, and what attacks on one path did</h1>\
+         <p class=\"lead\">curl fetches pages from a web server over two paths of 50 Mbit/s and 20 ms. Path <b>a</b> is \
+         trusted, path <b>b</b> is not: an eavesdropper listens on each, an injector attacks on b.</p>"
+    )?;
+    html.push_str("<h2>Attacks, by system</h2>");
+    attacks(story, &mut html)?;
+    html.push_str("<h2>One changed byte in the middle of a page</h2>");
+    pictures(story, "flip", &mut html)?;
+    html.push_str("<h2>One path dies in the middle of a page</h2>");
+    pictures(story, "cut", &mut html)?;
+    html.push_str("<h2>What the eavesdroppers read</h2>");
+    eavesdroppers(story, &mut html)?;
+    let figures = serde_json::to_string(story)?.replace('<', "\\u003c");
+    write!(html, "<script type=\"application/json\" id=\"figures\">{figures}</script></body></html>")?;
+    Ok(html)
+}
+
+fn attacks(story: &Story, html: &mut String) -> anyhow::Result<()> {
+    html.push_str("<table id=\"attacks\"><tr><th>attack on path b</th>");
+    for system in System::ALL {
+        write!(html, "<th>{}</th>", system.name())?;
+    }
+    html.push_str("</tr>");
+    for attack in story.attacks() {
+        write!(html, "<tr><th>{attack}</th>")?;
+        for system in System::ALL {
+            match story.under(system, attack) {
+                Some(episode) => outcome(episode, html)?,
+                None => html.push_str("<td>not run</td>"),
+            }
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</table>");
+    Ok(())
+}
+
+fn outcome(episode: &Episode, html: &mut String) -> anyhow::Result<()> {
+    let (class, text) = match &episode.verdict {
+        Verdict::Survived => ("good", "survived".to_owned()),
+        Verdict::Died(said) => ("bad", format!("died: {}", escape(said))),
+        Verdict::WrongBytes => ("bad", "wrong bytes, unnoticed by the transport".to_owned()),
+        Verdict::Truncated => ("bad", "cut short, unnoticed".to_owned()),
+    };
+    write!(
+        html,
+        "<td><span class=\"{class}\">{text}</span><br><small>{} bytes lost, longest gap {:.0} ms, {} packets \
+         touched</small></td>",
+        episode.lost,
+        episode.longest_gap * 1000.0,
+        episode.injected
+    )?;
+    Ok(())
+}
+
+fn pictures(story: &Story, attack: &str, html: &mut String) -> anyhow::Result<()> {
+    html.push_str("<div class=\"pair\">");
+    for system in [System::TlsOverKernel, System::Sealed] {
+        let Some(episode) = story.under(system, attack) else { continue };
+        let paths: Vec<&str> = episode.overheard.iter().map(|path| path.path.as_str()).collect();
+        let until = story.attacks_end(attack);
+        for (what, svg) in [
+            ("place in the stream over time", chart::arrivals(&episode.arrivals, &paths, until)?),
+            ("throughput per path", chart::rates(&episode.rates, &paths, until)?),
+        ] {
+            write!(html, "<figure>{svg}<figcaption>{}: {what}</figcaption></figure>", system.name())?;
+        }
+    }
+    html.push_str("</div>");
+    Ok(())
+}
+
+fn eavesdroppers(story: &Story, html: &mut String) -> anyhow::Result<()> {
+    html.push_str("<table><tr><th>system</th><th>path a, trusted</th><th>path b, untrusted</th></tr>");
+    for system in System::ALL {
+        let Some(episode) = story.in_peace(system) else { continue };
+        let speed = episode.seconds;
+        write!(html, "<tr><th>{}<br><small>{speed:.2} s</small></th>", system.name())?;
+        for path in &episode.overheard {
+            heard(path, html)?;
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str(
+        "</table><p>Scrambling is obfuscation and no encryption: what one path carried of it in a row is read from that \
+         path alone, without any key. The share beside it is of the bytes that this path carried.</p>",
+    );
+    Ok(())
+}
+
+fn heard(path: &Overheard, html: &mut String) -> anyhow::Result<()> {
+    write!(html, "<td>{} bytes of payload, ", path.payload)?;
+    match (&path.recovered, path.matches) {
+        (Some((text, share)), _) => write!(
+            html,
+            "<span class=\"bad\">{:.1} % recovered by the attack</span><pre>{}</pre>",
+            share * 100.0,
+            escape(text)
+        )?,
+        (None, 0) => write!(html, "<span class=\"good\">no eight bytes of the page</span>")?,
+        (None, _) => {
+            write!(html, "<span class=\"bad\">in clear</span><pre>{}</pre>", escape(&path.verbatim))?;
+        }
+    }
+    html.push_str("</td>");
+    Ok(())
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn episode(system: System, attack: Option<&str>, verdict: Verdict) -> Episode {
+        let overheard = |path: &str| Overheard {
+            path: path.into(),
+            is_trusted: path == "a",
+            payload: 1000,
+            matches: u64::from(system == System::Plain),
+            verbatim: "<script>alert(1)</script>".into(),
+            recovered: None,
+        };
+        Episode {
+            system,
+            attack: attack.map(Into::into),
+            verdict,
+            lost: 7,
+            seconds: 1.5,
+            longest_gap: 0.25,
+            injected: 1,
+            overheard: vec![overheard("a"), overheard("b")],
+            arrivals: (0..100usize).map(|n| (n as f64 / 50.0, n % 2, 1000 * n as u64)).collect(),
+            rates: vec![vec![40.0; 30], vec![45.0; 20]],
+        }
+    }
+
+    fn story() -> Story {
+        let mut episodes = Vec::new();
+        for system in System::ALL {
+            episodes.push(episode(system, None, Verdict::Survived));
+            let verdict = match system {
+                System::Sealed => Verdict::Survived,
+                _ => Verdict::Died("curl: (56) <reset>".into()),
+            };
+            episodes.push(episode(system, Some("flip"), verdict.clone()));
+            episodes.push(episode(system, Some("cut"), verdict));
+        }
+        Story { episodes }
+    }
+
+    #[test]
+    fn the_page_stands_alone_and_shows_what_was_heard_as_text() {
+        let html = page(&story()).expect("a page");
+        for outside in ["src=", "http://", "https://", "@import", "url("] {
+            // The name space of SVG is a name and no address that is fetched.
+            let html = html.replace("http://www.w3.org/2000/svg", "");
+            assert!(!html.contains(outside), "{outside}");
+        }
+        assert!(html.contains("&lt;script&gt;alert(1)"));
+        assert!(!html.contains("<script>alert"));
+        assert_eq!(html.matches("<svg").count(), 8);
+        assert!(html.matches("survived").count() >= 2);
+    }
+
+    #[test]
+    fn a_story_that_contradicts_itself_says_where() {
+        assert_eq!(story().contradictions(), Vec::<String>::new());
+        let mut broken = story();
+        broken.episodes.iter_mut().filter(|e| e.system == System::Sealed).for_each(|episode| {
+            episode.verdict = Verdict::WrongBytes;
+            episode.injected = 0;
+            episode.overheard[1].matches = 3;
+        });
+        assert_eq!(broken.contradictions().len(), 8, "{:#?}", broken.contradictions());
+    }
+}

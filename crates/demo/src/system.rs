@@ -1,0 +1,253 @@
+//! The four systems, as the command lines that a person would type.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use lab::Lab;
+use serde::{Deserialize, Serialize};
+
+/// How the bytes get from server to client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// TLS 1.3 over the kernel's own Multipath TCP.
+    TlsOverKernel,
+    /// plait without protection.
+    Plain,
+    /// plait with scrambling.
+    Scrambled,
+    /// plait with sealed blocks.
+    Sealed,
+}
+
+impl System {
+    /// All four, in the order of the story.
+    pub const ALL: [Self; 4] = [Self::TlsOverKernel, Self::Plain, Self::Scrambled, Self::Sealed];
+
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TlsOverKernel => "TLS 1.3 over kernel MPTCP",
+            Self::Plain => "plait, plain",
+            Self::Scrambled => "plait, scrambled",
+            Self::Sealed => "plait, sealed",
+        }
+    }
+
+    /// What `--protect` is called; `None` where plait has no part in it.
+    const fn protection(self) -> Option<&'static str> {
+        match self {
+            Self::TlsOverKernel => None,
+            Self::Plain => Some("plain"),
+            Self::Scrambled => Some("scramble"),
+            Self::Sealed => Some("sealed"),
+        }
+    }
+}
+
+/// Port of the HTTP server; plait's own is the default one.
+const HTTP_PORT: u16 = 8080;
+/// How long a server may take until it listens.
+const START: Duration = Duration::from_secs(15);
+
+/// A web server: threads, HTTP/1.1, with TLS if a certificate is given. Real, small, and on every machine.
+const SERVER: &str = r#"
+import http.server, os, ssl, sys
+class Handler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *words): pass
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+os.chdir(sys.argv[2])
+server = Server(("0.0.0.0", int(sys.argv[1])), Handler)
+if len(sys.argv) > 3:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(sys.argv[3])
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+print("listening", flush=True)
+server.serve_forever()
+"#;
+
+/// Where the programs and files of a story are.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    /// The `plait` program.
+    pub(crate) plait: PathBuf,
+    /// Documents that the web server has.
+    pub(crate) documents: PathBuf,
+    /// Everything else: certificate, keys, what was fetched.
+    pub(crate) scratch: PathBuf,
+}
+
+impl Stage {
+    /// Makes the certificate that the TLS server shows.
+    pub(crate) fn prepare(&self) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.documents)?;
+        fs::create_dir_all(&self.scratch)?;
+        let (key, certificate) = (self.scratch.join("key.pem"), self.scratch.join("certificate.pem"));
+        let output = Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-days",
+                "2",
+            ])
+            .args(["-subj", "/CN=server.lab", "-keyout"])
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .output()
+            .context("cannot start openssl (fix: install the package openssl)")?;
+        ensure!(output.status.success(), "openssl: {}", String::from_utf8_lossy(&output.stderr));
+        let both = [fs::read(&key)?, fs::read(&certificate)?].concat();
+        fs::write(self.bundle(), both)?;
+        Ok(())
+    }
+
+    fn bundle(&self) -> PathBuf {
+        self.scratch.join("tls.pem")
+    }
+}
+
+/// The programs of a running system; ended on drop.
+pub(crate) struct Running {
+    children: Vec<Child>,
+    system: System,
+    stage: Stage,
+    /// What `plait serve` printed for its clients.
+    url: Option<String>,
+}
+
+impl Running {
+    /// Starts the server's side of `system` in `lab`.
+    pub(crate) fn start(system: System, lab: &Lab, stage: &Stage) -> anyhow::Result<Self> {
+        let mut running = Self { children: Vec::new(), system, stage: stage.clone(), url: None };
+        let server = lab.server();
+        let mut http = match system {
+            System::TlsOverKernel => {
+                lab.enable_kernel_mptcp()?;
+                let mut command = server.command("mptcpize");
+                command.args(["run", "python3"]);
+                command
+            }
+            System::Plain | System::Scrambled | System::Sealed => server.command("python3"),
+        };
+        http.args(["-c", SERVER, &HTTP_PORT.to_string()]).arg(&stage.documents);
+        if system == System::TlsOverKernel {
+            http.arg(stage.bundle());
+        }
+        running.spawn(&mut http, |line| line == "listening", "the web server")?;
+        if let Some(protection) = system.protection() {
+            let mut serve = server.command(&stage.plait);
+            serve.args(["serve", "--protect", protection, "--proxy", "--anyone", "--allow"]);
+            serve.arg(format!("{}:{HTTP_PORT}", lab.service().v4));
+            for path in lab.paths() {
+                serve.args(["--path", &classed(path)]);
+            }
+            serve.arg("--keys").arg(stage.scratch.join("server-keys"));
+            let line = running.spawn(&mut serve, |line| line.starts_with("plait://"), "plait serve")?;
+            running.url = Some(line);
+        }
+        Ok(running)
+    }
+
+    /// Starts `command` and waits for the line of its standard output that `is_ready` knows.
+    fn spawn(
+        &mut self,
+        command: &mut Command,
+        is_ready: impl Fn(&str) -> bool,
+        what: &str,
+    ) -> anyhow::Result<String> {
+        let errors = self.stage.scratch.join("last-error.txt");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&errors)?);
+        let mut child = command.spawn().with_context(|| format!("cannot start {what}"))?;
+        let output = child.stdout.take().context("no standard output")?;
+        self.children.push(child);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if tell.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let deadline = Instant::now() + START;
+        while let Ok(line) = told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if is_ready(&line) {
+                return Ok(line);
+            }
+        }
+        bail!("{what} did not start: {}", fs::read_to_string(&errors)?.trim())
+    }
+
+    /// The command that fetches `document` into `file` from the client's host.
+    pub(crate) fn fetch(&self, lab: &Lab, document: &str, file: &Path) -> anyhow::Result<Command> {
+        let address = lab.service().v4;
+        let mut command;
+        match (&self.url, self.system.protection()) {
+            (Some(url), Some(protection)) => {
+                command = lab.client().command(&self.stage.plait);
+                command.args(["run", "--protect", protection, "-s", &self.reachable(url, lab)?]);
+                for path in lab.paths() {
+                    command.args(["--path", &classed(path)]);
+                }
+                command.arg("--keys").arg(self.stage.scratch.join("client-keys"));
+                command.args(["--", "curl", "-sS"]);
+                command.arg(format!("http://{address}:{HTTP_PORT}/{document}"));
+            }
+            (None, _) | (_, None) => {
+                command = lab.client().command("mptcpize");
+                command.args(["run", "curl", "-sS", "--insecure", "--tlsv1.3"]);
+                command.arg(format!("https://{address}:{HTTP_PORT}/{document}"));
+            }
+        }
+        command.args(["--max-time", "30", "-o"]).arg(file);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    /// The server prints the name that it has for itself; in the lab it is reached by an address of its first path.
+    fn reachable(&self, url: &str, lab: &Lab) -> anyhow::Result<String> {
+        let (_, rest) = url.split_once("://").context("not a URL")?;
+        let tail = rest.find('#').map_or("", |at| &rest[at..]);
+        let authority = &rest[..rest.len() - tail.len()];
+        let port = authority.rsplit_once(':').map_or("7443", |(_, port)| port);
+        let first = lab.paths().first().context("a lab without paths")?;
+        Ok(format!("plait://{}:{port}{tail}", first.server().v4))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            // `plait serve` takes its devices and rules away when it is asked to end.
+            let id = child.id().to_string();
+            let _ = Command::new("kill").args(["-TERM", &id]).status();
+            let deadline = Instant::now() + Duration::from_secs(3);
+            while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn classed(path: &lab::Path) -> String {
+    let class = match path.class() {
+        lab::PathClass::Trusted => "trusted",
+        lab::PathClass::Untrusted => "untrusted",
+    };
+    format!("{}={class}", path.name())
+}

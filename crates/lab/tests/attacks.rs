@@ -1,0 +1,201 @@
+//! Each attack against the kernel's own TCP and Multipath TCP: that it reaches the wire, and what it does there. The log of the injector
+//! is checked in every test, as an attack that never struck would be survived by everybody.
+
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::time::Duration;
+
+use lab::{Attack, AttackName, Conditions, Direction, Lab};
+use support::{End, Received, Transport, lab, pair, pattern, transfer};
+
+const SIZE: usize = 3_000_000;
+
+/// Half a millisecond each way: enough for data to be in flight.
+fn near() -> Conditions {
+    Conditions { delay: Duration::from_micros(500), ..Conditions::default() }
+}
+
+/// An upload over path `a` under an attack: what arrived, and how often the attack reached the wire.
+fn under(lab: &Lab, transport: Transport, attack: Attack) -> (Received, usize) {
+    let name = attack.name;
+    let path = lab.path("a").expect("it is there");
+    let before = path.injections().expect("it runs").count(name);
+    let (client, server) = pair(lab, path.server().v4, transport);
+    path.attack(attack).expect("it runs");
+    let received = transfer(client, server, &pattern(SIZE));
+    path.call_off().expect("it runs");
+    let log = path.injections().expect("it runs");
+    for entry in log.entries.iter().filter(|entry| entry.attack == name) {
+        assert!(!entry.what.is_empty());
+    }
+    (received, log.count(name) - before)
+}
+
+fn upwards(name: AttackName) -> Attack {
+    Attack::new(name).towards(Direction::ToServer).after(500_000)
+}
+
+#[test]
+fn plain_tcp_takes_changed_and_forged_bytes_for_good_ones() {
+    let Some(lab) = lab(&[near()]) else { return };
+    let sent = pattern(SIZE);
+    let (flipped, strikes) = under(&lab, Transport::Tcp, upwards(AttackName::Flip).every(200_000).times(3));
+    assert_eq!((strikes, flipped.end, flipped.bytes.len()), (3, End::EndOfFile, SIZE));
+    let wrong = flipped.bytes.iter().zip(&sent).filter(|(got, sent)| got != sent).count();
+    assert_eq!(wrong, 3, "one byte each, and no checksum complains");
+
+    let (inserted, strikes) = under(&lab, Transport::Tcp, upwards(AttackName::Insert));
+    assert_eq!((strikes, inserted.end, inserted.bytes.len()), (1, End::EndOfFile, SIZE));
+    let forged = inserted.bytes.windows(22).filter(|window| window == b"FORGED BY THE INJECTOR").count();
+    assert!(forged > 10, "{forged}");
+}
+
+#[test]
+fn plain_tcp_dies_of_a_reset_and_ends_early_by_a_fin() {
+    let Some(lab) = lab(&[near()]) else { return };
+    let (reset, strikes) = under(&lab, Transport::Tcp, upwards(AttackName::Rst));
+    assert!(strikes == 1 && reset.end != End::EndOfFile, "{:?}", reset.end);
+    assert!(reset.bytes.len() < SIZE);
+    let (ended, strikes) = under(&lab, Transport::Tcp, upwards(AttackName::Fin));
+    assert_eq!((strikes, ended.end), (1, End::EndOfFile), "a false end of the stream");
+    assert!(ended.bytes.len() < SIZE && pattern(SIZE).starts_with(&ended.bytes));
+}
+
+#[test]
+fn plain_tcp_repairs_what_middleboxes_do_to_its_segments() {
+    let Some(lab) = lab(&[near()]) else { return };
+    let sent = pattern(SIZE);
+    for (name, least) in [
+        (AttackName::Truncate, 5),
+        (AttackName::Reorder, 5),
+        (AttackName::Split, 10),
+        (AttackName::Merge, 5),
+        (AttackName::Replay, 5),
+    ] {
+        let attack = upwards(name).every(100_000).times(5);
+        let (received, strikes) = under(&lab, Transport::Tcp, attack);
+        assert!(strikes >= least, "{name}: {strikes} on the wire");
+        assert_eq!(received.end, End::EndOfFile, "{name}");
+        // Old bytes at new places are the one thing among these that TCP cannot notice.
+        let is_right = received.bytes == sent;
+        assert_eq!(is_right, name != AttackName::Replay, "{name}");
+    }
+}
+
+#[test]
+fn a_cut_stops_a_path_for_its_time_and_cut_all_stops_all() {
+    let Some(lab) = lab(&[near(), near()]) else { return };
+    for name in [AttackName::Cut, AttackName::CutAll] {
+        let attack = upwards(name).lasting(Duration::from_millis(400));
+        let (received, strikes) = under(&lab, Transport::Tcp, attack);
+        assert_eq!((strikes, received.end, received.bytes.len()), (1, End::EndOfFile, SIZE));
+        assert!(received.longest_gap >= Duration::from_millis(400), "{name}: {:?}", received.longest_gap);
+    }
+    let other = lab.path("b").expect("it is there");
+    other.cut_for(Duration::from_millis(1)).expect("it runs");
+    assert_eq!(lab.path("a").expect("it is there").summary().expect("it runs").injected, 2);
+}
+
+#[test]
+fn kernel_mptcp_believes_forged_signals() {
+    let Some(lab) = lab(&[near(), near()]) else { return };
+    lab.enable_kernel_mptcp().expect("the kernel has it");
+    let sent = pattern(SIZE);
+    // What each does to a connection that is protected by nothing; strikes are what counts.
+    for name in [
+        AttackName::ForgeAck,
+        AttackName::ForgeDss,
+        AttackName::AddAddr,
+        AttackName::RemoveAddr,
+        AttackName::Prio,
+        AttackName::Fastclose,
+        AttackName::DataFin,
+        AttackName::ReplayDss,
+        AttackName::Replay,
+    ] {
+        let direction = match name {
+            // The acknowledgements of an upload.
+            AttackName::ForgeAck => Direction::ToClient,
+            _ => Direction::ToServer,
+        };
+        let attack = upwards(name).towards(direction);
+        let (received, strikes) = under(&lab, Transport::Mptcp, attack);
+        let is_right = received.bytes == sent && received.end == End::EndOfFile;
+        println!(
+            "{name:20} {strikes} on the wire; {} bytes, right: {is_right}, end: {:?}, longest gap {:?}",
+            received.bytes.len(),
+            received.end,
+            received.longest_gap
+        );
+        // A mapping is that of a whole train of segments.
+        assert!(if name == AttackName::ForgeDss { strikes > 0 } else { strikes == 1 }, "{name}: {strikes}");
+        match name {
+            AttackName::Fastclose => assert!(!is_right, "the keys crossed this path in clear"),
+            AttackName::DataFin => assert!(!is_right, "a false end of the stream, or none at all"),
+            AttackName::ForgeDss => assert!(!is_right, "nothing ties a mapping to its bytes"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn captured_signals_of_kernel_mptcp_are_replayed() {
+    let Some(lab) = lab(&[near(), near()]) else { return };
+    lab.enable_kernel_mptcp().expect("the kernel has it");
+    // The server announces an address, so that there is an ADD_ADDR to capture.
+    let address = lab.path("b").expect("it is there").server().v4;
+    lab.server().namespace().ip(&format!("mptcp endpoint add {address} id 9 signal")).expect("added");
+    let attack = |name| Attack::new(name).towards(Direction::ToClient).after(100_000);
+    for name in [AttackName::ReplayAddAddr, AttackName::ReplayAck] {
+        let (_, strikes) = under(&lab, Transport::Mptcp, attack(name));
+        assert_eq!(strikes, 1, "{name}");
+    }
+    // The end of the first transfers was captured: a false end of the next one.
+    let again = Attack::new(AttackName::ReplayDataFin).towards(Direction::ToServer).after(100_000);
+    let (_, strikes) = under(&lab, Transport::Mptcp, again);
+    assert_eq!(strikes, 1);
+}
+
+#[test]
+fn stripped_options_make_kernel_mptcp_fall_back() {
+    let Some(lab) = lab(&[near()]) else { return };
+    let path = lab.path("a").expect("it is there");
+    path.attack(Attack::new(AttackName::StripCapable)).expect("it runs");
+    let (client, server) = pair(&lab, path.server().v4, Transport::Mptcp);
+    let received = transfer(client, server, &pattern(SIZE));
+    path.call_off().expect("it runs");
+    assert!(received.bytes == pattern(SIZE), "as plain TCP");
+    assert!(path.injections().expect("it runs").count(AttackName::StripCapable) >= 1);
+    let samples = path.series().expect("it runs").samples;
+    assert!(samples.iter().all(|sample| sample.dsn.is_none()), "no data sequence numbers without options");
+
+    path.attack(Attack::new(AttackName::Strip)).expect("it runs");
+    let (client, server) = pair(&lab, path.server().v4, Transport::Mptcp);
+    let received = transfer(client, server, &pattern(SIZE));
+    assert!(received.bytes == pattern(SIZE), "the handshake looked good, and still it fell back");
+    assert!(path.injections().expect("it runs").count(AttackName::Strip) > 0);
+}
+
+#[test]
+fn without_an_attack_nothing_is_injected_and_every_byte_arrives() {
+    let Some(lab) = lab(&[near(), near()]) else { return };
+    lab.enable_kernel_mptcp().expect("the kernel has it");
+    let path = lab.path("a").expect("it is there");
+    let (client, server) = pair(&lab, path.server().v4, Transport::Mptcp);
+    let received = transfer(client, server, &pattern(SIZE));
+    assert_eq!((received.bytes == pattern(SIZE), received.end), (true, End::EndOfFile));
+    assert_eq!(path.injections().expect("it runs").total, 0);
+    // Both subflows in one space of numbers.
+    let mut samples = path.series().expect("it runs").samples;
+    samples.extend(lab.path("b").expect("it is there").series().expect("it runs").samples);
+    let with_dsn = samples.iter().filter(|sample| sample.dsn.is_some());
+    let (low, high) = with_dsn.fold((u64::MAX, 0), |(low, high), sample| {
+        let dsn = sample.dsn.unwrap_or_default();
+        (low.min(dsn), high.max(dsn + u64::from(sample.length)))
+    });
+    let span = high.wrapping_sub(low);
+    // The initial number is random: once in 2^42 runs it wraps in these three megabytes.
+    assert!((SIZE as u64..SIZE as u64 + 2).contains(&span), "{span}");
+}

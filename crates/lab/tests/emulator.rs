@@ -1,0 +1,173 @@
+//! The paths are what was asked for, measured with the kernel's sockets. Without root these tests say so and pass.
+
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use lab::{Conditions, Direction, Lab};
+use support::{End, Transport, lab, pair, pattern, transfer, upload};
+
+#[test]
+fn both_families_reach_the_server_on_every_path_and_at_its_common_address() {
+    let Some(lab) = lab(&[Conditions::default(), Conditions::default()]) else { return };
+    let data = pattern(200_000);
+    let mut addresses = vec![lab.service()];
+    addresses.extend(lab.paths().iter().map(lab::Path::server));
+    for address in addresses.into_iter().flat_map(|both| [both.v4, both.v6]) {
+        let (client, server) = pair(&lab, address, Transport::Tcp);
+        let received = transfer(client, server, &data);
+        assert_eq!((received.bytes == data, received.end), (true, End::EndOfFile), "{address}");
+    }
+    for path in lab.paths() {
+        let seen = path.summary().expect("it runs").to_server.payload;
+        assert!(seen >= 400_000, "{} bytes on {}", seen, path.name());
+    }
+}
+
+#[test]
+fn a_round_trip_takes_both_delays_and_little_more() {
+    let conditions = Conditions { delay: Duration::from_millis(20), ..Conditions::default() };
+    let Some(lab) = lab(&[conditions]) else { return };
+    let (client, server) = udp(&lab);
+    // The shortest of some: a busy machine delays, but never hurries.
+    let shortest = (0..20).map(|_| {
+        let start = Instant::now();
+        client.send(b"ping").expect("sent");
+        let (_, from) = server.recv_from(&mut [0; 16]).expect("arrived");
+        server.send_to(b"pong", from).expect("sent");
+        client.recv(&mut [0; 16]).expect("arrived");
+        start.elapsed()
+    });
+    let shortest = shortest.min().expect("some");
+    assert!(shortest >= Duration::from_millis(40), "{shortest:?}");
+    assert!(shortest < Duration::from_millis(43), "{shortest:?}");
+}
+
+#[test]
+fn the_rate_is_the_one_asked_for() {
+    let Some(lab) = lab(&[Conditions::megabits(40, 5)]) else { return };
+    let data = pattern(4_000_000);
+    let start = Instant::now();
+    let received = upload(&lab, Transport::Tcp, &data);
+    let time = start.elapsed().as_secs_f64();
+    assert!(received.bytes == data);
+    // 0.8 s for the payload alone; losses at the queue and slow start cost some.
+    assert!((0.8..2.5).contains(&time), "{time} s");
+}
+
+#[test]
+fn loss_and_duplication_strike_as_often_as_asked_and_the_same_packets_each_time() {
+    let conditions = Conditions { loss: 0.2, duplication: 0.1, ..Conditions::default() };
+    let run = || {
+        let lab = lab(std::slice::from_ref(&conditions))?;
+        let (client, server) = udp(&lab);
+        let mut arrived = Vec::new();
+        for number in 0..2000_u32 {
+            client.send(&number.to_be_bytes()).expect("sent");
+            if number % 50 == 49 {
+                collect(&server, &mut arrived);
+            }
+        }
+        collect(&server, &mut arrived);
+        Some(arrived)
+    };
+    let (Some(first), Some(second)) = (run(), run()) else { return };
+    assert_eq!(first, second, "same seed, same decisions");
+    let mut once = first.clone();
+    once.dedup();
+    assert!((1500..1700).contains(&once.len()), "{} of 2000 arrived", once.len());
+    let twice = first.len() - once.len();
+    assert!((110..210).contains(&twice), "{twice} arrived twice");
+}
+
+#[test]
+fn reordered_packets_are_overtaken() {
+    let conditions = Conditions { reordering: 0.1, ..Conditions::default() };
+    let Some(lab) = lab(&[conditions]) else { return };
+    let (client, server) = udp(&lab);
+    let mut arrived = Vec::new();
+    for number in 0..500_u32 {
+        client.send(&number.to_be_bytes()).expect("sent");
+        if number % 50 == 49 {
+            collect(&server, &mut arrived);
+        }
+    }
+    assert_eq!(arrived.len(), 500);
+    let mut highest = 0;
+    let mut is_late = |number: &&u32| {
+        highest = highest.max(**number);
+        **number < highest
+    };
+    let late = arrived.iter().filter(|number| is_late(number)).count();
+    assert!((15..90).contains(&late), "{late} of 500 are late");
+}
+
+#[test]
+fn tcp_gets_through_a_bad_path_byte_by_byte() {
+    let bad = Conditions {
+        loss: 0.01,
+        reordering: 0.02,
+        duplication: 0.02,
+        corruption: 0.005,
+        delay: Duration::from_millis(2),
+        jitter: Duration::from_millis(1),
+        ..Conditions::default()
+    };
+    let Some(lab) = lab(&[bad]) else { return };
+    let data = pattern(3_000_000);
+    let received = upload(&lab, Transport::Tcp, &data);
+    assert_eq!((received.bytes == data, received.end), (true, End::EndOfFile));
+}
+
+#[test]
+fn a_cut_path_is_silent_until_it_is_restored_and_conditions_change_while_it_runs() {
+    let Some(lab) = lab(&[Conditions::default()]) else { return };
+    let path = lab.path("a").expect("it is there");
+    let (client, server) = udp(&lab);
+    server.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
+    let arrives = || {
+        client.send(b"?").expect("sent");
+        server.recv(&mut [0; 16]).is_ok()
+    };
+    assert!(arrives());
+    path.cut().expect("it runs");
+    assert!(!arrives() && path.summary().expect("it runs").is_dead);
+    path.restore().expect("it runs");
+    assert!(arrives());
+    let hole = Conditions { loss: 1.0, ..Conditions::default() };
+    path.set(Direction::ToServer, &hole).expect("it runs");
+    assert!(!arrives());
+    path.set(Direction::ToServer, &Conditions::default()).expect("it runs");
+    assert!(arrives());
+    let counters = path.summary().expect("it runs").carried_to_server;
+    assert_eq!((counters.cut, counters.dropped), (1, 1));
+    let series = path.series().expect("it runs");
+    assert_eq!(series.to_server.iter().sum::<u64>(), counters.delivered_bytes);
+}
+
+/// Numbers until nothing comes any more.
+fn collect(server: &UdpSocket, arrived: &mut Vec<u32>) {
+    server.set_read_timeout(Some(Duration::from_millis(60))).expect("a time");
+    let mut bytes = [0; 4];
+    while server.recv(&mut bytes).is_ok() {
+        arrived.push(u32::from_be_bytes(bytes));
+    }
+}
+
+/// A socket in the client, connected to one in the server.
+fn udp(lab: &Lab) -> (UdpSocket, UdpSocket) {
+    let bind = |host: &lab::Host, address: IpAddr| {
+        let at = SocketAddr::new(address, 0);
+        host.namespace().enter(|| UdpSocket::bind(at)).expect("entered").expect("bound")
+    };
+    let path = lab.path("a").expect("it is there");
+    let (client, server) = (bind(lab.client(), path.client().v4), bind(lab.server(), path.server().v4));
+    client.connect(server.local_addr().expect("bound")).expect("connected");
+    for socket in [&client, &server] {
+        socket.set_read_timeout(Some(support::PATIENCE)).expect("a time");
+    }
+    (client, server)
+}
