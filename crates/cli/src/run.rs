@@ -143,7 +143,7 @@ async fn carry(mut program: TcpStream, dial: Arc<Dial>, direct: Arc<[Prefix]>) {
     match result {
         Ok((sent, received)) => tracing::debug!(%to, sent, received, "a connection has ended"),
         Err(ForwardError::Program(error)) => {
-            tracing::debug!(%to, %error, "the program has ended a connection")
+            tracing::debug!(%to, %error, "the program has ended a connection");
         }
         Err(ForwardError::Server(error)) => {
             tracing::warn!("a connection of the program was reset: {error}");

@@ -41,13 +41,13 @@ pub(crate) struct Serve {
     proxy: bool,
     /// A destination that clients may go to: HOST:PORT, HOST an address, a network (10.0.0.0/8), a name, *.NAME
     /// or *, PORT a number, a range or * (repeatable).
-    #[arg(long, value_name = "RULE", requires = "proxy")]
+    #[arg(long, value_name = "RULE", conflicts_with = "forward")]
     allow: Vec<Rule>,
     /// Take clients that nobody has authorized: without it --proxy takes only those in authorized_clients.
     #[arg(long)]
     anyone: bool,
     /// Where the names that clients ask for are looked up [default: the first name server in /etc/resolv.conf].
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, requires = "proxy")]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, conflicts_with = "forward")]
     resolver: Option<SocketAddr>,
     /// Most clients' connections at a time; more are reset.
     #[arg(long, value_name = "N", default_value = "8192")]
