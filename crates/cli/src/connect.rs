@@ -52,6 +52,6 @@ async fn resolve(arguments: &Connect) -> anyhow::Result<Vec<SocketAddr>> {
 async fn open(host: &Host, remotes: &[SocketAddr], limit: Option<Duration>) -> io::Result<Stream> {
     let connecting = host.connect(remotes);
     let Some(limit) = limit else { return connecting.await };
-    let late = || io::Error::new(io::ErrorKind::TimedOut, Failure(ConnectionError::TimedOut));
+    let late = || io::Error::new(io::ErrorKind::TimedOut, Failure::from(ConnectionError::TimedOut));
     timeout(limit, connecting).await.unwrap_or_else(|_| Err(late()))
 }

@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Failure,
     /// The peer cannot be reached on any path.
     Unreachable,
+    /// The peer is not who it should be.
+    Identity,
     /// What was to be had is not what was asked for (`--require-multipath`).
     Policy,
     /// A privilege, a program or a feature of the kernel is missing.
@@ -34,6 +36,7 @@ impl Exit {
             Self::Success => 0,
             Self::Failure => 1,
             Self::Unreachable => 4,
+            Self::Identity => 5,
             Self::Policy => 6,
             Self::Missing => 7,
         }
@@ -90,19 +93,22 @@ impl From<&anyhow::Error> for Exit {
 
 fn of_io(error: &io::Error) -> Exit {
     let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
-    match failure {
-        Some(Failure(
-            ConnectionError::TimedOut | ConnectionError::Unreachable | ConnectionError::Refused,
-        )) => Exit::Unreachable,
-        Some(Failure(ConnectionError::AllPathsLost)) => Exit::Unreachable,
-        Some(Failure(ConnectionError::PlainRefused)) => Exit::Policy,
-        Some(Failure(
+    match failure.map(|failure| failure.error) {
+        Some(ConnectionError::TimedOut | ConnectionError::Unreachable | ConnectionError::Refused) => {
+            Exit::Unreachable
+        }
+        Some(ConnectionError::AllPathsLost) => Exit::Unreachable,
+        Some(ConnectionError::HandshakeFailed) => Exit::Identity,
+        Some(
+            ConnectionError::PlainRefused | ConnectionError::NotSealed | ConnectionError::NegotiationAltered,
+        ) => Exit::Policy,
+        Some(
             ConnectionError::Reset
             | ConnectionError::FastClose
             | ConnectionError::Aborted
             | ConnectionError::Protocol
             | ConnectionError::Corrupted,
-        )) => Exit::Failure,
+        ) => Exit::Failure,
         None if error.kind() == io::ErrorKind::NetworkUnreachable => Exit::Unreachable,
         None if error.kind() == io::ErrorKind::TimedOut => Exit::Unreachable,
         None => Exit::Failure,
@@ -154,7 +160,7 @@ mod tests {
     use anyhow::Context;
 
     fn failed(kind: io::ErrorKind, error: ConnectionError) -> anyhow::Error {
-        let result: Result<(), _> = Err(io::Error::new(kind, Failure(error)));
+        let result: Result<(), _> = Err(io::Error::new(kind, Failure::from(error)));
         result.context("cannot connect to 192.0.2.1:80").expect_err("an error")
     }
 

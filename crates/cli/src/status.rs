@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use host::{Negotiated, Path, PlainReason, Status, StatusCounters, SubflowStatus};
+use host::{
+    Negotiated, Path, PeerIdentity, PlainReason, SealedStatus, Status, StatusCounters, SubflowStatus,
+};
 use serde::Serialize;
 
 use crate::arguments::Options;
@@ -30,6 +32,8 @@ struct Report {
     checksum: bool,
     /// Why it is plain TCP, in one word.
     reason: Option<&'static str>,
+    /// What protects the bytes; nothing if it is not there.
+    sealed: Option<SealedReport>,
     /// The peer's address that it was opened to or from.
     peer: Option<SocketAddr>,
     /// Bytes of the application that the peer has acknowledged.
@@ -57,6 +61,8 @@ struct PathReport {
     bytes_received: u64,
     bytes_retransmitted: u64,
     bytes_reinjected: u64,
+    /// Sealed blocks of the peer that failed verification: somebody changes bytes on this path.
+    blocks_failed: u64,
     /// Part of all bytes sent and received, 0 to 1.
     share: f64,
     /// Smallest of its subflows'.
@@ -66,6 +72,23 @@ struct PathReport {
     segments_lost: u64,
     /// Part of the segments sent that were lost, 0 to 1.
     loss: f64,
+}
+
+/// How the connection is sealed.
+#[derive(Debug, Serialize)]
+struct SealedReport {
+    handshake: Option<&'static str>,
+    suite: Option<&'static str>,
+    key_exchange: Option<&'static str>,
+    /// `anonymous`, `certificate`, or the fingerprint of the peer's key.
+    peer: String,
+    /// How often the keys were changed, ours and the peer's.
+    generations: [u64; 2],
+    /// Ours and the peer's.
+    handshake_bytes: [u64; 2],
+    blocks_sealed: u64,
+    blocks_opened: u64,
+    failure: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,6 +103,7 @@ struct SubflowReport {
     bytes_received: u64,
     bytes_retransmitted: u64,
     bytes_reinjected: u64,
+    blocks_failed: u64,
     rtt_ms: Option<f64>,
     congestion_window: u32,
     segments_sent: u64,
@@ -121,7 +145,7 @@ impl Reporter {
 
 impl Report {
     fn new(paths: &[Path], peer: Option<SocketAddr>, status: &Status) -> Self {
-        let Status { negotiated, subflows, bytes_delivered, bytes_read, age, counters } = status;
+        let Status { negotiated, sealed, subflows, bytes_delivered, bytes_read, age, counters } = status;
         let (kind, version, checksum, reason) = match negotiated {
             Negotiated::Opening => ("opening", None, false, None),
             Negotiated::Multipath { version, checksum } => ("multipath", Some(*version), *checksum, None),
@@ -133,6 +157,7 @@ impl Report {
             version,
             checksum,
             reason,
+            sealed: sealed.as_ref().map(SealedReport::new),
             peer,
             bytes_delivered: *bytes_delivered,
             bytes_read: *bytes_read,
@@ -162,6 +187,10 @@ impl Report {
             amount(self.bytes_read),
             self.age_ms / 1000.0
         );
+        match &self.sealed {
+            Some(sealed) => text += &sealed.words(),
+            None => text += "  not sealed: everybody on the way can read and change the bytes\n",
+        }
         let header = ["PATH", "STATE", "SUBFLOWS", "SENT", "RECEIVED", "SHARE", "RTT", "LOSS", "SENT AGAIN"];
         let mut rows = vec![header.map(str::to_owned)];
         rows.extend(self.paths.iter().map(PathReport::row));
@@ -183,6 +212,51 @@ impl Report {
     }
 }
 
+impl SealedReport {
+    fn new(sealed: &SealedStatus) -> Self {
+        let SealedStatus {
+            handshake,
+            suite,
+            key_exchange,
+            peer,
+            generations,
+            handshake_bytes,
+            sealed_blocks,
+            opened_blocks,
+            failure,
+        } = sealed;
+        Self {
+            handshake: *handshake,
+            suite: *suite,
+            key_exchange: *key_exchange,
+            peer: match peer {
+                PeerIdentity::Anonymous => "anonymous".to_owned(),
+                PeerIdentity::Certificate => "certificate".to_owned(),
+                PeerIdentity::Key { line: _, fingerprint, is_known: _ } => fingerprint.clone(),
+            },
+            generations: *generations,
+            handshake_bytes: *handshake_bytes,
+            blocks_sealed: *sealed_blocks,
+            blocks_opened: *opened_blocks,
+            failure: failure.clone(),
+        }
+    }
+
+    /// For people.
+    fn words(&self) -> String {
+        let suite = self.suite.unwrap_or("nothing yet");
+        let handshake = self.handshake.unwrap_or("no handshake yet");
+        let peer = match self.peer.as_str() {
+            "anonymous" => "encrypted, not authenticated".to_owned(),
+            peer => format!("peer {peer}"),
+        };
+        format!(
+            "  sealed: {suite} after {handshake}, {peer}, keys {}/{}\n",
+            self.generations[0], self.generations[1]
+        )
+    }
+}
+
 impl PathReport {
     fn new(path: &Path, subflows: &[SubflowStatus], total: u64) -> Self {
         let mut report =
@@ -196,6 +270,7 @@ impl PathReport {
             report.bytes_received += tcp.bytes_received;
             report.bytes_retransmitted += tcp.bytes_retransmitted;
             report.bytes_reinjected += subflow.reinjected;
+            report.blocks_failed += subflow.blocks_failed;
             report.segments_sent += tcp.segments_sent;
             report.segments_lost += tcp.segments_lost;
             report.rtt_ms = smaller(report.rtt_ms, tcp.srtt);
@@ -228,7 +303,7 @@ impl PathReport {
 
 impl SubflowReport {
     fn new(subflow: &SubflowStatus, paths: &[Path]) -> Self {
-        let SubflowStatus { id, path, tuple, usable, backup, tcp, reinjected } = subflow;
+        let SubflowStatus { id, path, tuple, usable, backup, tcp, reinjected, blocks_failed } = subflow;
         let name = paths.iter().find(|other| other.id == *path).map(|path| path.name.clone());
         Self {
             id: id.0,
@@ -241,6 +316,7 @@ impl SubflowReport {
             bytes_received: tcp.bytes_received,
             bytes_retransmitted: tcp.bytes_retransmitted,
             bytes_reinjected: *reinjected,
+            blocks_failed: *blocks_failed,
             rtt_ms: tcp.srtt.map(millis),
             congestion_window: tcp.congestion_window,
             segments_sent: tcp.segments_sent,
@@ -276,6 +352,9 @@ fn named(counters: &StatusCounters) -> BTreeMap<&'static str, u64> {
         stalls,
         stalled_closed,
         data_timeouts,
+        blocks_failed,
+        blocks_repaired,
+        attacked_closed,
     } = *counters;
     BTreeMap::from([
         ("segments_refused", segments_refused),
@@ -300,6 +379,9 @@ fn named(counters: &StatusCounters) -> BTreeMap<&'static str, u64> {
         ("stalls", stalls),
         ("stalled_closed", stalled_closed),
         ("data_timeouts", data_timeouts),
+        ("blocks_failed", blocks_failed),
+        ("blocks_repaired", blocks_repaired),
+        ("attacked_closed", attacked_closed),
     ])
 }
 
@@ -389,6 +471,7 @@ mod tests {
     fn status(negotiated: Negotiated) -> Status {
         Status {
             negotiated,
+            sealed: None,
             subflows: Vec::new(),
             bytes_delivered: 3 << 20,
             bytes_read: 512,

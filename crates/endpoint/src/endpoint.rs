@@ -113,6 +113,12 @@ impl Endpoint {
         }
     }
 
+    /// Tells the wall-clock time: seconds since 1970-01-01 UTC when the clock that `now` is read from stood at
+    /// zero. Certificates are judged by it; without it they are all from the future.
+    pub fn set_unix_epoch(&mut self, seconds: u64) {
+        self.around.epoch = seconds;
+    }
+
     /// The paths.
     pub fn paths(&self) -> &Paths {
         &self.around.paths

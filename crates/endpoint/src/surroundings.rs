@@ -23,6 +23,8 @@ pub(crate) struct Surroundings {
     wire: SeededRandom,
     /// Keys are drawn from here, and nothing else is.
     secret: SeededRandom,
+    /// Seconds since 1970-01-01 UTC when the clock of the core stood at zero.
+    pub(crate) epoch: u64,
 }
 
 impl Surroundings {
@@ -39,6 +41,7 @@ impl Surroundings {
             isns,
             wire: SeededRandom::new(wire_seed),
             secret,
+            epoch: 0,
         }
     }
 
@@ -65,7 +68,8 @@ impl Host for HostView<'_> {
     }
 
     fn claim_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
-        let Surroundings { demux, time_waits, wire, paths: _, isns: _, secret: _ } = &mut *self.surroundings;
+        let Surroundings { demux, time_waits, wire, paths: _, isns: _, secret: _, epoch: _ } =
+            &mut *self.surroundings;
         draw_port(wire, |port| {
             let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
             !time_waits.contains(&tuple) && demux.claim_tuple(self.connection, tuple)
@@ -89,6 +93,18 @@ impl Host for HostView<'_> {
                 return key;
             }
         }
+    }
+
+    fn secrets(&mut self) -> &mut dyn Random {
+        &mut self.surroundings.secret
+    }
+
+    fn claim_token(&mut self, token: u32) -> bool {
+        self.surroundings.demux.claim_token(self.connection, token)
+    }
+
+    fn unix_time(&self, now: Instant) -> u64 {
+        self.surroundings.epoch + now.as_nanos() / 1_000_000_000
     }
 }
 

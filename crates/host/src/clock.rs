@@ -13,6 +13,12 @@ impl Clock {
         Self(time::Instant::now())
     }
 
+    /// Seconds since 1970-01-01 UTC when this clock stood at zero.
+    pub(crate) fn unix_epoch(self) -> u64 {
+        let started = time::SystemTime::now() - self.0.elapsed();
+        started.duration_since(time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
     pub(crate) fn now(self) -> Instant {
         Instant::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -193,7 +193,10 @@ impl HostBuilder {
         let interfaces = network.stack_addresses().map(interface).collect();
         let capture = capture.map(|file| Capture::create(&file, interfaces)).transpose()?;
         let (wire_seed, secret_seed) = seeds()?;
-        let shared = Shared::new(Clock::start(), Endpoint::new(limits, wire_seed, secret_seed))?;
+        let clock = Clock::start();
+        let mut endpoint = Endpoint::new(limits, wire_seed, secret_seed);
+        endpoint.set_unix_epoch(clock.unix_epoch());
+        let shared = Shared::new(clock, endpoint)?;
         let keeper = Keeper::start(network, shared.clone())?;
         let driver = DriverThread::start(Driver::new(tun, shared.clone(), capture), shared.clone())?;
         Ok(Host { shared, config, _driver: driver, keeper })

@@ -56,8 +56,8 @@ pub use host::{Host, HostBuilder};
 pub use listener::Listener;
 pub use mptcp::Counters as StatusCounters;
 pub use mptcp::{
-    Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PlainReason, Scheduler, Status,
-    SubflowStatus,
+    Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PeerIdentity, PlainReason, Protect,
+    Scheduler, SealedSettings, SealedStatus, Status, SubflowStatus,
 };
 pub use path::PathSpec;
 pub use setup::{Ranges, default_devices, device_towards};

@@ -116,7 +116,9 @@ impl Stream {
                     Poll::Ready(Ok(()))
                 }
                 None | Some(_) if is_closed => match state.endpoint.read(now, *id) {
-                    Err(ReadError::Failed(error)) => Poll::Ready(Err(error_of(error))),
+                    Err(ReadError::Failed(error)) => {
+                        Poll::Ready(Err(error_of(error, state.endpoint.status(now, *id))))
+                    }
                     Ok(_) | Err(ReadError::End | ReadError::WouldBlock) => Poll::Ready(Err(gone())),
                 },
                 None | Some(_) => state.wait(*id, Interest::Open, context),
@@ -154,7 +156,8 @@ impl ReadHalf {
         }
         let Handle { shared, id } = &*self.handle;
         let mut state = shared.lock();
-        match state.endpoint.read(shared.clock.now(), *id) {
+        let now = shared.clock.now();
+        match state.endpoint.read(now, *id) {
             Ok(bytes) => {
                 self.pending = bytes;
                 drop(state);
@@ -163,7 +166,9 @@ impl ReadHalf {
                 Poll::Ready(Ok(()))
             }
             Err(ReadError::End) => Poll::Ready(Ok(())),
-            Err(ReadError::Failed(error)) => Poll::Ready(Err(error_of(error))),
+            Err(ReadError::Failed(error)) => {
+                Poll::Ready(Err(error_of(error, state.endpoint.status(now, *id))))
+            }
             Err(ReadError::WouldBlock) if state.phase == Phase::Stopped => Poll::Ready(Err(gone())),
             Err(ReadError::WouldBlock) => state.wait(*id, Interest::Read, context),
         }
@@ -378,9 +383,24 @@ impl std::fmt::Debug for Handle {
 }
 
 /// What [`io::Error::get_ref`] gives for a failed connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}", words(*.0))]
-pub struct Failure(pub ConnectionError);
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}{}", words(*.error), because(.why.as_deref()))]
+pub struct Failure {
+    /// What happened.
+    pub error: ConnectionError,
+    /// More about it: what was stripped, refused, or altered where the connection was to be sealed.
+    pub why: Option<String>,
+}
+
+impl From<ConnectionError> for Failure {
+    fn from(error: ConnectionError) -> Self {
+        Self { error, why: None }
+    }
+}
+
+fn because(why: Option<&str>) -> String {
+    why.map(|why| format!(": {why}")).unwrap_or_default()
+}
 
 fn words(error: ConnectionError) -> &'static str {
     match error {
@@ -394,20 +414,27 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
         ConnectionError::Protocol => "the peer broke the protocol",
         ConnectionError::Corrupted => "data arrived corrupted and there was no other path",
+        ConnectionError::NotSealed => "the connection cannot be sealed, and nothing less is allowed",
+        ConnectionError::HandshakeFailed => "the handshake of the sealed connection failed",
+        ConnectionError::NegotiationAltered => "somebody on the way has rewritten the negotiation",
     }
 }
 
-fn error_of(error: ConnectionError) -> io::Error {
+fn error_of(error: ConnectionError, status: Option<Status>) -> io::Error {
     let kind = match error {
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
         ConnectionError::TimedOut | ConnectionError::AllPathsLost => io::ErrorKind::TimedOut,
         ConnectionError::Unreachable => io::ErrorKind::HostUnreachable,
         ConnectionError::Reset | ConnectionError::FastClose => io::ErrorKind::ConnectionReset,
         ConnectionError::Aborted => io::ErrorKind::ConnectionAborted,
-        ConnectionError::PlainRefused => io::ErrorKind::Unsupported,
+        ConnectionError::PlainRefused | ConnectionError::NotSealed => io::ErrorKind::Unsupported,
+        ConnectionError::HandshakeFailed | ConnectionError::NegotiationAltered => {
+            io::ErrorKind::PermissionDenied
+        }
         ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
     };
-    io::Error::new(kind, Failure(error))
+    let why = status.and_then(|status| status.sealed).and_then(|sealed| sealed.failure);
+    io::Error::new(kind, Failure { error, why })
 }
 
 fn gone() -> io::Error {

@@ -141,6 +141,18 @@ fn kernel_mptcp_believes_forged_signals() {
 }
 
 #[test]
+fn a_flipped_byte_passes_the_checksums_of_kernel_mptcp_too() {
+    let Some(lab) = lab(&[near()]) else { return };
+    for host in [lab.client(), lab.server()] {
+        host.namespace().set_sysctl("net.mptcp.checksum_enabled", 1).expect("the kernel has it");
+    }
+    let (received, strikes) = under(&lab, Transport::Mptcp, upwards(AttackName::Flip));
+    assert_eq!((strikes, received.end, received.bytes.len()), (1, End::EndOfFile, SIZE));
+    let wrong = received.bytes.iter().zip(pattern(SIZE)).filter(|(got, sent)| **got != *sent).count();
+    assert_eq!(wrong, 1, "no checksum complains");
+}
+
+#[test]
 fn captured_signals_of_kernel_mptcp_are_replayed() {
     let Some(lab) = lab(&[near(), near()]) else { return };
     lab.enable_kernel_mptcp().expect("the kernel has it");

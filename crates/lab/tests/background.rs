@@ -34,11 +34,11 @@ fn has_role(role: &str) -> bool {
 fn a_killed_lab_leaves_nothing_after_the_next_sweep() {
     if has_role("hold") {
         let lab = support::lab_of(LabConfig::default()).expect("the parent has tried it");
-        let _child = lab.server().command("sleep").arg("600").spawn().expect("started");
+        let mut child = lab.server().command("sleep").arg("600").spawn().expect("started");
         println!("\nname {}", lab.server().namespace().name().expect("it has one"));
-        loop {
-            std::thread::sleep(Duration::from_secs(60));
-        }
+        // Until the parent kills this process; then the sweep ends the child.
+        child.wait().expect("it sleeps");
+        return;
     }
     if support::lab_of(LabConfig::default()).is_none() {
         return;

@@ -151,10 +151,10 @@ fn send_syn(lab: &lab::Lab, options: &[u8]) -> Vec<u8> {
     while start.elapsed() < support::PATIENCE {
         let length = std::io::Read::read(&mut (&receiver), &mut room).expect("it arrives");
         let packet = bytes::Bytes::copy_from_slice(&room[..length]);
-        if let Ok(Packet::Tcp(found)) = Packet::parse(&packet, 0, Trust::Verify) {
-            if found.flags == wire::Flags::SYN {
-                return found.options.to_vec();
-            }
+        if let Ok(Packet::Tcp(found)) = Packet::parse(&packet, 0, Trust::Verify)
+            && found.flags == wire::Flags::SYN
+        {
+            return found.options.to_vec();
         }
     }
     panic!("the SYN did not arrive");

@@ -134,6 +134,12 @@ impl Connection {
             let wait = REPEAT_INTERVAL * 2u32.pow(u32::from(announced.repeats));
             announced.again = (announced.repeats < REPEATS).then(|| now + wait);
             announced.repeats += 1;
+            if let Some(sealed) = &mut self.sealed {
+                // A record arrives without being repeated.
+                announced.again = None;
+                sealed.announce(announced.id, announced.address);
+                continue;
+            }
             if let Some(add) = announcement(session, announced.id, announced.address)
                 && self.flows[index].state.signal(Control::AddAddr(add))
             {
@@ -164,29 +170,8 @@ impl Connection {
             self.counters.bad_address_hmacs += 1;
             return;
         }
-        let Some(initial) = self.addresses.initial_remote() else { return };
-        let address = SocketAddr::new(add.address, add.port.unwrap_or(initial.port()));
-        if !is_one_host(address) || host.paths().with_address(add.address).is_some() {
-            self.counters.addresses_refused += 1;
+        if !self.learn_address(now, add.address_id, add.address, add.port, host) {
             return;
-        }
-        let room = self.addresses.remote.len() < usize::from(self.config.max_remote_addresses);
-        let known = |remote: &&mut Remote| remote.id == Some(add.address_id) || remote.address == address;
-        match self.addresses.remote.iter_mut().find(known) {
-            // An id that is in use for another address has to be removed first (section 3.4.1).
-            Some(remote) if remote.address == address => {
-                remote.id = remote.id.or(Some(add.address_id));
-                remote.announced = remote.announced.or(Some(now));
-            }
-            Some(_) => self.counters.addresses_refused += 1,
-            None if room => {
-                let id = Some(add.address_id);
-                self.addresses.remote.push(Remote { id, address, announced: Some(now) });
-            }
-            None => {
-                self.counters.addresses_refused += 1;
-                return;
-            }
         }
         // The peer repeats it until it sees this.
         let echo = AddAddr { echo: true, hmac: None, ..*add };
@@ -195,10 +180,45 @@ impl Connection {
         }
     }
 
+    /// Remembers an address of the peer that was proved to come from it; `false` if it is not kept.
+    pub(crate) fn learn_address(
+        &mut self,
+        now: Instant,
+        id: u8,
+        address: IpAddr,
+        port: Option<u16>,
+        host: &dyn Host,
+    ) -> bool {
+        let Some(initial) = self.addresses.initial_remote() else { return false };
+        let address = SocketAddr::new(address, port.unwrap_or(initial.port()));
+        if !is_one_host(address) || host.paths().with_address(address.ip()).is_some() {
+            self.counters.addresses_refused += 1;
+            return false;
+        }
+        let room = self.addresses.remote.len() < usize::from(self.config.max_remote_addresses);
+        let known = |remote: &&mut Remote| remote.id == Some(id) || remote.address == address;
+        match self.addresses.remote.iter_mut().find(known) {
+            // An id that is in use for another address has to be removed first (section 3.4.1).
+            Some(remote) if remote.address == address => {
+                remote.id = remote.id.or(Some(id));
+                remote.announced = remote.announced.or(Some(now));
+            }
+            Some(_) => self.counters.addresses_refused += 1,
+            None if room => {
+                self.addresses.remote.push(Remote { id: Some(id), address, announced: Some(now) });
+            }
+            None => {
+                self.counters.addresses_refused += 1;
+                return false;
+            }
+        }
+        true
+    }
+
     fn is_genuine(&self, add: &AddAddr) -> bool {
         let (Some(session), Some(hmac)) = (&self.session, add.hmac) else { return false };
-        let Some(remote) = &session.remote else { return false };
-        let computed = address_hmac(remote, &session.local, add.address_id, add.address, add.port);
+        let (Some(local), Some(remote)) = (&session.local, &session.remote) else { return false };
+        let computed = address_hmac(remote, local, add.address_id, add.address, add.port);
         same(&computed, &hmac)
     }
 
@@ -237,6 +257,10 @@ impl Connection {
         let Some(&(_, id)) = self.addresses.local.iter().find(|(known, _)| *known == own) else { return };
         self.addresses.announced.retain(|announced| announced.id != id);
         if self.mode != Mode::Multipath {
+            return;
+        }
+        if let Some(sealed) = &mut self.sealed {
+            sealed.withdraw(id);
             return;
         }
         if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_good()) {

@@ -5,9 +5,11 @@
 //! list of the subflows that carry it. A block that has to go out again elsewhere shares its bytes.
 
 use arrayvec::ArrayVec;
-use base::SubflowId;
+use base::{Instant, SubflowId};
 use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeSet, VecDeque};
+
+use crate::sealed::SealedBody;
 
 /// Subflows that are remembered for one block; a further one takes the place of the oldest.
 const MAX_CARRIERS: usize = 8;
@@ -25,13 +27,28 @@ pub(crate) struct Carrier {
 pub(crate) struct Block {
     /// Data offset of the first byte.
     pub(crate) start: u64,
-    pub(crate) payload: Bytes,
+    pub(crate) body: Body,
     pub(crate) carriers: ArrayVec<Carrier, MAX_CARRIERS>,
+    /// Every subflow that was given it has seen it acknowledged by TCP, since then.
+    pub(crate) arrived: Option<Instant>,
+}
+
+/// What a block goes out as.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// The application's bytes.
+    Clear(Bytes),
+    /// A sealed block.
+    Sealed(SealedBody),
 }
 
 impl Block {
     pub(crate) fn end(&self) -> u64 {
-        self.start + self.payload.len() as u64
+        let length = match &self.body {
+            Body::Clear(payload) => payload.len(),
+            Body::Sealed(sealed) => sealed.len(),
+        };
+        self.start + length as u64
     }
 
     pub(crate) fn is_carried_by(&self, flow: SubflowId) -> bool {
@@ -76,6 +93,10 @@ pub(crate) struct Outgoing {
     finished: bool,
     /// The DATA_FIN went out at least once.
     fin_sent: bool,
+    /// Its moment is not when the last byte is numbered, but when the connection says so.
+    holds_fin: bool,
+    /// Bytes of the application in blocks that were sealed and acknowledged.
+    delivered: u64,
 }
 
 impl Outgoing {
@@ -91,6 +112,8 @@ impl Outgoing {
             again: BTreeSet::new(),
             finished: false,
             fin_sent: false,
+            holds_fin: false,
+            delivered: 0,
         }
     }
 
@@ -112,6 +135,12 @@ impl Outgoing {
         self.acked
     }
 
+    /// Right edge of the peer's window.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn edge(&self) -> u64 {
+        self.edge
+    }
+
     /// Bytes that the peer's window takes beyond what is numbered.
     pub(crate) fn window_left(&self) -> u64 {
         self.edge.saturating_sub(self.next)
@@ -123,7 +152,8 @@ impl Outgoing {
 
     /// Offset of the DATA_FIN, once everything before it is numbered.
     pub(crate) fn fin(&self) -> Option<u64> {
-        (self.finished && self.queued == 0).then_some(self.next)
+        let is_due = self.fin_sent || !self.holds_fin;
+        (self.finished && self.queued == 0 && is_due).then_some(self.next)
     }
 
     pub(crate) fn is_fin_sent(&self) -> bool {
@@ -158,8 +188,12 @@ impl Outgoing {
     /// Numbers the next bytes, at most `max` (not zero) of them: start and payload.
     pub(crate) fn cut(&mut self, max: usize) -> Option<(u64, Bytes)> {
         let (start, payload) = self.take(max)?;
-        self.blocks.push_back(Block { start, payload: payload.clone(), carriers: ArrayVec::new() });
+        self.add(start, Body::Clear(payload.clone()));
         Some((start, payload))
+    }
+
+    fn add(&mut self, start: u64, body: Body) {
+        self.blocks.push_back(Block { start, body, carriers: ArrayVec::new(), arrived: None });
     }
 
     /// The same for plain TCP: nobody but the one subflow remembers them.
@@ -196,6 +230,7 @@ impl Outgoing {
     pub(crate) fn on_carried(&mut self, start: u64, carrier: Carrier) {
         self.again.remove(&start);
         if let Some(block) = self.block_mut(start) {
+            block.arrived = None;
             block.carry(carrier);
         }
     }
@@ -213,13 +248,20 @@ impl Outgoing {
         let new = ack - self.acked;
         self.acked = ack;
         while self.blocks.front().is_some_and(|block| block.end() <= ack) {
-            self.blocks.pop_front();
+            if let Some(Block { body: Body::Sealed(sealed), .. }) = self.blocks.pop_front() {
+                self.delivered += sealed.application_bytes();
+            }
         }
         let first = self.blocks.front().map_or(self.next, |block| block.start);
         while self.again.first().is_some_and(|&start| start < first) {
             self.again.pop_first();
         }
         Acked::New(new)
+    }
+
+    /// Bytes of the application that the peer has acknowledged.
+    pub(crate) fn delivered(&self) -> u64 {
+        if self.holds_fin { self.delivered } else { self.acked - 1 - u64::from(self.is_complete()) }
     }
 
     /// The first block that is not acknowledged.
@@ -265,6 +307,69 @@ impl Outgoing {
         }
     }
 
+    /// The stream is sealed: the DATA_FIN waits until [`Outgoing::on_fin_sent`], and windows come in records.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn hold_fin(&mut self, edge: u64) {
+        self.holds_fin = true;
+        self.edge = edge;
+    }
+
+    /// The peer takes everything below `edge`.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn raise_edge(&mut self, edge: u64) {
+        self.edge = self.edge.max(edge);
+    }
+
+    /// Bytes of the application that wait, at most `max`, piece by piece.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn drain_queue(&mut self, max: usize, mut take: impl FnMut(&[u8])) {
+        let mut left = max.min(self.queued);
+        while left > 0 {
+            let Some(first) = self.queue.front_mut() else { break };
+            let piece = first.split_to(first.len().min(left));
+            take(&piece);
+            left -= piece.len();
+            self.queued -= piece.len();
+            if first.is_empty() {
+                self.queue.pop_front();
+            }
+        }
+    }
+
+    /// A block that was sealed at the next number.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn push_sealed(&mut self, sealed: SealedBody) -> u64 {
+        let start = self.next;
+        self.next += sealed.len() as u64;
+        self.add(start, Body::Sealed(sealed));
+        start
+    }
+
+    /// Numbered bytes without an acknowledgment.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn in_doubt(&self) -> u64 {
+        self.next.saturating_sub(self.acked)
+    }
+
+    /// The first blocks without an acknowledgment.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn first_blocks(&mut self) -> impl Iterator<Item = &mut Block> {
+        self.blocks.iter_mut()
+    }
+
+    /// A block did not get through unharmed: it goes out again, on a subflow that has not carried it if
+    /// `elsewhere`.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn on_harmed(&mut self, start: u64, elsewhere: bool) {
+        if let Some(block) = self.block_mut(start) {
+            block.arrived = None;
+            if !elsewhere {
+                block.carriers.clear();
+            }
+            self.again.insert(start);
+        }
+    }
+
     /// Plain TCP from now on: the subflow alone answers for what it was given. `acked` is what it says.
     pub(crate) fn forget_blocks(&mut self) {
         self.blocks.clear();
@@ -280,11 +385,11 @@ impl Outgoing {
         self.blocks.binary_search_by_key(&start, |block| block.start).ok()
     }
 
-    fn block(&self, start: u64) -> Option<&Block> {
+    pub(crate) fn block(&self, start: u64) -> Option<&Block> {
         self.blocks.get(self.index(start)?)
     }
 
-    fn block_mut(&mut self, start: u64) -> Option<&mut Block> {
+    pub(crate) fn block_mut(&mut self, start: u64) -> Option<&mut Block> {
         let index = self.index(start)?;
         self.blocks.get_mut(index)
     }

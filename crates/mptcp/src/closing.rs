@@ -5,6 +5,7 @@ use wire::ResetReason;
 
 use crate::connection::Mode;
 use crate::flow::{Parting, Stage};
+use crate::session::Session;
 use crate::{Connection, ConnectionError};
 
 /// Whether the connection lives.
@@ -155,7 +156,10 @@ impl Connection {
     /// What the resets say.
     fn last_words(&self, error: ConnectionError) -> Parting {
         let reason = match error {
-            ConnectionError::Protocol => ResetReason::Mptcp,
+            ConnectionError::Protocol
+            | ConnectionError::NotSealed
+            | ConnectionError::HandshakeFailed
+            | ConnectionError::NegotiationAltered => ResetReason::Mptcp,
             ConnectionError::Corrupted => ResetReason::MiddleboxInterference,
             ConnectionError::Aborted
             | ConnectionError::FastClose
@@ -177,7 +181,11 @@ impl Connection {
 
     /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours.
     pub(crate) fn on_fast_close(&mut self, key: [u8; 8]) -> bool {
-        let is_ours = self.session.as_ref().is_some_and(|session| session.local.is(&key));
+        let is_ours = match (&self.sealed, &self.session) {
+            (Some(sealed), _) => sealed.is_fast_close(&key),
+            (None, Some(Session { local: Some(local), .. })) => local.is(&key),
+            (None, Some(_) | None) => false,
+        };
         if !is_ours || self.mode != Mode::Multipath {
             self.counters.bad_fast_closes += 1;
             return false;

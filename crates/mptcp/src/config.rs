@@ -24,11 +24,24 @@ pub enum Fallback {
     Refuse,
 }
 
+/// What protects the bytes on their way.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Protect {
+    /// Nothing: regular Multipath TCP.
+    #[default]
+    Plain,
+    /// MPTCPsec.
+    #[cfg(feature = "sealed")]
+    Sealed(crate::SealedSettings),
+}
+
 /// Settings of one connection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Settings of every subflow (the MTU is replaced by the path's).
     pub tcp: tcp::Config,
+    /// What protects the bytes.
+    pub protect: Protect,
     /// Scheduler.
     pub scheduler: Scheduler,
     /// Ask for DSS checksums (RFC 8684, section 3.3.1). Used if either side asks.
@@ -59,6 +72,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             tcp: tcp::Config { no_delay: true, ..tcp::Config::default() },
+            protect: Protect::default(),
             scheduler: Scheduler::default(),
             checksum: false,
             fallback: Fallback::default(),

@@ -12,12 +12,14 @@ use crate::addresses::Addresses;
 use crate::blocks::Outgoing;
 use crate::closing::Life;
 use crate::flow::Flow;
+use crate::keys::Key;
 use crate::mesh::Mesh;
 use crate::notices::Notices;
 use crate::protection::Protection;
 use crate::race::Race;
 use crate::reassembly::Reassembly;
 use crate::reinject::DataTimer;
+use crate::sealed::Sealed;
 use crate::session::Session;
 use crate::{Config, Counters, Paths, PlainReason, ReadError, Status, SubflowStatus};
 
@@ -37,6 +39,15 @@ pub trait Host {
 
     /// Randomness for secrets. Draws a key whose token no other connection of this host uses.
     fn draw_key(&mut self) -> [u8; 8];
+
+    /// Randomness for secrets, as it comes.
+    fn secrets(&mut self) -> &mut dyn Random;
+
+    /// Makes `token` this connection's; `false` if another connection of this host has it.
+    fn claim_token(&mut self, token: u32) -> bool;
+
+    /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
+    fn unix_time(&self, now: Instant) -> u64;
 }
 
 /// Why a SYN does not become a subflow; the endpoint answers with a RST (MP_TCPRST where it says so).
@@ -78,6 +89,8 @@ pub struct Connection {
     /// Keys and numbers; `None` where Multipath TCP was not even offered.
     pub(crate) session: Option<Session>,
     pub(crate) protection: Protection,
+    /// MPTCPsec: offered, being agreed on, or in use.
+    pub(crate) sealed: Option<Box<Sealed>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) past: VecDeque<SubflowStatus>,
     pub(crate) next_id: u32,
@@ -116,6 +129,10 @@ impl Connection {
         let mut connection = Self::new(now, config, Role::Active);
         connection.offer(host);
         connection.addresses.set_remotes(remotes);
+        if connection.cannot_seal() {
+            connection.fail(crate::ConnectionError::NotSealed);
+            return connection;
+        }
         connection.start_race(now, remotes, first, host);
         connection
     }
@@ -134,6 +151,7 @@ impl Connection {
             mode: Mode::Opening,
             session: None,
             protection: Protection::default(),
+            sealed: None,
             flows: Vec::new(),
             past: VecDeque::new(),
             next_id: 0,
@@ -200,6 +218,7 @@ impl Connection {
         self.check_unmapped(now);
         self.run_data_timer(now);
         self.check_patience(now);
+        self.check_sealing(now);
         self.settle(now, host);
     }
 
@@ -236,9 +255,12 @@ impl Connection {
 
     /// Our token, once Multipath TCP is negotiated or offered passively: joins are looked up by it.
     pub fn token(&self) -> Option<u32> {
+        if let Some(sealed) = &self.sealed {
+            return sealed.token();
+        }
         let session = self.session.as_ref()?;
         match (self.mode, self.role) {
-            (Mode::Multipath, _) | (Mode::Opening, Role::Passive) => Some(session.local.token()),
+            (Mode::Multipath, _) | (Mode::Opening, Role::Passive) => session.local.as_ref().map(Key::token),
             (Mode::Opening, Role::Active) | (Mode::Plain { .. }, _) => None,
         }
     }
@@ -342,6 +364,7 @@ impl Connection {
     fn settle(&mut self, now: Instant, host: &mut dyn Host) {
         self.deadline.set(None);
         self.drain_flows(now, host);
+        self.progress_sealing(now, host);
         self.check_stalls(now);
         self.progress_closing(now);
         self.offer_window();
@@ -364,6 +387,7 @@ impl Connection {
             self.stall_deadline(),
             self.patience_deadline(),
             self.mesh_deadline(),
+            self.sealing_deadline(),
         ];
         flows.chain(own.into_iter().flatten()).min()
     }

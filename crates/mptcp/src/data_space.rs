@@ -37,6 +37,15 @@ impl DataSpace {
         }
     }
 
+    /// The full number of a Data-ACK, near the offset expected.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn ack_number(self, ack: DataAck, near: u64) -> Dsn {
+        match ack {
+            DataAck::Short(low) => self.dsn(near).expand(low),
+            DataAck::Long(bits) => Dsn::new(bits),
+        }
+    }
+
     /// The offset that a Data-ACK acknowledges up to.
     pub(crate) fn ack(self, ack: DataAck, near: u64) -> Option<u64> {
         let dsn = match ack {

@@ -52,6 +52,14 @@ pub enum ConnectionError {
     AllPathsLost,
     /// The peer broke the protocol.
     Protocol,
+    /// Sealing is required and could not be agreed on, for the reason in
+    /// [`SealedStatus::failure`](crate::SealedStatus::failure); no byte of data was sent.
+    NotSealed,
+    /// The handshake of a sealed connection failed; the reason is there, too.
+    HandshakeFailed,
+    /// The handshake of a sealed connection went through and the two ends have different keys: somebody on the
+    /// way has rewritten what was negotiated. No byte of data was delivered.
+    NegotiationAltered,
     /// A data checksum failed and there is no other subflow to carry on with (RFC 8684, section 3.7).
     Corrupted,
 }

@@ -19,7 +19,10 @@ pub(crate) enum Mapped {
 impl Connection {
     /// Whether numbers of stream and subflow still go together, and no other subflow is in the way.
     pub(crate) fn can_fall_back(&self, index: usize) -> bool {
-        self.is_contiguous && self.flows[index].state.is_first() && self.mode != Mode::Opening
+        self.sealed.is_none()
+            && self.is_contiguous
+            && self.flows[index].state.is_first()
+            && self.mode != Mode::Opening
     }
 
     /// From here on the subflow at `index` is the connection.

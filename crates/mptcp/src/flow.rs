@@ -6,6 +6,7 @@ use tcp::{FourTuple, State, Stats, Subflow};
 use wire::{AddAddr, MpReset, ResetReason};
 
 use crate::mapping::Mappings;
+use crate::sealed::SealedFlow;
 use crate::{PathClass, SubflowStatus};
 
 /// Control options that wait for a segment; more are dropped and counted.
@@ -55,6 +56,8 @@ pub(crate) struct FlowState {
     pub(crate) plain_syn: bool,
     /// The infinite mapping is to go with the next data.
     pub(crate) announce_infinite: bool,
+    /// What a sealed connection knows about it.
+    pub(crate) sealed: SealedFlow,
     /// Plain TCP after MP_FAIL, and the infinite mapping of the peer has not come yet.
     pub(crate) acks_data_still: bool,
 }
@@ -218,6 +221,7 @@ impl Flow {
             backup: self.state.is_backup(),
             tcp: self.tcp.stats(),
             reinjected: self.state.reinjected,
+            blocks_failed: self.state.sealed.failures(),
         }
     }
 }

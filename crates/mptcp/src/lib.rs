@@ -31,13 +31,20 @@ mod reassembly;
 mod receive;
 mod reinject;
 mod scheduler;
+#[cfg(feature = "sealed")]
+mod sealed;
+#[cfg(not(feature = "sealed"))]
+#[path = "unsealed.rs"]
+mod sealed;
 mod send;
 mod session;
 mod status;
 
-pub use config::{Config, Fallback, Scheduler};
+pub use config::{Config, Fallback, Protect, Scheduler};
 pub use connection::{Connection, Host, Refused};
 pub use event::{ConnectionError, Event, ReadError};
 pub use keys::token_of;
 pub use path::{Path, PathClass, Paths};
-pub use status::{Counters, Negotiated, PlainReason, Status, SubflowStatus};
+#[cfg(feature = "sealed")]
+pub use sealed::SealedSettings;
+pub use status::{Counters, Negotiated, PeerIdentity, PlainReason, SealedStatus, Status, SubflowStatus};

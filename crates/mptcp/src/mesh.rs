@@ -256,8 +256,13 @@ impl Connection {
         if flow.state.backup_ours != backup {
             flow.state.backup_ours = backup;
             if self.mode == Mode::Multipath && flow.is_open() {
-                flow.state.signal(Control::Prio { backup });
-                flow.tcp.request_ack();
+                match &mut self.sealed {
+                    Some(sealed) => sealed.prioritise(&flow.state.sealed, backup),
+                    None => {
+                        flow.state.signal(Control::Prio { backup });
+                        flow.tcp.request_ack();
+                    }
+                }
             }
         }
     }

@@ -5,6 +5,10 @@ use wire::{AddAddr, Dss, MpCapable, MpJoin, MpReset, MptcpOption, Segment, TcpOp
 
 /// Address ids of one REMOVE_ADDR: what fits into the option space.
 const MAX_REMOVED: usize = 36;
+/// MP_EXPERIMENTAL (RFC 8684, section 3.9).
+const EXPERIMENTAL: u8 = 0xf;
+/// Generation and tag.
+const TAG_LEN: usize = 9;
 
 /// The MPTCP options of one segment. Of an option that stands there twice the first counts. There may be keys
 /// among them: nothing here can be printed.
@@ -22,6 +26,8 @@ pub(crate) struct Signals {
     /// MP_FASTCLOSE: the key it proves itself with.
     pub(crate) fast_close: Option<[u8; 8]>,
     pub(crate) reset: Option<MpReset>,
+    /// The tag of a sealed connection: what stands behind the third byte of MP_EXPERIMENTAL.
+    pub(crate) tag: Option<[u8; TAG_LEN]>,
     /// Options that could not be read.
     pub(crate) malformed: u32,
     /// An MPTCP option of any kind was there, a broken one included.
@@ -56,6 +62,9 @@ impl Signals {
             MptcpOption::Fail(fail) => self.fail = self.fail.or(Some(fail.dsn)),
             MptcpOption::FastClose(close) => self.fast_close = self.fast_close.or(Some(close.receiver_key)),
             MptcpOption::Reset(reset) => self.reset = self.reset.or(Some(*reset)),
+            MptcpOption::Unknown { subtype: EXPERIMENTAL, low_bits: 0, data } => {
+                self.tag = self.tag.or((*data).try_into().ok());
+            }
             MptcpOption::Unknown { .. } => {}
         }
     }

@@ -7,12 +7,13 @@ use wire::{
 };
 
 use crate::flow::{Control, FlowState, Kind, Stage};
-use crate::keys::join_hmac;
+use crate::keys::{Key, join_hmac};
+use crate::sealed::Sealed;
 use crate::session::{Session, VERSION};
 
 /// SYNs that carry MP_CAPABLE before it is left out, because something on the way may drop them for it (the
 /// number is the one of Linux).
-const CAPABLE_SYNS: u8 = 3;
+pub(crate) const CAPABLE_SYNS: u8 = 3;
 
 /// What the connection has to say, for the segments of one subflow.
 pub(crate) struct OptionsOut<'a> {
@@ -25,11 +26,19 @@ pub(crate) struct OptionsOut<'a> {
     pub(crate) fin: Option<u64>,
     /// Data was sent: keys went with it and need not be repeated on ACKs.
     pub(crate) has_sent: bool,
+    /// On a sealed connection.
+    pub(crate) sealed: Option<&'a mut Sealed>,
 }
 
 impl SegmentOptions for OptionsOut<'_> {
     fn write(&mut self, kind: SegmentKind, room: usize, out: &mut OptionBytes) {
         let mut written = OptionBytes::new();
+        if let Some(sealed) = &mut self.sealed
+            && sealed.write_options(kind, room, self.flow, (self.session, self.next), &mut written)
+        {
+            let _ = out.try_extend_from_slice(&written);
+            return;
+        }
         match kind {
             SegmentKind::Syn { attempt } => self.write_syn(attempt, &mut written),
             SegmentKind::SynAck { attempt: _ } => self.write_syn_ack(&mut written),
@@ -72,7 +81,10 @@ impl OptionsOut<'_> {
             (Kind::FirstPassive, Some(session)) => {
                 put(&MptcpOption::Capable(capable(session, Keys::Own)), usize::MAX, out);
             }
-            (Kind::JoinPassive { nonce, peer_nonce }, Some(Session { local, remote: Some(remote), .. })) => {
+            (
+                Kind::JoinPassive { nonce, peer_nonce },
+                Some(Session { local: Some(local), remote: Some(remote), .. }),
+            ) => {
                 let full = join_hmac(local, remote, nonce, peer_nonce);
                 let join = MpJoin::SynAck {
                     backup: self.flow.backup_ours,
@@ -93,11 +105,11 @@ impl OptionsOut<'_> {
             self.write_control(room, out);
             return;
         };
-        let Some(remote) = &session.remote else { return };
+        let (Some(local), Some(remote)) = (&session.local, &session.remote) else { return };
         if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = self.flow.kind
             && !matches!(self.flow.stage, Stage::Open | Stage::Leaving | Stage::Over)
         {
-            let full = join_hmac(&session.local, remote, nonce, peer_nonce);
+            let full = join_hmac(local, remote, nonce, peer_nonce);
             let hmac = *full.first_chunk().expect("32 bytes hold 20");
             put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
             return;
@@ -145,9 +157,11 @@ impl OptionsOut<'_> {
 
     fn write_reset(&mut self, room: usize, out: &mut OptionBytes) {
         let parting = self.flow.parting;
-        let remote = self.session.and_then(|session| session.remote.as_ref());
-        if let Some(remote) = remote.filter(|_| parting.fast_close) {
-            let receiver_key = remote.bytes();
+        let proof = match &self.sealed {
+            Some(sealed) => sealed.fast_close(),
+            None => self.session.and_then(|session| session.remote.as_ref()).map(Key::bytes),
+        };
+        if let Some(receiver_key) = proof.filter(|_| parting.fast_close) {
             put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
         }
         if let Some(dsn) = parting.fail {
@@ -200,7 +214,8 @@ pub(crate) const DATA_OPTIONS: usize = 28;
 
 /// An announcement with its HMAC.
 pub(crate) fn announcement(session: &Session, id: u8, address: core::net::IpAddr) -> Option<AddAddr> {
-    let hmac = crate::keys::address_hmac(&session.local, session.remote.as_ref()?, id, address, None);
+    let (local, remote) = (session.local.as_ref()?, session.remote.as_ref()?);
+    let hmac = crate::keys::address_hmac(local, remote, id, address, None);
     Some(AddAddr { echo: false, address_id: id, address, port: None, hmac: Some(hmac) })
 }
 
@@ -220,8 +235,8 @@ fn capable(session: &Session, keys: Keys) -> MpCapable {
     MpCapable {
         version: VERSION,
         flags: CapableFlags(CapableFlags::HMAC_SHA256 | checksum),
-        sender_key: own.then(|| session.local.bytes()),
-        receiver_key: session.remote.as_ref().filter(|_| other).map(super::keys::Key::bytes),
+        sender_key: session.local.as_ref().filter(|_| own).map(Key::bytes),
+        receiver_key: session.remote.as_ref().filter(|_| other).map(Key::bytes),
         data_length: None,
         checksum: None,
     }
@@ -247,7 +262,7 @@ fn mapping(session: &Session, start: u64, ssn: u32, length: u16, payload: Checks
 }
 
 /// Appends `option` with its padding if all of `out` stays within `room`.
-fn put(option: &MptcpOption<'_>, room: usize, out: &mut OptionBytes) -> bool {
+pub(crate) fn put(option: &MptcpOption<'_>, room: usize, out: &mut OptionBytes) -> bool {
     let option = TcpOption::Mptcp(option.clone());
     let fits = out.len() + option.len().next_multiple_of(4) <= room && option.emit(out);
     pad_options(out);

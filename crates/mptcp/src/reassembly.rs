@@ -41,6 +41,8 @@ pub(crate) struct Reassembly {
     ready_bytes: usize,
     /// Offset of the DATA_FIN, if one was received.
     fin: Option<u64>,
+    /// No more bytes for the application come, though control blocks may.
+    is_data_over: bool,
 }
 
 impl Reassembly {
@@ -55,7 +57,30 @@ impl Reassembly {
             ready: VecDeque::new(),
             ready_bytes: 0,
             fin: None,
+            is_data_over: false,
         }
+    }
+
+    /// Bytes that the buffer has room for.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn free(&self) -> u32 {
+        u32::try_from(self.buffer.saturating_sub(self.ready_bytes)).unwrap_or(u32::MAX)
+    }
+
+    /// A verified block in order that takes `length` numbers, and the bytes in it for the application.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn deliver_block(&mut self, length: u64, data: Bytes) {
+        let end = self.next + length;
+        if !data.is_empty() {
+            self.deliver(data);
+        }
+        self.next = end;
+    }
+
+    /// The application has been sent everything.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn end_data(&mut self) {
+        self.is_data_over = true;
     }
 
     /// What the Data-ACK says: everything below arrived. A DATA_FIN in order counts as one byte.
@@ -75,7 +100,7 @@ impl Reassembly {
 
     /// Whether the application has read everything up to the end.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.is_finished() && self.ready.is_empty()
+        (self.is_finished() || self.is_data_over) && self.ready.is_empty()
     }
 
     /// Whether there is something to read.

@@ -13,9 +13,11 @@ use crate::options_in::Signals;
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes of a subflow that may wait for a mapping that comes late.
-const MAX_UNMAPPED: usize = 256 << 10;
+pub(crate) const MAX_UNMAPPED: usize = 256 << 10;
 /// And for how long.
 const UNMAPPED_PATIENCE: Duration = Duration::from_millis(500);
+/// TCP's window on a sealed connection is not smaller than this.
+const MIN_SEALED_WINDOW: u32 = 64 << 10;
 
 /// An acceptable segment.
 pub(crate) struct Arrived<'a> {
@@ -57,7 +59,9 @@ impl Connection {
         }
         if segment.flags.contains(Flags::RST) {
             let state = &self.flows[index].state;
-            self.mesh.on_reset(state.path, state.tuple.remote, signals.reset.map(|reset| reset.reason));
+            // Nobody has signed the reason: on a sealed connection it may not keep us from a path.
+            let reason = signals.reset.map(|reset| reset.reason).filter(|_| self.sealed.is_none());
+            self.mesh.on_reset(state.path, state.tuple.remote, reason);
             return;
         }
         let is_syn = segment.flags.contains(Flags::SYN);
@@ -72,7 +76,9 @@ impl Connection {
             (Stage::Unconfirmed { .. }, _) if !is_syn => self.on_join_confirmed(index),
             (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Leaving | Stage::Over, _) => {}
         }
-        if self.mode == Mode::Multipath && !is_syn {
+        if self.sealed.is_some() {
+            self.take_sealed_signals(now, arrived);
+        } else if self.mode == Mode::Multipath && !is_syn {
             self.take_signals(now, arrived, host);
         } else if !segment.payload.is_empty() {
             self.watch_for_infinite(index, signals.dss.and_then(|dss| dss.mapping));
@@ -212,6 +218,9 @@ impl Connection {
 
     /// Takes what TCP has put in order.
     fn read_flow(&mut self, now: Instant, index: usize) {
+        if self.sealed.is_some() {
+            return self.read_sealed(now, index);
+        }
         let (had_nothing, was_finished) = (self.incoming.next() == 1, self.incoming.is_finished());
         while let Some(chunk) = self.flows[index].tcp.read() {
             let state = &mut self.flows[index].state;
@@ -316,7 +325,9 @@ impl Connection {
         if self.flows[index].is_open() && !self.life.is_over() {
             let id = self.flows[index].state.id;
             let others_work = self.flows.iter().any(|flow| flow.state.id != id && flow.is_good());
-            if others_work || self.outgoing.queued() == 0 {
+            // Nobody has signed the FIN. On a sealed connection the subflow is left in any case, and another
+            // takes its place.
+            if others_work || self.outgoing.queued() == 0 || self.sealed.is_some() {
                 self.outgoing.on_stalled(id, |_| true);
                 self.flows[index].leave();
             }
@@ -360,7 +371,11 @@ impl Connection {
 
     /// Tells all subflows the window that is left.
     pub(crate) fn offer_window(&mut self) {
-        let window = self.incoming.offer_window();
+        let mut window = self.incoming.offer_window();
+        if self.is_sealed() {
+            // What binds the data is MAX_DATA; this has to let control blocks through as well.
+            window = window.max(MIN_SEALED_WINDOW);
+        }
         for flow in &mut self.flows {
             flow.tcp.set_receive_window(window);
         }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tcp::Record;
 use wire::{OptionBytes, Segment};
 
-use crate::blocks::Carrier;
+use crate::blocks::{Body, Carrier};
 use crate::connection::Mode;
 use crate::flow::{Kind, UNKNOWN_RTT};
 use crate::options_out::{DATA_OPTIONS, OptionsOut, data_options, first_data_options, infinite_options};
@@ -27,10 +27,13 @@ impl Connection {
 
     fn poll_flows(&mut self, now: Instant) -> Option<Segment> {
         let is_plain = matches!(self.mode, Mode::Plain { .. });
-        let fin = self.outgoing.fin().filter(|_| !is_plain && !self.outgoing.is_complete());
+        let has_fin = !is_plain && self.sealed.is_none() && !self.outgoing.is_complete();
+        let fin = self.outgoing.fin().filter(|_| has_fin);
         let has_sent = self.outgoing.next() > 1;
         let next = self.incoming.next();
+        let mut sealed = self.sealed.as_deref_mut();
         for flow in &mut self.flows {
+            flow.state.sealed.note_gaps(flow.tcp.has_gaps());
             let waiting = flow.state.control.len();
             let acks_still = flow.state.acks_data_still;
             let mut options = OptionsOut {
@@ -39,6 +42,7 @@ impl Connection {
                 next,
                 fin,
                 has_sent,
+                sealed: sealed.as_deref_mut(),
             };
             let segment = flow.tcp.poll_transmit(now, &mut options);
             if segment.is_some() {
@@ -60,7 +64,7 @@ impl Connection {
         match self.mode {
             Mode::Opening => false,
             Mode::Plain { .. } => self.schedule_plain(now),
-            Mode::Multipath => self.schedule_block(now),
+            Mode::Multipath => self.schedule_control(now) || self.schedule_block(now),
         }
     }
 
@@ -115,7 +119,7 @@ impl Connection {
 
     /// The subflows that may carry data now: regular ones; backups when none of those works; those that are
     /// stalled when nothing else is left.
-    fn candidates(&self, now: Instant) -> Vec<Candidate> {
+    pub(crate) fn candidates(&self, now: Instant) -> Vec<Candidate> {
         let next = self.outgoing.next();
         let may_carry = |flow: &&crate::flow::Flow| self.protection.may_carry(flow.state.class, next);
         let open = || self.flows.iter().filter(|flow| flow.is_open()).filter(may_carry);
@@ -237,6 +241,9 @@ impl Connection {
 
     /// Cuts a block for the subflow that was chosen.
     fn send_new(&mut self, index: usize, room: usize) -> bool {
+        if self.is_sealed() {
+            return self.send_sealed(index, room);
+        }
         let flow = &self.flows[index];
         let is_first_data = flow.state.kind == Kind::FirstActive && self.outgoing.next() == 1;
         let segment = flow.tcp.segment_payload(DATA_OPTIONS);
@@ -267,7 +274,13 @@ impl Connection {
         let Some(block) = self.outgoing.block_from(start).filter(|block| block.start == start) else {
             return false;
         };
-        let payload = block.payload.clone();
+        let payload = match &block.body {
+            Body::Clear(payload) => payload.clone(),
+            Body::Sealed(sealed) => {
+                self.flows[index].state.reinjected += sealed.len() as u64;
+                return self.transmit_block(index, start);
+            }
+        };
         let Some(session) = &self.session else { return false };
         let offset = self.flows[index].tcp.next_offset();
         let options = data_options(session, self.incoming.next(), start, offset, &payload);
@@ -276,7 +289,7 @@ impl Connection {
         true
     }
 
-    fn give(&mut self, index: usize, start: u64, payload: Bytes, options: OptionBytes) {
+    pub(crate) fn give(&mut self, index: usize, start: u64, payload: Bytes, options: OptionBytes) {
         let length = payload.len() as u64;
         let flow = &mut self.flows[index];
         let push = self.outgoing.queued() == 0;
@@ -303,7 +316,7 @@ impl Connection {
 }
 
 /// The longest super-segment of whole segments.
-fn whole_segments(longest: u16, segment: u16) -> usize {
+pub(crate) fn whole_segments(longest: u16, segment: u16) -> usize {
     let segment = segment.max(1);
     usize::from((longest / segment).max(1)) * usize::from(segment)
 }

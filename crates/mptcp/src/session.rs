@@ -8,10 +8,13 @@ use crate::keys::Key;
 
 /// The protocol version spoken (RFC 8684).
 pub(crate) const VERSION: u8 = 1;
+/// The one that goes with sealing.
+pub(crate) const SEALED_VERSION: u8 = 2;
 
 /// One Multipath TCP session.
 pub(crate) struct Session {
-    pub(crate) local: Key,
+    /// `None` on a sealed connection, which has other secrets.
+    pub(crate) local: Option<Key>,
     /// Unknown until the peer has sent it (on the SYN/ACK, or on the third ACK).
     pub(crate) remote: Option<Key>,
     /// DSS checksums are in use.
@@ -33,7 +36,7 @@ impl Session {
     pub(crate) fn new(local: Key, checksum: bool) -> Self {
         let outgoing = DataSpace::new(local.initial_dsn());
         Self {
-            local,
+            local: Some(local),
             remote: None,
             checksum,
             outgoing,
@@ -42,6 +45,22 @@ impl Session {
             long_acks: true,
             is_confirmed: false,
             is_mapped: false,
+        }
+    }
+
+    /// The session of a sealed connection: numbers only.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn sealed(outgoing: DataSpace, incoming: DataSpace) -> Self {
+        Self {
+            local: None,
+            remote: None,
+            checksum: false,
+            outgoing,
+            incoming,
+            denies_initial_address: false,
+            long_acks: true,
+            is_confirmed: false,
+            is_mapped: true,
         }
     }
 

@@ -6,7 +6,7 @@ use tcp::FourTuple;
 use crate::Connection;
 use crate::connection::Mode;
 use crate::flow::Flow;
-use crate::session::VERSION;
+use crate::session::{SEALED_VERSION, VERSION};
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +64,50 @@ pub struct SubflowStatus {
     pub tcp: tcp::Stats,
     /// Bytes of blocks that were first sent on another subflow.
     pub reinjected: u64,
+    /// Sealed blocks from the peer that failed verification here.
+    pub blocks_failed: u64,
+}
+
+/// Who the peer of a sealed connection is, as far as it was proved.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum PeerIdentity {
+    /// Nobody in particular: encrypted, not authenticated.
+    #[default]
+    Anonymous,
+    /// The owner of a raw public key.
+    Key {
+        /// The key as it stands in files of known keys.
+        line: String,
+        /// What names it.
+        fingerprint: String,
+        /// Whether it was one that we had asked for.
+        is_known: bool,
+    },
+    /// The owner of a certificate that our roots vouch for.
+    Certificate,
+}
+
+/// What there is to say about sealing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SealedStatus {
+    /// The handshake agreed on, by name.
+    pub handshake: Option<&'static str>,
+    /// The cipher suite of the blocks. Blocks are sealed if there is one.
+    pub suite: Option<&'static str>,
+    /// How the secret was agreed on.
+    pub key_exchange: Option<&'static str>,
+    /// Who the peer is.
+    pub peer: PeerIdentity,
+    /// Generations of the keys: ours and the peer's.
+    pub generations: [u64; 2],
+    /// Bytes of the handshake: ours and the peer's.
+    pub handshake_bytes: [u64; 2],
+    /// Blocks encrypted: each once, however often it was sent.
+    pub sealed_blocks: u64,
+    /// Blocks decrypted.
+    pub opened_blocks: u64,
+    /// Why there is no sealed connection: what was stripped, altered, refused, or failed.
+    pub failure: Option<String>,
 }
 
 /// The whole connection.
@@ -71,6 +115,8 @@ pub struct SubflowStatus {
 pub struct Status {
     /// What was agreed on.
     pub negotiated: Negotiated,
+    /// About sealing, where it was asked for and not given up: without it the bytes are not sealed.
+    pub sealed: Option<SealedStatus>,
     /// All subflows that there ever were, at most [`Status::MAX_SUBFLOWS`], oldest dropped.
     pub subflows: Vec<SubflowStatus>,
     /// Bytes written by the application and acknowledged by the peer.
@@ -130,6 +176,12 @@ pub struct Counters {
     pub stalled_closed: u64,
     /// Timeouts of the data level.
     pub data_timeouts: u64,
+    /// Sealed blocks from the peer that failed verification, runs of bytes without a mapping included.
+    pub blocks_failed: u64,
+    /// Blocks of ours that TCP delivered and the peer did not accept, so that they were sent again.
+    pub blocks_repaired: u64,
+    /// Subflows closed because too many blocks failed on them.
+    pub attacked_closed: u64,
 }
 
 impl Connection {
@@ -137,15 +189,16 @@ impl Connection {
         let negotiated = match (self.mode, &self.session) {
             (Mode::Opening, _) | (Mode::Multipath, None) => Negotiated::Opening,
             (Mode::Multipath, Some(session)) => {
-                Negotiated::Multipath { version: VERSION, checksum: session.checksum }
+                let version = if self.is_sealed() { SEALED_VERSION } else { VERSION };
+                Negotiated::Multipath { version, checksum: session.checksum }
             }
             (Mode::Plain { reason, .. }, _) => Negotiated::Plain(reason),
         };
-        let is_fin_acked = u64::from(self.outgoing.is_complete());
         Status {
             negotiated,
+            sealed: self.sealed.as_ref().map(|sealed| sealed.status()),
             subflows: self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect(),
-            bytes_delivered: self.outgoing.acked() - 1 - is_fin_acked,
+            bytes_delivered: self.outgoing.delivered(),
             bytes_read: self.bytes_read,
             age: now.saturating_since(self.opened),
             counters: self.counters,

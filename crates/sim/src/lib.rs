@@ -36,5 +36,5 @@ pub use pair::{Conversation, Pair};
 pub use recorder::{Crossing, Recorder};
 pub use rewrite::{Nat, SequenceRewriter};
 pub use strip::{Firewall, Moment, Stripper};
-pub use talker::{Manner, Outcome, Speech, Talker};
+pub use talker::{Manner, Outcome, Speech, Talker, WrongBytes};
 pub use world::{HostIndex, World};

@@ -14,6 +14,17 @@ pub struct Speech {
     pub reads_from: Instant,
     /// How it leaves.
     pub manner: Manner,
+    /// What it makes of bytes that the peer has not said.
+    pub wrong_bytes: WrongBytes,
+}
+
+/// What an application makes of bytes that the peer has not said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongBytes {
+    /// They end the test.
+    Panic,
+    /// They are counted: somebody changes payload on the way, and plain TCP cannot know.
+    Count,
 }
 
 /// How an application leaves its connection.
@@ -30,13 +41,19 @@ pub enum Manner {
 impl Speech {
     /// Says so many bytes, and hears the peer to its end.
     pub const fn of(bytes: u64) -> Self {
-        Self { bytes, reads_from: Instant::ZERO, manner: Manner::Polite }
+        Self { bytes, reads_from: Instant::ZERO, manner: Manner::Polite, wrong_bytes: WrongBytes::Panic }
     }
 
     /// The same, leaving in another manner.
     #[must_use]
     pub const fn leaving(self, manner: Manner) -> Self {
         Self { manner, ..self }
+    }
+
+    /// The same, counting what the peer has not said.
+    #[must_use]
+    pub const fn counting_wrong_bytes(self) -> Self {
+        Self { wrong_bytes: WrongBytes::Count, ..self }
     }
 
     /// The same, deaf until `moment`.
@@ -53,8 +70,10 @@ pub struct Outcome {
     pub at: Instant,
     /// Bytes said (taken by the endpoint).
     pub said: u64,
-    /// Bytes heard; every one was the right one.
+    /// Bytes heard; every one was the right one, but for [`Outcome::wrong`].
     pub heard: u64,
+    /// Bytes heard that the peer had not said.
+    pub wrong: u64,
     /// The orderly end, or why there was none.
     pub result: Result<(), ConnectionError>,
     /// Longest time between two reads that gave bytes.
@@ -70,6 +89,7 @@ pub struct Talker {
     voices: Voices,
     said: u64,
     heard: u64,
+    wrong: u64,
     has_finished: bool,
     last_heard: Option<Instant>,
     longest_gap: Duration,
@@ -121,6 +141,7 @@ impl Talker {
             voices,
             said: 0,
             heard: 0,
+            wrong: 0,
             has_finished: false,
             last_heard: None,
             longest_gap: Duration::ZERO,
@@ -212,8 +233,15 @@ impl Talker {
         assert!(!data.is_empty(), "a read gives bytes or says why not");
         for piece in data.chunks(PERIOD) {
             let expected = pattern(&self.voices.peer, self.heard, piece.len());
-            if let Some(at) = piece.iter().zip(&expected).position(|(got, wanted)| got != wanted) {
-                panic!("{:?}: byte {} is not the one that was said", self.id, self.heard + at as u64);
+            let is_wrong = |(_, (got, wanted)): &(usize, (&u8, &u8))| got != wanted;
+            let mut wrong = piece.iter().zip(&expected).enumerate().filter(is_wrong);
+            match self.speech.wrong_bytes {
+                WrongBytes::Count => self.wrong += wrong.count() as u64,
+                WrongBytes::Panic => {
+                    if let Some((at, _)) = wrong.next() {
+                        panic!("{:?}: byte {} is not the one that was said", self.id, self.heard + at as u64);
+                    }
+                }
             }
             self.heard += piece.len() as u64;
         }
@@ -224,8 +252,8 @@ impl Talker {
 
     fn leave(&mut self, now: Instant, endpoint: &mut Endpoint, result: Result<(), ConnectionError>) {
         let status = endpoint.status(now, self.id).expect("it was held until now");
-        let Self { said, heard, longest_gap, .. } = *self;
-        self.outcome = Some(Outcome { at: now, said, heard, result, longest_gap, status });
+        let Self { said, heard, wrong, longest_gap, .. } = *self;
+        self.outcome = Some(Outcome { at: now, said, heard, wrong, result, longest_gap, status });
         endpoint.release(now, self.id);
     }
 }

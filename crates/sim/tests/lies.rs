@@ -27,24 +27,31 @@ fn a_changed_payload_costs_a_subflow_and_is_sent_again_on_the_other() {
 }
 
 #[test]
-fn a_changed_payload_on_the_only_path_ends_in_plain_tcp_or_in_an_error_but_never_in_silence() {
+fn a_changed_payload_on_the_only_path_ends_multipath_and_not_the_connection() {
+    // RFC 8684, section 3.7: with one subflow the box on the way is taken to know what it does; both fall
+    // back to TCP, and what it made of the data is delivered.
     let mut pair = Pair::new(2, 1, Families::V4);
     let since = pair.in_time(Duration::from_millis(300));
     liar(&mut pair, 0, Corruptor::new(Direction::Forward, since, 1));
     let config = Config { checksum: true, ..Config::default() };
-    // With one subflow RFC 8684, section 3.7 lets the receiver take the changed bytes and carry on without
-    // checksums if nothing else is in flight, or close: the talkers only agree if the bytes are right.
-    let talk = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        pair.talk(&config, Speech::of(4 * MIB), patient(), MINUTES)
-    }));
-    match talk {
-        Ok(talk) if talk.server.result.is_ok() => {
-            let plain = Negotiated::Plain(PlainReason::ChecksumFailed);
-            assert_eq!(talk.server.status.negotiated, plain);
-        }
-        Ok(talk) => println!("closed: {:?}", talk.server.result),
-        Err(_) => println!("the changed bytes were delivered after the fall-back"),
+    let listener = patient().counting_wrong_bytes();
+    let talk = pair.talk(&config, Speech::of(4 * MIB), listener, MINUTES);
+    assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+    assert_eq!((talk.server.heard, talk.server.wrong), (4 * MIB, 1));
+    assert_eq!(talk.server.status.negotiated, Negotiated::Plain(PlainReason::ChecksumFailed));
+    pair.assert_clean();
+}
+
+#[test]
+fn without_the_checksum_nobody_notices_a_changed_payload() {
+    let mut pair = Pair::new(2, 2, Families::V4);
+    for path in 0..2 {
+        let since = pair.in_time(Duration::from_millis(300));
+        liar(&mut pair, path, Corruptor::new(Direction::Forward, since, 1));
     }
+    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), patient().counting_wrong_bytes(), MINUTES);
+    assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+    assert_eq!(talk.server.wrong, 2, "which is what the checksum is for");
 }
 
 #[test]
@@ -86,27 +93,21 @@ fn forged_data_without_a_mapping_is_not_delivered() {
 
 #[test]
 fn mutated_segments_never_make_a_host_panic() {
-    for seed in 0..12 {
+    for seed in 0..40 {
         let mut pair = Pair::new(seed, 2, Families::V4);
         let window = Instant::ZERO..pair.in_time(Duration::from_secs(20));
         for path in 0..2 {
             liar(&mut pair, path, Mutator::new(0.05, window.clone(), seed * 2 + path as u64));
         }
         let config = Config { checksum: seed % 2 == 0, ..Config::default() };
-        pair.serve(&config, Speech::of(MIB / 4));
-        let (client, server) = (pair.client, pair.server);
-        // The talkers panic over wrong bytes, which a mutation may well cause; the hosts must not.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..4 {
-                pair.open(&config, Speech::of(MIB / 4));
-            }
-            pair.world.run_talk(Duration::from_secs(60));
-        }))
-        .map_err(|panic| {
-            let said = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-            assert!(said.contains("is not the one that was said"), "seed {seed}: {said}");
-        });
-        for host in [client, server] {
+        let speech = Speech::of(MIB / 4).counting_wrong_bytes();
+        pair.serve(&config, speech);
+        for _ in 0..4 {
+            pair.open(&config, speech);
+        }
+        // Some of it may fail, and some of it may be wrong where there is no checksum; all of it ends.
+        pair.world.run_for(Duration::from_secs(60));
+        for host in [pair.client, pair.server] {
             assert!(pair.world.endpoint(host).counters().connections <= 8);
         }
     }

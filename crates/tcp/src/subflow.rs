@@ -472,6 +472,11 @@ impl Subflow {
         self.receive.acks.want(Urgency::Alone);
     }
 
+    /// Whether bytes are missing before others that have arrived: there is something for SACK to say.
+    pub fn has_gaps(&self) -> bool {
+        self.receive.queue.has_gaps()
+    }
+
     /// State.
     pub fn state(&self) -> State {
         self.state

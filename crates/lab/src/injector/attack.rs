@@ -302,6 +302,7 @@ impl Attack {
         let mut words = words.into_iter();
         let name = words.next().ok_or_else(|| Error::Attack("which attack?".to_owned()))?;
         let mut attack = Self::new(name.parse()?);
+        let mut given = None;
         for word in words {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| Error::Attack(format!("`{word}` is not KEY=VALUE")))?;
@@ -309,8 +310,11 @@ impl Attack {
                 || value.parse::<u64>().map_err(|_| Error::Attack(format!("`{value}` is no number")));
             match key {
                 "after" => attack = attack.after(number()?),
-                "every" => attack.every = number()?,
-                "count" => attack = attack.times(number()?),
+                "every" => attack = Self { count: given, ..attack.every(number()?) },
+                "count" => {
+                    given = Some(number()?);
+                    attack.count = given;
+                }
                 "to" => attack = attack.towards(value.parse()?),
                 "lasting" => attack = attack.lasting(Duration::from_millis(number()?)),
                 "port" => {
@@ -349,6 +353,8 @@ mod tests {
             .towards(Direction::ToClient)
             .on_port(443);
         assert_eq!(attack.expect("all known"), expected);
+        let steady = Attack::parse(["flip", "every=500"]).expect("all known");
+        assert_eq!(steady, Attack::new(AttackName::Flip).every(500), "again and again");
         for wrong in [&["flip", "after"][..], &["flip", "after=x"], &["flip", "when=1"], &[]] {
             assert!(Attack::parse(wrong.iter().copied()).is_err(), "{wrong:?}");
         }

@@ -9,6 +9,7 @@ use crate::flow::{Kind, Parting, Stage};
 use crate::keys::Key;
 use crate::options_in::Signals;
 use crate::receive::Arrived;
+use crate::sealed::Answer;
 use crate::session::{Session, VERSION};
 use crate::{Connection, ConnectionError, Host, PlainReason};
 
@@ -18,6 +19,7 @@ const MAX_PREMATURE: usize = 64;
 impl Connection {
     /// The opener's offer, if the configuration makes one.
     pub(crate) fn offer(&mut self, host: &mut dyn Host) {
+        self.offer_sealed();
         if self.config.multipath {
             self.session = Some(Session::new(Key::new(host.draw_key()), self.config.checksum));
         }
@@ -31,6 +33,7 @@ impl Connection {
             return;
         }
         let offer = Signals::read(syn).capable;
+        let sealing = self.judge_sealed_syn(syn, offer.as_ref());
         let plain = match offer {
             _ if !self.config.multipath => Some(PlainReason::NotOffered),
             None => Some(PlainReason::PeerPlain),
@@ -39,6 +42,13 @@ impl Connection {
         };
         let index = self.accept_flow(now, &path, syn, (Kind::FirstPassive, Some(0)), host);
         self.addresses.set_initial(syn.destination.ip(), syn.source);
+        match sealing {
+            Answer::Unsealed => {}
+            #[cfg(feature = "sealed")]
+            Answer::Sealed => return,
+            #[cfg(feature = "sealed")]
+            Answer::Refused => return self.fail(ConnectionError::NotSealed),
+        }
         match (plain, offer) {
             (None, Some(offer)) => {
                 let checksum = self.config.checksum || offer.flags.contains(CapableFlags::CHECKSUM);
@@ -58,6 +68,11 @@ impl Connection {
         self.win_race(index);
         let tuple = self.flows[index].state.tuple;
         self.addresses.set_initial(tuple.local.ip(), tuple.remote);
+        match self.judge_sealed_answer(arrived) {
+            Answer::Unsealed => {}
+            #[cfg(feature = "sealed")]
+            Answer::Sealed | Answer::Refused => return,
+        }
         let was_plain = self.flows[index].state.plain_syn;
         let reason = match (&mut self.session, arrived.signals.capable) {
             (None, _) => Some(PlainReason::NotOffered),
@@ -89,6 +104,9 @@ impl Connection {
 
     /// An acceptable segment on the first subflow while we wait for the key of the opener.
     pub(crate) fn on_first_third_ack(&mut self, arrived: &Arrived<'_>) {
+        if self.sealed.is_some() {
+            return self.on_sealed_third_ack(arrived);
+        }
         let index = arrived.index;
         let signals = arrived.signals;
         if arrived.segment.flags.contains(Flags::SYN) || !arrived.segment.flags.contains(Flags::ACK) {
@@ -97,7 +115,7 @@ impl Connection {
         let keys = signals.capable.and_then(|capable| Some((capable.sender_key?, capable.receiver_key?)));
         let Some(session) = &mut self.session else { return };
         match keys {
-            Some((theirs, ours)) if session.local.is(&ours) => {
+            Some((theirs, ours)) if session.local.as_ref().is_some_and(|local| local.is(&ours)) => {
                 session.learn_key(theirs);
                 self.mode = Mode::Multipath;
                 self.flows[index].state.stage = Stage::Open;

@@ -28,7 +28,7 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<base::SubflowId, Refused> {
         let signals = Signals::read(syn);
-        let Some(MpJoin::Syn { backup, reserved: _, address_id, token, nonce }) = signals.join else {
+        let Some(MpJoin::Syn { backup, reserved, address_id, token, nonce }) = signals.join else {
             return Err(Refused::Malformed);
         };
         if self.token() != Some(token) || signals.capable.is_some() {
@@ -55,23 +55,30 @@ impl Connection {
         let index = self.accept_flow(now, &path, syn, (kind, Some(address_id)), host);
         let state = &mut self.flows[index].state;
         state.backup_theirs = backup;
+        state.sealed.initiator_said(backup, reserved, address_id);
         Ok(state.id)
     }
 
     /// The answer to our join.
     pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
-        let Some(Session { local, remote: Some(remote), .. }) = &self.session else { return };
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinActive { nonce: own, .. } = flow.state.kind else { return };
-        let Some(MpJoin::SynAck { backup, reserved: _, address_id, hmac, nonce }) = arrived.signals.join
-        else {
+        let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
             //# missing MP_JOIN in SYN/ACK response): send RST
             self.counters.joins_unanswered += 1;
             flow.reset(Parting::because(ResetReason::MiddleboxInterference));
             return;
         };
-        if !same(&join_hmac(remote, local, nonce, own), &hmac) {
+        flow.state.sealed.responder_said(backup, reserved, address_id);
+        let is_right = match (&self.sealed, &self.session) {
+            (Some(sealed), _) => sealed.is_join_answer(&mut flow.state.sealed, (own, nonce), &hmac),
+            (None, Some(Session { local: Some(local), remote: Some(remote), .. })) => {
+                same(&join_hmac(remote, local, nonce, own), &hmac)
+            }
+            (None, Some(_) | None) => false,
+        };
+        if !is_right {
             self.counters.bad_join_hmacs += 1;
             flow.reset(Parting::because(ResetReason::Mptcp));
             return;
@@ -95,19 +102,26 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
-        let Some(Session { local, remote: Some(remote), .. }) = &self.session else { return };
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinPassive { nonce, peer_nonce } = flow.state.kind else { return };
-        match arrived.signals.join {
-            Some(MpJoin::Ack { hmac }) if same(&join_hmac(remote, local, peer_nonce, nonce), &hmac) => {
-                flow.state.stage = Stage::Open;
-                flow.tcp.request_ack();
-                self.is_contiguous = false;
+        let is_right = match (arrived.signals.join, &self.sealed, &self.session) {
+            (Some(MpJoin::Ack { hmac }), Some(sealed), _) => {
+                sealed.is_join_ack(&mut flow.state.sealed, (peer_nonce, nonce), &hmac)
             }
-            Some(_) | None => {
-                self.counters.bad_join_hmacs += 1;
-                flow.reset(Parting::because(ResetReason::Mptcp));
-            }
+            (
+                Some(MpJoin::Ack { hmac }),
+                None,
+                Some(Session { local: Some(local), remote: Some(remote), .. }),
+            ) => same(&join_hmac(remote, local, peer_nonce, nonce), &hmac),
+            (Some(_) | None, _, _) => false,
+        };
+        if is_right {
+            flow.state.stage = Stage::Open;
+            flow.tcp.request_ack();
+            self.is_contiguous = false;
+        } else {
+            self.counters.bad_join_hmacs += 1;
+            flow.reset(Parting::because(ResetReason::Mptcp));
         }
     }
 

@@ -84,6 +84,18 @@ impl Host for TestHost {
         self.secrets.fill(&mut key);
         key
     }
+
+    fn secrets(&mut self) -> &mut dyn Random {
+        &mut self.secrets
+    }
+
+    fn claim_token(&mut self, _: u32) -> bool {
+        true
+    }
+
+    fn unix_time(&self, _: Instant) -> u64 {
+        1_800_000_000
+    }
 }
 
 pub(crate) struct Side {

@@ -1,0 +1,56 @@
+//! What a sealed connection knows about one subflow.
+
+use protect::sealed::{JoinTranscript, SubflowTag};
+
+use super::inbox::Inbox;
+
+/// Beside what every connection knows about a subflow.
+#[derive(Default)]
+pub(crate) struct SealedFlow {
+    /// Its name in the keys; `None` until its handshake has proved both ends.
+    pub(super) tag: Option<SubflowTag>,
+    pub(super) inbox: Inbox,
+    /// What the SYN of a join said: low four bits of its third byte, and the address id.
+    initiator: (u8, u8),
+    /// The same of the SYN/ACK.
+    responder: (u8, u8),
+    /// Blocks that failed verification, runs of bytes without a mapping included.
+    pub(super) failures: u64,
+    /// Data offset that was acknowledged here last.
+    pub(super) told: u64,
+    /// TCP has to report missing bytes, which needs the room of a tag.
+    pub(super) has_gaps: bool,
+}
+
+impl SealedFlow {
+    /// Blocks that failed verification.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// What the SYN of the join said.
+    pub(crate) fn initiator_said(&mut self, backup: bool, reserved: u8, address_id: u8) {
+        self.initiator = (reserved << 1 | u8::from(backup), address_id);
+    }
+
+    /// What the SYN/ACK of the join said.
+    pub(crate) fn responder_said(&mut self, backup: bool, reserved: u8, address_id: u8) {
+        self.responder = (reserved << 1 | u8::from(backup), address_id);
+    }
+
+    /// Whether TCP waits for bytes before those it has.
+    pub(crate) fn note_gaps(&mut self, has_gaps: bool) {
+        self.has_gaps = has_gaps;
+    }
+
+    pub(super) fn transcript(&self, initiator_nonce: u32, responder_nonce: u32) -> JoinTranscript {
+        JoinTranscript {
+            initiator_nonce,
+            responder_nonce,
+            initiator_flags: self.initiator.0,
+            responder_flags: self.responder.0,
+            initiator_address: self.initiator.1,
+            responder_address: self.responder.1,
+        }
+    }
+}

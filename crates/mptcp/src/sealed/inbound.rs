@@ -1,0 +1,340 @@
+//! Opening what comes in: window and duplicates, option tag, decryption, and only then anything else.
+//!
+//! The order is that of the wire format: nothing in a block counts before both tags are right. A block that fails is not
+//! acknowledged at data level, so the peer sends it again; TCP has acknowledged its bytes already, which the
+//! peer notices (see [`super::repair`]).
+
+use base::Instant;
+use bytes::Bytes;
+use protect::sealed::{
+    AckContext, AckTag, Kind, OpenError, OptionContext, ProtectedOptions, Record, Records,
+};
+use wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
+
+use super::inbox::{Declaration, Declared, Next};
+use super::outbound::CONTROL_SLACK;
+use super::{Sealed, Stage};
+use crate::blocks::Acked;
+use crate::flow::{Parting, Stage as FlowStage};
+use crate::receive::{Arrived, MAX_UNMAPPED};
+use crate::{Connection, ConnectionError};
+
+/// Failed blocks after which a subflow is closed.
+const MAX_FAILURES: u64 = 8;
+/// Verified blocks that wait for those before them; blocks of one segment of 1400 bytes fill a window of 16 MiB.
+const MAX_EARLY: usize = 12_288;
+
+/// A verified block on its way into the stream.
+#[derive(Debug)]
+pub(super) struct Early {
+    length: u64,
+    contents: Contents,
+    data_fin: bool,
+}
+
+#[derive(Debug)]
+enum Contents {
+    Data(Bytes),
+    Control { records: Vec<Record>, generation: u64 },
+}
+
+impl Connection {
+    /// The options of an acceptable segment behind the SYN.
+    pub(crate) fn take_sealed_signals(&mut self, now: Instant, arrived: &Arrived<'_>) {
+        if arrived.segment.flags.contains(Flags::SYN) {
+            return;
+        }
+        let Some(sealed) = &mut self.sealed else { return };
+        sealed.is_heard = true;
+        let Some(dss) = arrived.signals.dss else { return };
+        let Dss { data_ack, mapping, data_fin } = dss;
+        let is_bare_fin = |length: u16, ssn: u32| data_fin && length == 1 && ssn == 0;
+        match mapping {
+            Some(mapping) if !is_bare_fin(mapping.length, mapping.ssn) => {
+                self.flows[arrived.index].state.has_dss = true;
+                let declared = Declared {
+                    dsn: mapping.dsn,
+                    ssn: mapping.ssn,
+                    length: mapping.length.saturating_sub(u16::from(data_fin)),
+                    data_fin,
+                    data_ack,
+                };
+                self.declare_block(arrived.index, arrived.offset, declared);
+            }
+            Some(mapping) => self.take_tagged(now, arrived, data_ack, Some(mapping.dsn)),
+            None => self.take_tagged(now, arrived, data_ack, None),
+        }
+    }
+
+    fn declare_block(&mut self, index: usize, near: u64, declared: Declared) {
+        let ahead = declared.ssn.wrapping_sub(near as u32).cast_signed();
+        let Some(offset) = near.checked_add_signed(i64::from(ahead)) else { return };
+        match self.flows[index].state.sealed.inbox.declare(offset, declared) {
+            Declaration::Fine => {}
+            Declaration::Conflict => self.counters.mapping_conflicts += 1,
+            Declaration::TooMany => self.counters.mappings_refused += 1,
+        }
+    }
+
+    /// A Data-ACK or DATA_FIN without a block: its tag has to be right.
+    fn take_tagged(
+        &mut self,
+        now: Instant,
+        arrived: &Arrived<'_>,
+        ack: Option<DataAck>,
+        fin: Option<DataSequence>,
+    ) {
+        let (Some(session), Some(sealed)) = (&self.session, &mut self.sealed) else { return };
+        let Stage::Running(running) = &mut sealed.stage else { return };
+        let Some(subflow) = self.flows[arrived.index].state.sealed.tag else { return };
+        let data_ack = ack.map(|ack| session.outgoing.ack_number(ack, self.outgoing.acked()));
+        let data_fin = fin.map(|dsn| session.incoming.sequence(dsn, self.incoming.next()));
+        let context = AckContext { subflow, data_ack, data_fin, options: ProtectedOptions::NONE };
+        let tag = arrived.signals.tag.and_then(|tag| AckTag::parse(&tag));
+        if !tag.is_some_and(|tag| running.opener.check_ack(&context, &tag).is_ok()) {
+            self.counters.forged_acks += 1;
+            return;
+        }
+        let fin = data_fin.and_then(|dsn| session.incoming.offset(dsn));
+        let may_end = running.eof_received;
+        if let Some(acked) = data_ack.and_then(|dsn| session.outgoing.offset(dsn)) {
+            self.on_genuine_ack(acked);
+        }
+        if let Some(fin) = fin
+            && may_end
+            && fin == self.incoming.next()
+        {
+            self.end_stream();
+        }
+        let _ = now;
+    }
+
+    /// A Data-ACK that is the peer's.
+    fn on_genuine_ack(&mut self, acked: u64) {
+        let (Some(session), Some(sealed)) = (&mut self.session, &mut self.sealed) else { return };
+        match self.outgoing.on_data_ack(acked, 0) {
+            Acked::New(_) => {
+                session.is_confirmed = true;
+                self.data_timer.on_progress();
+                if let Some(running) = sealed.running_mut() {
+                    running.sealer.handle_data_ack(session.outgoing.dsn(acked));
+                }
+            }
+            Acked::Old => session.is_confirmed = true,
+            Acked::Beyond => self.fail(ConnectionError::Protocol),
+        }
+    }
+
+    /// Takes what TCP has put in order.
+    pub(crate) fn read_sealed(&mut self, now: Instant, index: usize) {
+        while let Some(chunk) = self.flows[index].tcp.read() {
+            let state = &mut self.flows[index].state;
+            state.read = chunk.offset + chunk.data.len() as u64;
+            state.sealed.inbox.push(chunk);
+        }
+        match self.sealed.as_deref().map(|sealed| &sealed.stage) {
+            Some(Stage::Shaking(_)) => self.read_handshake(index),
+            Some(Stage::Running(_)) => self.open_blocks(now, index),
+            Some(Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed)
+            | None => {}
+        }
+    }
+
+    /// Opens the blocks that are complete.
+    pub(super) fn open_blocks(&mut self, now: Instant, index: usize) {
+        if self.flows[index].state.sealed.tag.is_none() {
+            return;
+        }
+        let before = (self.incoming.next(), self.is_ended());
+        while !self.life.is_over() && self.flows[index].state.stage != FlowStage::Over {
+            match self.flows[index].state.sealed.inbox.next() {
+                Next::Nothing => {
+                    self.flows[index].state.unmapped_since = None;
+                    break;
+                }
+                Next::Unmapped(bytes) => {
+                    self.on_unmapped(now, index, bytes);
+                    break;
+                }
+                Next::Garbage(bytes) => self.on_garbage(index, &bytes),
+                Next::Block(declared, payload) => self.open_block(index, declared, payload),
+            }
+        }
+        if (before.0 == 1 && self.incoming.next() > 1) || before.1 != self.is_ended() {
+            // As on plain connections: the other side learns at once that its keys and its end are known.
+            self.flows[index].tcp.request_ack();
+        }
+        self.tell_reader();
+    }
+
+    fn is_ended(&self) -> bool {
+        self.incoming.is_exhausted() || self.incoming.is_finished()
+    }
+
+    fn open_block(&mut self, index: usize, declared: Declared, payload: Bytes) {
+        let (Some(session), Some(sealed)) = (&self.session, &mut self.sealed) else { return };
+        let Stage::Running(running) = &mut sealed.stage else { return };
+        let Some(subflow) = self.flows[index].state.sealed.tag else { return };
+        let dsn = session.incoming.sequence(declared.dsn, self.incoming.next());
+        let context = OptionContext {
+            subflow,
+            ssn: declared.ssn,
+            data_ack: declared.data_ack.map(|ack| session.outgoing.ack_number(ack, self.outgoing.acked())),
+            data_fin: declared.data_fin,
+            options: ProtectedOptions::NONE,
+        };
+        let acked = context.data_ack.and_then(|dsn| session.outgoing.offset(dsn));
+        let length = payload.len() as u64;
+        // Kept for the case that the mapping was wrong and hides another.
+        let job = match running.opener.begin(dsn, &context, payload.clone()) {
+            Ok(job) => job,
+            Err(error) => {
+                self.flows[index].state.sealed.inbox.resume(payload);
+                self.on_failed(index, error);
+                return;
+            }
+        };
+        let Some(offset) = session.incoming.offset(dsn) else {
+            self.counters.bytes_outside += length;
+            return;
+        };
+        if offset < self.incoming.next() || running.early.contains_key(&offset) {
+            // Our Data-ACK may have been lost.
+            self.counters.bytes_duplicate += length;
+            self.flows[index].state.sealed.told = 0;
+            self.flows[index].tcp.request_ack();
+            if let Some(acked) = acked {
+                self.on_genuine_ack(acked);
+            }
+            return;
+        }
+        let limit = running.announced.max(self.incoming.next()) + 2 * CONTROL_SLACK;
+        if offset + length > limit || running.early.len() >= MAX_EARLY {
+            self.counters.bytes_outside += length;
+            return;
+        }
+        drop(payload);
+        let opened = match job.run() {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.on_failed(index, error);
+                return;
+            }
+        };
+        running.opener.finish(&opened);
+        running.opened_blocks += 1;
+        running.handshake = None;
+        let contents = match opened.kind {
+            Kind::Data => Contents::Data(opened.plain.freeze()),
+            Kind::Control => match Records::new(&opened.plain).collect::<Result<Vec<_>, _>>() {
+                Ok(records) => Contents::Control { records, generation: opened.generation },
+                Err(_) => {
+                    self.fail(ConnectionError::Protocol);
+                    return;
+                }
+            },
+        };
+        running.early.insert(offset, Early { length, contents, data_fin: declared.data_fin });
+        if let Some(acked) = acked {
+            self.on_genuine_ack(acked);
+        }
+        self.deliver_blocks();
+    }
+
+    /// Hands on what is in order now.
+    fn deliver_blocks(&mut self) {
+        while !self.life.is_over() {
+            let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
+            let Some(early) = running.early.remove(&self.incoming.next()) else { return };
+            if self.incoming.is_finished() {
+                self.fail(ConnectionError::Protocol);
+                return;
+            }
+            let Early { length, contents, data_fin } = early;
+            match contents {
+                Contents::Data(_) if running.eof_received => {
+                    self.fail(ConnectionError::Protocol);
+                    return;
+                }
+                Contents::Data(plain) => self.incoming.deliver_block(length, plain),
+                Contents::Control { records, generation } => {
+                    self.incoming.deliver_block(length, Bytes::new());
+                    self.take_records(records, generation);
+                }
+            }
+            if data_fin {
+                self.end_stream();
+            }
+        }
+    }
+
+    /// DATA_FIN counts only behind a verified EOF.
+    fn end_stream(&mut self) {
+        let may_end =
+            self.sealed.as_deref().and_then(Sealed::running).is_some_and(|running| running.eof_received);
+        if !may_end || !self.incoming.finish(self.incoming.next()) {
+            self.counters.fin_conflicts += 1;
+        }
+    }
+
+    /// Bytes that no mapping covers, so far.
+    fn on_unmapped(&mut self, now: Instant, index: usize, bytes: usize) {
+        let state = &mut self.flows[index].state;
+        state.unmapped_since = state.unmapped_since.or(Some(now));
+        let is_first = state.is_first();
+        if let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut)
+            && let Some(handshake) = running.handshake.as_mut().filter(|_| is_first)
+        {
+            // The server may have refused our key after we were through.
+            let Some(bytes) = state.sealed.inbox.take(usize::MAX) else { return };
+            if let Err(error @ handshake::HandshakeError::PeerGaveUp(_)) = handshake.handle_bytes(&bytes) {
+                self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed);
+                return;
+            }
+            self.flows[index].state.sealed.inbox.give_back(bytes);
+        }
+        if bytes > MAX_UNMAPPED {
+            self.counters.stripped += 1;
+            self.flows[index].reset(Parting::for_now(ResetReason::MiddleboxInterference));
+        }
+    }
+
+    fn on_garbage(&mut self, index: usize, bytes: &Bytes) {
+        let state = &self.flows[index].state;
+        if let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut)
+            && let Some(handshake) = running.handshake.as_mut().filter(|_| state.is_first())
+            && let Err(error @ handshake::HandshakeError::PeerGaveUp(_)) = handshake.handle_bytes(bytes)
+        {
+            self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed);
+            return;
+        }
+        self.on_failed(index, OpenError::Length);
+    }
+
+    /// Something that was not sealed by the peer.
+    fn on_failed(&mut self, index: usize, error: OpenError) {
+        self.counters.blocks_failed += 1;
+        let has_opened = self
+            .sealed
+            .as_deref()
+            .and_then(Sealed::running)
+            .is_some_and(|running| running.opener.has_opened());
+        let flow = &mut self.flows[index];
+        flow.state.sealed.failures += 1;
+        if flow.state.sealed.failures < MAX_FAILURES {
+            // What is missing shows in the Data-ACK.
+            flow.state.sealed.told = 0;
+            flow.tcp.request_ack();
+            return;
+        }
+        if !has_opened && error == OpenError::FirstOptionTag {
+            self.fail_sealing(
+                "not one block could be verified: somebody on the path has rewritten the negotiation".into(),
+                ConnectionError::NegotiationAltered,
+            );
+            return;
+        }
+        self.counters.attacked_closed += 1;
+        flow.reset(Parting::for_now(ResetReason::MiddleboxInterference));
+    }
+}

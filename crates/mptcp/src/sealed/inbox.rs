@@ -1,0 +1,225 @@
+//! From the bytes of one subflow to blocks: one mapping is one block.
+//!
+//! Mappings are not authenticated before the block in them is. So they are only proposals about where a block
+//! starts and ends: one that turns out wrong must not take down more of the stream than itself.
+
+use bytes::{Bytes, BytesMut};
+use std::collections::{BTreeMap, VecDeque};
+use tcp::Chunk;
+use wire::{DataAck, DataSequence};
+
+/// Mappings of one subflow that are kept: with blocks of one segment of 1400 bytes they cover 5.7 MB.
+const MAX_DECLARED: usize = 4096;
+
+/// A mapping as it was declared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Declared {
+    pub(super) dsn: DataSequence,
+    /// Relative subflow sequence number on the wire.
+    pub(super) ssn: u32,
+    /// Bytes of the block; a DATA_FIN is not counted.
+    pub(super) length: u16,
+    pub(super) data_fin: bool,
+    pub(super) data_ack: Option<DataAck>,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Nothing, or not all of it.
+    Nothing,
+    /// All bytes of a mapping.
+    Block(Declared, Bytes),
+    /// Bytes in front of the next mapping that no mapping covers.
+    Garbage(Bytes),
+    /// Bytes that wait for a mapping.
+    Unmapped(usize),
+}
+
+/// What became of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Declaration {
+    /// Kept, known already, or about bytes that are through.
+    Fine,
+    /// Another one starts at the same byte.
+    Conflict,
+    /// There are too many.
+    TooMany,
+}
+
+/// Mappings of a subflow and the bytes that wait for theirs.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    declared: BTreeMap<u64, Declared>,
+    waiting: VecDeque<Chunk>,
+    waiting_bytes: usize,
+    /// Stream offset of the first byte that waits.
+    at: u64,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self { declared: BTreeMap::new(), waiting: VecDeque::new(), waiting_bytes: 0, at: 1 }
+    }
+}
+
+impl Inbox {
+    pub(super) fn declare(&mut self, offset: u64, new: Declared) -> Declaration {
+        if offset < self.at {
+            return Declaration::Fine;
+        }
+        match self.declared.get(&offset) {
+            Some(old) if old.dsn == new.dsn && old.length == new.length && old.ssn == new.ssn => {
+                Declaration::Fine
+            }
+            Some(_) => Declaration::Conflict,
+            None if self.declared.len() >= MAX_DECLARED => Declaration::TooMany,
+            None => {
+                self.declared.insert(offset, new);
+                Declaration::Fine
+            }
+        }
+    }
+
+    /// Takes the next in-order bytes of the subflow.
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        if !chunk.data.is_empty() {
+            self.waiting_bytes += chunk.data.len();
+            self.waiting.push_back(chunk);
+        }
+    }
+
+    /// Takes up to `max` bytes off the front, whatever is declared about them.
+    pub(super) fn take(&mut self, max: usize) -> Option<Bytes> {
+        let first = self.waiting.front_mut()?;
+        let length = first.data.len().min(max);
+        let data = first.data.split_to(length);
+        first.offset += length as u64;
+        if first.data.is_empty() {
+            self.waiting.pop_front();
+        }
+        self.waiting_bytes -= length;
+        self.at += length as u64;
+        Some(data)
+    }
+
+    /// Puts bytes back that were taken off the front.
+    pub(super) fn give_back(&mut self, data: Bytes) {
+        if data.is_empty() {
+            return;
+        }
+        self.at -= data.len() as u64;
+        self.waiting_bytes += data.len();
+        self.waiting.push_front(Chunk { offset: self.at, data });
+    }
+
+    pub(super) fn next(&mut self) -> Next {
+        while self.declared.first_key_value().is_some_and(|(&offset, _)| offset < self.at) {
+            self.declared.pop_first();
+        }
+        let Some((&offset, &declared)) = self.declared.first_key_value() else {
+            return if self.waiting_bytes > 0 { Next::Unmapped(self.waiting_bytes) } else { Next::Nothing };
+        };
+        if offset > self.at {
+            let gap = usize::try_from(offset - self.at).unwrap_or(usize::MAX);
+            return self.take(gap).map_or(Next::Nothing, Next::Garbage);
+        }
+        let length = usize::from(declared.length);
+        if self.waiting_bytes < length {
+            return Next::Nothing;
+        }
+        self.declared.pop_first();
+        Next::Block(declared, self.gather(length))
+    }
+
+    /// A block was wrong, and so may its length have been: if another mapping starts inside of it, go on
+    /// there.
+    pub(super) fn resume(&mut self, payload: Bytes) {
+        let start = self.at - payload.len() as u64;
+        if let Some((&offset, _)) = self.declared.range(start + 1..self.at).next() {
+            self.give_back(payload.slice((offset - start) as usize..));
+        }
+    }
+
+    /// `length` bytes in one piece; so many wait.
+    fn gather(&mut self, length: usize) -> Bytes {
+        let first = self.take(length).unwrap_or_default();
+        if first.len() == length {
+            return first;
+        }
+        let mut all = BytesMut::with_capacity(length);
+        all.extend_from_slice(&first);
+        while all.len() < length {
+            let Some(piece) = self.take(length - all.len()) else { break };
+            all.extend_from_slice(&piece);
+        }
+        all.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(offset: u64, length: u16) -> Declared {
+        let dsn = DataSequence::Long(1000 + offset);
+        Declared { dsn, ssn: offset as u32, length, data_fin: false, data_ack: None }
+    }
+
+    fn filled(bytes: usize) -> Inbox {
+        let mut inbox = Inbox::default();
+        let data: Vec<u8> = (1..=bytes).map(|at| at as u8).collect();
+        for (index, piece) in data.chunks(3).enumerate() {
+            inbox.push(Chunk { offset: 1 + 3 * index as u64, data: Bytes::copy_from_slice(piece) });
+        }
+        inbox
+    }
+
+    fn block(inbox: &mut Inbox) -> Vec<u8> {
+        match inbox.next() {
+            Next::Block(_, payload) => payload.to_vec(),
+            other => panic!("a block, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn blocks_are_cut_where_mappings_say() {
+        let mut inbox = filled(9);
+        inbox.declare(1, mapping(1, 4));
+        inbox.declare(5, mapping(5, 7));
+        assert_eq!(block(&mut inbox), [1, 2, 3, 4]);
+        assert!(matches!(inbox.next(), Next::Nothing), "two bytes are missing");
+        inbox.push(Chunk { offset: 10, data: Bytes::from_static(&[10, 11]) });
+        assert_eq!(block(&mut inbox), [5, 6, 7, 8, 9, 10, 11]);
+        assert!(matches!(inbox.next(), Next::Nothing));
+    }
+
+    #[test]
+    fn bytes_in_front_of_a_mapping_are_garbage_and_bytes_without_any_wait() {
+        let mut inbox = filled(6);
+        assert!(matches!(inbox.next(), Next::Unmapped(6)));
+        inbox.declare(3, mapping(3, 4));
+        assert!(matches!(inbox.next(), Next::Garbage(bytes) if bytes[..] == [1, 2]));
+        assert_eq!(block(&mut inbox), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_mapping_that_was_wrong_does_not_swallow_the_next() {
+        let mut inbox = filled(9);
+        inbox.declare(1, mapping(1, 8));
+        inbox.declare(4, mapping(4, 3));
+        let Next::Block(_, wrong) = inbox.next() else { panic!("the long one comes first") };
+        inbox.resume(wrong);
+        assert_eq!(block(&mut inbox), [4, 5, 6]);
+    }
+
+    #[test]
+    fn the_first_word_about_a_byte_stands_and_their_number_is_bounded() {
+        let mut inbox = Inbox::default();
+        assert_eq!(inbox.declare(1, mapping(1, 8)), Declaration::Fine);
+        assert_eq!(inbox.declare(1, mapping(1, 8)), Declaration::Fine);
+        assert_eq!(inbox.declare(1, mapping(1, 9)), Declaration::Conflict);
+        let all = (2..10_000).map(|offset| inbox.declare(offset, mapping(offset, 1)));
+        assert_eq!(all.filter(|declared| *declared == Declaration::Fine).count(), MAX_DECLARED - 1);
+    }
+}

@@ -1,0 +1,39 @@
+//! MP_JOIN with the secrets of a sealed connection: what both hosts said in the SYNs is covered.
+
+use protect::sealed::JoinHmacs;
+
+use super::flow::SealedFlow;
+use super::running::Running;
+use super::{Sealed, Stage};
+
+impl Running {
+    /// The HMACs of a join that we began.
+    pub(super) fn join_by_us(&self, flow: &SealedFlow, own: u32, theirs: u32) -> JoinHmacs {
+        self.identity.join(self.role, &flow.transcript(own, theirs))
+    }
+
+    /// The HMACs of a join that the peer began.
+    pub(super) fn join_by_peer(&self, flow: &SealedFlow, theirs: u32, own: u32) -> JoinHmacs {
+        self.identity.join(self.role.peer(), &flow.transcript(theirs, own))
+    }
+}
+
+impl Sealed {
+    /// Whether the SYN/ACK to our join comes from the peer. The subflow then has its name.
+    pub(crate) fn is_join_answer(&self, flow: &mut SealedFlow, nonces: (u32, u32), hmac: &[u8; 8]) -> bool {
+        let Stage::Running(running) = &self.stage else { return false };
+        let hmacs = running.join_by_us(flow, nonces.0, nonces.1);
+        let is_right = hmacs.is_syn_ack(hmac);
+        flow.tag = is_right.then(|| hmacs.subflow());
+        is_right
+    }
+
+    /// Whether the third segment of the peer's join comes from it. The subflow then has its name.
+    pub(crate) fn is_join_ack(&self, flow: &mut SealedFlow, nonces: (u32, u32), hmac: &[u8; 20]) -> bool {
+        let Stage::Running(running) = &self.stage else { return false };
+        let hmacs = running.join_by_peer(flow, nonces.0, nonces.1);
+        let is_right = hmacs.is_ack(hmac);
+        flow.tag = is_right.then(|| hmacs.subflow());
+        is_right
+    }
+}

@@ -1,0 +1,129 @@
+//! MPTCPsec: sealed connections (Jadin et al., with the departures of plait's wire format).
+//!
+//! The SYNs agree on a handshake ([`negotiation`]); it runs over the unmapped bytes that open the first subflow
+//! ([`opening`]); from then on every mapping is one block that was sealed once ([`outbound`]) and is verified
+//! before anything in it counts ([`inbound`]). What regular Multipath TCP says in options of their own goes into
+//! control records inside the stream ([`records`]); plain options have no effect. A block that was harmed on
+//! the way is sent again ([`repair`]).
+//!
+//! Where the feature `sealed` is off, `unsealed.rs` takes the place of this module.
+
+mod body;
+mod flow;
+mod inbound;
+mod inbox;
+mod join;
+mod negotiation;
+mod opening;
+mod options;
+mod outbound;
+mod records;
+mod repair;
+mod running;
+mod settings;
+
+pub(crate) use body::SealedBody;
+pub(crate) use flow::SealedFlow;
+pub(crate) use negotiation::Answer;
+pub use settings::SealedSettings;
+
+use base::SubflowId;
+use handshake::{Tep, Transcript};
+use wire::OptionBytes;
+
+use crate::connection::Role;
+use crate::status::SealedStatus;
+use opening::Shaking;
+use running::Running;
+
+/// What a connection that is sealed, or shall be, knows about that.
+pub(crate) struct Sealed {
+    settings: SealedSettings,
+    role: Role,
+    /// Our MP_CAPABLE, kind and length included.
+    capable: [u8; 4],
+    stage: Stage,
+    /// A non-SYN segment of the other side has come: it has our ENO options.
+    is_heard: bool,
+    /// Why there is no sealed connection, for people.
+    failure: Option<String>,
+}
+
+/// How far it is.
+enum Stage {
+    /// We offer these options in the SYN.
+    Offered { eno: OptionBytes },
+    /// We have answered with this option, and wait for the third segment.
+    Answered { agreed: Agreed, eno: OptionBytes },
+    /// Both sides want it; the handshake is about to begin.
+    Agreed(Agreed),
+    /// The handshake runs.
+    Shaking(Box<Shaking>),
+    /// Both sides have the keys.
+    Running(Box<Running>),
+    /// It came to nothing.
+    Failed,
+}
+
+/// What the SYNs have agreed on.
+struct Agreed {
+    flow: SubflowId,
+    tep: Tep,
+    transcript: Transcript,
+}
+
+impl Sealed {
+    fn new(settings: SealedSettings, role: Role, capable: [u8; 4], stage: Stage) -> Self {
+        Self { settings, role, capable, stage, is_heard: false, failure: None }
+    }
+
+    fn running(&self) -> Option<&Running> {
+        match &self.stage {
+            Stage::Running(running) => Some(running),
+            Stage::Offered { .. }
+            | Stage::Answered { .. }
+            | Stage::Agreed(_)
+            | Stage::Shaking(_)
+            | Stage::Failed => None,
+        }
+    }
+
+    fn running_mut(&mut self) -> Option<&mut Running> {
+        match &mut self.stage {
+            Stage::Running(running) => Some(running),
+            Stage::Offered { .. }
+            | Stage::Answered { .. }
+            | Stage::Agreed(_)
+            | Stage::Shaking(_)
+            | Stage::Failed => None,
+        }
+    }
+
+    /// The token by which joins name this connection.
+    pub(crate) fn token(&self) -> Option<u32> {
+        self.running().map(Running::token)
+    }
+
+    /// What our MP_FASTCLOSE proves itself with.
+    pub(crate) fn fast_close(&self) -> Option<[u8; 8]> {
+        self.running().map(Running::fast_close)
+    }
+
+    /// Whether the peer's MP_FASTCLOSE is genuine.
+    pub(crate) fn is_fast_close(&self, key: &[u8; 8]) -> bool {
+        self.running().is_some_and(|running| running.is_fast_close(key))
+    }
+
+    /// For people.
+    pub(crate) fn status(&self) -> SealedStatus {
+        let status = SealedStatus { failure: self.failure.clone(), ..SealedStatus::default() };
+        match &self.stage {
+            Stage::Offered { .. } | Stage::Failed => status,
+            Stage::Answered { agreed, .. } | Stage::Agreed(agreed) => {
+                SealedStatus { handshake: Some(agreed.tep.name()), ..status }
+            }
+            Stage::Shaking(shaking) => SealedStatus { handshake: Some(shaking.tep().name()), ..status },
+            Stage::Running(running) => running.status(status),
+        }
+    }
+}

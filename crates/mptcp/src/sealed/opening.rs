@@ -1,0 +1,187 @@
+//! The handshake over unmapped bytes, and how its outcome becomes a connection (Jadin et al., section III-B).
+
+use base::{Instant, SubflowId};
+use core::time::Duration as StdDuration;
+use handshake::{Complete, Handshake, HandshakeError, Tep, UnixTime};
+use protect::sealed::{ConnectionSecrets, Role as End};
+use tcp::Record as TcpRecord;
+use wire::OptionBytes;
+
+use super::negotiation::third_segment;
+use super::running::Running;
+use super::{Agreed, Stage};
+use crate::connection::{Mode, Role};
+use crate::data_space::DataSpace;
+use crate::session::Session;
+use crate::{Connection, ConnectionError, Host};
+
+/// Bytes beyond the initial data sequence number that may be sent before the first MAX_DATA has come.
+pub(super) const INITIAL_WINDOW: u64 = 64 << 10;
+
+/// A handshake that runs.
+pub(super) struct Shaking {
+    handshake: Handshake,
+    flow: SubflowId,
+    tep: Tep,
+    began: Instant,
+    /// Why it failed: told once its last bytes are handed to TCP.
+    error: Option<HandshakeError>,
+}
+
+impl Shaking {
+    pub(super) fn tep(&self) -> Tep {
+        self.tep
+    }
+}
+
+pub(super) fn end(role: Role) -> End {
+    match role {
+        Role::Active => End::A,
+        Role::Passive => End::B,
+    }
+}
+
+impl Connection {
+    /// Does what can be done: begins the handshake, carries it on, ends it; then what the sealed connection
+    /// has to do.
+    pub(crate) fn progress_sealing(&mut self, now: Instant, host: &mut dyn Host) {
+        if self.sealed.is_none() || self.life.is_over() {
+            return;
+        }
+        self.begin_handshake(now, host);
+        self.pump_handshake(now, host);
+        self.act_on_records(now, host);
+        self.update_window();
+        self.repair(now);
+    }
+
+    fn begin_handshake(&mut self, now: Instant, host: &mut dyn Host) {
+        let Some(sealed) = &mut self.sealed else { return };
+        let Stage::Agreed(Agreed { flow, tep, transcript }) = &sealed.stage else { return };
+        let (flow, tep) = (*flow, *tep);
+        let clock = UnixTime::since_unix_epoch(StdDuration::from_secs(host.unix_time(now)));
+        let begun = match (sealed.role, &sealed.settings.opener, &sealed.settings.listener) {
+            (Role::Active, Some(opener), _) => {
+                Handshake::open(tep, opener, transcript, host.secrets(), clock)
+            }
+            (Role::Passive, _, Some(listener)) => {
+                Handshake::accept(tep, listener, transcript, host.secrets(), clock)
+            }
+            (Role::Active, None, _) | (Role::Passive, _, None) => {
+                Err(HandshakeError::Settings("there are none for this direction"))
+            }
+        };
+        match begun {
+            Ok(handshake) => {
+                let shaking = Shaking { handshake, flow, tep, began: now, error: None };
+                sealed.stage = Stage::Shaking(Box::new(shaking));
+                if let Some(index) = self.index_of(flow) {
+                    self.read_handshake(index);
+                }
+            }
+            Err(error) => self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed),
+        }
+    }
+
+    /// Gives the handshake the bytes that are its own; what lies behind them stays in the inbox.
+    pub(super) fn read_handshake(&mut self, index: usize) {
+        let Some(sealed) = &mut self.sealed else { return };
+        let Stage::Shaking(shaking) = &mut sealed.stage else { return };
+        let state = &mut self.flows[index].state;
+        if state.id != shaking.flow {
+            return;
+        }
+        let inbox = &mut state.sealed.inbox;
+        while shaking.error.is_none()
+            && let Some(bytes) = inbox.take(usize::MAX)
+        {
+            match shaking.handshake.handle_bytes(&bytes) {
+                Ok(taken) if taken < bytes.len() => {
+                    inbox.give_back(bytes.slice(taken..));
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => shaking.error = Some(error),
+            }
+        }
+    }
+
+    fn pump_handshake(&mut self, now: Instant, host: &mut dyn Host) {
+        let Some(sealed) = &mut self.sealed else { return };
+        let Stage::Shaking(shaking) = &mut sealed.stage else { return };
+        let Some(index) = self.flows.iter().position(|flow| flow.state.id == shaking.flow) else { return };
+        let options = match (sealed.role, sealed.is_heard) {
+            (Role::Active, false) => third_segment(sealed.capable),
+            (Role::Active, true) | (Role::Passive, _) => OptionBytes::new(),
+        };
+        while let Some(payload) = shaking.handshake.poll_transmit() {
+            self.flows[index].tcp.send(TcpRecord { payload, options: options.clone(), push: true });
+        }
+        if let Some(error) = shaking.error.take() {
+            self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed);
+            return;
+        }
+        if let Some(complete) = shaking.handshake.poll_complete() {
+            self.start_sealed(now, index, complete, host);
+        }
+    }
+
+    fn start_sealed(&mut self, now: Instant, index: usize, complete: Complete, host: &mut dyn Host) {
+        let Some(sealed) = &mut self.sealed else { return };
+        let Stage::Shaking(shaking) = core::mem::replace(&mut sealed.stage, Stage::Failed) else { return };
+        let Complete { master, tep, suite, key_exchange, peer, sent, received } = complete;
+        let role = end(sealed.role);
+        let secrets = ConnectionSecrets::derive(master, tep.byte());
+        let derived = secrets.identity().token(role);
+        let mut token = derived;
+        while !host.claim_token(token) {
+            token = host.secrets().next_u32();
+        }
+        let (identity, sealer, opener) = secrets.start(role, suite, suite.limits(), now);
+        let session =
+            Session::sealed(DataSpace::new(identity.idsn(role)), DataSpace::new(identity.idsn(role.peer())));
+        let about = super::running::About { tep, suite, key_exchange, peer, sent, received };
+        let mut running = Running::new(role, about, (identity, sealer, opener), shaking.handshake);
+        if token != derived {
+            running.rename(token);
+        }
+        sealed.stage = Stage::Running(Box::new(running));
+        self.session = Some(session);
+        self.outgoing.hold_fin(1 + INITIAL_WINDOW);
+        self.mode = Mode::Multipath;
+        let state = &mut self.flows[index].state;
+        state.sealed.tag = Some(protect::sealed::SubflowTag::FIRST);
+        if sealed.role == Role::Active {
+            state.remote_address = Some(0);
+        }
+        self.notices.connected();
+        self.open_blocks(now, index);
+    }
+
+    /// A handshake that takes too long, or a peer that never finishes one, ends here.
+    pub(crate) fn check_sealing(&mut self, now: Instant) {
+        if self.handshake_deadline().is_some_and(|deadline| deadline <= now) {
+            self.fail_sealing(
+                "the peer did not finish the handshake in time".into(),
+                ConnectionError::HandshakeFailed,
+            );
+        }
+    }
+
+    fn handshake_deadline(&self) -> Option<Instant> {
+        let sealed = self.sealed.as_ref().filter(|_| !self.life.is_over())?;
+        match &sealed.stage {
+            Stage::Shaking(shaking) => Some(shaking.began + sealed.settings.handshake_patience),
+            Stage::Offered { .. }
+            | Stage::Answered { .. }
+            | Stage::Agreed(_)
+            | Stage::Running(_)
+            | Stage::Failed => None,
+        }
+    }
+
+    /// When sealing has something to do by itself.
+    pub(crate) fn sealing_deadline(&self) -> Option<Instant> {
+        [self.handshake_deadline(), self.repair_deadline()].into_iter().flatten().min()
+    }
+}

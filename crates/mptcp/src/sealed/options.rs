@@ -1,0 +1,159 @@
+//! The options of our segments on a sealed connection.
+
+use protect::sealed::{AckContext, ProtectedOptions};
+use tcp::SegmentKind;
+use wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
+
+use super::negotiation::third_segment;
+use super::running::Running;
+use super::{Sealed, Stage};
+use crate::connection::Role;
+use crate::flow::{FlowState, Kind, Stage as FlowStage};
+use crate::options_out::{CAPABLE_SYNS, put};
+use crate::session::Session;
+use handshake::Policy;
+
+/// A Data-ACK of 8 bytes and its tag.
+const TAGGED_ACK: usize = 24;
+
+impl Sealed {
+    /// Writes the options of a segment without payload; `false` if it is to be written as without sealing.
+    pub(crate) fn write_options(
+        &mut self,
+        kind: SegmentKind,
+        room: usize,
+        flow: &mut FlowState,
+        (session, next): (Option<&Session>, u64),
+        out: &mut OptionBytes,
+    ) -> bool {
+        match kind {
+            SegmentKind::Reset => return false,
+            SegmentKind::Syn { attempt } => self.write_syn(attempt, flow, out),
+            SegmentKind::SynAck { attempt: _ } => self.write_syn_ack(flow, out),
+            SegmentKind::Ack => self.write_ack(room, flow, (session, next), out),
+        }
+        true
+    }
+
+    fn write_syn(&mut self, attempt: u8, flow: &mut FlowState, out: &mut OptionBytes) {
+        match (&self.stage, flow.kind) {
+            (Stage::Offered { eno }, Kind::FirstActive) => {
+                // Where sealing is required nothing is gained by leaving it out.
+                flow.plain_syn = attempt >= CAPABLE_SYNS && self.settings.policy == Policy::Prefer;
+                if !flow.plain_syn {
+                    out.extend(self.capable);
+                    out.extend(eno.iter().copied());
+                    pad_options(out);
+                }
+            }
+            (Stage::Running(running), Kind::JoinActive { nonce, peer_nonce: _ }) => {
+                flow.sealed.initiator_said(flow.backup_ours, 0, flow.local_address);
+                let join = MpJoin::Syn {
+                    backup: flow.backup_ours,
+                    reserved: 0,
+                    address_id: flow.local_address,
+                    token: running.peer_token,
+                    nonce,
+                };
+                put(&MptcpOption::Join(join), usize::MAX, out);
+            }
+            (
+                Stage::Offered { .. }
+                | Stage::Answered { .. }
+                | Stage::Agreed(_)
+                | Stage::Shaking(_)
+                | Stage::Running(_)
+                | Stage::Failed,
+                _,
+            ) => {}
+        }
+    }
+
+    fn write_syn_ack(&mut self, flow: &mut FlowState, out: &mut OptionBytes) {
+        match (&self.stage, flow.kind) {
+            (Stage::Answered { eno, agreed: _ }, Kind::FirstPassive) => {
+                out.extend(self.capable);
+                out.extend(eno.iter().copied());
+                pad_options(out);
+            }
+            (Stage::Running(running), Kind::JoinPassive { nonce, peer_nonce }) => {
+                flow.sealed.responder_said(flow.backup_ours, 0, flow.local_address);
+                let hmacs = running.join_by_peer(&flow.sealed, peer_nonce, nonce);
+                let join = MpJoin::SynAck {
+                    backup: flow.backup_ours,
+                    reserved: 0,
+                    address_id: flow.local_address,
+                    hmac: hmacs.syn_ack(),
+                    nonce,
+                };
+                put(&MptcpOption::Join(join), usize::MAX, out);
+            }
+            (
+                Stage::Offered { .. }
+                | Stage::Answered { .. }
+                | Stage::Agreed(_)
+                | Stage::Shaking(_)
+                | Stage::Running(_)
+                | Stage::Failed,
+                _,
+            ) => {}
+        }
+    }
+
+    fn write_ack(
+        &mut self,
+        room: usize,
+        flow: &mut FlowState,
+        (session, next): (Option<&Session>, u64),
+        out: &mut OptionBytes,
+    ) {
+        match &mut self.stage {
+            Stage::Agreed(_) | Stage::Shaking(_) => {
+                if self.role == Role::Active && !self.is_heard && room >= 8 {
+                    *out = third_segment(self.capable);
+                }
+            }
+            Stage::Running(running) => {
+                let is_new = match flow.stage {
+                    FlowStage::Opening | FlowStage::Unconfirmed { .. } => true,
+                    FlowStage::Open | FlowStage::Leaving | FlowStage::Over => false,
+                };
+                if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = flow.kind
+                    && is_new
+                {
+                    let hmac = running.join_by_us(&flow.sealed, nonce, peer_nonce).ack();
+                    put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
+                } else if let Some(session) = session {
+                    running.write_data_ack(room, flow, (session, next), out);
+                }
+            }
+            Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed => {}
+        }
+    }
+}
+
+impl Running {
+    /// A Data-ACK with its tag. Where TCP has to report missing bytes it gives way once it was told: an option
+    /// for selective acknowledgments does not fit beside it.
+    fn write_data_ack(
+        &mut self,
+        room: usize,
+        flow: &mut FlowState,
+        (session, next): (&Session, u64),
+        out: &mut OptionBytes,
+    ) {
+        let Some(subflow) = flow.sealed.tag else { return };
+        if room < TAGGED_ACK || (flow.sealed.has_gaps && flow.sealed.told == next) {
+            return;
+        }
+        flow.sealed.told = next;
+        let dsn = session.incoming.dsn(next);
+        let context =
+            AckContext { subflow, data_ack: Some(dsn), data_fin: None, options: ProtectedOptions::NONE };
+        let tag = self.sealer.tag_ack(&context).to_option();
+        let dss = Dss { data_ack: Some(DataAck::Long(dsn.bits())), mapping: None, data_fin: false };
+        if put(&MptcpOption::Dss(dss), room, out) {
+            out.extend(tag);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Control records: what regular Multipath TCP says in options, said inside the stream.
+
+use base::Instant;
+use core::net::IpAddr;
+use protect::sealed::Record;
+
+use super::Sealed;
+use super::flow::SealedFlow;
+use crate::{Connection, ConnectionError, Host};
+
+impl Sealed {
+    /// Another address of ours.
+    pub(crate) fn announce(&mut self, id: u8, address: IpAddr) {
+        self.say(Record::AddAddr { id, address, port: 0 });
+    }
+
+    /// An address of ours is gone.
+    pub(crate) fn withdraw(&mut self, id: u8) {
+        self.say(Record::RemoveAddr { id });
+    }
+
+    /// What a subflow is to be used for.
+    pub(crate) fn prioritise(&mut self, flow: &SealedFlow, backup: bool) {
+        if let Some(subflow) = flow.tag {
+            self.say(Record::Prio { subflow, backup });
+        }
+    }
+
+    fn say(&mut self, record: Record) {
+        if let Some(running) = self.running_mut() {
+            running.say(record);
+        }
+    }
+}
+
+impl Connection {
+    /// The records of a block that is in order.
+    pub(super) fn take_records(&mut self, records: Vec<Record>, generation: u64) {
+        let Some(session) = &self.session else { return };
+        let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
+        for record in records {
+            match record {
+                Record::Eof if running.eof_received => {
+                    self.fail(ConnectionError::Protocol);
+                    return;
+                }
+                Record::Eof => {
+                    running.eof_received = true;
+                    self.incoming.end_data();
+                }
+                Record::KeyUpdate => {
+                    if running.opener.handle_key_update(generation).is_err() {
+                        self.fail(ConnectionError::Protocol);
+                        return;
+                    }
+                }
+                Record::MaxData(dsn) => {
+                    if let Some(edge) = session.outgoing.offset(base::Dsn::new(dsn)) {
+                        self.outgoing.raise_edge(edge);
+                    }
+                }
+                Record::Token(token) => running.peer_token = token,
+                Record::AddAddr { .. } | Record::RemoveAddr { .. } | Record::Prio { .. } => {
+                    // At most as many as one window of blocks holds; acted upon before the next segment.
+                    running.arrived.push_back(record);
+                }
+            }
+        }
+    }
+
+    /// Acts on records that need the host.
+    pub(super) fn act_on_records(&mut self, now: Instant, host: &mut dyn Host) {
+        while let Some(record) =
+            self.sealed.as_deref_mut().and_then(Sealed::running_mut).and_then(|r| r.arrived.pop_front())
+        {
+            match record {
+                Record::AddAddr { id, address, port } => {
+                    let port = Some(port).filter(|&port| port != 0);
+                    self.learn_address(now, id, address, port, host);
+                }
+                Record::RemoveAddr { id } => self.on_remove_addr(id),
+                Record::Prio { subflow, backup } => {
+                    for flow in &mut self.flows {
+                        if flow.state.sealed.tag == Some(subflow) {
+                            flow.state.backup_theirs = backup;
+                        }
+                    }
+                }
+                Record::Eof | Record::KeyUpdate | Record::MaxData(_) | Record::Token(_) => {}
+            }
+        }
+    }
+
+    /// Tells the peer how much more it may send, once that is worth a block.
+    pub(super) fn update_window(&mut self) {
+        let (Some(session), Some(sealed)) = (&self.session, &mut self.sealed) else { return };
+        let Some(running) = sealed.running_mut() else { return };
+        if running.is_silent() {
+            return;
+        }
+        let edge = self.incoming.next() + u64::from(self.incoming.free());
+        let step = (self.config.receive_buffer as u64 / 4).max(1);
+        let is_first = running.announced == 1 + super::opening::INITIAL_WINDOW;
+        if edge < running.announced + step && !(is_first && edge > running.announced) {
+            return;
+        }
+        running.announced = edge;
+        running.pending.retain(|record| !matches!(record, Record::MaxData(_)));
+        running.say(Record::MaxData(session.incoming.dsn(edge).bits()));
+    }
+}

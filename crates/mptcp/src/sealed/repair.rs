@@ -1,0 +1,58 @@
+//! Blocks that arrived harmed.
+//!
+//! TCP acknowledges bytes before anybody has verified them; the Data-ACK covers them afterwards, and the same segment
+//! carries both. So a block whose bytes TCP has seen acknowledged on every subflow that carried it, while a Data-ACK
+//! still asks for it, did not get through unharmed: it goes out again, on another subflow if there is one.
+
+use base::{Duration, Instant};
+
+use crate::Connection;
+use crate::blocks::Carrier;
+use crate::flow::{Flow, UNKNOWN_RTT};
+
+/// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
+const LOOK_AHEAD: usize = 64;
+/// How long the Data-ACK may lag behind TCP's: the segment with both may have been lost.
+const MIN_GRACE: Duration = Duration::from_millis(2);
+const MAX_GRACE: Duration = Duration::from_millis(100);
+
+impl Connection {
+    /// Finds blocks that were harmed and has them sent again.
+    pub(super) fn repair(&mut self, now: Instant) {
+        if !self.is_sealed() {
+            return;
+        }
+        let flows = &self.flows;
+        let has_arrived = |carrier: &Carrier| {
+            let flow = flows.iter().find(|flow| flow.state.id == carrier.flow);
+            flow.is_none_or(|flow| flow.tcp.acked_offset() >= carrier.end)
+        };
+        for block in self.outgoing.first_blocks().take(LOOK_AHEAD) {
+            if block.arrived.is_none() && !block.carriers.is_empty() && block.carriers.iter().all(has_arrived)
+            {
+                block.arrived = Some(now);
+            }
+        }
+        if self.repair_deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        let Some(first) = self.outgoing.first() else { return };
+        let start = first.start;
+        let is_other =
+            |flow: &Flow| flow.is_good() && !flow.state.is_backup() && !first.is_carried_by(flow.state.id);
+        let elsewhere = self.flows.iter().any(is_other);
+        self.counters.blocks_repaired += 1;
+        self.outgoing.on_harmed(start, elsewhere);
+    }
+
+    /// When the first block counts as harmed.
+    pub(super) fn repair_deadline(&self) -> Option<Instant> {
+        if !self.is_sealed() || self.life.is_over() {
+            return None;
+        }
+        let arrived = self.outgoing.first()?.arrived?;
+        let round_trip = |flow: &Flow| flow.tcp.stats().srtt.unwrap_or(UNKNOWN_RTT);
+        let slowest = self.flows.iter().filter(|flow| flow.is_open()).map(round_trip).max()?;
+        Some(arrived + (slowest / 4).clamp(MIN_GRACE, MAX_GRACE))
+    }
+}

@@ -1,0 +1,127 @@
+//! A sealed connection in use.
+
+use handshake::{Handshake, Peer, Tep};
+use protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
+use std::collections::{BTreeMap, VecDeque};
+
+use super::inbound::Early;
+use super::opening::INITIAL_WINDOW;
+use crate::status::{PeerIdentity, SealedStatus};
+
+/// Control records that wait for a block; more are dropped. A connection has a handful of addresses and
+/// subflows to speak about.
+const MAX_PENDING: usize = 64;
+
+/// What the handshake has shown.
+pub(super) struct About {
+    pub(super) tep: Tep,
+    pub(super) suite: Suite,
+    pub(super) key_exchange: &'static str,
+    pub(super) peer: Peer,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+/// Everything that a sealed connection has beyond a plain one.
+pub(super) struct Running {
+    pub(super) role: End,
+    about: About,
+    pub(super) identity: ConnectionIdentity,
+    pub(super) sealer: Sealer,
+    pub(super) opener: Opener,
+    /// Until the first block is opened: what comes unmapped before may be its alert.
+    pub(super) handshake: Option<Handshake>,
+    token: u32,
+    pub(super) peer_token: u32,
+    /// Verified blocks that wait for those before them, by data offset.
+    pub(super) early: BTreeMap<u64, Early>,
+    /// The peer was told that it may send what lies below this offset.
+    pub(super) announced: u64,
+    /// Records of ours that wait for a block.
+    pub(super) pending: VecDeque<Record>,
+    /// Records of the peer that are to be acted upon.
+    pub(super) arrived: VecDeque<Record>,
+    /// Our stream has ended for the peer.
+    pub(super) eof_sent: bool,
+    /// The peer's has, in order.
+    pub(super) eof_received: bool,
+    /// Blocks encrypted, blocks decrypted.
+    pub(super) sealed_blocks: u64,
+    pub(super) opened_blocks: u64,
+}
+
+impl Running {
+    pub(super) fn new(
+        role: End,
+        about: About,
+        (identity, sealer, opener): (ConnectionIdentity, Sealer, Opener),
+        handshake: Handshake,
+    ) -> Self {
+        Self {
+            role,
+            about,
+            token: identity.token(role),
+            peer_token: identity.token(role.peer()),
+            identity,
+            sealer,
+            opener,
+            handshake: Some(handshake),
+            early: BTreeMap::new(),
+            announced: 1 + INITIAL_WINDOW,
+            pending: VecDeque::new(),
+            arrived: VecDeque::new(),
+            eof_sent: false,
+            eof_received: false,
+            sealed_blocks: 0,
+            opened_blocks: 0,
+        }
+    }
+
+    pub(super) fn token(&self) -> u32 {
+        self.token
+    }
+
+    /// The derived token is another connection's here: the peer is told another.
+    pub(super) fn rename(&mut self, token: u32) {
+        self.token = token;
+        self.say(Record::Token(token));
+    }
+
+    /// Queues a record.
+    pub(super) fn say(&mut self, record: Record) {
+        if self.pending.len() < MAX_PENDING {
+            self.pending.push_back(record);
+        }
+    }
+
+    pub(super) fn fast_close(&self) -> [u8; 8] {
+        *self.identity.fast_close(self.role)
+    }
+
+    pub(super) fn is_fast_close(&self, key: &[u8; 8]) -> bool {
+        self.identity.is_fast_close(self.role.peer(), key)
+    }
+
+    pub(super) fn status(&self, rest: SealedStatus) -> SealedStatus {
+        let About { tep, suite, key_exchange, peer, sent, received } = &self.about;
+        SealedStatus {
+            handshake: Some(tep.name()),
+            suite: Some(suite.name()),
+            key_exchange: Some(key_exchange),
+            peer: match peer {
+                Peer::Anonymous => PeerIdentity::Anonymous,
+                Peer::Key { key, is_known } => PeerIdentity::Key {
+                    line: key.to_string(),
+                    fingerprint: key.fingerprint().to_string(),
+                    is_known: *is_known,
+                },
+                Peer::Certificate { end_entity: _ } => PeerIdentity::Certificate,
+            },
+            generations: [self.sealer.generation(), self.opener.generation()],
+            handshake_bytes: [*sent, *received],
+            sealed_blocks: self.sealed_blocks,
+            opened_blocks: self.opened_blocks,
+            ..rest
+        }
+    }
+}
