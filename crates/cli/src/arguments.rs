@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use handshake::Fingerprint;
 use host::PathSpec;
 
 use crate::key::Key;
@@ -74,6 +75,9 @@ pub(crate) struct Connect {
     /// used up, about two minutes].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) connect_timeout: Option<Duration>,
+    /// The server's key, as its `plait listen` shows it; without it the key of the first time is trusted.
+    #[arg(long, value_name = "FINGERPRINT")]
+    pub(crate) server_key: Option<Fingerprint>,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -116,6 +120,18 @@ pub(crate) struct Options {
     /// proxy].
     #[arg(long, value_enum)]
     pub(crate) protect: Option<Protect>,
+    /// How the keys of a sealed connection are agreed on [default: tls; a listener takes both].
+    #[arg(long, value_enum)]
+    pub(crate) handshake: Option<Handshake>,
+    /// What to do where the connection cannot be sealed.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) policy: Policy,
+    /// Our own key (PEM); a listener makes one at its first start, in the directory of the keys.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Where our key and the keys of known servers are [default: ~/.config/plait, for root /etc/plait].
+    #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
+    pub(crate) keys: Option<PathBuf>,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,
@@ -159,17 +175,34 @@ pub(crate) enum Congestion {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protect {
+    /// MPTCPsec: encrypted and authenticated block by block.
+    Sealed,
     /// Nothing: regular Multipath TCP, readable by everybody on the way.
     Plain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Handshake {
+    /// TLS 1.3: proves who the server is.
+    Tls,
+    /// tcpcrypt (RFC 8548): proves nobody's identity.
+    Tcpcrypt,
+}
+
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// Sealed, or no connection.
+    #[default]
+    Require,
+    /// Sealed where it can be; else regular Multipath TCP or plain TCP, and a warning.
+    Prefer,
+    /// Offer and accept nothing sealed.
+    Off,
 }
 
 impl Options {
     /// The settings of the connections.
     pub(crate) fn config(&self) -> host::Config {
-        match self.protect {
-            // What connections are without further settings.
-            None | Some(Protect::Plain) => {}
-        }
         let mut config = host::Config {
             scheduler: match self.scheduler {
                 Scheduler::LowestRtt => host::Scheduler::LowestRtt,

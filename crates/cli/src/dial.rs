@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use handshake::Fingerprint;
 use host::{ConnectionError, Failure, Host, Stream};
 use proxy::client::Dialer;
 use proxy::relay::Abort;
@@ -17,9 +18,13 @@ use proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
-use crate::arguments::{Options, seconds};
+use crate::acquaintance::{Acquaintance, Sighting, shown_by};
+use crate::arguments::{Options, Protect, seconds};
 use crate::status::Reporter;
 use crate::{protection, session};
+
+/// How long one path may take to show who answers there.
+const GLANCE: Duration = Duration::from_secs(5);
 
 /// How `run` and `proxy` get to their server.
 #[derive(Debug, Args)]
@@ -30,6 +35,9 @@ pub(crate) struct Towards {
     /// Give up a connection to the server that is not there after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
     connect_timeout: Duration,
+    /// Trust a server that is not known yet without asking, and remember its key.
+    #[arg(long)]
+    accept_new: bool,
     #[command(flatten)]
     options: Options,
 }
@@ -60,9 +68,8 @@ pub(crate) struct Watched {
 impl Towards {
     /// The stack, and where it connects to. The server has been asked once, so that whoever cannot reach it, or
     /// finds another, learns so before a program starts.
-    pub(crate) async fn open(&self) -> anyhow::Result<Dial> {
-        let authority = self.server.authority();
-        let config = protection::config(&self.options)?;
+    pub(crate) async fn open(mut self) -> anyhow::Result<Dial> {
+        self.options.protect.get_or_insert(Protect::Sealed);
         if !protection::is_sealed(&self.options) && self.server.pin.is_some() {
             anyhow::bail!(
                 "the server's key in {} can only be checked where connections are sealed\n  fix: leave out \
@@ -70,6 +77,31 @@ impl Towards {
                 self.server
             );
         }
+        let remotes = self.remotes().await?;
+        let store = protection::store(&self.options);
+        let acquaintance = Acquaintance::new(self.server.clone(), store, self.accept_new)?;
+        let reporter = Reporter::open(&self.options)?;
+        let mut config = self.config(acquaintance.expected())?;
+        let host = session::host_for(&self.options, config.clone(), remotes.first().map(SocketAddr::ip))?;
+        match connect(&host, &config, &remotes, self.connect_timeout).await {
+            Ok(first) => {
+                if protection::is_sealed(&self.options) {
+                    config = self.settle(&first, &acquaintance, config)?;
+                }
+                // Nothing was asked for: a server need not think that something is to come.
+                first.abort();
+            }
+            Err(error) => {
+                drop(host);
+                return Err(self.explain(error, &acquaintance, &remotes).await);
+            }
+        }
+        let peer = remotes.first().copied();
+        let watcher = Watcher { peer, reporter: Mutex::new(reporter), moved: AtomicU64::new(0) };
+        Ok(Dial { host, config, remotes, limit: self.connect_timeout, watcher: Arc::new(watcher) })
+    }
+
+    async fn remotes(&self) -> anyhow::Result<Vec<SocketAddr>> {
         let found = tokio::net::lookup_host((self.server.host.as_str(), self.server.port)).await;
         let mut remotes: Vec<SocketAddr> = Vec::new();
         for address in found.with_context(|| format!("cannot find the address of {}", self.server.host))? {
@@ -77,28 +109,83 @@ impl Towards {
                 remotes.push(address);
             }
         }
-        let reporter = Reporter::open(&self.options)?;
-        let host = session::host_for(&self.options, remotes.first().map(SocketAddr::ip))?;
-        let watcher = Watcher {
-            peer: remotes.first().copied(),
-            reporter: Mutex::new(reporter),
-            moved: AtomicU64::new(0),
-        };
-        let dial = Dial { host, config, remotes, limit: self.connect_timeout, watcher: Arc::new(watcher) };
-        let first = dial.connect().await.with_context(|| format!("cannot reach the server {authority}"))?;
-        // Nothing was asked for: a server need not think that something is to come.
-        first.abort();
-        Ok(dial)
+        Ok(remotes)
+    }
+
+    /// Settings of connections to the server, which must have this key if one is given.
+    fn config(&self, key: Option<Fingerprint>) -> anyhow::Result<host::Config> {
+        Ok(protection::opener(&self.options, &self.server.host, self.server.port, key)?.0)
+    }
+
+    /// Decides about the server that the first connection has found, and returns what binds all others to it.
+    fn settle(
+        &self,
+        first: &Stream,
+        acquaintance: &Acquaintance,
+        config: host::Config,
+    ) -> anyhow::Result<host::Config> {
+        let status = first.status();
+        match (shown_by(status.as_ref()), acquaintance.expected()) {
+            (_, Some(_)) if status.is_some_and(|status| status.sealed.is_some()) => Ok(config),
+            (Some(shown), _) => {
+                acquaintance.meet(shown)?;
+                self.config(Some(shown))
+            }
+            // By --policy prefer or --handshake tcpcrypt only.
+            (None, _) => {
+                protection::say("warning: nobody knows who the server is, and it may not even be sealed");
+                Ok(config)
+            }
+        }
+    }
+
+    /// If the server is another than expected: on which path.
+    async fn explain(
+        &self,
+        error: io::Error,
+        acquaintance: &Acquaintance,
+        remotes: &[SocketAddr],
+    ) -> anyhow::Error {
+        let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+        if failure.is_some_and(|failure| failure.error == ConnectionError::HandshakeFailed) {
+            let seen = self.look_around(remotes).await;
+            if let Some(wrong) = seen.ok().and_then(|sightings| acquaintance.changed(&sightings)) {
+                return wrong.into();
+            }
+        }
+        anyhow::Error::new(error).context(format!("cannot reach the server {}", self.server.authority()))
+    }
+
+    /// Who answers on each path alone.
+    async fn look_around(&self, remotes: &[SocketAddr]) -> anyhow::Result<Vec<Sighting>> {
+        let config = self.config(None)?;
+        let mut sightings = Vec::new();
+        for path in session::paths_for(&self.options, remotes.first().map(SocketAddr::ip))? {
+            let device = path.device().to_owned();
+            let host = Host::builder().config(config.clone()).path(path).start()?;
+            let stream = connect(&host, &config, remotes, self.connect_timeout.min(GLANCE)).await;
+            let shown = stream.ok().and_then(|stream| {
+                let shown = shown_by(stream.status().as_ref());
+                stream.abort();
+                shown
+            });
+            sightings.push(Sighting { path: device, shown });
+        }
+        Ok(sightings)
     }
 }
 
-impl Dial {
-    async fn connect(&self) -> io::Result<Stream> {
-        let connecting = self.host.connect_with(self.config.clone(), &self.remotes);
-        let late = || io::Error::new(io::ErrorKind::TimedOut, Failure(ConnectionError::TimedOut));
-        timeout(self.limit, connecting).await.unwrap_or_else(|_| Err(late()))
-    }
+async fn connect(
+    host: &Host,
+    config: &host::Config,
+    remotes: &[SocketAddr],
+    limit: Duration,
+) -> io::Result<Stream> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, Failure::from(ConnectionError::TimedOut));
+    timeout(limit, host.connect_with(config.clone(), remotes)).await.unwrap_or_else(|_| Err(late()))
+}
 
+impl Dial {
     /// Bytes that went through all streams, both directions together.
     pub(crate) fn moved(&self) -> u64 {
         self.watcher.moved.load(Ordering::Relaxed)
@@ -114,7 +201,7 @@ impl Dialer for Dial {
     type Stream = Watched;
 
     async fn dial(&self) -> io::Result<Watched> {
-        let stream = self.connect().await?;
+        let stream = connect(&self.host, &self.config, &self.remotes, self.limit).await?;
         Ok(Watched { stream, paths: self.host.paths(), watcher: self.watcher.clone() })
     }
 }

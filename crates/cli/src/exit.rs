@@ -8,7 +8,7 @@ use host::{ConnectionError, Failure};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::lack::Lack;
-use crate::protection::NotToBeHad;
+use crate::protection::WrongPeer;
 
 /// Exit status. Usage errors end with 2, from the parser of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,11 +77,11 @@ impl From<&anyhow::Error> for Exit {
             if cause.downcast_ref::<Lack>().is_some() {
                 return Self::Missing;
             }
-            if cause.downcast_ref::<NotToBeHad>().is_some() {
-                return Self::Policy;
-            }
             if let Some(error) = cause.downcast_ref::<host::Error>() {
                 return if error.is_missing_privilege_or_feature() { Self::Missing } else { Self::Failure };
+            }
+            if cause.is::<WrongPeer>() {
+                return Self::Identity;
             }
             if let Some(error) = cause.downcast_ref::<io::Error>() {
                 return of_io(error);

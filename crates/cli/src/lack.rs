@@ -130,7 +130,7 @@ pub(crate) fn first(checks: &[Check]) -> Option<Lack> {
 pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
     match Exit::from(&error) {
         Exit::Missing => first(checks).map_or(error, anyhow::Error::from),
-        Exit::Success | Exit::Failure | Exit::Unreachable | Exit::Policy => error,
+        Exit::Success | Exit::Failure | Exit::Unreachable | Exit::Identity | Exit::Policy => error,
     }
 }
 

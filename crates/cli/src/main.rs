@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "standard input and output are served by threads")]
 
+mod acquaintance;
 mod arguments;
 mod connect;
 mod dial;

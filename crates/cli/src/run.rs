@@ -79,51 +79,52 @@ impl Run {
     }
 
     async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
+        let Self { towards, direct, program } = self;
         if let Some(lack) = lack::first(&[Check::Privileges]) {
             return Err(lack.into());
         }
-        let dial = Arc::new(self.towards.open().await?);
+        let dial = Arc::new(towards.open().await?);
         // What is installed over our own binary in the meantime is not what has to become the program.
         let mut child = Command::new("/proc/self/exe");
         child.arg(CHILD);
-        let (mut enclosed, listeners) = Enclosed::start(child, &self.program)?;
+        let (mut enclosed, listeners) = Enclosed::start(child, &program)?;
         limits::raise_open_files();
         enclosed.go().context("the program's process has ended")?;
         let mut flows = JoinSet::new();
-        let ended = self.serve_until_it_ends(&mut enclosed, listeners, &dial, &mut flows).await?;
+        let ended = serve_until_it_ends(&mut enclosed, listeners, direct.into(), &dial, &mut flows).await?;
         farewell(&dial, &mut flows).await;
         Ok(code(ended))
     }
+}
 
-    async fn serve_until_it_ends(
-        &self,
-        enclosed: &mut Enclosed,
-        listeners: Listeners,
-        dial: &Arc<Dial>,
-        flows: &mut JoinSet<()>,
-    ) -> anyhow::Result<i32> {
-        let Listeners { tcp4, tcp6, dns: queries } = listeners;
-        let mut end = pin!(enclosed.wait());
-        let mut names = pin!(dns::serve_queries(queries, dial.clone()));
-        let direct: Arc<[Prefix]> = self.direct.clone().into();
-        loop {
-            let has_room = flows.len() < MAX_CONNECTIONS;
-            let accepted = tokio::select! {
-                ended = &mut end => return Ok(ended?),
-                failed = &mut names => return Err(failed.err().unwrap_or(io::ErrorKind::Other.into()).into()),
-                Some(_) = flows.join_next() => continue,
-                accepted = tcp4.accept(), if has_room => accepted,
-                accepted = tcp6.accept(), if has_room => accepted,
-            };
-            match accepted {
-                Ok((program, _)) => {
-                    flows.spawn(carry(program, dial.clone(), direct.clone()));
-                }
-                // Out of descriptors, most likely: the connection waits until some are free.
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection of the program");
-                    sleep(Duration::from_millis(100)).await;
-                }
+/// Carries the connections of the program until it ends, and returns its exit code.
+async fn serve_until_it_ends(
+    enclosed: &mut Enclosed,
+    listeners: Listeners,
+    direct: Arc<[Prefix]>,
+    dial: &Arc<Dial>,
+    flows: &mut JoinSet<()>,
+) -> anyhow::Result<i32> {
+    let Listeners { tcp4, tcp6, dns: queries } = listeners;
+    let mut end = pin!(enclosed.wait());
+    let mut names = pin!(dns::serve_queries(queries, dial.clone()));
+    loop {
+        let has_room = flows.len() < MAX_CONNECTIONS;
+        let accepted = tokio::select! {
+            ended = &mut end => return Ok(ended?),
+            failed = &mut names => return Err(failed.err().unwrap_or(io::ErrorKind::Other.into()).into()),
+            Some(_) = flows.join_next() => continue,
+            accepted = tcp4.accept(), if has_room => accepted,
+            accepted = tcp6.accept(), if has_room => accepted,
+        };
+        match accepted {
+            Ok((program, _)) => {
+                flows.spawn(carry(program, dial.clone(), direct.clone()));
+            }
+            // Out of descriptors, most likely: the connection waits until some are free.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection of the program");
+                sleep(Duration::from_millis(100)).await;
             }
         }
     }

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use handshake::ClientPolicy;
 use host::{Host, Listener, Path, Stream};
-use proxy::keys::KeyStore;
+use proxy::keys::{AuthorizedClient, KeyStore};
 use proxy::rules::Rule;
 use proxy::serve::{Outcome, Service, first_nameserver, serve};
 use proxy::url::{DEFAULT_PORT, ServerUrl};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::arguments::Options;
-use crate::key::{Keys, os_random};
+use crate::acquaintance::shown_by;
+use crate::arguments::{Options, Policy, Protect};
 use crate::lack::{self, Check};
 use crate::status::Reporter;
 use crate::{exit, limits, protection, session};
@@ -53,8 +54,6 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value = "8192")]
     max_connections: NonZeroUsize,
     #[command(flatten)]
-    keys: Keys,
-    #[command(flatten)]
     options: Options,
 }
 
@@ -70,27 +69,31 @@ struct Shared {
     host: Host,
     service: Service,
     at: Option<IpAddr>,
+    clients: Option<Vec<AuthorizedClient>>,
     reporter: Mutex<Reporter>,
 }
 
 impl Serve {
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
+    pub(crate) async fn run(mut self) -> anyhow::Result<()> {
+        self.options.protect.get_or_insert(Protect::Sealed);
         // Listened for from the start, so that no signal leaves half a network behind.
         let stopped = tokio::spawn(exit::interrupted());
         self.run_until(stopped).await.map_err(|error| lack::explain(error, &Check::STACK))
     }
 
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {
-        let store = self.keys.store()?;
-        self.refuse_an_open_proxy(&store)?;
-        let config = protection::config(&self.options)?;
-        let is_sealed = protection::is_sealed(&self.options);
-        // Where connections are not sealed nobody is asked for a key.
-        let identity = is_sealed.then(|| store.identity(&mut os_random()?)).transpose()?;
-        let pin = identity.map(|(identity, _)| identity.public_key().fingerprint());
+        let store = protection::store(&self.options);
+        let clients = self.clients(&store)?;
+        let policy = match &clients {
+            Some(clients) => {
+                ClientPolicy::Authorised(clients.iter().map(|client| client.key.fingerprint()).collect())
+            }
+            None => ClientPolicy::Anonymous,
+        };
+        let (config, pin) = protection::listener(&self.options, policy)?;
         let reporter = Mutex::new(Reporter::open(&self.options)?);
         limits::raise_open_files();
-        let host = session::host_for(&self.options, None)?;
+        let host = session::host_for(&self.options, config.clone(), None)?;
         let port = self.listen.port;
         let listening = host.listen_with(config, port).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
@@ -99,30 +102,31 @@ impl Serve {
         };
         let url = ServerUrl { host: name.to_string(), port, pin };
         writeln!(io::stdout(), "{url}").context("cannot write to standard output")?;
-        let shared = Arc::new(Shared { host, service: self.service()?, at: self.listen.address, reporter });
+        let shared =
+            Arc::new(Shared { host, service: self.service()?, at: self.listen.address, clients, reporter });
         accept_until(stopped, listener, &shared, self.max_connections.get()).await;
         Ok(())
     }
 
-    /// A proxy that anybody can use hides whoever comes: it is never had by accident.
-    fn refuse_an_open_proxy(&self, store: &KeyStore) -> anyhow::Result<()> {
+    /// The clients that may come; `None`: everybody. A proxy that anybody can use hides whoever comes: it is
+    /// never had by accident.
+    fn clients(&self, store: &KeyStore) -> anyhow::Result<Option<Vec<AuthorizedClient>>> {
         let file = store.path("authorized_clients");
-        let has_clients = store.authorized_clients()?.is_some();
-        let (can_tell, is_proxy) = (protection::is_sealed(&self.options), self.proxy);
-        match (has_clients, can_tell) {
-            _ if self.anyone => Ok(()),
-            (true, true) => Ok(()),
-            (true, false) => bail!(
-                "the clients in {} can only be told from others where connections are sealed\n  fix: leave out \
-                 --protect, or take everybody who comes by --anyone",
+        let can_tell = protection::is_sealed(&self.options) && self.options.policy == Policy::Require;
+        match (store.authorized_clients()?, can_tell) {
+            _ if self.anyone => Ok(None),
+            (Some(clients), true) => Ok(Some(clients)),
+            (Some(_), false) => bail!(
+                "the clients in {} can only be told from others where all connections are sealed\n  fix: leave \
+                 out --protect and --policy, or take everybody who comes by --anyone",
                 file.display()
             ),
-            (false, true | false) if is_proxy => bail!(
+            (None, true | false) if self.proxy => bail!(
                 "this would be a proxy for everybody who finds it\n  fix: write the clients' keys (plait key \
                  show) to {}, or take everybody who comes by --anyone",
                 file.display()
             ),
-            (false, true | false) => Ok(()),
+            (None, true | false) => Ok(None),
         }
     }
 
@@ -180,7 +184,14 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream, from: SocketAddr) {
         tracing::debug!(%from, "refused: it came to another address");
         return stream.abort();
     }
-    match serve(&mut stream, &shared.service, None).await {
+    let own_rules = match &shared.clients {
+        Some(clients) => match client_of(&stream, clients) {
+            Some(client) => client.allow.as_deref(),
+            None => return stream.abort(),
+        },
+        None => None,
+    };
+    match serve(&mut stream, &shared.service, own_rules).await {
         Ok(Outcome::Complete { destination, received, sent }) => {
             tracing::info!(received, sent, "a client's connection has ended");
             tracing::debug!(%from, destination, received, sent, "it went there");
@@ -197,6 +208,12 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream, from: SocketAddr) {
             tracing::warn!(%error, "no status");
         }
     }
+}
+
+/// Who opened the stream.
+fn client_of<'a>(stream: &Stream, clients: &'a [AuthorizedClient]) -> Option<&'a AuthorizedClient> {
+    let shown = shown_by(stream.status().as_ref())?;
+    clients.iter().find(|client| client.key.fingerprint() == shown)
 }
 
 /// The address of this machine that the first subflow came to.
@@ -307,7 +324,11 @@ mod tests {
     fn nobody_gets_an_open_proxy_without_asking_for_it_by_name() {
         let path = std::env::temp_dir().join(format!("plait-serve-{}", std::process::id()));
         let store = KeyStore::new(&path);
-        let decide = |words: &str| parse(words).expect(words).refuse_an_open_proxy(&store).is_ok();
+        let decide = |words: &str| {
+            let mut serve = parse(words).expect(words);
+            serve.options.protect.get_or_insert(Protect::Sealed);
+            serve.clients(&store).is_ok()
+        };
         assert!(!decide("--proxy --allow *:*"));
         assert!(!decide("--proxy --allow *:* --protect plain"));
         assert!(decide("--proxy --allow *:* --anyone --protect plain"));
@@ -318,6 +339,10 @@ mod tests {
             ["--proxy --allow *:*", "--proxy --allow *:* --protect plain", "--forward h:1 --protect plain"]
                 .map(decide);
         std::fs::remove_dir_all(&path).expect("removed");
-        assert_eq!(decisions, [true, false, false], "what cannot tell clients apart must not pretend to");
+        assert_eq!(
+            decisions,
+            [true, false, false, false],
+            "what cannot tell clients apart must not pretend to"
+        );
     }
 }
