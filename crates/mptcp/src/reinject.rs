@@ -10,8 +10,10 @@ use crate::{Connection, ConnectionError};
 
 /// A stalled subflow is closed after so long if others work; the mesh tries the path again later.
 const MAX_STALL: Duration = Duration::from_secs(8);
-/// Timeouts in a row after which a subflow that is being closed is dropped.
-const MAX_FIN_TIMEOUTS: u8 = 6;
+/// Timeouts in a row after which a subflow that is being closed is dropped: its data goes other ways.
+const MAX_FIN_TIMEOUTS: u8 = 4;
+/// The same once the connection is complete: nobody misses anything then, and somebody may wait for the end.
+const MAX_LAST_FIN_TIMEOUTS: u8 = 2;
 /// Data acknowledged by TCP but not at data level is sent again after this, or two retransmission timeouts.
 const MIN_DATA_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_DATA_TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,8 +67,9 @@ impl Connection {
         if matches!(self.mode, Mode::Plain { .. }) {
             return;
         }
+        let most = if self.life.is_over() { MAX_LAST_FIN_TIMEOUTS } else { MAX_FIN_TIMEOUTS };
         for flow in self.flows.iter_mut().filter(|flow| flow.state.stage == Stage::Leaving) {
-            if flow.tcp.stats().backoff >= MAX_FIN_TIMEOUTS {
+            if flow.tcp.stats().backoff >= most {
                 flow.reset(Parting::for_now(ResetReason::UnacceptablePerformance));
             }
         }
@@ -150,10 +153,11 @@ impl Connection {
         if self.mode != Mode::Multipath || self.life.is_over() || self.flows.len() < 2 {
             return None;
         }
-        let has_two = self.flows.iter().filter(|flow| flow.is_good()).count() > 1;
+        let good = self.flows.iter().filter(|flow| flow.is_good()).count();
         let of = |flow: &crate::flow::Flow| match flow.state.stall {
-            Some(stall) => Some(stall.since + MAX_STALL),
-            None if has_two => flow.stall_deadline(&flow.tcp.stats()),
+            Some(stall) if good > 0 => Some(stall.since + MAX_STALL),
+            Some(_) => None,
+            None if good > 1 => flow.stall_deadline(&flow.tcp.stats()),
             None => None,
         };
         self.flows.iter().filter(|flow| flow.is_open()).filter_map(of).min()

@@ -357,3 +357,15 @@ fn joins_that_lose_their_options_are_closed_and_the_connection_goes_on() {
         assert_ne!(negotiated, Negotiated::Plain(PlainReason::NoDss));
     }
 }
+
+#[test]
+fn a_dead_subflow_does_not_hold_up_the_end_of_the_receiver() {
+    let mut world = two_paths(27);
+    let data = in_mid_transfer(&mut world, 3_000_000);
+    world.links[0].is_black_hole = true;
+    world.finish(60);
+    assert!(world.sides[SERVER].received == data);
+    // The server has sent nothing on the dead path, and only its FIN finds out.
+    let time = world.run(Duration::from_secs(30), |world| world.of(SERVER).is_time_wait());
+    assert!(time < Duration::from_secs(1), "{time:?}");
+}

@@ -41,12 +41,15 @@ fn throughput(context: &Context<'_>) -> Result<Verdict> {
         ratios.push(subject / beside);
     }
     let ratio = median(&mut ratios);
+    let (subject, beside) = (median(&mut subject_speeds), median(&mut kernel_speeds));
+    // The kernel's own transfers stall now and then for its 200 ms timer; the best of each are without such stalls.
+    let (subject_best, kernel_best) = (subject_speeds[pairs - 1], kernel_speeds[pairs - 1]);
     let text = format!(
-        "ratio {ratio:.2} (from {:.2} to {:.2}), medians {:.2} GB/s and the kernel's {:.2} GB/s in {pairs} pairs",
+        "ratio {ratio:.2} (from {:.2} to {:.2}, of the best {:.2}) in {pairs} pairs; medians {subject:.2} GB/s and the \
+         kernel's {beside:.2}, best {subject_best:.2} and the kernel's {kernel_best:.2}",
         ratios[0],
-        ratios[ratios.len() - 1],
-        median(&mut subject_speeds),
-        median(&mut kernel_speeds)
+        ratios[pairs - 1],
+        subject_best / kernel_best
     );
     ensure!(ratio >= GOAL || context.is_baseline(), "{text}");
     Ok(Verdict::Passed(text))
