@@ -7,11 +7,13 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
-use std::process::Command;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use support::{NAME, SERVER, World, assert_ended, is_installed, slow_down, until};
 
 #[test]
@@ -211,6 +213,77 @@ fn browsers_come_by_socks_with_and_without_a_password() {
     assert_eq!(fetch(&format!("socks5h://ada:wrong@{at}"), SERVER), 97);
     assert_eq!(fetch(&format!("socks5h://{at}"), SERVER), 97);
     drop(closed);
+}
+
+#[test]
+fn a_server_is_who_it_was_or_nobody() {
+    let Some(mut world) = World::new("known") else { return };
+    let unpinned = world.url.split_once('#').expect("a key").0.to_owned();
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let stranger = world.run_as("client", &unpinned, &[], &["true"]);
+    assert_ended(&stranger, 125, &["true"]);
+    assert!(said(&stranger).contains(&world.url), "what to trust is shown: {}", said(&stranger));
+    assert_eq!(world.key("client", &["list"]), "", "and not trusted by itself");
+    assert_ended(&world.run_as("client", &unpinned, &["--accept-new"], &["true"]), 0, &["true"]);
+    assert_ended(&world.run_as("client", &unpinned, &[], &["true"]), 0, &["true"]);
+    // The server loses its key and makes another.
+    assert_eq!(world.stop_serving(), Some(0));
+    fs::remove_file(world.file("server/identity")).expect("it has one");
+    fs::remove_file(world.file("server/identity.pub")).expect("it has one");
+    let before = world.url.clone();
+    world.serve(&["--anyone"]);
+    for (url, options) in [(&unpinned, &["--accept-new"][..]), (&unpinned, &[]), (&before, &[])] {
+        let changed = world.run_as("client", url, options, &["touch", "started"]);
+        assert_ended(&changed, 125, &["touch"]);
+        let said = said(&changed);
+        assert!(said.contains("shows a different key") && said.contains("on path wan1"), "{said}");
+    }
+    assert!(!world.file("started").exists(), "nothing has run");
+    world.key("client", &["forget", &unpinned]);
+    world.key("client", &["trust", &world.url]);
+    assert_ended(&world.run_as("client", &unpinned, &[], &["true"]), 0, &["true"]);
+}
+
+#[test]
+fn a_client_is_let_in_by_its_key_and_goes_where_its_rules_say() {
+    let Some(mut world) = World::without_server("clients") else { return };
+    let greeting = |mut stream: TcpStream| stream.write_all(b"hello").expect("written");
+    world.service(7003, greeting);
+    world.service(7004, greeting);
+    let line = |world: &World, keys| world.key(keys, &["gen"]).lines().nth(1).expect("a line").to_owned();
+    let clients = [line(&world, "free"), format!("allow={SERVER}:7003 {}", line(&world, "bound"))];
+    line(&world, "stranger");
+    fs::create_dir(world.file("server")).expect("a directory");
+    fs::write(world.file("server/authorized_clients"), clients.join("\n")).expect("written");
+    world.serve(&[]);
+    let script = format!(
+        "import socket, sys\n\
+         s = socket.create_connection(('{SERVER}', int(sys.argv[1])))\n\
+         sys.exit(s.recv(5) != b'hello')"
+    );
+    let reaches = |keys, port| {
+        let output = world.run_as(keys, &world.url, &[], &["python3", "-c", &script, port]);
+        output.status.code().expect("a code")
+    };
+    assert_eq!((reaches("free", "7003"), reaches("free", "7004")), (0, 0));
+    assert_eq!((reaches("bound", "7003"), reaches("bound", "7004")), (0, 1));
+    for keys in ["stranger", "nobody"] {
+        let output = world.run_as(keys, &world.url, &[], &["python3", "-c", &script, "7003"]);
+        assert_ne!(output.status.code(), Some(0), "{keys}");
+        println!("{keys}: {:?} {}", output.status.code(), String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let Some(world) = World::new("signals") else { return };
+    let script = "trap 'exit 9' TERM; touch ready; while :; do sleep 0.05; done";
+    let mut command = Command::new(support::PLAIT);
+    command.args(["run", "-s", &world.url, "--path", "wan1", "--keys", "client", "--", "sh", "-c", script]);
+    let mut run = world.client.spawn(command.current_dir(&world.directory)).expect("started");
+    until("the program", || world.file("ready").exists());
+    kill(Pid::from_raw(i32::try_from(run.id()).expect("an id")), Signal::SIGTERM).expect("sent");
+    assert_eq!(run.wait().expect("an end").code(), Some(9));
 }
 
 /// A program without a C library, as Go makes them.

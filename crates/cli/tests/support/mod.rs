@@ -152,14 +152,15 @@ impl World {
 
     /// `plait run` with these options for this world's server.
     pub(crate) fn run(&self, options: &[&str], program: &[&str]) -> Output {
-        self.run_towards(&self.url, options, program)
+        self.run_as("client", &self.url, options, program)
     }
 
-    pub(crate) fn run_towards(&self, url: &str, options: &[&str], program: &[&str]) -> Output {
+    /// The same for another server, with the keys in a directory of this name.
+    pub(crate) fn run_as(&self, keys: &str, url: &str, options: &[&str], program: &[&str]) -> Output {
         let mut command = Command::new("setsid");
         // In a session of its own: nobody at a terminal can be asked.
         command.args(["--wait", PLAIT, "run", "-s", url, "--path", "wan1", "--path", "wan2"]);
-        command.arg("--keys").arg(self.directory.join("client")).args(options).arg("--").args(program);
+        command.arg("--keys").arg(self.directory.join(keys)).args(options).arg("--").args(program);
         command.current_dir(&self.directory).stdin(Stdio::null());
         self.client.enter(|| command.output()).expect("entered").expect("setsid is installed")
     }
@@ -173,6 +174,15 @@ impl World {
         fs::write(&got, &output.stdout).expect("written");
         assert_eq!(sha256(&got), expected, "{program:?}: {} bytes", output.stdout.len());
         println!("{}: {} bytes in {:?}", program[0], output.stdout.len(), started.elapsed());
+    }
+
+    /// Runs `plait key` for the keys in a directory of this name and returns what it says.
+    pub(crate) fn key(&self, keys: &str, arguments: &[&str]) -> String {
+        let mut command = Command::new(PLAIT);
+        command.arg("key").args(arguments).arg("--keys").arg(self.directory.join(keys));
+        let output = command.output().expect("started");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
     }
 
     /// Starts `plait proxy` and returns it with its address.
