@@ -12,8 +12,9 @@ use anyhow::Context as _;
 use clap::Args;
 use handshake::Fingerprint;
 use host::{ConnectionError, Failure, Host, Stream};
-use proxy::client::Dialer;
+use proxy::client::{self, Dialer};
 use proxy::relay::Abort;
+use proxy::request::RequestError;
 use proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
@@ -83,12 +84,11 @@ impl Towards {
         let mut config = self.config(acquaintance.expected())?;
         let host = session::host_for(&self.options, config.clone(), remotes.first().map(SocketAddr::ip))?;
         match connect(&host, &config, &remotes, self.connect_timeout).await {
-            Ok(first) => {
+            Ok(mut first) => {
                 if protection::is_sealed(&self.options) {
                     config = self.settle(&first, &acquaintance, config)?;
                 }
-                // Nothing was asked for: a server need not think that something is to come.
-                first.abort();
+                self.greet(&mut first).await?;
             }
             Err(error) => {
                 drop(host);
@@ -98,6 +98,20 @@ impl Towards {
         let peer = remotes.first().copied();
         let watcher = Watcher { peer, reporter: Mutex::new(reporter), moved: AtomicU64::new(0) };
         Ok(Dial { host, config, remotes, limit: self.connect_timeout, watcher: Arc::new(watcher) })
+    }
+
+    /// A server that does not know us says so only when it has seen our key, which is after all that is needed to
+    /// send.
+    async fn greet(&self, first: &mut Stream) -> anyhow::Result<()> {
+        let late = || RequestError::Lost(io::ErrorKind::TimedOut.into());
+        let greeted = timeout(self.connect_timeout, client::greet(first)).await;
+        greeted.unwrap_or_else(|_| Err(late())).map_err(|error| {
+            anyhow::Error::new(error).context(format!(
+                "the server {} does not take us (fix: ask who runs it to add what plait key show says to its \
+                 authorized_clients)",
+                self.server.authority()
+            ))
+        })
     }
 
     async fn remotes(&self) -> anyhow::Result<Vec<SocketAddr>> {

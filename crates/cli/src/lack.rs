@@ -225,8 +225,9 @@ fn rules(chain: &'static str, what: &'static str) -> Found {
             .spawn();
         let output = child.and_then(|mut child| {
             if let Some(mut stdin) = child.stdin.take() {
-                stdin
-                    .write_all(format!("table inet plait_doctor {{ chain c {{ {chain} }} }}\n").as_bytes())?;
+                stdin.write_all(
+                    format!("table inet plait_doctor {{\nchain c {{ {chain}; }}\n}}\n").as_bytes(),
+                )?;
             }
             child.wait_with_output()
         });
@@ -279,6 +280,8 @@ mod tests {
         for check in Check::ALL {
             let outcome = check.check();
             assert!(!check.line(&outcome).contains('\n'), "{outcome:?}");
+            // That would be a mistake of ours.
+            assert!(!check.line(&outcome).contains("syntax error"), "{outcome:?}");
         }
     }
 

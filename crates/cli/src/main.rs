@@ -37,7 +37,14 @@ use crate::exit::{Exit, Interrupted};
 const LETTING_GO: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let arguments = match Arguments::read(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && run::is_meant(std::env::args_os()) => {
+            let _ = error.print();
+            return run::FAILED.into();
+        }
+        Err(error) => error.exit(),
+    };
     logging::start(arguments.verbosity);
     let result = match arguments.command {
         Command::Connect(arguments) => until_interrupted(connect::run(arguments)),

@@ -188,10 +188,22 @@ async fn farewell(dial: &Dial, flows: &mut JoinSet<()>) {
     }
 }
 
+/// What failures of plait itself end with, those of usage too: 2 may be the program's own.
+pub(crate) const FAILED: u8 = exit::FAILED as u8;
+
+/// Whether these words, which cannot be read otherwise, are meant for `plait run`.
+pub(crate) fn is_meant(words: impl IntoIterator<Item = OsString>) -> bool {
+    words
+        .into_iter()
+        .skip(1)
+        .find(|word| !word.to_string_lossy().starts_with('-'))
+        .is_some_and(|word| word == "run")
+}
+
 /// Failures of plait itself have one code, whatever they are.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     crate::exit::Exit::from(error).report(error);
-    code(exit::FAILED)
+    FAILED.into()
 }
 
 fn code(number: i32) -> ExitCode {
@@ -232,6 +244,12 @@ impl FromStr for Prefix {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_usage_are_told_from_exit_codes_of_the_program() {
+        let is_meant = |words: &str| is_meant(words.split(' ').map(OsString::from));
+        assert!(is_meant("plait run --bogus") && is_meant("plait -v run") && !is_meant("plait serve run"));
+    }
 
     #[test]
     fn prefixes_hold_their_addresses_and_no_others() {

@@ -35,6 +35,15 @@ impl From<io::Error> for ForwardError {
     }
 }
 
+/// Asks a server over a fresh stream whether it takes us.
+///
+/// # Errors
+/// It does not, or the stream failed.
+pub async fn greet(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), RequestError> {
+    ask(stream, Destination::Nowhere).await?;
+    answer(stream).await.map(drop)
+}
+
 /// Joins `program` with `to` by a stream of `dialer`, optimistically: what the program sends leaves with the
 /// request. A refusal becomes a reset of the program's connection, which is all that can still be said there.
 ///

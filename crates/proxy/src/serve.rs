@@ -81,6 +81,9 @@ where
                     code: ErrorCode::MalformedMessage,
                 });
             };
+            if destination == Destination::Nowhere {
+                return welcome(stream).await;
+            }
             let found = match resolve(&destination, rules, own_rules, *resolver).await {
                 Ok(addresses) => connect(addresses).await,
                 Err(code) => Err(code),
@@ -108,6 +111,7 @@ where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     let (is_asking, first) = match opening(stream).await? {
+        Opening::Asks(Destination::Nowhere, _) => return welcome(stream).await,
         Opening::Asks(Destination::Resolver, _) => {
             request::reply(stream, Err(ErrorCode::DestinationUnreachable)).await?;
             stream.shutdown().await?;
@@ -140,6 +144,13 @@ where
             Ok(Outcome::Refused { destination: to.to_owned(), code })
         }
     }
+}
+
+/// Answers a client that only wants to know whether we take it.
+async fn welcome(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<Outcome> {
+    request::reply(stream, Ok(())).await?;
+    stream.shutdown().await?;
+    Ok(Outcome::Complete { destination: Destination::Nowhere.to_string(), received: 0, sent: 0 })
 }
 
 /// How a client of a forwarder begins.
@@ -207,6 +218,7 @@ async fn resolve(
     match destination {
         Destination::Address(address) => Ok(vec![*address]),
         Destination::Resolver => resolver.map(|at| vec![at]).ok_or(ErrorCode::DestinationUnreachable),
+        Destination::Nowhere => Ok(Vec::new()),
         Destination::Name(name, port) => {
             let found = lookup_host((name.as_str(), *port)).await;
             let found: Vec<_> = found.map_err(|_| ErrorCode::DestinationUnreachable)?.collect();
@@ -328,6 +340,14 @@ mod tests {
         assert_eq!(ask_for(by_address, None, to()).await.expect("connected"), b"HELLO");
         let by_name = proxy(&["localhost:*".into()]);
         assert_eq!(code(ask_for(by_name, None, to()).await), ErrorCode::NotAuthorized);
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_for_nowhere_learns_that_it_is_welcome() {
+        let nobody = Service::Forward("127.0.0.1:1".into());
+        for service in [proxy(&["10.0.0.0/8:443".into()]), nobody] {
+            assert_eq!(ask_for(service, None, Destination::Nowhere).await.expect("welcome"), b"");
+        }
     }
 
     #[tokio::test]
