@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use handshake::Fingerprint;
-use host::{ConnectionError, Failure, Host, Stream};
+use host::{ConnectionError, Failure, Host, Ranges, Stream};
 use proxy::client::{self, Dialer};
 use proxy::relay::Abort;
 use proxy::request::RequestError;
@@ -175,7 +175,11 @@ impl Towards {
         let mut sightings = Vec::new();
         for path in session::paths_for(&self.options, remotes.first().map(SocketAddr::ip))? {
             let device = path.device().to_owned();
-            let host = Host::builder().config(config.clone()).path(path).start()?;
+            let host = Host::builder()
+                .ranges(Ranges::of(&self.options.ranges))
+                .config(config.clone())
+                .path(path)
+                .start()?;
             let stream = connect(&host, &config, remotes, self.connect_timeout.min(GLANCE)).await;
             let shown = stream.ok().and_then(|stream| {
                 let shown = shown_by(stream.status().as_ref());
