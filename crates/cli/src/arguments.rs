@@ -10,6 +10,12 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use handshake::Fingerprint;
 use host::PathSpec;
 
+use crate::key::Key;
+use crate::manual::{Completions, Manual};
+use crate::proxy::Proxy;
+use crate::run::{self, Run};
+use crate::serve::Serve;
+
 /// Multipath TCP in user space: one connection over several paths.
 #[derive(Debug, Parser)]
 #[command(name = "plait", version, max_term_width = 100)]
@@ -26,6 +32,22 @@ pub(crate) enum Command {
     Connect(Connect),
     /// Accept a connection and connect it to standard input and output.
     Listen(Listen),
+    /// Run an unmodified program whose TCP connections go through a plait server.
+    Run(Run),
+    /// Accept clients and connect them to a service, or to what the rules allow.
+    Serve(Serve),
+    /// Offer SOCKS5 to programs here; their connections go through a plait server.
+    Proxy(Proxy),
+    /// Show or make our key, and manage the servers that are known.
+    Key(Key),
+    /// Say what this machine lacks for plait, and what helps.
+    Doctor,
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Write the manual pages.
+    Man(Manual),
+    #[command(name = "__enclosed", hide = true)]
+    Enclosed(run::Child),
     /// Try what an eavesdropper could.
     #[command(subcommand)]
     Attack(Attack),
@@ -320,7 +342,15 @@ impl Arguments {
         let options = match &arguments.command {
             Command::Connect(connect) => Some(&connect.options),
             Command::Listen(listen) => Some(&listen.options),
-            Command::Attack(_) => None,
+            Command::Run(run) => Some(run.options()),
+            Command::Serve(serve) => Some(serve.options()),
+            Command::Proxy(proxy) => Some(proxy.options()),
+            Command::Key(_)
+            | Command::Doctor
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Enclosed(_)
+            | Command::Attack(_) => None,
         };
         match options.and_then(Options::contradiction) {
             Some(contradiction) => Err(Self::command().error(ErrorKind::ArgumentConflict, contradiction)),
@@ -357,7 +387,7 @@ fn trusted_bytes(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "neither a number of bytes nor `all`".to_owned())
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds)
         .ok()

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
+use handshake::ClientPolicy;
 use host::{Host, Listener, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
@@ -18,7 +19,10 @@ use crate::status::Reporter;
 
 pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     let reporter = Reporter::open(&arguments.options)?;
-    let config = protection::listener(&arguments.options)?;
+    let (config, key) = protection::listener(&arguments.options, ClientPolicy::Anonymous)?;
+    if let Some(key) = key {
+        protection::say(&format!("our key is {key}"));
+    }
     let host = session::host_for(&arguments.options, config, None)?;
     let mut listener = host
         .listen(arguments.port)

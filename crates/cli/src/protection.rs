@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use base::SeededRandom;
 use handshake::{
-    Fingerprint, Identity, KeyLogFile, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep,
+    ClientPolicy, Fingerprint, Identity, KeyLogFile, ListenerSettings, OpenerSettings, ServerName,
+    ServerTrust, Tep,
 };
 use host::{Config, PeerIdentity, Protect, SealedSettings, Status};
 use proxy::keys::{KeyStore, KnownPeer};
@@ -18,7 +19,7 @@ use crate::arguments::{self, Handshake, Options, Policy};
 
 /// The peer is not who it should be.
 #[derive(Debug)]
-pub(crate) struct WrongPeer(String);
+pub(crate) struct WrongPeer(pub(crate) String);
 
 impl std::fmt::Display for WrongPeer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -50,7 +51,7 @@ pub(crate) fn opener(
     let mut config = options.config();
     let store = store(options);
     let authority = format!("{host}:{port}");
-    let is_asked_for = options.protect == arguments::Protect::Sealed;
+    let is_asked_for = is_sealed(options);
     let mut trust = Trust { authority, store, pinned, known: None, is_asked_for };
     if !is_asked_for {
         return Ok((config, trust));
@@ -68,7 +69,7 @@ pub(crate) fn opener(
         None => ServerTrust::AcceptNew,
     };
     let mut settings = OpenerSettings::new(name, server);
-    settings.identity = options.key.as_deref().map(read_identity).transpose()?.map(Arc::new);
+    settings.identity = own_identity(options)?.map(Arc::new);
     if logs_keys() {
         settings.key_log = Arc::new(KeyLogFile::new());
     }
@@ -83,31 +84,59 @@ pub(crate) fn opener(
     Ok((config, trust))
 }
 
-/// The settings of connections to us. Makes our key if there is none yet, and says what it is.
-pub(crate) fn listener(options: &Options) -> anyhow::Result<Config> {
-    let mut config = options.config();
-    if options.protect != arguments::Protect::Sealed {
-        return Ok(config);
+/// Whether connections are to be sealed.
+pub(crate) fn is_sealed(options: &Options) -> bool {
+    match options.protect {
+        arguments::Protect::Sealed => true,
+        arguments::Protect::Plain | arguments::Protect::Scramble => false,
     }
-    let (identity, is_new) = match &options.key {
-        Some(file) => (read_identity(file)?, false),
-        None => store(options).identity(&mut secret_random()?).context("cannot have a key of our own")?,
+}
+
+/// Whether nothing but sealed connections is taken.
+pub(crate) fn requires_sealing(options: &Options) -> bool {
+    match options.policy {
+        None => is_sealed(options) && !options.allow_plain,
+        Some(Policy::Require) => is_sealed(options),
+        Some(Policy::Prefer | Policy::Off) => false,
+    }
+}
+
+/// The settings of connections from `clients` to us, and our key if it is used. Makes the key if there is none yet.
+pub(crate) fn listener(
+    options: &Options,
+    clients: ClientPolicy,
+) -> anyhow::Result<(Config, Option<Fingerprint>)> {
+    let mut config = options.config();
+    if !is_sealed(options) {
+        return Ok((config, None));
+    }
+    // What cannot prove who a client is must not be a way around its list.
+    let proves_clients = match clients {
+        ClientPolicy::Anonymous | ClientPolicy::AskForKey => false,
+        ClientPolicy::Authorised(_) => true,
     };
-    let new = if is_new { " (just made)" } else { "" };
-    say(&format!("our key is {}{new}", identity.public_key().fingerprint()));
-    let mut settings = ListenerSettings::new(Arc::new(identity));
+    if proves_clients && options.handshake == Some(Handshake::Tcpcrypt) {
+        bail!("tcpcrypt proves nobody's identity, and only known clients may come (fix: --handshake tls)");
+    }
+    let identity = match &options.key {
+        Some(file) => read_identity(file)?,
+        None => store(options).identity(&mut secret_random()?).context("cannot have a key of our own")?.0,
+    };
+    let fingerprint = identity.public_key().fingerprint();
+    let mut settings = ListenerSettings { clients, ..ListenerSettings::new(Arc::new(identity)) };
     if logs_keys() {
         settings.key_log = Arc::new(KeyLogFile::new());
     }
     config.protect = Protect::Sealed(SealedSettings {
         teps: match options.handshake {
+            None if proves_clients => vec![Tep::Tls13],
             None => Tep::ALL.to_vec(),
             Some(Handshake::Tls) => vec![Tep::Tls13],
             Some(Handshake::Tcpcrypt) => vec![Tep::TcpcryptCurve25519, Tep::TcpcryptP256],
         },
         ..sealed(options, SealedSettings::listener(Arc::new(settings)))
     });
-    Ok(config)
+    Ok((config, Some(fingerprint)))
 }
 
 fn sealed(options: &Options, settings: SealedSettings) -> SealedSettings {
@@ -174,12 +203,23 @@ impl Trust {
     }
 }
 
-fn store(options: &Options) -> KeyStore {
+/// Our key as a client, if we have one.
+fn own_identity(options: &Options) -> anyhow::Result<Option<Identity>> {
+    let store = store(options);
+    match &options.key {
+        Some(file) => Ok(Some(read_identity(file)?)),
+        None if store.path("identity").exists() => Ok(Some(store.identity(&mut secret_random()?)?.0)),
+        None => Ok(None),
+    }
+}
+
+/// The directory of keys that the options name.
+pub(crate) fn store(options: &Options) -> KeyStore {
     KeyStore::new(options.keys.clone().unwrap_or_else(default_directory))
 }
 
 /// `/etc/plait` for root, `~/.config/plait` for others.
-fn default_directory() -> PathBuf {
+pub(crate) fn default_directory() -> PathBuf {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     match std::env::var_os("HOME") {
         Some(home) if !is_root => Path::new(&home).join(".config/plait"),
@@ -192,7 +232,7 @@ fn read_identity(file: &Path) -> anyhow::Result<Identity> {
     Identity::from_pem(&pem).with_context(|| format!("in {}", file.display()))
 }
 
-fn secret_random() -> io::Result<SeededRandom> {
+pub(crate) fn secret_random() -> io::Result<SeededRandom> {
     let mut seed = [0; 32];
     fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
     Ok(SeededRandom::new(seed))
@@ -202,13 +242,13 @@ fn logs_keys() -> bool {
     std::env::var_os("SSLKEYLOGFILE").is_some()
 }
 
-fn say(words: &str) {
+pub(crate) fn say(words: &str) {
     // For people; where standard error is closed nobody wants to know.
     let _ = writeln!(io::stderr(), "plait: {words}");
 }
 
 /// The date in UTC, as `YYYY-MM-DD`.
-fn today() -> String {
+pub(crate) fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     date(seconds / 86_400)
 }

@@ -34,14 +34,18 @@ pub(crate) struct Terminal {
 pub(crate) fn host_for(options: &Options, config: Config, towards: Option<IpAddr>) -> anyhow::Result<Host> {
     scrambling::announce(options);
     let mut builder = Host::builder().ranges(Ranges::of(&options.ranges)).config(config);
-    let paths = if options.paths.is_empty() { default_paths(towards)? } else { options.paths.clone() };
-    for path in paths {
+    for path in paths_for(options, towards)? {
         builder = builder.path(path);
     }
     if let Some(file) = &options.pcap {
         builder = builder.capture(file);
     }
     Ok(builder.start()?)
+}
+
+/// The paths that the options name, or the usual ones.
+pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Vec<host::PathSpec>> {
+    if options.paths.is_empty() { default_paths(towards) } else { Ok(options.paths.clone()) }
 }
 
 /// The devices of the default routes; without one, the device that leads to the peer.
