@@ -7,7 +7,14 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use handshake::Fingerprint;
 use host::PathSpec;
+
+use crate::key::Key;
+use crate::manual::{Completions, Manual};
+use crate::proxy::Proxy;
+use crate::run::{self, Run};
+use crate::serve::Serve;
 
 /// Multipath TCP in user space: one connection over several paths.
 #[derive(Debug, Parser)]
@@ -25,6 +32,22 @@ pub(crate) enum Command {
     Connect(Connect),
     /// Accept a connection and connect it to standard input and output.
     Listen(Listen),
+    /// Run an unmodified program whose TCP connections go through a plait server.
+    Run(Run),
+    /// Accept clients and connect them to a service, or to what the rules allow.
+    Serve(Serve),
+    /// Offer SOCKS5 to programs here; their connections go through a plait server.
+    Proxy(Proxy),
+    /// Show or make our key, and manage the servers that are known.
+    Key(Key),
+    /// Say what this machine lacks for plait, and what helps.
+    Doctor,
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Write the manual pages.
+    Man(Manual),
+    #[command(name = "__enclosed", hide = true)]
+    Enclosed(run::Child),
     /// Try what an eavesdropper could.
     #[command(subcommand)]
     Attack(Attack),
@@ -57,6 +80,9 @@ pub(crate) struct Connect {
     /// used up, about two minutes].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) connect_timeout: Option<Duration>,
+    /// The server's key, as its `plait listen` shows it; without it the key of the first time is trusted.
+    #[arg(long, value_name = "FINGERPRINT")]
+    pub(crate) server_key: Option<Fingerprint>,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -114,7 +140,8 @@ pub(crate) struct Options {
     /// turn, and no untrusted path sees more than BYTES (64) in a row.
     #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = scheduler)]
     pub(crate) scheduler: host::Scheduler,
-    /// What protects the bytes on their way. Both hosts have to ask for it.
+    /// What protects the bytes on their way. Both hosts have to ask for it. Hosts that know regular Multipath TCP only
+    /// need `--protect plain`.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) protect: Protect,
     /// What scrambling starts from, the same on both hosts: they do not notice a difference [default: key8].
@@ -135,6 +162,18 @@ pub(crate) struct Options {
     /// Ask for data checksums (DSS checksum): they find what middleboxes change.
     #[arg(long)]
     pub(crate) checksum: bool,
+    /// How the keys of a sealed connection are agreed on [default: tls; a listener takes both].
+    #[arg(long, value_enum)]
+    pub(crate) handshake: Option<Handshake>,
+    /// What to do where the connection cannot be sealed [default: require].
+    #[arg(long, value_enum)]
+    pub(crate) policy: Option<Policy>,
+    /// Our own key (PEM) for sealed connections; without it a listener makes one at its first start.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Where our key and those of known servers are [default: ~/.config/plait, for root /etc/plait].
+    #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
+    pub(crate) keys: Option<PathBuf>,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,
@@ -147,6 +186,10 @@ pub(crate) struct Options {
     /// The same as one JSON object per connection in FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) status_json: Option<PathBuf>,
+    /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable)
+    /// [default: from 198.18.0.0 and fd70:6c61:6974::, if this host does not use them].
+    #[arg(long = "range", value_name = "NETWORK")]
+    pub(crate) ranges: Vec<std::net::IpAddr>,
     /// Write all packets to FILE (pcapng, one interface per path).
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
@@ -154,8 +197,10 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protect {
-    /// Nothing: regular Multipath TCP, readable by everybody on the way.
+    /// MPTCPsec: encrypted and authenticated, so that an attack on one path costs that path at most.
     #[default]
+    Sealed,
+    /// Nothing: regular Multipath TCP, readable by everybody on the way.
     Plain,
     /// Data scrambling. This is obfuscation, not encryption: `plait attack scramble` reads it.
     Scramble,
@@ -190,6 +235,24 @@ pub(crate) enum Congestion {
     Olia,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Handshake {
+    /// TLS 1.3: proves who the server is.
+    Tls,
+    /// tcpcrypt (RFC 8548): proves nobody's identity.
+    Tcpcrypt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// Sealed, or no connection.
+    Require,
+    /// Sealed where it can be; else regular Multipath TCP or plain TCP, and a warning.
+    Prefer,
+    /// Offer and accept nothing sealed.
+    Off,
+}
+
 impl Options {
     /// The settings of the connections.
     pub(crate) fn config(&self) -> host::Config {
@@ -214,7 +277,8 @@ impl Options {
 impl Options {
     fn protection(&self) -> host::Protect {
         match self.protect {
-            Protect::Plain => host::Protect::Plain,
+            // What seals comes from files and names: see `protection`.
+            Protect::Plain | Protect::Sealed => host::Protect::Plain,
             Protect::Scramble => host::Protect::Scramble(self.scrambling()),
         }
     }
@@ -244,6 +308,18 @@ impl Options {
             (self.trusted_bytes.is_some(), "--trusted-bytes"),
             (self.untrusted_only.is_some(), "--untrusted-only"),
         ];
+        let sealing = [
+            (self.handshake.is_some(), "--handshake"),
+            (self.policy.is_some(), "--policy"),
+            (self.key.is_some(), "--key"),
+        ];
+        let is_sealed = self.protect == Protect::Sealed;
+        if let Some((_, option)) = sealing.into_iter().find(|(is_given, _)| *is_given && !is_sealed) {
+            return Some(format!("{option} needs --protect sealed"));
+        }
+        if self.allow_plain && self.policy.is_some() {
+            return Some("--allow-plain is --policy prefer".to_owned());
+        }
         let is_scrambled = self.protect == Protect::Scramble;
         if let Some((_, option)) = scrambling.into_iter().find(|(is_given, _)| *is_given && !is_scrambled) {
             return Some(format!("{option} needs --protect scramble"));
@@ -252,7 +328,7 @@ impl Options {
             return Some("--allow-plain needs --protect with something to ask for".to_owned());
         }
         (self.plain && self.protect != Protect::Plain)
-            .then(|| "--plain leaves nothing that could be protected".to_owned())
+            .then(|| "--plain leaves nothing that could be protected (fix: --protect plain)".to_owned())
     }
 }
 
@@ -266,7 +342,15 @@ impl Arguments {
         let options = match &arguments.command {
             Command::Connect(connect) => Some(&connect.options),
             Command::Listen(listen) => Some(&listen.options),
-            Command::Attack(_) => None,
+            Command::Run(run) => Some(run.options()),
+            Command::Serve(serve) => Some(serve.options()),
+            Command::Proxy(proxy) => Some(proxy.options()),
+            Command::Key(_)
+            | Command::Doctor
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Enclosed(_)
+            | Command::Attack(_) => None,
         };
         match options.and_then(Options::contradiction) {
             Some(contradiction) => Err(Self::command().error(ErrorKind::ArgumentConflict, contradiction)),
@@ -303,7 +387,7 @@ fn trusted_bytes(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "neither a number of bytes nor `all`".to_owned())
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds)
         .ok()
@@ -373,7 +457,12 @@ mod tests {
             "plait connect h 80 --scheduler round-robin=4",
             "plait connect h 80 --scramble-start key8",
             "plait connect h 80 --untrusted-only degrade",
-            "plait connect h 80 --allow-plain",
+            "plait connect h 80 --allow-plain --protect plain",
+            "plait connect h 80 --allow-plain --policy require",
+            "plait connect h 80 --plain",
+            "plait connect h 80 --protect plain --handshake tls",
+            "plait listen 80 --protect scramble --policy prefer",
+            "plait connect h 80 --server-key SHA256:short",
             "plait connect h 80 --plain --protect scramble",
             "plait connect h 80 --protect scrambled",
             "plait attack scramble",

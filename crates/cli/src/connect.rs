@@ -9,6 +9,7 @@ use host::{ConnectionError, Failure, Host, Stream};
 use tokio::time::timeout;
 
 use crate::arguments::Connect;
+use crate::protection;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
 
@@ -16,10 +17,13 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let remotes = resolve(&arguments).await?;
     let place = format!("{} port {}", arguments.host, arguments.port);
     let mut reporter = Reporter::open(&arguments.options)?;
-    let host = session::host_for(&arguments.options, remotes.first().map(SocketAddr::ip))?;
+    let (config, trust) =
+        protection::opener(&arguments.options, &arguments.host, arguments.port, arguments.server_key)?;
+    let host = session::host_for(&arguments.options, config, remotes.first().map(SocketAddr::ip))?;
     let stream = open(&host, &remotes, arguments.connect_timeout)
         .await
         .with_context(|| format!("cannot connect to {place}"))?;
+    trust.judge(stream.status().as_ref())?;
     let mut terminal = Terminal::open()?;
     let (result, status) = terminal.attach(stream).await;
     if let Some(status) = status {

@@ -7,6 +7,9 @@ use std::process::ExitCode;
 use host::{ConnectionError, Failure};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::lack::Lack;
+use crate::protection::WrongPeer;
+
 /// Exit status. Usage errors end with 2, from the parser of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
@@ -71,8 +74,14 @@ impl From<Exit> for ExitCode {
 impl From<&anyhow::Error> for Exit {
     fn from(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
+            if cause.downcast_ref::<Lack>().is_some() {
+                return Self::Missing;
+            }
             if let Some(error) = cause.downcast_ref::<host::Error>() {
                 return if error.is_missing_privilege_or_feature() { Self::Missing } else { Self::Failure };
+            }
+            if cause.is::<WrongPeer>() {
+                return Self::Identity;
             }
             if let Some(error) = cause.downcast_ref::<io::Error>() {
                 return of_io(error);

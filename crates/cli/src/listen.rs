@@ -5,19 +5,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
+use handshake::ClientPolicy;
 use host::{Host, Listener, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::arguments::Listen;
+use crate::protection;
 use crate::scrambling;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
 
 pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     let reporter = Reporter::open(&arguments.options)?;
-    let host = session::host_for(&arguments.options, None)?;
+    let (config, key) = protection::listener(&arguments.options, ClientPolicy::Anonymous)?;
+    if let Some(key) = key {
+        protection::say(&format!("our key is {key}"));
+    }
+    let host = session::host_for(&arguments.options, config, None)?;
     let mut listener = host
         .listen(arguments.port)
         .await

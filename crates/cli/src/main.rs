@@ -2,37 +2,66 @@
 
 #![allow(clippy::disallowed_methods, reason = "standard input and output are served by threads")]
 
+mod acquaintance;
 mod arguments;
 mod attack_scramble;
 mod connect;
+mod dial;
+mod doctor;
 mod exit;
+mod key;
+mod lack;
+mod limits;
 mod listen;
 mod logging;
+mod manual;
 mod pipe;
+mod protection;
+mod proxy;
+mod run;
 mod scrambling;
+mod serve;
 mod session;
 mod status;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
 
 use crate::arguments::{Arguments, Attack, Command};
 use crate::exit::{Exit, Interrupted};
 
-fn main() -> std::process::ExitCode {
-    let arguments = Arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    logging::start(arguments.verbosity);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return Exit::Failure.report(&error.into()),
-    };
-    let result = runtime.block_on(async {
-        tokio::select! {
-            // In this order: a connection that hears the same signal says its status first.
-            biased;
-            result = run(arguments.command) => result,
-            interrupted = exit::interrupted() => Err(interrupted.into()),
+/// How long tasks may take to let go of what they hold when the program ends.
+const LETTING_GO: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::read(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && run::is_meant(std::env::args_os()) => {
+            let _ = error.print();
+            return run::FAILED.into();
         }
-    });
-    // A thread may still be reading standard input, which nothing can interrupt.
-    runtime.shutdown_background();
+        Err(error) => error.exit(),
+    };
+    logging::start(arguments.verbosity);
+    let result = match arguments.command {
+        Command::Connect(arguments) => until_interrupted(connect::run(arguments)),
+        Command::Listen(arguments) => until_interrupted(listen::run(arguments)),
+        Command::Run(arguments) => {
+            let result = to_the_end(arguments.run());
+            return result.unwrap_or_else(|error| run::failed(&error));
+        }
+        Command::Serve(arguments) => to_the_end(arguments.run()),
+        Command::Proxy(arguments) => to_the_end(arguments.run()),
+        Command::Key(arguments) => arguments.run(),
+        Command::Doctor => doctor::run(),
+        Command::Completions(arguments) => arguments.run(),
+        Command::Man(arguments) => arguments.run(),
+        Command::Attack(Attack::Scramble(arguments)) => until_interrupted(attack_scramble::run(arguments)),
+        Command::Enclosed(arguments) => return arguments.run(),
+    };
     match result {
         Ok(()) => Exit::Success.into(),
         Err(error) => match Interrupted::within(&error) {
@@ -42,10 +71,31 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-async fn run(command: Command) -> anyhow::Result<()> {
-    match command {
-        Command::Connect(arguments) => connect::run(arguments).await,
-        Command::Listen(arguments) => listen::run(arguments).await,
-        Command::Attack(Attack::Scramble(arguments)) => attack_scramble::run(arguments).await,
-    }
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
+/// Runs `work` until it ends or a signal comes.
+fn until_interrupted(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            // In this order: a connection that hears the same signal says its status first.
+            biased;
+            result = work => result,
+            interrupted = exit::interrupted() => Err(interrupted.into()),
+        }
+    });
+    // A thread may still be reading standard input, which nothing can interrupt.
+    runtime.shutdown_background();
+    result
+}
+
+/// Runs `work`, which takes care of signals, to its end. Tasks that are left may hold the stack: the network is
+/// put back when the last of them has let go.
+fn to_the_end<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(LETTING_GO);
+    result
 }

@@ -17,7 +17,7 @@ const PATIENCE: u32 = 4;
 /// Says what scrambling does not protect against, if it was asked for.
 pub(crate) fn announce(options: &Options) {
     match options.protect {
-        Protect::Plain => {}
+        Protect::Sealed | Protect::Plain => {}
         Protect::Scramble => say(
             "scrambling is obfuscation, not encryption: whoever captures a few hundred bytes in a row on one path \
              can read them (plait attack scramble), and whoever is on a path can change them unnoticed",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use host::{Host, Listener, ReadHalf, Status, Stream, WriteHalf};
+use host::{Config, Host, Listener, Ranges, ReadHalf, Status, Stream, WriteHalf};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
@@ -31,17 +31,21 @@ pub(crate) struct Terminal {
 }
 
 /// A host as the options ask for.
-pub(crate) fn host_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Host> {
+pub(crate) fn host_for(options: &Options, config: Config, towards: Option<IpAddr>) -> anyhow::Result<Host> {
     scrambling::announce(options);
-    let mut builder = Host::builder().config(options.config());
-    let paths = if options.paths.is_empty() { default_paths(towards)? } else { options.paths.clone() };
-    for path in paths {
+    let mut builder = Host::builder().ranges(Ranges::of(&options.ranges)).config(config);
+    for path in paths_for(options, towards)? {
         builder = builder.path(path);
     }
     if let Some(file) = &options.pcap {
         builder = builder.capture(file);
     }
     Ok(builder.start()?)
+}
+
+/// The paths that the options name, or the usual ones.
+pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Vec<host::PathSpec>> {
+    if options.paths.is_empty() { default_paths(towards) } else { Ok(options.paths.clone()) }
 }
 
 /// The devices of the default routes; without one, the device that leads to the peer.

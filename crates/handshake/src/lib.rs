@@ -40,4 +40,4 @@ pub use tep::Tep;
 pub use transcript::Transcript;
 
 pub use rustls::pki_types::{ServerName, UnixTime};
-pub use rustls::{KeyLog, RootCertStore};
+pub use rustls::{KeyLog, KeyLogFile, RootCertStore};

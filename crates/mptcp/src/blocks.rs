@@ -39,6 +39,7 @@ pub(crate) enum Body {
     /// The application's bytes.
     Clear(Bytes),
     /// A sealed block.
+    #[cfg_attr(not(feature = "sealed"), expect(dead_code, reason = "it has no values then"))]
     Sealed(SealedBody),
 }
 
@@ -361,6 +362,12 @@ impl Outgoing {
     #[cfg(feature = "sealed")]
     pub(crate) fn in_doubt(&self) -> u64 {
         self.next.saturating_sub(self.acked)
+    }
+
+    /// Whether the block at `start` is to go out again already.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn is_again(&self, start: u64) -> bool {
+        self.again.contains(&start)
     }
 
     /// The first blocks without an acknowledgment.

@@ -77,7 +77,7 @@ impl Connection {
             (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Leaving | Stage::Over, _) => {}
         }
         if self.sealed.is_some() {
-            self.take_sealed_signals(now, arrived);
+            self.take_sealed_signals(arrived);
         } else if self.mode == Mode::Multipath && !is_syn {
             self.take_signals(now, arrived, host);
         } else if !segment.payload.is_empty() {
@@ -384,6 +384,7 @@ impl Connection {
         if self.is_sealed() {
             // What binds the data is MAX_DATA; this has to let control blocks through as well.
             window = window.max(MIN_SEALED_WINDOW);
+            self.update_window();
         }
         for flow in &mut self.flows {
             flow.tcp.set_receive_window(window);

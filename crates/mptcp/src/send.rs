@@ -347,6 +347,9 @@ impl Connection {
                 continue;
             }
             let flow = self.flows.remove(index);
+            if let Some(sealed) = &mut self.sealed {
+                sealed.forget(&flow.state.sealed);
+            }
             self.notices.push(Event::SubflowClosed { id: flow.state.id, tuple: flow.state.tuple });
             if self.past.len() + self.flows.len() >= Status::MAX_SUBFLOWS {
                 self.past.pop_front();

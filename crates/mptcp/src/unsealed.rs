@@ -77,6 +77,10 @@ impl Sealed {
         match *self {}
     }
 
+    pub(crate) fn forget(&mut self, _: &SealedFlow) {
+        match *self {}
+    }
+
     pub(crate) fn announce(&mut self, _: u8, _: IpAddr) {
         match *self {}
     }
@@ -126,6 +130,8 @@ impl Connection {
         None
     }
 
+    pub(crate) fn update_window(&mut self) {}
+
     pub(crate) fn is_sealed(&self) -> bool {
         false
     }
@@ -142,7 +148,7 @@ impl Connection {
         false
     }
 
-    pub(crate) fn take_sealed_signals(&mut self, _: Instant, _: &Arrived<'_>) {}
+    pub(crate) fn take_sealed_signals(&mut self, _: &Arrived<'_>) {}
 
     pub(crate) fn read_sealed(&mut self, _: Instant, _: usize) {}
 }

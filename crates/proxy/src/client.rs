@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
 use crate::convert::Destination;
 use crate::relay::{Abort, BUFFER};
@@ -18,12 +18,38 @@ pub trait Dialer: Send + Sync + 'static {
     fn dial(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
+/// Why a program's connection came to an early end.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    /// The program itself broke it off.
+    #[error("the program broke its connection off: {0}")]
+    Program(io::Error),
+    /// The server refused, or its stream broke.
+    #[error(transparent)]
+    Server(#[from] RequestError),
+}
+
+impl From<io::Error> for ForwardError {
+    fn from(error: io::Error) -> Self {
+        Self::Server(error.into())
+    }
+}
+
+/// Asks a server over a fresh stream whether it takes us.
+///
+/// # Errors
+/// It does not, or the stream failed.
+pub async fn greet(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), RequestError> {
+    ask(stream, Destination::Nowhere).await?;
+    answer(stream).await.map(drop)
+}
+
 /// Joins `program` with `to` by a stream of `dialer`, optimistically: what the program sends leaves with the
 /// request. A refusal becomes a reset of the program's connection, which is all that can still be said there.
 ///
 /// # Errors
 /// The server refused, or a stream broke; the program's connection was reset.
-pub async fn forward<D, P>(dialer: &D, program: &mut P, to: Destination) -> Result<(u64, u64), RequestError>
+pub async fn forward<D, P>(dialer: &D, program: &mut P, to: Destination) -> Result<(u64, u64), ForwardError>
 where
     D: Dialer,
     P: AsyncRead + AsyncWrite + Abort + Unpin,
@@ -35,7 +61,7 @@ where
     joined
 }
 
-async fn join<D, P>(dialer: &D, program: &mut P, to: Destination) -> Result<(u64, u64), RequestError>
+async fn join<D, P>(dialer: &D, program: &mut P, to: Destination) -> Result<(u64, u64), ForwardError>
 where
     D: Dialer,
     P: AsyncRead + AsyncWrite + Unpin,
@@ -45,15 +71,24 @@ where
     let (program_in, mut program_out) = tokio::io::split(program);
     let (mut stream_in, mut stream_out) = tokio::io::split(&mut stream);
     let upload = async {
-        let sent = copy(program_in, &mut stream_out).await?;
+        let sent = match copy(program_in, &mut stream_out).await {
+            Ok(sent) => sent,
+            Err(Broken::Reading(error)) => return Err(ForwardError::Program(error)),
+            Err(Broken::Writing(error)) => return Err(error.into()),
+        };
         stream_out.shutdown().await?;
         Ok(sent)
     };
     let download = async {
         let first = answer(&mut stream_in).await?;
-        program_out.write_all(&first).await?;
-        let received = copy(stream_in, &mut program_out).await?;
-        program_out.shutdown().await?;
+        program_out.write_all(&first).await.map_err(ForwardError::Program)?;
+        let received = match copy(stream_in, &mut program_out).await {
+            Ok(received) => received,
+            Err(Broken::Reading(error)) => return Err(error.into()),
+            Err(Broken::Writing(error)) => return Err(ForwardError::Program(error)),
+        };
+        // A program that is gone by now has got everything.
+        let _ = program_out.shutdown().await;
         Ok(received + first.len() as u64)
     };
     let joined = tokio::try_join!(upload, download);
@@ -63,8 +98,25 @@ where
     joined
 }
 
-async fn copy(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<u64> {
-    tokio::io::copy_buf(&mut BufReader::with_capacity(BUFFER, from), to).await
+/// Which end of a copy failed.
+enum Broken {
+    Reading(io::Error),
+    Writing(io::Error),
+}
+
+async fn copy(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> Result<u64, Broken> {
+    let mut from = BufReader::with_capacity(BUFFER, from);
+    let mut copied = 0;
+    loop {
+        let block = from.fill_buf().await.map_err(Broken::Reading)?;
+        let len = block.len();
+        if len == 0 {
+            return Ok(copied);
+        }
+        to.write_all(block).await.map_err(Broken::Writing)?;
+        from.consume(len);
+        copied += len as u64;
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +176,8 @@ mod tests {
     async fn a_refusal_is_an_error_and_not_an_empty_answer() {
         let (near, mut program) = duplex(1000);
         let error = forward(&Far { refuses: true }, &mut program, anywhere()).await.expect_err("refused");
-        assert!(matches!(error, RequestError::Refused(ErrorCode::NotAuthorized)), "{error}");
+        let refused = ForwardError::Server(RequestError::Refused(ErrorCode::NotAuthorized));
+        assert_eq!(error.to_string(), refused.to_string());
         drop(near);
     }
 }

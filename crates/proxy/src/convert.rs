@@ -3,9 +3,10 @@
 //! They travel inside the protected stream, the client's in its first flight, so that no round trip is
 //! spent on asking. One message each way, then the bytes of the two programs.
 //!
-//! Three things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which
+//! Four things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which
 //! RFC 8803 leaves unassigned): names are resolved where the connection leaves, not where it starts. The
-//! unspecified address with port 53 means the resolver of the server. And success is answered by a header
+//! unspecified address with port 53 means the resolver of the server, with port 0 nowhere at all: whoever asks
+//! for that wants to know whether the server takes it. And success is answered by a header
 //! without TLVs, so that the client knows when a refusal can no longer come.
 
 use std::fmt;
@@ -32,6 +33,8 @@ pub enum Destination {
     Name(String, u16),
     /// The resolver of the server, for DNS over TCP.
     Resolver,
+    /// No connection: is the server there, and are we welcome?
+    Nowhere,
 }
 
 impl fmt::Display for Destination {
@@ -40,6 +43,7 @@ impl fmt::Display for Destination {
             Self::Address(address) => write!(f, "{address}"),
             Self::Name(name, port) => write!(f, "{name}:{port}"),
             Self::Resolver => write!(f, "resolver"),
+            Self::Nowhere => write!(f, "nowhere"),
         }
     }
 }
@@ -189,6 +193,7 @@ fn emit_destination(destination: &Destination, out: &mut Vec<u8>) {
     match destination {
         Destination::Address(address) => emit_connect(*address, out),
         Destination::Resolver => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)), out),
+        Destination::Nowhere => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), out),
         Destination::Name(name, port) => {
             let name = &name.as_bytes()[..name.len().min(255)];
             let words = (5 + name.len()).div_ceil(4);
@@ -239,10 +244,11 @@ fn parse_connect(tlv: &[u8]) -> Result<Destination, ErrorCode> {
     let octets: [u8; 16] =
         tlv.get(4..20).and_then(|ip| ip.try_into().ok()).ok_or(ErrorCode::MalformedMessage)?;
     let (ip, port) = (Ipv6Addr::from(octets), u16::from_be_bytes([tlv[2], tlv[3]]));
-    if ip.is_unspecified() && port == 53 {
-        return Ok(Destination::Resolver);
+    match (ip.is_unspecified(), port) {
+        (true, 53) => Ok(Destination::Resolver),
+        (true, 0) => Ok(Destination::Nowhere),
+        (true | false, _) => Ok(Destination::Address(SocketAddr::new(ip.to_canonical(), port))),
     }
-    Ok(Destination::Address(SocketAddr::new(ip.to_canonical(), port)))
 }
 
 fn parse_name(tlv: &[u8]) -> Result<Destination, ErrorCode> {
@@ -270,6 +276,7 @@ mod tests {
             Message::Connect(Destination::Address("192.0.2.1:443".parse().expect("an address"))),
             Message::Connect(Destination::Address("[2001:db8::1]:22".parse().expect("an address"))),
             Message::Connect(Destination::Resolver),
+            Message::Connect(Destination::Nowhere),
             Message::Connected,
         ];
         samples.extend([1, 3, 4, 255].map(|n| Message::Connect(Destination::Name("x".repeat(n), 80))));

@@ -21,6 +21,12 @@ impl Abort for TcpStream {
     }
 }
 
+impl Abort for host::Stream {
+    fn abort(&mut self) {
+        Self::abort(self);
+    }
+}
+
 /// Copies until both directions have ended and returns the bytes each carried, `a` to `b` first. A failure on
 /// one side becomes a reset on both: a broken stream must never look like a complete one.
 ///

@@ -115,6 +115,7 @@ pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
             rule.allows_port(*port) && (rule.allows_name(name) || matches!(rule.host, Host::Prefix(..)))
         }),
         Destination::Resolver => !rules.is_empty(),
+        Destination::Nowhere => true,
     }
 }
 

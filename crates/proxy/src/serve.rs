@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::convert::{Destination, ErrorCode};
+use crate::convert::{Destination, ErrorCode, MAX_MESSAGE, Message, Parsed};
 use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::{Rule, allow, allow_resolved};
@@ -17,13 +17,17 @@ use crate::rules::{Rule, allow, allow_resolved};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a destination may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a forwarder waits for the first bytes before it takes a client for one that listens first: a
+/// request comes in the first flight, some retransmissions late at worst.
+const FIRST_WORDS: Duration = Duration::from_secs(3);
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
 /// What a server does for its clients.
 #[derive(Clone, Debug)]
 pub enum Service {
-    /// All streams go to one address; clients say nothing.
+    /// All streams go to one address, whatever clients ask for; those that do not speak the Convert protocol
+    /// are joined with it from their first byte on.
     Forward(String),
     /// Clients say where; these rules say whether.
     Proxy {
@@ -64,13 +68,7 @@ where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     match service {
-        Service::Forward(to) => match connect(lookup(to).await?).await {
-            Ok(mut target) => finish(to.clone(), stream, &mut target, 0).await,
-            Err(code) => {
-                stream.abort();
-                Ok(Outcome::Refused { destination: to.clone(), code })
-            }
-        },
+        Service::Forward(to) => forward(stream, to).await,
         Service::Proxy { rules, resolver } => {
             let Ok(request) = timeout(REQUEST_TIMEOUT, request::request(stream)).await else {
                 stream.abort();
@@ -83,6 +81,9 @@ where
                     code: ErrorCode::MalformedMessage,
                 });
             };
+            if destination == Destination::Nowhere {
+                return welcome(stream).await;
+            }
             let found = match resolve(&destination, rules, own_rules, *resolver).await {
                 Ok(addresses) => connect(addresses).await,
                 Err(code) => Err(code),
@@ -100,6 +101,82 @@ where
                     Ok(Outcome::Refused { destination: destination.to_string(), code })
                 }
             }
+        }
+    }
+}
+
+/// Joins a client with the one service there is.
+async fn forward<S>(stream: &mut S, to: &str) -> io::Result<Outcome>
+where
+    S: AsyncRead + AsyncWrite + Abort + Unpin,
+{
+    let (is_asking, first) = match opening(stream).await? {
+        Opening::Asks(Destination::Nowhere, _) => return welcome(stream).await,
+        Opening::Asks(Destination::Resolver, _) => {
+            request::reply(stream, Err(ErrorCode::DestinationUnreachable)).await?;
+            stream.shutdown().await?;
+            let destination = Destination::Resolver.to_string();
+            return Ok(Outcome::Refused { destination, code: ErrorCode::DestinationUnreachable });
+        }
+        Opening::Asks(Destination::Address(_) | Destination::Name(..), first) => (true, first),
+        Opening::Speaks(first) => (false, first),
+    };
+    let found = match lookup(to).await {
+        Ok(addresses) => connect(addresses).await,
+        Err(_) => Err(ErrorCode::DestinationUnreachable),
+    };
+    match found {
+        Ok(mut target) => {
+            if is_asking {
+                request::reply(stream, Ok(())).await?;
+            }
+            target.write_all(&first).await?;
+            finish(to.to_owned(), stream, &mut target, first.len() as u64).await
+        }
+        Err(code) => {
+            if is_asking {
+                request::reply(stream, Err(code)).await?;
+                stream.shutdown().await?;
+                drain(stream).await;
+            } else {
+                stream.abort();
+            }
+            Ok(Outcome::Refused { destination: to.to_owned(), code })
+        }
+    }
+}
+
+/// Answers a client that only wants to know whether we take it.
+async fn welcome(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<Outcome> {
+    request::reply(stream, Ok(())).await?;
+    stream.shutdown().await?;
+    Ok(Outcome::Complete { destination: Destination::Nowhere.to_string(), received: 0, sent: 0 })
+}
+
+/// How a client of a forwarder begins.
+enum Opening {
+    /// With a request, and these bytes behind it.
+    Asks(Destination, Vec<u8>),
+    /// With bytes of its own, or with silence.
+    Speaks(Vec<u8>),
+}
+
+async fn opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Opening> {
+    let mut bytes = Vec::with_capacity(MAX_MESSAGE);
+    loop {
+        match Message::parse(&bytes) {
+            Parsed::Message(Message::Connect(to), len) => {
+                return Ok(Opening::Asks(to, bytes.split_off(len)));
+            }
+            Parsed::Message(Message::Connected | Message::Failed(_), _) | Parsed::Invalid(_) => {
+                return Ok(Opening::Speaks(bytes));
+            }
+            Parsed::Incomplete => {}
+        }
+        match timeout(FIRST_WORDS, stream.read_buf(&mut bytes)).await {
+            Ok(Ok(1..)) => {}
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(0)) | Err(_) => return Ok(Opening::Speaks(bytes)),
         }
     }
 }
@@ -141,6 +218,7 @@ async fn resolve(
     match destination {
         Destination::Address(address) => Ok(vec![*address]),
         Destination::Resolver => resolver.map(|at| vec![at]).ok_or(ErrorCode::DestinationUnreachable),
+        Destination::Nowhere => Ok(Vec::new()),
         Destination::Name(name, port) => {
             let found = lookup_host((name.as_str(), *port)).await;
             let found: Vec<_> = found.map_err(|_| ErrorCode::DestinationUnreachable)?.collect();
@@ -178,7 +256,8 @@ async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, ErrorCode> {
     Err(code)
 }
 
-fn code_of(error: &io::Error) -> ErrorCode {
+/// What a client is told when its destination could not be connected to.
+pub fn code_of(error: &io::Error) -> ErrorCode {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => ErrorCode::ConnectionReset,
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => ErrorCode::NetworkFailure,
@@ -264,6 +343,14 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn whoever_asks_for_nowhere_learns_that_it_is_welcome() {
+        let nobody = Service::Forward("127.0.0.1:1".into());
+        for service in [proxy(&["10.0.0.0/8:443".into()]), nobody] {
+            assert_eq!(ask_for(service, None, Destination::Nowhere).await.expect("welcome"), b"");
+        }
+    }
+
+    #[tokio::test]
     async fn a_client_is_bound_by_its_own_rules_too() {
         let at = shouting_server().await;
         let service = proxy(&["127.0.0.1:*".into()]);
@@ -284,6 +371,34 @@ mod tests {
         assert_eq!(code(ask_for(service(), None, nowhere).await), ErrorCode::DestinationUnreachable);
         let result = ask_for(service(), None, Destination::Resolver).await;
         assert_eq!(code(result), ErrorCode::DestinationUnreachable);
+    }
+
+    #[tokio::test]
+    async fn a_forwarder_answers_who_asks_and_has_no_resolver() {
+        let at = shouting_server().await;
+        let service = || Service::Forward(at.to_string());
+        let anywhere = || Destination::Name("anywhere.example".into(), 1);
+        assert_eq!(ask_for(service(), None, anywhere()).await.expect("connected"), b"HELLO");
+        let result = ask_for(service(), None, Destination::Resolver).await;
+        assert_eq!(code(result), ErrorCode::DestinationUnreachable);
+        let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+        let result = ask_for(Service::Forward(closed.to_string()), None, anywhere()).await;
+        assert_eq!(code(result), ErrorCode::ConnectionReset);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forwarder_lets_a_service_speak_first() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let at = listener.local_addr().expect("bound");
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            stream.write_all(b"220 ready").await.expect("room");
+        });
+        let (mut client, mut server) = duplex(64 * 1024);
+        tokio::spawn(async move { serve(&mut server, &Service::Forward(at.to_string()), None).await });
+        let mut got = [0; 9];
+        client.read_exact(&mut got).await.expect("a greeting");
+        assert_eq!(&got, b"220 ready");
     }
 
     #[tokio::test]

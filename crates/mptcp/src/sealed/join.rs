@@ -19,6 +19,14 @@ impl Running {
 }
 
 impl Sealed {
+    /// A subflow is gone, and its keys with it.
+    pub(crate) fn forget(&mut self, flow: &SealedFlow) {
+        if let (Stage::Running(running), Some(subflow)) = (&mut self.stage, flow.tag) {
+            running.sealer.forget_subflow(subflow);
+            running.opener.forget_subflow(subflow);
+        }
+    }
+
     /// Whether the SYN/ACK to our join comes from the peer. The subflow then has its name.
     pub(crate) fn is_join_answer(&self, flow: &mut SealedFlow, nonces: (u32, u32), hmac: &[u8; 8]) -> bool {
         let Stage::Running(running) = &self.stage else { return false };

@@ -1,0 +1,225 @@
+//! Whether the server that answers is the one that is meant: by its URL, by what is known of it, or by asking.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+
+use handshake::Fingerprint;
+use host::{PeerIdentity, Status};
+use proxy::keys::{KeyStore, KnownPeer};
+use proxy::url::ServerUrl;
+
+use crate::protection::{WrongPeer, say, today};
+
+/// A server, and what is known of it before it answers.
+pub(crate) struct Acquaintance {
+    server: ServerUrl,
+    store: KeyStore,
+    known: Option<KnownPeer>,
+    accepts_new: bool,
+}
+
+/// What one path leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sighting {
+    /// The path's device.
+    pub(crate) path: String,
+    /// The key of whoever answers there; none if nobody proved one.
+    pub(crate) shown: Option<Fingerprint>,
+}
+
+/// What to do about a server that nobody has heard of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stranger {
+    Accept,
+    Ask,
+    Refuse,
+}
+
+impl Acquaintance {
+    pub(crate) fn new(server: ServerUrl, store: KeyStore, accepts_new: bool) -> anyhow::Result<Self> {
+        let authority = server.authority();
+        let known = store.known_peers()?.into_iter().find(|peer| peer.authority == authority);
+        Ok(Self { server, store, known, accepts_new })
+    }
+
+    /// The key that the server must have, if that is known.
+    pub(crate) fn expected(&self) -> Option<Fingerprint> {
+        self.server.pin.or(self.known.as_ref().map(|known| known.fingerprint))
+    }
+
+    /// Decides about a key that is shown for the first time.
+    ///
+    /// # Errors
+    /// [`WrongPeer`]: nobody vouches for it.
+    pub(crate) fn meet(&self, shown: Fingerprint) -> anyhow::Result<()> {
+        let authority = self.server.authority();
+        let answer = ask_at_terminal(&authority, shown);
+        let is_accepted = match stranger(self.accepts_new, answer.is_some()) {
+            Stranger::Accept => true,
+            Stranger::Ask => answer.is_some_and(|ask| ask()),
+            Stranger::Refuse => false,
+        };
+        if !is_accepted {
+            let with_key = ServerUrl { pin: Some(shown), ..self.server.clone() };
+            return Err(WrongPeer(format!(
+                "the server {authority} is not known\n  shown    {shown}\n  fix: give its key with its name \
+                 ({with_key}), after you have compared it with what plait serve printed there"
+            ))
+            .into());
+        }
+        self.store.trust(&authority, shown, &today())?;
+        say(&format!("{authority} is new and shows the key {shown}: trusted from now on"));
+        Ok(())
+    }
+
+    /// What to say when the server that was expected is not the one that answers; `None` if it is, wherever
+    /// anybody answers.
+    pub(crate) fn changed(&self, sightings: &[Sighting]) -> Option<WrongPeer> {
+        let expected = self.expected()?;
+        let (others, same): (Vec<_>, Vec<_>) = sightings
+            .iter()
+            .filter_map(|sighting| Some((sighting.path.as_str(), sighting.shown?)))
+            .partition(|(_, shown)| *shown != expected);
+        let (_, first) = others.first()?;
+        let authority = self.server.authority();
+        let (since, place, fix) = match (&self.server.pin, &self.known) {
+            (None, Some(known)) => {
+                let file = self.store.path("known_peers");
+                let place = format!("({}:{})", file.display(), known.line);
+                let fix = format!("plait key forget {authority}    (after you have asked who runs it)");
+                (format!("the one trusted on {}", known.first_seen), place, fix)
+            }
+            (Some(_), _) | (None, None) => {
+                let fix = "ask who runs the server for its URL".to_owned();
+                ("the one in its URL".to_owned(), String::new(), fix)
+            }
+        };
+        let mut text = format!(
+            "the server {authority} shows a different key than {since}\n  trusted  {expected}  {place}",
+        );
+        text.truncate(text.trim_end().len());
+        for (path, shown) in &others {
+            text += &format!("\n  shown    {shown}  on path {path}");
+        }
+        let affected = names(&others);
+        text += &match same.is_empty() {
+            true => {
+                "\n  Either the server was set up anew, or somebody on the way intercepts you.".to_owned()
+            }
+            false => format!(
+                "\n  The key is the trusted one on {}: somebody on {affected} intercepts you.",
+                names(&same)
+            ),
+        };
+        if others.iter().any(|(_, shown)| shown != first) {
+            text += "\n  Different paths show different keys.";
+        }
+        Some(WrongPeer(text + &format!("\n  fix: {fix}")))
+    }
+}
+
+fn names(paths: &[(&str, Fingerprint)]) -> String {
+    paths.iter().map(|(path, _)| *path).collect::<Vec<_>>().join(", ")
+}
+
+fn stranger(accepts_new: bool, has_terminal: bool) -> Stranger {
+    match (accepts_new, has_terminal) {
+        (true, _) => Stranger::Accept,
+        (false, true) => Stranger::Ask,
+        (false, false) => Stranger::Refuse,
+    }
+}
+
+/// A question to whoever sits at the terminal, whatever standard input is; none if nobody does.
+fn ask_at_terminal(authority: &str, shown: Fingerprint) -> Option<impl FnOnce() -> bool> {
+    let mut terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
+    let question = format!(
+        "plait: the server {authority} is not known yet. Its key is\n  {shown}\n\
+         Is this what plait serve printed there? Type yes to trust it from now on: "
+    );
+    Some(move || {
+        let mut answer = String::new();
+        let asked = terminal.write_all(question.as_bytes());
+        asked.is_ok()
+            && BufReader::new(terminal).read_line(&mut answer).is_ok()
+            && answer.trim().eq_ignore_ascii_case("yes")
+    })
+}
+
+/// The key that the peer of a sealed connection has proved to have.
+pub(crate) fn shown_by(status: Option<&Status>) -> Option<Fingerprint> {
+    match &status?.sealed.as_ref()?.peer {
+        PeerIdentity::Key { fingerprint, .. } => fingerprint.parse().ok(),
+        PeerIdentity::Anonymous | PeerIdentity::Certificate => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const OLD: Fingerprint = Fingerprint::new([1; 32]);
+    const NEW: Fingerprint = Fingerprint::new([2; 32]);
+
+    fn sighting(path: &str, shown: Option<Fingerprint>) -> Sighting {
+        Sighting { path: path.to_owned(), shown }
+    }
+
+    fn acquaintance(pin: Option<Fingerprint>, known: Option<Fingerprint>) -> Acquaintance {
+        let known = known.map(|fingerprint| KnownPeer {
+            authority: "gw:7443".to_owned(),
+            fingerprint,
+            first_seen: "2026-09-02".to_owned(),
+            line: 4,
+        });
+        let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin };
+        Acquaintance { server, store: KeyStore::new(PathBuf::from("/keys")), known, accepts_new: false }
+    }
+
+    #[test]
+    fn a_stranger_is_never_let_in_silently() {
+        assert_eq!(stranger(false, true), Stranger::Ask);
+        assert_eq!(stranger(false, false), Stranger::Refuse);
+        assert_eq!(stranger(true, false), Stranger::Accept);
+        assert_eq!(stranger(true, true), Stranger::Accept);
+    }
+
+    #[test]
+    fn the_url_counts_more_than_what_is_remembered() {
+        assert_eq!(acquaintance(Some(NEW), Some(OLD)).expected(), Some(NEW));
+        assert_eq!(acquaintance(None, Some(OLD)).expected(), Some(OLD));
+        assert_eq!(acquaintance(None, None).expected(), None);
+    }
+
+    #[test]
+    fn the_path_on_which_the_key_differs_is_named() {
+        let sightings = [sighting("eth0", Some(OLD)), sighting("wlan0", Some(NEW)), sighting("wwan0", None)];
+        let text = acquaintance(None, Some(OLD)).changed(&sightings).expect("another key").to_string();
+        for part in [
+            "gw:7443 shows a different key than the one trusted on 2026-09-02",
+            "(/keys/known_peers:4)",
+            &format!("shown    {NEW}  on path wlan0"),
+            "somebody on wlan0 intercepts you",
+            "fix: plait key forget gw:7443",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_same_other_key_everywhere_may_be_a_new_server() {
+        let sightings = [sighting("eth0", Some(NEW)), sighting("wlan0", Some(NEW))];
+        let text = acquaintance(Some(OLD), None).changed(&sightings).expect("another key").to_string();
+        assert!(text.contains("Either the server was set up anew"), "{text}");
+        assert!(!text.contains("forget"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_with_the_right_key_is_no_change() {
+        let sightings = [sighting("eth0", Some(OLD)), sighting("wlan0", None)];
+        assert!(acquaintance(None, Some(OLD)).changed(&sightings).is_none());
+        assert!(acquaintance(None, None).changed(&sightings).is_none());
+    }
+}

@@ -1,0 +1,281 @@
+//! Connections to the server of `run` and `proxy`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use handshake::Fingerprint;
+use host::{ConnectionError, Failure, Host, Ranges, Stream};
+use proxy::client::{self, Dialer};
+use proxy::relay::Abort;
+use proxy::request::RequestError;
+use proxy::url::ServerUrl;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+
+use crate::acquaintance::{Acquaintance, Sighting, shown_by};
+use crate::arguments::{Options, seconds};
+use crate::status::Reporter;
+use crate::{protection, session};
+
+/// How long one path may take to show who answers there.
+const GLANCE: Duration = Duration::from_secs(5);
+
+/// How `run` and `proxy` get to their server.
+#[derive(Debug, Args)]
+pub(crate) struct Towards {
+    /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT.
+    #[arg(short, long, value_name = "SERVER", env = "PLAIT_SERVER")]
+    server: ServerUrl,
+    /// Give up a connection to the server that is not there after so many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
+    connect_timeout: Duration,
+    /// Trust a server that is not known yet without asking, and remember its key.
+    #[arg(long)]
+    accept_new: bool,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// Opens streams to one server.
+pub(crate) struct Dial {
+    host: Host,
+    config: host::Config,
+    remotes: Vec<SocketAddr>,
+    limit: Duration,
+    watcher: Arc<Watcher>,
+}
+
+/// What is known of all streams together.
+struct Watcher {
+    peer: Option<SocketAddr>,
+    reporter: Mutex<Reporter>,
+    moved: AtomicU64,
+}
+
+/// One stream; its status is reported at its end.
+pub(crate) struct Watched {
+    stream: Stream,
+    paths: Vec<host::Path>,
+    watcher: Arc<Watcher>,
+}
+
+impl Towards {
+    /// The stack, and where it connects to. The server has been asked once, so that whoever cannot reach it, or
+    /// finds another, learns so before a program starts.
+    pub(crate) async fn open(self) -> anyhow::Result<Dial> {
+        if !protection::is_sealed(&self.options) && self.server.pin.is_some() {
+            anyhow::bail!(
+                "the server's key in {} can only be checked where connections are sealed\n  fix: leave out \
+                 --protect, or the part behind '#'",
+                self.server
+            );
+        }
+        let remotes = self.remotes().await?;
+        let store = protection::store(&self.options);
+        let acquaintance = Acquaintance::new(self.server.clone(), store, self.accept_new)?;
+        let reporter = Reporter::open(&self.options)?;
+        let mut config = self.config(acquaintance.expected())?;
+        let host = session::host_for(&self.options, config.clone(), remotes.first().map(SocketAddr::ip))?;
+        match connect(&host, &config, &remotes, self.connect_timeout).await {
+            Ok(mut first) => {
+                if protection::is_sealed(&self.options) {
+                    config = self.settle(&first, &acquaintance, config)?;
+                }
+                self.greet(&mut first).await?;
+            }
+            Err(error) => {
+                drop(host);
+                return Err(self.explain(error, &acquaintance, &remotes).await);
+            }
+        }
+        let peer = remotes.first().copied();
+        let watcher = Watcher { peer, reporter: Mutex::new(reporter), moved: AtomicU64::new(0) };
+        Ok(Dial { host, config, remotes, limit: self.connect_timeout, watcher: Arc::new(watcher) })
+    }
+
+    /// A server that does not know us says so only when it has seen our key, which is after all that is needed to
+    /// send.
+    async fn greet(&self, first: &mut Stream) -> anyhow::Result<()> {
+        let late = || RequestError::Lost(io::ErrorKind::TimedOut.into());
+        let greeted = timeout(self.connect_timeout, client::greet(first)).await;
+        greeted.unwrap_or_else(|_| Err(late())).map_err(|error| {
+            anyhow::Error::new(error).context(format!(
+                "the server {} does not take us (fix: ask who runs it to add what plait key show says to its \
+                 authorized_clients)",
+                self.server.authority()
+            ))
+        })
+    }
+
+    async fn remotes(&self) -> anyhow::Result<Vec<SocketAddr>> {
+        let found = tokio::net::lookup_host((self.server.host.as_str(), self.server.port)).await;
+        let mut remotes: Vec<SocketAddr> = Vec::new();
+        for address in found.with_context(|| format!("cannot find the address of {}", self.server.host))? {
+            if !remotes.contains(&address) {
+                remotes.push(address);
+            }
+        }
+        Ok(remotes)
+    }
+
+    /// Settings of connections to the server, which must have this key if one is given.
+    fn config(&self, key: Option<Fingerprint>) -> anyhow::Result<host::Config> {
+        Ok(protection::opener(&self.options, &self.server.host, self.server.port, key)?.0)
+    }
+
+    /// Decides about the server that the first connection has found, and returns what binds all others to it.
+    fn settle(
+        &self,
+        first: &Stream,
+        acquaintance: &Acquaintance,
+        config: host::Config,
+    ) -> anyhow::Result<host::Config> {
+        let status = first.status();
+        match (shown_by(status.as_ref()), acquaintance.expected()) {
+            (_, Some(_)) if status.is_some_and(|status| status.sealed.is_some()) => Ok(config),
+            (Some(shown), _) => {
+                acquaintance.meet(shown)?;
+                self.config(Some(shown))
+            }
+            // By --policy prefer or --handshake tcpcrypt only.
+            (None, _) => {
+                protection::say("warning: nobody knows who the server is, and it may not even be sealed");
+                Ok(config)
+            }
+        }
+    }
+
+    /// If the server is another than expected: on which path.
+    async fn explain(
+        &self,
+        error: io::Error,
+        acquaintance: &Acquaintance,
+        remotes: &[SocketAddr],
+    ) -> anyhow::Error {
+        let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+        if failure.is_some_and(|failure| failure.error == ConnectionError::HandshakeFailed) {
+            let seen = self.look_around(remotes).await;
+            if let Some(wrong) = seen.ok().and_then(|sightings| acquaintance.changed(&sightings)) {
+                return wrong.into();
+            }
+        }
+        anyhow::Error::new(error).context(format!("cannot reach the server {}", self.server.authority()))
+    }
+
+    /// Who answers on each path alone.
+    async fn look_around(&self, remotes: &[SocketAddr]) -> anyhow::Result<Vec<Sighting>> {
+        let config = self.config(None)?;
+        let mut sightings = Vec::new();
+        for path in session::paths_for(&self.options, remotes.first().map(SocketAddr::ip))? {
+            let device = path.device().to_owned();
+            let host = Host::builder()
+                .ranges(Ranges::of(&self.options.ranges))
+                .config(config.clone())
+                .path(path)
+                .start()?;
+            let stream = connect(&host, &config, remotes, self.connect_timeout.min(GLANCE)).await;
+            let shown = stream.ok().and_then(|stream| {
+                let shown = shown_by(stream.status().as_ref());
+                stream.abort();
+                shown
+            });
+            sightings.push(Sighting { path: device, shown });
+        }
+        Ok(sightings)
+    }
+}
+
+async fn connect(
+    host: &Host,
+    config: &host::Config,
+    remotes: &[SocketAddr],
+    limit: Duration,
+) -> io::Result<Stream> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, Failure::from(ConnectionError::TimedOut));
+    timeout(limit, host.connect_with(config.clone(), remotes)).await.unwrap_or_else(|_| Err(late()))
+}
+
+impl Dial {
+    /// Bytes that went through all streams, both directions together.
+    pub(crate) fn moved(&self) -> u64 {
+        self.watcher.moved.load(Ordering::Relaxed)
+    }
+
+    /// Waits until what was written is delivered.
+    pub(crate) async fn drained(&self) {
+        self.host.drained().await;
+    }
+}
+
+impl Dialer for Dial {
+    type Stream = Watched;
+
+    async fn dial(&self) -> io::Result<Watched> {
+        let stream = connect(&self.host, &self.config, &self.remotes, self.limit).await?;
+        Ok(Watched { stream, paths: self.host.paths(), watcher: self.watcher.clone() })
+    }
+}
+
+impl Watcher {
+    fn count(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Abort for Watched {
+    fn abort(&mut self) {
+        Stream::abort(&self.stream);
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let Some(status) = self.stream.status() else { return };
+        let mut reporter = self.watcher.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = reporter.report(&self.paths, self.watcher.peer, &status) {
+            tracing::warn!(%error, "no status");
+        }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.watcher.count(buffer.filled().len() - before);
+        polled
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, data);
+        if let Poll::Ready(Ok(written)) = polled {
+            self.watcher.count(written);
+        }
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,299 @@
+//! What a machine can lack for plait, found by trying: for `plait doctor`, and for whoever fails for one.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use nix::sched::{CloneFlags, unshare};
+
+use crate::exit::Exit;
+
+/// Something that is missing, and what helps. Its text is the same line wherever it is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Lack {
+    what: &'static str,
+    why: String,
+    fix: &'static str,
+}
+
+/// One thing to try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Check {
+    Privileges,
+    Tun,
+    Ip,
+    Nft,
+    Namespaces,
+    Redirection,
+    Translation,
+    KernelMultipath,
+    UserNamespaces,
+}
+
+impl Check {
+    /// All, in the order in which they are told.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Privileges,
+        Self::Tun,
+        Self::Ip,
+        Self::Nft,
+        Self::Namespaces,
+        Self::Redirection,
+        Self::Translation,
+        Self::KernelMultipath,
+        Self::UserNamespaces,
+    ];
+
+    /// What the stack on this machine cannot be without.
+    pub(crate) const STACK: [Self; 5] = [Self::Privileges, Self::Tun, Self::Ip, Self::Nft, Self::Translation];
+
+    /// What `plait run` needs besides.
+    pub(crate) const ENCLOSURE: [Self; 2] = [Self::Namespaces, Self::Redirection];
+
+    /// Whether anything of plait fails without it.
+    pub(crate) fn is_required(self) -> bool {
+        match self {
+            Self::Privileges
+            | Self::Tun
+            | Self::Ip
+            | Self::Nft
+            | Self::Namespaces
+            | Self::Redirection
+            | Self::Translation => true,
+            Self::KernelMultipath | Self::UserNamespaces => false,
+        }
+    }
+
+    /// What it is called.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Privileges => "privileges",
+            Self::Tun => "TUN device",
+            Self::Ip => "ip",
+            Self::Nft => "nft",
+            Self::Namespaces => "network namespaces",
+            Self::Redirection => "redirection of connections",
+            Self::Translation => "address translation",
+            Self::KernelMultipath => "Multipath TCP of the kernel",
+            Self::UserNamespaces => "user namespaces",
+        }
+    }
+
+    /// Who needs it.
+    fn needed_by(self) -> &'static str {
+        match self {
+            Self::Privileges | Self::Tun | Self::Ip | Self::Nft | Self::Translation => "all connections",
+            Self::Namespaces | Self::Redirection => "plait run, plait lab",
+            Self::KernelMultipath => "only to compare with the kernel",
+            Self::UserNamespaces => "only for plait lab without root",
+        }
+    }
+
+    /// Tries it: what there is, or what is missing.
+    pub(crate) fn check(self) -> Result<String, Lack> {
+        match self {
+            Self::Privileges => privileges(),
+            Self::Tun => tun(),
+            Self::Ip => tool("ip", &["-Version"]),
+            Self::Nft => tool("nft", &["--version"]),
+            Self::Namespaces => in_namespace(|| Ok(())).map(|()| "can be made".to_owned()),
+            Self::Redirection => rules(
+                "type nat hook output priority -100; meta l4proto tcp redirect to :1",
+                "nat and redirect",
+            ),
+            Self::Translation => rules(
+                "type nat hook postrouting priority 100; oifname \"lo\" masquerade",
+                "nat and masquerade",
+            ),
+            Self::KernelMultipath => kernel_multipath(),
+            Self::UserNamespaces => user_namespaces(),
+        }
+        .map_err(|(why, fix)| Lack { what: self.name(), why, fix })
+    }
+
+    /// The line of `plait doctor`.
+    pub(crate) fn line(self, outcome: &Result<String, Lack>) -> String {
+        match outcome {
+            Ok(detail) => format!("ok: {}: {detail}", self.name()),
+            Err(lack) => format!("{lack} [{}]", self.needed_by()),
+        }
+    }
+}
+
+/// The first of `checks` that fails.
+pub(crate) fn first(checks: &[Check]) -> Option<Lack> {
+    checks.iter().find_map(|check| check.check().err())
+}
+
+/// `error`, or the lack that it comes from.
+pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
+    match Exit::from(&error) {
+        Exit::Missing => first(checks).map_or(error, anyhow::Error::from),
+        Exit::Success | Exit::Failure | Exit::Unreachable | Exit::Identity | Exit::Policy => error,
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "missing: {}: {}; fix: {}", self.what, self.why, self.fix)
+    }
+}
+
+impl std::error::Error for Lack {}
+
+/// What there is, or why not and what helps.
+type Found = Result<String, (String, &'static str)>;
+
+const CAP_NET_ADMIN: u32 = 12;
+
+fn privileges() -> Found {
+    if nix::unistd::geteuid().is_root() {
+        return if has_capability(CAP_NET_ADMIN) {
+            Ok("root".to_owned())
+        } else {
+            Err((
+                "root without CAP_NET_ADMIN".to_owned(),
+                "give the container the capability (docker run --cap-add NET_ADMIN)",
+            ))
+        };
+    }
+    Err(("not root".to_owned(), "run as root (sudo plait ...)"))
+}
+
+fn has_capability(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|bits| bits >> number & 1 == 1)
+}
+
+fn tun() -> Found {
+    match OpenOptions::new().read(true).write(true).open("/dev/net/tun") {
+        Ok(_) => Ok("/dev/net/tun".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err((
+            "there is no /dev/net/tun".to_owned(),
+            "modprobe tun, or give the container the device (docker run --device /dev/net/tun)",
+        )),
+        Err(error) => Err((format!("/dev/net/tun: {error}"), "run as root, or chmod 666 /dev/net/tun")),
+    }
+}
+
+fn tool(program: &'static str, arguments: &[&str]) -> Found {
+    let fix = if program == "ip" { "install the package iproute2" } else { "install the package nftables" };
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+        }
+        Ok(output) => Err((format!("{program} ends with {}", output.status), fix)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(("not installed".to_owned(), fix)),
+        Err(error) => Err((error.to_string(), fix)),
+    }
+}
+
+/// Runs `work` in a network namespace of its own, which ends with it.
+fn in_namespace<T: Send>(
+    work: impl FnOnce() -> Result<T, (String, &'static str)> + Send,
+) -> Result<T, (String, &'static str)> {
+    // A namespace belongs to a thread: this one is not seen to leave its own.
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            let refused = |error: nix::Error| {
+                let why = format!("the kernel refuses one: {}", error.desc());
+                (why, "run as root, in a container with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)")
+            };
+            unshare(CloneFlags::CLONE_NEWNET).map_err(refused)?;
+            work()
+        });
+        inside.join().unwrap_or_else(|_| Err(("a thread panicked".to_owned(), "report it")))
+    })
+}
+
+/// Whether nft takes a chain, in a namespace where it does no harm.
+fn rules(chain: &'static str, what: &'static str) -> Found {
+    const FIX: &str = "install nftables and use a kernel with nf_tables and nf_nat (modprobe nft_chain_nat \
+                       nft_redir nft_masq)";
+    in_namespace(|| {
+        let child = Command::new("nft")
+            .args(["-f", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn();
+        let output = child.and_then(|mut child| {
+            if let Some(mut stdin) = child.stdin.take() {
+                stdin.write_all(
+                    format!("table inet plait_doctor {{\nchain c {{ {chain}; }}\n}}\n").as_bytes(),
+                )?;
+            }
+            child.wait_with_output()
+        });
+        match output {
+            Ok(output) if output.status.success() => Ok(format!("{what} of nf_tables")),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                Err((format!("nft: {}", said.lines().next().unwrap_or_default().trim()), FIX))
+            }
+            Err(error) => Err((format!("nft: {error}"), FIX)),
+        }
+    })
+}
+
+fn kernel_multipath() -> Found {
+    const FIX: &str = "sysctl net.mptcp.enabled=1, with a kernel that has CONFIG_MPTCP";
+    match std::fs::read_to_string("/proc/sys/net/mptcp/enabled") {
+        Ok(text) if text.trim() == "1" => Ok("enabled".to_owned()),
+        Ok(_) => Err(("switched off".to_owned(), FIX)),
+        Err(_) => Err(("this kernel has none".to_owned(), FIX)),
+    }
+}
+
+fn user_namespaces() -> Found {
+    let switch = |file: &str| std::fs::read_to_string(file).map(|text| text.trim().to_owned()).ok();
+    if switch("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        return Err(("switched off".to_owned(), "sysctl kernel.unprivileged_userns_clone=1"));
+    }
+    if switch("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+        let fix = "sysctl kernel.apparmor_restrict_unprivileged_userns=0";
+        return Err(("restricted by AppArmor".to_owned(), fix));
+    }
+    match switch("/proc/sys/user/max_user_namespaces").as_deref() {
+        Some("0") => Err(("none allowed".to_owned(), "sysctl user.max_user_namespaces=10000")),
+        Some(_) => Ok("can be made by ordinary users".to_owned()),
+        None => Err(("this kernel has none".to_owned(), "use a kernel with CONFIG_USER_NS")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_is_one_line_with_its_remedy() {
+        let lack = Lack { what: "nft", why: "not installed".to_owned(), fix: "install the package nftables" };
+        assert_eq!(lack.to_string(), "missing: nft: not installed; fix: install the package nftables");
+        let line = Check::Nft.line(&Err(lack.clone()));
+        assert!(line.starts_with(&lack.to_string()), "{line}");
+        for check in Check::ALL {
+            let outcome = check.check();
+            assert!(!check.line(&outcome).contains('\n'), "{outcome:?}");
+            // That would be a mistake of ours.
+            assert!(!check.line(&outcome).contains("syntax error"), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_a_lack() {
+        let (why, _) = tool("plait-no-such-program", &[]).expect_err("there is none");
+        assert_eq!(why, "not installed");
+    }
+
+    #[test]
+    fn an_error_that_comes_from_no_lack_stays() {
+        let error = explain(anyhow::anyhow!("something else"), &Check::ALL);
+        assert_eq!(error.to_string(), "something else");
+    }
+}

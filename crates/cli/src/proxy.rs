@@ -1,0 +1,146 @@
+//! `plait proxy`: SOCKS5 for browsers, each connection a stream of its own.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use proxy::socks::Credentials;
+use proxy::socks_server::serve_client;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::arguments::Options;
+use crate::dial::{Dial, Towards};
+use crate::lack::{self, Check};
+use crate::{exit, limits};
+
+/// Most clients at a time; more wait in the kernel.
+const MAX_CLIENTS: usize = 8192;
+/// How long connections may go on after the signal to stop.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+pub(crate) struct Proxy {
+    /// Where SOCKS5 clients connect.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080")]
+    socks: SocketAddr,
+    /// The user name that clients must show.
+    #[arg(long, requires = "password_file")]
+    user: Option<String>,
+    /// File whose first line is the password that clients must show.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    towards: Towards,
+}
+
+impl Proxy {
+    pub(crate) fn options(&self) -> &Options {
+        &self.towards.options
+    }
+
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        self.run_until_stopped().await.map_err(|error| lack::explain(error, &Check::STACK))
+    }
+
+    async fn run_until_stopped(self) -> anyhow::Result<()> {
+        // Listened for from the start, so that no signal leaves half a network behind.
+        let mut stopped = tokio::spawn(exit::interrupted());
+        let credentials = self.credentials()?;
+        let at = self.socks;
+        let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
+        limits::raise_open_files();
+        let dial = Arc::new(self.towards.open().await?);
+        // For people and for scripts that wait for it; where standard error is closed nobody does.
+        let _ = writeln!(io::stderr(), "plait: SOCKS5 at {}", listener.local_addr()?);
+        let mut clients = JoinSet::new();
+        loop {
+            let has_room = clients.len() < MAX_CLIENTS;
+            tokio::select! {
+                _ = &mut stopped => break,
+                Some(_) = clients.join_next() => {}
+                accepted = listener.accept(), if has_room => match accepted {
+                    Ok((client, _)) => {
+                        clients.spawn(serve_one(client, dial.clone(), credentials.clone()));
+                    }
+                    // Out of descriptors, most likely: the client waits until some are free.
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a client");
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                },
+            }
+        }
+        drop(listener);
+        let _ = timeout(FAREWELL, async { while clients.join_next().await.is_some() {} }).await;
+        clients.shutdown().await;
+        let _ = timeout(FAREWELL, dial.drained()).await;
+        Ok(())
+    }
+
+    /// What clients must show; a proxy that others can reach must ask for something.
+    fn credentials(&self) -> anyhow::Result<Option<Credentials>> {
+        let (Some(user), Some(file)) = (&self.user, &self.password_file) else {
+            if !self.socks.ip().is_loopback() {
+                bail!(
+                    "everybody who reaches {} could use this proxy\n  fix: ask for --user and --password-file, \
+                     or listen on 127.0.0.1",
+                    self.socks
+                );
+            }
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+        let text = zeroize::Zeroizing::new(text);
+        let password = text.lines().next().unwrap_or_default().to_owned();
+        if !(1..=255).contains(&password.len()) || !(1..=255).contains(&user.len()) {
+            bail!("user name and password have between 1 and 255 bytes");
+        }
+        Ok(Some(Credentials { user: user.clone(), password }))
+    }
+}
+
+async fn serve_one(client: TcpStream, dial: Arc<Dial>, credentials: Option<Credentials>) {
+    let _ = client.set_nodelay(true);
+    match serve_client(client, &*dial, credentials).await {
+        Ok((sent, received)) => tracing::info!(sent, received, "a connection has ended"),
+        Err(error) => tracing::info!(%error, "a connection has ended early"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Words {
+        #[command(flatten)]
+        proxy: Proxy,
+    }
+
+    fn parse(words: &str) -> Result<Proxy, clap::Error> {
+        Words::try_parse_from(format!("proxy -s gw {words}").split_whitespace()).map(|words| words.proxy)
+    }
+
+    #[test]
+    fn a_proxy_that_others_reach_asks_for_a_password() {
+        let decide = |words: &str| parse(words).expect(words).credentials().map(|found| found.is_some()).ok();
+        assert_eq!(decide(""), Some(false));
+        assert_eq!(decide("--socks [::1]:1080"), Some(false));
+        assert_eq!(decide("--socks 0.0.0.0:1080"), None);
+        assert_eq!(parse("--user ada").expect_err("no password").exit_code(), 2);
+        let file = std::env::temp_dir().join(format!("plait-proxy-{}", std::process::id()));
+        std::fs::write(&file, "secret\n").expect("written");
+        let words = format!("--socks 0.0.0.0:1080 --user ada --password-file {}", file.display());
+        let found = parse(&words).expect("good words").credentials();
+        std::fs::remove_file(&file).expect("removed");
+        assert_eq!(found.expect("credentials").map(|found| found.password), Some("secret".to_owned()));
+    }
+}

@@ -1,0 +1,267 @@
+//! `plait run`: an unmodified program, whose connections go out through plait.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::process::{Command, ExitCode};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use proxy::client::{self, ForwardError};
+use proxy::convert::Destination;
+use proxy::dns;
+use proxy::relay::{Abort, relay};
+use proxy::request::RequestError;
+use proxy::run::{Enclosed, Listeners, enclose, exit, original_destination};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::arguments::Options;
+use crate::dial::{Dial, Towards};
+use crate::lack::{self, Check};
+use crate::limits;
+
+/// Most connections of the program at a time; more wait in the kernel.
+const MAX_CONNECTIONS: usize = 8192;
+/// How long connections that the program has left behind may stand still.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// Name of the command that the child is started with.
+const CHILD: &str = "__enclosed";
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: the program's own; 128+N if signal N ended it; 125 if plait failed, 126 if \
+                        the program cannot be executed, 127 if there is no such program."
+)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    towards: Towards,
+    /// Connect to these addresses directly and without protection (repeatable).
+    #[arg(long, value_name = "CIDR")]
+    direct: Vec<Prefix>,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    program: Vec<OsString>,
+}
+
+/// The child of [`Run`], before it becomes the program.
+#[derive(Debug, Args)]
+pub(crate) struct Child {
+    control: i32,
+    #[arg(last = true, required = true)]
+    program: Vec<OsString>,
+}
+
+/// A network: an address and the length of its prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Child {
+    /// Becomes the program. To be called before any thread is started: namespaces are a thread's own.
+    pub(crate) fn run(self) -> ExitCode {
+        code(enclose(self.control, &self.program))
+    }
+}
+
+impl Run {
+    pub(crate) fn options(&self) -> &Options {
+        &self.towards.options
+    }
+
+    /// Runs the program to its end and returns what to exit with.
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        self.run_enclosed().await.map_err(|error| {
+            lack::explain(error, &[Check::STACK.as_slice(), Check::ENCLOSURE.as_slice()].concat())
+        })
+    }
+
+    async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
+        let Self { towards, direct, program } = self;
+        if let Some(lack) = lack::first(&[Check::Privileges]) {
+            return Err(lack.into());
+        }
+        let dial = Arc::new(towards.open().await?);
+        // What is installed over our own binary in the meantime is not what has to become the program.
+        let mut child = Command::new("/proc/self/exe");
+        child.arg(CHILD);
+        let (mut enclosed, listeners) = Enclosed::start(child, &program)?;
+        limits::raise_open_files();
+        enclosed.go().context("the program's process has ended")?;
+        let mut flows = JoinSet::new();
+        let ended = serve_until_it_ends(&mut enclosed, listeners, direct.into(), &dial, &mut flows).await?;
+        farewell(&dial, &mut flows).await;
+        Ok(code(ended))
+    }
+}
+
+/// Carries the connections of the program until it ends, and returns its exit code.
+async fn serve_until_it_ends(
+    enclosed: &mut Enclosed,
+    listeners: Listeners,
+    direct: Arc<[Prefix]>,
+    dial: &Arc<Dial>,
+    flows: &mut JoinSet<()>,
+) -> anyhow::Result<i32> {
+    let Listeners { tcp4, tcp6, dns: queries } = listeners;
+    let mut end = pin!(enclosed.wait());
+    let mut names = pin!(dns::serve_queries(queries, dial.clone()));
+    loop {
+        let has_room = flows.len() < MAX_CONNECTIONS;
+        let accepted = tokio::select! {
+            ended = &mut end => return Ok(ended?),
+            failed = &mut names => return Err(failed.err().unwrap_or(io::ErrorKind::Other.into()).into()),
+            Some(_) = flows.join_next() => continue,
+            accepted = tcp4.accept(), if has_room => accepted,
+            accepted = tcp6.accept(), if has_room => accepted,
+        };
+        match accepted {
+            Ok((program, _)) => {
+                flows.spawn(carry(program, dial.clone(), direct.clone()));
+            }
+            // Out of descriptors, most likely: the connection waits until some are free.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection of the program");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// One connection of the program, to its end.
+async fn carry(mut program: TcpStream, dial: Arc<Dial>, direct: Arc<[Prefix]>) {
+    let Ok(to) = original_destination(&program) else {
+        return program.abort();
+    };
+    let _ = program.set_nodelay(true);
+    let result = if direct.iter().any(|prefix| prefix.contains(to.ip())) {
+        carry_directly(&mut program, to).await
+    } else {
+        client::forward(&*dial, &mut program, Destination::Address(to)).await
+    };
+    match result {
+        Ok((sent, received)) => tracing::debug!(%to, sent, received, "a connection has ended"),
+        Err(ForwardError::Program(error)) => {
+            tracing::debug!(%to, %error, "the program has ended a connection");
+        }
+        Err(ForwardError::Server(error)) => {
+            tracing::warn!("a connection of the program was reset: {error}");
+            tracing::debug!(%to, "it was to go there");
+        }
+    }
+}
+
+async fn carry_directly(program: &mut TcpStream, to: SocketAddr) -> Result<(u64, u64), ForwardError> {
+    let mut target = match TcpStream::connect(to).await {
+        Ok(target) => target,
+        Err(error) => {
+            program.abort();
+            return Err(ForwardError::Server(RequestError::Refused(proxy::serve::code_of(&error))));
+        }
+    };
+    relay(program, &mut target).await.map_err(ForwardError::Program)
+}
+
+/// What the program has written before it ended is still delivered, as long as it gets on; a signal ends that.
+async fn farewell(dial: &Dial, flows: &mut JoinSet<()>) {
+    let delivered = async {
+        loop {
+            let moved = dial.moved();
+            match timeout(FAREWELL, async { while flows.join_next().await.is_some() {} }).await {
+                Ok(()) => break,
+                Err(_) if dial.moved() == moved => break,
+                Err(_) => {}
+            }
+        }
+        let _ = timeout(FAREWELL, dial.drained()).await;
+    };
+    tokio::select! {
+        () = delivered => {}
+        _ = crate::exit::interrupted() => {}
+    }
+}
+
+/// What failures of plait itself end with, those of usage too: 2 may be the program's own.
+pub(crate) const FAILED: u8 = exit::FAILED as u8;
+
+/// Whether these words, which cannot be read otherwise, are meant for `plait run`.
+pub(crate) fn is_meant(words: impl IntoIterator<Item = OsString>) -> bool {
+    words
+        .into_iter()
+        .skip(1)
+        .find(|word| !word.to_string_lossy().starts_with('-'))
+        .is_some_and(|word| word == "run")
+}
+
+/// Failures of plait itself have one code, whatever they are.
+pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
+    crate::exit::Exit::from(error).report(error);
+    FAILED.into()
+}
+
+fn code(number: i32) -> ExitCode {
+    u8::try_from(number).unwrap_or(u8::MAX).into()
+}
+
+impl Prefix {
+    fn contains(self, ip: IpAddr) -> bool {
+        let (ours, theirs, width) = match (self.address, ip) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                (u128::from(ours.to_bits()), u128::from(theirs.to_bits()), 32)
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => (ours.to_bits(), theirs.to_bits(), 128),
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
+        };
+        (ours ^ theirs).checked_shr(width - u32::from(self.bits)).unwrap_or(0) == 0
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| "not an address, as in 10.0.0.0/8")?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(width), str::parse).map_err(|_| "not a prefix length, as in 10.0.0.0/8")?;
+        if bits > width {
+            return Err("the prefix is longer than the address");
+        }
+        Ok(Self { address, bits })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_usage_are_told_from_exit_codes_of_the_program() {
+        let is_meant = |words: &str| is_meant(words.split(' ').map(OsString::from));
+        assert!(is_meant("plait run --bogus") && is_meant("plait -v run") && !is_meant("plait serve run"));
+    }
+
+    #[test]
+    fn prefixes_hold_their_addresses_and_no_others() {
+        let contains = |prefix: &str, ip: &str| {
+            prefix.parse::<Prefix>().expect("a prefix").contains(ip.parse().expect("an address"))
+        };
+        assert!(contains("10.0.0.0/8", "10.255.255.255") && !contains("10.0.0.0/8", "11.0.0.0"));
+        assert!(contains("192.0.2.7", "192.0.2.7") && !contains("192.0.2.7", "192.0.2.6"));
+        assert!(contains("0.0.0.0/0", "8.8.8.8") && !contains("0.0.0.0/0", "::1"));
+        assert!(contains("::/0", "2001:db8::1") && contains("2001:db8::/32", "2001:db8:ffff::"));
+        for bad in ["10.0.0.0/33", "::/129", "host", "10.0.0.0/", ""] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! `plait serve`: clients come in over several paths and go on from here.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use handshake::ClientPolicy;
+use host::{Host, Listener, Path, Stream};
+use proxy::keys::{AuthorizedClient, KeyStore};
+use proxy::rules::Rule;
+use proxy::serve::{Outcome, Service, first_nameserver, serve};
+use proxy::url::{DEFAULT_PORT, ServerUrl};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::acquaintance::shown_by;
+use crate::arguments::Options;
+use crate::lack::{self, Check};
+use crate::status::Reporter;
+use crate::{exit, limits, protection, session};
+
+/// How long connections may go on after the signal to stop.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("service").required(true).args(["forward", "proxy"])))]
+pub(crate) struct Serve {
+    /// Accept clients at this port; with an address of this machine only those who come there first (all paths
+    /// may join).
+    #[arg(long, value_name = "[ADDR:]PORT", default_value_t)]
+    listen: Place,
+    /// Connect every client to this service, wherever it wants to go.
+    #[arg(long, value_name = "HOST:PORT")]
+    forward: Option<String>,
+    /// Connect clients to wherever they want to go, as far as --allow says.
+    #[arg(long, requires = "allow")]
+    proxy: bool,
+    /// A destination that clients may go to: HOST:PORT, HOST an address, a network (10.0.0.0/8), a name, *.NAME
+    /// or *, PORT a number, a range or * (repeatable).
+    #[arg(long, value_name = "RULE", conflicts_with = "forward")]
+    allow: Vec<Rule>,
+    /// Take clients that nobody has authorized: without it --proxy takes only those in authorized_clients.
+    #[arg(long)]
+    anyone: bool,
+    /// Where the names that clients ask for are looked up [default: the first name server in /etc/resolv.conf].
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, conflicts_with = "forward")]
+    resolver: Option<SocketAddr>,
+    /// Most clients' connections at a time; more are reset.
+    #[arg(long, value_name = "N", default_value = "8192")]
+    max_connections: NonZeroUsize,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Where clients come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    address: Option<IpAddr>,
+    port: u16,
+}
+
+/// What all connections share.
+struct Shared {
+    host: Host,
+    service: Service,
+    at: Option<IpAddr>,
+    clients: Option<Vec<AuthorizedClient>>,
+    reporter: Mutex<Reporter>,
+}
+
+impl Serve {
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        // Listened for from the start, so that no signal leaves half a network behind.
+        let stopped = tokio::spawn(exit::interrupted());
+        self.run_until(stopped).await.map_err(|error| lack::explain(error, &Check::STACK))
+    }
+
+    async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {
+        let store = protection::store(&self.options);
+        let clients = self.clients(&store)?;
+        let policy = match &clients {
+            Some(clients) => {
+                ClientPolicy::Authorised(clients.iter().map(|client| client.key.fingerprint()).collect())
+            }
+            None => ClientPolicy::Anonymous,
+        };
+        let (config, pin) = protection::listener(&self.options, policy)?;
+        let reporter = Mutex::new(Reporter::open(&self.options)?);
+        limits::raise_open_files();
+        let host = session::host_for(&self.options, config.clone(), None)?;
+        let port = self.listen.port;
+        let listening = host.listen_with(config, port).await;
+        let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
+        let Some(name) = self.listen.address.or_else(|| public_address(&host.paths())) else {
+            bail!("no path has an address that clients could come to");
+        };
+        let url = ServerUrl { host: name.to_string(), port, pin };
+        writeln!(io::stdout(), "{url}").context("cannot write to standard output")?;
+        let shared =
+            Arc::new(Shared { host, service: self.service()?, at: self.listen.address, clients, reporter });
+        accept_until(stopped, listener, &shared, self.max_connections.get()).await;
+        Ok(())
+    }
+
+    /// The clients that may come; `None`: everybody. A proxy that anybody can use hides whoever comes: it is
+    /// never had by accident.
+    fn clients(&self, store: &KeyStore) -> anyhow::Result<Option<Vec<AuthorizedClient>>> {
+        let file = store.path("authorized_clients");
+        match (store.authorized_clients()?, protection::requires_sealing(&self.options)) {
+            _ if self.anyone => Ok(None),
+            (Some(clients), true) => Ok(Some(clients)),
+            (Some(_), false) => bail!(
+                "the clients in {} can only be told from others where all connections are sealed\n  fix: leave \
+                 out --protect and --policy, or take everybody who comes by --anyone",
+                file.display()
+            ),
+            (None, true | false) if self.proxy => bail!(
+                "this would be a proxy for everybody who finds it\n  fix: write the clients' keys (plait key \
+                 show) to {}, or take everybody who comes by --anyone",
+                file.display()
+            ),
+            (None, true | false) => Ok(None),
+        }
+    }
+
+    fn service(&self) -> anyhow::Result<Service> {
+        if let Some(to) = &self.forward {
+            return Ok(Service::Forward(to.clone()));
+        }
+        let configured =
+            || first_nameserver(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+        Ok(Service::Proxy { rules: self.allow.clone(), resolver: self.resolver.or_else(configured) })
+    }
+}
+
+async fn accept_until(
+    mut stopped: JoinHandle<exit::Interrupted>,
+    mut listener: Listener,
+    shared: &Arc<Shared>,
+    most: usize,
+) {
+    let mut flows = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            Some(_) = flows.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) if flows.len() < most => {
+                    flows.spawn(serve_one(shared.clone(), stream, from));
+                }
+                Ok((stream, from)) => {
+                    stream.abort();
+                    tracing::debug!(%from, "refused: too many connections");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "no more clients can come");
+                    break;
+                }
+            },
+        }
+    }
+    drop(listener);
+    tracing::info!(connections = flows.len(), "stopping");
+    // A second signal ends this too.
+    tokio::select! {
+        _ = timeout(FAREWELL, async { while flows.join_next().await.is_some() {} }) => {}
+        _ = exit::interrupted() => {}
+    }
+    flows.shutdown().await;
+    let _ = timeout(Duration::from_secs(1), shared.host.drained()).await;
+}
+
+async fn serve_one(shared: Arc<Shared>, mut stream: Stream, from: SocketAddr) {
+    if let Some(wanted) = shared.at
+        && came_in_at(&stream, &shared.host.paths()) != Some(wanted)
+    {
+        tracing::debug!(%from, "refused: it came to another address");
+        return stream.abort();
+    }
+    let own_rules = match &shared.clients {
+        Some(clients) => match client_of(&stream, clients) {
+            Some(client) => client.allow.as_deref(),
+            None => return stream.abort(),
+        },
+        None => None,
+    };
+    match serve(&mut stream, &shared.service, own_rules).await {
+        Ok(Outcome::Complete { destination, received, sent }) => {
+            tracing::info!(received, sent, "a client's connection has ended");
+            tracing::debug!(%from, destination, received, sent, "it went there");
+        }
+        Ok(Outcome::Refused { destination, code }) => {
+            tracing::info!(reason = %code, "a client was refused");
+            tracing::debug!(%from, destination, "it wanted to go there");
+        }
+        Err(error) => tracing::debug!(%from, %error, "a client's connection has ended early"),
+    }
+    if let Some(status) = stream.status() {
+        let mut reporter = shared.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = reporter.report(&shared.host.paths(), Some(from), &status) {
+            tracing::warn!(%error, "no status");
+        }
+    }
+}
+
+/// Who opened the stream.
+fn client_of<'a>(stream: &Stream, clients: &'a [AuthorizedClient]) -> Option<&'a AuthorizedClient> {
+    let shown = shown_by(stream.status().as_ref())?;
+    clients.iter().find(|client| client.key.fingerprint() == shown)
+}
+
+/// The address of this machine that the first subflow came to.
+fn came_in_at(stream: &Stream, paths: &[Path]) -> Option<IpAddr> {
+    let status = stream.status()?;
+    let first = status.subflows.first()?;
+    let path = paths.iter().find(|path| path.id == first.path)?;
+    match first.tuple.remote {
+        SocketAddr::V4(_) => path.public_v4.map(IpAddr::V4),
+        SocketAddr::V6(_) => path.public_v6.map(IpAddr::V6),
+    }
+}
+
+/// An address that clients can be told, of the first path that has one.
+fn public_address(paths: &[Path]) -> Option<IpAddr> {
+    let v4 = paths.iter().find_map(|path| path.public_v4.map(IpAddr::V4));
+    v4.or_else(|| paths.iter().find_map(|path| path.public_v6.map(IpAddr::V6)))
+}
+
+fn resolver(text: &str) -> Result<SocketAddr, &'static str> {
+    let address = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
+    address.or_else(|_| text.parse()).map_err(|_| "not an address, as in 192.0.2.53")
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { address: None, port: DEFAULT_PORT }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.address {
+            Some(address) => SocketAddr::new(address, self.port).fmt(f),
+            None => self.port.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let place = match (text.parse::<SocketAddr>(), text.parse::<IpAddr>(), text.parse::<u16>()) {
+            (Ok(at), _, _) => Self { address: Some(at.ip()), port: at.port() },
+            (_, Ok(ip), _) => Self { address: Some(ip), port: DEFAULT_PORT },
+            (_, _, Ok(port)) => Self { address: None, port },
+            _ => return Err("not a port, an address, or ADDR:PORT"),
+        };
+        let is_anywhere = place.address.is_some_and(|ip| ip.is_unspecified());
+        if place.port == 0 {
+            return Err("not a port");
+        }
+        Ok(Self { address: place.address.filter(|_| !is_anywhere), ..place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Words {
+        #[command(flatten)]
+        serve: Serve,
+    }
+
+    fn parse(words: &str) -> Result<Serve, clap::Error> {
+        Words::try_parse_from(format!("serve {words}").split_whitespace()).map(|words| words.serve)
+    }
+
+    #[test]
+    fn places_have_a_port_and_maybe_an_address() {
+        for (text, shown) in [
+            ("443", "443"),
+            ("192.0.2.1", "192.0.2.1:7443"),
+            ("192.0.2.1:443", "192.0.2.1:443"),
+            ("[2001:db8::1]:443", "[2001:db8::1]:443"),
+            ("2001:db8::1", "[2001:db8::1]:7443"),
+            ("[::]:7443", "7443"),
+            ("0.0.0.0:7443", "7443"),
+        ] {
+            assert_eq!(text.parse::<Place>().expect(text).to_string(), shown, "{text}");
+        }
+        for bad in ["", "0", "65536", "host:7443", "192.0.2.1:0"] {
+            assert!(bad.parse::<Place>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn there_is_one_service_and_rules_belong_to_a_proxy() {
+        assert!(parse("--forward 127.0.0.1:22").is_ok());
+        assert!(parse("--proxy --allow *:443 --allow 10.0.0.0/8:*").is_ok());
+        for bad in [
+            "",
+            "--proxy",
+            "--forward h:1 --proxy --allow *:1",
+            "--forward h:1 --allow *:1",
+            "--proxy --allow x",
+        ] {
+            assert_eq!(parse(bad).expect_err(bad).exit_code(), 2, "{bad}");
+        }
+    }
+
+    #[test]
+    fn nobody_gets_an_open_proxy_without_asking_for_it_by_name() {
+        let path = std::env::temp_dir().join(format!("plait-serve-{}", std::process::id()));
+        let store = KeyStore::new(&path);
+        let decide = |words: &str| {
+            let serve = parse(words).expect(words);
+            serve.clients(&store).is_ok()
+        };
+        assert!(!decide("--proxy --allow *:*"));
+        assert!(!decide("--proxy --allow *:* --protect plain"));
+        assert!(decide("--proxy --allow *:* --anyone --protect plain"));
+        assert!(decide("--forward 127.0.0.1:22"), "one service is what its owner offers");
+        std::fs::create_dir_all(&path).expect("a directory");
+        std::fs::write(path.join("authorized_clients"), "# nobody yet\n").expect("written");
+        let decisions = [
+            "--proxy --allow *:*",
+            "--proxy --allow *:* --policy prefer",
+            "--proxy --allow *:* --protect plain",
+            "--forward h:1 --protect plain",
+        ]
+        .map(decide);
+        std::fs::remove_dir_all(&path).expect("removed");
+        assert_eq!(
+            decisions,
+            [true, false, false, false],
+            "what cannot tell clients apart must not pretend to"
+        );
+    }
+}
