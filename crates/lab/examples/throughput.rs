@@ -1,5 +1,5 @@
-//! Prints what one path carries: iperf3 over the kernel's TCP, both ways, with and without an eavesdropper's memory, and with
-//! loss (each packet alone). Needs root and iperf3.
+//! Prints what one path carries: iperf3 over the kernel's TCP, with and without an eavesdropper's memory, with delay,
+//! and with chance for each packet alone. Needs root and iperf3.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let delayed = Conditions { delay: std::time::Duration::from_millis(2), ..Conditions::default() };
     for (what, conditions, memory) in [
         ("perfect", &perfect, 0),
-        ("perfect, all kept", &perfect, 1 << 32),
+        ("perfect, 16 MiB kept", &perfect, 16 << 20),
         ("2 ms delay", &delayed, 0),
         ("packets one by one", &lossy, 0),
     ] {

@@ -199,6 +199,7 @@ fn without_an_attack_nothing_is_injected_and_every_byte_arrives() {
     let received = transfer(client, server, &pattern(SIZE));
     assert_eq!((received.bytes == pattern(SIZE), received.end), (true, End::EndOfFile));
     assert_eq!(path.injections().expect("it runs").total, 0);
+    assert!(lab.path("b").expect("it is there").summary().expect("it runs").flows >= 1, "a second subflow");
     // Both subflows in one space of numbers.
     let mut samples = path.series().expect("it runs").samples;
     samples.extend(lab.path("b").expect("it is there").series().expect("it runs").samples);

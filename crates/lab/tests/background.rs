@@ -35,7 +35,7 @@ fn a_killed_lab_leaves_nothing_after_the_next_sweep() {
     if has_role("hold") {
         let lab = support::lab_of(LabConfig::default()).expect("the parent has tried it");
         let mut child = lab.server().command("sleep").arg("600").spawn().expect("started");
-        println!("\nname {}", lab.server().namespace().name().expect("it has one"));
+        println!("\nname {} {}", lab.server().namespace().name().expect("it has one"), child.id());
         // Until the parent kills this process; then the sweep ends the child.
         child.wait().expect("it sleeps");
         return;
@@ -48,21 +48,25 @@ fn a_killed_lab_leaves_nothing_after_the_next_sweep() {
     let lines = BufReader::new(holder.stdout.take().expect("it is piped")).lines();
     let mut names =
         lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("name ").map(str::to_owned));
-    let name = names.next().expect("it came up");
+    let line = names.next().expect("it came up");
+    let (name, child) = line.split_once(' ').expect("a name and a number");
+    let path = Path::new("/run/netns").join(name);
+    assert!(path.exists() && is_running(child));
     holder.kill().expect("it runs");
     holder.wait().expect("it was killed");
-    let path = Path::new("/run/netns").join(&name);
-    assert!(path.exists(), "a kill cleans nothing up");
     // Another test's lab may sweep first.
     let removed = sweep().expect("root may");
     assert!(!path.exists(), "{removed:?}");
-    assert!(!is_any_process_of(&name));
+    let start = Instant::now();
+    while is_running(child) {
+        assert!(start.elapsed() < Duration::from_secs(5), "its program is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
-/// Whether `sleep 600` of the killed lab still runs: its namespace would have no name any more.
-fn is_any_process_of(name: &str) -> bool {
-    let listed = Command::new("ip").args(["netns", "pids", name]).output().expect("iproute2");
-    !String::from_utf8_lossy(&listed.stdout).trim().is_empty()
+/// Whether a process is there and not just waiting to be collected.
+fn is_running(process: &str) -> bool {
+    std::fs::read(Path::new("/proc").join(process).join("cmdline")).is_ok_and(|words| !words.is_empty())
 }
 
 #[test]

@@ -70,7 +70,9 @@ fn the_capture_has_every_packet_with_its_checksums_and_what_was_injected() {
         }
     }
     std::fs::remove_dir_all(&directory).expect("ours");
-    assert_eq!(heard, summary.to_server.packets + summary.to_client.packets);
+    // The last acknowledgements may have passed after the summary.
+    let counted = summary.to_server.packets + summary.to_client.packets;
+    assert!((counted..counted + 5).contains(&heard), "{heard} packets, {counted} counted");
     assert!(bytes >= sent.len());
     assert_eq!(comments.len(), 1);
     assert!(comments[0].starts_with("flip to-server: byte "), "{}", comments[0]);
