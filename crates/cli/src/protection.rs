@@ -60,9 +60,8 @@ pub(crate) fn opener(
         bail!("tcpcrypt proves nobody's identity (fix: leave out --server-key, or use --handshake tls)");
     }
     trust.known = trust.store.known_peers()?.into_iter().find(|peer| peer.authority == trust.authority);
-    let name = match ServerName::try_from(host.to_owned()) {
-        Ok(name) => name,
-        Err(_) => bail!("{host} is not a name that a server can have"),
+    let Ok(name) = ServerName::try_from(host.to_owned()) else {
+        bail!("{host} is not a name that a server can have");
     };
     let server = match pinned {
         Some(fingerprint) => ServerTrust::Pinned(vec![fingerprint]),

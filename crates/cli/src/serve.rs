@@ -335,9 +335,13 @@ mod tests {
         assert!(decide("--forward 127.0.0.1:22"), "one service is what its owner offers");
         std::fs::create_dir_all(&path).expect("a directory");
         std::fs::write(path.join("authorized_clients"), "# nobody yet\n").expect("written");
-        let decisions =
-            ["--proxy --allow *:*", "--proxy --allow *:* --protect plain", "--forward h:1 --protect plain"]
-                .map(decide);
+        let decisions = [
+            "--proxy --allow *:*",
+            "--proxy --allow *:* --policy prefer",
+            "--proxy --allow *:* --protect plain",
+            "--forward h:1 --protect plain",
+        ]
+        .map(decide);
         std::fs::remove_dir_all(&path).expect("removed");
         assert_eq!(
             decisions,

@@ -1,0 +1,331 @@
+//! Unmodified programs by `plait run`, against real servers behind `plait serve`, over two paths. Needs root;
+//! without it each test says so and passes.
+
+#![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use support::{NAME, SERVER, World, assert_ended, is_installed, slow_down, until};
+
+#[test]
+fn unmodified_programs_get_every_byte() {
+    let Some(mut world) = World::new("bytes") else { return };
+    let expected = world.make_file("big", 20_000_003);
+    world.http();
+    world.resolver();
+    let (by_address, by_name) = (format!("http://{SERVER}:8080/big"), format!("http://{NAME}:8080/big"));
+    world.expect_bytes(&expected, &["curl", "-sSf", &by_address]);
+    world.expect_bytes(&expected, &["curl", "-sSf", &by_name]);
+    if is_installed("wget") {
+        world.expect_bytes(&expected, &["wget", "-qO-", &by_name]);
+    }
+    let script = "import sys, urllib.request, shutil\n\
+                  shutil.copyfileobj(urllib.request.urlopen(sys.argv[1]), sys.stdout.buffer)";
+    world.expect_bytes(&expected, &["python3", "-c", script, &by_name]);
+    if let Some(program) = static_go_program(&world) {
+        world.expect_bytes(&expected, &[&program, &format!("{SERVER}:8080"), "/big"]);
+    }
+}
+
+#[test]
+fn iperf_and_git_work_as_they_are() {
+    let Some(mut world) = World::new("tools") else { return };
+    if is_installed("iperf3") {
+        world.daemon(5201, "iperf3", &["-s"]);
+        let program = ["iperf3", "-c", SERVER, "-R", "-P", "4", "-t", "1"];
+        let output = world.run(&[], &program);
+        assert_ended(&output, 0, &program);
+        assert!(String::from_utf8_lossy(&output.stdout).contains("iperf Done"));
+    }
+    if is_installed("git") {
+        let directory = world.directory.clone();
+        let git = |words: &str| {
+            let words =
+                format!("-c user.name=t -c user.email=t@example.org -c init.defaultBranch=main {words}");
+            let ran = Command::new("git").args(words.split_whitespace()).current_dir(&directory).output();
+            let output = ran.expect("it is installed");
+            assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).expect("text")
+        };
+        git("init -q origin");
+        world.make_file("origin/large", 3_000_000);
+        git("-C origin add large");
+        git("-C origin commit -q -m one");
+        let head = git("-C origin rev-parse HEAD");
+        let base = format!("--base-path={}", world.directory.display());
+        world.daemon(9418, "git", &["daemon", "--export-all", "--reuseaddr", &base]);
+        let program = ["git", "clone", "-q", &format!("git://{SERVER}/origin"), "copy"];
+        assert_ended(&world.run(&[], &program), 0, &program);
+        assert_eq!(git("-C copy rev-parse HEAD"), head);
+        assert_eq!(support::sha256(&world.file("copy/large")), support::sha256(&world.file("origin/large")));
+    }
+}
+
+#[test]
+fn exit_codes_are_the_programs_or_say_that_plait_failed() {
+    let Some(mut world) = World::new("codes") else { return };
+    world.resolver();
+    for (code, program) in [
+        (0, ["sh", "-c", "true"]),
+        (7, ["sh", "-c", "exit 7"]),
+        (128 + 15, ["sh", "-c", "kill -TERM $$"]),
+        (126, ["/etc/passwd", "", ""]),
+        (127, ["/no/such/program", "", ""]),
+    ] {
+        assert_ended(&world.run(&[], &program), code, &program);
+    }
+    // Nobody listens there; the rules do not allow it; there is no such name.
+    let closed = ["curl", "-sS", "-m", "10", &format!("http://{SERVER}:81/")];
+    let output = world.run(&[], &closed);
+    assert!([7, 52, 56].contains(&output.status.code().expect("a code")), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the destination refused the connection"));
+    let forbidden = ["curl", "-sS", "-m", "10", "http://203.0.113.9/"];
+    let output = world.run(&[], &forbidden);
+    assert!([7, 52, 56].contains(&output.status.code().expect("a code")), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("rules do not allow this destination"));
+    let unknown = ["curl", "-sS", "-m", "10", "http://nowhere.example/"];
+    assert_ended(&world.run(&[], &unknown), 6, &unknown);
+    assert_eq!(world.stop_serving(), Some(0));
+    let output = world.run(&["--connect-timeout", "8"], &["true"]);
+    assert_ended(&output, 125, &["true"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot reach the server"), "{output:?}");
+    let left = world.server.run("nft", "list tables").expect("nft is installed");
+    assert_eq!((left.as_str(), world.server.run("ip", "-o tuntap").expect("ip").as_str()), ("", ""));
+}
+
+#[test]
+fn a_half_closed_connection_carries_the_answer() {
+    let Some(world) = World::new("half") else { return };
+    // Reads to the end, and only then answers.
+    world.service(7000, |mut stream| {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).expect("read");
+        got.reverse();
+        stream.write_all(&got).expect("written");
+        stream.shutdown(Shutdown::Write).expect("ended");
+    });
+    let script = format!(
+        "import socket\n\
+         s = socket.create_connection(('{SERVER}', 7000)); data = bytes(range(256)) * 4000\n\
+         s.sendall(data); s.shutdown(socket.SHUT_WR); got = b''\n\
+         while True:\n\
+         \x20 part = s.recv(65536)\n\
+         \x20 if not part: break\n\
+         \x20 got += part\n\
+         assert got == data[::-1], len(got)"
+    );
+    let program = ["python3", "-c", &script];
+    assert_ended(&world.run(&[], &program), 0, &program);
+}
+
+#[test]
+fn what_a_program_has_written_before_it_ended_is_delivered() {
+    let Some(world) = World::new("written") else { return };
+    for path in &world.paths {
+        slow_down(path, &world.server, 20);
+    }
+    static COUNTED: AtomicUsize = AtomicUsize::new(0);
+    world.service(7001, |mut stream| {
+        let mut buffer = vec![0; 65536];
+        while let Ok(len @ 1..) = stream.read(&mut buffer) {
+            COUNTED.fetch_add(len, Ordering::SeqCst);
+        }
+    });
+    let script =
+        format!("import socket\ns = socket.create_connection(('{SERVER}', 7001)); s.sendall(b'x' * 4000000)");
+    let program = ["python3", "-c", &script];
+    assert_ended(&world.run(&[], &program), 0, &program);
+    until("the last byte", || COUNTED.load(Ordering::SeqCst) == 4_000_000);
+}
+
+#[test]
+fn a_path_that_dies_in_mid_transfer_costs_no_byte() {
+    let Some(mut world) = World::new("path") else { return };
+    let expected = world.make_file("big", 12_000_000);
+    world.http();
+    for path in &world.paths {
+        slow_down(path, &world.server, 40);
+    }
+    let output = thread::scope(|scope| {
+        let (world, url) = (&world, format!("http://{SERVER}:8080/big"));
+        let run = scope.spawn(move || world.run(&[], &["curl", "-sSf", "-o", "out", &url]));
+        until("a part of the file", || {
+            fs::metadata(world.file("out")).is_ok_and(|file| file.len() > 2_000_000)
+        });
+        world.paths[0].down().expect("taken down");
+        until("more of the file", || {
+            fs::metadata(world.file("out")).is_ok_and(|file| file.len() > 8_000_000)
+        });
+        world.paths[0].up().expect("brought up");
+        run.join().expect("no panic")
+    });
+    assert_ended(&output, 0, &["curl"]);
+    assert_eq!(support::sha256(&world.file("out")), expected);
+}
+
+#[test]
+fn a_destination_that_is_to_be_direct_is_reached_directly() {
+    let Some(world) = World::new("direct") else { return };
+    // Only the client's side reaches it, and no rule of the server allows it.
+    world.client.ip("address add 192.0.2.9/32 dev lo").expect("added");
+    let listener = world.client.enter(|| TcpListener::bind("192.0.2.9:7002").expect("a port"));
+    let listener = listener.expect("entered");
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.write_all(b"direct").expect("written");
+    });
+    let script =
+        "import socket; s = socket.create_connection(('192.0.2.9', 7002)); assert s.recv(6) == b'direct'";
+    let program = ["python3", "-c", script];
+    assert_ended(&world.run(&["--direct", "192.0.2.0/24"], &program), 0, &program);
+}
+
+#[test]
+fn browsers_come_by_socks_with_and_without_a_password() {
+    let Some(mut world) = World::new("socks") else { return };
+    let expected = world.make_file("page", 300_000);
+    world.http();
+    let keys = world.file("client").display().to_string();
+    fs::write(world.file("password"), "secret\n").expect("written");
+    let fetch = |proxy: &str, host: &str| {
+        let url = format!("http://{host}:8080/page");
+        let mut command = Command::new("curl");
+        command.args(["-sSf", "-m", "10", "-o", "out", "--proxy", proxy, &url]).current_dir(&world.directory);
+        let output = world.client.enter(|| command.output()).expect("entered").expect("curl is installed");
+        output.status.code().expect("a code")
+    };
+    let (open, at) = world.proxy(&["--keys", &keys]);
+    assert_eq!(fetch(&format!("socks5h://{at}"), SERVER), 0);
+    assert_eq!(support::sha256(&world.file("out")), expected);
+    assert_eq!(fetch(&format!("socks5h://{at}"), "203.0.113.9"), 97, "told by its reply");
+    drop(open);
+    let (closed, at) = world.proxy(&["--keys", &keys, "--user", "ada", "--password-file", "password"]);
+    assert_eq!(fetch(&format!("socks5h://ada:secret@{at}"), SERVER), 0);
+    assert_eq!(fetch(&format!("socks5h://ada:wrong@{at}"), SERVER), 97);
+    assert_eq!(fetch(&format!("socks5h://{at}"), SERVER), 97);
+    drop(closed);
+}
+
+#[test]
+fn a_server_is_who_it_was_or_nobody() {
+    let Some(mut world) = World::new("known") else { return };
+    let unpinned = world.url.split_once('#').expect("a key").0.to_owned();
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let stranger = world.run_as("client", &unpinned, &[], &["true"]);
+    assert_ended(&stranger, 125, &["true"]);
+    assert!(said(&stranger).contains(&world.url), "what to trust is shown: {}", said(&stranger));
+    assert_eq!(world.key("client", &["list"]), "", "and not trusted by itself");
+    assert_ended(&world.run_as("client", &unpinned, &["--accept-new"], &["true"]), 0, &["true"]);
+    assert_ended(&world.run_as("client", &unpinned, &[], &["true"]), 0, &["true"]);
+    // The server loses its key and makes another.
+    assert_eq!(world.stop_serving(), Some(0));
+    fs::remove_file(world.file("server/identity")).expect("it has one");
+    fs::remove_file(world.file("server/identity.pub")).expect("it has one");
+    let before = world.url.clone();
+    world.serve(&["--anyone"]);
+    for (url, options) in [(&unpinned, &["--accept-new"][..]), (&unpinned, &[]), (&before, &[])] {
+        let changed = world.run_as("client", url, options, &["touch", "started"]);
+        assert_ended(&changed, 125, &["touch"]);
+        let said = said(&changed);
+        assert!(said.contains("shows a different key") && said.contains("on path wan1"), "{said}");
+    }
+    assert!(!world.file("started").exists(), "nothing has run");
+    world.key("client", &["forget", &unpinned]);
+    world.key("client", &["trust", &world.url]);
+    assert_ended(&world.run_as("client", &unpinned, &[], &["true"]), 0, &["true"]);
+}
+
+#[test]
+fn a_client_is_let_in_by_its_key_and_goes_where_its_rules_say() {
+    let Some(mut world) = World::without_server("clients") else { return };
+    let greeting = |mut stream: TcpStream| stream.write_all(b"hello").expect("written");
+    world.service(7003, greeting);
+    world.service(7004, greeting);
+    let line = |world: &World, keys| world.key(keys, &["gen"]).lines().nth(1).expect("a line").to_owned();
+    let clients = [line(&world, "free"), format!("allow={SERVER}:7003 {}", line(&world, "bound"))];
+    line(&world, "stranger");
+    fs::create_dir(world.file("server")).expect("a directory");
+    fs::write(world.file("server/authorized_clients"), clients.join("\n")).expect("written");
+    world.serve(&[]);
+    let script = format!(
+        "import socket, sys\n\
+         s = socket.create_connection(('{SERVER}', int(sys.argv[1])))\n\
+         sys.exit(s.recv(5) != b'hello')"
+    );
+    let reaches = |keys, port| {
+        let output = world.run_as(keys, &world.url, &[], &["python3", "-c", &script, port]);
+        output.status.code().expect("a code")
+    };
+    assert_eq!((reaches("free", "7003"), reaches("free", "7004")), (0, 0));
+    assert_eq!((reaches("bound", "7003"), reaches("bound", "7004")), (0, 1));
+    for keys in ["stranger", "nobody"] {
+        let output = world.run_as(keys, &world.url, &[], &["python3", "-c", &script, "7003"]);
+        assert_ne!(output.status.code(), Some(0), "{keys}");
+        println!("{keys}: {:?} {}", output.status.code(), String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let Some(world) = World::new("signals") else { return };
+    let script = "trap 'exit 9' TERM; touch ready; while :; do sleep 0.05; done";
+    let mut command = Command::new(support::PLAIT);
+    command.args(["run", "-s", &world.url, "--path", "wan1", "--keys", "client", "--", "sh", "-c", script]);
+    let mut run = world.client.spawn(command.current_dir(&world.directory)).expect("started");
+    until("the program", || world.file("ready").exists());
+    kill(Pid::from_raw(i32::try_from(run.id()).expect("an id")), Signal::SIGTERM).expect("sent");
+    assert_eq!(run.wait().expect("an end").code(), Some(9));
+}
+
+/// A program without a C library, as Go makes them.
+fn static_go_program(world: &World) -> Option<String> {
+    const SOURCE: &str = r#"package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+)
+
+func main() {
+	conn, err := net.Dial("tcp", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", os.Args[2])
+	all, err := io.ReadAll(conn)
+	if err != nil {
+		panic(err)
+	}
+	for i := 3; i < len(all); i++ {
+		if string(all[i-3:i+1]) == "\r\n\r\n" {
+			os.Stdout.Write(all[i+1:])
+			return
+		}
+	}
+	os.Exit(1)
+}
+"#;
+    if !is_installed("go") {
+        return None;
+    }
+    fs::write(world.file("get.go"), SOURCE).expect("written");
+    let built = Command::new("go")
+        .args(["build", "-o", "get", "get.go"])
+        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off")])
+        .current_dir(&world.directory)
+        .output()
+        .expect("it is installed");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(world.file("get").display().to_string())
+}

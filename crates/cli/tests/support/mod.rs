@@ -1,0 +1,293 @@
+//! Two hosts in namespaces with two paths between them, real servers on one and `plait serve` before them.
+
+#![allow(dead_code, reason = "each test uses what it needs")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netns::{Cidr, Link, Namespace, Rate, veth};
+
+/// Where the servers are: nowhere the client has a route to.
+pub(crate) const SERVER: &str = "198.51.100.1";
+/// A name of it that only the server's resolver knows.
+pub(crate) const NAME: &str = "files.example";
+/// The program under test.
+pub(crate) const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct World {
+    pub(crate) client: Namespace,
+    pub(crate) server: Namespace,
+    /// The client's ends of the paths.
+    pub(crate) paths: Vec<Link>,
+    /// Files of this world, gone with it.
+    pub(crate) directory: PathBuf,
+    /// What `plait serve` printed.
+    pub(crate) url: String,
+    serve: Option<Daemon>,
+    daemons: Vec<Daemon>,
+}
+
+/// A process that ends with its owner.
+pub(crate) struct Daemon(pub(crate) Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl World {
+    /// With a server that lets everybody go to all ports of [`SERVER`]; `None` with the reason printed if this
+    /// machine or user cannot have it.
+    pub(crate) fn new(label: &str) -> Option<Self> {
+        let mut world = Self::without_server(label)?;
+        world.serve(&["--anyone"]);
+        Some(world)
+    }
+
+    pub(crate) fn without_server(label: &str) -> Option<Self> {
+        let client = match (netns::tun::permitted(), Namespace::named(label)) {
+            (Ok(()), Ok(namespace)) => namespace,
+            (Err(error), _) => return skipped(&error),
+            (_, Err(error)) => return skipped(&error),
+        };
+        let server = Namespace::named(label).expect("as the first");
+        let mut paths = Vec::new();
+        for (number, name) in [(1, "wan1"), (2, "wan2")] {
+            let (near, far) = veth((&client, name), (&server, name)).expect("a path");
+            for (link, host) in [(&near, 1), (&far, 2)] {
+                let address = format!("10.77.{number}.{host}").parse().expect("an address");
+                link.add_address(Cidr::new(address, 24)).expect("added");
+            }
+            paths.push(near);
+        }
+        server.ip(&format!("address add {SERVER}/32 dev lo")).expect("added");
+        let directory = std::env::temp_dir().join(format!("plait-{label}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).expect("a directory");
+        let daemons = Vec::new();
+        Some(Self { client, server, paths, directory, url: String::new(), serve: None, daemons })
+    }
+
+    /// Starts `plait serve` for all ports of [`SERVER`] and waits for its line.
+    pub(crate) fn serve(&mut self, arguments: &[&str]) {
+        let rule = format!("{SERVER}:*");
+        let name = format!("{NAME}:*");
+        let mut command = Command::new(PLAIT);
+        command.args([
+            "serve", "--proxy", "--allow", &rule, "--allow", &name, "--path", "wan1", "--path", "wan2",
+        ]);
+        command.arg("--keys").arg(self.directory.join("server"));
+        command.args(["--resolver", SERVER]).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = self.server.spawn(&mut command).expect("started");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        self.url.clear();
+        self.serve = Some(Daemon(child));
+        lines.read_line(&mut self.url).expect("a line");
+        self.url.truncate(self.url.trim_end().len());
+        assert!(self.url.starts_with("plait://"), "plait serve says {:?}", self.url);
+    }
+
+    /// Ends `plait serve` by SIGTERM and returns its exit code.
+    pub(crate) fn stop_serving(&mut self) -> Option<i32> {
+        let mut serve = self.serve.take().expect("it runs");
+        let id = i32::try_from(serve.0.id()).expect("a process id");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::SIGTERM).expect("sent");
+        serve.0.wait().expect("an end").code()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// A file of `len` bytes in which no two lines are alike; its SHA-256.
+    pub(crate) fn make_file(&self, name: &str, len: usize) -> String {
+        let bytes: Vec<u8> = (0..len.div_ceil(8) as u64)
+            .flat_map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())
+            .take(len)
+            .collect();
+        fs::write(self.file(name), bytes).expect("written");
+        sha256(&self.file(name))
+    }
+
+    /// Starts a server and waits until its port answers.
+    pub(crate) fn daemon(&mut self, port: u16, program: &str, arguments: &[&str]) {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.directory);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.daemons.push(Daemon(self.server.spawn(&mut command).expect("started")));
+        let answers = || TcpStream::connect((SERVER, port)).is_ok();
+        until(program, || self.server.enter(answers).expect("entered"));
+    }
+
+    /// An HTTP server for the files of this world at port 8080.
+    pub(crate) fn http(&mut self) {
+        self.daemon(8080, "python3", &["-m", "http.server", "8080"]);
+    }
+
+    /// Serves each connection to `port` by a thread of the test.
+    pub(crate) fn service(&self, port: u16, talk: fn(TcpStream)) {
+        let bind = || TcpListener::bind((SERVER, port)).expect("a port");
+        let listener = self.server.enter(bind).expect("entered");
+        thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                thread::spawn(move || talk(stream));
+            }
+        });
+    }
+
+    /// A resolver that knows [`NAME`].
+    pub(crate) fn resolver(&self) {
+        self.service(53, answer_queries);
+    }
+
+    /// `plait run` with these options for this world's server.
+    pub(crate) fn run(&self, options: &[&str], program: &[&str]) -> Output {
+        self.run_as("client", &self.url, options, program)
+    }
+
+    /// The same for another server, with the keys in a directory of this name.
+    pub(crate) fn run_as(&self, keys: &str, url: &str, options: &[&str], program: &[&str]) -> Output {
+        let mut command = Command::new("setsid");
+        // In a session of its own: nobody at a terminal can be asked.
+        command.args(["--wait", PLAIT, "run", "-s", url, "--path", "wan1", "--path", "wan2"]);
+        command.arg("--keys").arg(self.directory.join(keys)).args(options).arg("--").args(program);
+        command.current_dir(&self.directory).stdin(Stdio::null());
+        self.client.enter(|| command.output()).expect("entered").expect("setsid is installed")
+    }
+
+    /// Runs a program whose output must have this SHA-256.
+    pub(crate) fn expect_bytes(&self, expected: &str, program: &[&str]) {
+        let started = Instant::now();
+        let output = self.run(&[], program);
+        assert_ended(&output, 0, program);
+        let got = self.file("got");
+        fs::write(&got, &output.stdout).expect("written");
+        assert_eq!(sha256(&got), expected, "{program:?}: {} bytes", output.stdout.len());
+        println!("{}: {} bytes in {:?}", program[0], output.stdout.len(), started.elapsed());
+    }
+
+    /// Runs `plait key` for the keys in a directory of this name and returns what it says.
+    pub(crate) fn key(&self, keys: &str, arguments: &[&str]) -> String {
+        let mut command = Command::new(PLAIT);
+        command.arg("key").args(arguments).arg("--keys").arg(self.directory.join(keys));
+        let output = command.output().expect("started");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Starts `plait proxy` and returns it with its address.
+    pub(crate) fn proxy(&self, arguments: &[&str]) -> (Daemon, String) {
+        let mut command = Command::new(PLAIT);
+        command.args([
+            "proxy",
+            "-s",
+            &self.url,
+            "--path",
+            "wan1",
+            "--path",
+            "wan2",
+            "--socks",
+            "127.0.0.1:0",
+        ]);
+        command.args(arguments).current_dir(&self.directory);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = self.client.spawn(&mut command).expect("started");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+        let daemon = Daemon(child);
+        let mut line = String::new();
+        lines.read_line(&mut line).expect("a line");
+        let at = line.trim().strip_prefix("plait: SOCKS5 at ").expect(&line).to_owned();
+        // What it says later must have somewhere to go.
+        thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        (daemon, at)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.serve = None;
+        self.daemons.clear();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Slows a path down in both directions of the client's view.
+pub(crate) fn slow_down(link: &Link, server: &Namespace, megabits: u32) {
+    link.limit_rate(Rate::megabits(megabits)).expect("limited");
+    let far = Link::existing(server, link.name()).expect("the other end");
+    far.limit_rate(Rate::megabits(megabits)).expect("limited");
+}
+
+pub(crate) fn assert_ended(output: &Output, code: i32, what: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{what:?} says {said}");
+}
+
+pub(crate) fn is_installed(program: &str) -> bool {
+    let found =
+        Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        println!("skipped: {program} is not installed");
+    }
+    is_there
+}
+
+pub(crate) fn sha256(file: &Path) -> String {
+    let output = Command::new("sha256sum").arg(file).output().expect("coreutils");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.split_whitespace().next().expect("a digest").to_owned()
+}
+
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn skipped<T>(reason: &dyn std::fmt::Display) -> Option<T> {
+    println!("skipped, needs root: {reason}");
+    None
+}
+
+/// DNS over TCP: an address for [`NAME`], and no other name.
+fn answer_queries(mut stream: TcpStream) {
+    let mut len = [0; 2];
+    while stream.read_exact(&mut len).is_ok() {
+        let mut query = vec![0; usize::from(u16::from_be_bytes(len))];
+        if stream.read_exact(&mut query).is_err() {
+            return;
+        }
+        let labels = NAME.split('.').flat_map(|label| {
+            let len = u8::try_from(label.len()).expect("short");
+            std::iter::once(len).chain(label.bytes())
+        });
+        let name: Vec<u8> = labels.chain([0]).collect();
+        let is_known = query[12..].starts_with(&name);
+        let is_v4 = query[12..].get(name.len()..name.len() + 2) == Some(&[0, 1]);
+        let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap_or(0) + 5;
+        let mut answer = query[..end].to_vec();
+        let has_answer = is_known && is_v4;
+        answer[2..4].copy_from_slice(&[0x81, if is_known { 0x80 } else { 0x83 }]);
+        answer[6..12].copy_from_slice(&[0, u8::from(has_answer), 0, 0, 0, 0]);
+        if has_answer {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 198, 51, 100, 1]);
+        }
+        let len = u16::try_from(answer.len()).expect("short");
+        if stream.write_all(&[&len.to_be_bytes()[..], &answer].concat()).is_err() {
+            return;
+        }
+    }
+}
