@@ -1,10 +1,12 @@
 //! The command line.
 
-use std::num::NonZeroU64;
+use std::ffi::OsString;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use handshake::Fingerprint;
 use host::PathSpec;
 
@@ -52,6 +54,9 @@ pub(crate) enum Command {
     Man(Manual),
     #[command(name = "__enclosed", hide = true)]
     Enclosed(run::Child),
+    /// Try what an eavesdropper could.
+    #[command(subcommand)]
+    Attack(Attack),
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -106,6 +111,30 @@ pub(crate) struct Listen {
     pub(crate) options: Options,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Attack {
+    /// Read a scrambled connection from a capture of one path, without any key.
+    Scramble(AttackScramble),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttackScramble {
+    /// The capture (pcapng or pcap); the direction that carried most is read.
+    pub(crate) capture: PathBuf,
+    /// What was really sent, to say how much of the recovered text is right.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plain: Option<PathBuf>,
+    /// Text that is known to be in it, 70 bytes or more (repeatable).
+    #[arg(long = "crib", value_name = "TEXT")]
+    pub(crate) cribs: Vec<String>,
+    /// Of a capture with several interfaces, this one only, counted from 0.
+    #[arg(long, value_name = "N")]
+    pub(crate) interface: Option<u32>,
+    /// Write the recovered text to FILE in place of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
 /// What both directions of opening have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -113,29 +142,42 @@ pub(crate) struct Options {
     /// the default routes].
     #[arg(short, long = "path", value_name = "DEV[=HOW]")]
     pub(crate) paths: Vec<PathSpec>,
-    /// Which path the next bytes take.
+    /// Which path the next bytes take: lowest-rtt, round-robin, redundant (all of them), or dispersed[=BYTES]: in
+    /// turn, and no untrusted path sees more than BYTES (64) in a row.
+    #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = scheduler)]
+    pub(crate) scheduler: host::Scheduler,
+    /// What protects the bytes on their way. Both hosts have to ask for it. Hosts that know regular Multipath TCP only
+    /// need `--protect plain`.
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) scheduler: Scheduler,
+    pub(crate) protect: Protect,
+    /// What scrambling starts from, the same on both hosts: they do not notice a difference [default: key8].
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) scramble_start: Option<ScrambleStart>,
+    /// With --protect: go on unprotected if the peer cannot do it, in place of failing.
+    #[arg(long, conflicts_with = "plain")]
+    pub(crate) allow_plain: bool,
+    /// With --protect scramble: so many bytes at the start take trusted paths only, or `all` [default: 1460].
+    #[arg(long, value_name = "BYTES", value_parser = trusted_bytes)]
+    pub(crate) trusted_bytes: Option<u64>,
+    /// With --protect scramble: what happens while only untrusted paths are left [default: stall].
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) untrusted_only: Option<UntrustedOnly>,
     /// Congestion control; lia and olia are coupled over the paths.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) congestion: Congestion,
     /// Ask for data checksums (DSS checksum): they find what middleboxes change.
     #[arg(long)]
     pub(crate) checksum: bool,
-    /// What protects the bytes on their way [default: plain for connect and listen, sealed for run, serve and
-    /// proxy].
-    #[arg(long, value_enum)]
-    pub(crate) protect: Option<Protect>,
     /// How the keys of a sealed connection are agreed on [default: tls; a listener takes both].
     #[arg(long, value_enum)]
     pub(crate) handshake: Option<Handshake>,
-    /// What to do where the connection cannot be sealed.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) policy: Policy,
-    /// Our own key (PEM); a listener makes one at its first start, in the directory of the keys.
+    /// What to do where the connection cannot be sealed [default: require].
+    #[arg(long, value_enum)]
+    pub(crate) policy: Option<Policy>,
+    /// Our own key (PEM) for sealed connections; without it a listener makes one at its first start.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Where our key and the keys of known servers are [default: ~/.config/plait, for root /etc/plait].
+    /// Where our key and those of known servers are [default: ~/.config/plait, for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
     pub(crate) keys: Option<PathBuf>,
     /// Do not offer Multipath TCP.
@@ -156,14 +198,30 @@ pub(crate) struct Options {
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scheduler {
-    /// The one with the smallest round-trip time that has room.
+pub(crate) enum Protect {
+    /// MPTCPsec: encrypted and authenticated, so that an attack on one path costs that path at most.
     #[default]
-    LowestRtt,
-    /// One after the other.
-    RoundRobin,
-    /// All of them.
-    Redundant,
+    Sealed,
+    /// Nothing: regular Multipath TCP, readable by everybody on the way.
+    Plain,
+    /// Data scrambling. This is obfuscation, not encryption: `plait attack scramble` reads it.
+    Scramble,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScrambleStart {
+    /// The sender's 8-byte key.
+    Key8,
+    /// The HMAC-SHA1 of nothing with the sender's key.
+    HmacSha1,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UntrustedOnly {
+    /// Nothing is sent before a trusted path works again.
+    Stall,
+    /// They carry everything, and a warning says so.
+    Degrade,
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
@@ -180,14 +238,6 @@ pub(crate) enum Congestion {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Protect {
-    /// MPTCPsec: encrypted and authenticated block by block.
-    Sealed,
-    /// Nothing: regular Multipath TCP, readable by everybody on the way.
-    Plain,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Handshake {
     /// TLS 1.3: proves who the server is.
     Tls,
@@ -195,10 +245,9 @@ pub(crate) enum Handshake {
     Tcpcrypt,
 }
 
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
     /// Sealed, or no connection.
-    #[default]
     Require,
     /// Sealed where it can be; else regular Multipath TCP or plain TCP, and a warning.
     Prefer,
@@ -210,11 +259,8 @@ impl Options {
     /// The settings of the connections.
     pub(crate) fn config(&self) -> host::Config {
         let mut config = host::Config {
-            scheduler: match self.scheduler {
-                Scheduler::LowestRtt => host::Scheduler::LowestRtt,
-                Scheduler::RoundRobin => host::Scheduler::RoundRobin,
-                Scheduler::Redundant => host::Scheduler::Redundant,
-            },
+            scheduler: self.scheduler,
+            protect: self.protection(),
             checksum: self.checksum,
             multipath: !self.plain,
             fallback: if self.require_multipath { host::Fallback::Refuse } else { host::Fallback::Allow },
@@ -230,6 +276,119 @@ impl Options {
     }
 }
 
+impl Options {
+    fn protection(&self) -> host::Protect {
+        match self.protect {
+            // What seals comes from files and names: see `protection`.
+            Protect::Plain | Protect::Sealed => host::Protect::Plain,
+            Protect::Scramble => host::Protect::Scramble(self.scrambling()),
+        }
+    }
+
+    fn scrambling(&self) -> host::ScrambleSettings {
+        let usual = host::ScrambleSettings::default();
+        host::ScrambleSettings {
+            start: match self.scramble_start {
+                None => usual.start,
+                Some(ScrambleStart::Key8) => host::ScrambleStart::Key8,
+                Some(ScrambleStart::HmacSha1) => host::ScrambleStart::HmacSha1,
+            },
+            unscrambled: if self.allow_plain { host::Fallback::Allow } else { usual.unscrambled },
+            trusted_bytes: self.trusted_bytes.unwrap_or(usual.trusted_bytes),
+            without_trusted: match self.untrusted_only {
+                None => usual.without_trusted,
+                Some(UntrustedOnly::Stall) => host::WithoutTrusted::Stall,
+                Some(UntrustedOnly::Degrade) => host::WithoutTrusted::Degrade,
+            },
+        }
+    }
+
+    /// Options that would have no effect beside the others.
+    fn contradiction(&self) -> Option<String> {
+        let scrambling = [
+            (self.scramble_start.is_some(), "--scramble-start"),
+            (self.trusted_bytes.is_some(), "--trusted-bytes"),
+            (self.untrusted_only.is_some(), "--untrusted-only"),
+        ];
+        let sealing = [
+            (self.handshake.is_some(), "--handshake"),
+            (self.policy.is_some(), "--policy"),
+            (self.key.is_some(), "--key"),
+        ];
+        let is_sealed = self.protect == Protect::Sealed;
+        if let Some((_, option)) = sealing.into_iter().find(|(is_given, _)| *is_given && !is_sealed) {
+            return Some(format!("{option} needs --protect sealed"));
+        }
+        if self.allow_plain && self.policy.is_some() {
+            return Some("--allow-plain is --policy prefer".to_owned());
+        }
+        let is_scrambled = self.protect == Protect::Scramble;
+        if let Some((_, option)) = scrambling.into_iter().find(|(is_given, _)| *is_given && !is_scrambled) {
+            return Some(format!("{option} needs --protect scramble"));
+        }
+        if self.allow_plain && self.protect == Protect::Plain {
+            return Some("--allow-plain needs --protect with something to ask for".to_owned());
+        }
+        (self.plain && self.protect != Protect::Plain)
+            .then(|| "--plain leaves nothing that could be protected (fix: --protect plain)".to_owned())
+    }
+}
+
+impl Arguments {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// One of usage, or what `--help` and `--version` print.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let arguments = Self::try_parse_from(words)?;
+        let options = match &arguments.command {
+            Command::Connect(connect) => Some(&connect.options),
+            Command::Listen(listen) => Some(&listen.options),
+            Command::Run(run) => Some(run.options()),
+            Command::Serve(serve) => Some(serve.options()),
+            Command::Proxy(proxy) => Some(proxy.options()),
+            Command::Key(_)
+            | Command::Doctor
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Enclosed(_)
+            | Command::Attack(_) => None,
+        };
+        match options.and_then(Options::contradiction) {
+            Some(contradiction) => Err(Self::command().error(ErrorKind::ArgumentConflict, contradiction)),
+            None => Ok(arguments),
+        }
+    }
+}
+
+fn scheduler(text: &str) -> Result<host::Scheduler, String> {
+    let (name, visit) = match text.split_once('=') {
+        Some((name, visit)) => (name, Some(visit)),
+        None => (text, None),
+    };
+    match (name, visit) {
+        ("lowest-rtt", None) => Ok(host::Scheduler::LowestRtt),
+        ("round-robin", None) => Ok(host::Scheduler::RoundRobin),
+        ("redundant", None) => Ok(host::Scheduler::Redundant),
+        ("dispersed", None) => Ok(host::Scheduler::Dispersed { visit: VISIT }),
+        ("dispersed", Some(bytes)) => {
+            let visit = bytes.parse().map_err(|_| "not a number of bytes from 1 to 65535".to_owned())?;
+            Ok(host::Scheduler::Dispersed { visit })
+        }
+        _ => Err("not one of lowest-rtt, round-robin, redundant, dispersed[=BYTES]".to_owned()),
+    }
+}
+
+/// Bytes that an untrusted path sees in a row: of twice as many, nearly all can be read.
+const VISIT: NonZeroU16 = NonZeroU16::new(64).expect("not zero");
+
+fn trusted_bytes(text: &str) -> Result<u64, String> {
+    if text == "all" {
+        return Ok(u64::MAX);
+    }
+    text.parse().map_err(|_| "neither a number of bytes nor `all`".to_owned())
+}
+
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds)
@@ -241,10 +400,9 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(words: &str) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(words.split_whitespace())
+        Arguments::read(words.split_whitespace().map(OsString::from))
     }
 
     #[test]
@@ -266,6 +424,27 @@ mod tests {
     }
 
     #[test]
+    fn scrambling_is_asked_for_by_name() {
+        let words = "plait listen 80 --protect scramble --scramble-start hmac-sha1 --trusted-bytes all \
+                     --untrusted-only degrade --scheduler dispersed=128 --allow-plain";
+        let Command::Listen(listen) = parse(words).expect("good words").command else { unreachable!() };
+        let config = listen.options.config();
+        let settings = host::ScrambleSettings {
+            start: host::ScrambleStart::HmacSha1,
+            unscrambled: host::Fallback::Allow,
+            trusted_bytes: u64::MAX,
+            without_trusted: host::WithoutTrusted::Degrade,
+        };
+        assert_eq!(config.protect, host::Protect::Scramble(settings));
+        let visit = NonZeroU16::new(128).expect("not zero");
+        assert_eq!(config.scheduler, host::Scheduler::Dispersed { visit });
+        let Command::Listen(plain) = parse("plait listen 80").expect("good words").command else {
+            unreachable!()
+        };
+        assert_eq!(plain.options.config().protect, host::Protect::Plain);
+    }
+
+    #[test]
     fn contradictions_are_errors_of_usage() {
         for words in [
             "plait connect h 80 --plain --require-multipath",
@@ -276,6 +455,19 @@ mod tests {
             "plait connect h 80 --connect-timeout -1",
             "plait listen 80 --count 0",
             "plait -v -q listen 80",
+            "plait connect h 80 --scheduler dispersed=0",
+            "plait connect h 80 --scheduler round-robin=4",
+            "plait connect h 80 --scramble-start key8",
+            "plait connect h 80 --untrusted-only degrade",
+            "plait connect h 80 --allow-plain --protect plain",
+            "plait connect h 80 --allow-plain --policy require",
+            "plait connect h 80 --plain",
+            "plait connect h 80 --protect plain --handshake tls",
+            "plait listen 80 --protect scramble --policy prefer",
+            "plait connect h 80 --server-key SHA256:short",
+            "plait connect h 80 --plain --protect scramble",
+            "plait connect h 80 --protect scrambled",
+            "plait attack scramble",
         ] {
             assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
         }

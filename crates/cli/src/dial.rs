@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
 use crate::acquaintance::{Acquaintance, Sighting, shown_by};
-use crate::arguments::{Options, Protect, seconds};
+use crate::arguments::{Options, seconds};
 use crate::status::Reporter;
 use crate::{protection, session};
 
@@ -39,7 +39,7 @@ pub(crate) struct Towards {
     #[arg(long)]
     accept_new: bool,
     #[command(flatten)]
-    options: Options,
+    pub(crate) options: Options,
 }
 
 /// Opens streams to one server.
@@ -68,8 +68,7 @@ pub(crate) struct Watched {
 impl Towards {
     /// The stack, and where it connects to. The server has been asked once, so that whoever cannot reach it, or
     /// finds another, learns so before a program starts.
-    pub(crate) async fn open(mut self) -> anyhow::Result<Dial> {
-        self.options.protect.get_or_insert(Protect::Sealed);
+    pub(crate) async fn open(self) -> anyhow::Result<Dial> {
         if !protection::is_sealed(&self.options) && self.server.pin.is_some() {
             anyhow::bail!(
                 "the server's key in {} can only be checked where connections are sealed\n  fix: leave out \

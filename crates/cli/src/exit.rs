@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     Unreachable,
     /// The peer is not who it should be.
     Identity,
-    /// What was to be had is not what was asked for (`--require-multipath`).
+    /// What was to be had is not what was asked for (`--require-multipath`, `--protect`).
     Policy,
     /// A privilege, a program or a feature of the kernel is missing.
     Missing,
@@ -100,7 +100,11 @@ fn of_io(error: &io::Error) -> Exit {
         Some(ConnectionError::AllPathsLost) => Exit::Unreachable,
         Some(ConnectionError::HandshakeFailed) => Exit::Identity,
         Some(
-            ConnectionError::PlainRefused | ConnectionError::NotSealed | ConnectionError::NegotiationAltered,
+            ConnectionError::PlainRefused
+            | ConnectionError::NotSealed
+            | ConnectionError::NegotiationAltered
+            | ConnectionError::NotScrambled(_)
+            | ConnectionError::NoTrustedPath,
         ) => Exit::Policy,
         Some(
             ConnectionError::Reset

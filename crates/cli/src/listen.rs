@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::arguments::Listen;
 use crate::protection;
+use crate::scrambling;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
 
@@ -94,13 +95,15 @@ async fn echo_all(
 }
 
 async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, mut stream: Stream, from: SocketAddr) {
-    let result = async {
+    let monitor = stream.monitor();
+    let conversation = async {
         while let Some(bytes) = stream.read_chunk().await? {
             stream.write_chunk(bytes).await?;
         }
-        stream.shutdown().await
+        stream.shutdown().await?;
+        stream.closed().await
     };
-    if let Err(error) = result.await {
+    if let Err(error) = scrambling::watched(monitor, conversation).await {
         tracing::info!(%error, %from, "a connection has ended early");
     }
     if let Some(status) = stream.status() {

@@ -4,6 +4,7 @@
 
 mod acquaintance;
 mod arguments;
+mod attack_scramble;
 mod connect;
 mod demo;
 mod dial;
@@ -20,6 +21,7 @@ mod pipe;
 mod protection;
 mod proxy;
 mod run;
+mod scrambling;
 mod serve;
 mod session;
 mod status;
@@ -28,17 +30,16 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use tokio::runtime::Runtime;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Attack, Command};
 use crate::exit::{Exit, Interrupted};
 
 /// How long tasks may take to let go of what they hold when the program ends.
 const LETTING_GO: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     logging::start(arguments.verbosity);
     let result = match arguments.command {
         Command::Connect(arguments) => until_interrupted(connect::run(arguments)),
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Doctor => doctor::run(),
         Command::Completions(arguments) => arguments.run(),
         Command::Man(arguments) => arguments.run(),
+        Command::Attack(Attack::Scramble(arguments)) => until_interrupted(attack_scramble::run(arguments)),
         Command::Enclosed(arguments) => return arguments.run(),
     };
     match result {

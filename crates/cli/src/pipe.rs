@@ -4,15 +4,30 @@
 //! a few elements: enough to keep both sides busy, little enough to push back.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use host::Pool;
+use nix::fcntl::{FcntlArg, fcntl};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
-/// Bytes asked of standard input at a time: four super-segments.
-const BLOCK: usize = 256 * 1024;
+/// Bytes asked of standard input at a time: four super-segments of 46 times 1,408 bytes, so that blocks cut from
+/// them need not be joined.
+const BLOCK: usize = 4 * 64_768;
 /// Blocks on the way.
 const DEPTH: usize = 4;
+/// Room asked for in a pipe that is our input or output; the kernel's default is a quarter of a block.
+const PIPE: i32 = 1 << 20;
+/// Blocks that are kept for reading into once more: 32 MiB, more than a connection keeps.
+const MAX_SPARE: usize = 128;
+
+/// Makes a pipe hold more, which saves most of the waking up of both ends. What is no pipe stays as it is.
+pub(crate) fn widen(file: impl AsFd) {
+    if let Err(errno) = fcntl(file, FcntlArg::F_SETPIPE_SZ(PIPE)) {
+        tracing::trace!(%errno, "not a pipe, or one that may not grow");
+    }
+}
 
 /// Standard input: blocks, or what went wrong. Ends at its end.
 pub(crate) fn read_from(input: impl Read + Send + 'static) -> Receiver<io::Result<Bytes>> {
@@ -35,15 +50,16 @@ pub(crate) fn write_to(
 }
 
 fn read_all(mut input: impl Read, blocks: &Sender<io::Result<Bytes>>) {
-    let mut room = BytesMut::new();
+    let pool = Pool::new(BLOCK, MAX_SPARE);
+    let mut room = pool.take();
     loop {
-        // Zeroed once per allocation; a pipe fills at most 64 KiB of it at a time.
-        if room.len() < BLOCK / 4 {
-            room = BytesMut::zeroed(BLOCK);
-        }
-        let block = match input.read(&mut room) {
+        let block = match input.read(room.as_mut()) {
             Ok(0) => return,
-            Ok(len) => Ok(room.split_to(len).freeze()),
+            Ok(len) => {
+                let (block, rest) = room.split(len);
+                room = rest.unwrap_or_else(|| pool.take());
+                Ok(block)
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
         };

@@ -61,7 +61,7 @@ pub(crate) fn opener(
     }
     trust.known = trust.store.known_peers()?.into_iter().find(|peer| peer.authority == trust.authority);
     let Ok(name) = ServerName::try_from(host.to_owned()) else {
-        bail!("{host} is not a name that a server can have");
+        bail!("{host} is not a name that a server can have")
     };
     let server = match pinned {
         Some(fingerprint) => ServerTrust::Pinned(vec![fingerprint]),
@@ -87,8 +87,17 @@ pub(crate) fn opener(
 /// Whether connections are to be sealed.
 pub(crate) fn is_sealed(options: &Options) -> bool {
     match options.protect {
-        Some(arguments::Protect::Sealed) => true,
-        Some(arguments::Protect::Plain) | None => false,
+        arguments::Protect::Sealed => true,
+        arguments::Protect::Plain | arguments::Protect::Scramble => false,
+    }
+}
+
+/// Whether nothing but sealed connections is taken.
+pub(crate) fn requires_sealing(options: &Options) -> bool {
+    match options.policy {
+        None => is_sealed(options) && !options.allow_plain,
+        Some(Policy::Require) => is_sealed(options),
+        Some(Policy::Prefer | Policy::Off) => false,
     }
 }
 
@@ -132,9 +141,10 @@ pub(crate) fn listener(
 
 fn sealed(options: &Options, settings: SealedSettings) -> SealedSettings {
     let policy = match options.policy {
-        Policy::Require => handshake::Policy::Require,
-        Policy::Prefer => handshake::Policy::Prefer,
-        Policy::Off => handshake::Policy::Off,
+        None if options.allow_plain => handshake::Policy::Prefer,
+        None | Some(Policy::Require) => handshake::Policy::Require,
+        Some(Policy::Prefer) => handshake::Policy::Prefer,
+        Some(Policy::Off) => handshake::Policy::Off,
     };
     SealedSettings { policy, ..settings }
 }

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::arguments::Options;
 use crate::dial::{Dial, Towards};
 use crate::lack::{self, Check};
 use crate::{exit, limits};
@@ -39,6 +40,10 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
+    pub(crate) fn options(&self) -> &Options {
+        &self.towards.options
+    }
+
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         self.run_until_stopped().await.map_err(|error| lack::explain(error, &Check::STACK))
     }

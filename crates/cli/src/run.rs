@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::arguments::Options;
 use crate::dial::{Dial, Towards};
 use crate::lack::{self, Check};
 use crate::limits;
@@ -71,6 +72,10 @@ impl Child {
 }
 
 impl Run {
+    pub(crate) fn options(&self) -> &Options {
+        &self.towards.options
+    }
+
     /// Runs the program to its end and returns what to exit with.
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         self.run_enclosed().await.map_err(|error| {

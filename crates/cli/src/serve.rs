@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::acquaintance::shown_by;
-use crate::arguments::{Options, Policy, Protect};
+use crate::arguments::Options;
 use crate::lack::{self, Check};
 use crate::status::Reporter;
 use crate::{exit, limits, protection, session};
@@ -74,8 +74,11 @@ struct Shared {
 }
 
 impl Serve {
-    pub(crate) async fn run(mut self) -> anyhow::Result<()> {
-        self.options.protect.get_or_insert(Protect::Sealed);
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
         // Listened for from the start, so that no signal leaves half a network behind.
         let stopped = tokio::spawn(exit::interrupted());
         self.run_until(stopped).await.map_err(|error| lack::explain(error, &Check::STACK))
@@ -112,8 +115,7 @@ impl Serve {
     /// never had by accident.
     fn clients(&self, store: &KeyStore) -> anyhow::Result<Option<Vec<AuthorizedClient>>> {
         let file = store.path("authorized_clients");
-        let can_tell = protection::is_sealed(&self.options) && self.options.policy == Policy::Require;
-        match (store.authorized_clients()?, can_tell) {
+        match (store.authorized_clients()?, protection::requires_sealing(&self.options)) {
             _ if self.anyone => Ok(None),
             (Some(clients), true) => Ok(Some(clients)),
             (Some(_), false) => bail!(
@@ -325,8 +327,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("plait-serve-{}", std::process::id()));
         let store = KeyStore::new(&path);
         let decide = |words: &str| {
-            let mut serve = parse(words).expect(words);
-            serve.options.protect.get_or_insert(Protect::Sealed);
+            let serve = parse(words).expect(words);
             serve.clients(&store).is_ok()
         };
         assert!(!decide("--proxy --allow *:*"));

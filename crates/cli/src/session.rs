@@ -17,10 +17,11 @@ use tokio::time::timeout;
 use crate::arguments::Options;
 use crate::exit;
 use crate::pipe;
+use crate::scrambling;
 
-/// How long the last acknowledgments of a connection that has ended in both directions are waited for: a few
-/// retransmissions of a FIN on a slow path.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long subflows may take to close when the connections above them have ended in order. All data is
+/// through by then; what is left is reset.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Standard input and output, for as many connections as there are one after the other.
 pub(crate) struct Terminal {
@@ -31,6 +32,7 @@ pub(crate) struct Terminal {
 
 /// A host as the options ask for.
 pub(crate) fn host_for(options: &Options, config: Config, towards: Option<IpAddr>) -> anyhow::Result<Host> {
+    scrambling::announce(options);
     let mut builder = Host::builder().config(config);
     for path in paths_for(options, towards)? {
         builder = builder.path(path);
@@ -64,21 +66,28 @@ impl Terminal {
     pub(crate) fn open() -> io::Result<Self> {
         // The descriptors themselves, without buffers in front: the blocks are large, and what is small is
         // wanted at once.
-        let input = pipe::read_from(File::from(io::stdin().as_fd().try_clone_to_owned()?));
-        let (output, written) = pipe::write_to(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+        let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        pipe::widen(&input);
+        pipe::widen(&output);
+        let input = pipe::read_from(input);
+        let (output, written) = pipe::write_to(output);
         Ok(Self { input, output, written })
     }
 
     /// Runs a connection until both directions have ended and the peer knows; its last status.
     pub(crate) async fn attach(&mut self, stream: Stream) -> (io::Result<()>, Option<Status>) {
+        let monitor = stream.monitor();
         let (mut read, mut write) = stream.into_split();
-        let result = tokio::select! {
-            result = transfer(&mut read, &mut write, &mut self.input, &self.output) => result,
+        let conversation = transfer(&mut read, &mut write, &mut self.input, &self.output);
+        let mut result = tokio::select! {
+            result = scrambling::watched(monitor, conversation) => result,
             signal = exit::interrupted() => Err(io::Error::other(signal)),
         };
         if result.is_ok() {
-            // It ends in any case; what is late is then seen in the status.
-            let _ = timeout(FAREWELL, read.closed()).await;
+            // Reading to the end does not say that the peer has everything of ours.
+            // However long a slow path needs: the connection itself gives up where there is no hope.
+            result = read.closed().await;
         }
         let status = read.status();
         (result, status)
@@ -124,7 +133,7 @@ async fn send(write: &mut WriteHalf, input: &mut Receiver<io::Result<Bytes>>) ->
     loop {
         let block = tokio::select! {
             block = input.recv() => block,
-            () = write.closed() => return Err(io::ErrorKind::BrokenPipe.into()),
+            end = write.closed() => return end.and(Err(io::ErrorKind::BrokenPipe.into())),
         };
         match block {
             Some(block) => write.write_chunk(block?).await?,
@@ -142,7 +151,7 @@ async fn receive(read: &mut ReadHalf, output: &Sender<Bytes>) -> io::Result<()> 
     Ok(())
 }
 
-/// Lets connections that were let go deliver what they hold, then ends the host.
+/// Lets the subflows of connections that have ended close, then ends the host.
 pub(crate) async fn end(host: Host, listener: Option<Listener>) {
     drop(listener);
     let _ = timeout(FAREWELL, host.drained()).await;

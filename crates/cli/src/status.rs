@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use host::{
-    Negotiated, Path, PeerIdentity, PlainReason, SealedStatus, Status, StatusCounters, SubflowStatus,
+    Negotiated, Path, PathClass, PeerIdentity, PlainReason, ScrambleStart, ScrambleStatus, SealedStatus,
+    Status, StatusCounters, SubflowStatus, TrustedPaths,
 };
 use serde::Serialize;
 
@@ -34,6 +35,8 @@ struct Report {
     reason: Option<&'static str>,
     /// What protects the bytes; nothing if it is not there.
     sealed: Option<SealedReport>,
+    /// The state of scrambling, which is obfuscation and not encryption.
+    scrambling: Option<ScrambleReport>,
     /// The peer's address that it was opened to or from.
     peer: Option<SocketAddr>,
     /// Bytes of the application that the peer has acknowledged.
@@ -53,6 +56,8 @@ struct Report {
 struct PathReport {
     /// The device.
     name: String,
+    /// `trusted`, `untrusted` or `never`.
+    class: &'static str,
     backup: bool,
     up: bool,
     subflows: usize,
@@ -72,6 +77,19 @@ struct PathReport {
     segments_lost: u64,
     /// Part of the segments sent that were lost, 0 to 1.
     loss: f64,
+}
+
+/// How the connection is scrambled.
+#[derive(Debug, Serialize)]
+struct ScrambleReport {
+    /// `key8` or `hmac-sha1`.
+    start: &'static str,
+    /// `work`, `stalled` or `gone`.
+    trusted_paths: &'static str,
+    /// Whether it waits for a trusted path.
+    stalled: bool,
+    /// Bytes that untrusted paths carried because there was no trusted one.
+    bytes_degraded: u64,
 }
 
 /// How the connection is sealed.
@@ -145,7 +163,8 @@ impl Reporter {
 
 impl Report {
     fn new(paths: &[Path], peer: Option<SocketAddr>, status: &Status) -> Self {
-        let Status { negotiated, sealed, subflows, bytes_delivered, bytes_read, age, counters } = status;
+        let Status { negotiated, scrambling, sealed, subflows, bytes_delivered, bytes_read, age, counters } =
+            status;
         let (kind, version, checksum, reason) = match negotiated {
             Negotiated::Opening => ("opening", None, false, None),
             Negotiated::Multipath { version, checksum } => ("multipath", Some(*version), *checksum, None),
@@ -158,6 +177,7 @@ impl Report {
             checksum,
             reason,
             sealed: sealed.as_ref().map(SealedReport::new),
+            scrambling: scrambling.as_ref().map(ScrambleReport::new),
             peer,
             bytes_delivered: *bytes_delivered,
             bytes_read: *bytes_read,
@@ -187,9 +207,10 @@ impl Report {
             amount(self.bytes_read),
             self.age_ms / 1000.0
         );
-        match &self.sealed {
-            Some(sealed) => text += &sealed.words(),
-            None => text += "  not sealed: everybody on the way can read and change the bytes\n",
+        match (&self.sealed, &self.scrambling) {
+            (Some(sealed), _) => text += &sealed.words(),
+            (None, Some(scrambling)) => text += &scrambling.words(),
+            (None, None) => text += "  not sealed: everybody on the way can read and change the bytes\n",
         }
         let header = ["PATH", "STATE", "SUBFLOWS", "SENT", "RECEIVED", "SHARE", "RTT", "LOSS", "SENT AGAIN"];
         let mut rows = vec![header.map(str::to_owned)];
@@ -209,6 +230,33 @@ impl Report {
             let _ = writeln!(text, "  counted: {}", words.join(", "));
         }
         text
+    }
+}
+
+impl ScrambleReport {
+    fn new(status: &ScrambleStatus) -> Self {
+        Self {
+            start: match status.start {
+                ScrambleStart::Key8 => "key8",
+                ScrambleStart::HmacSha1 => "hmac-sha1",
+            },
+            trusted_paths: match status.trusted {
+                TrustedPaths::Work => "work",
+                TrustedPaths::Stalled => "stalled",
+                TrustedPaths::Gone => "gone",
+            },
+            stalled: status.stalled,
+            bytes_degraded: status.degraded,
+        }
+    }
+
+    fn words(&self) -> String {
+        let mut words = "  scrambled (obfuscation, not encryption)".to_owned();
+        if self.bytes_degraded > 0 {
+            let bytes = amount(self.bytes_degraded);
+            let _ = write!(words, "; DEGRADED: {bytes} over untrusted paths without any trusted one");
+        }
+        words + "\n"
     }
 }
 
@@ -259,8 +307,13 @@ impl SealedReport {
 
 impl PathReport {
     fn new(path: &Path, subflows: &[SubflowStatus], total: u64) -> Self {
-        let mut report =
-            Self { name: path.name.clone(), backup: path.backup, up: path.up, ..Self::default() };
+        let mut report = Self {
+            name: path.name.clone(),
+            class: class(path.class),
+            backup: path.backup,
+            up: path.up,
+            ..Self::default()
+        };
         let mut own = 0;
         for subflow in subflows.iter().filter(|subflow| subflow.path == path.id) {
             let tcp = &subflow.tcp;
@@ -324,6 +377,14 @@ impl SubflowReport {
             segments_lost: tcp.segments_lost,
             segments_dropped: tcp.segments_dropped,
         }
+    }
+}
+
+fn class(class: PathClass) -> &'static str {
+    match class {
+        PathClass::Trusted => "trusted",
+        PathClass::Untrusted => "untrusted",
+        PathClass::Never => "never",
     }
 }
 
@@ -457,7 +518,7 @@ mod tests {
         Path {
             id: host::PathId(id),
             name: name.to_owned(),
-            class: host::PathClass::Trusted,
+            class: PathClass::Trusted,
             backup: false,
             v4: None,
             v6: None,
@@ -471,6 +532,7 @@ mod tests {
     fn status(negotiated: Negotiated) -> Status {
         Status {
             negotiated,
+            scrambling: None,
             sealed: None,
             subflows: Vec::new(),
             bytes_delivered: 3 << 20,
@@ -492,6 +554,28 @@ mod tests {
         let plain = Negotiated::Plain(PlainReason::NotInSynAck);
         let text = Report::new(&paths, None, &status(plain)).words(plain);
         assert!(text.contains("plain TCP: the peer does not speak Multipath TCP"), "{text}");
+    }
+
+    #[test]
+    fn scrambling_is_never_called_more_than_it_is() {
+        let negotiated = Negotiated::Multipath { version: 2, checksum: false };
+        let scrambling = ScrambleStatus {
+            start: ScrambleStart::Key8,
+            trusted: TrustedPaths::Gone,
+            stalled: false,
+            degraded: 2048,
+        };
+        let status = Status { scrambling: Some(scrambling), ..status(negotiated) };
+        let report = Report::new(&[path("eth0", 0)], None, &status);
+        let text = report.words(negotiated);
+        let words = "\n  scrambled (obfuscation, not encryption); DEGRADED: 2.0 KiB over untrusted paths";
+        assert!(text.contains(words) && !text.contains("not sealed"), "{text}");
+        let value = serde_json::to_value(&report).expect("JSON");
+        assert_eq!(
+            (&value["sealed"], &value["scrambling"]["start"]),
+            (&serde_json::Value::Null, &"key8".into())
+        );
+        assert_eq!(value["paths"][0]["class"], "trusted");
     }
 
     #[test]

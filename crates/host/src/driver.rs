@@ -30,6 +30,11 @@ const READ_BATCH: usize = 32;
 /// Packets written before arrivals are looked at again: 16 super-segments take the kernel 350 µs.
 const WRITE_BATCH: usize = 16;
 
+/// Room for any packet: an IP packet is at most 65,535 bytes, or 40 more for IPv6.
+const BUFFER_LEN: usize = 65_536 + 64;
+/// Spare receive buffers that are kept, 4 MiB in all: enough for what arrives between two looks.
+const MAX_SPARE: usize = 64;
+
 /// How soon a full device is tried again where it cannot say when it has room.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
@@ -79,7 +84,7 @@ impl Driver {
             tun,
             shared,
             capture,
-            pool: Pool::default(),
+            pool: Pool::new(BUFFER_LEN, MAX_SPARE),
             spare: None,
             arrived: Vec::with_capacity(READ_BATCH),
             outgoing: std::iter::repeat_with(Transmit::default).take(WRITE_BATCH).collect(),
@@ -133,7 +138,7 @@ impl Driver {
                     };
                 }
             };
-            let (packet, rest) = buffer.into_packet(len);
+            let (packet, rest) = buffer.split(len);
             self.spare = rest;
             if let Some(received) = header.received(packet.len()) {
                 self.arrived.push((packet, received));

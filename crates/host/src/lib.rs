@@ -57,9 +57,11 @@ pub use listener::Listener;
 pub use mptcp::Counters as StatusCounters;
 pub use mptcp::{
     Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PeerIdentity, PlainReason, Protect,
-    Scheduler, SealedSettings, SealedStatus, Status, SubflowStatus,
+    Scheduler, ScrambleSettings, ScrambleStart, ScrambleStatus, SealedSettings, SealedStatus, Status,
+    SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };
 pub use path::PathSpec;
+pub use pool::{Buffer, Pool};
 pub use setup::{Ranges, default_devices, device_towards};
-pub use stream::{Failure, ReadHalf, Stream, WriteHalf};
+pub use stream::{Failure, Monitor, ReadHalf, Stream, WriteHalf};
 pub use tcp::congestion::Algorithm as CongestionControl;

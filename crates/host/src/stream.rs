@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use base::Instant;
 use bytes::{Buf, Bytes};
 use endpoint::ConnectionId;
-use mptcp::{ConnectionError, Negotiated, ReadError, Status};
+use mptcp::{ConnectionError, Negotiated, ReadError, Status, Unscrambled};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::shared::{Interest, Phase, Shared};
+use crate::shared::{Interest, Phase, Shared, State};
 
 /// A Multipath TCP connection, or the plain TCP one that it fell back to: [`Stream::status`] tells.
 ///
@@ -46,6 +47,12 @@ struct Handle {
     id: ConnectionId,
 }
 
+/// Looks at a connection that others read and write. It keeps the connection from being let go of.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    handle: Arc<Handle>,
+}
+
 /// How a connection takes bytes.
 enum Room {
     /// It has room for so many.
@@ -68,6 +75,11 @@ impl Stream {
     /// What was agreed on, and what each subflow does.
     pub fn status(&self) -> Option<Status> {
         self.read.handle.status()
+    }
+
+    /// Something that tells the status while the halves are in use.
+    pub fn monitor(&self) -> Monitor {
+        Monitor { handle: self.read.handle.clone() }
     }
 
     /// Two halves that can be used by different tasks.
@@ -93,8 +105,12 @@ impl Stream {
 
     /// Waits until nothing more happens on the connection: both directions have ended and the peer knows, or
     /// it failed.
-    pub async fn closed(&self) {
-        self.read.handle.closed().await;
+    ///
+    /// # Errors
+    /// It failed. Reading may have ended in order all the same: who has heard the peer to its end and is
+    /// reset then learns only here that what he wrote was lost.
+    pub async fn closed(&self) -> io::Result<()> {
+        self.read.handle.closed().await
     }
 
     /// Ends the connection at once, in both directions.
@@ -109,22 +125,25 @@ impl Stream {
         poll_fn(|context| {
             let mut state = shared.lock();
             let now = shared.clock.now();
-            let is_closed = state.is_closed(*id);
-            // Whoever has failed while opening has nothing to read but the reason.
-            match state.endpoint.status(now, *id).map(|status| status.negotiated) {
-                Some(Negotiated::Multipath { .. } | Negotiated::Plain(_)) if !is_closed => {
-                    Poll::Ready(Ok(()))
-                }
-                None | Some(_) if is_closed => match state.endpoint.read(now, *id) {
-                    Err(ReadError::Failed(error)) => {
-                        Poll::Ready(Err(error_of(error, state.endpoint.status(now, *id))))
-                    }
-                    Ok(_) | Err(ReadError::End | ReadError::WouldBlock) => Poll::Ready(Err(gone())),
-                },
-                None | Some(_) => state.wait(*id, Interest::Open, context),
+            let is_open = match state.endpoint.status(now, *id).map(|status| status.negotiated) {
+                Some(Negotiated::Multipath { .. } | Negotiated::Plain(_)) => true,
+                Some(Negotiated::Opening) | None => false,
+            };
+            match end_of(&state, now, *id) {
+                Some(Err(error)) => Poll::Ready(Err(error)),
+                Some(Ok(())) | None if is_open => Poll::Ready(Ok(())),
+                Some(Ok(())) => Poll::Ready(Err(gone())),
+                None => state.wait(*id, Interest::Open, context),
             }
         })
         .await
+    }
+}
+
+impl Monitor {
+    /// As [`Stream::status`].
+    pub fn status(&self) -> Option<Status> {
+        self.handle.status()
     }
 }
 
@@ -145,8 +164,11 @@ impl ReadHalf {
     }
 
     /// As [`Stream::closed`].
-    pub async fn closed(&self) {
-        self.handle.closed().await;
+    ///
+    /// # Errors
+    /// As [`Stream::closed`].
+    pub async fn closed(&self) -> io::Result<()> {
+        self.handle.closed().await
     }
 
     /// Ready when `pending` has bytes, or has none because the stream is at its end.
@@ -197,8 +219,11 @@ impl WriteHalf {
     }
 
     /// As [`Stream::closed`].
-    pub async fn closed(&self) {
-        self.handle.closed().await;
+    ///
+    /// # Errors
+    /// As [`Stream::closed`].
+    pub async fn closed(&self) -> io::Result<()> {
+        self.handle.closed().await
     }
 
     /// Ready with the room there is, at least one byte. `first` is asked for the first byte of what is to be
@@ -206,8 +231,14 @@ impl WriteHalf {
     fn poll_room(&self, context: &Context<'_>, first: impl FnOnce() -> Bytes) -> Poll<io::Result<Room>> {
         let Handle { shared, id } = &*self.handle;
         let mut state = shared.lock();
-        if self.is_finished || state.is_closed(*id) {
+        if self.is_finished {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if state.is_closed(*id) {
+            let broken = || Err(io::ErrorKind::BrokenPipe.into());
+            return Poll::Ready(
+                end_of(&state, shared.clock.now(), *id).and_then(Result::err).map_or_else(broken, Err),
+            );
         }
         let room = state.endpoint.writable(*id);
         if room > 0 {
@@ -354,16 +385,16 @@ impl Handle {
         state.endpoint.status(self.shared.clock.now(), self.id)
     }
 
-    async fn closed(&self) {
+    async fn closed(&self) -> io::Result<()> {
         poll_fn(|context| {
             let mut state = self.shared.lock();
             if state.is_closed(self.id) {
-                Poll::Ready(())
+                Poll::Ready(end_of(&state, self.shared.clock.now(), self.id).unwrap_or(Ok(())))
             } else {
                 state.wait(self.id, Interest::Close, context)
             }
         })
-        .await;
+        .await
     }
 }
 
@@ -413,6 +444,16 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::PlainRefused => "only plain TCP was to be had, and that is not allowed",
         ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
         ConnectionError::Protocol => "the peer broke the protocol",
+        ConnectionError::NotScrambled(Unscrambled::Multipath) => {
+            "the peer speaks Multipath TCP without scrambling, and that is not allowed"
+        }
+        ConnectionError::NotScrambled(Unscrambled::Plain) => {
+            "scrambling was asked for and only plain TCP was to be had: the peer does not speak Multipath TCP, or its options are stripped on the way"
+        }
+        ConnectionError::NotScrambled(Unscrambled::Stripped) => {
+            "scrambling was agreed on, and then the options were stripped on the way"
+        }
+        ConnectionError::NoTrustedPath => "no trusted path can be used",
         ConnectionError::Corrupted => "data arrived corrupted and there was no other path",
         ConnectionError::NotSealed => "the connection cannot be sealed, and nothing less is allowed",
         ConnectionError::HandshakeFailed => "the handshake of the sealed connection failed",
@@ -424,10 +465,12 @@ fn error_of(error: ConnectionError, status: Option<Status>) -> io::Error {
     let kind = match error {
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
         ConnectionError::TimedOut | ConnectionError::AllPathsLost => io::ErrorKind::TimedOut,
-        ConnectionError::Unreachable => io::ErrorKind::HostUnreachable,
+        ConnectionError::Unreachable | ConnectionError::NoTrustedPath => io::ErrorKind::HostUnreachable,
         ConnectionError::Reset | ConnectionError::FastClose => io::ErrorKind::ConnectionReset,
         ConnectionError::Aborted => io::ErrorKind::ConnectionAborted,
-        ConnectionError::PlainRefused | ConnectionError::NotSealed => io::ErrorKind::Unsupported,
+        ConnectionError::PlainRefused | ConnectionError::NotSealed | ConnectionError::NotScrambled(_) => {
+            io::ErrorKind::Unsupported
+        }
         ConnectionError::HandshakeFailed | ConnectionError::NegotiationAltered => {
             io::ErrorKind::PermissionDenied
         }
@@ -435,6 +478,15 @@ fn error_of(error: ConnectionError, status: Option<Status>) -> io::Error {
     };
     let why = status.and_then(|status| status.sealed).and_then(|sealed| sealed.failure);
     io::Error::new(kind, Failure { error, why })
+}
+
+/// How a connection ended, if it has.
+fn end_of(state: &State, now: Instant, id: ConnectionId) -> Option<io::Result<()>> {
+    match state.endpoint.end(id) {
+        Some(end) => Some(end.map_err(|error| error_of(error, state.endpoint.status(now, id)))),
+        None if state.phase == Phase::Stopped => Some(Err(gone())),
+        None => None,
+    }
 }
 
 fn gone() -> io::Error {

@@ -537,7 +537,9 @@ impl Outcome {
             );
             ensure!(
                 report.sha256 == sha256_of_pattern(seed, bytes),
-                "{name} received other bytes than were sent"
+                "SHA-256 differs: {name} received {} other bytes than were sent; {}",
+                report.differing.unwrap_or(0),
+                self.evidence()
             );
         }
         let troubles = self.troubles();

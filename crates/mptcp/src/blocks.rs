@@ -39,6 +39,7 @@ pub(crate) enum Body {
     /// The application's bytes.
     Clear(Bytes),
     /// A sealed block.
+    #[cfg_attr(not(feature = "sealed"), expect(dead_code, reason = "it has no values then"))]
     Sealed(SealedBody),
 }
 
@@ -177,6 +178,13 @@ impl Outgoing {
         }
     }
 
+    /// Replaces what has no number yet, in order.
+    pub(crate) fn rewrite_queue(&mut self, mut rewrite: impl FnMut(Bytes) -> Bytes) {
+        for data in &mut self.queue {
+            *data = rewrite(core::mem::take(data));
+        }
+    }
+
     pub(crate) fn finish(&mut self) {
         self.finished = true;
     }
@@ -274,10 +282,15 @@ impl Outgoing {
         self.blocks.get(self.blocks.partition_point(|block| block.start < offset))
     }
 
-    /// The first block that is to go out again and that `flow` does not carry.
-    pub(crate) fn again_for(&self, flow: SubflowId) -> Option<&Block> {
+    /// The first block that is to go out again and that `flow` does not carry, but may.
+    pub(crate) fn again_for(&self, flow: SubflowId, may_carry: impl Fn(&Block) -> bool) -> Option<&Block> {
         let blocks = self.again.iter().filter_map(|&start| self.block(start));
-        blocks.take(AGAIN_SEARCH).find(|block| !block.is_carried_by(flow))
+        blocks.take(AGAIN_SEARCH).find(|block| !block.is_carried_by(flow) && may_carry(block))
+    }
+
+    /// Where the first block that is to go out again starts.
+    pub(crate) fn first_again(&self) -> Option<u64> {
+        self.again.first().copied()
     }
 
     pub(crate) fn has_again(&self) -> bool {
@@ -349,6 +362,12 @@ impl Outgoing {
     #[cfg(feature = "sealed")]
     pub(crate) fn in_doubt(&self) -> u64 {
         self.next.saturating_sub(self.acked)
+    }
+
+    /// Whether the block at `start` is to go out again already.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn is_again(&self, start: u64) -> bool {
+        self.again.contains(&start)
     }
 
     /// The first blocks without an acknowledgment.
@@ -476,10 +495,10 @@ mod tests {
         cut(&mut stream, 2, SECOND);
         cut(&mut stream, 2, FIRST);
         assert_eq!(stream.on_stalled(FIRST, |_| true), 2);
-        assert!(stream.again_for(FIRST).is_none(), "it has them");
-        assert_eq!(stream.again_for(SECOND).map(|block| block.start), Some(1));
+        assert!(stream.again_for(FIRST, |_| true).is_none(), "it has them");
+        assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(1));
         stream.on_carried(1, Carrier { flow: SECOND, end: 9 });
-        assert_eq!(stream.again_for(SECOND).map(|block| block.start), Some(5));
+        assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(5));
         assert_eq!(stream.on_data_ack(7, 10), Acked::New(6));
         assert!(!stream.has_again());
     }
@@ -491,8 +510,8 @@ mod tests {
         cut(&mut stream, 2, FIRST);
         stream.on_carried(1, Carrier { flow: SECOND, end: 3 });
         stream.on_lost(FIRST);
-        assert_eq!(stream.again_for(SECOND).map(|block| block.start), Some(3));
+        assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(3));
         stream.on_lost(SECOND);
-        assert_eq!(stream.again_for(FIRST).map(|block| block.start), Some(1));
+        assert_eq!(stream.again_for(FIRST, |_| true).map(|block| block.start), Some(1));
     }
 }

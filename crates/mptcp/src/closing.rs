@@ -168,6 +168,8 @@ impl Connection {
             | ConnectionError::Unreachable
             | ConnectionError::Reset
             | ConnectionError::PlainRefused
+            | ConnectionError::NotScrambled(_)
+            | ConnectionError::NoTrustedPath
             | ConnectionError::AllPathsLost => ResetReason::Unspecified,
         };
         match self.mode {

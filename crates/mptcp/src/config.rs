@@ -1,6 +1,9 @@
 //! What can be chosen about a connection.
 
 use base::Duration;
+use core::num::NonZeroU16;
+
+use crate::ScrambleSettings;
 
 /// Which subflow the next block goes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -12,6 +15,13 @@ pub enum Scheduler {
     RoundRobin,
     /// All of them: each byte is sent on every subflow.
     Redundant,
+    /// One after the other, and no path that is not trusted sees more than so many bytes of the stream in
+    /// a row, first transmissions and reinjections taken together, as long as there is a trusted path. A gap of
+    /// fewer than 64 bytes does not end a row: whoever reads scrambled bytes reads over it.
+    Dispersed {
+        /// Most bytes in a row.
+        visit: NonZeroU16,
+    },
 }
 
 /// What may happen when the peer or the way does not let Multipath TCP through.
@@ -30,6 +40,8 @@ pub enum Protect {
     /// Nothing: regular Multipath TCP.
     #[default]
     Plain,
+    /// Data scrambling (Kato et al. 2017 to 2019): obfuscation, not encryption.
+    Scramble(ScrambleSettings),
     /// MPTCPsec.
     #[cfg(feature = "sealed")]
     Sealed(crate::SealedSettings),

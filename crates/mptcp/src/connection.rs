@@ -11,6 +11,7 @@ use wire::{Dss, IcmpError, Segment};
 use crate::addresses::Addresses;
 use crate::blocks::Outgoing;
 use crate::closing::Life;
+use crate::dispersion::Sightings;
 use crate::flow::Flow;
 use crate::keys::Key;
 use crate::mesh::Mesh;
@@ -110,6 +111,7 @@ pub struct Connection {
     /// falling back is possible.
     pub(crate) is_contiguous: bool,
     pub(crate) last_chosen: Option<SubflowId>,
+    pub(crate) sightings: Sightings,
     /// No subflow is present since then.
     pub(crate) lonely_since: Option<Instant>,
     /// The earliest deadline; `None` inside means that it has to be looked for.
@@ -168,6 +170,7 @@ impl Connection {
             premature: Vec::new(),
             is_contiguous: true,
             last_chosen: None,
+            sightings: Sightings::default(),
             lonely_since: None,
             deadline: Cell::new(None),
             config,

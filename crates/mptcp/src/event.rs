@@ -52,6 +52,10 @@ pub enum ConnectionError {
     AllPathsLost,
     /// The peer broke the protocol.
     Protocol,
+    /// Scrambling was asked for and the peer does not do it; no byte of data was sent.
+    NotScrambled(Unscrambled),
+    /// Scrambling was asked for, and no path that the first data may take can be used.
+    NoTrustedPath,
     /// Sealing is required and could not be agreed on, for the reason in
     /// [`SealedStatus::failure`](crate::SealedStatus::failure); no byte of data was sent.
     NotSealed,
@@ -62,6 +66,17 @@ pub enum ConnectionError {
     NegotiationAltered,
     /// A data checksum failed and there is no other subflow to carry on with (RFC 8684, section 3.7).
     Corrupted,
+}
+
+/// What there is in place of a scrambled connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Unscrambled {
+    /// The peer speaks Multipath TCP without scrambling (version 1, or without flag D).
+    Multipath,
+    /// The peer speaks TCP, or everything else is stripped on the way.
+    Plain,
+    /// Scrambling was agreed on, and then the options no longer got through.
+    Stripped,
 }
 
 /// Why a read gives no bytes.

@@ -30,6 +30,10 @@ impl Connection {
         if let Mode::Plain { .. } = self.mode {
             return;
         }
+        if let Some(error) = self.scramble_forbids(reason) {
+            self.fail(error);
+            return;
+        }
         if self.config.fallback == Fallback::Refuse && reason != PlainReason::NotOffered {
             self.fail(match reason {
                 PlainReason::ChecksumFailed => ConnectionError::Corrupted,

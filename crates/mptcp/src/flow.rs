@@ -24,7 +24,10 @@ pub(crate) struct FlowState {
     pub(crate) id: SubflowId,
     pub(crate) tuple: FourTuple,
     pub(crate) path: PathId,
+    /// What we think of its path.
     pub(crate) class: PathClass,
+    /// What the peer has said of its own.
+    pub(crate) class_theirs: PathClass,
     pub(crate) kind: Kind,
     pub(crate) stage: Stage,
     /// Address id of our address.

@@ -14,6 +14,7 @@ mod closing;
 mod config;
 mod connection;
 mod data_space;
+mod dispersion;
 mod event;
 mod fallback;
 mod flow;
@@ -31,6 +32,7 @@ mod reassembly;
 mod receive;
 mod reinject;
 mod scheduler;
+mod scramble;
 #[cfg(feature = "sealed")]
 mod sealed;
 #[cfg(not(feature = "sealed"))]
@@ -39,12 +41,16 @@ mod sealed;
 mod send;
 mod session;
 mod status;
+mod trust;
 
 pub use config::{Config, Fallback, Protect, Scheduler};
 pub use connection::{Connection, Host, Refused};
-pub use event::{ConnectionError, Event, ReadError};
+pub use event::{ConnectionError, Event, ReadError, Unscrambled};
 pub use keys::token_of;
 pub use path::{Path, PathClass, Paths};
+pub use protect::scramble::Variant as ScrambleStart;
+pub use scramble::{ScrambleSettings, ScrambleStatus, WithoutTrusted};
 #[cfg(feature = "sealed")]
 pub use sealed::SealedSettings;
 pub use status::{Counters, Negotiated, PeerIdentity, PlainReason, SealedStatus, Status, SubflowStatus};
+pub use trust::TrustedPaths;

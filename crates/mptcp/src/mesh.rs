@@ -209,7 +209,11 @@ impl Connection {
                     if path.up && path.class != PathClass::Never && path.local_for(local) == Some(local) =>
                 {
                     let (class, backup) = (path.class, path.backup);
-                    self.change_path(index, class, backup);
+                    if self.leave_for_class(index, class) {
+                        self.abandon(index);
+                    } else {
+                        self.change_path(index, backup);
+                    }
                 }
                 Some(_) | None => {
                     if !lost_addresses.contains(&local) {
@@ -249,10 +253,9 @@ impl Connection {
         }
     }
 
-    /// Its class or its role has changed.
-    fn change_path(&mut self, index: usize, class: PathClass, backup: bool) {
+    /// Its role may have changed.
+    fn change_path(&mut self, index: usize, backup: bool) {
         let flow = &mut self.flows[index];
-        flow.state.class = class;
         if flow.state.backup_ours != backup {
             flow.state.backup_ours = backup;
             if self.mode == Mode::Multipath && flow.is_open() {

@@ -9,7 +9,8 @@ use wire::{
 use crate::flow::{Control, FlowState, Kind, Stage};
 use crate::keys::{Key, join_hmac};
 use crate::sealed::Sealed;
-use crate::session::{Session, VERSION};
+use crate::session::Session;
+use crate::trust::reserved_bits;
 
 /// SYNs that carry MP_CAPABLE before it is left out, because something on the way may drop them for it (the
 /// number is the one of Linux).
@@ -26,6 +27,8 @@ pub(crate) struct OptionsOut<'a> {
     pub(crate) fin: Option<u64>,
     /// Data was sent: keys went with it and need not be repeated on ACKs.
     pub(crate) has_sent: bool,
+    /// A SYN without MP_CAPABLE would be of no use.
+    pub(crate) never_plain: bool,
     /// On a sealed connection.
     pub(crate) sealed: Option<&'a mut Sealed>,
 }
@@ -56,15 +59,18 @@ impl OptionsOut<'_> {
     fn write_syn(&mut self, attempt: u8, out: &mut OptionBytes) {
         match (self.flow.kind, self.session) {
             (Kind::FirstActive, Some(session)) => {
-                self.flow.plain_syn = attempt >= CAPABLE_SYNS;
+                self.flow.plain_syn = attempt >= CAPABLE_SYNS && !self.never_plain;
                 if !self.flow.plain_syn {
                     put(&MptcpOption::Capable(capable(session, Keys::None)), usize::MAX, out);
                 }
             }
-            (Kind::JoinActive { nonce, peer_nonce: _ }, Some(Session { remote: Some(remote), .. })) => {
+            (
+                Kind::JoinActive { nonce, peer_nonce: _ },
+                Some(session @ Session { remote: Some(remote), .. }),
+            ) => {
                 let join = MpJoin::Syn {
                     backup: self.flow.backup_ours,
-                    reserved: 0,
+                    reserved: reserved_bits(session, self.flow.class),
                     address_id: self.flow.local_address,
                     token: remote.token(),
                     nonce,
@@ -83,12 +89,12 @@ impl OptionsOut<'_> {
             }
             (
                 Kind::JoinPassive { nonce, peer_nonce },
-                Some(Session { local: Some(local), remote: Some(remote), .. }),
+                Some(session @ Session { local: Some(local), remote: Some(remote), .. }),
             ) => {
                 let full = join_hmac(local, remote, nonce, peer_nonce);
                 let join = MpJoin::SynAck {
                     backup: self.flow.backup_ours,
-                    reserved: 0,
+                    reserved: reserved_bits(session, self.flow.class),
                     address_id: self.flow.local_address,
                     hmac: *full.first_chunk().expect("32 bytes hold 8"),
                     nonce,
@@ -227,14 +233,15 @@ enum Keys {
 
 fn capable(session: &Session, keys: Keys) -> MpCapable {
     let checksum = if session.checksum { CapableFlags::CHECKSUM } else { 0 };
+    let scrambled = if session.scrambled { CapableFlags::SCRAMBLE } else { 0 };
     let (own, other) = match keys {
         Keys::None => (false, false),
         Keys::Own => (true, false),
         Keys::Both => (true, true),
     };
     MpCapable {
-        version: VERSION,
-        flags: CapableFlags(CapableFlags::HMAC_SHA256 | checksum),
+        version: session.version(),
+        flags: CapableFlags(CapableFlags::HMAC_SHA256 | checksum | scrambled),
         sender_key: session.local.as_ref().filter(|_| own).map(Key::bytes),
         receiver_key: session.remote.as_ref().filter(|_| other).map(Key::bytes),
         data_length: None,

@@ -7,13 +7,17 @@
 use bytes::Bytes;
 
 use crate::PathClass;
+use crate::scramble::Scrambling;
+use crate::trust::TrustedPaths;
 
 /// The protection in use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Default)]
 pub(crate) enum Protection {
-    /// None: regular Multipath TCP.
+    /// None: regular Multipath TCP, or not agreed on yet.
     #[default]
     Plain,
+    /// Scrambling.
+    Scrambled(Box<Scrambling>),
 }
 
 impl Protection {
@@ -21,6 +25,7 @@ impl Protection {
     pub(crate) fn accept(&mut self, data: Bytes) -> Bytes {
         match self {
             Self::Plain => data,
+            Self::Scrambled(scrambling) => scrambling.scramble(data),
         }
     }
 
@@ -28,16 +33,17 @@ impl Protection {
     pub(crate) fn deliver(&mut self, data: Bytes) -> Bytes {
         match self {
             Self::Plain => data,
+            Self::Scrambled(scrambling) => scrambling.descramble(data),
         }
     }
 
     /// Whether a path of this class may carry the bytes from data offset `start` on; asked for each first
     /// transmission and each reinjection.
-    pub(crate) fn may_carry(&self, class: PathClass, start: u64) -> bool {
-        let _any_place_is_like_another = start;
+    pub(crate) fn may_carry(&self, class: PathClass, trusted: TrustedPaths, start: u64) -> bool {
         match (self, class) {
             (_, PathClass::Never) => false,
-            (Self::Plain, PathClass::Trusted | PathClass::Untrusted) => true,
+            (_, PathClass::Trusted) | (Self::Plain, PathClass::Untrusted) => true,
+            (Self::Scrambled(scrambling), PathClass::Untrusted) => scrambling.may_leave_trust(trusted, start),
         }
     }
 }

@@ -26,7 +26,8 @@ impl Connection {
         first: Option<PathId>,
         host: &mut dyn Host,
     ) {
-        let mut paths: Vec<_> = host.paths().iter().filter(|path| is_usable(path)).collect();
+        let mut paths: Vec<_> =
+            host.paths().iter().filter(|path| path.up && self.may_open_over(path, &*host)).collect();
         // Stable: the order of preference stays, backups run last.
         paths.sort_by_key(|path| (Some(path.id) != first, path.backup));
         let mut ways = Vec::new();
@@ -42,7 +43,14 @@ impl Connection {
         self.race.waiting = ways.into_iter().map(|(_, _, path, remote)| (path, remote)).collect();
         self.start_runner(now, host);
         if self.flows.is_empty() {
-            self.fail(ConnectionError::Unreachable);
+            let is_usable = |path: &Path| path.up && path.class != PathClass::Never;
+            let reachable = |path: &Path| remotes.iter().any(|remote| path.local_for(remote.ip()).is_some());
+            let only_untrusted = host.paths().iter().any(|path| is_usable(path) && reachable(path));
+            self.fail(if only_untrusted {
+                ConnectionError::NoTrustedPath
+            } else {
+                ConnectionError::Unreachable
+            });
         }
     }
 
@@ -60,7 +68,8 @@ impl Connection {
     fn start_runner(&mut self, now: Instant, host: &mut dyn Host) {
         self.race.next_at = None;
         while let Some((id, remote)) = self.race.waiting.pop_front() {
-            let Some(path) = host.paths().get(id).filter(|path| is_usable(path)).cloned() else { continue };
+            let path = host.paths().get(id).filter(|path| path.up && self.may_open_over(path, &*host));
+            let Some(path) = path.cloned() else { continue };
             if self.open_flow(now, &path, remote, (Kind::FirstActive, Some(0)), host).is_some() {
                 break;
             }
@@ -97,8 +106,4 @@ impl Connection {
             Closed::TimedOut | Closed::Finished | Closed::Aborted => ConnectionError::TimedOut,
         });
     }
-}
-
-fn is_usable(path: &Path) -> bool {
-    path.up && path.class != PathClass::Never
 }

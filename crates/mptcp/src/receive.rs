@@ -6,7 +6,7 @@ use tcp::{Arrival, Closed, Event as TcpEvent};
 use wire::{Dss, Flags, ResetReason, Segment};
 
 use crate::blocks::Acked;
-use crate::connection::Mode;
+use crate::connection::{Mode, Role};
 use crate::flow::{Kind, Parting, Stage};
 use crate::mapping::{Declaration, Declared, Mapping, Placed};
 use crate::options_in::Signals;
@@ -77,7 +77,7 @@ impl Connection {
             (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Leaving | Stage::Over, _) => {}
         }
         if self.sealed.is_some() {
-            self.take_sealed_signals(now, arrived);
+            self.take_sealed_signals(arrived);
         } else if self.mode == Mode::Multipath && !is_syn {
             self.take_signals(now, arrived, host);
         } else if !segment.payload.is_empty() {
@@ -348,8 +348,17 @@ impl Connection {
             },
             Mode::Plain { flow, .. } if flow == self.flows[index].state.id => self.on_plain_closed(now, why),
             Mode::Plain { .. } => {}
+            Mode::Multipath if self.is_beyond_repair() => self.fail(end_of(why)),
             Mode::Multipath => self.on_flow_lost(now, index, was),
         }
+    }
+
+    /// The subflow that has just closed was the first and only one, and the peer has not shown that options
+    /// get through: no other may be opened.
+    fn is_beyond_repair(&self) -> bool {
+        self.role == Role::Active
+            && self.session.as_ref().is_some_and(|session| !session.is_confirmed)
+            && !self.flows.iter().any(|flow| flow.state.is_present())
     }
 
     fn on_plain_closed(&mut self, now: Instant, why: Closed) {
@@ -375,6 +384,7 @@ impl Connection {
         if self.is_sealed() {
             // What binds the data is MAX_DATA; this has to let control blocks through as well.
             window = window.max(MIN_SEALED_WINDOW);
+            self.update_window();
         }
         for flow in &mut self.flows {
             flow.tcp.set_receive_window(window);

@@ -196,9 +196,12 @@ impl Connection {
             let carrier = block.carriers.iter().find(|carrier| carrier.flow == flow.state.id);
             carrier.is_some_and(|carrier| carrier.end > flow.tcp.acked_offset())
         };
-        if let Some(target) =
-            self.flows.iter().position(|flow| flow.is_good() && !is_in_tcp(flow) && flow.tcp.unsent() == 0)
-        {
+        if let Some(target) = self.flows.iter().position(|flow| {
+            flow.is_good()
+                && !is_in_tcp(flow)
+                && flow.tcp.unsent() == 0
+                && self.may_carry(flow, start, block.end())
+        }) {
             self.resend(target, start);
         }
     }

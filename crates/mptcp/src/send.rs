@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tcp::Record;
 use wire::{OptionBytes, Segment};
 
-use crate::blocks::{Body, Carrier};
+use crate::blocks::{Block, Body, Carrier};
 use crate::connection::Mode;
 use crate::flow::{Kind, UNKNOWN_RTT};
 use crate::options_out::{DATA_OPTIONS, OptionsOut, data_options, first_data_options, infinite_options};
@@ -31,6 +31,7 @@ impl Connection {
         let fin = self.outgoing.fin().filter(|_| has_fin);
         let has_sent = self.outgoing.next() > 1;
         let next = self.incoming.next();
+        let never_plain = self.must_scramble();
         let mut sealed = self.sealed.as_deref_mut();
         for flow in &mut self.flows {
             flow.state.sealed.note_gaps(flow.tcp.has_gaps());
@@ -42,6 +43,7 @@ impl Connection {
                 next,
                 fin,
                 has_sent,
+                never_plain,
                 sealed: sealed.as_deref_mut(),
             };
             let segment = flow.tcp.poll_transmit(now, &mut options);
@@ -96,13 +98,13 @@ impl Connection {
         if self.outgoing.queued() == 0 && !self.outgoing.has_again() && !self.is_copying() {
             return false;
         }
-        let candidates = self.candidates(now);
-        if self.schedule_again(&candidates) || self.schedule_copy(&candidates) {
+        if self.schedule_again(now) || self.schedule_copy(now) {
             return true;
         }
         if self.outgoing.queued() == 0 || self.must_gather() {
             return false;
         }
+        let candidates = self.candidates_for_new(now);
         let window_left = self.outgoing.window_left();
         if window_left == 0 {
             return self.schedule_probe(&candidates) || self.schedule_opportunity(&candidates);
@@ -117,11 +119,37 @@ impl Connection {
         }
     }
 
-    /// The subflows that may carry data now: regular ones; backups when none of those works; those that are
-    /// stalled when nothing else is left.
-    pub(crate) fn candidates(&self, now: Instant) -> Vec<Candidate> {
+    /// The subflows that may carry the next bytes, each with room for as many of them as it may carry.
+    fn candidates_for_new(&self, now: Instant) -> Vec<Candidate> {
         let next = self.outgoing.next();
-        let may_carry = |flow: &&crate::flow::Flow| self.protection.may_carry(flow.state.class, next);
+        let trusted = self.trusted_paths();
+        let limit = self.visit_limit(trusted);
+        let allowance = |flow: &crate::flow::Flow| {
+            limit.and_then(|limit| self.sightings.allowance(&flow.state, next, limit))
+        };
+        let mut candidates = self.candidates(now, |flow| {
+            self.protection.may_carry(flow.state.trust(), trusted, next) && allowance(flow) != Some(0)
+        });
+        if let Scheduler::Dispersed { visit } = self.config.scheduler {
+            for candidate in &mut candidates {
+                let flow = &self.flows[candidate.index];
+                // As much as a visit, or a segment, for those that may carry more: all take turns.
+                let turn = visit.get().max(flow.tcp.segment_payload(DATA_OPTIONS)).into();
+                let most = allowance(flow).map_or(turn, |bytes| usize::try_from(bytes).unwrap_or(turn));
+                candidate.room = candidate.room.min(most);
+            }
+        }
+        candidates
+    }
+
+    /// Of the subflows that `may_carry` it, those that should be given data now: regular ones; backups when none
+    /// of those works; those that are stalled when nothing else is left.
+    pub(crate) fn candidates(
+        &self,
+        now: Instant,
+        may_carry: impl Fn(&crate::flow::Flow) -> bool,
+    ) -> Vec<Candidate> {
+        let may_carry = |flow: &&crate::flow::Flow| may_carry(flow);
         let open = || self.flows.iter().filter(|flow| flow.is_open()).filter(may_carry);
         let has_regular = open().any(|flow| flow.is_good() && !flow.state.is_backup());
         let has_good = open().any(super::flow::Flow::is_good);
@@ -141,26 +169,32 @@ impl Connection {
         };
         let flows = self.flows.iter().enumerate();
         flows
-            .filter(|(_, flow)| flow.is_open() && may_carry(flow) && is_candidate(flow))
+            .filter(|(_, flow)| flow.is_open() && is_candidate(flow) && may_carry(flow))
             .map(figures)
             .collect()
     }
 
     /// Blocks that other subflows could not get through.
-    fn schedule_again(&mut self, candidates: &[Candidate]) -> bool {
-        if !self.outgoing.has_again() {
-            return false;
+    fn schedule_again(&mut self, now: Instant) -> bool {
+        let Some(first) = self.outgoing.first_again() else { return false };
+        let end = self.outgoing.block_from(first).map_or(first, Block::end);
+        // What comes first may have to take a subflow that nothing else would, or to wait where something behind
+        // it need not.
+        let for_first = self.candidates(now, |flow| self.may_carry(flow, first, end));
+        if self.resend_on_one_of(for_first) {
+            return true;
         }
-        let mut able: Vec<_> = candidates.iter().filter(|candidate| candidate.room > 0).collect();
-        able.sort_by_key(|candidate| (candidate.srtt, candidate.id));
-        for candidate in able {
-            let class = self.flows[candidate.index].state.class;
-            let start = self
-                .outgoing
-                .again_for(candidate.id)
-                .map(|block| block.start)
-                .filter(|&start| self.protection.may_carry(class, start));
-            if let Some(start) = start {
+        let others = self.candidates(now, |_| true);
+        self.resend_on_one_of(others)
+    }
+
+    fn resend_on_one_of(&mut self, mut candidates: Vec<Candidate>) -> bool {
+        candidates.retain(|candidate| candidate.room > 0);
+        candidates.sort_by_key(|candidate| (candidate.srtt, candidate.id));
+        for candidate in candidates {
+            let flow = &self.flows[candidate.index];
+            let may_carry = |block: &Block| self.may_carry(flow, block.start, block.end());
+            if let Some(start) = self.outgoing.again_for(candidate.id, may_carry).map(|block| block.start) {
                 return self.resend(candidate.index, start);
             }
         }
@@ -177,22 +211,28 @@ impl Connection {
         let is_faster = |c: &&Candidate| c.room > 0 && carried.is_some_and(|carried| c.srtt < carried);
         let best = candidates.iter().filter(is_faster).min_by_key(|c| (c.srtt, c.id));
         match best {
-            Some(best) if !first.is_carried_by(best.id) => self.resend(best.index, start),
+            Some(best)
+                if !first.is_carried_by(best.id)
+                    && self.may_carry(&self.flows[best.index], start, first.end()) =>
+            {
+                self.resend(best.index, start)
+            }
             Some(_) | None => false,
         }
     }
 
     /// Redundant: whoever has room sends what it has not sent yet.
-    fn schedule_copy(&mut self, candidates: &[Candidate]) -> bool {
+    fn schedule_copy(&mut self, now: Instant) -> bool {
         if self.config.scheduler != Scheduler::Redundant {
             return false;
         }
-        for candidate in candidates.iter().filter(|candidate| candidate.room > 0) {
-            let state = &mut self.flows[candidate.index].state;
-            while let Some(block) = self.outgoing.block_from(state.copied) {
+        for candidate in self.candidates(now, |_| true).iter().filter(|candidate| candidate.room > 0) {
+            while let Some(block) = self.outgoing.block_from(self.flows[candidate.index].state.copied) {
+                let flow = &self.flows[candidate.index];
+                let may_carry = self.may_carry(flow, block.start, block.end());
                 let (start, is_here) = (block.start, block.is_carried_by(candidate.id));
-                state.copied = block.end();
-                if !is_here {
+                self.flows[candidate.index].state.copied = block.end();
+                if !is_here && may_carry {
                     return self.resend(candidate.index, start);
                 }
             }
@@ -291,6 +331,7 @@ impl Connection {
 
     pub(crate) fn give(&mut self, index: usize, start: u64, payload: Bytes, options: OptionBytes) {
         let length = payload.len() as u64;
+        self.note_carried(index, start, length);
         let flow = &mut self.flows[index];
         let push = self.outgoing.queued() == 0;
         let offset = flow.tcp.send(Record { payload, options, push });

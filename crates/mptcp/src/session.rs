@@ -8,8 +8,8 @@ use crate::keys::Key;
 
 /// The protocol version spoken (RFC 8684).
 pub(crate) const VERSION: u8 = 1;
-/// The one that goes with sealing.
-pub(crate) const SEALED_VERSION: u8 = 2;
+/// The one that goes with scrambling and sealing.
+pub(crate) const HIGHER_VERSION: u8 = 2;
 
 /// One Multipath TCP session.
 pub(crate) struct Session {
@@ -17,6 +17,8 @@ pub(crate) struct Session {
     pub(crate) local: Option<Key>,
     /// Unknown until the peer has sent it (on the SYN/ACK, or on the third ACK).
     pub(crate) remote: Option<Key>,
+    /// Scrambling is offered, or agreed on: version 2 with flag D.
+    pub(crate) scrambled: bool,
     /// DSS checksums are in use.
     pub(crate) checksum: bool,
     pub(crate) outgoing: DataSpace,
@@ -38,6 +40,7 @@ impl Session {
         Self {
             local: Some(local),
             remote: None,
+            scrambled: false,
             checksum,
             outgoing,
             incoming: DataSpace::new(Dsn::new(0)),
@@ -54,6 +57,7 @@ impl Session {
         Self {
             local: None,
             remote: None,
+            scrambled: false,
             checksum: false,
             outgoing,
             incoming,
@@ -62,6 +66,11 @@ impl Session {
             is_confirmed: false,
             is_mapped: true,
         }
+    }
+
+    /// The version that is spoken, unless it is a sealed connection's.
+    pub(crate) fn version(&self) -> u8 {
+        if self.scrambled { HIGHER_VERSION } else { VERSION }
     }
 
     pub(crate) fn learn_key(&mut self, key: [u8; 8]) {

@@ -6,7 +6,8 @@ use tcp::FourTuple;
 use crate::Connection;
 use crate::connection::Mode;
 use crate::flow::Flow;
-use crate::session::{SEALED_VERSION, VERSION};
+use crate::scramble::ScrambleStatus;
+use crate::session::HIGHER_VERSION;
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,6 +116,8 @@ pub struct SealedStatus {
 pub struct Status {
     /// What was agreed on.
     pub negotiated: Negotiated,
+    /// Scrambling, where it is in use.
+    pub scrambling: Option<ScrambleStatus>,
     /// About sealing, where it was asked for and not given up: without it the bytes are not sealed.
     pub sealed: Option<SealedStatus>,
     /// All subflows that there ever were, at most [`Status::MAX_SUBFLOWS`], oldest dropped.
@@ -189,13 +192,14 @@ impl Connection {
         let negotiated = match (self.mode, &self.session) {
             (Mode::Opening, _) | (Mode::Multipath, None) => Negotiated::Opening,
             (Mode::Multipath, Some(session)) => {
-                let version = if self.is_sealed() { SEALED_VERSION } else { VERSION };
+                let version = if self.is_sealed() { HIGHER_VERSION } else { session.version() };
                 Negotiated::Multipath { version, checksum: session.checksum }
             }
             (Mode::Plain { reason, .. }, _) => Negotiated::Plain(reason),
         };
         Status {
             negotiated,
+            scrambling: self.scramble_status(),
             sealed: self.sealed.as_ref().map(|sealed| sealed.status()),
             subflows: self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect(),
             bytes_delivered: self.outgoing.delivered(),

@@ -126,6 +126,8 @@ impl Connection {
         None
     }
 
+    pub(crate) fn update_window(&mut self) {}
+
     pub(crate) fn is_sealed(&self) -> bool {
         false
     }
@@ -142,7 +144,7 @@ impl Connection {
         false
     }
 
-    pub(crate) fn take_sealed_signals(&mut self, _: Instant, _: &Arrived<'_>) {}
+    pub(crate) fn take_sealed_signals(&mut self, _: &Arrived<'_>) {}
 
     pub(crate) fn read_sealed(&mut self, _: Instant, _: usize) {}
 }

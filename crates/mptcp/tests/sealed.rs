@@ -1,60 +1,27 @@
-//! Sealed connections: what they carry, agree on, refuse, and survive.
+//! Sealed connections: what they carry, and what it costs.
 #![cfg(feature = "sealed")]
 
+mod sealing;
 mod world;
 
-use base::SeededRandom;
-use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use mptcp::{Negotiated, Protect, SealedSettings};
-use std::sync::Arc;
-use world::{CLIENT, Link, SERVER, World, pattern};
-
-const SEALED: Negotiated = Negotiated::Multipath { version: 2, checksum: false };
-
-fn settings(tep: Tep) -> [SealedSettings; 2] {
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let trust = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
-    let name = ServerName::try_from("gw.example.com").expect("a name");
-    let opener = SealedSettings::opener(Arc::new(OpenerSettings::new(name, trust)));
-    let listener = SealedSettings::listener(Arc::new(ListenerSettings::new(identity)));
-    [opener, listener].map(|settings| SealedSettings { teps: vec![tep], ..settings })
-}
-
-fn sealed(seed: u64, links: Vec<Link>, tep: Tep) -> World {
-    let mut world = World::new(seed, links, 1);
-    let [opener, listener] = settings(tep);
-    world.sides[CLIENT].config.protect = Protect::Sealed(opener);
-    world.sides[SERVER].config.protect = Protect::Sealed(listener);
-    world
-}
-
-fn both_ways(world: &mut World, bytes: usize) {
-    let (up, down) = (pattern(bytes, 1), pattern(bytes / 2, 2));
-    world.send(CLIENT, &up).send(SERVER, &down).connect();
-    world.finish(120);
-    for side in [CLIENT, SERVER] {
-        let status = world.status(side);
-        assert_eq!(world.sides[side].failed, None, "{side}: {status:?}");
-    }
-    for (side, data) in [(SERVER, up), (CLIENT, down)] {
-        let status = world.status(side);
-        let received = &world.sides[side].received;
-        assert!(*received == data, "{side}: {} of {}, {status:?}", received.len(), data.len());
-    }
-}
+use base::Duration;
+use handshake::Tep;
+use mptcp::Scheduler;
+use sealing::{SEALED, assert_carried, both_ways, sealed};
+use world::{CLIENT, Link, SERVER, pattern};
 
 #[test]
 fn one_subflow_carries_both_directions_and_closes_cleanly() {
     for tep in Tep::ALL {
-        let mut world = sealed(1, vec![Link::default()], tep);
+        let mut world = sealed(1, vec![Link::default()], &[tep]);
         both_ways(&mut world, 1_000_000);
         for side in [CLIENT, SERVER] {
             let status = world.status(side);
             assert_eq!(status.negotiated, SEALED);
             let sealing = status.sealed.expect("it is sealed");
             assert_eq!((sealing.handshake, sealing.failure), (Some(tep.name()), None));
-            assert_eq!(status.counters.blocks_failed, 0);
-            assert_eq!(status.counters.forged_acks, 0);
+            let counters = status.counters;
+            assert_eq!((counters.blocks_failed, counters.forged_acks, counters.blocks_repaired), (0, 0, 0));
         }
         world.assert_clean_end();
         assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
@@ -63,11 +30,77 @@ fn one_subflow_carries_both_directions_and_closes_cleanly() {
 
 #[test]
 fn nothing_is_lost_when_segments_are() {
-    for seed in 1..6 {
-        let bad = Link { loss: 0.02, duplicate: 0.01, reorder: 0.05, ..Link::default() };
-        let slow = Link { delay: base::Duration::from_millis(40), ..bad.clone() };
-        let mut world = sealed(seed, vec![bad, slow], Tep::TcpcryptCurve25519);
-        both_ways(&mut world, 400_000);
-        world.assert_clean_end();
+    for scheduler in [Scheduler::LowestRtt, Scheduler::RoundRobin, Scheduler::Redundant] {
+        for seed in 1..6 {
+            let bad = Link { loss: 0.02, duplicate: 0.01, reorder: 0.05, ..Link::default() };
+            let slow = Link { delay: Duration::from_millis(40), ..bad.clone() };
+            let mut world = sealed(seed, vec![bad, slow], &[Tep::TcpcryptCurve25519]);
+            world.config(|config| config.scheduler = scheduler);
+            both_ways(&mut world, 400_000);
+            world.assert_clean_end();
+        }
     }
+}
+
+#[test]
+fn two_paths_are_joined_and_both_carry() {
+    let link = Link { rate: Some(2_000_000), ..Link::default() };
+    let mut world = sealed(2, vec![link.clone(), link], &[Tep::TcpcryptCurve25519]);
+    both_ways(&mut world, 4_000_000);
+    let carried: Vec<_> = world.links.iter().map(|link| link.carried[CLIENT]).collect();
+    assert!(carried.iter().all(|&bytes| bytes > 1_200_000), "{carried:?}");
+    world.assert_clean_end();
+}
+
+#[test]
+fn half_a_connection_goes_on_for_as_long_as_the_other_half_has_something_to_say() {
+    let mut world = sealed(3, vec![Link::default()], &[Tep::TcpcryptCurve25519]);
+    world.config(|config| config.receive_buffer = 100_000);
+    let down = pattern(2_000_000, 3);
+    world.send(CLIENT, b"please").send(SERVER, &down).connect();
+    world.finish(200);
+    assert_carried(&mut world, b"please", &down);
+    world.assert_clean_end();
+}
+
+#[test]
+fn a_reader_that_pauses_stops_the_writer_and_control_goes_on() {
+    let mut world = sealed(4, vec![Link::default()], &[Tep::TcpcryptCurve25519]);
+    world.config(|config| config.receive_buffer = 100_000);
+    for side in &mut world.sides {
+        side.is_paused = true;
+    }
+    let (up, down) = (pattern(1_000_000, 1), pattern(1_000_000, 2));
+    world.send(CLIENT, &up).send(SERVER, &down).connect();
+    world.wait(5_000);
+    for side in [CLIENT, SERVER] {
+        let delivered = world.status(side).bytes_delivered;
+        assert!((50_000..250_000).contains(&delivered), "{delivered}");
+    }
+    // One reads; what it tells the other is not held up by the window of the other direction.
+    world.sides[CLIENT].is_paused = false;
+    world.serve(CLIENT);
+    world.wait(5_000);
+    assert!(world.sides[CLIENT].received == down, "{}", world.sides[CLIENT].received.len());
+    world.sides[SERVER].is_paused = false;
+    world.serve(SERVER);
+    world.finish(100);
+    assert_carried(&mut world, &up, &down);
+}
+
+#[test]
+fn reinjection_encrypts_nothing() {
+    let link = Link { rate: Some(2_000_000), ..Link::default() };
+    let mut world = sealed(5, vec![link.clone(), link], &[Tep::TcpcryptCurve25519]);
+    let data = pattern(3_000_000, 9);
+    world.send(CLIENT, &data).send(SERVER, b"hello").connect();
+    world.wait(600);
+    world.links[0].is_black_hole = true;
+    world.finish(60);
+    assert_carried(&mut world, &data, b"hello");
+    let status = world.status(CLIENT);
+    let reinjected: u64 = status.subflows.iter().map(|flow| flow.reinjected).sum();
+    assert!(reinjected > 10_000, "{reinjected}");
+    let (ours, theirs) = (status.sealed.expect("sealed"), world.status(SERVER).sealed.expect("sealed"));
+    assert_eq!(ours.sealed_blocks, theirs.opened_blocks, "each block was encrypted once and decrypted once");
 }

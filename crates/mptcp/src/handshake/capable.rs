@@ -10,8 +10,8 @@ use crate::keys::Key;
 use crate::options_in::Signals;
 use crate::receive::Arrived;
 use crate::sealed::Answer;
-use crate::session::{Session, VERSION};
-use crate::{Connection, ConnectionError, Host, PlainReason};
+use crate::session::{HIGHER_VERSION, Session, VERSION};
+use crate::{Connection, ConnectionError, Host, PlainReason, Unscrambled};
 
 /// DSS options kept that came before the key of the peer.
 const MAX_PREMATURE: usize = 64;
@@ -21,7 +21,9 @@ impl Connection {
     pub(crate) fn offer(&mut self, host: &mut dyn Host) {
         self.offer_sealed();
         if self.config.multipath {
-            self.session = Some(Session::new(Key::new(host.draw_key()), self.config.checksum));
+            let mut session = Session::new(Key::new(host.draw_key()), self.config.checksum);
+            session.scrambled = self.scramble_settings().is_some();
+            self.session = Some(session);
         }
     }
 
@@ -30,6 +32,10 @@ impl Connection {
         let path = self.path_of(syn.destination.ip(), host);
         if path.class == crate::PathClass::Never {
             self.fail(ConnectionError::Unreachable);
+            return;
+        }
+        if !self.may_open_over(&path, &*host) {
+            self.fail(ConnectionError::NoTrustedPath);
             return;
         }
         let offer = Signals::read(syn).capable;
@@ -54,7 +60,12 @@ impl Connection {
                 let checksum = self.config.checksum || offer.flags.contains(CapableFlags::CHECKSUM);
                 let mut session = Session::new(Key::new(host.draw_key()), checksum);
                 session.denies_initial_address = offer.flags.contains(CapableFlags::DENY_JOIN_ID0);
+                session.scrambled = self.scramble_settings().is_some() && asks_for_scrambling(&offer);
+                let is_enough = session.scrambled || !self.must_scramble();
                 self.session = Some(session);
+                if !is_enough {
+                    self.fail(ConnectionError::NotScrambled(Unscrambled::Multipath));
+                }
             }
             (Some(reason), _) => self.fall_back(index, reason, Mapped::Never),
             (None, None) => {}
@@ -79,7 +90,8 @@ impl Connection {
             (Some(_), _) if was_plain => Some(PlainReason::SynDropped),
             (Some(_), None) => Some(PlainReason::NotInSynAck),
             (Some(session), Some(answer)) => match answer.sender_key {
-                Some(key) if is_acceptable_answer(&answer) => {
+                Some(key) if is_acceptable_answer(&answer, session) => {
+                    session.scrambled = session.scrambled && asks_for_scrambling(&answer);
                     session.learn_key(key);
                     session.checksum |= answer.flags.contains(CapableFlags::CHECKSUM);
                     session.denies_initial_address = answer.flags.contains(CapableFlags::DENY_JOIN_ID0);
@@ -88,9 +100,14 @@ impl Connection {
                 Some(_) | None => Some(PlainReason::Unsupported),
             },
         };
+        let is_scrambled = self.session.as_ref().is_some_and(|session| session.scrambled);
         match reason {
             Some(reason) => self.fall_back(index, reason, Mapped::Never),
+            None if self.must_scramble() && !is_scrambled => {
+                self.fail(ConnectionError::NotScrambled(Unscrambled::Multipath));
+            }
             None => {
+                self.start_scrambling();
                 self.mode = Mode::Multipath;
                 self.flows[index].state.remote_address = Some(0);
                 // The window of a SYN/ACK is not scaled, and TCP has taken that into account.
@@ -112,11 +129,17 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) || !arrived.segment.flags.contains(Flags::ACK) {
             return;
         }
-        let keys = signals.capable.and_then(|capable| Some((capable.sender_key?, capable.receiver_key?)));
+        let keys = signals
+            .capable
+            .and_then(|capable| Some((capable.version, capable.sender_key?, capable.receiver_key?)));
         let Some(session) = &mut self.session else { return };
         match keys {
-            Some((theirs, ours)) if session.local.as_ref().is_some_and(|local| local.is(&ours)) => {
+            Some((version, theirs, ours))
+                if session.local.as_ref().is_some_and(|local| local.is(&ours))
+                    && version == session.version() =>
+            {
                 session.learn_key(theirs);
+                self.start_scrambling();
                 self.mode = Mode::Multipath;
                 self.flows[index].state.stage = Stage::Open;
                 self.outgoing.on_data_ack(1, arrived.window);
@@ -176,14 +199,25 @@ impl Connection {
     }
 }
 
-/// Whether we can answer a SYN with this option. A higher version is answered with ours.
+/// Whether we can answer a SYN with this option.
 fn is_acceptable_offer(offer: &MpCapable) -> bool {
     let MpCapable { version, flags, sender_key, receiver_key: _, data_length: _, checksum: _ } = offer;
-    *version >= VERSION && sender_key.is_none() && has_known_flags(*flags)
+    // What the flags of a higher version mean does not matter: it is answered with ours.
+    *version >= VERSION && sender_key.is_none() && (*version > VERSION || has_known_flags(*flags))
 }
 
-fn is_acceptable_answer(answer: &MpCapable) -> bool {
-    answer.version == VERSION && answer.receiver_key.is_none() && has_known_flags(answer.flags)
+/// Whether the SYN/ACK is an answer to what we have offered.
+fn is_acceptable_answer(answer: &MpCapable, offered: &Session) -> bool {
+    let is_regular = answer.version == VERSION && has_known_flags(answer.flags);
+    answer.receiver_key.is_none() && (is_regular || (offered.scrambled && asks_for_scrambling(answer)))
+}
+
+/// Version 2 with flag D, and nothing that is unknown.
+fn asks_for_scrambling(option: &MpCapable) -> bool {
+    let CapableFlags(flags) = option.flags;
+    option.version == HIGHER_VERSION
+        && option.flags.contains(CapableFlags::SCRAMBLE)
+        && has_known_flags(CapableFlags(flags & !CapableFlags::SCRAMBLE))
 }
 
 /// HMAC-SHA256 and no other algorithm, and no extension that would change the option.

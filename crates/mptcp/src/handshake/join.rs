@@ -12,6 +12,7 @@ use crate::keys::{join_hmac, same};
 use crate::options_in::Signals;
 use crate::receive::Arrived;
 use crate::session::Session;
+use crate::trust::class_of;
 use crate::{Connection, Host, PathClass, Refused};
 
 /// First interval of repeating the third ACK; doubles.
@@ -38,7 +39,7 @@ impl Connection {
             return Err(Refused::Prohibited);
         }
         let path = self.path_of(syn.destination.ip(), host);
-        if path.class == PathClass::Never || !self.protection.may_carry(path.class, u64::MAX) {
+        if path.class == PathClass::Never {
             return Err(Refused::Prohibited);
         }
         let tuple_is_taken = self
@@ -53,8 +54,11 @@ impl Connection {
         }
         let kind = Kind::JoinPassive { nonce: host.random().next_u32(), peer_nonce: nonce };
         let index = self.accept_flow(now, &path, syn, (kind, Some(address_id)), host);
+        let class_theirs =
+            self.session.as_ref().map_or(PathClass::Trusted, |session| class_of(session, reserved));
         let state = &mut self.flows[index].state;
         state.backup_theirs = backup;
+        state.class_theirs = class_theirs;
         state.sealed.initiator_said(backup, reserved, address_id);
         Ok(state.id)
     }
@@ -85,6 +89,8 @@ impl Connection {
         }
         flow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
         flow.state.backup_theirs = backup;
+        flow.state.class_theirs =
+            self.session.as_ref().map_or(PathClass::Trusted, |session| class_of(session, reserved));
         flow.state.remote_address = flow.state.remote_address.or(Some(address_id));
         flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
         // The peer may send data here as soon as it has our third ACK.

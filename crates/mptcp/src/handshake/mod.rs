@@ -72,6 +72,7 @@ impl Connection {
             tuple,
             path: path.id,
             class: path.class,
+            class_theirs: crate::PathClass::Trusted,
             kind,
             stage: Stage::Opening,
             local_address,

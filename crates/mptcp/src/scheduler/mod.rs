@@ -40,6 +40,9 @@ pub(crate) fn choose(scheduler: Scheduler, candidates: &[Candidate], demand: &De
     match scheduler {
         Scheduler::LowestRtt => lowest_rtt::choose(candidates, demand),
         // Redundant: who cuts a new block does not matter, all of them will send it.
-        Scheduler::RoundRobin | Scheduler::Redundant => round_robin::choose(candidates, demand),
+        // Dispersed: what each has room for is limited before.
+        Scheduler::RoundRobin | Scheduler::Redundant | Scheduler::Dispersed { .. } => {
+            round_robin::choose(candidates, demand)
+        }
     }
 }

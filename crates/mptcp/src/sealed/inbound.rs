@@ -40,7 +40,7 @@ enum Contents {
 
 impl Connection {
     /// The options of an acceptable segment behind the SYN.
-    pub(crate) fn take_sealed_signals(&mut self, now: Instant, arrived: &Arrived<'_>) {
+    pub(crate) fn take_sealed_signals(&mut self, arrived: &Arrived<'_>) {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
@@ -61,8 +61,8 @@ impl Connection {
                 };
                 self.declare_block(arrived.index, arrived.offset, declared);
             }
-            Some(mapping) => self.take_tagged(now, arrived, data_ack, Some(mapping.dsn)),
-            None => self.take_tagged(now, arrived, data_ack, None),
+            Some(mapping) => self.take_tagged(arrived, data_ack, Some(mapping.dsn)),
+            None => self.take_tagged(arrived, data_ack, None),
         }
     }
 
@@ -77,13 +77,7 @@ impl Connection {
     }
 
     /// A Data-ACK or DATA_FIN without a block: its tag has to be right.
-    fn take_tagged(
-        &mut self,
-        now: Instant,
-        arrived: &Arrived<'_>,
-        ack: Option<DataAck>,
-        fin: Option<DataSequence>,
-    ) {
+    fn take_tagged(&mut self, arrived: &Arrived<'_>, ack: Option<DataAck>, fin: Option<DataSequence>) {
         let (Some(session), Some(sealed)) = (&self.session, &mut self.sealed) else { return };
         let Stage::Running(running) = &mut sealed.stage else { return };
         let Some(subflow) = self.flows[arrived.index].state.sealed.tag else { return };
@@ -91,7 +85,7 @@ impl Connection {
         let data_fin = fin.map(|dsn| session.incoming.sequence(dsn, self.incoming.next()));
         let context = AckContext { subflow, data_ack, data_fin, options: ProtectedOptions::NONE };
         let tag = arrived.signals.tag.and_then(|tag| AckTag::parse(&tag));
-        if !tag.is_some_and(|tag| running.opener.check_ack(&context, &tag).is_ok()) {
+        if tag.is_none_or(|tag| running.opener.check_ack(&context, &tag).is_err()) {
             self.counters.forged_acks += 1;
             return;
         }
@@ -106,7 +100,6 @@ impl Connection {
         {
             self.end_stream();
         }
-        let _ = now;
     }
 
     /// A Data-ACK that is the peer's.

@@ -45,7 +45,7 @@ impl Connection {
     /// Whether sealing is asked for in a way that cannot be.
     pub(crate) fn cannot_seal(&self) -> bool {
         match &self.config.protect {
-            Protect::Plain => false,
+            Protect::Plain | Protect::Scramble(_) => false,
             Protect::Sealed(settings) => settings.policy == Policy::Require && self.sealed.is_none(),
         }
     }

@@ -1,6 +1,7 @@
 //! The handshake over unmapped bytes, and how its outcome becomes a connection (Jadin et al., section III-B).
 
 use base::{Instant, SubflowId};
+use bytes::Bytes;
 use core::time::Duration as StdDuration;
 use handshake::{Complete, Handshake, HandshakeError, Tep, UnixTime};
 use protect::sealed::{ConnectionSecrets, Role as End};
@@ -24,13 +25,23 @@ pub(super) struct Shaking {
     flow: SubflowId,
     tep: Tep,
     began: Instant,
-    /// Why it failed: told once its last bytes are handed to TCP.
-    error: Option<HandshakeError>,
+    /// What it has to say, for TCP.
+    outbox: Vec<Bytes>,
+    /// How it ended: told once its last bytes are handed to TCP. The bytes behind it are not its own.
+    outcome: Option<Result<Complete, HandshakeError>>,
 }
 
 impl Shaking {
     pub(super) fn tep(&self) -> Tep {
         self.tep
+    }
+
+    /// Notes what it has to say, and whether it has ended.
+    fn pump(&mut self) {
+        self.outbox.extend(core::iter::from_fn(|| self.handshake.poll_transmit()));
+        if self.outcome.is_none() {
+            self.outcome = self.handshake.poll_complete().map(Ok);
+        }
     }
 }
 
@@ -51,7 +62,6 @@ impl Connection {
         self.begin_handshake(now, host);
         self.pump_handshake(now, host);
         self.act_on_records(now, host);
-        self.update_window();
         self.repair(now);
     }
 
@@ -73,7 +83,9 @@ impl Connection {
         };
         match begun {
             Ok(handshake) => {
-                let shaking = Shaking { handshake, flow, tep, began: now, error: None };
+                let mut shaking =
+                    Shaking { handshake, flow, tep, began: now, outbox: Vec::new(), outcome: None };
+                shaking.pump();
                 sealed.stage = Stage::Shaking(Box::new(shaking));
                 if let Some(index) = self.index_of(flow) {
                     self.read_handshake(index);
@@ -92,17 +104,14 @@ impl Connection {
             return;
         }
         let inbox = &mut state.sealed.inbox;
-        while shaking.error.is_none()
+        while shaking.outcome.is_none()
             && let Some(bytes) = inbox.take(usize::MAX)
         {
             match shaking.handshake.handle_bytes(&bytes) {
-                Ok(taken) if taken < bytes.len() => {
-                    inbox.give_back(bytes.slice(taken..));
-                    break;
-                }
-                Ok(_) => {}
-                Err(error) => shaking.error = Some(error),
+                Ok(taken) => inbox.give_back(bytes.slice(taken..)),
+                Err(error) => shaking.outcome = Some(Err(error)),
             }
+            shaking.pump();
         }
     }
 
@@ -114,15 +123,13 @@ impl Connection {
             (Role::Active, false) => third_segment(sealed.capable),
             (Role::Active, true) | (Role::Passive, _) => OptionBytes::new(),
         };
-        while let Some(payload) = shaking.handshake.poll_transmit() {
+        for payload in shaking.outbox.drain(..) {
             self.flows[index].tcp.send(TcpRecord { payload, options: options.clone(), push: true });
         }
-        if let Some(error) = shaking.error.take() {
-            self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed);
-            return;
-        }
-        if let Some(complete) = shaking.handshake.poll_complete() {
-            self.start_sealed(now, index, complete, host);
+        match shaking.outcome.take() {
+            Some(Ok(complete)) => self.start_sealed(now, index, complete, host),
+            Some(Err(error)) => self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed),
+            None => {}
         }
     }
 

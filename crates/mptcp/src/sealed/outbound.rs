@@ -37,7 +37,7 @@ impl Connection {
         if limit > self.outgoing.edge().max(self.outgoing.acked()) + CONTROL_SLACK {
             return false;
         }
-        let candidates = self.candidates(now);
+        let candidates = self.candidates(now, |_| true);
         let Some(index) = self.control_flow(&candidates) else { return false };
         let Some(body) = self.seal_control(now) else { return false };
         let ends_stream = body.ends_stream;

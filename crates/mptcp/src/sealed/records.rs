@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// Tells the peer how much more it may send, once that is worth a block.
-    pub(super) fn update_window(&mut self) {
+    pub(crate) fn update_window(&mut self) {
         let (Some(session), Some(sealed)) = (&self.session, &mut self.sealed) else { return };
         let Some(running) = sealed.running_mut() else { return };
         if running.is_silent() {

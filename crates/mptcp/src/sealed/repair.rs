@@ -50,7 +50,8 @@ impl Connection {
         if !self.is_sealed() || self.life.is_over() {
             return None;
         }
-        let arrived = self.outgoing.first()?.arrived?;
+        let first = self.outgoing.first()?;
+        let arrived = first.arrived.filter(|_| !self.outgoing.is_again(first.start))?;
         let round_trip = |flow: &Flow| flow.tcp.stats().srtt.unwrap_or(UNKNOWN_RTT);
         let slowest = self.flows.iter().filter(|flow| flow.is_open()).map(round_trip).max()?;
         Some(arrived + (slowest / 4).clamp(MIN_GRACE, MAX_GRACE))

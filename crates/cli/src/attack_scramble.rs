@@ -1,0 +1,101 @@
+//! `plait attack scramble`.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+
+use anyhow::{Context, bail};
+use attack::{Capture, Effort, Model, Recovered, Truth, read_runs};
+
+use crate::arguments::AttackScramble;
+
+pub(crate) async fn run(arguments: AttackScramble) -> anyhow::Result<()> {
+    // Seconds of computing, away from the thread that waits for signals.
+    tokio::task::spawn_blocking(move || attack(&arguments)).await?
+}
+
+fn attack(arguments: &AttackScramble) -> anyhow::Result<()> {
+    let place = arguments.capture.display();
+    let file = File::open(&arguments.capture).with_context(|| format!("cannot open {place}"))?;
+    let capture = Capture::read(BufReader::new(file), arguments.interface)
+        .with_context(|| format!("cannot read {place}"))?;
+    let Some((id, flow)) = capture.largest().filter(|(_, flow)| flow.payload_len() > 0) else {
+        bail!("{place} holds no TCP segment with data");
+    };
+    let runs = flow.runs();
+    let cribs: Vec<_> = arguments.cribs.iter().map(|crib| crib.clone().into_bytes()).collect();
+    let recovered = read_runs(&runs, &cribs, &Model::shipped(), Effort::default());
+    write_text(arguments, &recovered).context("cannot write the recovered text")?;
+    let length = |run: &Recovered| run.plain.len() as u64;
+    let bytes: u64 = recovered.iter().map(length).sum();
+    let text: u64 = recovered.iter().filter(|run| run.bits_per_byte < TEXT).map(length).sum();
+    let mut words = format!(
+        "plait: {} to {}: {bytes} bytes in {} runs; {text} of them look like text now\n",
+        id.source,
+        id.destination,
+        recovered.len(),
+    );
+    if let Some(plain) = &arguments.plain {
+        let plain = fs::read(plain).with_context(|| format!("cannot read {}", plain.display()))?;
+        words += &match Truth::align(&plain, &runs).map(|truth| truth.score(&recovered)) {
+            Some(score) => {
+                let percent = 100.0 * score.fraction();
+                format!("plait: {percent:.1}% right: {} of {} bytes\n", score.right, score.seen)
+            }
+            None => "plait: nothing in the capture belongs to that plain text\n".to_owned(),
+        };
+    }
+    // Where standard error is closed nobody wants to know.
+    let _ = io::stderr().write_all(words.as_bytes());
+    Ok(())
+}
+
+/// Bits per byte that the model needs for what is text; noise takes more than 5.
+const TEXT: f32 = 4.4;
+
+fn write_text(arguments: &AttackScramble, recovered: &[Recovered]) -> io::Result<()> {
+    match &arguments.output {
+        Some(file) => write_runs(BufWriter::new(File::create(file)?), recovered, <[u8]>::to_vec),
+        None if io::stdout().is_terminal() => write_runs(io::stdout().lock(), recovered, printable),
+        None => write_runs(io::stdout().lock(), recovered, <[u8]>::to_vec),
+    }
+}
+
+/// All runs in order; a line says what was not seen between two.
+fn write_runs(
+    mut out: impl Write,
+    recovered: &[Recovered],
+    shown: impl Fn(&[u8]) -> Vec<u8>,
+) -> io::Result<()> {
+    let mut end = None;
+    for run in recovered {
+        if let Some(missing) = end.and_then(|end: u64| run.start.checked_sub(end)) {
+            write!(out, "\n[{missing} bytes not seen]\n")?;
+        }
+        out.write_all(&shown(&run.plain))?;
+        end = Some(run.start.wrapping_add(run.plain.len() as u64));
+    }
+    out.flush()
+}
+
+/// Without what a terminal would obey: it is not known what the text is.
+fn printable(plain: &[u8]) -> Vec<u8> {
+    let is_shown = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\n' | b'\t');
+    plain.iter().map(|&byte| if is_shown(byte) { byte } else { b'.' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(start: u64, plain: &[u8]) -> Recovered {
+        Recovered { start, plain: plain.to_vec(), before: Vec::new(), bits_per_byte: 3.0, settled: 0 }
+    }
+
+    #[test]
+    fn what_was_not_seen_is_marked_and_a_terminal_is_spared() {
+        let mut out = Vec::new();
+        let runs = [run(100, b"one\x1b[2J"), run(200, b"two")];
+        write_runs(&mut out, &runs, printable).expect("memory takes everything");
+        assert_eq!(out, b"one.[2J\n[93 bytes not seen]\ntwo");
+    }
+}

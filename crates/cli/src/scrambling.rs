@@ -1,0 +1,115 @@
+//! What is said about scrambling while it is used: what it is not, and when a trusted path is missing.
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use host::{Monitor, ScrambleStatus, TrustedPaths};
+use tokio::time::interval;
+
+use crate::arguments::{Options, Protect};
+
+/// How often the paths are looked at.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Looks in a row without a trusted path before it is said that the connection waits: many a gap is over sooner.
+const PATIENCE: u32 = 4;
+
+/// Says what scrambling does not protect against, if it was asked for.
+pub(crate) fn announce(options: &Options) {
+    match options.protect {
+        Protect::Sealed | Protect::Plain => {}
+        Protect::Scramble => say(
+            "scrambling is obfuscation, not encryption: whoever captures a few hundred bytes in a row on one path \
+             can read them (plait attack scramble), and whoever is on a path can change them unnoticed",
+        ),
+    }
+}
+
+/// Runs the conversation and warns, meanwhile, when its trusted paths are gone.
+pub(crate) async fn watched<T>(monitor: Monitor, conversation: impl Future<Output = T>) -> T {
+    let mut conversation = std::pin::pin!(conversation);
+    let mut clock = interval(INTERVAL);
+    let mut warned = Warned::default();
+    loop {
+        tokio::select! {
+            result = &mut conversation => return result,
+            _ = clock.tick() => {
+                let Some(scrambling) = monitor.status().and_then(|status| status.scrambling) else { continue };
+                if let Some(warning) = warned.next(&scrambling) {
+                    say(warning);
+                }
+            }
+        }
+    }
+}
+
+/// What was said already.
+#[derive(Default)]
+struct Warned {
+    looks: u32,
+    stalled: bool,
+    degraded: u64,
+    is_degraded: bool,
+}
+
+impl Warned {
+    fn next(&mut self, status: &ScrambleStatus) -> Option<&'static str> {
+        let carried = status.degraded > self.degraded;
+        self.degraded = status.degraded;
+        if status.trusted == TrustedPaths::Work {
+            self.looks = 0;
+            let was = std::mem::take(&mut self.stalled) | std::mem::take(&mut self.is_degraded);
+            return was.then_some("a trusted path works again");
+        }
+        if carried && !std::mem::replace(&mut self.is_degraded, true) {
+            return Some(
+                "WARNING: no trusted path is left, and UNTRUSTED PATHS CARRY EVERYTHING \
+                 (--untrusted-only degrade): whoever listens there sees the whole stream",
+            );
+        }
+        self.looks = if status.stalled { self.looks + 1 } else { 0 };
+        if self.looks < PATIENCE || std::mem::replace(&mut self.stalled, true) {
+            return None;
+        }
+        Some("no trusted path works: nothing is sent until one does (--untrusted-only stall)")
+    }
+}
+
+fn say(words: &str) {
+    // Where standard error is closed nobody wants to know.
+    let _ = writeln!(io::stderr(), "plait: {words}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKS: ScrambleStatus = ScrambleStatus {
+        start: host::ScrambleStart::Key8,
+        trusted: TrustedPaths::Work,
+        stalled: false,
+        degraded: 0,
+    };
+
+    #[test]
+    fn a_short_gap_is_not_worth_a_word_and_a_long_one_is_told_once() {
+        let gone = ScrambleStatus { trusted: TrustedPaths::Gone, stalled: true, ..WORKS };
+        let mut warned = Warned::default();
+        let said: Vec<_> = (0..10).filter_map(|_| warned.next(&gone)).collect();
+        assert_eq!(said.len(), 1);
+        assert!(warned.next(&WORKS).is_some());
+        assert!((0..3).all(|_| warned.next(&gone).is_none()));
+        assert!(warned.next(&WORKS).is_none(), "nothing was said that has to be taken back");
+    }
+
+    #[test]
+    fn bytes_on_untrusted_paths_alone_are_told_at_once_and_once() {
+        let mut warned = Warned::default();
+        let gone = |degraded| ScrambleStatus { trusted: TrustedPaths::Gone, degraded, ..WORKS };
+        assert!(warned.next(&gone(0)).is_none(), "nothing was sent there");
+        assert!(warned.next(&gone(10)).is_some_and(|words| words.contains("WARNING")));
+        assert!(warned.next(&gone(20)).is_none());
+        assert!(warned.next(&ScrambleStatus { degraded: 20, ..WORKS }).is_some());
+        assert!(warned.next(&gone(30)).is_some());
+    }
+}

@@ -1,0 +1,278 @@
+//! A host on the real kernel, in network namespaces of its own, with the kernel's TCP as its peer. Without root
+//! these tests say so and pass: they cannot make namespaces.
+
+#![allow(clippy::disallowed_methods, reason = "the kernel has a clock and threads")]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use host::{Error, Host, PathSpec};
+use netns::{Cidr, Namespace, veth};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// As much as fills every buffer on the way.
+const LOAD: usize = 8 << 20;
+
+#[test]
+fn bytes_go_both_ways_over_ipv4_and_ipv6_and_nothing_is_left_behind() {
+    let Some(net) = Net::new() else { return };
+    let before = net.traces();
+    let host = net.host(&["a1", "a2"]);
+    assert_ne!(net.traces(), before, "the check sees something");
+    for address in ["10.91.1.2", "fd91:1::2"] {
+        let server = net.echo_server(address);
+        let echoed = block_on(async {
+            let stream = host.connect(&[server]).await.expect("the kernel answers");
+            let (mut read, mut write) = stream.into_split();
+            let sending = tokio::spawn(async move {
+                write.write_all(&pattern()).await?;
+                write.shutdown().await
+            });
+            let mut echoed = Vec::new();
+            read.read_to_end(&mut echoed).await.expect("until the end");
+            sending.await.expect("no panic").expect("sent");
+            read.closed().await.expect("in order");
+            echoed
+        });
+        assert!(echoed == pattern(), "{address}: {} bytes", echoed.len());
+    }
+    block_on(host.drained());
+    drop(host);
+    assert_eq!(net.traces(), before);
+}
+
+#[test]
+fn a_listener_has_the_port_until_it_is_dropped() {
+    let Some(net) = Net::new() else { return };
+    let host = net.host(&["a1", "a2"]);
+    let mut listener = block_on(host.listen(7001)).expect("a free port");
+    assert!(matches!(block_on(host.listen(7001)), Err(Error::PortInUse { port: 7001, .. })));
+    let taken = net.a.enter(|| TcpListener::bind("0.0.0.0:7002").expect("free")).expect("entered");
+    assert!(matches!(block_on(host.listen(7002)), Err(Error::PortInUse { port: 7002, .. })));
+    drop(taken);
+
+    for address in ["10.91.1.1", "10.91.2.1", "fd91:2::1"] {
+        let server = SocketAddr::new(address.parse().expect("an address"), 7001);
+        let client = std::thread::spawn({
+            let b = net.b.clone();
+            move || b.enter(|| round_trip(server)).expect("entered")
+        });
+        block_on(async {
+            let (mut stream, from) = listener.accept().await.expect("the kernel connects");
+            assert_eq!(from.is_ipv6(), server.is_ipv6());
+            let mut question = [0; 4];
+            stream.read_exact(&mut question).await.expect("four bytes");
+            stream.write_all(&question).await.expect("taken");
+            stream.shutdown().await.expect("open until now");
+            stream.closed().await.expect("in order");
+        });
+        assert_eq!(client.join().expect("no panic"), Some(*b"ping"), "{address}");
+    }
+
+    drop(listener);
+    let server = SocketAddr::new("10.91.1.1".parse().expect("an address"), 7001);
+    let kernels = wait_for(|| {
+        let listener = net.a.enter(|| TcpListener::bind(server)).expect("entered").ok()?;
+        let _accepting = std::thread::spawn(move || listener.accept().map(|(stream, _)| echo(stream)));
+        (net.b.enter(|| round_trip(server)).expect("entered")).filter(|answer| answer == b"ping")
+    });
+    assert!(kernels.is_some(), "the kernel has it back");
+}
+
+#[test]
+fn a_device_that_appears_is_used_and_one_that_goes_is_left() {
+    let Some(net) = Net::new() else { return };
+    let host = net.host(&["a1", "late"]);
+    let is_up = |index: usize| host.paths()[index].up;
+    assert_eq!((is_up(0), is_up(1)), (true, false));
+    let (late, _peer) = veth((&net.a, "late"), (&net.b, "peer")).expect("a pair");
+    assert!(!is_up(1), "an address is needed");
+    late.add_address(cidr("10.91.3.1", 24)).expect("added");
+    assert!(wait_for(|| is_up(1).then_some(())).is_some(), "it has come");
+    late.down().expect("it exists");
+    assert!(wait_for(|| (!is_up(1)).then_some(())).is_some(), "it is down");
+    late.up().expect("it exists");
+    assert!(wait_for(|| is_up(1).then_some(())).is_some(), "it is back");
+    late.remove().expect("it exists");
+    assert!(wait_for(|| (!is_up(1)).then_some(())).is_some(), "it is gone");
+    assert!(is_up(0), "and the other never was");
+}
+
+#[test]
+fn what_a_killed_host_left_is_removed_by_the_next() {
+    let Some(net) = Net::new() else { return };
+    let before = net.traces();
+    let table = 0x706c_0000_u32 + 5 * 256;
+    for family in ["-4", "-6"] {
+        net.a.ip(&format!("{family} route add unreachable default table {table}")).expect("a route");
+    }
+    net.a.ip(&format!("rule add from 198.18.5.10 lookup {table} preference 7440")).expect("a rule");
+    net.a
+        .ip(&format!("-6 rule add from fd70:6c61:6974:5::a lookup {table} preference 7440"))
+        .expect("a rule");
+    net.a.run("nft", "add table inet plait-5").expect("a table");
+    net.a.run("nft", "add table inet plaiting").expect("somebody else's");
+    drop(net.host(&["a1"]));
+    net.a.run("nft", "delete table inet plaiting").expect("it was left alone");
+    assert_eq!(net.traces(), before);
+}
+
+#[test]
+fn two_hosts_share_the_devices_and_the_last_one_cleans_up() {
+    let Some(net) = Net::new() else { return };
+    let before = net.traces();
+    let first = net.host(&["a1"]);
+    let second = net.host(&["a1", "a2"]);
+    drop(first);
+    let server = net.echo_server("10.91.1.2");
+    block_on(async {
+        let mut stream = second.connect(&[server]).await.expect("the devices still forward");
+        stream.write_all(b"ping").await.expect("taken");
+        stream.shutdown().await.expect("open until now");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("an answer");
+        assert_eq!(answer, b"ping");
+    });
+    drop(second);
+    assert_eq!(net.traces(), before);
+}
+
+#[test]
+fn a_host_that_ends_resets_what_is_open() {
+    let Some(net) = Net::new() else { return };
+    let host = net.host(&["a1"]);
+    let listener = net.b.enter(|| TcpListener::bind("10.91.1.2:0").expect("free")).expect("entered");
+    let server = listener.local_addr().expect("bound");
+    let stream = block_on(host.connect(&[server])).expect("the kernel answers");
+    let (mut accepted, _) = listener.accept().expect("it has come");
+    drop(host);
+    let error = accepted.read(&mut [0; 1]).expect_err("not an end in order");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    let error = block_on(stream.closed()).expect_err("told on this side too");
+    assert!(matches!(error.kind(), std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::NotConnected));
+}
+
+#[test]
+fn nothing_is_set_up_for_paths_that_make_no_sense() {
+    let path = |name| PathSpec::new(name).expect("a name");
+    assert!(matches!(Host::builder().start(), Err(Error::PathCount { count: 0, .. })));
+    let twice = Host::builder().path(path("eth0")).path(path("eth0").as_backup());
+    assert!(matches!(twice.start(), Err(Error::DuplicatePath { name }) if name == "eth0"));
+}
+
+/// Two namespaces joined by two veth pairs: `a1` and `a2` are the host's, `b1` and `b2` the peer's.
+struct Net {
+    a: Namespace,
+    b: Namespace,
+}
+
+impl Net {
+    fn new() -> Option<Self> {
+        if std::fs::metadata("/proc/self").expect("proc is mounted").uid() != 0 {
+            eprintln!("skipped: needs root for network namespaces");
+            return None;
+        }
+        let (a, b) = (Namespace::anonymous().expect("root"), Namespace::anonymous().expect("root"));
+        for path in ["1", "2"] {
+            let (near, far) = veth((&a, &format!("a{path}")), (&b, &format!("b{path}"))).expect("a pair");
+            for (link, host) in [(&near, 1), (&far, 2)] {
+                link.add_address(cidr(&format!("10.91.{path}.{host}"), 24)).expect("added");
+                link.add_address(cidr(&format!("fd91:{path}::{host}"), 64)).expect("added");
+            }
+        }
+        Some(Self { a, b })
+    }
+
+    /// A host in the first namespace.
+    fn host(&self, devices: &[&str]) -> Host {
+        let paths = devices.iter().map(|device| PathSpec::new(device).expect("a name"));
+        let builder = paths.fold(Host::builder(), host::HostBuilder::path);
+        self.a.enter(|| builder.start().expect("a host")).expect("entered")
+    }
+
+    /// An echo server of the kernel in the second namespace, for one connection.
+    fn echo_server(&self, address: &str) -> SocketAddr {
+        let address = SocketAddr::new(address.parse().expect("an address"), 0);
+        let listener = self.b.enter(|| TcpListener::bind(address).expect("free")).expect("entered");
+        let bound = listener.local_addr().expect("bound");
+        std::thread::spawn(move || listener.accept().map(|(stream, _)| echo(stream)));
+        bound
+    }
+
+    /// All that a host changes in its namespace.
+    fn traces(&self) -> String {
+        let mut traces = String::new();
+        for words in
+            ["-4 rule", "-6 rule", "-4 route show table all", "-6 route show table all", "-o link show"]
+        {
+            // Link-local routes of the peers come when duplicate detection has ended.
+            let lines = self.a.ip(words).expect("ip works");
+            let lines = lines.lines().filter(|line| !line.contains("fe80:") && !line.contains("multicast"));
+            traces
+                .extend(lines.map(|line| format!("{}\n", line.split("qdisc").next().unwrap_or(line).trim())));
+        }
+        traces += &self.a.run("nft", "list ruleset").expect("nft works");
+        for device in ["all", "a1", "a2"] {
+            for setting in ["ipv4/conf/DEV/forwarding", "ipv6/conf/DEV/forwarding", "ipv6/conf/DEV/accept_ra"]
+            {
+                let path = format!("/proc/sys/net/{}", setting.replace("DEV", device));
+                let value =
+                    self.a.enter(|| std::fs::read_to_string(&path).unwrap_or_default()).expect("entered");
+                traces += &format!("{path} {value}");
+            }
+        }
+        traces
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let limit = Duration::from_secs(20);
+    runtime
+        .expect("threads")
+        .block_on(async { tokio::time::timeout(limit, work).await.expect("within twenty seconds") })
+}
+
+/// Asks again until there is an answer, or five seconds have passed.
+fn wait_for<T>(mut question: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        if let Some(answer) = question() {
+            return Some(answer);
+        }
+        if Instant::now() > until {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn cidr(address: &str, prefix: u8) -> Cidr {
+    Cidr::new(address.parse::<IpAddr>().expect("an address"), prefix)
+}
+
+fn pattern() -> Vec<u8> {
+    (0..LOAD).map(|index| (index * 31 + index / 65_521) as u8).collect()
+}
+
+/// Sends everything back, and then the end.
+fn echo(mut stream: TcpStream) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(len) = stream.read(&mut buffer) {
+        if len == 0 || stream.write_all(&buffer[..len]).is_err() {
+            return;
+        }
+    }
+}
+
+/// What comes back for four bytes; nothing if nobody answers.
+fn round_trip(server: SocketAddr) -> Option<[u8; 4]> {
+    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(5)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    stream.write_all(b"ping").ok()?;
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).ok()?;
+    Some(answer)
+}

@@ -1,0 +1,107 @@
+//! What of the stream each untrusted path has seen in a row.
+//!
+//! Whoever listens on a path sees all that it carries: new data, and what is reinjected. Both count.
+
+use base::PathId;
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use crate::PathClass;
+use crate::flow::FlowState;
+
+/// A gap of fewer bytes does not end a row: a byte on the wire is a sum over 64 bytes before it, so the text before
+/// the gap says what is in it.
+const GAP: u64 = 64;
+
+/// Somebody who listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Listener {
+    /// On a path of ours.
+    Path(PathId),
+    /// On the peer's path to this address of it.
+    Peer(IpAddr),
+}
+
+/// Rows of bytes (start to end, by data offset) that each of them has seen, as far as they can still grow.
+#[derive(Debug, Default)]
+pub(crate) struct Sightings(Vec<(Listener, BTreeMap<u64, u64>)>);
+
+/// Who listens on a subflow.
+fn listeners(flow: &FlowState) -> impl Iterator<Item = Listener> + use<> {
+    let ours = (flow.class != PathClass::Trusted).then_some(Listener::Path(flow.path));
+    let theirs = (flow.class_theirs != PathClass::Trusted).then_some(Listener::Peer(flow.tuple.remote.ip()));
+    ours.into_iter().chain(theirs)
+}
+
+impl Sightings {
+    /// Whether nobody on this subflow sees more than `limit` bytes in a row if it carries those from `start`
+    /// to `end`.
+    pub(crate) fn allows(&self, flow: &FlowState, start: u64, end: u64, limit: u64) -> bool {
+        listeners(flow).all(|listener| {
+            let Some(rows) = self.rows(listener) else { return end - start <= limit };
+            let (first, last) = joined(rows, start, end);
+            let is_known = rows.range(..=start).next_back().is_some_and(|(_, &known)| known >= end);
+            is_known || last - first <= limit
+        })
+    }
+
+    /// How many bytes from `start` on, which nobody has seen yet, this subflow may carry; `None` for any number.
+    pub(crate) fn allowance(&self, flow: &FlowState, start: u64, limit: u64) -> Option<u64> {
+        let left = |listener| {
+            let first = self.rows(listener).map_or(start, |rows| joined(rows, start, start).0);
+            limit.saturating_sub(start - first)
+        };
+        listeners(flow).map(left).min()
+    }
+
+    /// The subflow carries these bytes.
+    pub(crate) fn note(&mut self, flow: &FlowState, start: u64, end: u64) {
+        for listener in listeners(flow) {
+            let at = self.0.iter().position(|(known, _)| *known == listener).unwrap_or_else(|| {
+                self.0.push((listener, BTreeMap::new()));
+                self.0.len() - 1
+            });
+            let rows = &mut self.0[at].1;
+            let (first, last) = joined(rows, start, end);
+            let parts: Vec<u64> = rows.range(first..last).map(|(&part, _)| part).collect();
+            for part in parts {
+                rows.remove(&part);
+            }
+            rows.insert(first, last);
+        }
+    }
+
+    /// Nothing before `start` will be sent again.
+    pub(crate) fn forget_below(&mut self, start: u64) {
+        for (_, rows) in &mut self.0 {
+            while let Some(row) = rows.first_entry()
+                && row.get() + GAP <= start
+            {
+                row.remove();
+            }
+        }
+    }
+
+    fn rows(&self, listener: Listener) -> Option<&BTreeMap<u64, u64>> {
+        self.0.iter().find(|(known, _)| *known == listener).map(|(_, rows)| rows)
+    }
+}
+
+/// The row that the bytes from `start` to `end` become part of.
+fn joined(rows: &BTreeMap<u64, u64>, start: u64, end: u64) -> (u64, u64) {
+    let (mut first, mut last) = (start, end);
+    // At most one row reaches in from before; several may begin within.
+    if let Some((&before, &reach)) = rows.range(..=start).next_back()
+        && reach + GAP > start
+    {
+        first = before;
+        last = last.max(reach);
+    }
+    for (&part, &reach) in rows.range(first + 1..) {
+        if part >= last + GAP {
+            break;
+        }
+        last = last.max(reach);
+    }
+    (first, last)
+}

@@ -1,0 +1,120 @@
+//! Which subflow may carry which bytes: path classes of both sides, and what is left of the trusted ones.
+
+use crate::connection::Mode;
+use crate::flow::{Flow, FlowState};
+use crate::protection::Protection;
+use crate::scramble::WithoutTrusted;
+use crate::session::Session;
+use crate::{Connection, Host, Path, PathClass, Scheduler};
+
+/// Reserved bit of MP_JOIN that in version 2 says: the sender does not trust the path that this comes over.
+/// The other side has no other way to know which of the subflows to one address of its own these are.
+const UNTRUSTED: u8 = 0b001;
+
+/// What a connection has left of its trusted paths.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TrustedPaths {
+    /// A subflow over one of them works.
+    Work,
+    /// There are subflows over them, and none makes progress or is open yet.
+    Stalled,
+    /// There is no subflow over any.
+    Gone,
+}
+
+/// What the reserved bits of our MP_JOIN say.
+pub(crate) fn reserved_bits(session: &Session, class: PathClass) -> u8 {
+    match class {
+        PathClass::Untrusted if session.scrambled => UNTRUSTED,
+        PathClass::Untrusted | PathClass::Trusted | PathClass::Never => 0,
+    }
+}
+
+/// What the peer's say about its path.
+pub(crate) fn class_of(session: &Session, reserved: u8) -> PathClass {
+    if session.scrambled && reserved & UNTRUSTED != 0 { PathClass::Untrusted } else { PathClass::Trusted }
+}
+
+impl FlowState {
+    /// The lower of what both sides think of the way.
+    pub(crate) fn trust(&self) -> PathClass {
+        self.class.max(self.class_theirs)
+    }
+}
+
+impl Connection {
+    pub(crate) fn trusted_paths(&self) -> TrustedPaths {
+        let trusted = |flow: &&Flow| flow.state.trust() == PathClass::Trusted && flow.state.is_present();
+        if self.flows.iter().filter(trusted).any(Flow::is_good) {
+            TrustedPaths::Work
+        } else if self.flows.iter().any(|flow| trusted(&flow)) {
+            TrustedPaths::Stalled
+        } else {
+            TrustedPaths::Gone
+        }
+    }
+
+    /// Whether the subflow may carry the bytes from data offset `start` to `end`, be it for the first time or
+    /// once more.
+    pub(crate) fn may_carry(&self, flow: &Flow, start: u64, end: u64) -> bool {
+        let trusted = self.trusted_paths();
+        self.protection.may_carry(flow.state.trust(), trusted, start)
+            && self
+                .visit_limit(trusted)
+                .is_none_or(|limit| self.sightings.allows(&flow.state, start, end, limit))
+    }
+
+    /// Most bytes in a row that an untrusted path may see now. Without a trusted path somebody has to see the
+    /// rest.
+    pub(crate) fn visit_limit(&self, trusted: TrustedPaths) -> Option<u64> {
+        match self.config.scheduler {
+            // Of what is sealed nobody reads anything, in a row or not.
+            _ if self.sealed.is_some() => None,
+            Scheduler::Dispersed { visit } if trusted != TrustedPaths::Gone => Some(visit.get().into()),
+            Scheduler::Dispersed { .. }
+            | Scheduler::LowestRtt
+            | Scheduler::RoundRobin
+            | Scheduler::Redundant => None,
+        }
+    }
+
+    /// A subflow is about to carry these bytes.
+    pub(crate) fn note_carried(&mut self, index: usize, start: u64, length: u64) {
+        let trusted = self.trusted_paths();
+        let state = &self.flows[index].state;
+        if let Protection::Scrambled(scrambling) = &mut self.protection
+            && trusted == TrustedPaths::Gone
+            && state.trust() != PathClass::Trusted
+        {
+            scrambling.degraded += length;
+        }
+        if self.sealed.is_none() && matches!(self.config.scheduler, Scheduler::Dispersed { .. }) {
+            let first = self.outgoing.first().map_or(start, |block| block.start);
+            self.sightings.forget_below(first);
+            self.sightings.note(state, start, start + length);
+        }
+    }
+
+    /// Whether a first subflow may be opened over this path: the keys go over it, and the first data.
+    pub(crate) fn may_open_over(&self, path: &Path, host: &dyn Host) -> bool {
+        let Some(settings) = self.scramble_settings() else { return path.class != PathClass::Never };
+        match path.class {
+            PathClass::Trusted => true,
+            PathClass::Never => false,
+            PathClass::Untrusted => {
+                let is_trusted = |path: &Path| path.up && path.class == PathClass::Trusted;
+                settings.without_trusted == WithoutTrusted::Degrade && !host.paths().iter().any(is_trusted)
+            }
+        }
+    }
+
+    /// The user thinks otherwise of the path of a subflow. On a scrambled connection the subflow is left: what
+    /// it still has to repeat is not for a path that has become untrusted, and the peer learns of the new class
+    /// when the path is joined again. `false` if nothing changes by it.
+    pub(crate) fn leave_for_class(&mut self, index: usize, class: PathClass) -> bool {
+        let state = &mut self.flows[index].state;
+        let is_other = core::mem::replace(&mut state.class, class) != class;
+        let is_bound = matches!(self.protection, Protection::Scrambled(_)) && self.mode == Mode::Multipath;
+        is_other && is_bound
+    }
+}
