@@ -192,6 +192,10 @@ pub(crate) struct Options {
     /// The same as one JSON object per connection in FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) status_json: Option<PathBuf>,
+    /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable)
+    /// [default: from 198.18.0.0 and fd70:6c61:6974::, if this host does not use them].
+    #[arg(long = "range", value_name = "NETWORK")]
+    pub(crate) ranges: Vec<std::net::IpAddr>,
     /// Write all packets to FILE (pcapng, one interface per path).
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
@@ -348,6 +352,8 @@ impl Arguments {
             Command::Serve(serve) => Some(serve.options()),
             Command::Proxy(proxy) => Some(proxy.options()),
             Command::Key(_)
+            | Command::Lab(_)
+            | Command::Demo(_)
             | Command::Doctor
             | Command::Completions(_)
             | Command::Man(_)

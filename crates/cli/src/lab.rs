@@ -110,7 +110,8 @@ fn line(path: &Summary) -> String {
         PathClass::Untrusted => "untrusted",
     };
     let state = if path.is_dead { "dead" } else { "up" };
-    let heard = |heard: &lab::Heard| format!("{} B, {:.0} % readable", heard.payload, heard.readable_share() * 100.0);
+    let heard =
+        |heard: &lab::Heard| format!("{} B, {:.0} % readable", heard.payload, heard.readable_share() * 100.0);
     format!(
         "path {} ({class}, {state}): {} connections; to the server {}; to the client {}; {} packets injected",
         path.name,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use host::{Config, Host, Listener, ReadHalf, Status, Stream, WriteHalf};
+use host::{Config, Host, Listener, Ranges, ReadHalf, Status, Stream, WriteHalf};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
@@ -33,7 +33,7 @@ pub(crate) struct Terminal {
 /// A host as the options ask for.
 pub(crate) fn host_for(options: &Options, config: Config, towards: Option<IpAddr>) -> anyhow::Result<Host> {
     scrambling::announce(options);
-    let mut builder = Host::builder().config(config);
+    let mut builder = Host::builder().ranges(Ranges::of(&options.ranges)).config(config);
     for path in paths_for(options, towards)? {
         builder = builder.path(path);
     }

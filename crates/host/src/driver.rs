@@ -100,8 +100,6 @@ impl Driver {
         if let Err(error) = self.turns() {
             error!(%error, device = self.tun.name(), "the TUN device is gone");
         }
-        let woken = self.shared.lock().stop();
-        woken.into_iter().for_each(Waker::wake);
     }
 
     fn turns(&mut self) -> io::Result<()> {
@@ -269,6 +267,14 @@ impl Driver {
             sent = self.send()?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Driver {
+    /// However the driver ends, a panic included: nobody waits for it any longer.
+    fn drop(&mut self) {
+        let woken = self.shared.lock().stop();
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -76,7 +76,7 @@ pub enum Error {
     },
     /// Every private range that was tried is in use on this host.
     #[error(
-        "all private ranges for the addresses of the stack overlap with routes of this host\n  fix: give a free one"
+        "all private ranges for the addresses of the stack overlap with routes of this host\n  fix: give a free one with --range"
     )]
     NoFreeRange,
     /// The port is taken.

@@ -34,6 +34,36 @@ impl Default for Ranges {
     }
 }
 
+impl Ranges {
+    /// These networks, /16 of IPv4 and /48 of IPv6 by their first addresses; the default ones for a family that
+    /// none of them is of.
+    #[must_use]
+    pub fn of(networks: &[IpAddr]) -> Self {
+        let mut ranges = Self::default();
+        let v4: Vec<_> = networks
+            .iter()
+            .filter_map(|network| match network {
+                IpAddr::V4(v4) => Some(*v4),
+                IpAddr::V6(_) => None,
+            })
+            .collect();
+        let v6: Vec<_> = networks
+            .iter()
+            .filter_map(|network| match network {
+                IpAddr::V6(v6) => Some(*v6),
+                IpAddr::V4(_) => None,
+            })
+            .collect();
+        if !v4.is_empty() {
+            ranges.v4 = v4;
+        }
+        if !v6.is_empty() {
+            ranges.v6 = v6;
+        }
+        ranges
+    }
+}
+
 /// An IP network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Prefix {
@@ -174,6 +204,15 @@ mod tests {
         let subnets = Subnets::choose(&Ranges::default(), 0, &used).expect("others are free");
         assert_eq!(subnets.v4().to_string(), "100.127.0.0/24");
         assert_eq!(subnets.v6().to_string(), "fdb3:91d4:5e0c::/64");
+    }
+
+    #[test]
+    fn ranges_that_are_given_replace_the_defaults_of_their_family_only() {
+        let ranges = Ranges::of(&[Ipv4Addr::new(172, 29, 0, 0).into()]);
+        let subnets = Subnets::choose(&ranges, 1, &[]).expect("free");
+        assert_eq!(subnets.v4().to_string(), "172.29.1.0/24");
+        assert_eq!(subnets.v6().to_string(), "fd70:6c61:6974:1::/64");
+        assert!(Subnets::choose(&ranges, 1, &[prefix("172.16.0.0/12")]).is_err(), "no other is tried");
     }
 
     #[test]

@@ -37,6 +37,10 @@ use crate::tun::{MAX_OFFLOADED, NAME_PREFIX};
 pub(crate) use self::addresses::MAX_PATHS;
 pub use self::addresses::Ranges;
 
+/// Packets that wait for the driver: as many wire segments as two megabytes, for senders whose segments were
+/// not merged on the way. The kernel's default is a quarter of that, and what does not fit is lost.
+const QUEUE: u32 = 2000;
+
 /// The set-up of one host; dropping it undoes everything.
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -107,7 +111,7 @@ impl Network {
         run("ip", &format!("link set dev {device} addrgenmode none"))?;
         let v4 = format!("{}/{}", subnets.kernel_v4(), Subnets::V4_LENGTH);
         run("ip", &format!("address add {v4} dev {device}"))?;
-        run("ip", &format!("link set dev {device} mtu {MAX_OFFLOADED} up"))?;
+        run("ip", &format!("link set dev {device} mtu {MAX_OFFLOADED} txqueuelen {QUEUE} up"))?;
         // Deprecated from the start: never the source of what the host itself sends elsewhere.
         let v6 = format!("{}/{}", subnets.kernel_v6(), Subnets::V6_LENGTH);
         let words = format!("-6 address add {v6} dev {device} nodad preferred_lft 0");

@@ -1,0 +1,120 @@
+//! Sealed connections through everything a path can do to them: the bytes arrive as they were sent, or there is an
+//! error; and what one path does, the other does not feel.
+
+use base::{Duration, SeededRandom};
+use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
+use mptcp::{Config, Negotiated, Protect, SealedSettings};
+use proptest::prelude::*;
+use sim::{
+    Coalescer, Corruptor, Cutter, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Moment,
+    Mutator, Pair, SequenceRewriter, Speech, Stripper, megabits, plain_link,
+};
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+const MINUTES: Duration = Duration::from_secs(600);
+
+fn sealed(tep: Tep) -> Config {
+    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
+    let trust = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
+    let name = ServerName::try_from("gw.example.com").expect("a name");
+    let settings = SealedSettings {
+        teps: vec![tep],
+        opener: Some(Arc::new(OpenerSettings::new(name, trust))),
+        ..SealedSettings::listener(Arc::new(ListenerSettings::new(identity)))
+    };
+    Config { protect: Protect::Sealed(settings), ..Config::default() }
+}
+
+/// Somebody on a path of 20 Mbit/s.
+fn middle(pair: &mut Pair, path: usize, number: u64, element: Box<dyn Element>) {
+    let model = LinkConfig { rate: megabits(20), ..plain_link() };
+    pair.chain(path, vec![element, Box::new(Link::new(model, number))]);
+}
+
+#[test]
+fn both_handshakes_seal_over_two_paths() {
+    for tep in [Tep::Tls13, Tep::TcpcryptP256] {
+        let mut pair = Pair::new(1, 2, Families::V4);
+        let talk = pair.talk(&sealed(tep), Speech::of(4 * MIB), Speech::of(2 * MIB), MINUTES);
+        assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+        for status in [&talk.client.status, &talk.server.status] {
+            assert_eq!(status.negotiated, Negotiated::Multipath { version: 2, checksum: false });
+            assert_eq!(status.counters.blocks_failed, 0);
+        }
+        pair.assert_clean();
+    }
+}
+
+/// What somebody on a path does.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Flip { count: u32 },
+    Forge { forgery: Forgery, behind: u32 },
+    Mutate { share: f64 },
+    Strip,
+    Split,
+    Merge,
+    Renumber,
+}
+
+impl Deed {
+    fn element(self, pair: &Pair, direction: Direction, seed: u64) -> Box<dyn Element> {
+        let since = pair.in_time(Duration::from_millis(300));
+        match self {
+            Self::Flip { count } => Box::new(Corruptor::new(direction, since, count)),
+            Self::Forge { forgery, behind } => Box::new(Forger::new(direction, forgery, behind)),
+            Self::Mutate { share } => {
+                Box::new(Mutator::new(share, since..since + Duration::from_secs(30), seed))
+            }
+            Self::Strip => Box::new(Stripper::all(Moment::Always).only(direction).since(since)),
+            Self::Split => Box::new(Cutter { size: 500 }),
+            Self::Merge => Box::new(Coalescer::wire(9000)),
+            Self::Renumber => Box::new(SequenceRewriter { forward: 77_777, backward: 0xffff_0000 }),
+        }
+    }
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let forgery = prop_oneof![Just(Forgery::Reset), Just(Forgery::Fin), Just(Forgery::Data)];
+    prop_oneof![
+        (1..200u32).prop_map(|count| Deed::Flip { count }),
+        (forgery, 5..400u32).prop_map(|(forgery, behind)| Deed::Forge { forgery, behind }),
+        (0.001..0.05).prop_map(|share| Deed::Mutate { share }),
+        Just(Deed::Strip),
+        Just(Deed::Split),
+        Just(Deed::Merge),
+        Just(Deed::Renumber),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_somebody_does_on_one_path_costs_that_path_at_most(
+        deed in deed(), seed in 0..1000u64, path in 0..2usize, forward in any::<bool>(),
+    ) {
+        let mut pair = Pair::new(seed, 2, Families::V4);
+        let direction = if forward { Direction::Forward } else { Direction::Backward };
+        let element = deed.element(&pair, direction, seed);
+        middle(&mut pair, path, seed, element);
+        middle(&mut pair, 1 - path, seed + 1000, Box::new(Coalescer::offload()));
+        let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Speech::of(4 * MIB), Speech::of(3 * MIB), MINUTES);
+        prop_assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+        prop_assert_eq!((talk.client.heard, talk.server.heard), (3 * MIB, 4 * MIB));
+    }
+
+    #[test]
+    fn what_is_done_on_all_paths_is_an_error_at_most(a in deed(), b in deed(), seed in 0..1000u64) {
+        let mut pair = Pair::new(seed, 2, Families::V4);
+        for (path, deed) in [a, b].into_iter().enumerate() {
+            let element = deed.element(&pair, Direction::Forward, seed + path as u64);
+            middle(&mut pair, path, seed + 1000 * path as u64, element);
+        }
+        // A byte that is wrong, or an end that is none, would be an error of the talkers' own.
+        let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+        prop_assert!(talk.server.result.is_err() || talk.server.heard == 2 * MIB);
+        prop_assert!(talk.client.result.is_err() || talk.client.heard == MIB);
+    }
+}
