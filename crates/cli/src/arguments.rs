@@ -10,7 +10,9 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use handshake::Fingerprint;
 use host::PathSpec;
 
+use crate::demo::Demo;
 use crate::key::Key;
+use crate::lab::Lab;
 use crate::manual::{Completions, Manual};
 use crate::proxy::Proxy;
 use crate::run::{self, Run};
@@ -40,6 +42,10 @@ pub(crate) enum Command {
     Proxy(Proxy),
     /// Show or make our key, and manage the servers that are known.
     Key(Key),
+    /// Two hosts and two paths, with an eavesdropper and an injector on each, to try things out in.
+    Lab(Lab),
+    /// The whole story: what eavesdroppers read and what attacks do, by four systems; ends in a report.
+    Demo(Demo),
     /// Say what this machine lacks for plait, and what helps.
     Doctor,
     /// Print completions for a shell.
@@ -346,6 +352,8 @@ impl Arguments {
             Command::Serve(serve) => Some(serve.options()),
             Command::Proxy(proxy) => Some(proxy.options()),
             Command::Key(_)
+            | Command::Lab(_)
+            | Command::Demo(_)
             | Command::Doctor
             | Command::Completions(_)
             | Command::Man(_)

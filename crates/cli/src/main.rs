@@ -6,10 +6,12 @@ mod acquaintance;
 mod arguments;
 mod attack_scramble;
 mod connect;
+mod demo;
 mod dial;
 mod doctor;
 mod exit;
 mod key;
+mod lab;
 mod lack;
 mod limits;
 mod listen;
@@ -56,6 +58,8 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => to_the_end(arguments.run()),
         Command::Proxy(arguments) => to_the_end(arguments.run()),
         Command::Key(arguments) => arguments.run(),
+        Command::Lab(arguments) => arguments.run(),
+        Command::Demo(arguments) => arguments.run(),
         Command::Doctor => doctor::run(),
         Command::Completions(arguments) => arguments.run(),
         Command::Man(arguments) => arguments.run(),

@@ -139,7 +139,11 @@ pub fn tell(options: &Options) -> anyhow::Result<Story> {
         bar.set_message(format!("{}: {attack}", plan.system.name()));
         let episode =
             play(plan, &stage).with_context(|| format!("episode {} / {attack}", plan.system.name()))?;
-        bar.println(line(&episode));
+        if bar.is_hidden() {
+            println!("{}", line(&episode));
+        } else {
+            bar.println(line(&episode));
+        }
         episodes.push(episode);
         bar.inc(1);
     }
