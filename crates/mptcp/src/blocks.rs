@@ -178,13 +178,6 @@ impl Outgoing {
         }
     }
 
-    /// Replaces what has no number yet, in order.
-    pub(crate) fn rewrite_queue(&mut self, mut rewrite: impl FnMut(Bytes) -> Bytes) {
-        for data in &mut self.queue {
-            *data = rewrite(core::mem::take(data));
-        }
-    }
-
     pub(crate) fn finish(&mut self) {
         self.finished = true;
     }
@@ -194,8 +187,10 @@ impl Outgoing {
     }
 
     /// Numbers the next bytes, at most `max` (not zero) of them: start and payload.
-    pub(crate) fn cut(&mut self, max: usize) -> Option<(u64, Bytes)> {
+    /// They become what `change` makes of them; it sees all bytes once and in order.
+    pub(crate) fn cut(&mut self, max: usize, change: impl FnOnce(Bytes) -> Bytes) -> Option<(u64, Bytes)> {
         let (start, payload) = self.take(max)?;
+        let payload = change(payload);
         self.add(start, Body::Clear(payload.clone()));
         Some((start, payload))
     }
@@ -433,7 +428,7 @@ mod tests {
     }
 
     fn cut(stream: &mut Outgoing, max: usize, flow: SubflowId) -> (u64, Bytes) {
-        let (start, payload) = stream.cut(max).expect("something to cut");
+        let (start, payload) = stream.cut(max, |data| data).expect("something to cut");
         stream.on_carried(start, Carrier { flow, end: start + payload.len() as u64 });
         (start, payload)
     }
@@ -441,10 +436,14 @@ mod tests {
     #[test]
     fn numbers_are_given_when_blocks_are_cut() {
         let mut stream = filled(&["abc", "de", "fghij"]);
-        assert_eq!(stream.cut(4), Some((1, Bytes::from_static(b"abcd"))), "small writes share a block");
-        assert_eq!(stream.cut(2), Some((5, Bytes::from_static(b"ef"))));
-        assert_eq!(stream.cut(100), Some((7, Bytes::from_static(b"ghij"))));
-        assert_eq!(stream.cut(100), None);
+        assert_eq!(
+            stream.cut(4, |data| data),
+            Some((1, Bytes::from_static(b"abcd"))),
+            "small writes share a block"
+        );
+        assert_eq!(stream.cut(2, |data| data), Some((5, Bytes::from_static(b"ef"))));
+        assert_eq!(stream.cut(100, |data| data), Some((7, Bytes::from_static(b"ghij"))));
+        assert_eq!(stream.cut(100, |data| data), None);
         assert_eq!((stream.kept(), stream.queued(), stream.next()), (10, 0, 11));
     }
 
@@ -453,8 +452,8 @@ mod tests {
         let data = Bytes::from(vec![7; 1000]);
         let mut stream = Outgoing::new();
         stream.write(data.clone());
-        stream.cut(400);
-        let (_, second) = stream.cut(400).expect("600 are left");
+        stream.cut(400, |data| data);
+        let (_, second) = stream.cut(400, |data| data).expect("600 are left");
         assert_eq!(second.as_ptr(), data[400..].as_ptr());
     }
 

@@ -287,7 +287,6 @@ impl Connection {
             self.notices.writer_waits();
         }
         let taken = data.len();
-        let data = self.protection.accept(data);
         self.outgoing.write(data);
         taken
     }

@@ -1,6 +1,6 @@
 //! What happens to the bytes of the stream on their way: the seam for scrambling and sealing.
 //!
-//! A protection sees outgoing bytes in order once, when they are accepted into the send buffer, and incoming
+//! A protection sees outgoing bytes in order once, when they get their data sequence numbers, and incoming
 //! bytes in order once, when they are handed to the application; it says which path class may carry what.
 //! Plain changes nothing and allows everything.
 
@@ -21,7 +21,7 @@ pub(crate) enum Protection {
 }
 
 impl Protection {
-    /// The application's bytes as they enter the send buffer.
+    /// The application's bytes as they get their numbers: late, so that they are still in the cache when they leave.
     pub(crate) fn accept(&mut self, data: Bytes) -> Bytes {
         match self {
             Self::Plain => data,

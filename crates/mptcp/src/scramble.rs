@@ -125,13 +125,13 @@ impl Connection {
         }
     }
 
-    /// Both keys are known: what waits in the send buffer is scrambled now, the rest as it comes.
+    /// Both keys are known. What waits in the send buffer is scrambled when it gets its number, like all the rest.
     pub(crate) fn start_scrambling(&mut self) {
         let (Some(settings), Some(session)) = (self.scramble_settings(), &self.session) else { return };
         let Session { local: Some(local), remote: Some(remote), scrambled: true, .. } = session else {
             return;
         };
-        let mut scrambling = Scrambling {
+        let scrambling = Scrambling {
             settings,
             outgoing: Scrambler::new(settings.start, local.bytes()),
             incoming: Descrambler::new(settings.start, remote.bytes()),
@@ -139,7 +139,6 @@ impl Connection {
             receiving: Spare::default(),
             degraded: 0,
         };
-        self.outgoing.rewrite_queue(|data| scrambling.scramble(data));
         self.protection = crate::protection::Protection::Scrambled(Box::new(scrambling));
     }
 

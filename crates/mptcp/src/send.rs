@@ -296,7 +296,10 @@ impl Connection {
         let room = room.max(1);
         let whole = room - room % usize::from(segment.max(1));
         let max = if whole == 0 || room >= self.outgoing.queued() { room } else { whole };
-        let Some((start, payload)) = self.outgoing.cut(max.min(limit)) else { return false };
+        let Some((start, payload)) = self.outgoing.cut(max.min(limit), |data| self.protection.accept(data))
+        else {
+            return false;
+        };
         let Some(session) = &self.session else { return false };
         let offset = flow.tcp.next_offset();
         let options = if is_first_data {
