@@ -147,14 +147,14 @@ fn throughput(context: &Context<'_>) -> Result<Verdict> {
     // What else the machine does only ever makes a transfer slower: the best of each are the least disturbed.
     let best = scrambled[pairs - 1] / plain[pairs - 1];
     let text = format!(
-        "ratio {best:.2} of the best, {ratio:.2} in the middle (from {:.2} to {:.2}) of {pairs} pairs; medians {:.2} GB/s \
+        "ratio {ratio:.2} (from {:.2} to {:.2}, of the best {best:.2}) in {pairs} pairs; medians {:.2} GB/s \
          scrambled, {:.2} plain; the paper: 0.83",
         ratios[0],
         ratios[pairs - 1],
         medians.0,
         medians.1,
     );
-    ensure!(best.max(ratio) >= RATIO_GOAL, "{text}");
+    ensure!(ratio >= RATIO_GOAL, "{text}");
     Ok(Verdict::Passed(text))
 }
 
