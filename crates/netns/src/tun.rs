@@ -99,9 +99,5 @@ pub fn permitted() -> io::Result<()> {
 }
 
 fn open() -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open(NODE)
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(NODE)
 }
