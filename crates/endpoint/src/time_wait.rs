@@ -127,8 +127,13 @@ impl TimeWaits {
     /// Takes a segment for `tuple`.
     pub(crate) fn handle_segment(&mut self, now: Instant, tuple: &FourTuple, segment: &Segment) -> Verdict {
         let Some((_, remnant)) = self.kept.get(tuple).copied() else { return Verdict::NotHere };
-        // RFC 1337, section 3: a reset must not end TIME-WAIT.
         if segment.flags.contains(Flags::RST) {
+            // A peer that no longer knows the connection answers our acknowledgment with exactly the number in it, and
+            // cannot open another one before we have let go. RFC 1337 warns of resets that are merely old: those have
+            // another number.
+            if segment.seq == remnant.ack {
+                self.remove(tuple);
+            }
             return Verdict::Ignore;
         }
         if segment.flags.contains(Flags::SYN)
@@ -232,12 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn resets_and_bare_acknowledgments_are_left_alone() {
+    fn old_resets_and_bare_acknowledgments_are_left_alone() {
         let mut table = table(8);
-        for flags in [Flags::RST, Flags::RST.with(Flags::ACK), Flags::ACK] {
-            assert_eq!(table.handle_segment(NOW, &tuple(1), &segment(1, flags, 500, None)), Verdict::Ignore);
+        for (flags, seq) in [(Flags::RST, 499), (Flags::RST.with(Flags::ACK), 501), (Flags::ACK, 500)] {
+            assert_eq!(table.handle_segment(NOW, &tuple(1), &segment(1, flags, seq, None)), Verdict::Ignore);
         }
         assert!(table.contains(&tuple(1)));
+    }
+
+    #[test]
+    fn a_reset_with_exactly_the_next_number_makes_room_for_a_new_connection() {
+        let mut table = table(8);
+        let reset = segment(1, Flags::RST, 500, None);
+        assert_eq!(table.handle_segment(NOW, &tuple(1), &reset), Verdict::Ignore);
+        assert!(!table.contains(&tuple(1)));
     }
 
     #[test]

@@ -27,6 +27,13 @@ pub(crate) struct Inserted {
     pub(crate) conflict: bool,
 }
 
+/// What a window field may promise beyond the bytes that are free: a subflow rounds up to a unit of its scale
+/// where rounding down would take back what it has offered (RFC 7323, section 2.4).
+fn rounding(buffer: usize) -> u64 {
+    const UNSCALED: usize = 65_535;
+    if buffer <= UNSCALED { 0 } else { (buffer / UNSCALED + 1).next_power_of_two() as u64 }
+}
+
 /// Bytes on their way to the application.
 #[derive(Debug)]
 pub(crate) struct Reassembly {
@@ -48,7 +55,7 @@ pub(crate) struct Reassembly {
 impl Reassembly {
     /// An empty stream whose first byte is at offset 1.
     pub(crate) fn new(buffer: usize) -> Self {
-        let edge = 1 + buffer as u64;
+        let edge = 1 + buffer as u64 + rounding(buffer);
         Self {
             next: 1,
             buffer,
@@ -111,7 +118,7 @@ impl Reassembly {
     /// The window to offer, in bytes from [`Reassembly::next`] on; remembered as offered.
     pub(crate) fn offer_window(&mut self) -> u32 {
         let free = self.buffer.saturating_sub(self.ready_bytes);
-        self.edge = self.edge.max(self.next + free as u64);
+        self.edge = self.edge.max(self.next + free as u64 + rounding(self.buffer));
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
@@ -321,5 +328,15 @@ mod tests {
         let outside: usize =
             (0..20_000u64).map(|i| stream.insert(3 + 2 * i, Bytes::from_static(b"x")).outside).sum();
         assert_eq!(outside, 20_000 - MAX_EARLY);
+    }
+
+    #[test]
+    fn what_the_rounding_of_a_window_field_let_through_is_taken() {
+        let buffer = 16 << 20;
+        let mut stream = Reassembly::new(buffer);
+        stream.offer_window();
+        let last = 1 + buffer as u64 + 511;
+        assert_eq!(stream.insert(last - 1, Bytes::from_static(b"x")).outside, 0);
+        assert_eq!(stream.insert(last + 1, Bytes::from_static(b"x")).outside, 1);
     }
 }
