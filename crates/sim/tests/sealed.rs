@@ -5,6 +5,7 @@ use base::{Duration, SeededRandom};
 use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
 use mptcp::{Config, Negotiated, Protect, SealedSettings};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use sim::{
     Coalescer, Corruptor, Cutter, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Moment,
     Mutator, Pair, SequenceRewriter, Speech, Stripper, megabits, plain_link,
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 const MINUTES: Duration = Duration::from_secs(600);
+/// A last subflow that somebody keeps from all progress is given up after fifteen timeouts of up to two minutes.
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn sealed(tep: Tep) -> Config {
     let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
@@ -89,7 +92,16 @@ fn deed() -> impl Strategy<Value = Deed> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 40,
+        // The same deeds in every run; PROPTEST_RNG_SEED chooses others.
+        rng_seed: match ProptestConfig::default().rng_seed {
+            RngSeed::Random => RngSeed::Fixed(8684),
+            chosen @ RngSeed::Fixed(_) => chosen,
+        },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn what_somebody_does_on_one_path_costs_that_path_at_most(
@@ -113,7 +125,7 @@ proptest! {
             middle(&mut pair, path, seed + 1000 * path as u64, element);
         }
         // A byte that is wrong, or an end that is none, would be an error of the talkers' own.
-        let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+        let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Speech::of(2 * MIB), Speech::of(MIB), HOUR);
         prop_assert!(talk.server.result.is_err() || talk.server.heard == 2 * MIB);
         prop_assert!(talk.client.result.is_err() || talk.client.heard == MIB);
     }
