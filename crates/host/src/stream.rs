@@ -148,6 +148,12 @@ impl Monitor {
 }
 
 impl ReadHalf {
+    /// As [`Stream::abort`].
+    pub fn abort(&self) {
+        let Handle { shared, id } = &*self.handle;
+        shared.change(|state, now| state.endpoint.abort(now, *id));
+    }
+
     /// As [`Stream::read_chunk`].
     ///
     /// # Errors
