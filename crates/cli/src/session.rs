@@ -80,18 +80,14 @@ impl Terminal {
         let monitor = stream.monitor();
         let (mut read, mut write) = stream.into_split();
         let conversation = transfer(&mut read, &mut write, &mut self.input, &self.output);
-        let mut aborted = false;
         let mut result = tokio::select! {
-            result = scrambling::watched(monitor, conversation) => result,
+            result = scrambling::watched(monitor.clone(), conversation) => result,
             signal = exit::interrupted() => {
-                // Now and in so many words: letting go would be an orderly end, for which there is no time.
-                aborted = true;
+                // Letting go would look like an orderly end of what was cut off.
+                monitor.abort();
                 Err(io::Error::other(signal))
             }
         };
-        if aborted {
-            read.abort();
-        }
         if result.is_ok() {
             // Reading to the end does not say that the peer has everything of ours.
             // However long a slow path needs: the connection itself gives up where there is no hope.

@@ -159,7 +159,7 @@ impl Endpoint {
         }));
         for connection in left {
             self.disown(now, connection);
-            self.abort_orphan(now, connection);
+            self.abort_any(now, connection);
         }
     }
 
@@ -282,6 +282,14 @@ impl Endpoint {
         }
     }
 
+    /// Ends all connections at once, those too that nobody holds (any more): the host stops.
+    pub fn abort_all(&mut self, now: Instant) {
+        let all: Vec<_> = self.connections.keys().copied().collect();
+        for id in all {
+            self.abort_any(now, id);
+        }
+    }
+
     /// The application has let go of it: what was written is still delivered, then it is closed and
     /// forgotten; the id is no longer valid.
     ///
@@ -311,11 +319,6 @@ impl Endpoint {
     /// What there is to say about a connection.
     pub fn status(&self, now: Instant, id: ConnectionId) -> Option<Status> {
         self.held(id).map(|entry| entry.connection.status(now))
-    }
-
-    /// The connections that applications hold.
-    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
-        self.connections.iter().filter(|(_, entry)| entry.stage == Stage::Held).map(|(id, _)| *id)
     }
 
     /// Totals.

@@ -60,8 +60,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends a connection that nobody holds.
-    pub(crate) fn abort_orphan(&mut self, now: Instant, id: ConnectionId) {
+    /// Ends a connection, whoever holds it.
+    pub(crate) fn abort_any(&mut self, now: Instant, id: ConnectionId) {
         if let Some(entry) = self.connections.get_mut(&id) {
             entry.connection.abort(now);
             self.on_progress(now, id);

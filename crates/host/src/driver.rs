@@ -154,8 +154,7 @@ impl Driver {
         let now = shared.clock.now();
         let State { endpoint, phase, .. } = &mut *state;
         if *phase == Phase::Stopping {
-            let held: Vec<_> = endpoint.connections().collect();
-            held.into_iter().for_each(|id| endpoint.abort(now, id));
+            endpoint.abort_all(now);
         }
         for (packet, received) in self.arrived.drain(..) {
             if let Some(capture) = &mut self.capture {

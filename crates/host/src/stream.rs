@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use base::Instant;
 use bytes::{Buf, Bytes};
 use endpoint::ConnectionId;
-use mptcp::{ConnectionError, Negotiated, ReadError, Status, Unscrambled};
+use mptcp::{Negotiated, ReadError, Status};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::shared::{Interest, Phase, Shared, State};
+use crate::failure::{end_of, error_of, gone};
+use crate::shared::{Interest, Phase, Shared};
 
 /// A Multipath TCP connection, or the plain TCP one that it fell back to: [`Stream::status`] tells.
 ///
@@ -47,7 +47,7 @@ struct Handle {
     id: ConnectionId,
 }
 
-/// Looks at a connection that others read and write. It keeps the connection from being let go of.
+/// Looks at a connection that others read and write, and can end it. It keeps the connection from being let go of.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     handle: Arc<Handle>,
@@ -115,8 +115,7 @@ impl Stream {
 
     /// Ends the connection at once, in both directions.
     pub fn abort(&self) {
-        let Handle { shared, id } = &*self.read.handle;
-        shared.change(|state, now| state.endpoint.abort(now, *id));
+        self.read.handle.abort();
     }
 
     /// Waits until the connection can be used, or has failed.
@@ -145,15 +144,14 @@ impl Monitor {
     pub fn status(&self) -> Option<Status> {
         self.handle.status()
     }
+
+    /// As [`Stream::abort`].
+    pub fn abort(&self) {
+        self.handle.abort();
+    }
 }
 
 impl ReadHalf {
-    /// As [`Stream::abort`].
-    pub fn abort(&self) {
-        let Handle { shared, id } = &*self.handle;
-        shared.change(|state, now| state.endpoint.abort(now, *id));
-    }
-
     /// As [`Stream::read_chunk`].
     ///
     /// # Errors
@@ -391,6 +389,10 @@ impl Handle {
         state.endpoint.status(self.shared.clock.now(), self.id)
     }
 
+    fn abort(&self) {
+        self.shared.change(|state, now| state.endpoint.abort(now, self.id));
+    }
+
     async fn closed(&self) -> io::Result<()> {
         poll_fn(|context| {
             let mut state = self.shared.lock();
@@ -417,84 +419,4 @@ impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Connection").field(&self.id.0).finish()
     }
-}
-
-/// What [`io::Error::get_ref`] gives for a failed connection.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}{}", words(*.error), because(.why.as_deref()))]
-pub struct Failure {
-    /// What happened.
-    pub error: ConnectionError,
-    /// More about it: what was stripped, refused, or altered where the connection was to be sealed.
-    pub why: Option<String>,
-}
-
-impl From<ConnectionError> for Failure {
-    fn from(error: ConnectionError) -> Self {
-        Self { error, why: None }
-    }
-}
-
-fn because(why: Option<&str>) -> String {
-    why.map(|why| format!(": {why}")).unwrap_or_default()
-}
-
-fn words(error: ConnectionError) -> &'static str {
-    match error {
-        ConnectionError::Refused => "the peer refused the connection",
-        ConnectionError::TimedOut => "nobody answered on any path",
-        ConnectionError::Unreachable => "no path can reach the peer",
-        ConnectionError::Reset => "the peer reset the connection",
-        ConnectionError::FastClose => "the peer closed the connection at once (MP_FASTCLOSE)",
-        ConnectionError::Aborted => "the connection was aborted here",
-        ConnectionError::PlainRefused => "only plain TCP was to be had, and that is not allowed",
-        ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
-        ConnectionError::Protocol => "the peer broke the protocol",
-        ConnectionError::NotScrambled(Unscrambled::Multipath) => {
-            "the peer speaks Multipath TCP without scrambling, and that is not allowed"
-        }
-        ConnectionError::NotScrambled(Unscrambled::Plain) => {
-            "scrambling was asked for and only plain TCP was to be had: the peer does not speak Multipath TCP, or its options are stripped on the way"
-        }
-        ConnectionError::NotScrambled(Unscrambled::Stripped) => {
-            "scrambling was agreed on, and then the options were stripped on the way"
-        }
-        ConnectionError::NoTrustedPath => "no trusted path can be used",
-        ConnectionError::Corrupted => "data arrived corrupted and there was no other path",
-        ConnectionError::NotSealed => "the connection cannot be sealed, and nothing less is allowed",
-        ConnectionError::HandshakeFailed => "the handshake of the sealed connection failed",
-        ConnectionError::NegotiationAltered => "somebody on the way has rewritten the negotiation",
-    }
-}
-
-fn error_of(error: ConnectionError, status: Option<Status>) -> io::Error {
-    let kind = match error {
-        ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
-        ConnectionError::TimedOut | ConnectionError::AllPathsLost => io::ErrorKind::TimedOut,
-        ConnectionError::Unreachable | ConnectionError::NoTrustedPath => io::ErrorKind::HostUnreachable,
-        ConnectionError::Reset | ConnectionError::FastClose => io::ErrorKind::ConnectionReset,
-        ConnectionError::Aborted => io::ErrorKind::ConnectionAborted,
-        ConnectionError::PlainRefused | ConnectionError::NotSealed | ConnectionError::NotScrambled(_) => {
-            io::ErrorKind::Unsupported
-        }
-        ConnectionError::HandshakeFailed | ConnectionError::NegotiationAltered => {
-            io::ErrorKind::PermissionDenied
-        }
-        ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
-    };
-    let why = status.and_then(|status| status.sealed).and_then(|sealed| sealed.failure);
-    io::Error::new(kind, Failure { error, why })
-}
-
-/// How a connection ended, if it has.
-fn end_of(state: &State, now: Instant, id: ConnectionId) -> Option<io::Result<()>> {
-    match state.endpoint.end(id) {
-        Some(end) => Some(end.map_err(|error| error_of(error, state.endpoint.status(now, id)))),
-        None if state.phase == Phase::Stopped => Some(Err(gone())),
-        None => None,
-    }
-}
-
-fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, crate::Error::Gone)
 }

@@ -25,17 +25,27 @@ pub fn sweep() -> Result<Vec<String>> {
         if Path::new("/proc").join(owner.to_string()).exists() {
             continue;
         }
-        for pid in program::run("ip", &format!("netns pids {name}"))?.lines() {
-            if let Ok(pid) = pid.trim().parse() {
-                // It may have ended since it was listed: then there is nothing left to do.
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
+        match remove(&name) {
+            Ok(()) => removed.push(name),
+            // Another process that sweeps was faster.
+            Err(_) if !Path::new(DIRECTORY).join(&name).exists() => {}
+            Err(error) => return Err(error),
         }
-        program::run("ip", &format!("netns del {name}"))?;
-        removed.push(name);
     }
     removed.sort();
     Ok(removed)
+}
+
+/// Ends the processes inside a namespace and deletes it.
+fn remove(name: &str) -> Result<()> {
+    for pid in program::run("ip", &format!("netns pids {name}"))?.lines() {
+        if let Ok(pid) = pid.trim().parse() {
+            // It may have ended since it was listed: then there is nothing left to do.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+    program::run("ip", &format!("netns del {name}"))?;
+    Ok(())
 }
 
 /// The process id in a name of ours.
