@@ -1,0 +1,52 @@
+//! What a connection was, for people and for programs.
+
+mod report;
+mod words;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use host::{Path, Status};
+
+use crate::arguments::Options;
+
+use report::Report;
+
+/// Tells about connections where the options ask for it.
+pub(crate) struct Reporter {
+    on_standard_error: bool,
+    json: Option<File>,
+}
+
+impl Reporter {
+    /// Creates or empties the file, so that an error shows before anything else happens.
+    pub(crate) fn open(options: &Options) -> anyhow::Result<Self> {
+        let create = |file: &std::path::PathBuf| {
+            File::create(file).with_context(|| format!("cannot write the status to {}", file.display()))
+        };
+        let json = options.status_json.as_ref().map(create).transpose()?;
+        Ok(Self { on_standard_error: options.status, json })
+    }
+
+    /// Tells about one connection.
+    pub(crate) fn report(
+        &mut self,
+        paths: &[Path],
+        peer: Option<SocketAddr>,
+        status: &Status,
+    ) -> anyhow::Result<()> {
+        let report = Report::new(paths, peer, status);
+        if self.on_standard_error {
+            // Where standard error is closed nobody wants to know.
+            let _ = io::stderr().write_all(report.words(status.negotiated).as_bytes());
+        }
+        if let Some(file) = &mut self.json {
+            let mut line = serde_json::to_string(&report)?;
+            line.push('\n');
+            file.write_all(line.as_bytes()).context("cannot write the status")?;
+        }
+        Ok(())
+    }
+}
