@@ -12,7 +12,8 @@ use crate::prr::Prr;
 use crate::rack::Verdict;
 use crate::receive_queue::{Block, MAX_BLOCKS};
 use crate::recovery::Phase;
-use crate::subflow::{Finish, Subflow};
+use crate::sender::Finish;
+use crate::subflow::Subflow;
 use crate::tail_probe::{AckView, ProbeVerdict};
 use crate::{Event, Timer};
 

@@ -3,7 +3,8 @@
 use base::Instant;
 use wire::{Flags, Segment};
 
-use crate::subflow::{Finish, Subflow};
+use crate::sender::Finish;
+use crate::subflow::Subflow;
 use crate::{Closed, Event, State, Timer};
 
 /// What a FIN can do; each moves a connection towards its end.

@@ -5,21 +5,12 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use wire::{IcmpError, IpVersion, MAX_OPTIONS, OptionBytes, Segment};
 
-use crate::ack_policy::{AckPolicy, Urgency};
+use crate::ack_policy::Urgency;
 use crate::challenge::ChallengeLimit;
 use crate::congestion::{Controller, Coupling};
-use crate::flight::Flight;
 use crate::header_options::{SynOptions, TIMESTAMPS_LEN};
-use crate::pace::Pace;
-use crate::path_mtu::PathMtu;
-use crate::rack::Rack;
-use crate::receive_queue::{Block, ReceiveQueue};
-use crate::receive_window::ReceiveWindow;
-use crate::recovery::Recovery;
-use crate::rtt::Rtt;
-use crate::send_queue::SendQueue;
-use crate::send_window::SendWindow;
-use crate::tail_probe::TailProbe;
+use crate::receiver::Receiver;
+use crate::sender::{Finish, Sender};
 use crate::timers::Timers;
 use crate::timestamps::Timestamps;
 use crate::{Arrival, Closed, Config, Deadline, DropReason, Event, FourTuple, Isn, Timer};
@@ -149,17 +140,6 @@ pub(crate) struct Opening {
     pub(crate) due: bool,
 }
 
-/// How far our side of the stream is closed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Finish {
-    /// More records may come.
-    Open,
-    /// A FIN follows the last record.
-    Wanted,
-    /// It was sent.
-    Sent,
-}
-
 /// A segment without payload that is owed for another reason than an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Nudge {
@@ -167,69 +147,6 @@ pub(crate) enum Nudge {
     Quiet,
     /// One that the peer must answer: keep-alive or window probe.
     Probe,
-}
-
-/// The sending half.
-pub(crate) struct Sender {
-    pub(crate) isn: SeqNum,
-    /// SND.UNA and SND.NXT.
-    pub(crate) una: u64,
-    pub(crate) next: u64,
-    pub(crate) finish: Finish,
-    pub(crate) queue: SendQueue,
-    pub(crate) flight: Flight,
-    pub(crate) window: SendWindow,
-    pub(crate) rtt: Rtt,
-    pub(crate) rack: Rack,
-    pub(crate) probe: TailProbe,
-    pub(crate) recovery: Recovery,
-    pub(crate) congestion: Controller,
-    pub(crate) pace: Pace,
-    pub(crate) path: PathMtu,
-    pub(crate) peer_mss: u16,
-    /// Duplicate acknowledgments of a peer without SACK.
-    pub(crate) dup_acks: u32,
-    /// The next lost segment leaves whatever the window says.
-    pub(crate) forced: bool,
-    /// The peer's window is used up to the last byte though it is small (RFC 9293, section 3.8.6.2.1).
-    pub(crate) overriding: bool,
-    /// Window probes without answer.
-    pub(crate) window_probes: u8,
-    /// Window probes since the window was last open.
-    pub(crate) persist_backoff: u8,
-    /// Data below this offset left while the congestion window was full.
-    pub(crate) limited_until: u64,
-    /// End of the last segment that was not full (Nagle).
-    pub(crate) small_until: u64,
-    /// Where the retransmission timeout counts from.
-    pub(crate) rto_from: Instant,
-    pub(crate) last_sent: Instant,
-    pub(crate) progress_at: Instant,
-}
-
-/// The receiving half.
-pub(crate) struct Receiver {
-    pub(crate) irs: SeqNum,
-    pub(crate) queue: ReceiveQueue,
-    pub(crate) window: ReceiveWindow,
-    pub(crate) acks: AckPolicy,
-    /// Offset of the peer's FIN, once one has arrived.
-    pub(crate) fin: Option<u64>,
-    /// It was reached.
-    pub(crate) finished: bool,
-    /// Last acknowledgment sent (Last.ACK.sent of RFC 7323).
-    pub(crate) last_ack: u64,
-    /// What arrived twice, to be reported (RFC 2883).
-    pub(crate) duplicate: Option<Block>,
-    pub(crate) last_arrival: Instant,
-    pub(crate) keep_alives: u8,
-}
-
-impl Receiver {
-    /// RCV.NXT: the FIN counts.
-    pub(crate) fn next(&self) -> u64 {
-        self.queue.next() + u64::from(self.finished)
-    }
 }
 
 /// One TCP connection.
@@ -269,47 +186,8 @@ impl Subflow {
     }
 
     fn new(now: Instant, config: Config, tuple: FourTuple, isn: Isn, role: Role) -> Self {
-        let path = PathMtu::new(config.mtu, IpVersion::of(&tuple.local.ip()));
-        let window = u32::from(config.initial_window.max(1)) * u32::from(path.mss());
-        let send = Sender {
-            isn: isn.seq,
-            una: 0,
-            next: 1,
-            finish: Finish::Open,
-            queue: SendQueue::new(),
-            flight: Flight::default(),
-            window: SendWindow::default(),
-            rtt: Rtt::new(config.min_rto),
-            rack: Rack::default(),
-            probe: TailProbe::default(),
-            recovery: Recovery::new(),
-            congestion: Controller::new(config.congestion, path.mss(), window),
-            pace: Pace::new(config.pacing),
-            path,
-            peer_mss: path.mss(),
-            dup_acks: 0,
-            forced: false,
-            overriding: false,
-            window_probes: 0,
-            persist_backoff: 0,
-            limited_until: 0,
-            small_until: 0,
-            rto_from: now,
-            last_sent: now,
-            progress_at: now,
-        };
-        let receive = Receiver {
-            irs: SeqNum::new(0),
-            queue: ReceiveQueue::new(u64::from(config.max_receive_window)),
-            window: ReceiveWindow::new(config.max_receive_window),
-            acks: AckPolicy::default(),
-            fin: None,
-            finished: false,
-            last_ack: 0,
-            duplicate: None,
-            last_arrival: now,
-            keep_alives: 0,
-        };
+        let send = Sender::new(now, &config, isn.seq, IpVersion::of(&tuple.local.ip()));
+        let receive = Receiver::new(now, &config);
         Self {
             tuple,
             state: State::SynSent,
@@ -561,26 +439,5 @@ impl Subflow {
             Some(old) => *old = event,
             None => self.events.push_back(event),
         }
-    }
-}
-
-impl Sender {
-    /// The sequence number at `offset`.
-    pub(crate) fn seq(&self, offset: u64) -> SeqNum {
-        self.isn + offset as u32
-    }
-
-    /// Largest segment, options included, that path and peer take.
-    pub(crate) fn mss(&self) -> u16 {
-        self.path.mss().min(self.peer_mss)
-    }
-
-    pub(crate) fn unsent(&self) -> u64 {
-        self.queue.end().saturating_sub(self.next)
-    }
-
-    /// Whether there is anything that the peer must acknowledge, sent or not.
-    pub(crate) fn owes(&self) -> bool {
-        !self.flight.is_empty() || self.unsent() > 0 || self.finish == Finish::Wanted
     }
 }

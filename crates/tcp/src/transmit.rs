@@ -8,7 +8,8 @@ use crate::ack_policy::Urgency;
 use crate::compose::Grant;
 use crate::recovery::Retransmission;
 use crate::send_queue::Extent;
-use crate::subflow::{Finish, Nudge, SegmentOptions, Subflow};
+use crate::sender::Finish;
+use crate::subflow::{Nudge, SegmentOptions, Subflow};
 use crate::{State, Timer};
 
 /// Largest IP packet that leaves: a virtual link in front of a real one adds 14 bytes, and above 65,535 the

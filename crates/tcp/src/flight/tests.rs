@@ -1,0 +1,161 @@
+//! The books of what is in flight.
+
+use super::Fate::{Delivered, Flying, Lost};
+use super::*;
+
+const fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+fn shape(flight: &Flight) -> Vec<(u64, u64, Fate)> {
+    flight.ranges.iter().map(|sent| (sent.start, sent.end, sent.fate)).collect()
+}
+
+fn check(flight: &Flight) {
+    let sum = |fate| flight.ranges.iter().filter(|s| s.fate == fate).map(Sent::len).sum::<u64>();
+    assert_eq!(flight.flying, sum(Flying));
+    assert_eq!(flight.delivered, sum(Delivered));
+    assert_eq!(flight.lost, sum(Lost));
+    for (a, b) in flight.ranges.iter().zip(flight.ranges.iter().skip(1)) {
+        assert_eq!(a.end, b.start);
+        assert!(a.start < a.end);
+        assert!(a.fate != Delivered || b.fate != Delivered, "delivered neighbours are joined");
+    }
+}
+
+#[test]
+fn a_super_segment_is_split_where_a_block_goes_through_it() {
+    let mut flight = Flight::default();
+    flight.push(1, 1001, at(0), 100);
+    let mut news = Vec::new();
+    flight.deliver(301, 401, |sent| news.push((sent.start, sent.end)));
+    assert_eq!(shape(&flight), [(1, 301, Flying), (301, 401, Delivered), (401, 1001, Flying)]);
+    flight.deliver(301, 501, |sent| news.push((sent.start, sent.end)));
+    assert_eq!(shape(&flight), [(1, 301, Flying), (301, 501, Delivered), (501, 1001, Flying)]);
+    flight.deliver(801, 1001, |sent| news.push((sent.start, sent.end)));
+    flight.deliver(301, 1001, |sent| news.push((sent.start, sent.end)));
+    assert_eq!(shape(&flight), [(1, 301, Flying), (301, 1001, Delivered)]);
+    assert_eq!(news, [(301, 401), (401, 501), (801, 1001), (501, 801)], "each part is news once");
+    check(&flight);
+}
+
+#[test]
+fn an_acknowledgment_inside_a_range_leaves_the_rest() {
+    let mut flight = Flight::default();
+    flight.push(1, 1001, at(0), 100);
+    let mut acked = 0;
+    flight.acknowledge(251, |sent| acked += sent.len());
+    assert_eq!((acked, flight.flying()), (250, 750));
+    assert_eq!(shape(&flight), [(251, 1001, Flying)]);
+}
+
+#[test]
+fn a_stream_that_never_pauses_leaves_nothing_behind() {
+    let mut flight = Flight::default();
+    flight.push(1, 1001, at(0), 100);
+    for n in 1..1000 {
+        flight.push(n * 1000 + 1, n * 1000 + 1001, at(n), 100);
+        flight.acknowledge(n * 1000 + 1, |_| {});
+    }
+    assert_eq!((flight.ranges.len(), flight.log.len()), (1, 1));
+}
+
+#[test]
+fn only_what_was_sent_before_the_newest_delivery_is_overdue() {
+    let mut flight = Flight::default();
+    flight.push(1, 1001, at(0), 100);
+    flight.push(1001, 2001, at(1), 100);
+    flight.deliver(501, 601, |_| {});
+    flight.mark_overdue(Overdue { newest: at(0), end: 601, sent_by: at(5) }, |_| {});
+    assert_eq!(
+        shape(&flight),
+        [(1, 501, Lost), (501, 601, Delivered), (601, 1001, Flying), (1001, 2001, Flying)],
+        "the rest of the same super-segment was sent after it"
+    );
+    flight.retransmit(1, 501, at(6), 100);
+    flight.mark_overdue(Overdue { newest: at(1), end: 2001, sent_by: at(5) }, |_| {});
+    assert_eq!(
+        shape(&flight),
+        [(1, 501, Flying), (501, 601, Delivered), (601, 1001, Lost), (1001, 2001, Lost)],
+        "the retransmission was sent later than all of them"
+    );
+    check(&flight);
+}
+
+#[test]
+fn a_lost_retransmission_is_found_by_its_own_time() {
+    let mut flight = Flight::default();
+    flight.push(1, 101, at(0), 100);
+    flight.push(101, 201, at(0), 100);
+    flight.deliver(101, 201, |_| {});
+    flight.mark_overdue(Overdue { newest: at(0), end: 201, sent_by: at(9) }, |_| {});
+    flight.retransmit(1, 101, at(10), 100);
+    flight.push(201, 301, at(11), 100);
+    flight.deliver(201, 301, |_| {});
+    let mut lost = Vec::new();
+    flight.mark_overdue(Overdue { newest: at(11), end: 301, sent_by: at(20) }, |sent| lost.push(*sent));
+    assert_eq!(lost.len(), 1);
+    assert!(lost[0].again && lost[0].start == 1);
+}
+
+#[test]
+fn a_mistake_is_taken_back_and_can_be_found_again() {
+    let mut flight = Flight::default();
+    flight.push(1, 101, at(0), 100);
+    flight.push(101, 201, at(1), 100);
+    flight.lose(1, 201, |_| true, |_| {});
+    flight.unlose();
+    assert_eq!((flight.flying(), flight.lost()), (200, 0));
+    flight.mark_overdue(Overdue { newest: at(1), end: 201, sent_by: at(0) }, |_| {});
+    assert_eq!(shape(&flight), [(1, 101, Lost), (101, 201, Flying)]);
+    assert_eq!(flight.first_lost().map(|sent| sent.start), Some(1));
+}
+
+#[test]
+fn a_peer_that_reneges_gets_everything_again() {
+    let mut flight = Flight::default();
+    flight.push(1, 301, at(0), 100);
+    flight.deliver(101, 201, |_| {});
+    flight.renege();
+    assert_eq!((flight.delivered(), flight.lost()), (0, 100));
+    assert_eq!(flight.first_lost().map(|sent| (sent.start, sent.end)), Some((101, 201)));
+    check(&flight);
+}
+
+#[test]
+fn random_operations_keep_the_books_balanced() {
+    use base::Random;
+    let mut random = base::SeededRandom::from_number(7);
+    for _ in 0..40 {
+        let (mut flight, mut una, mut next) = (Flight::default(), 1u64, 1u64);
+        let mut now = 0;
+        for _ in 0..300 {
+            now += random.below(3);
+            let outstanding = next - una;
+            let (a, b) = (una + random.below(outstanding + 1), una + random.below(outstanding + 1));
+            match random.below(7) {
+                0 | 1 => {
+                    let end = next + 1 + random.below(2000);
+                    flight.push(next, end, at(now), 100);
+                    next = end;
+                }
+                2 => flight.deliver(a.min(b), a.max(b), |_| {}),
+                3 => {
+                    una = a;
+                    flight.acknowledge(a, |_| {});
+                }
+                4 => flight.lose(a.min(b), a.max(b), |_| true, |_| {}),
+                5 => {
+                    if let Some(lost) = flight.first_lost() {
+                        flight.retransmit(lost.start, lost.end.min(lost.start + 150), at(now), 100);
+                    }
+                }
+                _ => {
+                    let overdue = Overdue { newest: at(now), end: b, sent_by: at(now.saturating_sub(5)) };
+                    flight.mark_overdue(overdue, |_| {});
+                }
+            }
+            check(&flight);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The receiving half of a connection.
+
+use base::{Instant, SeqNum};
+
+use crate::Config;
+use crate::ack_policy::AckPolicy;
+use crate::receive_queue::{Block, ReceiveQueue};
+use crate::receive_window::ReceiveWindow;
+
+/// The receiving half.
+pub(crate) struct Receiver {
+    pub(crate) irs: SeqNum,
+    pub(crate) queue: ReceiveQueue,
+    pub(crate) window: ReceiveWindow,
+    pub(crate) acks: AckPolicy,
+    /// Offset of the peer's FIN, once one has arrived.
+    pub(crate) fin: Option<u64>,
+    /// It was reached.
+    pub(crate) finished: bool,
+    /// Last acknowledgment sent (Last.ACK.sent of RFC 7323).
+    pub(crate) last_ack: u64,
+    /// What arrived twice, to be reported (RFC 2883).
+    pub(crate) duplicate: Option<Block>,
+    pub(crate) last_arrival: Instant,
+    pub(crate) keep_alives: u8,
+}
+
+impl Receiver {
+    /// Before anything has arrived.
+    pub(crate) fn new(now: Instant, config: &Config) -> Self {
+        Self {
+            irs: SeqNum::new(0),
+            queue: ReceiveQueue::new(u64::from(config.max_receive_window)),
+            window: ReceiveWindow::new(config.max_receive_window),
+            acks: AckPolicy::default(),
+            fin: None,
+            finished: false,
+            last_ack: 0,
+            duplicate: None,
+            last_arrival: now,
+            keep_alives: 0,
+        }
+    }
+
+    /// RCV.NXT: the FIN counts.
+    pub(crate) fn next(&self) -> u64 {
+        self.queue.next() + u64::from(self.finished)
+    }
+}
