@@ -4,6 +4,7 @@
 //! are positions in two number spaces that must never mix, [`Random`] is where unpredictable bytes
 //! come from. None of it asks the operating system for anything.
 
+mod circle;
 mod dsn;
 mod id;
 mod random;

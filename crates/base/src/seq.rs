@@ -1,128 +1,13 @@
 //! TCP sequence numbers: 32 bits that wrap (RFC 9293, section 3.4).
 
-use core::fmt;
-use core::ops::{Add, AddAssign, Sub};
+use crate::circle::circle;
 
-/// A position in the sequence space of one TCP connection.
-///
-/// There is no `Ord`: order on a circle only exists between numbers less than half a turn apart, so
-/// the comparisons are named functions that say so.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct SeqNum(u32);
+circle! {
+    /// A position in the sequence space of one TCP connection.
+    SeqNum(u32), distance i32, shown as "seq";
 
-impl SeqNum {
-    /// The sequence number with these 32 bits.
-    pub const fn new(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    /// The 32 bits, as in the header.
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// How far `self` lies behind `earlier`, in bytes; negative if it lies before it.
-    pub const fn distance(self, earlier: Self) -> i32 {
-        self.0.wrapping_sub(earlier.0).cast_signed()
-    }
-
-    /// `self` < `other` on the circle.
-    pub const fn is_before(self, other: Self) -> bool {
-        self.distance(other) < 0
-    }
-
-    /// `self` > `other` on the circle.
-    pub const fn is_after(self, other: Self) -> bool {
-        self.distance(other) > 0
-    }
-
-    /// `self` <= `other` on the circle.
-    pub const fn is_at_or_before(self, other: Self) -> bool {
-        self.distance(other) <= 0
-    }
-
-    /// `self` >= `other` on the circle.
-    pub const fn is_at_or_after(self, other: Self) -> bool {
-        self.distance(other) >= 0
-    }
-
-    /// The later of the two.
-    pub const fn later(self, other: Self) -> Self {
-        if self.is_after(other) { self } else { other }
-    }
-
-    /// The earlier of the two.
-    pub const fn earlier(self, other: Self) -> Self {
-        if self.is_before(other) { self } else { other }
-    }
-}
-
-impl Add<u32> for SeqNum {
-    type Output = Self;
-
-    fn add(self, bytes: u32) -> Self {
-        Self(self.0.wrapping_add(bytes))
-    }
-}
-
-impl AddAssign<u32> for SeqNum {
-    fn add_assign(&mut self, bytes: u32) {
-        *self = *self + bytes;
-    }
-}
-
-impl Sub<u32> for SeqNum {
-    type Output = Self;
-
-    fn sub(self, bytes: u32) -> Self {
-        Self(self.0.wrapping_sub(bytes))
-    }
-}
-
-impl fmt::Debug for SeqNum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seq {}", self.0)
-    }
-}
-
-/// A non-empty run of sequence numbers, end excluded, shorter than half the space.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SeqRange {
-    start: SeqNum,
-    end: SeqNum,
-}
-
-impl SeqRange {
-    /// `start..end`, or `None` where that is empty or runs backwards.
-    pub const fn new(start: SeqNum, end: SeqNum) -> Option<Self> {
-        if start.is_before(end) { Some(Self { start, end }) } else { None }
-    }
-
-    /// First number of the range.
-    pub const fn start(self) -> SeqNum {
-        self.start
-    }
-
-    /// First number behind the range.
-    pub const fn end(self) -> SeqNum {
-        self.end
-    }
-
-    /// Bytes in the range; never zero, which is why there is no `is_empty`.
-    #[expect(clippy::len_without_is_empty)]
-    pub const fn len(self) -> u32 {
-        self.end.distance(self.start).cast_unsigned()
-    }
-
-    /// Whether `seq` lies inside.
-    pub const fn contains(self, seq: SeqNum) -> bool {
-        seq.is_at_or_after(self.start) && seq.is_before(self.end)
-    }
-
-    /// The part that lies in both.
-    pub const fn intersection(self, other: Self) -> Option<Self> {
-        Self::new(self.start.later(other.start), self.end.earlier(other.end))
-    }
+    /// A non-empty run of sequence numbers, end excluded, shorter than half the space.
+    SeqRange;
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use wire::Trust;
 
 use crate::error::Error;
 use crate::segmentation::{Layout, wire_segments};
-use crate::vnet::Received;
+use crate::tun::Received;
 
 /// Packets between the driver and the file: 16 MiB at most. The driver waits for a slower disk, because a
 /// capture with holes misleads.

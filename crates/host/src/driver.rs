@@ -21,8 +21,7 @@ use crate::capture::Capture;
 use crate::pool::{Buffer, Pool};
 use crate::segmentation::wire_segments;
 use crate::shared::{Phase, Shared, State};
-use crate::tun::{MAX_OFFLOADED, Tun};
-use crate::vnet::Received;
+use crate::tun::{MAX_OFFLOADED, Received, Tun};
 
 /// Packets read before the endpoint sees them: enough to share one look at the clock and one lock, few enough
 /// that acknowledgments do not wait.
@@ -125,7 +124,7 @@ impl Driver {
     fn receive(&mut self) -> io::Result<Arrivals> {
         while self.arrived.len() < READ_BATCH {
             let mut buffer = self.spare.take().unwrap_or_else(|| self.pool.take());
-            let (header, len) = match self.tun.receive(buffer.as_mut()) {
+            let (len, received) = match self.tun.receive(buffer.as_mut()) {
                 Ok(read) => read,
                 Err(error) => {
                     self.spare = Some(buffer);
@@ -138,10 +137,10 @@ impl Driver {
             };
             let (packet, rest) = buffer.split(len);
             self.spare = rest;
-            if let Some(received) = header.received(packet.len()) {
+            if let Some(received) = received {
                 self.arrived.push((packet, received));
             } else {
-                debug!(?header, len, "a packet that is no TCP segment of any kind");
+                debug!(len, "a packet that is no TCP segment of any kind");
             }
         }
         Ok(Arrivals::More)

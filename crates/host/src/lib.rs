@@ -47,7 +47,6 @@ mod shared;
 mod stream;
 mod sys;
 mod tun;
-mod vnet;
 mod wake;
 
 pub use base::PathId;

@@ -1,20 +1,16 @@
 //! The TUN device: where our packets meet the kernel's.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 
 use endpoint::Transmit;
-use nix::sys::uio::{readv, writev};
-use tracing::debug;
+use tun::{Device, VnetHeader};
+use wire::Trust;
 
 use crate::error::Error;
-use crate::sys;
-use crate::vnet::{VNET_LEN, VnetHeader};
 
 /// Name of our devices: the kernel puts the first free number in.
-pub(crate) const NAME: &str = "plait%d";
+const NAME: &str = "plait%d";
 /// What all their names begin with.
 pub(crate) const NAME_PREFIX: &str = "plait";
 
@@ -23,73 +19,61 @@ pub(crate) const NAME_PREFIX: &str = "plait";
 /// slower: measured.
 pub(crate) const MAX_OFFLOADED: usize = 65_521;
 
-/// Sets of offloads to ask for, best first.
-const OFFLOADS: [libc::c_uint; 3] = [
-    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN,
-    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6,
-    libc::TUN_F_CSUM,
-];
-
-/// An attached device; it is gone when this is dropped.
+/// The device of a host.
 #[derive(Debug)]
-pub(crate) struct Tun {
-    file: File,
-    name: String,
+pub(crate) struct Tun(Device);
+
+/// What an arriving packet's header means for the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Received {
+    /// Payload bytes per merged wire segment, 0 if none were merged.
+    pub(crate) segment_size: u16,
+    /// Whether the transport checksum can be relied on.
+    pub(crate) trust: Trust,
 }
 
 impl Tun {
     /// Creates a device in the network namespace of the calling thread. It is not yet up.
     pub(crate) fn create() -> Result<Self, Error> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open("/dev/net/tun")
-            .map_err(Error::tun)?;
-        let name = sys::attach(&file, NAME).map_err(Error::tun)?;
-        // The default size is the same; an inherited or foreign setting cannot be excluded.
-        sys::set_vnet_header_size(&file, VNET_LEN as libc::c_int).map_err(Error::tun)?;
-        sys::set_little_endian(&file).map_err(Error::tun)?;
-        let granted = OFFLOADS.into_iter().find(|features| sys::set_offload(&file, *features).is_ok());
-        debug!(device = name, offloads = granted.unwrap_or(0), "TUN device created");
-        Ok(Self { file, name })
+        Device::create(NAME).map(Self).map_err(Error::tun)
     }
 
     /// Its name.
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        self.0.name()
     }
 
-    /// Reads one packet into `buffer`; `WouldBlock` if there is none.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<(VnetHeader, usize)> {
-        let mut header = [0; VNET_LEN];
-        let parts = &mut [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)];
-        let len = readv(&self.file, parts)?;
-        let len = len.checked_sub(VNET_LEN).ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok((VnetHeader::parse(header), len))
+    /// Reads one packet into `buffer`: its length, and what the kernel says about it; nothing if that cannot be
+    /// said of TCP. `WouldBlock` if there is no packet.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<Received>)> {
+        let (header, len) = self.0.receive(buffer)?;
+        Ok((len, Received::of(header, len)))
     }
 
-    /// Writes one packet, a super-segment as a whole.
+    /// Writes one packet, a super-segment as a whole. The checksum is always left to the kernel, the segmentation
+    /// where there is something to cut.
     pub(crate) fn send(&self, packet: &Transmit) -> io::Result<()> {
-        let header = VnetHeader::to_send(packet).emit();
-        self.write(&[IoSlice::new(&header), IoSlice::new(&packet.head), IoSlice::new(&packet.payload)])
+        let Transmit { head, payload, segment_size, transport_offset, path: _ } = packet;
+        let cut = (payload.len() > usize::from(*segment_size)).then_some(*segment_size);
+        self.0.send(VnetHeader::partial(head, *transport_offset, cut), [head, payload])
     }
 
     /// Writes one packet that is complete, checksums included.
     pub(crate) fn send_complete(&self, packet: &[u8]) -> io::Result<()> {
-        let header = VnetHeader::default().emit();
-        self.write(&[IoSlice::new(&header), IoSlice::new(packet)])
-    }
-
-    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        // A TUN device takes a packet whole or not at all.
-        writev(&self.file, parts)?;
-        Ok(())
+        self.0.send(VnetHeader::default(), [packet, &[]])
     }
 }
 
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.0.as_fd()
+    }
+}
+
+impl Received {
+    fn of(header: VnetHeader, len: usize) -> Option<Self> {
+        let segment_size = header.segment_size(len)?;
+        let trust = if header.is_trusted() { Trust::Offloaded } else { Trust::Verify };
+        Some(Self { segment_size, trust })
     }
 }

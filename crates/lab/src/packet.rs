@@ -5,63 +5,10 @@ use std::ops::Range;
 
 use base::SeqNum;
 use bytes::Bytes;
-use netns::tun::VNET_HEADER;
+use tun::VnetHeader;
 use wire::{Flags, Packet, Segment, TcpEmit, Trust};
 
-/// `NEEDS_CSUM`: the checksum is partial.
-const NEEDS_CSUM: u8 = 1;
-const GSO_NONE: u8 = 0;
-const GSO_TCPV4: u8 = 1;
-const GSO_TCPV6: u8 = 4;
-/// Beside a GSO type: the first segment has CWR set, the others must not.
-const GSO_ECN: u8 = 0x80;
-/// Offset of the checksum in a TCP header.
-const TCP_CHECKSUM: u16 = 16;
 const TCP: u8 = 6;
-
-/// The virtio-net header in front of each packet. The length of the headers in it is a hint for the kernel and never believed.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Vnet([u8; VNET_HEADER]);
-
-impl Vnet {
-    pub(crate) const fn new(bytes: [u8; VNET_HEADER]) -> Self {
-        Self(bytes)
-    }
-
-    pub(crate) const fn bytes(self) -> [u8; VNET_HEADER] {
-        self.0
-    }
-
-    /// Payload bytes per wire segment of a TCP super-segment.
-    pub(crate) fn segment_size(self) -> Option<u16> {
-        let size = u16::from_le_bytes([self.0[4], self.0[5]]);
-        match self.0[1] & !GSO_ECN {
-            GSO_TCPV4 | GSO_TCPV6 if size > 0 => Some(size),
-            _ => None,
-        }
-    }
-
-    /// Whether somebody else is to finish the checksum.
-    pub(crate) const fn is_partial(self) -> bool {
-        self.0[0] & NEEDS_CSUM != 0
-    }
-
-    /// For a TCP packet with a partial checksum; `segment_size` for a super-segment.
-    fn partial(head: &[u8], transport: usize, segment_size: Option<u16>) -> Self {
-        let family = if head[0] >> 4 == 6 { GSO_TCPV6 } else { GSO_TCPV4 };
-        let has_cwr = head[transport + 13] & Flags::CWR.0 != 0;
-        let gso = match segment_size {
-            None => GSO_NONE,
-            Some(_) if has_cwr => family | GSO_ECN,
-            Some(_) => family,
-        };
-        // Headers are at most 120 bytes.
-        let [h, g] = (head.len() as u16).to_le_bytes();
-        let [s, z] = segment_size.unwrap_or(0).to_le_bytes();
-        let [t, c] = [(transport as u16).to_le_bytes(), TCP_CHECKSUM.to_le_bytes()];
-        Self([NEEDS_CSUM, gso, h, g, s, z, t[0], t[1], c[0], c[1]])
-    }
-}
 
 /// One packet or super-segment.
 #[derive(Clone, Debug)]
@@ -69,18 +16,18 @@ pub(crate) struct Frame {
     /// The packet, and behind `length` whatever the buffer held before.
     buffer: Vec<u8>,
     length: usize,
-    pub(crate) vnet: Vnet,
+    pub(crate) vnet: VnetHeader,
 }
 
 impl Frame {
-    pub(crate) fn new(buffer: Vec<u8>, length: usize, vnet: Vnet) -> Self {
+    pub(crate) fn new(buffer: Vec<u8>, length: usize, vnet: VnetHeader) -> Self {
         debug_assert!(length <= buffer.len());
         Self { buffer, length, vnet }
     }
 
     /// A single packet with its checksums complete.
     pub(crate) fn complete(bytes: Vec<u8>) -> Self {
-        Self::new(bytes, 0, Vnet::default()).whole()
+        Self::new(bytes, 0, VnetHeader::default()).whole()
     }
 
     fn whole(mut self) -> Self {
@@ -97,7 +44,7 @@ impl Frame {
         let mut bytes = Vec::with_capacity(segment.header_len() + segment.payload.len());
         segment.emit(0, TcpEmit::Partial, &mut bytes);
         let transport = segment.ip_version().header_len();
-        let vnet = Vnet::partial(&bytes, transport, Some(segment.segment_size));
+        let vnet = VnetHeader::partial(&bytes, transport as u16, Some(segment.segment_size));
         bytes.extend_from_slice(&segment.payload);
         Self::new(bytes, 0, vnet).whole()
     }
@@ -117,7 +64,7 @@ impl Frame {
 
     /// Takes the packet apart as a TCP segment with a copy of its payload; `None` if it is none.
     pub(crate) fn to_segment(&self) -> Option<Segment> {
-        let size = self.vnet.segment_size().unwrap_or(0);
+        let size = self.vnet.segment_size(self.length).unwrap_or(0);
         match Packet::parse(&Bytes::copy_from_slice(self.bytes()), size, Trust::Offloaded) {
             Ok(Packet::Tcp(segment)) => Some(segment),
             Ok(Packet::Icmp(_)) | Err(_) => None,
@@ -133,7 +80,9 @@ impl Frame {
     pub(crate) fn on_wire(&self) -> OnWire {
         let length = self.length as u32;
         let one = OnWire { packets: 1, bytes: length, longest: length };
-        let (Some(size), Some(tcp)) = (self.vnet.segment_size(), self.tcp()) else { return one };
+        let (Some(size @ 1..), Some(tcp)) = (self.vnet.segment_size(self.length), self.tcp()) else {
+            return one;
+        };
         let (header, payload) = (tcp.payload.start as u32, tcp.payload.len() as u32);
         let packets = payload.div_ceil(u32::from(size)).max(1);
         OnWire { packets, bytes: payload + packets * header, longest: header + payload.min(u32::from(size)) }
@@ -226,7 +175,7 @@ impl<'a> TcpView<'a> {
 
 /// The packets that a frame is on the wire, with complete checksums: for captures, and for chance that strikes each alone.
 pub(crate) fn wire_packets(frame: &Frame) -> Vec<Vec<u8>> {
-    if frame.vnet.segment_size().is_none() && !frame.vnet.is_partial() {
+    if matches!(frame.vnet.segment_size(frame.length), None | Some(0)) && !frame.vnet.is_partial() {
         return vec![frame.bytes().to_vec()];
     }
     match frame.to_segment() {
@@ -281,7 +230,7 @@ pub(crate) mod tests {
     #[test]
     fn a_super_segment_keeps_its_size_and_is_counted_as_its_packets() {
         let frame = Frame::from_segment(&segment(&[7; 3001], 1000));
-        assert_eq!(frame.vnet.segment_size(), Some(1000));
+        assert_eq!(frame.vnet.segment_size(frame.length), Some(1000));
         assert!(frame.vnet.is_partial());
         assert_eq!(frame.on_wire(), OnWire { packets: 4, bytes: 3001 + 4 * 40, longest: 1040 });
         let packets = wire_packets(&frame);

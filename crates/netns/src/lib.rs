@@ -43,7 +43,6 @@ mod sysctl;
 mod sys {
     pub(crate) mod ethtool;
     pub(crate) mod mptcp_info;
-    pub(crate) mod tun;
 }
 
 pub mod mptcp;

@@ -142,7 +142,7 @@ impl Emulator {
     fn arrive(&mut self, direction: Direction, packet: Outgoing, now: Instant) {
         let Outgoing { frame, mark } = packet;
         let device = &self.devices[direction.opposite().index()];
-        let written = device.send(frame.vnet.bytes(), frame.bytes()).or_else(|error| {
+        let written = device.send(frame.vnet, frame.bytes()).or_else(|error| {
             // A kernel that does not take super-segments gets their packets.
             let packets = wire_packets(&frame);
             if packets.len() < 2 {

@@ -25,7 +25,7 @@ use crate::clock::{Clock, since_start};
 use crate::eavesdrop::Eavesdropper;
 use crate::flows::Flows;
 use crate::injector::{Cut, Injection, Injector, Mark, Outgoing};
-use crate::packet::{Frame, Vnet, wire_packets};
+use crate::packet::{Frame, wire_packets};
 use crate::series::{Sample, Series};
 
 use queue::Queue;
@@ -210,7 +210,7 @@ impl Emulator {
             let mut buffer = self.spare.pop().unwrap_or_else(|| vec![0; BUFFER]);
             match self.devices[direction.index()].receive(&mut buffer) {
                 Ok((header, length)) => {
-                    let frame = Frame::new(buffer, length, Vnet::new(header));
+                    let frame = Frame::new(buffer, length, header);
                     self.handle(direction, frame);
                 }
                 Err(error) => {

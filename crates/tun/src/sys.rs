@@ -29,7 +29,7 @@ pub(crate) fn attach(file: impl AsFd, name: &str) -> io::Result<String> {
     Ok(name.map(|byte| char::from(byte.cast_unsigned())).collect())
 }
 
-/// Which offloads the packets that we read may have been left to (`TUN_F_*`).
+/// Which offloads the packets that are read may have been left to (`TUN_F_*`).
 ///
 /// # Errors
 /// The kernel does not know one of them.

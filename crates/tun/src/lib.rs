@@ -1,0 +1,9 @@
+//! TUN devices with offloads: whole super-segments of TCP are read and written, and what is left to do on them
+//! stands in the virtio-net header in front.
+
+mod device;
+mod sys;
+mod vnet;
+
+pub use device::{Device, permitted};
+pub use vnet::{VNET_LEN, VnetHeader};
