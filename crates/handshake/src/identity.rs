@@ -6,8 +6,8 @@ use core::str::FromStr;
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base::Random;
+use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
 use crate::base64::{Alphabet, decode, encode};
@@ -49,6 +49,8 @@ impl Identity {
     /// [`IdentityError`] if there is none in it, or not of Ed25519.
     pub fn from_pem(pem: &[u8]) -> Result<Self, IdentityError> {
         let key = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(|_| IdentityError::Pem)?;
+        // rustls leaves it to us to wipe what it has read.
+        let key = Zeroizing::new(key);
         Self::from_pkcs8(key.secret_pkcs8_der())
     }
 
@@ -82,9 +84,9 @@ impl Identity {
         self.public
     }
 
-    /// The key as TLS takes it.
-    pub(crate) fn private_key(&self) -> PrivateKeyDer<'static> {
-        PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.pkcs8.to_vec()))
+    /// The key as TLS takes it, borrowed: a copy would outlive us unwiped.
+    pub(crate) fn private_key(&self) -> PrivatePkcs8KeyDer<'_> {
+        PrivatePkcs8KeyDer::from(&self.pkcs8[..])
     }
 }
 

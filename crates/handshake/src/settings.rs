@@ -6,6 +6,7 @@ use std::sync::Arc;
 use protect::sealed::Suite;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{KeyLog, NoKeyLog, RootCertStore};
+use zeroize::Zeroizing;
 
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
@@ -33,12 +34,12 @@ pub enum ClientPolicy {
     Authorised(Vec<Fingerprint>),
 }
 
-/// A certificate chain, end entity first, with the private key.
+/// A certificate chain, end entity first, with the private key, which is wiped on drop.
 pub struct Certificate {
     /// The chain.
     pub chain: Vec<CertificateDer<'static>>,
     /// The key of the first certificate in it.
-    pub key: PrivateKeyDer<'static>,
+    pub key: Zeroizing<PrivateKeyDer<'static>>,
 }
 
 impl fmt::Debug for Certificate {

@@ -13,6 +13,7 @@ use protect::sealed::{
     ConnectionSecrets, Kind, OpenError, OptionContext, ProtectedOptions, Role, SubflowTag, Suite,
 };
 use support::{Outcome, accept, identity, listener, name, now, open, opener, run, transcript};
+use zeroize::Zeroizing;
 
 #[test]
 fn both_ends_agree_however_the_bytes_are_cut() {
@@ -188,7 +189,8 @@ fn certificate(host: &str) -> (Arc<Certificate>, Arc<RootCertStore>) {
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).expect("a root");
     let key = made.signing_key.serialize_der().try_into().expect("PKCS#8");
-    (Arc::new(Certificate { chain: vec![made.cert.der().clone()], key }), Arc::new(roots))
+    let (chain, key) = (vec![made.cert.der().clone()], Zeroizing::new(key));
+    (Arc::new(Certificate { chain, key }), Arc::new(roots))
 }
 
 #[test]

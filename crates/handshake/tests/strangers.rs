@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base::SeededRandom;
 use handshake::{Certificate, Handshake, HandshakeError, ListenerSettings, OpenerSettings, ServerTrust, Tep};
 use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use support::{accept, listener, name, now, opener, transcript};
 
@@ -19,8 +20,9 @@ fn certificate() -> Known {
     let made = rcgen::generate_simple_self_signed(["gw.example.com".to_owned()]).expect("a certificate");
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).expect("a root");
-    let key = made.signing_key.serialize_der().try_into().expect("PKCS#8");
-    let certificate = Arc::new(Certificate { chain: vec![made.cert.der().clone()], key });
+    let key: PrivateKeyDer<'_> = made.signing_key.serialize_der().try_into().expect("PKCS#8");
+    let chain = vec![made.cert.der().clone()];
+    let certificate = Arc::new(Certificate { chain, key: key.into() });
     Known { certificate, roots: Arc::new(roots) }
 }
 
@@ -113,6 +115,7 @@ fn a_server_with_an_endless_chain_is_cut_off() {
     assert_eq!(run_with(&known), Err(HandshakeError::BytesBehindTheEnd), "tickets, as above");
     let mut chain = known.certificate.chain.clone();
     chain.push(vec![0x30; 64_400].into());
-    known.certificate = Arc::new(Certificate { chain, key: known.certificate.key.clone_key() });
+    let key = known.certificate.key.clone_key().into();
+    known.certificate = Arc::new(Certificate { chain, key });
     assert_eq!(run_with(&known), Err(HandshakeError::TooLong));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, WebPkiServerVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, version};
@@ -40,7 +40,7 @@ pub(super) fn config(
     let mut config = match &settings.identity {
         None => builder.with_no_client_auth(),
         Some(identity) => {
-            let key = raw_certified_key(identity, &provider)?;
+            let key = raw_certified_key(identity)?;
             builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)))
         }
     };
@@ -59,11 +59,8 @@ pub(super) fn known_keys(settings: &OpenerSettings) -> KnownKeys {
 }
 
 /// An identity in the form in which TLS shows raw keys: the SubjectPublicKeyInfo in the place of a certificate.
-pub(super) fn raw_certified_key(
-    identity: &Identity,
-    provider: &CryptoProvider,
-) -> Result<Arc<CertifiedKey>, HandshakeError> {
-    let key = provider.key_provider.load_private_key(identity.private_key())?;
+pub(super) fn raw_certified_key(identity: &Identity) -> Result<Arc<CertifiedKey>, HandshakeError> {
+    let key = any_eddsa_type(&identity.private_key())?;
     let spki = CertificateDer::from(identity.public_key().spki().to_vec());
     Ok(Arc::new(CertifiedKey::new(vec![spki], key)))
 }

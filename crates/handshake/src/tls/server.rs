@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::UnixTime;
 use rustls::server::{
     AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello, NoServerSessionStorage,
@@ -60,11 +61,11 @@ impl ServerConfigs {
         };
         let mut config = match (&self.settings.identity, &self.settings.certificate) {
             (Some(identity), _) if takes_raw_key => {
-                let key = raw_certified_key(identity, &self.provider)?;
+                let key = raw_certified_key(identity)?;
                 builder.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key)))
             }
             (_, Some(certificate)) => {
-                let key = self.provider.key_provider.load_private_key(certificate.key.clone_key())?;
+                let key = any_supported_type(&certificate.key)?;
                 let key = CertifiedKey::new(certificate.chain.clone(), key);
                 builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
             }
