@@ -36,17 +36,17 @@ impl Sealed {
     }
 
     fn write_syn(&mut self, attempt: u8, flow: &mut FlowState, out: &mut OptionBytes) {
-        match (&self.stage, flow.kind) {
-            (Stage::Offered { eno }, Kind::FirstActive) => {
+        match flow.kind {
+            Kind::FirstActive => {
+                let Stage::Offered { eno } = &self.stage else { return };
                 // Where sealing is required nothing is gained by leaving it out.
                 flow.plain_syn = attempt >= CAPABLE_SYNS && self.settings.policy == Policy::Prefer;
                 if !flow.plain_syn {
-                    out.extend(self.capable);
-                    out.extend(eno.iter().copied());
-                    pad_options(out);
+                    put_first(self.capable, eno, out);
                 }
             }
-            (Stage::Running(running), Kind::JoinActive { nonce, peer_nonce: _ }) => {
+            Kind::JoinActive { nonce, peer_nonce: _ } => {
+                let Some(running) = self.running() else { return };
                 flow.sealed.initiator_said(flow.backup_ours, 0, flow.local_address);
                 let join = MpJoin::Syn {
                     backup: flow.backup_ours,
@@ -57,46 +57,30 @@ impl Sealed {
                 };
                 put(&MptcpOption::Join(join), usize::MAX, out);
             }
-            (
-                Stage::Offered { .. }
-                | Stage::Answered { .. }
-                | Stage::Agreed(_)
-                | Stage::Shaking(_)
-                | Stage::Running(_)
-                | Stage::Failed,
-                _,
-            ) => {}
+            Kind::FirstPassive | Kind::JoinPassive { nonce: _, peer_nonce: _ } => {}
         }
     }
 
     fn write_syn_ack(&mut self, flow: &mut FlowState, out: &mut OptionBytes) {
-        match (&self.stage, flow.kind) {
-            (Stage::Answered { eno, agreed: _ }, Kind::FirstPassive) => {
-                out.extend(self.capable);
-                out.extend(eno.iter().copied());
-                pad_options(out);
+        match flow.kind {
+            Kind::FirstPassive => {
+                if let Stage::Answered { eno, agreed: _ } = &self.stage {
+                    put_first(self.capable, eno, out);
+                }
             }
-            (Stage::Running(running), Kind::JoinPassive { nonce, peer_nonce }) => {
+            Kind::JoinPassive { nonce, peer_nonce } => {
+                let Some(running) = self.running() else { return };
                 flow.sealed.responder_said(flow.backup_ours, 0, flow.local_address);
-                let hmacs = running.join_by_peer(&flow.sealed, peer_nonce, nonce);
                 let join = MpJoin::SynAck {
                     backup: flow.backup_ours,
                     reserved: 0,
                     address_id: flow.local_address,
-                    hmac: hmacs.syn_ack(),
+                    hmac: running.join_by_peer(&flow.sealed, peer_nonce, nonce).syn_ack(),
                     nonce,
                 };
                 put(&MptcpOption::Join(join), usize::MAX, out);
             }
-            (
-                Stage::Offered { .. }
-                | Stage::Answered { .. }
-                | Stage::Agreed(_)
-                | Stage::Shaking(_)
-                | Stage::Running(_)
-                | Stage::Failed,
-                _,
-            ) => {}
+            Kind::FirstActive | Kind::JoinActive { nonce: _, peer_nonce: _ } => {}
         }
     }
 
@@ -130,6 +114,13 @@ impl Sealed {
             Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed => {}
         }
     }
+}
+
+/// MP_CAPABLE and TCP-ENO of the SYN or the SYN/ACK of the first subflow.
+fn put_first(capable: [u8; 4], eno: &OptionBytes, out: &mut OptionBytes) {
+    out.extend(capable);
+    out.extend(eno.iter().copied());
+    pad_options(out);
 }
 
 impl Running {
