@@ -18,6 +18,8 @@ pub(crate) const MAX_UNMAPPED: usize = 256 << 10;
 const UNMAPPED_PATIENCE: Duration = Duration::from_millis(500);
 /// TCP's window on a sealed connection is not smaller than this.
 const MIN_SEALED_WINDOW: u32 = 64 << 10;
+/// And not larger than this before the handshake is over: what a peer may make us keep that does not finish it.
+const HANDSHAKE_WINDOW: u32 = 64 << 10;
 
 /// An acceptable segment.
 pub(crate) struct Arrived<'a> {
@@ -385,6 +387,9 @@ impl Connection {
             // What binds the data is MAX_DATA; this has to let control blocks through as well.
             window = window.max(MIN_SEALED_WINDOW);
             self.update_window();
+        } else if self.sealed.is_some() {
+            // Nobody has proved anything yet, and a handshake is not longer.
+            window = window.min(HANDSHAKE_WINDOW);
         }
         for flow in &mut self.flows {
             flow.tcp.set_receive_window(window);
