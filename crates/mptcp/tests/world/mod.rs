@@ -58,6 +58,8 @@ pub(crate) struct TestHost {
     pub(crate) secrets: SeededRandom,
     wire: SeededRandom,
     next_port: u16,
+    /// So many tokens are taken by other connections.
+    pub(crate) taken_tokens: u8,
 }
 
 impl Host for TestHost {
@@ -90,7 +92,9 @@ impl Host for TestHost {
     }
 
     fn claim_token(&mut self, _: u32) -> bool {
-        true
+        let is_free = self.taken_tokens == 0;
+        self.taken_tokens = self.taken_tokens.saturating_sub(1);
+        is_free
     }
 
     fn unix_time(&self, _: Instant) -> u64 {
@@ -169,6 +173,7 @@ impl World {
                     secrets: SeededRandom::from_number(seed * 4 + number as u64),
                     wire: SeededRandom::from_number(seed * 4 + 2 + number as u64),
                     next_port: 40_000,
+                    taken_tokens: 0,
                 },
                 config: Config::default(),
                 connection: None,

@@ -1,0 +1,292 @@
+//! Control records: each has its effect when the peer has sealed it, and none as a plain option, forged, or played again.
+#![cfg(feature = "sealed")]
+
+mod sealing;
+mod world;
+
+use base::Duration;
+use core::net::IpAddr;
+use handshake::Tep;
+use mptcp::Path;
+use sealing::{assert_carried, sealed};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use wire::{
+    AddAddr, Dss, Flags, Mapping, MpJoin, MpPrio, MptcpOption, RemoveAddr, Segment, TcpOption, option_bytes,
+    options,
+};
+use world::{CLIENT, Fate, Link, SERVER, World, address, path, pattern};
+
+/// What went over the wire: the last segment of each side on each path, and all with payload since the tape was cleared.
+#[derive(Default)]
+struct Tape {
+    last: BTreeMap<(usize, u8), Segment>,
+    blocks: Vec<Segment>,
+    /// Tokens in the SYNs of joins.
+    tokens: Vec<u32>,
+    /// ADD_ADDR, REMOVE_ADDR and MP_PRIO as plain options.
+    plain: usize,
+}
+
+type Shared = Rc<RefCell<Tape>>;
+
+/// An idle connection over two paths, with everything taped.
+fn idle(seed: u64, taken_tokens: u8) -> (World, Shared) {
+    let mut world = sealed(seed, vec![Link::default(); 2], &[Tep::TcpcryptCurve25519]);
+    world.sides[SERVER].host.taken_tokens = taken_tokens;
+    let tape = Shared::default();
+    record(&mut world, &tape, |_, _| Fate::Pass);
+    world.connect();
+    world.wait(2000);
+    assert_eq!(world.usable(CLIENT), 2);
+    (world, tape)
+}
+
+/// Tapes what passes, and lets `attack` have it.
+fn record(world: &mut World, tape: &Shared, mut attack: impl FnMut(usize, &mut Segment) -> Fate + 'static) {
+    let tape = Rc::clone(tape);
+    world.tap = Box::new(move |from, segment: &mut Segment| {
+        let mut tape = tape.borrow_mut();
+        tape.last.insert((from, client_path(segment)), segment.clone());
+        if !segment.payload.is_empty() {
+            tape.blocks.push(segment.clone());
+        }
+        for option in options(&segment.options) {
+            match option {
+                Ok(TcpOption::Mptcp(MptcpOption::Join(MpJoin::Syn { token, .. }))) => tape.tokens.push(token),
+                Ok(TcpOption::Mptcp(
+                    MptcpOption::AddAddr(_) | MptcpOption::RemoveAddr(_) | MptcpOption::Prio(_),
+                )) => tape.plain += 1,
+                _ => {}
+            }
+        }
+        attack(from, segment)
+    });
+}
+
+fn client_path(segment: &Segment) -> u8 {
+    let is_clients = |address: &IpAddr| (0..4).any(|path| *address == world::address(path, CLIENT));
+    let client =
+        [segment.source.ip(), segment.destination.ip()].into_iter().find(is_clients).expect("one end");
+    match client {
+        IpAddr::V4(v4) => v4.octets()[2],
+        IpAddr::V6(_) => unreachable!("all tests speak IPv4"),
+    }
+}
+
+/// The next segment of `from` on the path, in place, with what somebody puts into it.
+fn forged(tape: &Shared, from: usize, path: u8, option: MptcpOption<'_>) -> Segment {
+    let last = tape.borrow().last[&(from, path)].clone();
+    let options = option_bytes(timestamps(&last).chain([TcpOption::Mptcp(option)])).expect("it fits");
+    Segment {
+        seq: last.seq + last.len_seq(),
+        flags: Flags::ACK,
+        options,
+        payload: bytes::Bytes::new(),
+        ..last
+    }
+}
+
+/// The block in the place where the next one is awaited, with a mapping that says so.
+fn again(tape: &Shared, from: usize, block: &Segment) -> Segment {
+    let last = tape.borrow().last[&(from, client_path(block))].clone();
+    let seq = last.seq + last.len_seq();
+    let moved_by = seq.distance(block.seq) as u32;
+    let mappings = options(&block.options).filter_map(|option| match option {
+        Ok(TcpOption::Mptcp(MptcpOption::Dss(Dss { mapping: Some(mapping), data_ack, data_fin }))) => {
+            let mapping = Some(Mapping { ssn: mapping.ssn + moved_by, ..mapping });
+            Some(TcpOption::Mptcp(MptcpOption::Dss(Dss { mapping, data_ack, data_fin })))
+        }
+        _ => None,
+    });
+    let options = option_bytes(timestamps(&last).chain(mappings)).expect("it fits");
+    Segment { seq, ack: last.ack, options, ..block.clone() }
+}
+
+fn timestamps(segment: &Segment) -> impl Iterator<Item = TcpOption<'_>> {
+    options(&segment.options)
+        .filter_map(Result::ok)
+        .filter(|option| matches!(option, TcpOption::Timestamps { .. }))
+}
+
+/// Paths of the client that the server takes for backups.
+fn backups(world: &mut World) -> Vec<u8> {
+    let flows = world.status(SERVER).subflows;
+    let backups = flows.iter().filter(|flow| flow.usable && flow.backup);
+    backups
+        .map(|flow| match flow.tuple.remote.ip() {
+            IpAddr::V4(v4) => v4.octets()[2],
+            IpAddr::V6(_) => unreachable!("all tests speak IPv4"),
+        })
+        .collect()
+}
+
+fn set_backup(world: &mut World, number: usize, backup: bool) {
+    world.change_path(CLIENT, Path { backup, ..path(number, CLIENT) });
+    world.wait(500);
+}
+
+#[test]
+fn prio_makes_a_backup_of_a_subflow_as_a_record_and_does_nothing_as_an_option() {
+    let (mut world, tape) = idle(1, 0);
+    for path in [0, 1] {
+        let option = forged(&tape, CLIENT, path, MptcpOption::Prio(MpPrio { backup: true }));
+        world.deliver(SERVER, &option);
+    }
+    world.wait(500);
+    assert_eq!(backups(&mut world), [], "anybody could have written that");
+
+    set_backup(&mut world, 1, true);
+    assert_eq!(backups(&mut world), [1]);
+    assert_eq!(tape.borrow().plain, 0, "it went as a record alone");
+}
+
+#[test]
+fn prio_that_is_played_again_or_changed_on_the_way_does_nothing() {
+    let (mut world, tape) = idle(2, 0);
+    tape.borrow_mut().blocks.clear();
+    set_backup(&mut world, 1, true);
+    let old: Vec<_> =
+        tape.borrow().blocks.iter().filter(|s| s.destination.port() == world::PORT).cloned().collect();
+    assert!(!old.is_empty());
+    set_backup(&mut world, 1, false);
+    assert_eq!(backups(&mut world), []);
+
+    for block in &old {
+        world.deliver(SERVER, block);
+        world.deliver(SERVER, &again(&tape, CLIENT, block));
+        world.wait(500);
+        assert_eq!(backups(&mut world), [], "it was said before, and unsaid");
+    }
+    assert!(world.status(SERVER).counters.blocks_failed > 0, "and in another place it is no block at all");
+
+    // The next one is changed on its first way.
+    let mut left = 1;
+    record(&mut world, &tape, move |from, segment| {
+        if from == CLIENT && !segment.payload.is_empty() && left > 0 {
+            left -= 1;
+            let mut payload = segment.payload.to_vec();
+            payload[3] ^= 1;
+            segment.payload = payload.into();
+        }
+        Fate::Pass
+    });
+    let failed = world.status(SERVER).counters.blocks_failed;
+    world.change_path(CLIENT, Path { backup: true, ..path(0, CLIENT) });
+    world.wait(12);
+    assert_eq!(world.status(SERVER).counters.blocks_failed, failed + 1);
+    assert_eq!(backups(&mut world), []);
+    world.wait(2000);
+    assert_eq!(backups(&mut world), [0], "it was sent again, and this time it was genuine");
+}
+
+#[test]
+fn add_addr_and_remove_addr_work_as_records_and_do_nothing_as_options() {
+    let (mut world, tape) = idle(3, 0);
+    let IpAddr::V4(other) = address(1, SERVER) else { unreachable!("all tests speak IPv4") };
+    let add = AddAddr { echo: false, address_id: 1, address: other.into(), port: None, hmac: Some([7; 8]) };
+    for add in [add, AddAddr { echo: true, hmac: None, ..add }] {
+        let option = forged(&tape, SERVER, 0, MptcpOption::AddAddr(add));
+        world.deliver(CLIENT, &option);
+        world.wait(500);
+        assert_eq!(world.status(CLIENT).subflows.len(), 2, "no address was learnt");
+    }
+
+    // The server has another address, and says so by a record.
+    world.change_path(SERVER, path(1, SERVER));
+    world.wait(2000);
+    let to_other = |world: &mut World| {
+        let flows = world.status(CLIENT).subflows;
+        flows.iter().filter(|flow| flow.usable && flow.tuple.remote.ip() == other).count()
+    };
+    assert_eq!(to_other(&mut world), 2, "from both paths of the client");
+    assert_eq!(tape.borrow().plain, 0);
+
+    let option = forged(&tape, SERVER, 0, MptcpOption::RemoveAddr(RemoveAddr { address_ids: &[1] }));
+    world.deliver(CLIENT, &option);
+    world.wait(500);
+    assert_eq!(to_other(&mut world), 2, "anybody could have written that");
+
+    // It is gone without a word of its own: the record is all that the client learns.
+    record(&mut world, &tape, move |_, segment| {
+        let is_other = segment.source.ip() == other || segment.destination.ip() == other;
+        if is_other { Fate::Drop } else { Fate::Pass }
+    });
+    world.change_path(SERVER, Path { up: false, ..path(1, SERVER) });
+    world.wait(100);
+    assert_eq!(to_other(&mut world), 0);
+    assert_eq!((world.usable(CLIENT), tape.borrow().plain), (2, 0));
+}
+
+#[test]
+fn token_names_the_connection_anew_where_another_has_its_derived_one() {
+    // Of the derived token and the first that the server draws, both are taken.
+    let (mut world, tape) = idle(4, 2);
+    let token = world.of(SERVER).token().expect("it has one");
+    assert_eq!(tape.borrow().tokens.last(), Some(&token), "the join carries what the record said");
+    let (mut usual, usual_tape) = idle(4, 0);
+    let derived = usual.of(SERVER).token().expect("it has one");
+    assert_ne!(token, derived, "with the same secrets");
+    assert_eq!(usual_tape.borrow().tokens, [derived]);
+}
+
+#[test]
+fn max_data_binds_the_sender_and_the_window_of_tcp_does_not() {
+    let mut world = sealed(5, vec![Link::default(); 2], &[Tep::TcpcryptCurve25519]);
+    world.sides[SERVER].config.receive_buffer = 100_000;
+    world.sides[SERVER].is_paused = true;
+    // Somebody makes the windows of one path as wide as can be, and closes those of the other.
+    world.tap = Box::new(|from, segment: &mut Segment| {
+        if from == SERVER && !segment.flags.contains(Flags::SYN) {
+            segment.window = if client_path(segment) == 0 { u16::MAX } else { 0 };
+        }
+        Fate::Pass
+    });
+    let up = pattern(1_000_000, 1);
+    world.send(CLIENT, &up).send(SERVER, b"").connect();
+    world.wait(20_000);
+    let sent = world.status(CLIENT).bytes_delivered;
+    assert!((50_000..200_000).contains(&sent), "{sent}");
+    assert_eq!(
+        world.status(SERVER).counters.bytes_outside,
+        0,
+        "nothing was sent that the record does not allow"
+    );
+
+    world.sides[SERVER].is_paused = false;
+    world.serve(SERVER);
+    world.finish(100);
+    assert_carried(&mut world, &up, b"");
+}
+
+#[test]
+fn key_update_ends_the_use_of_old_keys_and_no_forged_generation_begins_another() {
+    let (mut world, tape) = idle(6, 0);
+    tape.borrow_mut().blocks.clear();
+    world.sides[CLIENT].outbox.push_back(bytes::Bytes::from_static(b"first"));
+    world.serve(CLIENT);
+    world.wait(500);
+    let old = tape.borrow().blocks.first().cloned().expect("a block");
+    for hour in 1..=2u64 {
+        world.now += Duration::from_secs(3_700);
+        world.sides[CLIENT].outbox.push_back(bytes::Bytes::from_static(b" and more"));
+        world.serve(CLIENT);
+        world.wait(2000);
+        assert_eq!(world.status(SERVER).sealed.expect("sealed").generations[1], hour);
+    }
+    let failed = world.status(SERVER).counters.blocks_failed;
+    // The old block, and the same with the number of a generation that is to come.
+    for generation in [0, 3, 4] {
+        let mut block = again(&tape, CLIENT, &old);
+        let mut payload = block.payload.to_vec();
+        payload[0] = payload[0] & 0xc0 | generation;
+        block.payload = payload.into();
+        world.deliver(SERVER, &block);
+        world.wait(500);
+    }
+    let status = world.status(SERVER);
+    assert!(status.counters.blocks_failed > failed, "{status:?}");
+    assert_eq!(status.sealed.expect("sealed").generations[1], 2);
+    assert_eq!(world.sides[SERVER].received, b"first and more and more");
+}
