@@ -1,10 +1,11 @@
-//! No pair of key and nonce is ever used twice.
+//! No pair of key and nonce is ever used twice, and no option tag speaks for two different transmissions.
 //!
-//! In tests every AEAD call of a [`BlockKey`](super::BlockKey) is recorded here, below everything that could go
-//! wrong above it.
+//! In tests every AEAD call of a [`BlockKey`](super::BlockKey) and every input of an option key is recorded here, below
+//! everything that could go wrong above it. (An option tag has no nonce: to say the same thing twice is harmless, to say
+//! two things with the same input would not be.)
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Dsn, Duration, Instant};
 use bytes::Bytes;
@@ -17,6 +18,48 @@ pub(super) struct KeyName([u8; 32]);
 
 thread_local! {
     static CALLS: RefCell<Vec<(KeyName, [u8; 12])>> = const { RefCell::new(Vec::new()) };
+    static TAGS: RefCell<Vec<TagInput>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The key of an option tag, and M.
+type TagInput = (KeyName, Vec<u8>);
+
+pub(super) fn record_tag(key: &[u8; 32], message: &[u8]) {
+    TAGS.with_borrow_mut(|tags| tags.push((KeyName::of(key), message.to_vec())));
+}
+
+/// What a tag speaks for: the end that made it, the block (none for an acknowledgment), and what goes with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Meaning {
+    from: Role,
+    block: Option<Dsn>,
+    subflow: u64,
+    ssn: u32,
+    ack: u64,
+    data_fin: bool,
+    options: &'static [u8],
+}
+
+/// Everything that was said under option keys so far.
+#[derive(Default)]
+struct Said(BTreeMap<TagInput, Meaning>);
+
+impl Said {
+    /// Notes the one tag that was made since the record was cleared.
+    fn note(&mut self, meaning: Meaning) -> Result<(), TestCaseError> {
+        let made = TAGS.take();
+        prop_assert_eq!(made.len(), 1);
+        for input in made {
+            let before = self.0.insert(input, meaning.clone());
+            prop_assert!(
+                before.as_ref().is_none_or(|before| *before == meaning),
+                "{:?}, {:?}",
+                before,
+                meaning
+            );
+        }
+        Ok(())
+    }
 }
 
 impl KeyName {
@@ -35,21 +78,58 @@ fn take_calls() -> Vec<(KeyName, [u8; 12])> {
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Seal { length: usize, control: bool },
+    Seal {
+        length: usize,
+        control: bool,
+    },
     SealTheSameTextAgain,
-    Transmit { block: usize, subflow: u64, ack: u64 },
+    Transmit {
+        block: usize,
+        how: How,
+    },
+    /// Over path 1, over path 2, over path 1 again with another Data-ACK.
+    ThereAndBack {
+        block: usize,
+        ack: u64,
+    },
+    AckAlone {
+        how: How,
+        options: usize,
+    },
     UpdateKeys,
     AcknowledgeAll,
     Acknowledge,
 }
+
+/// Small numbers, so that they meet again.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    subflow: u64,
+    ssn: u32,
+    ack: u64,
+    data_fin: bool,
+}
+
+fn how() -> impl Strategy<Value = How> {
+    (0u64..3, 1u32..3, 0u64..4, any::<bool>()).prop_map(|(subflow, ssn, ack, data_fin)| How {
+        subflow,
+        ssn,
+        ack,
+        data_fin,
+    })
+}
+
+/// Contents of the option fields that acknowledgments differ in.
+const OPTIONS: [&[u8]; 4] = [&[], &[30, 3, 0x50], &[30, 4, 0x50, 1], &[0; 16]];
 
 fn any_operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         4 => (0usize..3000, any::<bool>())
             .prop_map(|(length, control)| Operation::Seal { length, control }),
         2 => Just(Operation::SealTheSameTextAgain),
-        8 => (any::<usize>(), 0u64..3, 0u64..4)
-            .prop_map(|(block, subflow, ack)| Operation::Transmit { block, subflow, ack }),
+        8 => (any::<usize>(), how()).prop_map(|(block, how)| Operation::Transmit { block, how }),
+        4 => (any::<usize>(), 0u64..4).prop_map(|(block, ack)| Operation::ThereAndBack { block, ack }),
+        4 => (how(), 0..OPTIONS.len()).prop_map(|(how, options)| Operation::AckAlone { how, options }),
         1 => Just(Operation::UpdateKeys),
         1 => Just(Operation::AcknowledgeAll),
         1 => Just(Operation::Acknowledge),
@@ -88,70 +168,122 @@ fn context(subflow: u64, ack: u64) -> OptionContext<'static> {
     }
 }
 
-fn drive(sealer: &mut Sealer, opener: &mut Opener, operations: &[Operation]) -> Result<(), TestCaseError> {
-    let mut blocks: Vec<(SealedBlock, Vec<u8>)> = Vec::new();
-    let mut last = vec![0; 100];
-    let mut now = Instant::ZERO;
-    for operation in operations {
-        now += Duration::from_secs(1);
-        match operation {
-            Operation::Seal { length, control } => {
-                last = vec![0x61; *length];
-                let kind = if *control { Kind::Control } else { Kind::Data };
-                blocks.push((sealer.seal(kind, (&last[..]).into()).expect("fresh"), last.clone()));
-            }
-            Operation::SealTheSameTextAgain => {
-                blocks.push((sealer.seal(Kind::Data, (&last[..]).into()).expect("fresh"), last.clone()));
-            }
-            Operation::Transmit { block, subflow, ack } => {
-                let count = blocks.len().max(1);
-                let Some((block, plain)) = blocks.get_mut(block % count) else { continue };
-                let before = CALLS.with_borrow(Vec::len);
-                let context = context(*subflow, *ack);
-                let Some(payload) = sealer.transmit(block, &context) else { continue };
-                prop_assert_eq!(CALLS.with_borrow(Vec::len), before, "a transmission encrypts nothing");
-                // The receiver may have moved on by one generation, never by more.
-                let opened = opener.open(block.dsn(), &context, payload.bytes).expect("a true block opens");
-                if block.kind() == Kind::Data {
-                    prop_assert_eq!(&opened.plain[..], &plain[..]);
+/// One direction: the sender, the receiver, and what has happened between them.
+struct Drive<'a> {
+    from: Role,
+    sealer: &'a mut Sealer,
+    opener: &'a mut Opener,
+    blocks: Vec<(SealedBlock, Vec<u8>)>,
+    said: &'a mut Said,
+}
+
+impl Drive<'_> {
+    fn run(&mut self, operations: &[Operation]) -> Result<(), TestCaseError> {
+        let mut last = vec![0; 100];
+        let mut now = Instant::ZERO;
+        for operation in operations {
+            now += Duration::from_secs(1);
+            match *operation {
+                Operation::Seal { length, control } => {
+                    last = vec![0x61; length];
+                    self.seal(if control { Kind::Control } else { Kind::Data }, &last);
                 }
-            }
-            Operation::UpdateKeys => {
-                if let Ok(update) = sealer.update_keys(now) {
-                    blocks.push((update, vec![2]));
+                Operation::SealTheSameTextAgain => self.seal(Kind::Data, &last),
+                Operation::Transmit { block, how } => self.transmit(block, how)?,
+                Operation::ThereAndBack { block, ack } => {
+                    for (subflow, ack) in [(1, ack), (2, ack), (1, ack + 1)] {
+                        self.transmit(block, How { subflow, ssn: 1, ack, data_fin: false })?;
+                    }
                 }
-            }
-            Operation::AcknowledgeAll => {
-                let end = sealer.next_dsn();
-                // What is acknowledged has arrived: the receiver knows of the update.
-                while opener.generation() < sealer.generation() {
-                    opener.handle_key_update(opener.generation()).expect("in order");
+                Operation::AckAlone { how, options } => self.acknowledge(how, OPTIONS[options])?,
+                Operation::UpdateKeys => {
+                    if let Ok(update) = self.sealer.update_keys(now) {
+                        self.blocks.push((update, vec![2]));
+                    }
                 }
-                sealer.handle_data_ack(end);
-                blocks.clear();
-            }
-            Operation::Acknowledge => {
-                let first = blocks.first().map_or(sealer.next_dsn(), |(block, _)| block.dsn());
-                sealer.handle_data_ack(first);
+                Operation::AcknowledgeAll => {
+                    let end = self.sealer.next_dsn();
+                    // What is acknowledged has arrived: the receiver knows of the update.
+                    while self.opener.generation() < self.sealer.generation() {
+                        self.opener.handle_key_update(self.opener.generation()).expect("in order");
+                    }
+                    self.sealer.handle_data_ack(end);
+                    self.blocks.clear();
+                }
+                Operation::Acknowledge => {
+                    let first = self.blocks.first().map_or(self.sealer.next_dsn(), |(block, _)| block.dsn());
+                    self.sealer.handle_data_ack(first);
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    fn seal(&mut self, kind: Kind, plain: &[u8]) {
+        let block = self.sealer.seal(kind, plain.into()).expect("fresh");
+        self.blocks.push((block, plain.to_vec()));
+    }
+
+    fn transmit(&mut self, number: usize, how: How) -> Result<(), TestCaseError> {
+        let count = self.blocks.len().max(1);
+        let Some((block, plain)) = self.blocks.get_mut(number % count) else { return Ok(()) };
+        let before = CALLS.with_borrow(Vec::len);
+        let How { subflow, ssn, ack, data_fin } = how;
+        let context = OptionContext { ssn, data_fin, ..context(subflow, ack) };
+        TAGS.take();
+        let Some(payload) = self.sealer.transmit(block, &context) else { return Ok(()) };
+        prop_assert_eq!(CALLS.with_borrow(Vec::len), before, "a transmission encrypts nothing");
+        let dsn = block.dsn();
+        self.said.note(Meaning {
+            from: self.from,
+            block: Some(dsn),
+            subflow,
+            ssn,
+            ack,
+            data_fin,
+            options: &[],
+        })?;
+        // The receiver may have moved on by one generation, never by more.
+        let opened = self.opener.open(dsn, &context, payload.bytes).expect("a true block opens");
+        if block.kind() == Kind::Data {
+            prop_assert_eq!(&opened.plain[..], &plain[..]);
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, how: How, options: &'static [u8]) -> Result<(), TestCaseError> {
+        let How { subflow, ssn: _, ack, data_fin } = how;
+        TAGS.take();
+        self.sealer.tag_ack(&AckContext {
+            subflow: SubflowTag(subflow),
+            data_ack: Some(Dsn::new(ack)),
+            data_fin: data_fin.then_some(Dsn::new(ack)),
+            options: ProtectedOptions::new(options).expect("short"),
+        });
+        self.said.note(Meaning { from: self.from, block: None, subflow, ssn: 0, ack, data_fin, options })
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    // PROPTEST_CASES asks for more.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_pair_of_key_and_nonce_is_used_twice(
+    fn no_pair_of_key_and_nonce_is_used_twice_and_no_tag_means_two_things(
         suite in prop::sample::select(&Suite::ALL[..]),
         from_a in prop::collection::vec(any_operation(), 1..60),
         from_b in prop::collection::vec(any_operation(), 1..60),
     ) {
         take_calls();
         let Pair { ends: [(mut sealer_a, mut opener_a), (mut sealer_b, mut opener_b)] } = Pair::new(suite);
-        drive(&mut sealer_a, &mut opener_b, &from_a)?;
-        drive(&mut sealer_b, &mut opener_a, &from_b)?;
+        let mut said = Said::default();
+        let directions = [
+            (Role::A, &mut sealer_a, &mut opener_b, &from_a),
+            (Role::B, &mut sealer_b, &mut opener_a, &from_b),
+        ];
+        for (from, sealer, opener, operations) in directions {
+            Drive { from, sealer, opener, blocks: Vec::new(), said: &mut said }.run(operations)?;
+        }
         let calls = take_calls();
         let different: BTreeSet<_> = calls.iter().copied().collect();
         prop_assert_eq!(different.len(), calls.len());

@@ -131,6 +131,8 @@ impl OptionKey {
     /// The first `N` bytes of the keyed BLAKE3 of M. `data_tag` is empty where there is no block.
     pub(super) fn tag<const N: usize>(&self, message: &TagMessage<'_>, data_tag: &[u8]) -> [u8; N] {
         let (bytes, length) = message.emit(data_tag);
+        #[cfg(test)]
+        super::nonce_tests::record_tag(&self.0, &bytes[..length]);
         let hash = blake3::keyed_hash(&self.0, &bytes[..length]);
         let mut tag = [0; N];
         tag.copy_from_slice(&hash.as_bytes()[..N]);
