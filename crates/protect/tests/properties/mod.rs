@@ -1,0 +1,86 @@
+//! What holds for blocks and records that nobody vouches for. The fuzz targets and the replay of their corpora call the
+//! same functions; each returns whether there was anything in the input, so that a corpus can be seen to work.
+
+#[path = "../sealed_support/mod.rs"]
+mod sealed_support;
+
+use bytes::Bytes;
+use protect::sealed::{
+    AckContext, AckTag, BlockBuffer, Kind, MAX_RECORDS, Record, Records, SubflowTag, Suite,
+};
+use sealed_support::{CONTEXT, connect, sent};
+
+/// The text of the only true block.
+const TEXT: &[u8] = b"one block of forty bytes, no more no less";
+
+/// A receiver that is given `[suite, what is changed beside the block, by how much, start, bytes...]`: a true block
+/// with the bytes added to it from `start` on, or, where bit 7 of the second byte is set, the bytes alone. It opens the
+/// true block and nothing else, and still opens it afterwards.
+pub(crate) fn block(input: &[u8]) -> bool {
+    let [suite, beside, by, start, bytes @ ..] = input else { return false };
+    let suite = Suite::ALL[usize::from(*suite) % Suite::ALL.len()];
+    let (mut a, mut b) = connect(suite);
+    let mut block = a.sealer.seal(Kind::Data, BlockBuffer::from(TEXT)).expect("the first block");
+    let honest = sent(&mut a.sealer, &mut block, &CONTEXT);
+    let (mut dsn, mut context) = (block.dsn(), CONTEXT);
+    let by = u64::from(*by);
+    match beside % 6 {
+        1 => dsn += by << 32 | by,
+        2 => context.ssn = context.ssn.wrapping_add(u32::from(by as u8) << 16),
+        3 => context.data_ack = context.data_ack.map(|ack| ack + by),
+        4 => context.subflow = SubflowTag(by),
+        5 => context.data_fin = by & 1 == 1,
+        _ => {}
+    }
+    let payload = if beside & 0x80 != 0 { bytes.to_vec() } else { altered(&honest, (*start).into(), bytes) };
+    let is_true = payload == honest && dsn == block.dsn() && context == CONTEXT;
+    let payload = Bytes::from(payload);
+    match b.opener.open(dsn, &context, payload.clone()) {
+        Ok(opened) => assert!(is_true && opened.plain == TEXT, "a forgery was opened"),
+        Err(error) => {
+            assert!(!is_true, "{error:?}");
+            assert_eq!((b.opener.generation(), b.opener.has_opened()), (0, false), "nothing was believed");
+        }
+    }
+    let ack = AckContext {
+        subflow: context.subflow,
+        data_ack: context.data_ack,
+        data_fin: None,
+        options: context.options,
+    };
+    if let Some(tag) = payload.get(..9).and_then(AckTag::parse) {
+        assert!(b.opener.check_ack(&ack, &tag).is_err(), "a forged acknowledgment was taken");
+    }
+    let opened =
+        b.opener.open(block.dsn(), &CONTEXT, honest).expect("the true block opens, whatever came before");
+    assert_eq!(opened.plain, TEXT);
+    true
+}
+
+/// `bytes` added without carry to `honest` from `start` on; what reaches beyond its end makes it longer, and a last byte
+/// 0xff cuts it there.
+fn altered(honest: &[u8], start: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut payload = honest.to_vec();
+    if bytes.last() == Some(&0xff) {
+        payload.truncate(start);
+        return payload;
+    }
+    payload.resize(payload.len().max(start + bytes.len()), 0);
+    payload[start..].iter_mut().zip(bytes).for_each(|(byte, by)| *byte ^= by);
+    payload
+}
+
+/// The plain text of a control block.
+pub(crate) fn records(plain: &[u8]) -> bool {
+    let read: Vec<_> = Records::new(plain).collect();
+    assert!(read.len() <= MAX_RECORDS + 1 && read.len() <= plain.len());
+    let errors = read.iter().filter(|record| record.is_err()).count();
+    assert!(errors == 0 || errors == 1 && read.last().is_some_and(Result::is_err), "an error is the end");
+
+    let good: Vec<Record> = read.into_iter().filter_map(Result::ok).collect();
+    let last = good.iter().position(|record| matches!(record, Record::Eof | Record::KeyUpdate));
+    assert!(last.is_none_or(|at| at + 1 == good.len()), "nothing follows the last");
+    let written: Vec<u8> = good.iter().flat_map(Record::to_bytes).collect();
+    assert_eq!(Records::new(&written).collect::<Result<Vec<_>, _>>().as_ref(), Ok(&good));
+    !good.is_empty()
+}

@@ -1,0 +1,11 @@
+//! A handshake with somebody on the path.
+
+#![no_main]
+
+#[path = "../../crates/handshake/tests/properties/mod.rs"]
+#[allow(dead_code, reason = "each target calls one of the properties")]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    properties::on_the_path(bytes);
+});

@@ -1,0 +1,11 @@
+//! Handshake bytes of a peer that says anything.
+
+#![no_main]
+
+#[path = "../../crates/handshake/tests/properties/mod.rs"]
+#[allow(dead_code, reason = "each target calls one of the properties")]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    properties::from_a_stranger(bytes);
+});

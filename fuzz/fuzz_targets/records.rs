@@ -1,0 +1,11 @@
+//! The plain text of a control block.
+
+#![no_main]
+
+#[path = "../../crates/protect/tests/properties/mod.rs"]
+#[allow(dead_code, reason = "each target calls one of the properties")]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    properties::records(bytes);
+});
