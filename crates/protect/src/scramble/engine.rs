@@ -9,8 +9,10 @@
 //! ```
 //!
 //! so six shifted copies and six XORs add up 64 bytes for all positions at once, and one more XOR with the
-//! block before adds the 65th. No position waits for its neighbour. AVX-512 takes the first three factors with a
-//! carry-less multiplication by `0x0101010101010101`, whose upper half is what spills into the next word.
+//! block before adds the 65th. No position waits for its neighbour. AVX2 cannot shift across the middle of a vector, so it
+//! works on two places of the stream at once, one in each half. AVX-512 takes the first three factors with a
+//! carry-less multiplication by `0x0101010101010101`, whose upper half is what spills into the next word. Words
+//! have no such shifts for nothing and do with fewer of them: see `portable`.
 //!
 //! **Descrambling** follows from `B[i] ^ B[i-1] = b[i] ^ b[i-65]`. With `Y[i] = B[i] ^ b[i-64]` that reads
 //! `b[i] = B[i] ^ Y[i-1]`: a block needs the block before it and a shift by one byte.
@@ -80,7 +82,7 @@ impl Engine {
     /// Scrambles `blocks` and then `tail`, which stand behind `window`.
     pub(super) fn scramble(self, window: &Window, blocks: &mut [Block], tail: Option<&mut Block>) {
         match self.0 {
-            Kind::Portable => portable::scramble(&window.0, blocks, tail),
+            Kind::Portable => portable::scramble(&window.0, window.xor(), blocks, tail),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2(avx2) => avx2.scramble(&window.0, blocks, tail),
             #[cfg(target_arch = "x86_64")]

@@ -1,66 +1,39 @@
 //! Eight 64-bit words at a time, for processors without wide vectors.
+//!
+//! The sum over the last 64 bytes changes from one byte to the next by `b[i] ^ b[i-64]`. So scrambling is a running XOR
+//! of these differences: inside a word in three doubling steps, from word to word by one byte.
 
 use super::engine::Block;
 
 /// A block as words; the first byte of the stream is the lowest byte of the first word.
 type Words = [u64; 8];
 
-/// Sums over the last 1, 2, 4, ... 32 bytes, for the block before: what spills into the next one.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    of1: Words,
-    of2: u64,
-    of4: u64,
-    of8: u64,
-    of16: [u64; 2],
-    of32: [u64; 4],
-}
-
-impl Sums {
-    /// Takes the next plain block and returns the scrambled one.
-    #[inline(always)]
-    fn step(&mut self, plain: Words) -> Words {
-        let of2 = add_earlier_bytes::<8>(plain, self.of1[7]);
-        let of4 = add_earlier_bytes::<16>(of2, self.of2);
-        let of8 = add_earlier_bytes::<32>(of4, self.of4);
-        let of16 = add_earlier_words(of8, [self.of8]);
-        let of32 = add_earlier_words(of16, self.of16);
-        let of64 = add_earlier_words(of32, self.of32);
-        let scrambled = std::array::from_fn(|at| of64[at] ^ self.of1[at]);
-        *self = Self {
-            of1: plain,
-            of2: of2[7],
-            of4: of4[7],
-            of8: of8[7],
-            of16: [of16[6], of16[7]],
-            of32: [of32[4], of32[5], of32[6], of32[7]],
-        };
-        scrambled
-    }
-}
-
-/// `sum ^ z^(BITS/8) sum`; `before` is the word of `sum` in front of the block.
-#[inline(always)]
-fn add_earlier_bytes<const BITS: u32>(sum: Words, before: u64) -> Words {
-    std::array::from_fn(|at| {
-        let earlier = if at == 0 { before } else { sum[at - 1] };
-        sum[at] ^ (sum[at] << BITS | earlier >> (64 - BITS))
-    })
-}
-
-/// `sum ^ z^(8 N) sum`; `before` are the N words of `sum` in front of the block.
-#[inline(always)]
-fn add_earlier_words<const N: usize>(sum: Words, before: [u64; N]) -> Words {
-    std::array::from_fn(|at| sum[at] ^ if at < N { before[at] } else { sum[at - N] })
-}
-
-pub(super) fn scramble(window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
-    // Started on the window alone, the sums lack what came before it; what a block looks back on does not.
-    let mut sums = Sums::default();
-    sums.step(words(window));
+pub(super) fn scramble(window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+    let mut before = words(window);
+    let mut sum_before = in_every_byte(xor.into());
     for block in blocks.iter_mut().chain(tail) {
-        *block = bytes(sums.step(words(block)));
+        let plain = words(block);
+        let changes: Words = std::array::from_fn(|at| running_xor(plain[at] ^ before[at]));
+        *block = bytes(std::array::from_fn(|at| {
+            let scrambled = changes[at] ^ sum_before ^ before[at];
+            sum_before ^= in_every_byte(changes[at] >> 56);
+            scrambled
+        }));
+        before = plain;
     }
+}
+
+/// Each byte XORed with all that come before it in the word.
+#[inline(always)]
+fn running_xor(word: u64) -> u64 {
+    let of2 = word ^ (word << 8);
+    let of4 = of2 ^ (of2 << 16);
+    of4 ^ (of4 << 32)
+}
+
+#[inline(always)]
+fn in_every_byte(byte: u64) -> u64 {
+    byte * 0x0101_0101_0101_0101
 }
 
 pub(super) fn descramble(window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {

@@ -6,11 +6,11 @@
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::{
-    __m256i, __m512i, _mm256_alignr_epi8, _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_set_epi8,
-    _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_si256, _mm256_storeu_si256,
-    _mm256_xor_si256, _mm512_alignr_epi8, _mm512_alignr_epi64, _mm512_clmulepi64_epi128, _mm512_loadu_si512,
-    _mm512_set_epi64, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512,
-    _mm512_ternarylogic_epi64, _mm512_xor_si512,
+    __m256i, __m512i, _mm256_alignr_epi8, _mm256_loadu_si256, _mm256_loadu2_m128i, _mm256_permute2x128_si256,
+    _mm256_set_epi8, _mm256_setzero_si256, _mm256_storeu_si256, _mm256_storeu2_m128i, _mm256_xor_si256,
+    _mm512_alignr_epi8, _mm512_alignr_epi64, _mm512_clmulepi64_epi128, _mm512_loadu_si512, _mm512_set_epi64,
+    _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
+    _mm512_xor_si512,
 };
 
 use super::engine::Block;
@@ -121,32 +121,80 @@ fn descramble_avx512(window: &Block, xor: u8, blocks: &mut [Block], tail: Option
     tail.into_iter().for_each(&mut step);
 }
 
-/// As [`Sums512`], for half a block: sums over the last 16 and 32 bytes; the first come from a prefix sum in
-/// each lane of 16 bytes.
+/// The next 64 bytes in two places of the stream: 16 of the first in the lower half of each vector, 16 of the second in the
+/// upper half.
+type Pair = [__m256i; 4];
+
+/// As [`Sums512`], in two places: what they looked at last.
 struct Sums256 {
-    of1: __m256i,
-    of1_earlier: __m256i,
-    suffix: __m256i,
+    of1: Pair,
+    of2: __m256i,
+    of4: __m256i,
+    of8: __m256i,
     of16: __m256i,
-    of32: __m256i,
+    of32: [__m256i; 2],
 }
 
 impl Sums256 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn step(&mut self, plain: __m256i) -> __m256i {
-        let prefix = _mm256_xor_si256(plain, _mm256_slli_si256::<1>(plain));
-        let prefix = _mm256_xor_si256(prefix, _mm256_slli_si256::<2>(prefix));
-        let prefix = _mm256_xor_si256(prefix, _mm256_slli_si256::<4>(prefix));
-        let prefix = _mm256_xor_si256(prefix, _mm256_slli_si256::<8>(prefix));
-        // What a lane gives to the next one: at each place, the sum of the bytes behind it.
-        let suffix = _mm256_xor_si256(prefix, _mm256_shuffle_epi8(prefix, _mm256_set1_epi8(15)));
-        let of16 = _mm256_xor_si256(prefix, lane_before(suffix, self.suffix));
-        let of32 = _mm256_xor_si256(of16, lane_before(of16, self.of16));
-        let of64 = _mm256_xor_si256(of32, self.of32);
-        let scrambled = _mm256_xor_si256(of64, self.of1_earlier);
-        *self = Self { of1: plain, of1_earlier: self.of1, suffix, of16, of32 };
-        scrambled
+    fn new() -> Self {
+        let zero = _mm256_setzero_si256();
+        Self { of1: [zero; 4], of2: zero, of4: zero, of8: zero, of16: zero, of32: [zero; 2] }
+    }
+
+    /// Takes the next plain blocks and returns the scrambled ones.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn step(&mut self, plain: Pair) -> Pair {
+        let mut last = self.of1[3];
+        let mut blocks = plain;
+        for (bytes, before) in blocks.iter_mut().zip(self.of1) {
+            let of2 = with_earlier::<15>(*bytes, last);
+            let of4 = with_earlier::<14>(of2, self.of2);
+            let of8 = with_earlier::<12>(of4, self.of4);
+            let of16 = with_earlier::<8>(of8, self.of8);
+            let of32 = _mm256_xor_si256(of16, self.of16);
+            let of64 = _mm256_xor_si256(of32, self.of32[0]);
+            (last, self.of2, self.of4, self.of8, self.of16) = (*bytes, of2, of4, of8, of16);
+            self.of32 = [self.of32[1], of32];
+            *bytes = _mm256_xor_si256(of64, before);
+        }
+        self.of1 = plain;
+        blocks
+    }
+
+    /// Scrambles a block in each place.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn scramble(&mut self, first: &mut Block, second: &mut Block) {
+        let scrambled = self.step(load_pair(first, second));
+        store_pair(first, second, scrambled);
+    }
+}
+
+/// `sum ^ z^(16 - FROM) sum`; `before` are the 16 bytes of `sum` in front of it.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn with_earlier<const FROM: i32>(sum: __m256i, before: __m256i) -> __m256i {
+    _mm256_xor_si256(sum, _mm256_alignr_epi8::<FROM>(sum, before))
+}
+
+#[target_feature(enable = "avx2")]
+fn scramble_avx2(window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
+    let half = blocks.len() / 2;
+    let before_second = half.checked_sub(1).map_or(*window, |last| blocks[last]);
+    let (first, rest) = blocks.split_at_mut(half);
+    let (second, odd) = rest.split_at_mut(half);
+    let mut sums = Sums256::new();
+    sums.step(load_pair(window, &before_second));
+    for (first, second) in first.iter_mut().zip(second) {
+        sums.scramble(first, second);
+    }
+    // What is left follows on the second half; nobody wants what comes out of the first place.
+    let mut nothing = [0; 64];
+    for block in odd.iter_mut().chain(tail) {
+        sums.scramble(&mut nothing, block);
     }
 }
 
@@ -155,22 +203,6 @@ impl Sums256 {
 #[target_feature(enable = "avx2")]
 fn lane_before(now: __m256i, before: __m256i) -> __m256i {
     _mm256_permute2x128_si256::<0x21>(before, now)
-}
-
-#[target_feature(enable = "avx2")]
-fn scramble_avx2(window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
-    let zero = _mm256_setzero_si256();
-    let mut sums = Sums256 { of1: zero, of1_earlier: zero, suffix: zero, of16: zero, of32: zero };
-    for half in load256(window) {
-        sums.step(half);
-    }
-    let mut step = |block: &mut Block| {
-        let [first, second] = load256(block);
-        let scrambled = [sums.step(first), sums.step(second)];
-        store256(block, scrambled);
-    };
-    blocks.iter_mut().for_each(&mut step);
-    tail.into_iter().for_each(&mut step);
 }
 
 #[target_feature(enable = "avx2")]
@@ -223,5 +255,27 @@ fn store256(block: &mut Block, halves: [__m256i; 2]) {
     for (place, half) in block.as_chunks_mut::<32>().0.iter_mut().zip(halves) {
         // SAFETY: the reference covers 32 writable bytes; the instruction has no alignment.
         unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), half) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_pair(first: &Block, second: &Block) -> Pair {
+    let mut pair = [_mm256_setzero_si256(); 4];
+    let places = first.as_chunks::<16>().0.iter().zip(second.as_chunks::<16>().0);
+    for (vector, (first, second)) in pair.iter_mut().zip(places) {
+        // SAFETY: each reference covers 16 readable bytes; the instruction has no alignment.
+        *vector = unsafe { _mm256_loadu2_m128i(second.as_ptr().cast(), first.as_ptr().cast()) };
+    }
+    pair
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_pair(first: &mut Block, second: &mut Block, pair: Pair) {
+    let places = first.as_chunks_mut::<16>().0.iter_mut().zip(second.as_chunks_mut::<16>().0);
+    for (vector, (first, second)) in pair.into_iter().zip(places) {
+        // SAFETY: each reference covers 16 writable bytes; the instruction has no alignment.
+        unsafe { _mm256_storeu2_m128i(second.as_mut_ptr().cast(), first.as_mut_ptr().cast(), vector) }
     }
 }
