@@ -6,6 +6,7 @@ use wire::{
     MpPrio, MptcpOption, OptionBytes, RemoveAddr, TcpOption, data_checksum, pad_options,
 };
 
+use crate::PathClass;
 use crate::flow::{Control, FlowState, Kind, Stage};
 use crate::keys::{Key, join_hmac};
 use crate::sealed::Sealed;
@@ -163,9 +164,11 @@ impl OptionsOut<'_> {
 
     fn write_reset(&mut self, room: usize, out: &mut OptionBytes) {
         let parting = self.flow.parting;
-        let proof = match &self.sealed {
-            Some(sealed) => sealed.fast_close(),
-            None => self.session.and_then(|session| session.remote.as_ref()).map(Key::bytes),
+        let proof = match (&self.sealed, self.session) {
+            (Some(sealed), _) => sealed.fast_close(),
+            // It would be the key that scrambling starts with: the peer learns of the end over the other paths.
+            (None, Some(session)) if session.scrambled && self.flow.trust() != PathClass::Trusted => None,
+            (None, session) => session.and_then(|session| session.remote.as_ref()).map(Key::bytes),
         };
         if let Some(receiver_key) = proof.filter(|_| parting.fast_close) {
             put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 use wire::{DataSequence, MptcpOption, Segment, TcpOption, options};
-use world::{CLIENT, Fate, Link, SERVER, World, path, pattern};
+use world::{CLIENT, Fate, Link, SERVER, World, has_mptcp, path, pattern};
 
 /// Offsets in the stream (the first byte has 0) that were seen, by path and sender.
 #[derive(Default)]
@@ -372,6 +372,91 @@ fn a_path_that_loses_its_trust_is_left_and_joined_anew() {
     assert!(world.sides[SERVER].received == up && world.sides[CLIENT].received == down);
     assert_eq!(world.links[1].carried, [own, theirs]);
     assert!(world.status(CLIENT).subflows.len() > 2, "it was joined again");
+}
+
+/// All options seen, by path.
+type OptionsSeen = Rc<RefCell<BTreeMap<u8, Vec<Vec<u8>>>>>;
+
+/// Opens a connection over path 0 and path 1, which nobody trusts, and aborts it on one side. What the options of
+/// all segments were.
+fn aborted(world: &mut World, side: usize, loses_fast_close: bool) -> OptionsSeen {
+    let seen = OptionsSeen::default();
+    let log = seen.clone();
+    world.tap = Box::new(move |from, segment| {
+        let client = if from == CLIENT { segment.source.ip() } else { segment.destination.ip() };
+        let IpAddr::V4(client) = client else { unreachable!("all tests speak IPv4") };
+        let path = client.octets()[2];
+        log.borrow_mut().entry(path).or_default().push(segment.options.to_vec());
+        let is_parting = segment.flags.contains(wire::Flags::RST) && has_mptcp(segment);
+        if loses_fast_close && is_parting && path == 0 { Fate::Drop } else { Fate::Pass }
+    });
+    world.connect();
+    world.wait(500);
+    assert_eq!(world.usable(CLIENT), 2);
+    let now = world.now;
+    world.of(side).abort(now);
+    world.serve(side);
+    seen
+}
+
+/// Whether MP_FASTCLOSE, and whether either of the keys in MP_CAPABLE, is among the options of a path.
+fn fast_close_and_keys(seen: &OptionsSeen, path: u8) -> (bool, bool) {
+    let seen = seen.borrow();
+    let mptcp = |path: u8| {
+        let all = seen[&path].iter().flat_map(|bytes| options(bytes));
+        all.filter_map(|option| if let Ok(TcpOption::Mptcp(option)) = option { Some(option) } else { None })
+    };
+    let keys: Vec<[u8; 8]> = mptcp(0)
+        .filter_map(
+            |option| if let MptcpOption::Capable(capable) = option { capable.sender_key } else { None },
+        )
+        .collect();
+    assert!(keys.len() >= 2, "both hosts have said theirs on the first path");
+    let shows = |bytes: &[u8]| bytes.windows(8).any(|run| keys.iter().any(|key| run == key));
+    (
+        mptcp(path).any(|option| matches!(option, MptcpOption::FastClose(_))),
+        seen[&path].iter().any(|bytes| shows(bytes)),
+    )
+}
+
+/// MP_FASTCLOSE carries the receiver's key, with which its direction of the scrambled stream starts.
+#[test]
+fn the_key_of_a_scrambled_connection_never_crosses_an_untrusted_path_not_even_at_its_end() {
+    for side in [CLIENT, SERVER] {
+        let mut world = half_trusted(38, vec![Link::default(); 2], |_| ());
+        let seen = aborted(&mut world, side, false);
+        world.wait(1000);
+        assert_eq!(world.sides[1 - side].failed, Some(ConnectionError::FastClose));
+        assert_eq!(fast_close_and_keys(&seen, 0), (true, true));
+        assert_eq!(fast_close_and_keys(&seen, 1), (false, false), "aborted by {side}");
+        for side in [CLIENT, SERVER] {
+            assert!(world.of(side).is_done() && world.sides[side].owners.is_empty());
+        }
+    }
+}
+
+/// The twin: a plain connection has no such secret, and says it on every path.
+#[test]
+fn a_plain_connection_ends_with_its_key_on_every_path() {
+    let mut world = half_trusted(39, vec![Link::default(); 2], |_| ());
+    world.config(|config| config.protect = Protect::Plain);
+    let seen = aborted(&mut world, CLIENT, false);
+    world.wait(1000);
+    assert_eq!([0, 1].map(|path| fast_close_and_keys(&seen, path)), [(true, true); 2]);
+}
+
+/// Where the reset over the trusted path gets lost, the end is noticed all the same, if later.
+#[test]
+fn an_abort_of_which_only_the_untrusted_path_tells_ends_the_connection_too() {
+    let mut world = half_trusted(40, vec![Link::default(); 2], |_| ());
+    let seen = aborted(&mut world, CLIENT, true);
+    world.sides[CLIENT].connection = None;
+    world.sides[CLIENT].owners.clear();
+    world.send(SERVER, b"anybody there?");
+    world.serve(SERVER);
+    world.finish(300);
+    assert_eq!(fast_close_and_keys(&seen, 1), (false, false));
+    assert!(world.sides[SERVER].failed.is_some(), "not the end of the stream, but an error");
 }
 
 /// In plain mode a class other than `never` restricts nothing.
