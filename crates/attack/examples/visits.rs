@@ -1,25 +1,45 @@
-//! The recovered fraction as a function of the bytes per visit: `visits TEXT [VISITS]`.
+//! The recovered fraction as a function of the bytes per visit: `visits TEXT...`, several as one.
 //!
-//! The stream visits two paths in turn; the eavesdropper listens to the second. Each visit is attacked on its own.
+//! For each length, visits all over the text are attacked, each on its own, until an eavesdropper has seen 64 KiB. The
+//! spread is that of the text's eighths.
 
-use std::{env, fs, io};
+use std::{env, fs, io, thread};
 
 use attack::{Effort, Model, fraction_by_visit};
 
+/// Bytes seen that a row rests on.
+const SEEN: usize = 64 * 1024;
+const LENGTHS: [usize; 11] = [32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 16_384];
+
 fn main() -> io::Result<()> {
-    let mut arguments = env::args().skip(1);
-    let path = arguments.next().ok_or_else(|| io::Error::other("usage: visits TEXT [VISITS]"))?;
-    let most = arguments.next().map_or(Ok(20), |count| count.parse()).map_err(io::Error::other)?;
-    let plain = fs::read(path)?;
+    let texts = env::args_os().skip(1).map(fs::read).collect::<io::Result<Vec<_>>>()?;
+    let plain = texts.concat();
+    if plain.is_empty() {
+        return Err(io::Error::other("usage: visits TEXT..."));
+    }
     let scrambled = scramble(&plain);
     let model = Model::shipped();
-    println!("{:>8} {:>8} {:>10}", "bytes", "visits", "recovered");
-    for length in [32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 16_384] {
-        let visits = fraction_by_visit(&scrambled, &plain, length, most, &model, Effort::default());
-        if visits.count > 0 {
-            println!("{length:>8} {:>8} {:>9.1}%", visits.count, visits.score.fraction() * 100.0);
+    println!("{:>8} {:>8} {:>10} {:>10}   spread", "bytes", "visits", "seen", "recovered");
+    thread::scope(|scope| {
+        let (scrambled, plain, model) = (&scrambled, &plain, &model);
+        let row = |length: usize| {
+            let count = SEEN.div_ceil(length);
+            move || fraction_by_visit(scrambled, plain, length, count, model, Effort::default())
+        };
+        for row in LENGTHS.map(|length| scope.spawn(row(length))) {
+            let visits = row.join().expect("no attack panics");
+            let (lowest, highest) = visits.spread(8);
+            println!(
+                "{:>8} {:>8} {:>10} {:>9.1}%   {:.1} to {:.1} %",
+                visits.length,
+                visits.scores.len(),
+                visits.score().seen,
+                visits.score().fraction() * 100.0,
+                lowest * 100.0,
+                highest * 100.0
+            );
         }
-    }
+    });
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 
 mod train;
 
-pub use train::train;
+pub use train::{shared_run, train};
 
 /// Bytes of context.
 pub(crate) const CONTEXT: usize = 4;

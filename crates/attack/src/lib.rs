@@ -32,7 +32,7 @@ pub use columns::{Columns, PERIOD, Run};
 pub use constant::{ConstantKey, constant_key};
 pub use crib::locate_crib;
 pub use flow::{Flow, FlowId};
-pub use language::{Model, train};
+pub use language::{Model, shared_run, train};
 pub use recovery::{Recovered, read_runs};
 pub use solve::{Effort, Solution, solve};
 pub use truth::{Score, Truth, Visits, fraction_by_visit};

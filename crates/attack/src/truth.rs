@@ -45,10 +45,15 @@ impl<'a> Truth<'a> {
             return None;
         }
         let at_distance: Vec<u8> = (PERIOD..plain.len()).map(|at| plain[at] ^ plain[at - PERIOD]).collect();
-        let found = at_distance.windows(differences.len()).position(|window| window == differences)?;
+        let found = at_distance.windows(differences.len()).enumerate().filter(|(_, at)| *at == differences);
         // The first difference is that of the second byte compared.
-        let place = (found + LEAD) as u64;
-        Some(Self { plain, offset: place.wrapping_sub(skipped as u64).wrapping_sub(longest.start) })
+        let offsets = found.map(|(found, _)| {
+            ((found + LEAD) as u64).wrapping_sub(skipped as u64).wrapping_sub(longest.start)
+        });
+        // A text may say the same thing twice: most of what was seen has to be in it.
+        let is_in = |run: &&Run, offset| run.start.wrapping_add(offset) < plain.len() as u64;
+        let offset = offsets.max_by_key(|&offset| runs.iter().filter(|run| is_in(run, offset)).count())?;
+        Some(Self { plain, offset })
     }
 
     /// Compares what was recovered.
@@ -69,41 +74,59 @@ impl<'a> Truth<'a> {
 /// Bytes of a run that are laid beside the plain text to find its place.
 const COMPARED: usize = 1024;
 
-/// A line of the table: how much an eavesdropper reads when the stream visits the path for so long at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What an eavesdropper reads of a stream that visits his path for so many bytes at a time.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Visits {
     /// Bytes of the stream seen without a gap.
     pub length: usize,
-    /// Visits attacked, each on its own.
-    pub count: usize,
-    /// The outcome over all of them.
-    pub score: Score,
+    /// The outcome of each visit, in the order of their places.
+    pub scores: Vec<Score>,
 }
 
-/// Cuts a scrambled stream into visits of `length` bytes that alternate between this path and one that nobody
-/// listens to, and attacks up to `most` of those on this path, each on its own. `plain` is only compared with.
-///
-/// The first visit is the other path's, as protocol and paper demand.
+impl Visits {
+    /// The outcome over all of them.
+    #[must_use]
+    pub fn score(&self) -> Score {
+        sum(&self.scores)
+    }
+
+    /// The lowest and the highest fraction of `parts` neighbouring parts of the stream; 0 and 0 without visits.
+    #[must_use]
+    pub fn spread(&self, parts: usize) -> (f64, f64) {
+        let in_a_part = self.scores.len().div_ceil(parts.max(1)).max(1);
+        let fractions = self.scores.chunks(in_a_part).map(|part| sum(part).fraction());
+        let all: Vec<f64> = fractions.collect();
+        (all.iter().copied().reduce(f64::min).unwrap_or(0.0), all.into_iter().reduce(f64::max).unwrap_or(0.0))
+    }
+}
+
+fn sum(scores: &[Score]) -> Score {
+    scores.iter().fold(Score::default(), |sum, score| Score {
+        right: sum.right + score.right,
+        seen: sum.seen + score.seen,
+    })
+}
+
+/// Attacks `count` visits of `length` bytes to a scrambled stream, each on its own, as if nothing else of it had been
+/// seen. Their places are spread evenly over the stream behind its first 65 bytes, which are not for this path.
+/// `plain` is only compared with.
 #[must_use]
 pub fn fraction_by_visit(
     scrambled: &[u8],
     plain: &[u8],
     length: usize,
-    most: usize,
+    count: usize,
     model: &Model,
     effort: Effort,
 ) -> Visits {
-    let mut visits = Visits { length, count: 0, score: Score::default() };
-    let ours =
-        scrambled.chunks(length).enumerate().skip(1).step_by(2).filter(|(_, visit)| visit.len() == length);
-    for (number, visit) in ours.take(most) {
-        let start = number * length;
-        let run = Run { start: start as u64, scrambled: visit.to_vec() };
-        let truth = Truth { plain, offset: 0 };
-        let score = truth.score(&read_runs(&[run], &[], model, effort));
-        visits.count += 1;
-        visits.score.seen += score.seen;
-        visits.score.right += score.right;
-    }
-    visits
+    let truth = Truth { plain, offset: 0 };
+    let Some(room) = scrambled.len().checked_sub(PERIOD + length) else {
+        return Visits { length, scores: Vec::new() };
+    };
+    let places = (0..count).map(|number| PERIOD + number * room / count);
+    let score = |start: usize| {
+        let run = Run { start: start as u64, scrambled: scrambled[start..start + length].to_vec() };
+        truth.score(&read_runs(&[run], &[], model, effort))
+    };
+    Visits { length, scores: places.map(score).collect() }
 }

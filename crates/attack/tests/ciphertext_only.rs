@@ -10,10 +10,12 @@ fn the_longer_a_visit_the_more_is_read() {
         .map(|at| ENGLISH[at.saturating_sub(64)..=at].iter().fold(0, |sum, byte| sum ^ byte))
         .collect();
     let model = Model::shipped();
-    let read = |length, most| {
-        let visits = fraction_by_visit(&wire, ENGLISH, length, most, &model, Effort::default());
-        assert!(visits.count > 0 && visits.score.seen == (visits.count * length) as u64);
-        visits.score.fraction()
+    let read = |length, count| {
+        let visits = fraction_by_visit(&wire, ENGLISH, length, count, &model, Effort::default());
+        assert_eq!((visits.scores.len(), visits.score().seen), (count, (count * length) as u64));
+        let (lowest, highest) = visits.spread(2);
+        assert!((lowest..=highest).contains(&visits.score().fraction()));
+        visits.score().fraction()
     };
     let (short, middle, long) = (read(32, 4), read(128, 3), read(512, 2));
     assert!(short < 0.7, "{short}");
@@ -56,4 +58,23 @@ fn another_text_is_not_taken_for_the_truth() {
     assert!(Truth::align(include_bytes!("text/page.html"), std::slice::from_ref(&run)).is_none());
     assert!(Truth::align(ENGLISH, &[run]).is_some());
     assert!(Truth::align(ENGLISH, &[]).is_none());
+}
+
+#[test]
+fn a_text_that_repeats_itself_is_laid_where_all_that_was_seen_is_in_it() {
+    let plain = ENGLISH.repeat(3);
+    let wire: Vec<u8> = (0..plain.len())
+        .map(|at| plain[at.saturating_sub(64)..=at].iter().fold(0, |sum, byte| sum ^ byte))
+        .collect();
+    let piece =
+        |from: usize, to: usize| attack::Run { start: from as u64, scrambled: wire[from..to].to_vec() };
+    let runs = [
+        piece(300, 500),
+        piece(ENGLISH.len() + 700, ENGLISH.len() + 950),
+        piece(plain.len() - 200, plain.len()),
+    ];
+    let truth = Truth::align(&plain, &runs).expect("it is the text");
+    let recovered = attack::read_runs(&runs, &[], &Model::shipped(), Effort::default());
+    assert_eq!(truth.score(&recovered).seen, 650);
+    assert!(truth.score(&recovered).fraction() > 0.95, "{:?}", truth.score(&recovered));
 }

@@ -3,6 +3,8 @@
 //! The table is a tree, written depth first. A node is the number of its edges (one byte), then for each edge its
 //! byte, the count in steps of a quarter of a power of two, and, up to four bytes deep, the node behind it.
 
+use std::collections::BTreeSet;
+
 use super::CONTEXT;
 
 /// A place in a text with what follows.
@@ -17,6 +19,15 @@ pub fn train(texts: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut table = Vec::new();
     write_node(&windows, 0, &mut table);
     table
+}
+
+/// The first run of `length` bytes of `text` that is in `other` as well, lines and blanks left out: a run has ten
+/// different bytes at least. A model that was trained on one of them knows the other too well to be tested on it.
+#[must_use]
+pub fn shared_run<'a>(text: &'a [u8], other: &[u8], length: usize) -> Option<&'a [u8]> {
+    let known: BTreeSet<&[u8]> = other.windows(length).collect();
+    let says_something = |run: &&[u8]| run.iter().collect::<BTreeSet<_>>().len() >= 10;
+    text.windows(length).find(|run| known.contains(run) && says_something(run))
 }
 
 fn write_node(windows: &[Window], depth: usize, table: &mut Vec<u8>) {
