@@ -1,29 +1,41 @@
 //! Scrambled connections between two hosts that both run `plait`, and what an eavesdropper on the untrusted path makes of them.
-//!
-//! The second path is the untrusted one. Its router is the eavesdropper's: what it captures is all that he has.
+
+mod eavesdropper;
+mod pair;
 
 use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use netns::nft::Table;
-use nix::sys::signal::Signal;
+use lab::{Conditions, Lab, LabConfig, PathClass, PathConfig};
+use netns::Link;
 
-use crate::peer::{TransferReport, sha256_of_pattern};
-use crate::process::{End, Program, wait_until};
+use crate::process::{End, Program};
 use crate::scenario::{CLIENT, Context, Scenario, Verdict};
-use crate::session::{PORT, interop};
+use crate::session::PORT;
 use crate::testbed::{Shape, Testbed};
+use pair::Pair;
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "scramble-both-ways",
-        about: "two plaits, scrambled, both ways at once over two lossy paths of which one is lost for a while",
+        about: "two plaits, scrambled, both ways at once over two paths that lose and reorder, one of them lost for a while",
         roles: CLIENT,
         run: both_ways,
+    },
+    Scenario {
+        name: "scramble-stall",
+        about: "the trusted path is jammed: nothing goes over the other one until it works again",
+        roles: CLIENT,
+        run: stall,
+    },
+    Scenario {
+        name: "scramble-degrade",
+        about: "the trusted path is gone and the user allows that: the other one carries all, with a loud warning",
+        roles: CLIENT,
+        run: degrade,
     },
     Scenario {
         name: "scramble-throughput",
@@ -35,18 +47,14 @@ pub(crate) const ALL: &[Scenario] = &[
         name: "scramble-eavesdropper",
         about: "a capture of the untrusted path: text in plain mode, none scrambled, and what the attack reads",
         roles: CLIENT,
-        run: eavesdropper,
+        run: eavesdropper::run,
     },
 ];
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 const NOT_US: Verdict = Verdict::NotApplicable("the kernel does not scramble");
-/// Seeds of what the client and the server send.
-const SEEDS: [u64; 2] = [0x75, 0x64];
 /// The share of the plain goodput that is asked for.
 const RATIO_GOAL: f64 = 0.9;
-/// The share of the text that the attack has to read off visits of a segment and more.
-const READ_GOAL: f64 = 95.0;
 
 /// Starts `plait` with words common to all scenarios.
 fn plait(context: &Context<'_>, words: &[&str]) -> Result<Command> {
@@ -55,70 +63,104 @@ fn plait(context: &Context<'_>, words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+/// Two paths alike over the emulator: `a`, which is trusted, and `b`.
+fn two_paths(conditions: &Conditions) -> Result<Lab> {
+    let path = |name, class| PathConfig::new(name, class, conditions.clone());
+    let paths = vec![path("a", PathClass::Trusted), path("b", PathClass::Untrusted)];
+    Ok(Lab::up(LabConfig { paths, memory: 0, ..LabConfig::default() })?)
+}
+
+/// Bytes on the wire that both paths have delivered, both ways.
+fn delivered(lab: &Lab) -> Result<u64> {
+    let mut bytes = 0;
+    for path in lab.paths() {
+        let seen = path.summary()?;
+        bytes += seen.carried_to_server.delivered_bytes + seen.carried_to_client.delivered_bytes;
+    }
+    Ok(bytes)
+}
+
 fn both_ways(context: &Context<'_>) -> Result<Verdict> {
     if context.is_baseline() {
         return Ok(NOT_US);
     }
-    let bed = Testbed::new(Shape::Routed)?;
-    let directory = context.run_directory()?;
-    let bytes = context.size();
-    let lossy =
-        "chain f { type filter hook forward priority -200; numgen random mod 2000 < 1 counter drop; }";
-    let losses = [Table::install(bed.router(1)?, lossy)?, Table::install(bed.router(2)?, lossy)?];
-    let before = bed.carried()?;
-    let port = PORT.to_string();
-    let address = bed.server_address(context.family, 1).to_string();
-    let paths = ["--path", "p1", "--path", "p2=untrusted", "--protect", "scramble"];
-    let mut ends = Vec::new();
-    for (side, words) in [vec!["listen", &port], vec!["connect", &address, &port]].into_iter().enumerate() {
-        let (own, theirs) = (SEEDS[1 - side], SEEDS[side]);
-        let (namespace, name) = if side == 0 { (&bed.server, "server") } else { (&bed.client, "client") };
-        let (from_source, to_plait) = std::io::pipe()?;
-        let (to_check, from_plait) = std::io::pipe()?;
-        let mut generate = interop()?;
-        generate.args(["generate", "--bytes", &bytes.to_string(), "--seed", &own.to_string()]);
-        let mut digest = interop()?;
-        digest.args(["digest", "--expect-seed", &theirs.to_string()]);
-        let (out, input) = (End::Given(to_plait.into()), End::Given(to_check.into()));
-        let source =
-            Program::start(namespace, &directory, &format!("{name}-source"), generate, End::Own, out)?;
-        let check = Program::start(namespace, &directory, &format!("{name}-check"), digest, input, End::Own)?;
-        let status = directory.join(format!("{name}.json"));
-        let mut command = plait(context, &[&words[..], &paths].concat())?;
-        command.arg("--status-json").arg(&status);
-        let (input, out) = (End::Given(from_source.into()), End::Given(from_plait.into()));
-        let mut main = Program::start(namespace, &directory, name, command, input, out)?;
-        if side == 0 {
-            main.wait_for_line("listening", Duration::from_secs(10))?;
-        }
-        ends.push((name, main, check, source, theirs, status));
-    }
-    let carried = || -> Result<u64> {
-        let now = bed.carried()?;
-        Ok(now.iter().zip(&before).map(|(now, then)| now.0 - then.0 + now.1 - then.1).sum())
+    let troubled = Conditions {
+        loss: 0.0005,
+        reordering: 0.01,
+        reordering_delay: Duration::from_millis(3),
+        ..Conditions::megabits(1000, 1)
     };
-    wait_until("a third of the bytes", PATIENCE, || Ok(carried()? > 2 * bytes / 3))?;
-    let hole = bed.black_hole(2)?;
-    wait_until("two thirds of the bytes", PATIENCE, || Ok(carried()? > 4 * bytes / 3))?;
-    let swallowed = hole.packets()?;
-    drop(hole);
-    let until = Instant::now() + PATIENCE;
-    for (name, main, check, _, theirs, status) in &mut ends {
-        let end = main.wait(until)?;
-        ensure!(end.success(), "the {name} failed: {}", main.last_words());
-        check.wait(until)?;
-        let report: TransferReport = check.report()?;
-        ensure!(report.received == bytes, "the {name} received {} of {bytes} bytes", report.received);
-        ensure!(report.sha256 == sha256_of_pattern(*theirs, bytes), "the {name} received other bytes");
-        let told = fs::read_to_string(status)?;
-        ensure!(told.contains("\"scrambling\":{\"start\":\"key8\""), "the {name} was not scrambled: {told}");
-        ensure!(main.errors().contains("not encryption"), "the {name} did not say what it is not");
+    let lab = two_paths(&troubled)?;
+    let bytes = context.size();
+    let mut pair = Pair::start(context, &lab, &[], [bytes, bytes])?;
+    pair.wait_until("a third of the bytes", || Ok(delivered(&lab)? > 2 * bytes / 3))?;
+    lab.path("b")?.cut()?;
+    pair.wait_until("two thirds of the bytes", || Ok(delivered(&lab)? > 4 * bytes / 3))?;
+    lab.path("b")?.restore()?;
+    pair.finish()?;
+    let (mut lost, mut reordered, mut cut) = (0, 0, 0);
+    for path in lab.paths() {
+        let seen = path.summary()?;
+        for way in [seen.carried_to_server, seen.carried_to_client] {
+            (lost, reordered, cut) = (lost + way.dropped, reordered + way.reordered, cut + way.cut);
+        }
     }
-    let lost: u64 = losses.iter().map(Table::packets).sum::<Result<u64, _>>()?;
-    ensure!(swallowed > 0 && lost > 0, "nothing was lost: {swallowed} in the hole, {lost} at random");
+    ensure!(
+        lost > 0 && reordered > 0 && cut > 0,
+        "the paths were too kind: {lost} lost, {reordered} reordered, {cut} on the dead path"
+    );
     let each = bytes >> 20;
     Ok(Verdict::Passed(format!(
-        "{each} MiB each way, SHA-256 equal; {lost} packets lost at random, {swallowed} in a black hole"
+        "{each} MiB each way, SHA-256 equal; {lost} packets lost, {reordered} overtaken, {cut} on the path while it was dead"
+    )))
+}
+
+/// Bytes that the client sends where the trusted path goes away: some seconds over both paths.
+const LONG_ENOUGH: u64 = 50_000_000;
+/// For how long nothing may be sent.
+const WATCHED: Duration = Duration::from_secs(3);
+
+fn stall(context: &Context<'_>) -> Result<Verdict> {
+    if context.is_baseline() {
+        return Ok(NOT_US);
+    }
+    let lab = two_paths(&Conditions::megabits(100, 5))?;
+    let (trusted, untrusted) = (lab.path("a")?, lab.path("b")?);
+    let mut pair = Pair::start(context, &lab, &[], [LONG_ENOUGH, 0])?;
+    pair.wait_until("a third of the bytes", || Ok(delivered(&lab)? > LONG_ENOUGH / 3))?;
+    trusted.cut()?;
+    pair.client().wait_for_line("no trusted path works: nothing is sent", PATIENCE)?;
+    let before = untrusted.summary()?.to_server.payload;
+    std::thread::sleep(WATCHED);
+    let leaked = untrusted.summary()?.to_server.payload - before;
+    ensure!(leaked == 0, "{leaked} bytes crossed the untrusted path while the trusted one was jammed");
+    trusted.restore()?;
+    pair.client().wait_for_line("a trusted path works again", PATIENCE)?;
+    let client = pair.finish()?;
+    ensure!(client.contains("\"bytes_degraded\":0"), "the client was degraded: {client}");
+    Ok(Verdict::Passed(format!(
+        "{} bytes over the untrusted path, then none in {} s, then the rest; SHA-256 equal",
+        before,
+        WATCHED.as_secs()
+    )))
+}
+
+fn degrade(context: &Context<'_>) -> Result<Verdict> {
+    if context.is_baseline() {
+        return Ok(NOT_US);
+    }
+    let lab = two_paths(&Conditions::megabits(100, 5))?;
+    let mut pair = Pair::start(context, &lab, &["--untrusted-only", "degrade"], [LONG_ENOUGH, 0])?;
+    pair.wait_until("a third of the bytes", || Ok(delivered(&lab)? > LONG_ENOUGH / 3))?;
+    ensure!(!pair.client().errors().contains("WARNING"), "it warns without need");
+    Link::existing(lab.client().namespace(), "a")?.down()?;
+    pair.client().wait_for_line("UNTRUSTED PATHS CARRY EVERYTHING", PATIENCE)?;
+    let client = pair.finish()?;
+    let bytes = client.split("\"bytes_degraded\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
+    let degraded: u64 = bytes.and_then(|bytes| bytes.parse().ok()).context("the status does not tell")?;
+    ensure!(degraded > LONG_ENOUGH / 4, "only {degraded} bytes crossed the untrusted path alone");
+    Ok(Verdict::Passed(format!(
+        "{degraded} of {LONG_ENOUGH} bytes over the untrusted path alone, and a warning; SHA-256 equal"
     )))
 }
 
@@ -187,124 +229,4 @@ fn one_transfer(
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// What is sent: English, none of which the attack's model was made from.
-fn text() -> String {
-    let parts = [
-        include_str!("../../../../docs/scrambling.md"),
-        include_str!("../../../../docs/protocol.md"),
-        include_str!("../../../attack/tests/text/alice.txt"),
-    ];
-    parts.concat()
-}
-
-/// Bytes that are sent before the second path is there.
-const HEAD: usize = 2000;
-
-fn eavesdropper(context: &Context<'_>) -> Result<Verdict> {
-    if context.is_baseline() {
-        return Ok(NOT_US);
-    }
-    let bed = Testbed::new(Shape::Routed)?;
-    let directory = context.run_directory()?;
-    let text = text();
-    let plain_file = directory.join("text");
-    fs::write(&plain_file, &text)?;
-    let readable = overhear(context, &bed, &directory, &text, ("plain", "dispersed=4096"))?;
-    let seen = runs_of(&text, &fs::read(readable)?);
-    ensure!(seen > 2000, "only {seen} places of the plain text are in a capture of the plain connection");
-    let (mut table, mut worst_of_long) = (Vec::new(), f64::INFINITY);
-    for visit in [32, 64, 128, 256, 512, 1024, 4096] {
-        let scheduler = format!("dispersed={visit}");
-        let capture = overhear(context, &bed, &directory, &text, ("scramble", &scheduler))?;
-        let shown = runs_of(&text, &fs::read(&capture)?);
-        ensure!(shown == 0, "{shown} places of the plain text are in a capture of the scrambled connection");
-        let percent = attack(context, &bed, &directory, &capture, &plain_file)?;
-        table.push(format!("{visit}: {percent:.1} %"));
-        if visit >= 512 {
-            worst_of_long = worst_of_long.min(percent);
-        }
-    }
-    let table = table.join(", ");
-    let evidence = format!(
-        "plain: {seen} places of 8 bytes of the text; scrambled: none, and read all the same, by bytes per visit: {table}"
-    );
-    ensure!(worst_of_long >= READ_GOAL, "{evidence}");
-    Ok(Verdict::Passed(evidence))
-}
-
-/// Sends the text to the server; the capture of the untrusted path.
-fn overhear(
-    context: &Context<'_>,
-    bed: &Testbed,
-    directory: &Path,
-    text: &str,
-    (protect, scheduler): (&str, &str),
-) -> Result<PathBuf> {
-    let (port, address) = (PORT.to_string(), bed.server_address(context.family, 1).to_string());
-    let file = directory.join(format!("{protect}-{scheduler}.pcap"));
-    let mut command = Command::new("tcpdump");
-    command.args(["-i", "s", "--immediate-mode", "-U", "-s", "0", "-w"]).arg(&file).arg("tcp");
-    let mut tcpdump = Program::start(bed.router(2)?, directory, "tcpdump", command, End::Own, End::Own)?;
-    tcpdump.wait_for_line("listening on", Duration::from_secs(5))?;
-    let paths = ["--path", "p1", "--path", "p2=untrusted", "--protect", protect];
-    let command = plait(context, &[&["listen", &port][..], &paths].concat())?;
-    let mut server = Program::start(&bed.server, directory, "server", command, End::Own, End::Own)?;
-    server.wait_for_line("listening", Duration::from_secs(10))?;
-    let before = bed.carried()?[1].1;
-    let words = [&["connect", &address, &port][..], &paths, &["--scheduler", scheduler]].concat();
-    let command = plait(context, &words)?;
-    let source = End::Given(Stdio::piped());
-    let mut client = Program::start(&bed.client, directory, "client", command, source, End::Own)?;
-    let mut input = client.take_input().context("the pipe was asked for")?;
-    input.write_all(&text.as_bytes()[..HEAD])?;
-    // SYN and third ACK of the join.
-    wait_until("the join over the second path", Duration::from_secs(10), || {
-        Ok(bed.carried()?[1].1 >= before + 150)
-    })?;
-    std::thread::sleep(Duration::from_millis(200));
-    input.write_all(&text.as_bytes()[HEAD..])?;
-    drop(input);
-    let until = Instant::now() + PATIENCE;
-    for end in [&mut client, &mut server] {
-        let status = end.wait(until)?;
-        ensure!(status.success(), "one end failed: {}", end.last_words());
-    }
-    ensure!(fs::read(directory.join("server.out"))? == text.as_bytes(), "the text arrived as something else");
-    // The capture lags behind: it is complete when it has grown to what came by and grows no more.
-    let mut size = 0;
-    wait_until("the end of the capture", Duration::from_secs(10), || {
-        std::thread::sleep(Duration::from_millis(100));
-        let now = fs::metadata(&file)?.len();
-        Ok(std::mem::replace(&mut size, now) == now && now > text.len() as u64 / 4)
-    })?;
-    tcpdump.signal(Signal::SIGINT);
-    tcpdump.wait(until)?;
-    Ok(file)
-}
-
-/// Places of the text whose eight bytes stand in the capture.
-fn runs_of(text: &str, capture: &[u8]) -> usize {
-    let there: std::collections::BTreeSet<&[u8]> = capture.windows(8).collect();
-    text.as_bytes().windows(8).filter(|run| there.contains(run)).count()
-}
-
-/// `plait attack scramble` on the capture: percent of the bytes seen that it reads rightly.
-fn attack(
-    context: &Context<'_>,
-    bed: &Testbed,
-    directory: &Path,
-    capture: &Path,
-    plain: &Path,
-) -> Result<f64> {
-    let mut command = plait(context, &["attack", "scramble"])?;
-    command.arg(capture).arg("--plain").arg(plain).arg("--output").arg(directory.join("recovered"));
-    let mut program = Program::start(&bed.client, directory, "attack", command, End::Own, End::Own)?;
-    let status = program.wait(Instant::now() + PATIENCE)?;
-    ensure!(status.success(), "the attack failed: {}", program.last_words());
-    let said = program.errors();
-    let percent = said.split("% right").next().and_then(|before| before.split_whitespace().last());
-    let percent = percent.and_then(|word| word.parse().ok());
-    percent.with_context(|| format!("the attack said nothing about the plain text: {said}"))
 }

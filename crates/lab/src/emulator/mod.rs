@@ -51,6 +51,8 @@ pub struct PathCounters {
     pub delivered_bytes: u64,
     /// Packets dropped by the link: too long, queue full, or lost by chance.
     pub dropped: u64,
+    /// Packets that were held back while later ones passed.
+    pub reordered: u64,
     /// Packets that came while the path was dead, or were on their way when it died.
     pub cut: u64,
     /// Packets that the receiving device did not take, or beyond the emulator's memory.
@@ -192,7 +194,8 @@ impl Emulator {
     pub(crate) fn counters(&self, direction: Direction) -> PathCounters {
         let way = &self.ways[direction.index()];
         let stats = way.link.stats();
-        PathCounters { dropped: stats.too_big + stats.queue_full + stats.lost, ..way.counters }
+        let dropped = stats.too_big + stats.queue_full + stats.lost;
+        PathCounters { dropped, reordered: stats.reordered, ..way.counters }
     }
 
     /// Writes what a capture still holds back.
