@@ -76,6 +76,15 @@ impl Addresses {
         id
     }
 
+    /// The announcement to be sent next, if one is left. Sealed ones are records: none has to wait for another.
+    fn next_to_tell(&self, is_sealed: bool) -> Option<(Instant, usize)> {
+        let is_waited_for = |one: &Announced| one.again.is_some() && one.repeats == 1;
+        let waits = !is_sealed && self.announced.iter().any(is_waited_for);
+        let may_go = |one: &Announced| !waits || one.repeats > 0;
+        let each = self.announced.iter().enumerate().filter(|(_, one)| may_go(one));
+        each.filter_map(|(index, one)| Some((one.again?, index))).min()
+    }
+
     /// The peer's address of the first subflow.
     fn initial_remote(&self) -> Option<SocketAddr> {
         self.remote.iter().find(|remote| remote.id == Some(0)).map(|remote| remote.address)
@@ -89,12 +98,20 @@ impl Connection {
             return;
         }
         self.addresses.is_settled = true;
+        let Some(initial) = self.addresses.initial_remote() else { return };
         let paths: Vec<Path> =
             host.paths().iter().filter(|p| p.up && p.class != PathClass::Never).cloned().collect();
         for path in paths {
             let v4 = path.v4.map(|own| (IpAddr::V4(own), IpAddr::V4(path.public_v4.unwrap_or(own))));
             let v6 = path.v6.map(|own| (IpAddr::V6(own), IpAddr::V6(path.public_v6.unwrap_or(own))));
-            for (own, public) in [v4, v6].into_iter().flatten() {
+            let (first, second) = if initial.is_ipv6() { (v6, v4) } else { (v4, v6) };
+            let told = match self.role {
+                // The opener may have a path without the family of this connection: it is told both.
+                Role::Passive => [first, second],
+                // The other side joins where the opener has not joined by itself: one way per path is enough.
+                Role::Active => [first.or(second), None],
+            };
+            for (own, public) in told.into_iter().flatten() {
                 self.announce(own, public);
             }
         }
@@ -120,17 +137,19 @@ impl Connection {
         });
     }
 
-    /// Sends announcements that are due: new ones, and those without an echo.
+    /// Sends the announcement that is due: one after the other, because a peer that has not sent its echo for one has nowhere
+    /// to note the next (Linux drops it). One without an echo does not hold up the others when it has been repeated.
     pub(crate) fn repeat_announcements(&mut self, now: Instant) {
         if self.mode != Mode::Multipath || self.life.is_over() {
             return;
         }
         let Some(index) = self.flows.iter().position(super::flow::Flow::is_good) else { return };
         let Some(session) = &self.session else { return };
-        for announced in &mut self.addresses.announced {
-            if announced.again.is_none_or(|again| again > now) {
-                continue;
-            }
+        let is_sealed = self.sealed.is_some();
+        while let Some((due, next)) = self.addresses.next_to_tell(is_sealed)
+            && due <= now
+        {
+            let announced = &mut self.addresses.announced[next];
             let wait = REPEAT_INTERVAL * 2u32.pow(u32::from(announced.repeats));
             announced.again = (announced.repeats < REPEATS).then(|| now + wait);
             announced.repeats += 1;
@@ -152,7 +171,7 @@ impl Connection {
         if self.mode != Mode::Multipath || !self.flows.iter().any(super::flow::Flow::is_good) {
             return None;
         }
-        self.addresses.announced.iter().filter_map(|announced| announced.again).min()
+        self.addresses.next_to_tell(self.sealed.is_some()).map(|(due, _)| due)
     }
 
     /// The peer announces an address, or echoes one of ours.
