@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use handshake::Fingerprint;
 use host::PathSpec;
 
+use crate::control::PathArguments;
 use crate::demo::Demo;
 use crate::key::Key;
 use crate::lab::Lab;
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Offer SOCKS5 to programs here; their connections go through a plait server.
     Proxy(Proxy),
+    /// Show how a running plait uses its paths, or change it.
+    Path(PathArguments),
     /// Show or make our key, and manage the servers that are known.
     Key(Key),
     /// Two hosts and two paths, with an eavesdropper and an injector on each, to try things out in.
@@ -196,6 +199,9 @@ pub(crate) struct Options {
     /// [default: from 198.18.0.0 and fd70:6c61:6974::, if this host does not use them].
     #[arg(long = "range", value_name = "NETWORK")]
     pub(crate) ranges: Vec<std::net::IpAddr>,
+    /// Listen on this socket for `plait path`, which shows how the paths are used and changes it.
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<PathBuf>,
     /// Write all packets to FILE (pcapng, one interface per path).
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
@@ -351,7 +357,8 @@ impl Arguments {
             Command::Run(run) => Some(run.options()),
             Command::Serve(serve) => Some(serve.options()),
             Command::Proxy(proxy) => Some(proxy.options()),
-            Command::Key(_)
+            Command::Path(_)
+            | Command::Key(_)
             | Command::Lab(_)
             | Command::Demo(_)
             | Command::Doctor

@@ -9,6 +9,7 @@ use host::{ConnectionError, Failure, Host, Stream};
 use tokio::time::timeout;
 
 use crate::arguments::Connect;
+use crate::control;
 use crate::protection;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
@@ -20,6 +21,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let (config, trust) =
         protection::opener(&arguments.options, &arguments.host, arguments.port, arguments.server_key)?;
     let host = session::host_for(&arguments.options, config, remotes.first().map(SocketAddr::ip))?;
+    let _control = control::open(&arguments.options, &host)?;
     let stream = open(&host, &remotes, arguments.connect_timeout)
         .await
         .with_context(|| format!("cannot connect to {place}"))?;

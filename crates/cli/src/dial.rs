@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use crate::acquaintance::{Acquaintance, Sighting, shown_by};
 use crate::arguments::{Options, seconds};
+use crate::control::{self, Control};
 use crate::status::Reporter;
 use crate::{protection, session};
 
@@ -50,6 +51,7 @@ pub(crate) struct Dial {
     remotes: Vec<SocketAddr>,
     limit: Duration,
     watcher: Arc<Watcher>,
+    _control: Option<Control>,
 }
 
 /// What is known of all streams together.
@@ -95,9 +97,17 @@ impl Towards {
                 return Err(self.explain(error, &acquaintance, &remotes).await);
             }
         }
+        let control = control::open(&self.options, &host)?;
         let peer = remotes.first().copied();
         let watcher = Watcher { peer, reporter: Mutex::new(reporter), moved: AtomicU64::new(0) };
-        Ok(Dial { host, config, remotes, limit: self.connect_timeout, watcher: Arc::new(watcher) })
+        Ok(Dial {
+            host,
+            config,
+            remotes,
+            limit: self.connect_timeout,
+            watcher: Arc::new(watcher),
+            _control: control,
+        })
     }
 
     /// A server that does not know us says so only when it has seen our key, which is after all that is needed to

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::arguments::Listen;
+use crate::control;
 use crate::protection;
 use crate::scrambling;
 use crate::session::{self, Terminal};
@@ -24,6 +25,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
         protection::say(&format!("our key is {key}"));
     }
     let host = session::host_for(&arguments.options, config, None)?;
+    let _control = control::open(&arguments.options, &host)?;
     let mut listener = host
         .listen(arguments.port)
         .await

@@ -6,6 +6,7 @@ mod acquaintance;
 mod arguments;
 mod attack_scramble;
 mod connect;
+mod control;
 mod demo;
 mod dial;
 mod doctor;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         }
         Command::Serve(arguments) => to_the_end(arguments.run()),
         Command::Proxy(arguments) => to_the_end(arguments.run()),
+        Command::Path(arguments) => arguments.run(),
         Command::Key(arguments) => arguments.run(),
         Command::Lab(arguments) => arguments.run(),
         Command::Demo(arguments) => arguments.run(),

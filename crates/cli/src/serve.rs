@@ -22,7 +22,7 @@ use crate::acquaintance::shown_by;
 use crate::arguments::Options;
 use crate::lack::{self, Check};
 use crate::status::Reporter;
-use crate::{exit, limits, protection, session};
+use crate::{control, exit, limits, protection, session};
 
 /// How long connections may go on after the signal to stop.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -97,6 +97,7 @@ impl Serve {
         let reporter = Mutex::new(Reporter::open(&self.options)?);
         limits::raise_open_files();
         let host = session::host_for(&self.options, config.clone(), None)?;
+        let _control = control::open(&self.options, &host)?;
         let port = self.listen.port;
         let listening = host.listen_with(config, port).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;

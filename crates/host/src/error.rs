@@ -66,6 +66,12 @@ pub enum Error {
         /// The device.
         name: String,
     },
+    /// The use of a path was to be changed that is not there.
+    #[error("this host has no path {name}\n  fix: name one of those it was started with")]
+    UnknownPath {
+        /// The device.
+        name: String,
+    },
     /// A host needs a path, and has room for a limited number of them.
     #[error("{count} paths: a host has between 1 and {max}\n  fix: name the devices to use with --path")]
     PathCount {
@@ -141,6 +147,7 @@ impl Error {
             | Self::Output { .. } => true,
             Self::DeviceName { .. }
             | Self::DuplicatePath { .. }
+            | Self::UnknownPath { .. }
             | Self::PathCount { .. }
             | Self::NoFreeRange
             | Self::PortInUse { .. }

@@ -14,6 +14,7 @@ use mptcp::{Config, Path};
 
 use crate::capture::{Capture, Interface};
 use crate::clock::Clock;
+use crate::control::PathControl;
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::keeper::Keeper;
@@ -115,6 +116,12 @@ impl Host {
     #[must_use]
     pub fn paths(&self) -> Vec<Path> {
         self.shared.lock().endpoint.paths().iter().cloned().collect()
+    }
+
+    /// A handle for changing how the paths are used.
+    #[must_use]
+    pub fn path_control(&self) -> PathControl {
+        PathControl::new(self.shared.clone(), self.keeper.requests())
     }
 
     /// Totals of the stack.

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tracing::{trace, warn};
 
 use crate::error::Error;
+use crate::path::PathSpec;
 use crate::setup::Network;
 use crate::shared::Shared;
 use crate::wake::Wake;
@@ -30,13 +31,23 @@ const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 
 /// To be asked from any thread. Dropping it takes the network down and waits for that.
 pub(crate) struct Keeper {
-    requests: Sender<Request>,
-    wake: Arc<Wake>,
+    requests: Requests,
     thread: Option<JoinHandle<()>>,
 }
 
+/// The way to the thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Requests {
+    sender: Sender<Request>,
+    wake: Arc<Wake>,
+}
+
+type Reply = oneshot::Sender<Result<(), Error>>;
+
+#[derive(Debug)]
 enum Request {
-    OpenPort(u16, oneshot::Sender<Result<(), Error>>),
+    OpenPort(u16, Reply),
+    UsePath(PathSpec, Reply),
     ClosePort(u16),
     TakeDown,
 }
@@ -44,8 +55,7 @@ enum Request {
 /// A port that the network sends to the stack until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenPort {
-    requests: Sender<Request>,
-    wake: Arc<Wake>,
+    requests: Requests,
     port: u16,
 }
 
@@ -62,7 +72,7 @@ impl Keeper {
     /// Follows the changes of `network` and tells the endpoint about its paths: the present ones before this
     /// returns.
     pub(crate) fn start(network: Network, shared: Arc<Shared>) -> Result<Self, Error> {
-        let (requests, received) = channel();
+        let (sender, received) = channel();
         let wake = Arc::new(Wake::new()?);
         // Subscribed before the first look, so that nothing falls in between.
         let announcements =
@@ -73,24 +83,43 @@ impl Keeper {
             .name("plait-keeper".into())
             .spawn(move || watch.run())
             .map_err(|source| Error::system("start a thread", source))?;
-        Ok(Self { requests, wake, thread: Some(thread) })
+        Ok(Self { requests: Requests { sender, wake }, thread: Some(thread) })
+    }
+
+    pub(crate) fn requests(&self) -> Requests {
+        self.requests.clone()
     }
 
     /// Sends connections to `port` to the stack.
     pub(crate) async fn open_port(&self, port: u16) -> Result<OpenPort, Error> {
+        self.requests.ask(|reply| Request::OpenPort(port, reply)).await?;
+        Ok(OpenPort { requests: self.requests(), port })
+    }
+}
+
+impl Requests {
+    /// Uses the path of this device differently.
+    pub(crate) async fn use_path(&self, spec: PathSpec) -> Result<(), Error> {
+        self.ask(|reply| Request::UsePath(spec, reply)).await
+    }
+
+    async fn ask(&self, request: impl FnOnce(Reply) -> Request) -> Result<(), Error> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::OpenPort(port, reply)).map_err(|_| Error::Gone)?;
+        self.sender.send(request(reply)).map_err(|_| Error::Gone)?;
         self.wake.ask();
-        answer.await.map_err(|_| Error::Gone)??;
-        Ok(OpenPort { requests: self.requests.clone(), wake: self.wake.clone(), port })
+        answer.await.map_err(|_| Error::Gone)?
+    }
+
+    /// Without waiting. The thread may have ended already, and taken the network down with it.
+    fn tell(&self, request: Request) {
+        let _ = self.sender.send(request);
+        self.wake.ask();
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // The thread may have ended already, and taken the network down with it.
-        let _ = self.requests.send(Request::TakeDown);
-        self.wake.ask();
+        self.requests.tell(Request::TakeDown);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -99,8 +128,7 @@ impl Drop for Keeper {
 
 impl Drop for OpenPort {
     fn drop(&mut self) {
-        let _ = self.requests.send(Request::ClosePort(self.port));
-        self.wake.ask();
+        self.requests.tell(Request::ClosePort(self.port));
     }
 }
 
@@ -117,6 +145,10 @@ impl Watch {
                         if let Err(Ok(())) = reply.send(result) {
                             self.network.close_port(port);
                         }
+                    }
+                    Request::UsePath(spec, reply) => {
+                        // Whoever asked may have gone; the path is used so all the same.
+                        let _ = reply.send(self.use_path(spec));
                     }
                     Request::ClosePort(port) => self.network.close_port(port),
                     Request::TakeDown => return,
@@ -146,6 +178,13 @@ impl Watch {
             self.shared.change(|state, now| {
                 changed.into_iter().for_each(|path| state.endpoint.set_path(now, path));
             });
+        }
+        Ok(())
+    }
+
+    fn use_path(&mut self, spec: PathSpec) -> Result<(), Error> {
+        if let Some(path) = self.network.use_path(spec)? {
+            self.shared.change(|state, now| state.endpoint.set_path(now, path));
         }
         Ok(())
     }

@@ -33,6 +33,7 @@
 
 mod capture;
 mod clock;
+mod control;
 mod driver;
 mod error;
 mod failure;
@@ -50,6 +51,7 @@ mod tun;
 mod wake;
 
 pub use base::PathId;
+pub use control::PathControl;
 pub use endpoint::{Counters, EndpointConfig};
 pub use error::Error;
 pub use failure::Failure;

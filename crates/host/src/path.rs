@@ -1,5 +1,6 @@
 //! Which devices a host uses, and for what.
 
+use std::fmt;
 use std::str::FromStr;
 
 use mptcp::PathClass;
@@ -84,6 +85,18 @@ impl PathSpec {
     }
 }
 
+/// As it can be parsed again.
+impl fmt::Display for PathSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let class = match self.class {
+            PathClass::Trusted => "trusted",
+            PathClass::Untrusted => "untrusted",
+            PathClass::Never => "never",
+        };
+        write!(f, "{}={class}{}", self.device, if self.is_backup() { ",backup" } else { "" })
+    }
+}
+
 /// `DEV`, or `DEV=` and some of `trusted`, `untrusted`, `never`, `backup` with commas between them.
 impl FromStr for PathSpec {
     type Err = Error;
@@ -116,6 +129,7 @@ mod tests {
         let plain: PathSpec = "eth0".parse().expect("a device");
         assert_eq!((plain.class(), plain.is_backup()), (PathClass::Trusted, false));
         let backup: PathSpec = "eth0.7=backup".parse().expect("a device");
+        assert_eq!(backup.to_string(), "eth0.7=trusted,backup");
         assert_eq!((backup.class(), backup.is_backup()), (PathClass::Trusted, true));
         let never: PathSpec = "wlp3s0=never".parse().expect("a device");
         assert_eq!(never.class(), PathClass::Never);

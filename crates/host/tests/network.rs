@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use host::{Error, Host, PathSpec};
+use host::{Error, Host, PathClass, PathSpec};
 use netns::{Cidr, Namespace, veth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -41,6 +41,22 @@ fn bytes_go_both_ways_over_ipv4_and_ipv6_and_nothing_is_left_behind() {
     block_on(host.drained());
     drop(host);
     assert_eq!(net.traces(), before);
+}
+
+#[test]
+fn how_a_path_is_used_can_be_changed_while_the_host_runs() {
+    let Some(net) = Net::new() else { return };
+    let host = net.host(&["a1", "a2"]);
+    let control = host.path_control();
+    let set = |text: &str| block_on(control.set(text.parse().expect("a path")));
+    set("a2=untrusted,backup").expect("it has that path");
+    let paths = host.paths();
+    let used = paths.iter().map(|path| (path.name.as_str(), path.class, path.backup));
+    let expected = [("a1", PathClass::Trusted, false), ("a2", PathClass::Untrusted, true)];
+    assert_eq!(used.collect::<Vec<_>>(), expected);
+    assert!(matches!(set("a3=backup"), Err(Error::UnknownPath { name }) if name == "a3"));
+    drop(host);
+    assert!(matches!(set("a2"), Err(Error::Gone)));
 }
 
 #[test]

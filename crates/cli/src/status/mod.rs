@@ -14,6 +14,8 @@ use crate::arguments::Options;
 
 use report::Report;
 
+pub(crate) use report::class;
+
 /// Tells about connections where the options ask for it.
 pub(crate) struct Reporter {
     on_standard_error: bool,

@@ -251,7 +251,7 @@ impl SubflowReport {
     }
 }
 
-fn class(class: PathClass) -> &'static str {
+pub(crate) fn class(class: PathClass) -> &'static str {
     match class {
         PathClass::Trusted => "trusted",
         PathClass::Untrusted => "untrusted",

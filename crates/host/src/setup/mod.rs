@@ -182,6 +182,18 @@ impl Network {
         Ok(changed)
     }
 
+    /// Takes another class and use for the path of a device; the path as it is then, if it has been looked at yet.
+    pub(crate) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
+        let Some(path) = self.paths.iter_mut().find(|path| path.spec.device() == spec.device()) else {
+            return Err(Error::UnknownPath { name: spec.device().to_owned() });
+        };
+        if let Some(current) = &mut path.current {
+            (current.class, current.backup) = (spec.class(), spec.is_backup());
+        }
+        path.spec = spec;
+        Ok(path.current.clone())
+    }
+
     /// Sends connections to `port` of the paths' devices to the stack.
     pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
         let reservation = PortReservation::take(port)?;

@@ -1,0 +1,96 @@
+//! Many short connections one after the other from one host, in two halves: what is kept after each shows a leak.
+//!
+//! `churn ADDRESS:PORT DEVICE COUNT`: each connection sends 100 bytes and reads as many, then both sides close. After each half
+//! a line of JSON with this process's memory and descriptors. `scripts/interop` runs it against the kernel.
+
+#![allow(clippy::disallowed_methods, reason = "it measures itself with the clock of the machine")]
+
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use host::{Config, Host, PathSpec};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const USAGE: &str = "usage: churn ADDRESS:PORT DEVICE COUNT";
+/// Connections at a time.
+const PARALLEL: u64 = 8;
+/// Bytes in each direction.
+const BYTES: usize = 100;
+/// How long one connection may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [server, device, count] = words.as_slice() else { return Err(USAGE.into()) };
+    let (server, count): (SocketAddr, u64) = (server.parse()?, count.parse()?);
+    let path: PathSpec = device.parse()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let host = Arc::new(Host::builder().config(Config::default()).path(path).start()?);
+        eprintln!("ready");
+        for _ in 0..2 {
+            println!("{}", half(&host, server, count / 2).await?);
+        }
+        Ok(())
+    })
+}
+
+/// Half of the connections; what is kept when the last is over.
+async fn half(host: &Arc<Host>, server: SocketAddr, count: u64) -> Result<serde_json::Value, Box<dyn Error>> {
+    let (began, mut running) = (Instant::now(), JoinSet::new());
+    let (mut completed, mut first_error) = (0_u64, None);
+    for started in 0..count + PARALLEL {
+        if started >= PARALLEL
+            && let Some(ended) = running.join_next().await
+        {
+            match ended? {
+                Ok(()) => completed += 1,
+                Err(error) => first_error = first_error.or(Some(io::Error::to_string(&error))),
+            }
+        }
+        if started < count {
+            running.spawn(one(host.clone(), server));
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    host.drained().await;
+    Ok(serde_json::json!({
+        "completed": completed,
+        "failed": count - completed,
+        "error": first_error,
+        "seconds": seconds,
+        "resident": resident_bytes()?,
+        "descriptors": std::fs::read_dir("/proc/self/fd")?.count(),
+        "kept": host.counters().connections,
+    }))
+}
+
+async fn one(host: Arc<Host>, server: SocketAddr) -> io::Result<()> {
+    let conversation = async {
+        let mut stream = host.connect(&[server]).await?;
+        stream.write_all(&[0x5a; BYTES]).await?;
+        stream.shutdown().await?;
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).await?;
+        if back.len() != BYTES {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("{} bytes came back", back.len()),
+            ));
+        }
+        stream.closed().await
+    };
+    timeout(PATIENCE, conversation).await?
+}
+
+/// Memory in use that is the process's own or touched (`VmRSS`).
+fn resident_bytes() -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
+}

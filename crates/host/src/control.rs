@@ -1,0 +1,44 @@
+//! How paths are used can be changed while connections run over them.
+
+use std::sync::Arc;
+
+use mptcp::Path;
+
+use crate::error::Error;
+use crate::keeper::Requests;
+use crate::path::PathSpec;
+use crate::shared::Shared;
+
+/// Asks a [`crate::Host`] about its paths and changes their use. It may outlive the host, and then has no effect.
+#[derive(Clone)]
+pub struct PathControl {
+    shared: Arc<Shared>,
+    requests: Requests,
+}
+
+impl PathControl {
+    pub(crate) fn new(shared: Arc<Shared>, requests: Requests) -> Self {
+        Self { shared, requests }
+    }
+
+    /// The paths and their state now.
+    #[must_use]
+    pub fn paths(&self) -> Vec<Path> {
+        self.shared.lock().endpoint.paths().iter().cloned().collect()
+    }
+
+    /// From now on the path of this device has this class, and is a backup or not: connections tell their peers by
+    /// MP_PRIO (RFC 8684, section 3.3.8), and leave a path that may carry nothing.
+    ///
+    /// # Errors
+    /// The host has no path of this device, or has ended.
+    pub async fn set(&self, spec: PathSpec) -> Result<(), Error> {
+        self.requests.use_path(spec).await
+    }
+}
+
+impl std::fmt::Debug for PathControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PathControl").finish_non_exhaustive()
+    }
+}
