@@ -67,6 +67,7 @@ async fn half(host: &Arc<Host>, server: SocketAddr, count: u64) -> Result<serde_
         "resident": resident_bytes()?,
         "descriptors": std::fs::read_dir("/proc/self/fd")?.count(),
         "kept": host.counters().connections,
+        "time_wait": host.counters().time_wait,
     }))
 }
 

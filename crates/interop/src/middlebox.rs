@@ -32,12 +32,13 @@ impl Strip {
 /// Changes one byte of the payload of one large segment forwarded to `device`. The TCP checksum stays right: on veth it is filled in
 /// by the receiver's side, after the change, so that only a DSS checksum can notice.
 pub(crate) fn corrupt_one_segment(router: &Namespace, device: &str) -> netns::Result<Table> {
-    // 100 bytes behind the start of the TCP header: in the payload whatever the options (60 bytes at most).
+    // 100 bytes behind the start of the TCP header: in the payload whatever the options (60 bytes at most). All bits of the byte
+    // are turned over: to set it to some value would change nothing in one of 256 segments.
     forward(
         router,
         &format!(
             "oifname \"{device}\" meta l4proto tcp meta length > 1000 \
-             limit rate 1/day burst 1 packets counter @th,800,8 set 0x55"
+             limit rate 1/day burst 1 packets counter @th,800,8 set @th,800,8 ^ 0xff"
         ),
     )
 }

@@ -16,9 +16,16 @@ pub(crate) struct Options {
     /// Only scenarios whose line (`name role v4|v6`) contains this; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Smaller transfers and crowds, for CI.
+    /// Not those whose line contains this; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    skip: Vec<String>,
+    /// Smaller transfers and crowds, and goals in seconds or Mbit/s printed but not judged: for CI, where other work may
+    /// share the machine.
     #[arg(long)]
     quick: bool,
+    /// Each scenario in each role over one family only, IPv4 and IPv6 in turn: half the time.
+    #[arg(long)]
+    alternate: bool,
     /// Bytes of the transfers over paths without a rate limit [default: 256 MiB, with --quick 32 MiB].
     #[arg(long, value_name = "BYTES")]
     size: Option<u64>,
@@ -62,13 +69,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         .clone()
         .unwrap_or_else(|| std::env::temp_dir().join(format!("plait-interop-{}", std::process::id())));
     let mut results = Vec::new();
-    for scenario in all() {
-        for &role in scenario.roles {
-            for family in Family::BOTH {
+    for (index, scenario) in all().into_iter().enumerate() {
+        for (turn, &role) in (index..).zip(scenario.roles) {
+            let in_turn = [Family::BOTH[turn % 2]];
+            let families = if options.alternate { &in_turn[..] } else { &Family::BOTH[..] };
+            for &family in families {
                 let line = format!("{} {} {}", scenario.name, role.name(), family.name());
-                if options.only.is_empty()
-                    || options.only.iter().any(|pattern| line.contains(pattern.as_str()))
-                {
+                if options.wants(&line) {
                     let class = one(&scenario, role, family, &settings, &root, options.keep.is_some())?;
                     results.push((line, class));
                 }
@@ -80,6 +87,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     ensure!(!results.is_empty(), "no scenario is called so; `interop list` names them");
     Ok(table(&results))
+}
+
+impl Options {
+    fn wants(&self, line: &str) -> bool {
+        let fits = |patterns: &[String]| patterns.iter().any(|pattern| line.contains(pattern.as_str()));
+        (self.only.is_empty() || fits(&self.only)) && !fits(&self.skip)
+    }
 }
 
 fn settings(options: &Options) -> Result<Settings> {
@@ -122,7 +136,8 @@ fn one(
         scenario.name,
         role.name(),
         family.name(),
-        class.word()
+        class.word(),
+        text = text.replace('\n', "\n    ")
     );
     if class != Class::Failed || !capture {
         let _ = std::fs::remove_dir_all(&directory);

@@ -68,6 +68,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         scenarios::corruption::ALL,
         scenarios::outage::ALL,
         scenarios::fallback::ALL,
+        scenarios::decoding::ALL,
         scenarios::crowd::ALL,
         scenarios::hostile::ALL,
         scenarios::throughput::ALL,
@@ -83,7 +84,7 @@ pub(crate) fn all() -> Vec<Scenario> {
 pub(crate) struct Settings {
     /// The binary under test; without it the kernel takes its side.
     pub(crate) plait: Option<PathBuf>,
-    /// Smaller sizes, for CI.
+    /// Smaller sizes, and no judgement by time, for CI.
     pub(crate) quick: bool,
     /// Bytes of a full transfer over paths without a rate limit.
     pub(crate) size: u64,
@@ -134,6 +135,12 @@ impl<'a> Context<'a> {
 
     pub(crate) fn is_quick(&self) -> bool {
         self.settings.quick
+    }
+
+    /// Whether a goal in seconds, or one of speed, decides. In a quick run it is only printed: other work on the machine may
+    /// be what takes the time.
+    pub(crate) fn judges_time(&self) -> bool {
+        !self.settings.quick
     }
 
     /// Bytes of a full transfer.

@@ -99,7 +99,7 @@ impl Namespace {
     /// # Errors
     /// `ss` is missing.
     pub fn mptcp_sockets(&self) -> Result<String> {
-        self.run("ss", "-H -n -i -e -t -M")
+        self.run("ss", "-H -n -i -t -M")
     }
 }
 

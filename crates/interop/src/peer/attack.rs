@@ -3,16 +3,15 @@
 //! The kernel of the sending host knows nothing of these connections and would answer each SYN/ACK with a reset: the
 //! scenario drops what it sends. All choices are fixed by a seed, so that a run can be repeated.
 
-use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use sha2::{Digest, Sha256};
-use socket2::{Domain, Protocol, Socket, Type};
 
 use super::pattern::Pattern;
+use super::raw::{ACK, FIN, PSH_ACK, Raw, SYN, Segment};
 use super::report::{CrowdReport, print};
 
 /// SYNs that nobody follows up.
@@ -40,14 +39,6 @@ pub(crate) struct Garbage {
     #[arg(long, default_value_t = 4)]
     rounds: u8,
 }
-
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const PSH_ACK: u8 = 0x18;
-const ACK: u8 = 0x10;
-
-/// How long a SYN/ACK may take.
-const PATIENCE: Duration = Duration::from_millis(300);
 
 pub(crate) fn flood(options: &Flood) -> Result<()> {
     let raw = Raw::open(options.from, options.to)?;
@@ -367,120 +358,6 @@ fn key_of(options: &[u8]) -> Option<[u8; 8]> {
     }
 }
 
-#[derive(Clone, Default)]
-struct Segment {
-    port: u16,
-    seq: u32,
-    ack: u32,
-    flags: u8,
-    options: Vec<u8>,
-    payload: Vec<u8>,
-}
-
-/// A raw socket for TCP: the kernel makes the IP header only.
-struct Raw {
-    socket: Socket,
-    from: IpAddr,
-    to: SocketAddr,
-}
-
-impl Raw {
-    fn open(from: IpAddr, to: SocketAddr) -> Result<Self> {
-        let socket =
-            Socket::new(Domain::for_address(to), Type::RAW, Some(Protocol::TCP)).context("a raw socket")?;
-        socket.bind(&SocketAddr::new(from, 0).into())?;
-        socket.set_read_timeout(Some(Duration::from_millis(20)))?;
-        Ok(Self { socket, from, to })
-    }
-
-    fn send(&self, segment: &Segment) -> Result<()> {
-        self.send_with_checksum(self.bytes_of(segment))
-    }
-
-    /// Without the checksum. Options are filled up with ends of the option list.
-    fn bytes_of(&self, segment: &Segment) -> Vec<u8> {
-        let Segment { port, seq, ack, flags, options, payload } = segment;
-        let words = options.len().div_ceil(4).min(10);
-        let mut bytes = Vec::with_capacity(60 + payload.len());
-        bytes.extend(port.to_be_bytes());
-        bytes.extend(self.to.port().to_be_bytes());
-        bytes.extend(seq.to_be_bytes());
-        bytes.extend(ack.to_be_bytes());
-        let offset = u8::try_from(5 + words).unwrap_or(15);
-        bytes.extend([offset << 4, *flags, 0xff, 0xff, 0, 0, 0, 0]);
-        bytes.extend(options);
-        bytes.resize(20 + 4 * words, 0);
-        bytes.extend(payload);
-        bytes
-    }
-
-    fn send_with_checksum(&self, mut bytes: Vec<u8>) -> Result<()> {
-        let mut whole = Vec::with_capacity(40 + bytes.len());
-        for address in [self.from, self.to.ip()] {
-            match address {
-                IpAddr::V4(address) => whole.extend(address.octets()),
-                IpAddr::V6(address) => whole.extend(address.octets()),
-            }
-        }
-        whole.extend(u32::try_from(bytes.len()).unwrap_or(0).to_be_bytes());
-        whole.extend([0, 0, 0, 6]);
-        whole.extend(&bytes);
-        if whole.len() % 2 == 1 {
-            whole.push(0);
-        }
-        let sum: u32 = whole.chunks_exact(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
-        let folded = (sum & 0xffff) + (sum >> 16);
-        let folded = (folded & 0xffff) + (folded >> 16);
-        let checksum = !u16::try_from(folded & 0xffff).unwrap_or(0);
-        bytes[16..18].copy_from_slice(&checksum.to_be_bytes());
-        self.send_bytes(&bytes)
-    }
-
-    fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
-        // The port of a raw IPv6 socket's destination must be zero.
-        match self.socket.send_to(bytes, &SocketAddr::new(self.to.ip(), 0).into()) {
-            // The device's queue is full, or random flags make it one of the resets that the scenario drops: the segment is
-            // lost, as on any wire.
-            Err(error) if error.raw_os_error() == Some(105) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
-            other => other.map(drop).context("send"),
-        }
-    }
-
-    /// Waits for the SYN/ACK to a port of ours: what acknowledges it, and its options.
-    fn syn_ack_for(&self, port: u16) -> Result<Option<(u32, Vec<u8>)>> {
-        let until = Instant::now() + PATIENCE;
-        let mut room = [0; 2048];
-        while Instant::now() < until {
-            let length = match (&self.socket).read(&mut room) {
-                Ok(length) => length,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
-                Err(error) => return Err(error).context("receive"),
-            };
-            if let Some(found) = syn_ack(&room[..length], self.to, port) {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// What acknowledges this packet, and its options, if it is a SYN/ACK from `server` to `port`. IPv4 packets come with their IP header.
-fn syn_ack(packet: &[u8], server: SocketAddr, port: u16) -> Option<(u32, Vec<u8>)> {
-    let tcp = match server.ip() {
-        IpAddr::V4(_) => packet.get(usize::from(packet.first()? & 15) * 4..)?,
-        IpAddr::V6(_) => packet,
-    };
-    let header: &[u8; 20] = tcp.first_chunk()?;
-    let ports = [server.port().to_be_bytes(), port.to_be_bytes()].concat();
-    if header[..4] != ports || header[13] & (SYN | ACK) != SYN | ACK {
-        return None;
-    }
-    let seq = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-    let options = tcp.get(20..usize::from(header[12] >> 4) * 4)?;
-    Some((seq.wrapping_add(1), options.to_vec()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -492,16 +369,5 @@ mod tests {
         assert_eq!(key_of(&options), Some([1, 2, 3, 4, 5, 6, 7, 8]));
         assert_eq!(key_of(&options[..15]), None);
         assert_eq!(key_of(&[2, 0]), None);
-    }
-
-    #[test]
-    fn a_syn_ack_is_taken_only_from_the_server_to_the_port() {
-        let server: SocketAddr = "[fd00::1]:5201".parse().expect("an address");
-        let mut packet = vec![0x14, 0x51, 0x04, 0x00, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x12, 0, 0, 0, 0, 0, 0];
-        assert_eq!(syn_ack(&packet, server, 1024), Some((10, Vec::new())));
-        assert_eq!(syn_ack(&packet, server, 1025), None);
-        packet[13] = ACK;
-        assert_eq!(syn_ack(&packet, server, 1024), None);
-        assert_eq!(syn_ack(&packet[..19], server, 1024), None);
     }
 }

@@ -4,6 +4,7 @@ mod attack;
 mod crowd;
 mod pattern;
 mod pipe;
+mod raw;
 mod report;
 mod transfer;
 

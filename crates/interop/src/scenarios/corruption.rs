@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use netns::nft::Table;
+use nix::sys::signal::Signal;
 
 use super::transfer::{Direction, expect_join};
 use crate::middlebox::corrupt_one_segment;
@@ -72,18 +73,31 @@ fn only_one_to_peer(context: &Context<'_>) -> Result<Verdict> {
 }
 
 /// The subject is the receiver: it says MP_FAIL, and the kernel answers with its infinite mapping. The transfer is not
-/// waited for: the kernel (6.18) does not go on from there, to another kernel no more than to plait.
+/// waited for: the kernel (6.18) does not go on from there, to another kernel no more than to plait. What has come by
+/// then must be right but for the byte that was changed, which plain TCP would have delivered too: the subject is interrupted, and its
+/// bytes are looked at.
 fn only_one_to_subject(context: &Context<'_>) -> Result<Verdict> {
     let bed = Testbed::new(Shape::Routed)?;
     let before = peer_namespace(&bed, context.role).counters()?;
-    let (session, rule) = corrupted(context, &bed, Plan::default(), Direction::ToSubject, 1)?;
+    let (mut session, rule) = corrupted(context, &bed, Plan::default(), Direction::ToSubject, 1)?;
     let counters = || Ok::<_, anyhow::Error>(session.peer().counters()?.since(&before));
     wait_until("MP_FAIL at the kernel and its infinite mapping", Duration::from_secs(5), || {
         let counters = counters()?;
         Ok(counters.count("MPTcpExtMPFailRx") > 0 && counters.count("MPTcpExtInfiniteMapTx") > 0)
     })?;
     ensure!(rule.packets()? == 1, "{} segments were changed", rule.packets()?);
-    Ok(Verdict::Passed(format!("kernel: {}", mptcp_counters(&counters()?))))
+    let told = mptcp_counters(&counters()?);
+    if context.is_baseline() {
+        return Ok(Verdict::Passed(format!("kernel: {told}")));
+    }
+    session.signal_subject(Signal::SIGINT);
+    let outcome = session.finish()?;
+    let (received, differing) = (outcome.subject().received, outcome.subject().differing);
+    let text = format!("{received} bytes were delivered until then; {}", outcome.evidence());
+    let is_right = received > 0 && differing.is_some_and(|bytes| bytes <= 1);
+    ensure!(is_right, "{differing:?} of them are wrong: {text}");
+    ensure!(outcome.peer().error.is_some(), "the kernel's end saw a quiet close: {text}");
+    Ok(Verdict::Passed(text))
 }
 
 /// Who received the change said so with MP_FAIL.

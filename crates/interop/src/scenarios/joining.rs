@@ -54,6 +54,12 @@ pub(crate) const ALL: &[Scenario] = &[
         roles: BOTH,
         run: priority_by_peer,
     },
+    Scenario {
+        name: "mp-prio-by-subject",
+        about: "the subject makes a path a backup in mid-transfer, and takes it back: the kernel obeys",
+        roles: BOTH,
+        run: priority_by_subject,
+    },
 ];
 
 /// The speed of each path here, in Mbit/s.
@@ -113,6 +119,7 @@ fn announced_by_subject(context: &Context<'_>) -> Result<Verdict> {
     let outcome = Session::run(context, &bed, plan)?;
     outcome.verify()?;
     outcome.expect("AddAddr", 1)?;
+    outcome.expect_event("ANNOUNCED")?;
     outcome.expect("EchoAddTx", 1)?;
     if context.role == Role::Server {
         outcome.expect("MPJoinSynAckRx", 1)?;
@@ -154,6 +161,7 @@ fn removed_by_subject(context: &Context<'_>) -> Result<Verdict> {
     let outcome = session.finish()?;
     outcome.verify()?;
     outcome.expect("RmAddr", 1)?;
+    outcome.expect_event("REMOVED")?;
     Ok(Verdict::Passed(outcome.evidence()))
 }
 
@@ -194,7 +202,7 @@ fn backup(context: &Context<'_>) -> Result<Verdict> {
 /// address, so what the subject then sends there can be watched; as a server, those to its announced address.
 fn priority_by_peer(context: &Context<'_>) -> Result<Verdict> {
     let bed = shaped()?;
-    let bytes = context.bytes_for(6, 200);
+    let bytes = context.bytes_for(if context.is_quick() { 4 } else { 6 }, 200);
     let (up, down) = Direction::FromSubject.split(context.role, bytes);
     let mut plan = Plan::two_paths(context, &bed).moving(up, down);
     match context.role {
@@ -224,6 +232,39 @@ fn priority_by_peer(context: &Context<'_>) -> Result<Verdict> {
     if context.role == Role::Server {
         ensure!(share < 10 && again > 20, "{text}");
     }
+    Ok(Verdict::Passed(text))
+}
+
+/// The kernel sends, and the subject says by MP_PRIO how its second path is to be used.
+fn priority_by_subject(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let bytes = context.bytes_for(if context.is_quick() { 4 } else { 6 }, 200);
+    let (up, down) = Direction::ToSubject.split(context.role, bytes);
+    let mut plan = Plan { is_controlled: true, ..Plan::two_paths(context, &bed) }.moving(up, down);
+    if context.role == Role::Server {
+        // The second subflow goes to the second address of the subject, which is the one that the priority is for.
+        (plan.peer_endpoints, plan.peer_accepts_announced) = (Vec::new(), true);
+    }
+    let mut session = Session::start(context, &bed, plan)?;
+    session.wait_for_bytes(bytes / 4)?;
+    session.use_second_path(Use::Backup)?;
+    // What is queued on the path still has to drain.
+    sleep(Duration::from_millis(700));
+    let share = share_of_second(&session, Duration::from_millis(700))?;
+    let sockets = session.sockets()?;
+    session.use_second_path(Use::Regular)?;
+    sleep(Duration::from_millis(300));
+    let again = share_of_second(&session, Duration::from_millis(500))?;
+    let outcome = session.finish()?;
+    outcome.verify()?;
+    outcome.expect("MPPrioRx", 2)?;
+    let text = format!(
+        "second path carried {share} % as a backup, {again} % afterwards; {}\nss, as a backup: {}",
+        outcome.evidence(),
+        sockets.evidence()
+    );
+    ensure!(sockets.has_subflow_with('B'), "no subflow is a backup by the subject's word: {text}");
+    ensure!(share < 10 && again > 20, "{text}");
     Ok(Verdict::Passed(text))
 }
 

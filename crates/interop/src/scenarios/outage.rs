@@ -50,12 +50,12 @@ enum Outage {
 }
 
 /// The goal for the longest gap in delivery.
-const GAP_GOAL_MS: u64 = 1000;
+pub(super) const GAP_GOAL_MS: u64 = 1000;
 
 fn outage(context: &Context<'_>, outage: Outage, direction: Direction) -> Result<Verdict> {
     let outcome = interrupted(context, outage, direction)?;
     let gap = outcome.longest_gap_ms();
-    if context.is_baseline() {
+    if context.is_baseline() || !context.judges_time() {
         return Ok(Verdict::Passed(format!("longest gap {gap} ms; {}", outcome.evidence())));
     }
     // The kernel may take longer than the connection's patience: then there is only no figure to stand beside.
@@ -101,6 +101,6 @@ fn dead_first_path(context: &Context<'_>) -> Result<Verdict> {
     outcome.verify()?;
     let (ms, swallowed) = (outcome.connect_ms, hole.packets()?);
     let text = format!("connected after {ms} ms ({swallowed} packets swallowed); {}", outcome.evidence());
-    ensure!(ms < 1500, "{text}");
+    ensure!(ms < 1500 || !context.judges_time(), "{text}");
     Ok(Verdict::Passed(text))
 }

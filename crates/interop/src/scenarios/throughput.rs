@@ -51,7 +51,7 @@ fn throughput(context: &Context<'_>) -> Result<Verdict> {
         ratios[pairs - 1],
         subject_best / kernel_best
     );
-    ensure!(ratio >= GOAL || context.is_baseline(), "{text}");
+    ensure!(ratio >= GOAL || context.is_baseline() || !context.judges_time(), "{text}");
     Ok(Verdict::Passed(text))
 }
 
