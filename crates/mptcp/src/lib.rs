@@ -13,6 +13,7 @@ mod blocks;
 mod closing;
 mod config;
 mod connection;
+mod crumbs;
 mod data_space;
 mod dispersion;
 mod event;

@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 use tcp::Chunk;
 use wire::{Checksum, data_checksum};
 
+use crate::crumbs;
+
 /// Mappings of one subflow that are kept; mappings that continue each other count once. With a window of
 /// 16 MiB and checksums (which prevent joining them) this is one for every 2 KiB.
 const MAX_MAPPINGS: usize = 8192;
@@ -142,9 +144,7 @@ impl Mappings {
 
     /// Takes the next in-order bytes of the subflow.
     pub(crate) fn push(&mut self, chunk: Chunk) {
-        if !chunk.data.is_empty() {
-            self.waiting.push_back(chunk);
-        }
+        crumbs::push(&mut self.waiting, chunk);
     }
 
     /// The next bytes whose place is known (and whose checksum fits).
@@ -248,8 +248,7 @@ mod tests {
         assert_eq!(mappings.declare(mapping(1, 1000, 6), 1), Declaration::Fine);
         mappings.push(chunk(1, b"abc"));
         mappings.push(chunk(4, b"def"));
-        assert_eq!(mappings.place(), data(1000, b"abc"));
-        assert_eq!(mappings.place(), data(1003, b"def"));
+        assert_eq!(mappings.place(), data(1000, b"abcdef"), "so short ones are put together");
         assert_eq!(mappings.place(), None);
     }
 

@@ -8,12 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use tcp::Chunk;
 use wire::{DataAck, DataSequence};
 
+use crate::crumbs;
+
 /// Mappings of one subflow that are kept: with blocks of one segment of 1400 bytes they cover 5.7 MB.
 const MAX_DECLARED: usize = 4096;
-
-/// Shorter runs of bytes are copied together, up to this much.
-const CRUMB: usize = 256;
-const CRUMBS: usize = 4096;
 
 /// A mapping as it was declared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,19 +85,8 @@ impl Inbox {
 
     /// Takes the next in-order bytes of the subflow.
     pub(super) fn push(&mut self, chunk: Chunk) {
-        if chunk.data.is_empty() {
-            return;
-        }
         self.waiting_bytes += chunk.data.len();
-        match self.waiting.back_mut() {
-            // A block that is never finished may come byte by byte, each in a packet of its own: none is kept for it.
-            Some(last) if chunk.data.len() < CRUMB && last.data.len() < CRUMBS => {
-                let mut joined = BytesMut::from(core::mem::take(&mut last.data));
-                joined.extend_from_slice(&chunk.data);
-                last.data = joined.freeze();
-            }
-            Some(_) | None => self.waiting.push_back(chunk),
-        }
+        crumbs::push(&mut self.waiting, chunk);
     }
 
     /// Takes up to `max` bytes off the front, whatever is declared about them.
@@ -224,21 +211,6 @@ mod tests {
         let Next::Block(_, wrong) = inbox.next() else { panic!("the long one comes first") };
         inbox.resume(wrong);
         assert_eq!(block(&mut inbox), [4, 5, 6]);
-    }
-
-    #[test]
-    fn crumbs_do_not_each_keep_the_packet_that_they_came_in() {
-        let mut inbox = Inbox::default();
-        inbox.declare(1, mapping(1, 65_000));
-        for at in 0..64_999 {
-            let packet = Bytes::from(vec![at as u8; 1500]);
-            inbox.push(Chunk { offset: 1 + at, data: packet.slice(..1) });
-        }
-        assert!(matches!(inbox.next(), Next::Nothing), "one byte is missing");
-        assert!(inbox.waiting.len() <= 64_999 / CRUMBS + 1, "{} pieces", inbox.waiting.len());
-        inbox.push(Chunk { offset: 65_000, data: Bytes::from_static(&[7]) });
-        let whole = block(&mut inbox);
-        assert!(whole.len() == 65_000 && whole[1000] == 1000_u64 as u8 && whole[64_999] == 7);
     }
 
     #[test]

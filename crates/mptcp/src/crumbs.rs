@@ -1,0 +1,60 @@
+//! Bytes of a subflow that wait for what follows them.
+//!
+//! A peer may send a mapping's bytes one by one, each in a packet of its own; what waits must cost what it is worth.
+
+use bytes::BytesMut;
+use std::collections::VecDeque;
+use tcp::Chunk;
+
+/// Shorter runs of bytes are copied together, lest each keep the buffer of a whole packet alive.
+const CRUMB: usize = 256;
+/// Up to this much.
+const CRUMBS: usize = 4096;
+
+/// Puts the next in-order bytes behind those that wait.
+pub(crate) fn push(waiting: &mut VecDeque<Chunk>, chunk: Chunk) {
+    match waiting.back_mut() {
+        _ if chunk.data.is_empty() => {}
+        Some(last) if chunk.data.len() < CRUMB && last.data.len() < CRUMBS => {
+            let mut joined = BytesMut::from(core::mem::take(&mut last.data));
+            joined.extend_from_slice(&chunk.data);
+            last.data = joined.freeze();
+        }
+        Some(_) | None => waiting.push_back(chunk),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn crumbs_do_not_each_keep_the_packet_that_they_came_in() {
+        let mut waiting = VecDeque::new();
+        for at in 0..65_000 {
+            let packet = Bytes::from(vec![at as u8; 1500]);
+            push(&mut waiting, Chunk { offset: 1 + at, data: packet.slice(..1) });
+        }
+        assert!(waiting.len() <= 65_000 / CRUMBS + 1, "{} pieces", waiting.len());
+        let mut next = 0;
+        for chunk in waiting {
+            assert_eq!(chunk.offset, 1 + next);
+            for byte in chunk.data {
+                assert_eq!(byte, next as u8);
+                next += 1;
+            }
+        }
+        assert_eq!(next, 65_000);
+    }
+
+    #[test]
+    fn what_is_no_crumb_is_not_copied() {
+        let mut waiting = VecDeque::new();
+        let packet = Bytes::from(vec![1; 1400]);
+        for number in 0..3 {
+            push(&mut waiting, Chunk { offset: 1 + 1400 * number, data: packet.clone() });
+        }
+        assert!(waiting.iter().all(|chunk| chunk.data.as_ptr() == packet.as_ptr()));
+    }
+}
