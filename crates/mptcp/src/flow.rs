@@ -173,6 +173,11 @@ impl FlowState {
             Stage::Leaving | Stage::Over => false,
         }
     }
+
+    /// The peer's join, before it has proved that it is the peer's.
+    pub(crate) fn is_unproved_join(&self) -> bool {
+        matches!((self.stage, self.kind), (Stage::Opening, Kind::JoinPassive { .. }))
+    }
 }
 
 impl Flow {

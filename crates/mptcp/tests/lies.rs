@@ -4,14 +4,15 @@ mod world;
 
 use base::Duration;
 use bytes::Bytes;
-use mptcp::{Counters, Event, Negotiated, PlainReason, Refused};
+use core::net::SocketAddr;
+use mptcp::{Counters, Event, Negotiated, Path, PlainReason, Refused};
 use std::cell::RefCell;
 use std::rc::Rc;
 use wire::{
     CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpJoin, MptcpOption, RemoveAddr,
     Segment, TcpOption, option_bytes, options,
 };
-use world::{CLIENT, Fate, Link, SERVER, World, pattern, rewrite};
+use world::{CLIENT, Fate, Link, SERVER, World, path, pattern, rewrite};
 
 fn connected(seed: u64) -> (World, Rc<RefCell<Vec<Segment>>>) {
     let mut world = World::new(seed, vec![Link::default(); 2], 1);
@@ -202,7 +203,7 @@ fn a_fast_close_with_a_wrong_key_closes_nothing() {
 
 fn join_syn(world: &mut World, token: u32) -> Segment {
     let local = "10.0.1.1:5555".parse().expect("an address");
-    let remote = std::net::SocketAddr::new(world::address(0, SERVER), world::PORT);
+    let remote = SocketAddr::new(world::address(0, SERVER), world::PORT);
     let join = MpJoin::Syn { backup: false, reserved: 0, address_id: 3, token, nonce: 1 };
     let _ = world;
     Segment {
@@ -241,20 +242,25 @@ fn a_join_with_a_wrong_token_or_without_the_right_hmac_is_refused() {
 }
 
 #[test]
-fn joins_are_limited_in_number() {
-    let (mut world, _) = connected(SEED);
+fn joins_that_prove_nothing_are_limited_in_number_and_keep_nobody_out() {
+    let mut world = World::new(SEED, vec![Link::default(); 2], 1);
+    world.sides[CLIENT].host.paths.insert(Path { up: false, ..path(1, CLIENT) });
+    world.sides[CLIENT].outbox.push_back(Bytes::from_static(b"honest "));
+    world.connect();
+    world.wait(200);
     let token = world.of(SERVER).token().expect("it is Multipath TCP");
-    let now = world.now;
-    let mut refused = 0;
-    for port in 1..100 {
+    // Somebody has seen the token, and sends from addresses that are not his.
+    for port in 1..200 {
         let mut syn = join_syn(&mut world, token);
-        syn.source.set_port(port);
-        let side = &mut world.sides[SERVER];
-        let connection = side.connection.as_mut().expect("it is there");
-        refused += usize::from(connection.handle_join(now, &syn, &mut side.host) == Err(Refused::TooMany));
+        syn.source = SocketAddr::from(([10, 0, 9, 9], port));
+        world.deliver(SERVER, &syn);
+        assert!(world.sides[SERVER].owners.len() <= 1 + 16, "{port}");
     }
-    assert_eq!(refused, 99 - 7);
-    goes_on(&mut world, b"honest ");
+    assert_eq!(world.usable(SERVER), 1);
+
+    world.change_path(CLIENT, path(1, CLIENT));
+    world.wait(200);
+    assert_eq!(world.usable(SERVER), 2, "the peer's own join is let in");
 }
 
 #[test]

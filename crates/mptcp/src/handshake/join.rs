@@ -20,6 +20,9 @@ const THIRD_ACK_INTERVAL: Duration = Duration::from_millis(250);
 /// Then the subflow is given up.
 const THIRD_ACK_TRIES: u8 = 6;
 
+/// Joins of the peer that may wait for their third segment.
+const MAX_UNPROVED: usize = 16;
+
 impl Connection {
     /// A SYN with MP_JOIN and our token.
     pub(crate) fn accept_join(
@@ -49,9 +52,10 @@ impl Connection {
         if tuple_is_taken {
             return Err(Refused::Malformed);
         }
-        if self.present_flows() >= usize::from(self.config.max_subflows) {
+        if self.proved_flows() >= usize::from(self.config.max_subflows) {
             return Err(Refused::TooMany);
         }
+        self.make_room_for_join();
         let kind = Kind::JoinPassive { nonce: host.random().next_u32(), peer_nonce: nonce };
         let index = self.accept_flow(now, &path, syn, (kind, Some(address_id)), host);
         let class_theirs =
@@ -108,6 +112,7 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
+        let others = self.proved_flows();
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinPassive { nonce, peer_nonce } = flow.state.kind else { return };
         let is_right = match (arrived.signals.join, &self.sealed, &self.session) {
@@ -121,10 +126,12 @@ impl Connection {
             ) => same(&join_hmac(remote, local, peer_nonce, nonce), &hmac),
             (Some(_) | None, _, _) => false,
         };
-        if is_right {
+        if is_right && others < usize::from(self.config.max_subflows) {
             flow.state.stage = Stage::Open;
             flow.tcp.request_ack();
             self.is_contiguous = false;
+        } else if is_right {
+            flow.reset(Parting::for_now(ResetReason::LackOfResources));
         } else {
             self.counters.bad_join_hmacs += 1;
             flow.reset(Parting::because(ResetReason::Mptcp));
@@ -157,8 +164,26 @@ impl Connection {
             .min()
     }
 
-    /// Subflows that count against the limit.
+    /// Subflows that count against the limit where we open another: all of them.
     pub(crate) fn present_flows(&self) -> usize {
         self.flows.iter().filter(|flow| flow.state.is_present()).count()
+    }
+
+    /// Those that count where the peer opens another: whoever has seen our token can send the SYN of a join, and
+    /// must not keep the peer out with it.
+    fn proved_flows(&self) -> usize {
+        self.flows.iter().filter(|flow| flow.state.is_present() && !flow.state.is_unproved_join()).count()
+    }
+
+    /// Of the joins whose third segment has not come, one more pushes the oldest out, as one more SYN does at a
+    /// listener.
+    fn make_room_for_join(&mut self) {
+        let mut unproved = self.flows.iter_mut().filter(|flow| flow.state.is_unproved_join());
+        let oldest = unproved.next();
+        if unproved.count() + 1 >= MAX_UNPROVED
+            && let Some(oldest) = oldest
+        {
+            oldest.reset(Parting::for_now(ResetReason::LackOfResources));
+        }
     }
 }
