@@ -4,7 +4,7 @@ use base::{Dsn, Instant};
 use wire::ResetReason;
 
 use crate::connection::Mode;
-use crate::flow::{Parting, Stage};
+use crate::flow::{Flow, Parting, Stage};
 use crate::session::Session;
 use crate::{Connection, ConnectionError};
 
@@ -51,13 +51,18 @@ impl Life {
 impl Connection {
     /// The connection ends here: every subflow is reset.
     pub(crate) fn fail(&mut self, error: ConnectionError) {
+        self.fail_and(error, Flow::reset);
+    }
+
+    /// The connection ends here; what becomes of each subflow is the caller's to say.
+    pub(crate) fn fail_and(&mut self, error: ConnectionError, part: impl Fn(&mut Flow, Parting)) {
         if self.life.is_over() {
             return;
         }
         self.life = Life::Failed(error);
         let parting = self.last_words(error);
         for flow in &mut self.flows {
-            flow.reset(parting);
+            part(flow, parting);
         }
         self.stop_everything();
         self.notices.closed(Some(error));

@@ -76,6 +76,9 @@ pub struct Config {
     pub full_mesh: bool,
     /// How long the first SYN waits before another path is tried beside it.
     pub race_after: Duration,
+    /// How long other paths may take to answer when the peer has refused on one. Long enough for a SYN that is lost and
+    /// sent again after a second (RFC 6298, section 2.1).
+    pub refused_patience: Duration,
     /// How long a connection without any subflow waits for a new one before it fails.
     pub patience: Duration,
 }
@@ -96,6 +99,7 @@ impl Default for Config {
             announce: true,
             full_mesh: true,
             race_after: Duration::from_millis(250),
+            refused_patience: Duration::from_millis(1500),
             patience: Duration::from_secs(60),
         }
     }

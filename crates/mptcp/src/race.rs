@@ -13,8 +13,8 @@ use crate::{Connection, ConnectionError, Host, Path, PathClass};
 pub(crate) struct Race {
     waiting: VecDeque<(PathId, SocketAddr)>,
     next_at: Option<Instant>,
-    /// The worst that a runner has reported.
-    refused: bool,
+    /// A runner was refused: when the others must have answered.
+    refused_until: Option<Instant>,
 }
 
 impl Connection {
@@ -58,10 +58,14 @@ impl Connection {
         if self.race.next_at.is_some_and(|at| at <= now) {
             self.start_runner(now, host);
         }
+        if self.race.waiting.is_empty() && self.race.refused_until.is_some_and(|at| at <= now) {
+            self.fail(ConnectionError::Refused);
+        }
     }
 
     pub(crate) fn race_deadline(&self) -> Option<Instant> {
-        self.race.next_at
+        let last_chance = self.race.refused_until.filter(|_| self.race.waiting.is_empty());
+        [self.race.next_at, last_chance].into_iter().flatten().min()
     }
 
     /// One more way is tried, if there is one.
@@ -71,6 +75,9 @@ impl Connection {
             let path = host.paths().get(id).filter(|path| path.up && self.may_open_over(path, &*host));
             let Some(path) = path.cloned() else { continue };
             if self.open_flow(now, &path, remote, (Kind::FirstActive, Some(0)), host).is_some() {
+                if self.race.refused_until.is_some() {
+                    self.race.refused_until = Some(now + self.config.refused_patience);
+                }
                 break;
             }
         }
@@ -83,6 +90,7 @@ impl Connection {
     pub(crate) fn win_race(&mut self, winner: usize) {
         self.race.waiting.clear();
         self.race.next_at = None;
+        self.race.refused_until = None;
         for (index, flow) in self.flows.iter_mut().enumerate() {
             if index != winner && flow.state.stage == Stage::Opening {
                 flow.reset(Parting::default());
@@ -90,9 +98,16 @@ impl Connection {
         }
     }
 
-    /// One will not answer.
+    /// One will not answer. A refusal may be a lie told on that path alone, so the others keep a chance; but not as long
+    /// as where nobody has said anything.
     pub(crate) fn on_runner_lost(&mut self, now: Instant, why: Closed, host: &mut dyn Host) {
-        self.race.refused |= why == Closed::Refused;
+        // The race is over, and this one was let go.
+        if self.flows.iter().any(|flow| flow.state.stage == Stage::Open) {
+            return;
+        }
+        if why == Closed::Refused {
+            self.race.refused_until = Some(now + self.config.refused_patience);
+        }
         if !self.race.waiting.is_empty() {
             self.start_runner(now, host);
         }
@@ -100,7 +115,7 @@ impl Connection {
             return;
         }
         self.fail(match why {
-            _ if self.race.refused => ConnectionError::Refused,
+            _ if self.race.refused_until.is_some() => ConnectionError::Refused,
             Closed::Unreachable => ConnectionError::Unreachable,
             Closed::Refused | Closed::ResetByPeer => ConnectionError::Refused,
             Closed::TimedOut | Closed::Finished | Closed::Aborted => ConnectionError::TimedOut,

@@ -343,6 +343,8 @@ impl Connection {
         }
         match self.mode {
             Mode::Opening => match self.flows[index].state.kind {
+                // It had won the race, and the handshake of a sealed connection ran on it.
+                Kind::FirstActive if was == Stage::Open => self.fail(end_of(why)),
                 Kind::FirstActive => self.on_runner_lost(now, why, host),
                 Kind::FirstPassive | Kind::JoinActive { .. } | Kind::JoinPassive { .. } => {
                     self.fail(end_of(why));

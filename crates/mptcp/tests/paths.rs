@@ -196,6 +196,42 @@ fn nobody_there_is_an_error_and_a_refusal_too() {
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::Unreachable));
 }
 
+/// Path 0 answers every SYN with a reset.
+fn refuse_on_path_0(world: &mut World) {
+    world.tap = Box::new(|from, segment| {
+        if from == SERVER && segment.destination.ip() == address(0, CLIENT) {
+            segment.flags = wire::Flags::RST.with(wire::Flags::ACK);
+            segment.options = wire::OptionBytes::new();
+        }
+        Fate::Pass
+    });
+}
+
+#[test]
+fn a_refusal_where_nobody_else_answers_is_known_in_two_seconds() {
+    let mut world = World::new(18, vec![Link::default(); 2], 1);
+    world.links[1].is_black_hole = true;
+    refuse_on_path_0(&mut world);
+    let time = world.connect().run(Duration::from_secs(30), |world| world.sides[CLIENT].failed.is_some());
+    assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::Refused));
+    assert!(time < Duration::from_secs(2), "{time:?}");
+}
+
+/// Whoever resets SYNs on one path must not keep anybody from coming by another, even where the first SYN is lost.
+#[test]
+fn a_refusal_on_one_path_costs_that_path() {
+    let mut world = World::new(19, vec![Link::default(); 2], 1);
+    world.links[1].is_black_hole = true;
+    refuse_on_path_0(&mut world);
+    world.send(CLIENT, b"x").connect();
+    world.wait(500);
+    world.sides[SERVER].connection = None;
+    world.links[1].is_black_hole = false;
+    let time =
+        world.run(Duration::from_secs(30), |world| world.sides[CLIENT].events.contains(&Event::Connected));
+    assert!(time < Duration::from_secs(1), "{time:?}: {:?}", world.sides[CLIENT].failed);
+}
+
 #[test]
 fn an_announced_address_is_joined_and_echoed() {
     let mut world = World::new(17, vec![Link { rate: RATE, ..Link::default() }], 3);

@@ -4,7 +4,7 @@
 mod sealing;
 mod world;
 
-use base::Duration;
+use base::{Duration, Instant};
 use handshake::Tep;
 use mptcp::Scheduler;
 use sealing::{SEALED, assert_carried, both_ways, sealed};
@@ -129,4 +129,16 @@ fn keys_are_changed_every_hour_while_data_flows() {
     world.finish(60);
     assert_carried(&mut world, &up, &down);
     world.assert_clean_end();
+}
+
+/// The runner that lost the race is reset while the handshake runs on the other one: that is no end of anything.
+#[test]
+fn a_dead_first_path_costs_the_start_of_the_second_and_no_more() {
+    for tep in Tep::ALL {
+        let dead = Link { is_black_hole: true, ..Link::default() };
+        let mut world = sealed(6, vec![dead, Link::default()], &[tep]);
+        both_ways(&mut world, 100_000);
+        assert_eq!(world.status(CLIENT).negotiated, SEALED);
+        assert!(world.now < Instant::from_millis(3000), "{tep:?}: {:?}", world.now);
+    }
 }

@@ -169,6 +169,9 @@ fn a_server_with_another_key_than_the_pinned_one_gets_no_data() {
     let failure = world.status(CLIENT).sealed.and_then(|sealed| sealed.failure).expect("a reason");
     assert!(failure.contains("SHA256:"), "{failure}");
     assert!(world.sides[SERVER].received.is_empty());
+    // The alert is not overtaken by a reset: the server can say why it has lost a client.
+    let told = world.status(SERVER).sealed.and_then(|sealed| sealed.failure).expect("a reason");
+    assert!(told.contains("does not trust our certificate or key"), "{told}");
 }
 
 #[test]

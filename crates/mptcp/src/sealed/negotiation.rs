@@ -1,5 +1,6 @@
 //! What the SYNs offer and answer (Jadin et al., section III-A): MP_CAPABLE of version 2 beside TCP-ENO.
 
+use base::{Instant, SubflowId};
 use handshake::{
     ACK_ENO, Policy, Refusal, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
     offer_eno,
@@ -66,7 +67,7 @@ impl Connection {
                     &ANSWER,
                     &answer,
                 );
-                let agreed = Agreed { flow: base::SubflowId(0), tep, transcript };
+                let agreed = Agreed { flow: SubflowId(0), tep, transcript };
                 let stage = Stage::Answered { agreed, eno: answer };
                 self.sealed = Some(Box::new(Sealed::new(settings, Role::Passive, ANSWER, stage)));
                 Answer::Sealed
@@ -148,11 +149,29 @@ impl Connection {
 
     /// There will be no sealed connection, and no other.
     pub(super) fn fail_sealing(&mut self, why: String, error: ConnectionError) {
+        self.note_failure(why);
+        self.fail(error);
+    }
+
+    /// As [`Connection::fail_sealing`] for a handshake whose last bytes, an alert, tell the peer why: they are with TCP,
+    /// and a reset would overtake them.
+    pub(super) fn fail_behind_alert(&mut self, now: Instant, why: String, flow: SubflowId) {
+        self.note_failure(why);
+        self.fail_and(ConnectionError::HandshakeFailed, |each, parting| {
+            if each.state.id == flow {
+                each.leave();
+                each.tcp.orphan(now);
+            } else {
+                each.reset(parting);
+            }
+        });
+    }
+
+    fn note_failure(&mut self, why: String) {
         if let Some(sealed) = &mut self.sealed {
             sealed.failure = Some(why);
             sealed.stage = Stage::Failed;
         }
-        self.fail(error);
     }
 }
 

@@ -123,11 +123,13 @@ impl Connection {
             (Role::Active, false) => third_segment(sealed.capable),
             (Role::Active, true) | (Role::Passive, _) => OptionBytes::new(),
         };
+        let (flow, speaks) = (shaking.flow, !shaking.outbox.is_empty());
         for payload in shaking.outbox.drain(..) {
             self.flows[index].tcp.send(TcpRecord { payload, options: options.clone(), push: true });
         }
         match shaking.outcome.take() {
             Some(Ok(complete)) => self.start_sealed(now, index, complete, host),
+            Some(Err(error)) if speaks => self.fail_behind_alert(now, error.to_string(), flow),
             Some(Err(error)) => self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed),
             None => {}
         }
