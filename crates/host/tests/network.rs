@@ -97,6 +97,26 @@ fn a_listener_has_the_port_until_it_is_dropped() {
 }
 
 #[test]
+fn programs_of_this_host_reach_a_listener_by_any_of_its_addresses() {
+    let Some(net) = Net::new() else { return };
+    let host = net.host(&["a1", "a2"]);
+    let mut listener = block_on(host.listen(7003)).expect("a free port");
+    for address in ["10.91.1.1", "10.91.2.1", "fd91:1::1", "fd91:2::1"] {
+        let server = SocketAddr::new(address.parse().expect("an address"), 7003);
+        let a = net.a.clone();
+        let client = std::thread::spawn(move || a.enter(|| round_trip(server)).expect("entered"));
+        block_on(async {
+            let (mut stream, _) = listener.accept().await.expect("the kernel connects");
+            let mut question = [0; 4];
+            stream.read_exact(&mut question).await.expect("four bytes");
+            stream.write_all(&question).await.expect("taken");
+            stream.shutdown().await.expect("open until now");
+        });
+        assert_eq!(client.join().expect("no panic"), Some(*b"ping"), "{address}");
+    }
+}
+
+#[test]
 fn a_device_that_appears_is_used_and_one_that_goes_is_left() {
     let Some(net) = Net::new() else { return };
     let host = net.host(&["a1", "late"]);

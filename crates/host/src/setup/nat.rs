@@ -85,7 +85,13 @@ const OPENED_TIMEOUT: &str = "7d";
 fn ruleset(table: &str, number: u8, subnets: &Subnets, paths: &[Translation], router: RouterV6) -> String {
     let (v4, v6) = (subnets.v4(), subnets.v6());
     let tun = format!("{}{number}", crate::tun::NAME_PREFIX);
-    let (mut arriving, mut leaving) = (String::new(), String::new());
+    let (mut arriving, mut leaving, mut own) = (String::new(), String::new(), String::new());
+    // This host's own programs come to any of its addresses, and always over the first path.
+    if let Some(Translation { v4, v6, .. }) = paths.first() {
+        let own_port = "fib daddr type local tcp dport @listening";
+        let _ = writeln!(own, "  ip daddr != 127.0.0.0/8 {own_port} dnat ip to {v4}");
+        let _ = writeln!(own, "  ip6 daddr != ::1 {own_port} dnat ip6 to {v6}");
+    }
     for Translation { device, v4, v6 } in paths {
         let ours = format!("iifname \"{device}\" fib daddr type local");
         // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port that the first subflow came from.
@@ -109,6 +115,9 @@ fn ruleset(table: &str, number: u8, subnets: &Subnets, paths: &[Translation], ro
  chain arriving {{
   type nat hook prerouting priority -100; policy accept;
 {arriving} }}
+ chain own {{
+  type nat hook output priority -100; policy accept;
+{own} }}
  chain forwarded {{
   type filter hook forward priority -10; policy accept;
 {not_a_router}  iifname \"{tun}\" tcp flags & (syn | ack) == syn update @opened {{ tcp sport }}
