@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use handshake::Fingerprint;
 use host::PathSpec;
 
+use crate::certificate::{Authorities, OwnCertificate};
 use crate::control::PathArguments;
 use crate::demo::Demo;
 use crate::key::Key;
@@ -90,8 +91,10 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) connect_timeout: Option<Duration>,
     /// The server's key, as its `plait listen` shows it; without it the key of the first time is trusted.
-    #[arg(long, value_name = "FINGERPRINT")]
+    #[arg(long, value_name = "FINGERPRINT", conflicts_with = "ca")]
     pub(crate) server_key: Option<Fingerprint>,
+    #[command(flatten)]
+    pub(crate) authorities: Authorities,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -110,6 +113,11 @@ pub(crate) struct Listen {
     /// Serve all connections at once and send each its own bytes back, in place of standard input and output.
     #[arg(long)]
     pub(crate) echo: bool,
+    /// Take only clients that show this key, as their `plait key show` says it (repeatable) [default: everybody].
+    #[arg(long = "client-key", value_name = "FINGERPRINT")]
+    pub(crate) client_keys: Vec<Fingerprint>,
+    #[command(flatten)]
+    pub(crate) certificate: OwnCertificate,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -478,6 +486,9 @@ mod tests {
             "plait connect h 80 --protect plain --handshake tls",
             "plait listen 80 --protect scramble --policy prefer",
             "plait connect h 80 --server-key SHA256:short",
+            "plait connect h 80 --server-name gw",
+            "plait listen 80 --certificate gw.pem",
+            "plait listen 80 --client-key ada",
             "plait connect h 80 --plain --protect scramble",
             "plait connect h 80 --protect scrambled",
             "plait attack scramble",

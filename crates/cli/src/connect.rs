@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use host::{ConnectionError, Failure, Host, Stream};
+use proxy::url::ServerUrl;
 use tokio::time::timeout;
 
 use crate::arguments::Connect;
@@ -19,12 +20,16 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let place = format!("{} port {}", arguments.host, arguments.port);
     let mut reporter = Reporter::open(&arguments.options)?;
     let (config, trust) =
-        protection::opener(&arguments.options, &arguments.host, arguments.port, arguments.server_key)?;
+        protection::opener(&arguments.options, &arguments.authorities, &server(&arguments))?;
     let host = session::host_for(&arguments.options, config, remotes.first().map(SocketAddr::ip))?;
     let _control = control::open(&arguments.options, &host)?;
-    let stream = open(&host, &remotes, arguments.connect_timeout)
-        .await
-        .with_context(|| format!("cannot connect to {place}"))?;
+    let stream = open(&host, &remotes, arguments.connect_timeout).await.map_err(|error| {
+        let context = format!("cannot connect to {place}");
+        match arguments.authorities.remedy(&error) {
+            Some(remedy) => anyhow::Error::new(error).context(format!("{context}\n  fix: {remedy}")),
+            None => anyhow::Error::new(error).context(context),
+        }
+    })?;
     trust.judge(stream.status().as_ref())?;
     let mut terminal = Terminal::open()?;
     let (result, status) = terminal.attach(stream).await;
@@ -35,6 +40,11 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     session::end(host, None).await;
     result.with_context(|| format!("the connection to {place} has ended early"))?;
     written
+}
+
+/// The host as the command line names it.
+fn server(Connect { host, port, server_key, .. }: &Connect) -> ServerUrl {
+    ServerUrl { host: host.clone(), port: *port, pin: *server_key }
 }
 
 /// All addresses of the host, of the families that are wanted, best first.

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use crate::acquaintance::{Acquaintance, Sighting, shown_by};
 use crate::arguments::{Options, seconds};
+use crate::certificate::Authorities;
 use crate::control::{self, Control};
 use crate::status::Reporter;
 use crate::{protection, session};
@@ -40,6 +41,8 @@ pub(crate) struct Towards {
     /// Trust a server that is not known yet without asking, and remember its key.
     #[arg(long)]
     accept_new: bool,
+    #[command(flatten)]
+    authorities: Authorities,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -83,7 +86,7 @@ impl Towards {
         let store = protection::store(&self.options);
         let acquaintance = Acquaintance::new(self.server.clone(), store, self.accept_new)?;
         let reporter = Reporter::open(&self.options)?;
-        let mut config = self.config(acquaintance.expected())?;
+        let mut config = self.config(self.expected(&acquaintance))?;
         let host = session::host_for(&self.options, config.clone(), remotes.first().map(SocketAddr::ip))?;
         match connect(&host, &config, &remotes, self.connect_timeout).await {
             Ok(mut first) => {
@@ -137,7 +140,13 @@ impl Towards {
 
     /// Settings of connections to the server, which must have this key if one is given.
     fn config(&self, key: Option<Fingerprint>) -> anyhow::Result<host::Config> {
-        Ok(protection::opener(&self.options, &self.server.host, self.server.port, key)?.0)
+        let server = ServerUrl { pin: key, ..self.server.clone() };
+        Ok(protection::opener(&self.options, &self.authorities, &server)?.0)
+    }
+
+    /// The key that the server must have. One that was trusted once does not count where a certificate is asked for.
+    fn expected(&self, acquaintance: &Acquaintance) -> Option<Fingerprint> {
+        if self.authorities.are_given() { self.server.pin } else { acquaintance.expected() }
     }
 
     /// Decides about the server that the first connection has found, and returns what binds all others to it.
@@ -148,14 +157,15 @@ impl Towards {
         config: host::Config,
     ) -> anyhow::Result<host::Config> {
         let status = first.status();
-        match (shown_by(status.as_ref()), acquaintance.expected()) {
-            (_, Some(_)) if status.is_some_and(|status| status.sealed.is_some()) => Ok(config),
-            (Some(shown), _) => {
+        let is_known = self.authorities.are_given() || acquaintance.expected().is_some();
+        match shown_by(status.as_ref()) {
+            _ if is_known && status.is_some_and(|status| status.sealed.is_some()) => Ok(config),
+            Some(shown) => {
                 acquaintance.meet(shown)?;
                 self.config(Some(shown))
             }
             // By --policy prefer or --handshake tcpcrypt only.
-            (None, _) => {
+            None => {
                 protection::say("warning: nobody knows who the server is, and it may not even be sealed");
                 Ok(config)
             }
@@ -170,13 +180,25 @@ impl Towards {
         remotes: &[SocketAddr],
     ) -> anyhow::Error {
         let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
-        if failure.is_some_and(|failure| failure.error == ConnectionError::HandshakeFailed) {
+        let has_failed = |with| failure.is_some_and(|failure| failure.error == with);
+        if has_failed(ConnectionError::HandshakeFailed) && !self.authorities.are_given() {
             let seen = self.look_around(remotes).await;
             if let Some(wrong) = seen.ok().and_then(|sightings| acquaintance.changed(&sightings)) {
                 return wrong.into();
             }
         }
-        anyhow::Error::new(error).context(format!("cannot reach the server {}", self.server.authority()))
+        let mut context = format!("cannot reach the server {}", self.server.authority());
+        if has_failed(ConnectionError::Refused) {
+            context +=
+                ": nothing listens there\n  fix: start plait serve there, or use the URL that it prints";
+        } else if has_failed(ConnectionError::TimedOut) {
+            let port = self.server.port;
+            context +=
+                &format!("\n  fix: see that it is up, and that no firewall keeps TCP port {port} from it");
+        } else if let Some(remedy) = self.authorities.remedy(&error) {
+            context += &format!("\n  fix: {remedy}");
+        }
+        anyhow::Error::new(error).context(context)
     }
 
     /// Who answers on each path alone.
@@ -218,7 +240,7 @@ impl Dial {
         self.watcher.moved.load(Ordering::Relaxed)
     }
 
-    /// Waits until what was written is delivered.
+    /// Waits until all subflows are closed.
     pub(crate) async fn drained(&self) {
         self.host.drained().await;
     }
@@ -230,6 +252,10 @@ impl Dialer for Dial {
     async fn dial(&self) -> io::Result<Watched> {
         let stream = connect(&self.host, &self.config, &self.remotes, self.limit).await?;
         Ok(Watched { stream, paths: self.host.paths(), watcher: self.watcher.clone() })
+    }
+
+    async fn delivered(&self, stream: &Watched) -> io::Result<()> {
+        stream.stream.closed().await
     }
 }
 

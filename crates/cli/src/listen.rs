@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use handshake::ClientPolicy;
 use host::{Host, Listener, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
@@ -13,14 +12,18 @@ use tokio::task::JoinSet;
 
 use crate::arguments::Listen;
 use crate::control;
-use crate::protection;
+use crate::protection::{self, Clients};
 use crate::scrambling;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
 
 pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     let reporter = Reporter::open(&arguments.options)?;
-    let (config, key) = protection::listener(&arguments.options, ClientPolicy::Anonymous)?;
+    let clients = match &arguments.client_keys[..] {
+        [] => Clients::Anybody,
+        keys => Clients::Keys(keys.to_vec()),
+    };
+    let (config, key) = protection::listener(&arguments.options, clients, arguments.certificate.read()?)?;
     if let Some(key) = key {
         protection::say(&format!("our key is {key}"));
     }

@@ -5,6 +5,7 @@
 mod acquaintance;
 mod arguments;
 mod attack_scramble;
+mod certificate;
 mod connect;
 mod control;
 mod demo;

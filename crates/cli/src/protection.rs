@@ -9,13 +9,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use base::SeededRandom;
 use handshake::{
-    ClientPolicy, Fingerprint, Identity, KeyLogFile, ListenerSettings, OpenerSettings, ServerName,
-    ServerTrust, Tep,
+    Certificate, ClientPolicy, Fingerprint, Identity, KeyLogFile, ListenerSettings, OpenerSettings, Tep,
 };
 use host::{Config, PeerIdentity, Protect, SealedSettings, Status};
 use proxy::keys::{KeyStore, KnownPeer};
+use proxy::url::ServerUrl;
 
 use crate::arguments::{self, Handshake, Options, Policy};
+use crate::certificate::Authorities;
 
 /// The peer is not who it should be.
 #[derive(Debug)]
@@ -34,41 +35,40 @@ pub(crate) struct Trust {
     /// `HOST:PORT`, as in the file of known hosts.
     authority: String,
     store: KeyStore,
-    /// By the command line; nothing else counts then.
-    pinned: Option<Fingerprint>,
+    /// The command line says how, and the handshake has seen to it: nothing else counts.
+    is_decided: bool,
     known: Option<KnownPeer>,
     /// Whether anything is sealed at all.
     is_asked_for: bool,
 }
 
-/// The settings of a connection to `host`, and how it will be known.
+/// The settings of a connection to `server`, and how it will be known: by the key in its URL, by a certificate, or by
+/// what it has shown before.
 pub(crate) fn opener(
     options: &Options,
-    host: &str,
-    port: u16,
-    pinned: Option<Fingerprint>,
+    authorities: &Authorities,
+    server: &ServerUrl,
 ) -> anyhow::Result<(Config, Trust)> {
     let mut config = options.config();
     let store = store(options);
-    let authority = format!("{host}:{port}");
+    let authority = server.authority();
     let is_asked_for = is_sealed(options);
-    let mut trust = Trust { authority, store, pinned, known: None, is_asked_for };
+    let is_decided = server.pin.is_some() || authorities.are_given();
+    let mut trust = Trust { authority, store, is_decided, known: None, is_asked_for };
     if !is_asked_for {
+        if authorities.are_given() {
+            bail!("--ca needs --protect sealed: nothing else proves who the server is");
+        }
         return Ok((config, trust));
     }
-    if pinned.is_some() && options.handshake == Some(Handshake::Tcpcrypt) {
-        bail!("tcpcrypt proves nobody's identity (fix: leave out --server-key, or use --handshake tls)");
+    if is_decided && options.handshake == Some(Handshake::Tcpcrypt) {
+        bail!(
+            "tcpcrypt proves nobody's identity (fix: leave out the server's key and --ca, or use --handshake tls)"
+        );
     }
     trust.known = trust.store.known_peers()?.into_iter().find(|peer| peer.authority == trust.authority);
-    let Ok(name) = ServerName::try_from(host.to_owned()) else {
-        bail!("{host} is not a name that a server can have")
-    };
-    let server = match pinned {
-        Some(fingerprint) => ServerTrust::Pinned(vec![fingerprint]),
-        // Compared with what is known before a byte of data is sent.
-        None => ServerTrust::AcceptNew,
-    };
-    let mut settings = OpenerSettings::new(name, server);
+    let (name, expected) = authorities.expect(&server.host, server.pin)?;
+    let mut settings = OpenerSettings::new(name, expected);
     settings.identity = own_identity(options)?.map(Arc::new);
     if logs_keys() {
         settings.key_log = Arc::new(KeyLogFile::new());
@@ -101,20 +101,32 @@ pub(crate) fn requires_sealing(options: &Options) -> bool {
     }
 }
 
+/// Whom a listener takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Clients {
+    /// Everybody; who has a key shows it.
+    Anybody,
+    /// Those who show a key; whether it is a good one, the caller finds out of each.
+    Judged,
+    /// Those with one of these keys.
+    Keys(Vec<Fingerprint>),
+}
+
 /// The settings of connections from `clients` to us, and our key if it is used. Makes the key if there is none yet.
 pub(crate) fn listener(
     options: &Options,
-    clients: ClientPolicy,
+    clients: Clients,
+    certificate: Option<Arc<Certificate>>,
 ) -> anyhow::Result<(Config, Option<Fingerprint>)> {
     let mut config = options.config();
+    // What cannot prove who a client is must not be a way around its list.
+    let proves_clients = clients != Clients::Anybody;
     if !is_sealed(options) {
+        if certificate.is_some() || proves_clients {
+            bail!("keys and certificates need --protect sealed: nothing else proves who anybody is");
+        }
         return Ok((config, None));
     }
-    // What cannot prove who a client is must not be a way around its list.
-    let proves_clients = match clients {
-        ClientPolicy::Anonymous | ClientPolicy::AskForKey => false,
-        ClientPolicy::Authorised(_) => true,
-    };
     if proves_clients && options.handshake == Some(Handshake::Tcpcrypt) {
         bail!("tcpcrypt proves nobody's identity, and only known clients may come (fix: --handshake tls)");
     }
@@ -123,7 +135,11 @@ pub(crate) fn listener(
         None => store(options).identity(&mut secret_random()?).context("cannot have a key of our own")?.0,
     };
     let fingerprint = identity.public_key().fingerprint();
-    let mut settings = ListenerSettings { clients, ..ListenerSettings::new(Arc::new(identity)) };
+    let clients = match clients {
+        Clients::Anybody | Clients::Judged => ClientPolicy::AskForKey,
+        Clients::Keys(keys) => ClientPolicy::Authorised(keys),
+    };
+    let mut settings = ListenerSettings { clients, certificate, ..ListenerSettings::new(Arc::new(identity)) };
     if logs_keys() {
         settings.key_log = Arc::new(KeyLogFile::new());
     }
@@ -161,7 +177,7 @@ impl Trust {
             return Ok(());
         };
         match (&sealed.peer, &self.known) {
-            _ if self.pinned.is_some() => Ok(()),
+            _ if self.is_decided => Ok(()),
             (PeerIdentity::Anonymous | PeerIdentity::Certificate, Some(known)) => Err(WrongPeer(format!(
                 "{} does not show the key {} that it had on {}",
                 self.authority, known.fingerprint, known.first_seen

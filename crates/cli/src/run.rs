@@ -30,6 +30,8 @@ use crate::limits;
 const MAX_CONNECTIONS: usize = 8192;
 /// How long connections that the program has left behind may stand still.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// How long the subflows below them may take to close.
+const PARTING: Duration = Duration::from_secs(1);
 /// Name of the command that the child is started with.
 const CHILD: &str = "__enclosed";
 
@@ -180,7 +182,8 @@ async fn farewell(dial: &Dial, flows: &mut JoinSet<()>) {
                 Err(_) => {}
             }
         }
-        let _ = timeout(FAREWELL, dial.drained()).await;
+        // Everything is through; what is left is reset.
+        let _ = timeout(PARTING, dial.drained()).await;
     };
     tokio::select! {
         () = delivered => {}

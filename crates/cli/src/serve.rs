@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use handshake::ClientPolicy;
 use host::{Host, Listener, Path, Stream};
-use proxy::keys::{AuthorizedClient, KeyStore};
+use proxy::keys::{AuthorizedClients, KeyStore};
 use proxy::rules::Rule;
 use proxy::serve::{Outcome, Service, first_nameserver, serve};
 use proxy::url::{DEFAULT_PORT, ServerUrl};
@@ -20,7 +19,9 @@ use tokio::time::timeout;
 
 use crate::acquaintance::shown_by;
 use crate::arguments::Options;
+use crate::certificate::OwnCertificate;
 use crate::lack::{self, Check};
+use crate::protection::Clients;
 use crate::status::Reporter;
 use crate::{control, exit, limits, protection, session};
 
@@ -44,15 +45,18 @@ pub(crate) struct Serve {
     /// or *, PORT a number, a range or * (repeatable).
     #[arg(long, value_name = "RULE", conflicts_with = "forward")]
     allow: Vec<Rule>,
-    /// Take clients that nobody has authorized: without it --proxy takes only those in authorized_clients.
+    /// Take clients that nobody has authorized: without it --proxy takes only those in authorized_clients, which is
+    /// read again for every connection when it has changed.
     #[arg(long)]
     anyone: bool,
-    /// Where the names that clients ask for are looked up [default: the first name server in /etc/resolv.conf].
+    /// Where the DNS queries of clients' programs go [default: the first name server in /etc/resolv.conf].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, conflicts_with = "forward")]
     resolver: Option<SocketAddr>,
     /// Most clients' connections at a time; more are reset.
     #[arg(long, value_name = "N", default_value = "8192")]
     max_connections: NonZeroUsize,
+    #[command(flatten)]
+    certificate: OwnCertificate,
     #[command(flatten)]
     options: Options,
 }
@@ -69,7 +73,7 @@ struct Shared {
     host: Host,
     service: Service,
     at: Option<IpAddr>,
-    clients: Option<Vec<AuthorizedClient>>,
+    clients: Option<AuthorizedClients>,
     reporter: Mutex<Reporter>,
 }
 
@@ -87,13 +91,8 @@ impl Serve {
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {
         let store = protection::store(&self.options);
         let clients = self.clients(&store)?;
-        let policy = match &clients {
-            Some(clients) => {
-                ClientPolicy::Authorised(clients.iter().map(|client| client.key.fingerprint()).collect())
-            }
-            None => ClientPolicy::Anonymous,
-        };
-        let (config, pin) = protection::listener(&self.options, policy)?;
+        let policy = if clients.is_some() { Clients::Judged } else { Clients::Anybody };
+        let (config, pin) = protection::listener(&self.options, policy, self.certificate.read()?)?;
         let reporter = Mutex::new(Reporter::open(&self.options)?);
         limits::raise_open_files();
         let host = session::host_for(&self.options, config.clone(), None)?;
@@ -114,11 +113,11 @@ impl Serve {
 
     /// The clients that may come; `None`: everybody. A proxy that anybody can use hides whoever comes: it is
     /// never had by accident.
-    fn clients(&self, store: &KeyStore) -> anyhow::Result<Option<Vec<AuthorizedClient>>> {
+    fn clients(&self, store: &KeyStore) -> anyhow::Result<Option<AuthorizedClients>> {
         let file = store.path("authorized_clients");
         match (store.authorized_clients()?, protection::requires_sealing(&self.options)) {
             _ if self.anyone => Ok(None),
-            (Some(clients), true) => Ok(Some(clients)),
+            (Some(_), true) => Ok(Some(AuthorizedClients::in_store(store.clone()))),
             (Some(_), false) => bail!(
                 "the clients in {} can only be told from others where all connections are sealed\n  fix: leave \
                  out --protect and --policy, or take everybody who comes by --anyone",
@@ -187,13 +186,17 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream, from: SocketAddr) {
         tracing::debug!(%from, "refused: it came to another address");
         return stream.abort();
     }
-    let own_rules = match &shared.clients {
-        Some(clients) => match client_of(&stream, clients) {
-            Some(client) => client.allow.as_deref(),
-            None => return stream.abort(),
+    let client = match &shared.clients {
+        Some(clients) => match shown_by(stream.status().as_ref()).and_then(|shown| clients.find(shown)) {
+            Some(client) => Some(client),
+            None => {
+                tracing::debug!(%from, "refused: not an authorized client");
+                return stream.abort();
+            }
         },
         None => None,
     };
+    let own_rules = client.as_ref().and_then(|client| client.allow.as_deref());
     match serve(&mut stream, &shared.service, own_rules).await {
         Ok(Outcome::Complete { destination, received, sent }) => {
             tracing::info!(received, sent, "a client's connection has ended");
@@ -211,12 +214,6 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream, from: SocketAddr) {
             tracing::warn!(%error, "no status");
         }
     }
-}
-
-/// Who opened the stream.
-fn client_of<'a>(stream: &Stream, clients: &'a [AuthorizedClient]) -> Option<&'a AuthorizedClient> {
-    let shown = shown_by(stream.status().as_ref())?;
-    clients.iter().find(|client| client.key.fingerprint() == shown)
 }
 
 /// The address of this machine that the first subflow came to.

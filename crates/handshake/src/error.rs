@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use rustls::CertificateError;
+
 use crate::fingerprint::Fingerprint;
 
 /// Why there is no sealed connection. Whatever it is, the connection ends before a byte of data.
@@ -58,7 +60,8 @@ impl fmt::Display for HandshakeError {
             Self::KeyType => f.write_str("the peer's raw public key is not an Ed25519 key"),
             Self::IdentityKind => f.write_str("the two hosts want different kinds of identity"),
             Self::Protocol => f.write_str("the peer does not speak mptcpsec/2"),
-            Self::PeerGaveUp(alert) => write!(f, "the peer gave up: TLS alert {alert}"),
+            Self::PeerGaveUp(alert) => write!(f, "the peer gave up: {}", alert_words(*alert)),
+            Self::Tls(rustls::Error::InvalidCertificate(error)) => write_certificate_error(error, f),
             Self::Tls(error) => write!(f, "TLS: {error}"),
             Self::Settings(what) => write!(f, "settings: {what}"),
         }
@@ -66,6 +69,45 @@ impl fmt::Display for HandshakeError {
 }
 
 impl core::error::Error for HandshakeError {}
+
+/// What a TLS alert means here (RFC 8446, section 6.2).
+fn alert_words(alert: u8) -> String {
+    match alert {
+        42 | 45 | 46 | 48 => "it does not trust our certificate or key".to_owned(),
+        UNSUPPORTED_CERTIFICATE => "it has no identity of the kind that we want to see".to_owned(),
+        49 => "it does not let us in".to_owned(),
+        116 => "it takes only clients that show a key".to_owned(),
+        other => format!("TLS alert {other}"),
+    }
+}
+
+/// The alert of a host whose identity is of another kind than the peer wants (RFC 7250, section 4.2).
+pub(crate) const UNSUPPORTED_CERTIFICATE: u8 = 43;
+
+/// Only a server is ever known by a certificate.
+fn write_certificate_error(error: &CertificateError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            f.write_str("the server's certificate has expired")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            f.write_str("the server's certificate is not valid yet")
+        }
+        CertificateError::UnknownIssuer => {
+            f.write_str("the server's certificate leads to none of the roots that are trusted")
+        }
+        CertificateError::BadSignature => {
+            f.write_str("the server's certificate is not signed by the root that it names")
+        }
+        CertificateError::NotValidForName => f.write_str("the server's certificate is for another name"),
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let (expected, presented) = (expected.to_str(), presented.join(", "));
+            write!(f, "the server's certificate is not for {expected} but for {presented}")
+        }
+        // The enum is another crate's and open-ended.
+        other => write!(f, "the server's certificate: {other}"),
+    }
+}
 
 /// What a verifier of ours found, on its way through rustls.
 #[derive(Clone, PartialEq, Debug)]
@@ -82,10 +124,12 @@ impl core::error::Error for Found {}
 impl From<rustls::Error> for HandshakeError {
     fn from(error: rustls::Error) -> Self {
         match error {
-            rustls::Error::Other(ref other) => match other.0.downcast_ref::<Found>() {
-                Some(Found(found)) => found.clone(),
-                None => Self::Tls(error),
-            },
+            rustls::Error::InvalidCertificate(CertificateError::Other(ref other)) => {
+                match other.0.downcast_ref::<Found>() {
+                    Some(Found(found)) => found.clone(),
+                    None => Self::Tls(error),
+                }
+            }
             rustls::Error::AlertReceived(alert) => Self::PeerGaveUp(u8::from(alert)),
             rustls::Error::NoApplicationProtocol => Self::Protocol,
             rustls::Error::PeerSentOversizedRecord => Self::TooLong,

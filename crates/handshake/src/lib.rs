@@ -17,6 +17,7 @@
 //! randoms) from the operating system themselves, and cannot be told otherwise.
 
 mod base64;
+mod certificate;
 mod error;
 mod fingerprint;
 mod identity;
@@ -28,6 +29,7 @@ mod tep;
 mod tls;
 mod transcript;
 
+pub use certificate::{Certificate, PemError, roots_from_pem};
 pub use error::HandshakeError;
 pub use fingerprint::{Fingerprint, ParseFingerprintError};
 pub use identity::{Identity, IdentityError, PublicKey};
@@ -35,7 +37,7 @@ pub use machine::{Complete, Handshake, MAX_PEER_BYTES, Peer};
 pub use negotiation::{
     ACK_ENO, Policy, Refusal, Verdict, answer_eno, judge_ack, judge_answer, judge_offer, offer_eno,
 };
-pub use settings::{Certificate, ClientPolicy, ListenerSettings, OpenerSettings, ServerTrust};
+pub use settings::{ClientPolicy, ListenerSettings, OpenerSettings, ServerTrust};
 pub use tep::Tep;
 pub use transcript::Transcript;
 

@@ -4,10 +4,11 @@ use core::fmt;
 use std::sync::Arc;
 
 use protect::sealed::Suite;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{KeyLog, NoKeyLog, RootCertStore};
 use zeroize::Zeroizing;
 
+use crate::certificate::Certificate;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 
@@ -32,20 +33,6 @@ pub enum ClientPolicy {
     AskForKey,
     /// Only clients with one of these keys.
     Authorised(Vec<Fingerprint>),
-}
-
-/// A certificate chain, end entity first, with the private key, which is wiped on drop.
-pub struct Certificate {
-    /// The chain.
-    pub chain: Vec<CertificateDer<'static>>,
-    /// The key of the first certificate in it.
-    pub key: Zeroizing<PrivateKeyDer<'static>>,
-}
-
-impl fmt::Debug for Certificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Certificate({} in the chain)", self.chain.len())
-    }
 }
 
 /// What the active opener brings along.

@@ -26,7 +26,7 @@ use rustls::{CipherSuite, ClientConnection, Connection, NamedGroup};
 
 use self::record::RecordScanner;
 use self::server::ServerConfigs;
-use crate::error::HandshakeError;
+use crate::error::{HandshakeError, UNSUPPORTED_CERTIFICATE};
 use crate::machine::{Complete, MAX_PEER_BYTES, Peer};
 use crate::settings::{ListenerSettings, OpenerSettings};
 use crate::tep::Tep;
@@ -210,7 +210,14 @@ impl Tls {
             Ok(Some(accepted)) => accepted,
             Err((error, alert)) => return Err(self.fail_early(error, alert)),
         };
-        let config = configs.choose(&accepted.client_hello())?;
+        let config = match configs.choose(&accepted.client_hello()) {
+            Ok(config) => config,
+            Err(error) => {
+                // A fatal alert in a record of its own (RFC 8446, section 6): rustls has no configuration to say it in.
+                self.outgoing.extend_from_slice(&[21, 3, 3, 0, 2, 2, UNSUPPORTED_CERTIFICATE]);
+                return Err(error);
+            }
+        };
         match accepted.into_connection(config) {
             Ok(connection) => Ok(State::Running(Box::new(connection.into()))),
             Err((error, alert)) => Err(self.fail_early(error, alert)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{Instant, SeededRandom};
 use handshake::{
     Certificate, ClientPolicy, Fingerprint, Handshake, HandshakeError, ListenerSettings, OpenerSettings,
-    Peer, RootCertStore, ServerName, ServerTrust, Tep, Transcript,
+    Peer, PemError, RootCertStore, ServerName, ServerTrust, Tep, Transcript, roots_from_pem,
 };
 use protect::sealed::{
     ConnectionSecrets, Kind, OpenError, OptionContext, ProtectedOptions, Role, SubflowTag, Suite,
@@ -185,11 +185,14 @@ fn a_client_that_is_not_authorised_learns_of_it() {
 }
 
 fn certificate(host: &str) -> (Arc<Certificate>, Arc<RootCertStore>) {
-    let made = rcgen::generate_simple_self_signed([host.to_owned()]).expect("a certificate");
+    let mut params = rcgen::CertificateParams::new([host.to_owned()]).expect("a name");
+    params.distinguished_name.push(rcgen::DnType::CommonName, host);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let made = params.self_signed(&key).expect("a certificate");
     let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).expect("a root");
-    let key = made.signing_key.serialize_der().try_into().expect("PKCS#8");
-    let (chain, key) = (vec![made.cert.der().clone()], Zeroizing::new(key));
+    roots.add(made.der().clone()).expect("a root");
+    let key = key.serialize_der().try_into().expect("PKCS#8");
+    let (chain, key) = (vec![made.der().clone()], Zeroizing::new(key));
     (Arc::new(Certificate { chain, key }), Arc::new(roots))
 }
 
@@ -210,12 +213,72 @@ fn a_certificate_serves_those_who_go_by_roots_and_the_raw_key_the_others() {
         ..by_roots.clone()
     };
     let outcome = run(open(Tep::Tls13, &other_name), accept(Tep::Tls13, &both), 100);
-    assert!(matches!(outcome.a, Err(Some(HandshakeError::Tls(_)))));
-    let (_, other_roots) = self::certificate("gw.example.com");
+    let error = outcome.a.map(drop).expect_err("another name").expect("said").to_string();
+    assert!(
+        error.contains("not for evil.example.com but for") && error.contains("gw.example.com"),
+        "{error}"
+    );
+    let (_, other_roots) = self::certificate("other.example.com");
     let other_root = OpenerSettings { server: ServerTrust::Roots(other_roots), ..opener() };
-    assert!(run(open(Tep::Tls13, &other_root), accept(Tep::Tls13, &both), 100).a.is_err());
+    let outcome = run(open(Tep::Tls13, &other_root), accept(Tep::Tls13, &both), 100);
+    let error = outcome.a.map(drop).expect_err("another root").expect("said").to_string();
+    assert!(error.contains("leads to none of the roots"), "{error}");
     let outcome = run(open(Tep::Tls13, &by_roots), accept(Tep::Tls13, &listener()), 100);
     assert_eq!(outcome.b.map(drop), Err(Some(HandshakeError::IdentityKind)));
+    assert_eq!(outcome.a.map(drop), Err(Some(HandshakeError::PeerGaveUp(43))), "and is told");
+}
+
+/// Both sides may be strict, each in its own way.
+#[test]
+fn a_server_with_a_certificate_knows_its_clients_by_their_keys() {
+    let (certificate, roots) = certificate("gw.example.com");
+    let key = identity(2).public_key();
+    let clients = ClientPolicy::Authorised(vec![key.fingerprint()]);
+    let strict = ListenerSettings { certificate: Some(certificate), clients, ..listener() };
+    let by_roots =
+        OpenerSettings { server: ServerTrust::Roots(roots), identity: Some(identity(2)), ..opener() };
+    let outcome = run(open(Tep::Tls13, &by_roots), accept(Tep::Tls13, &strict), 100);
+    assert!(matches!(outcome.a.expect("A").peer, Peer::Certificate { .. }));
+    assert_eq!(outcome.b.expect("B").peer, Peer::Key { key, is_known: true });
+}
+
+#[test]
+fn certificates_come_from_files_and_wrong_ones_say_why() {
+    let made = rcgen::generate_simple_self_signed(["gw.example.com".to_owned()]).expect("a certificate");
+    let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let other = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+    let read = Certificate::from_pem(chain.as_bytes(), key.as_bytes()).expect("its own key");
+    assert_eq!(read.chain, [made.cert.der().clone()]);
+    let both = format!("{key}{chain}");
+    assert!(Certificate::from_pem(both.as_bytes(), both.as_bytes()).is_ok(), "one file for both");
+    let wrong = |chain: &str, key: &str| {
+        Certificate::from_pem(chain.as_bytes(), key.as_bytes()).map(drop).expect_err("wrong")
+    };
+    assert_eq!(wrong(&chain, &other), PemError::OtherKey);
+    assert_eq!(wrong(&key, &key), PemError::NoCertificate);
+    assert_eq!(wrong(&chain, &chain), PemError::NoKey);
+    assert_eq!(roots_from_pem(chain.as_bytes()).map(|roots| roots.len()), Ok(1));
+    assert_eq!(roots_from_pem(b"hello").map(|roots| roots.len()), Err(PemError::NoCertificate));
+}
+
+#[test]
+fn a_certificate_counts_from_its_first_day_to_its_last() {
+    let (mut params, key) = (
+        rcgen::CertificateParams::new(["gw.example.com".to_owned()]).expect("a name"),
+        rcgen::KeyPair::generate().expect("a key"),
+    );
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    let made = params.self_signed(&key).expect("a certificate");
+    let chain = made.pem();
+    let certificate = Certificate::from_pem(chain.as_bytes(), key.serialize_pem().as_bytes()).expect("fine");
+    let roots = Arc::new(roots_from_pem(chain.as_bytes()).expect("a root"));
+    let old = ListenerSettings { certificate: Some(Arc::new(certificate)), ..listener() };
+    let by_roots = OpenerSettings { server: ServerTrust::Roots(roots), ..opener() };
+    let outcome = run(open(Tep::Tls13, &by_roots), accept(Tep::Tls13, &old), 100);
+    let error = outcome.a.map(drop).expect_err("expired").expect("said").to_string();
+    assert_eq!(error, "the server's certificate has expired");
+    assert!(matches!(outcome.b, Err(Some(HandshakeError::PeerGaveUp(_)))));
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub trait Dialer: Send + Sync + 'static {
 
     /// Opens one.
     fn dial(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Waits until both directions have ended and the server has everything.
+    fn delivered(&self, stream: &Self::Stream) -> impl Future<Output = io::Result<()>> + Send;
 }
 
 /// Why a program's connection came to an early end.
@@ -94,6 +97,8 @@ where
     let joined = tokio::try_join!(upload, download);
     if joined.is_err() {
         stream.abort();
+    } else {
+        dialer.delivered(&stream).await?;
     }
     joined
 }
@@ -150,6 +155,10 @@ mod tests {
                 write.shutdown().await.expect("closed");
             });
             Ok(near)
+        }
+
+        async fn delivered(&self, _: &DuplexStream) -> io::Result<()> {
+            Ok(())
         }
     }
 

@@ -127,6 +127,10 @@ mod tests {
             });
             Ok(near)
         }
+
+        async fn delivered(&self, _: &DuplexStream) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     async fn ask_one(answers: bool) -> Vec<u8> {

@@ -12,8 +12,10 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use base::Random;
@@ -49,6 +51,45 @@ pub struct AuthorizedClient {
     pub allow: Option<Vec<Rule>>,
     /// What people call it.
     pub comment: String,
+}
+
+/// The file of authorized clients, read again whenever it has changed: whoever adds or removes a line need not
+/// restart the server, and running connections stay.
+#[derive(Debug)]
+pub struct AuthorizedClients {
+    store: KeyStore,
+    last: Mutex<Option<(Stamp, Vec<AuthorizedClient>)>>,
+}
+
+/// What changes with the content of a file: when it was written, its length, and which file it is.
+type Stamp = (SystemTime, u64, u64);
+
+impl AuthorizedClients {
+    /// Those in the file of `store`.
+    pub fn in_store(store: KeyStore) -> Self {
+        Self { store, last: Mutex::new(None) }
+    }
+
+    /// The client with this key, as the file stands now. While it is missing, or makes no sense, there are no clients:
+    /// whoever was taken out of it must not come in by the mistake in another line.
+    pub fn find(&self, shown: Fingerprint) -> Option<AuthorizedClient> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = fs::metadata(self.store.path("authorized_clients"))
+            .and_then(|file| Ok((file.modified()?, file.len(), file.ino())));
+        let is_current = |last: &(Stamp, _)| stamp.as_ref().is_ok_and(|stamp| *stamp == last.0);
+        if !last.as_ref().is_some_and(is_current) {
+            *last = match (stamp, self.store.authorized_clients()) {
+                (Ok(stamp), Ok(Some(clients))) => Some((stamp, clients)),
+                (Err(_), _) | (_, Ok(None)) => None,
+                (Ok(_), Err(error)) => {
+                    tracing::error!("no client can come in: {error:#}");
+                    None
+                }
+            };
+        }
+        let (_, clients) = last.as_ref()?;
+        clients.iter().find(|client| client.key.fingerprint() == shown).cloned()
+    }
 }
 
 impl KeyStore {
@@ -286,6 +327,28 @@ mod tests {
         assert_eq!((clients[0].allow.as_ref(), clients[0].comment.as_str()), (None, "ada@laptop"));
         assert_eq!(clients[1].allow.as_ref().map(Vec::len), Some(2));
         assert_eq!((clients[1].key, clients[1].comment.as_str()), (key, "phone"));
+    }
+
+    #[test]
+    fn whoever_is_added_or_taken_out_is_so_at_once() {
+        let (_scratch, store) = Scratch::new("again");
+        let [ada, eve] =
+            [3, 4].map(|seed| Identity::generate(&mut SeededRandom::from_number(seed)).public_key());
+        fs::create_dir_all(store.path("")).expect("directory");
+        let write = |text: String| store.replace("authorized_clients", text.as_bytes()).expect("written");
+        let clients = AuthorizedClients::in_store(store.clone());
+        let are_let_in = || [ada, eve].map(|key| clients.find(key.fingerprint()).is_some());
+        assert_eq!(are_let_in(), [false, false], "no file");
+        write(format!("{ada} ada\n"));
+        assert_eq!(are_let_in(), [true, false]);
+        write(format!("{ada} ada\n{eve} eve\n"));
+        assert_eq!(are_let_in(), [true, true]);
+        write(format!("{eve} eve\n"));
+        assert_eq!(are_let_in(), [false, true]);
+        write(format!("{eve} eve\nnonsense\n"));
+        assert_eq!(are_let_in(), [false, false], "nobody comes in by a mistake");
+        write(format!("{eve} eve\n"));
+        assert_eq!(are_let_in(), [false, true]);
     }
 
     #[test]

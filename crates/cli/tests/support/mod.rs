@@ -14,6 +14,8 @@ use netns::{Cidr, Link, Namespace, Rate, veth};
 
 /// Where the servers are: nowhere the client has a route to.
 pub(crate) const SERVER: &str = "198.51.100.1";
+/// The same over IPv6, in worlds that have it.
+pub(crate) const SERVER_V6: &str = "2001:db8:100::1";
 /// A name of it that only the server's resolver knows.
 pub(crate) const NAME: &str = "files.example";
 /// The program under test.
@@ -86,7 +88,7 @@ impl World {
             "serve", "--proxy", "--allow", &rule, "--allow", &name, "--path", "wan1", "--path", "wan2",
         ]);
         command.arg("--keys").arg(self.directory.join("server"));
-        command.args(["--resolver", SERVER]).args(arguments);
+        command.args(["--resolver", SERVER]).args(arguments).current_dir(&self.directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = self.server.spawn(&mut command).expect("started");
         let mut lines = BufReader::new(child.stdout.take().expect("piped"));
@@ -103,6 +105,23 @@ impl World {
         let id = i32::try_from(serve.0.id()).expect("a process id");
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::SIGTERM).expect("sent");
         serve.0.wait().expect("an end").code()
+    }
+
+    /// The process of `plait serve`.
+    pub(crate) fn serve_id(&self) -> u32 {
+        self.serve.as_ref().expect("it runs").0.id()
+    }
+
+    /// IPv6 beside IPv4 on both paths, and at [`SERVER_V6`].
+    pub(crate) fn add_ipv6(&self) {
+        for (number, path) in (1..).zip(&self.paths) {
+            let far = Link::existing(&self.server, path.name()).expect("the other end");
+            for (link, host) in [(path, 1), (&far, 2)] {
+                let address = format!("fd77:{number}::{host}").parse().expect("an address");
+                link.add_address(Cidr::new(address, 64)).expect("added");
+            }
+        }
+        self.server.ip(&format!("address add {SERVER_V6}/128 dev lo nodad")).expect("added");
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -290,4 +309,48 @@ fn answer_queries(mut stream: TcpStream) {
             return;
         }
     }
+}
+
+/// A program without a C library, as Go makes them.
+pub(crate) fn static_go_program(world: &World) -> Option<String> {
+    const SOURCE: &str = r#"package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+)
+
+func main() {
+	conn, err := net.Dial("tcp", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", os.Args[2])
+	all, err := io.ReadAll(conn)
+	if err != nil {
+		panic(err)
+	}
+	for i := 3; i < len(all); i++ {
+		if string(all[i-3:i+1]) == "\r\n\r\n" {
+			os.Stdout.Write(all[i+1:])
+			return
+		}
+	}
+	os.Exit(1)
+}
+"#;
+    if !is_installed("go") {
+        return None;
+    }
+    fs::write(world.file("get.go"), SOURCE).expect("written");
+    let built = Command::new("go")
+        .args(["build", "-o", "get", "get.go"])
+        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off")])
+        .current_dir(&world.directory)
+        .output()
+        .expect("it is installed");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(world.file("get").display().to_string())
 }

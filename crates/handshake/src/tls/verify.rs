@@ -4,7 +4,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
+};
 use std::sync::Arc;
 use subtle::{Choice, ConstantTimeEq};
 
@@ -94,8 +96,9 @@ macro_rules! signatures_of_raw_keys {
     };
 }
 
+/// As rustls takes it, which then tells the peer that it is about its key.
 fn found(error: HandshakeError) -> Error {
-    Error::Other(OtherError(Arc::new(Found(error))))
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Found(error)))))
 }
 
 impl ServerCertVerifier for RawKeyVerifier {

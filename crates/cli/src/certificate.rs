@@ -1,0 +1,92 @@
+//! Servers that are known by a certificate for their name, in place of their key.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use handshake::{Certificate, Fingerprint, ServerName, ServerTrust, roots_from_pem};
+use host::{ConnectionError, Failure};
+use zeroize::Zeroizing;
+
+/// What a server shows to those who go by certificates.
+#[derive(Debug, Args)]
+pub(crate) struct OwnCertificate {
+    /// Our certificate, with those that lead to its root behind it (PEM), for clients that go by --ca; all others
+    /// are shown our key.
+    #[arg(long, value_name = "FILE", requires = "certificate_key")]
+    certificate: Option<PathBuf>,
+    /// The private key of the certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    certificate_key: Option<PathBuf>,
+}
+
+/// What a client goes by.
+#[derive(Debug, Args)]
+pub(crate) struct Authorities {
+    /// Know the server by a certificate that leads to one of the roots in FILE (PEM), in place of its key. Those of
+    /// this machine are in /etc/ssl/certs/ca-certificates.crt.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The name in its certificate [default: the host that we connect to].
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    server_name: Option<String>,
+}
+
+impl OwnCertificate {
+    /// Reads it, if there is one.
+    pub(crate) fn read(&self) -> anyhow::Result<Option<Arc<Certificate>>> {
+        let (Some(chain), Some(key)) = (&self.certificate, &self.certificate_key) else { return Ok(None) };
+        let certificate = Certificate::from_pem(&read(chain)?, &read(key)?)
+            .with_context(|| format!("in {} and {}", chain.display(), key.display()))?;
+        Ok(Some(Arc::new(certificate)))
+    }
+}
+
+impl Authorities {
+    /// Whether the server is to be known by a certificate.
+    pub(crate) fn are_given(&self) -> bool {
+        self.ca.is_some()
+    }
+
+    /// How the server at `host` is known, and under which name: by `key` if there is one.
+    pub(crate) fn expect(
+        &self,
+        host: &str,
+        key: Option<Fingerprint>,
+    ) -> anyhow::Result<(ServerName<'static>, ServerTrust)> {
+        let name = self.server_name.as_deref().unwrap_or(host);
+        let Ok(server_name) = ServerName::try_from(name.to_owned()) else {
+            bail!("{name} is not a name that a server can have")
+        };
+        let trust = match (key, &self.ca) {
+            (Some(_), Some(_)) => bail!(
+                "the server is to be known by its key and by a certificate\n  fix: leave out --ca, or the key"
+            ),
+            (Some(key), None) => ServerTrust::Pinned(vec![key]),
+            (None, Some(file)) => {
+                let roots = roots_from_pem(&read(file)?).with_context(|| format!("in {}", file.display()))?;
+                ServerTrust::Roots(Arc::new(roots))
+            }
+            // Compared with what is known before a byte of data is sent.
+            (None, None) => ServerTrust::AcceptNew,
+        };
+        Ok((server_name, trust))
+    }
+
+    /// What helps where a server could not prove itself to us.
+    pub(crate) fn remedy(&self, error: &io::Error) -> Option<&'static str> {
+        let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+        let failed = failure.is_some_and(|failure| failure.error == ConnectionError::HandshakeFailed);
+        (failed && self.are_given()).then_some(
+            "ask who runs the server for the name in its certificate (--server-name) and for its root (--ca)",
+        )
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(Zeroizing::new(bytes))
+}

@@ -1,0 +1,165 @@
+//! Who is let in and who is believed: certificates, keys of servers and of clients, end to end. Needs root; without it
+//! each test says so and passes.
+
+#![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use rcgen::{CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use support::{PLAIT, World, assert_ended, until};
+
+/// The name in the server's certificate.
+const GATEWAY: &str = "gw.example";
+
+#[test]
+fn a_server_is_known_by_a_certificate_for_its_name() {
+    let Some(mut world) = World::without_server("certificate") else { return };
+    let root = authority(&world, "root.pem");
+    authority(&world, "other.pem");
+    issue(&world, &root, "server", 2096);
+    let certificate = ["--anyone", "--certificate", "server.pem", "--certificate-key", "server.key"];
+    world.serve(&certificate);
+    let pinned = world.url.clone();
+    let unpinned = pinned.split_once('#').expect("a key").0.to_owned();
+    let by_name = ["--ca", "root.pem", "--server-name", GATEWAY];
+    let program = ["true"];
+    assert_ended(&world.run_as("client", &unpinned, &by_name, &program), 0, &program);
+    assert_eq!(world.key("client", &["list"]), "", "no key was trusted for that");
+    assert_ended(&world.run_as("client", &pinned, &[], &program), 0, &["others go by the key"]);
+
+    expect(&world, &unpinned, &["--ca", "root.pem"], "not for 10.77.1.2 but for");
+    expect(&world, &unpinned, &["--ca", "root.pem", "--server-name", "evil.example"], "not for evil.example");
+    expect(&world, &unpinned, &["--ca", "other.pem", "--server-name", GATEWAY], "leads to none of the roots");
+    expect(&world, &pinned, &by_name, "by its key and by a certificate");
+    expect(&world, &unpinned, &["--ca", "server.key"], "no PEM section CERTIFICATE");
+
+    assert_eq!(world.stop_serving(), Some(0));
+    issue(&world, &root, "server", 2021);
+    world.serve(&certificate);
+    expect(&world, &unpinned, &by_name, "has expired");
+    assert_eq!(world.stop_serving(), Some(0));
+    world.serve(&["--anyone"]);
+    expect(&world, &unpinned, &by_name, "no identity of the kind");
+}
+
+#[test]
+fn a_certificate_without_its_own_key_is_not_served() {
+    let Some(world) = World::without_server("mismatch") else { return };
+    let root = authority(&world, "root.pem");
+    issue(&world, &root, "one", 2096);
+    issue(&world, &root, "two", 2096);
+    let mut command = Command::new(PLAIT);
+    command.args(["serve", "--forward", "127.0.0.1:1", "--path", "wan1", "--keys", "server"]);
+    command.args(["--certificate", "one.pem", "--certificate-key", "two.key"]);
+    let output = world.server.enter(|| command.current_dir(&world.directory).output());
+    let output = output.expect("entered").expect("started");
+    assert_ended(&output, 1, &["serve"]);
+    assert!(said(&output).contains("the private key is not the one of the certificate"), "{}", said(&output));
+}
+
+#[test]
+fn clients_come_and_go_with_their_line_in_the_file() {
+    let Some(mut world) = World::without_server("lines") else { return };
+    let line = |world: &World, keys| world.key(keys, &["gen"]).lines().nth(1).expect("a line").to_owned();
+    let [ada, eve] = ["ada", "eve"].map(|keys| line(&world, keys));
+    let authorize = |world: &World, lines: &str| {
+        fs::create_dir_all(world.file("server")).expect("a directory");
+        fs::write(world.file("server/authorized_clients"), lines).expect("written");
+    };
+    authorize(&world, &ada);
+    world.serve(&[]);
+    let enters = |world: &World, keys| {
+        let output = world.run_as(keys, &world.url, &["--connect-timeout", "5"], &["true"]);
+        let refused = output.status.code() == Some(125) && said(&output).contains("does not take us");
+        assert!(refused || output.status.success(), "{output:?}");
+        output.status.success()
+    };
+    assert_eq!((enters(&world, "ada"), enters(&world, "eve")), (true, false));
+    authorize(&world, &format!("{ada}\n{eve}\n"));
+    assert_eq!((enters(&world, "ada"), enters(&world, "eve")), (true, true));
+    authorize(&world, &eve);
+    assert_eq!((enters(&world, "ada"), enters(&world, "eve")), (false, true));
+}
+
+#[test]
+fn listen_and_connect_know_each_other_by_keys_and_certificates() {
+    let Some(world) = World::without_server("pair") else { return };
+    let root = authority(&world, "root.pem");
+    issue(&world, &root, "server", 2096);
+    let fingerprint = |keys| {
+        let shown = world.key(keys, &["gen"]);
+        let found = shown.split_whitespace().find(|word| word.starts_with("SHA256:"));
+        found.expect("a fingerprint").to_owned()
+    };
+    let (ada, server) = (fingerprint("ada"), fingerprint("server"));
+    fingerprint("eve");
+    let talk = |port: &str, keys: &str, knows: &[&str]| {
+        let mut listen = Command::new(PLAIT);
+        listen.args(["listen", port, "--echo", "--count", "1", "--path", "wan1", "--keys", "server"]);
+        listen.args(["--client-key", &ada, "--certificate", "server.pem", "--certificate-key", "server.key"]);
+        listen.current_dir(&world.directory).stdin(Stdio::null()).stderr(Stdio::piped());
+        let _listening = support::Daemon(world.server.spawn(&mut listen).expect("started"));
+        let is_ready = || world.server.run("nft", "list ruleset").is_ok_and(|rules| rules.contains(port));
+        until("the port", is_ready);
+        let mut connect = Command::new(PLAIT);
+        connect.args(["connect", "10.77.1.2", port, "--path", "wan1", "--keys", keys]).args(knows);
+        connect.current_dir(&world.directory);
+        connect.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut connecting = world.client.spawn(&mut connect).expect("started");
+        // Who is refused may be gone by now.
+        let _ = connecting.stdin.take().expect("piped").write_all(b"hello");
+        connecting.wait_with_output().expect("an end")
+    };
+    let by_name = ["--ca", "root.pem", "--server-name", GATEWAY];
+    for (port, knows) in [("7101", &["--server-key", &server][..]), ("7102", &by_name[..])] {
+        let output = talk(port, "ada", knows);
+        assert_ended(&output, 0, knows);
+        assert_eq!(output.stdout, b"hello");
+    }
+    let output = talk("7103", "eve", &["--server-key", &server]);
+    assert_ended(&output, 5, &["an unknown client"]);
+    assert!(said(&output).contains("the peer gave up"), "{}", said(&output));
+    assert!(output.stdout.is_empty());
+    let wrong = ["--ca", "root.pem", "--server-name", "evil.example"];
+    let output = talk("7104", "ada", &wrong);
+    assert_ended(&output, 5, &wrong);
+    assert!(said(&output).contains("not for evil.example") && said(&output).contains("fix: "), "{output:?}");
+}
+
+/// `plait run` must fail by itself and say this.
+fn expect(world: &World, url: &str, options: &[&str], says: &str) {
+    let output = world.run_as("client", url, options, &["touch", "started"]);
+    assert_ended(&output, 125, options);
+    assert!(said(&output).contains(says), "{options:?}: {:?} does not say {says:?}", said(&output));
+    assert!(!world.file("started").exists(), "nothing has run");
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A root whose certificate is in `file`.
+fn authority(world: &World, file: &str) -> Issuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, file);
+    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let made = params.self_signed(&key).expect("a certificate");
+    fs::write(world.file(file), made.pem()).expect("written");
+    Issuer::new(params, key)
+}
+
+/// A certificate for [`GATEWAY`] that expires in `year`, with its key.
+fn issue(world: &World, root: &Issuer<'static, KeyPair>, name: &str, year: i32) {
+    let mut params = CertificateParams::new(vec![GATEWAY.to_owned()]).expect("a name");
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    let key = KeyPair::generate().expect("a key");
+    let made = params.signed_by(&key, root).expect("a certificate");
+    fs::write(world.file(&format!("{name}.pem")), made.pem()).expect("written");
+    fs::write(world.file(&format!("{name}.key")), key.serialize_pem()).expect("written");
+}

@@ -1,0 +1,86 @@
+//! Certificates and their roots, as they stand in PEM files.
+
+use core::fmt;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, RootCertStore};
+use zeroize::Zeroizing;
+
+/// A certificate chain, end entity first, with the private key, which is wiped on drop.
+pub struct Certificate {
+    /// The chain.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The key of the first certificate in it.
+    pub key: Zeroizing<PrivateKeyDer<'static>>,
+}
+
+impl Certificate {
+    /// Reads the chain from one PEM file and the key from another, which may be the same.
+    ///
+    /// # Errors
+    /// [`PemError`]: something is missing, or the key is not the certificate's.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, PemError> {
+        let chain = certificates(chain)?;
+        let key = Zeroizing::new(PrivateKeyDer::from_pem_slice(key).map_err(|_| PemError::NoKey)?);
+        let provider = aws_lc_rs::default_provider().key_provider;
+        let signer = provider.load_private_key(key.clone_key()).map_err(|_| PemError::Key)?;
+        match CertifiedKey::new(chain.clone(), signer).keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {
+                Ok(Self { chain, key })
+            }
+            Err(Error::InconsistentKeys(_)) => Err(PemError::OtherKey),
+            Err(_) => Err(PemError::NoCertificate),
+        }
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({} in the chain)", self.chain.len())
+    }
+}
+
+/// Reads the roots that a client trusts from a PEM file.
+///
+/// # Errors
+/// [`PemError::NoCertificate`]: there is none in it that can be a root.
+pub fn roots_from_pem(pem: &[u8]) -> Result<RootCertStore, PemError> {
+    let mut roots = RootCertStore::empty();
+    // Bundles of an operating system have odd ones among them, which no chain will lead to.
+    let (taken, _odd) = roots.add_parsable_certificates(certificates(pem)?);
+    if taken == 0 { Err(PemError::NoCertificate) } else { Ok(roots) }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    found.ok().filter(|found| !found.is_empty()).ok_or(PemError::NoCertificate)
+}
+
+/// Why a PEM file is of no use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PemError {
+    /// No usable section `CERTIFICATE`.
+    NoCertificate,
+    /// No section with a private key.
+    NoKey,
+    /// A private key of a kind that cannot sign.
+    Key,
+    /// The private key of another certificate.
+    OtherKey,
+}
+
+impl fmt::Display for PemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCertificate => "no PEM section CERTIFICATE that can be used",
+            Self::NoKey => "no PEM section with a private key",
+            Self::Key => "a private key that cannot sign (RSA, ECDSA and Ed25519 can)",
+            Self::OtherKey => "the private key is not the one of the certificate",
+        })
+    }
+}
+
+impl core::error::Error for PemError {}
