@@ -31,7 +31,7 @@ fn unmodified_programs_get_every_byte() {
     let script = "import sys, urllib.request, shutil\n\
                   shutil.copyfileobj(urllib.request.urlopen(sys.argv[1]), sys.stdout.buffer)";
     world.expect_bytes(&expected, &["python3", "-c", script, &by_name]);
-    if let Some(program) = static_go_program(&world) {
+    if let Some(program) = support::static_go_program(&world) {
         world.expect_bytes(&expected, &[&program, &format!("{SERVER}:8080"), "/big"]);
     }
 }
@@ -276,55 +276,23 @@ fn a_client_is_let_in_by_its_key_and_goes_where_its_rules_say() {
 #[test]
 fn signals_reach_the_program() {
     let Some(world) = World::new("signals") else { return };
-    let script = "trap 'exit 9' TERM; touch ready; while :; do sleep 0.05; done";
+    let signals =
+        [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+    // One program hears them one after the other, and ends at the last; by itself after a while.
+    let script = "for name in TERM INT HUP QUIT USR1; do trap \"touch $name\" $name; done\n\
+                  trap 'exit 9' USR2; touch ready; for turn in $(seq 600); do sleep 0.05; done";
     let mut command = Command::new(support::PLAIT);
-    command.args(["run", "-s", &world.url, "--path", "wan1", "--keys", "client", "--", "sh", "-c", script]);
-    let mut run = world.client.spawn(command.current_dir(&world.directory)).expect("started");
+    command.args(["run", "-s", &world.url, "--path", "wan1", "--keys", "client", "--"]);
+    // Who runs the tests in the background has these two ignored, which programs inherit.
+    command.args(["env", "--default-signal=INT,QUIT", "sh", "-c", script]);
+    command.current_dir(&world.directory).stdin(std::process::Stdio::null());
+    let mut run = world.client.spawn(&mut command).expect("started");
     until("the program", || world.file("ready").exists());
-    kill(Pid::from_raw(i32::try_from(run.id()).expect("an id")), Signal::SIGTERM).expect("sent");
-    assert_eq!(run.wait().expect("an end").code(), Some(9));
-}
-
-/// A program without a C library, as Go makes them.
-fn static_go_program(world: &World) -> Option<String> {
-    const SOURCE: &str = r#"package main
-
-import (
-	"fmt"
-	"io"
-	"net"
-	"os"
-)
-
-func main() {
-	conn, err := net.Dial("tcp", os.Args[1])
-	if err != nil {
-		panic(err)
-	}
-	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", os.Args[2])
-	all, err := io.ReadAll(conn)
-	if err != nil {
-		panic(err)
-	}
-	for i := 3; i < len(all); i++ {
-		if string(all[i-3:i+1]) == "\r\n\r\n" {
-			os.Stdout.Write(all[i+1:])
-			return
-		}
-	}
-	os.Exit(1)
-}
-"#;
-    if !is_installed("go") {
-        return None;
+    let id = Pid::from_raw(i32::try_from(run.id()).expect("an id"));
+    for signal in signals {
+        kill(id, signal).expect("sent");
+        let name = signal.as_str().trim_start_matches("SIG");
+        until(name, || name == "USR2" || world.file(name).exists());
     }
-    fs::write(world.file("get.go"), SOURCE).expect("written");
-    let built = Command::new("go")
-        .args(["build", "-o", "get", "get.go"])
-        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off")])
-        .current_dir(&world.directory)
-        .output()
-        .expect("it is installed");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Some(world.file("get").display().to_string())
+    assert_eq!(run.wait().expect("an end").code(), Some(9));
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -25,8 +25,7 @@ impl Certificate {
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, PemError> {
         let chain = certificates(chain)?;
         let key = Zeroizing::new(PrivateKeyDer::from_pem_slice(key).map_err(|_| PemError::NoKey)?);
-        let provider = aws_lc_rs::default_provider().key_provider;
-        let signer = provider.load_private_key(key.clone_key()).map_err(|_| PemError::Key)?;
+        let signer = any_supported_type(&key).map_err(|_| PemError::Key)?;
         match CertifiedKey::new(chain.clone(), signer).keys_match() {
             Ok(()) | Err(Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {
                 Ok(Self { chain, key })

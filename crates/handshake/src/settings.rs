@@ -6,7 +6,6 @@ use std::sync::Arc;
 use protect::sealed::Suite;
 use rustls::pki_types::ServerName;
 use rustls::{KeyLog, NoKeyLog, RootCertStore};
-use zeroize::Zeroizing;
 
 use crate::certificate::Certificate;
 use crate::fingerprint::Fingerprint;
