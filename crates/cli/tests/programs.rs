@@ -8,6 +8,7 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -286,13 +287,13 @@ fn signals_reach_the_program() {
     // Who runs the tests in the background has these two ignored, which programs inherit.
     command.args(["env", "--default-signal=INT,QUIT", "sh", "-c", script]);
     command.current_dir(&world.directory).stdin(std::process::Stdio::null());
-    let mut run = world.client.spawn(&mut command).expect("started");
+    let mut run = support::Daemon(world.client.spawn(command.process_group(0)).expect("started"));
     until("the program", || world.file("ready").exists());
-    let id = Pid::from_raw(i32::try_from(run.id()).expect("an id"));
+    let id = Pid::from_raw(i32::try_from(run.0.id()).expect("an id"));
     for signal in signals {
         kill(id, signal).expect("sent");
         let name = signal.as_str().trim_start_matches("SIG");
         until(name, || name == "USR2" || world.file(name).exists());
     }
-    assert_eq!(run.wait().expect("an end").code(), Some(9));
+    assert_eq!(run.0.wait().expect("an end").code(), Some(9));
 }

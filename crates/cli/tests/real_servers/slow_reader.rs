@@ -2,13 +2,14 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::crowds::Footprint;
 use crate::outage::counted;
-use crate::support::{PLAIT, SERVER};
+use crate::support::{Daemon, PLAIT, SERVER};
 use crate::{line_over_paths, world};
 
 const PORT: u16 = 7008;
@@ -38,21 +39,21 @@ pub(crate) fn show() {
     command.args(["run", "-s", &world.url, "--path", "wan1", "--path", "wan2", "--keys", "client", "--"]);
     command.args(["python3", "-c", &script]).current_dir(&world.directory).stdin(Stdio::null());
     let started = Instant::now();
-    let mut run = world.client.spawn(&mut command).expect("started");
+    let mut run = Daemon(world.client.spawn(command.process_group(0)).expect("started"));
     let ((), carried) = counted(&world, || {
         while !world.file("read").exists() {
-            assert!(run.try_wait().expect("a state").is_none(), "the reader has ended early");
+            assert!(run.0.try_wait().expect("a state").is_none(), "the reader has ended early");
             sleep(Duration::from_millis(50));
         }
     });
     line_over_paths("a slow reader of 1 GiB", "every byte in order", started, &carried);
-    for (name, process) in [("serve", world.serve_id()), ("run", run.id())] {
+    for (name, process) in [("serve", world.serve_id()), ("run", run.0.id())] {
         let footprint = Footprint::of(process);
         println!("      {name:<6} {footprint}");
         assert!(footprint.peak < MOST, "{name} must not keep what nobody reads");
     }
     std::fs::write(world.file("leave"), "").expect("written");
-    assert!(run.wait().expect("an end").success());
+    assert!(run.0.wait().expect("an end").success());
 }
 
 fn send(mut stream: TcpStream) {

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -36,11 +37,15 @@ pub(crate) struct World {
     daemons: Vec<Daemon>,
 }
 
-/// A process that ends with its owner.
+/// A process that ends with its owner; with its children, where it was started as the first of a group.
 pub(crate) struct Daemon(pub(crate) Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // Once it was waited for its number may be somebody else's; and what has no group is ended by itself.
+        if let (Ok(None), Ok(id)) = (self.0.try_wait(), i32::try_from(self.0.id())) {
+            let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(id), nix::sys::signal::SIGKILL);
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -141,7 +146,7 @@ impl World {
     /// Starts a server and waits until its port answers.
     pub(crate) fn daemon(&mut self, port: u16, program: &str, arguments: &[&str]) {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.directory);
+        command.args(arguments).current_dir(&self.directory).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.daemons.push(Daemon(self.server.spawn(&mut command).expect("started")));
         let answers = || TcpStream::connect((SERVER, port)).is_ok();
