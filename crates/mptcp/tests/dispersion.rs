@@ -234,6 +234,24 @@ fn without_the_rule_the_same_transfers_break_it() {
     assert!(broken > 10, "{broken}");
 }
 
+/// The window is closed by first data on its way over a slow trusted path; a faster one that nobody trusts has nothing
+/// else to do, and would reinject any other block.
+#[test]
+fn a_closed_window_is_no_reason_to_repeat_first_data_on_a_faster_untrusted_path() {
+    let slow = Link { delay: Duration::from_millis(200), ..Link::default() };
+    let fast = Link { delay: Duration::from_millis(2), ..Link::default() };
+    let mut world = half_trusted(41, vec![slow, fast], |settings| settings.trusted_bytes = HEAD);
+    world.config(|config| config.receive_buffer = 150_000);
+    let seen = watch(&mut world);
+    let data = pattern(400_000, 1);
+    world.send(CLIENT, &data).send(SERVER, b"").connect();
+    world.finish(120);
+    assert!(world.sides[SERVER].received == data);
+    let on_fast = seen.borrow().of(CLIENT, 1);
+    assert_eq!(on_fast.range(..HEAD).next(), None);
+    assert!(on_fast.len() > 100_000, "the rest is for it: {}", on_fast.len());
+}
+
 /// Both new data and reinjections count, on both sides of a gap.
 #[test]
 fn no_untrusted_path_sees_more_than_a_visit_in_a_row() {
