@@ -43,7 +43,14 @@ impl Connection {
         let signals = Signals::read(segment);
         self.counters.malformed_options += u64::from(signals.malformed);
         match self.flows[index].tcp.handle_segment(now, segment) {
-            Arrival::Dropped(_) => self.counters.segments_refused += 1,
+            Arrival::Dropped(_) => {
+                self.counters.segments_refused += 1;
+                // A reset that overtook lost data is not where RFC 5961 wants it, and by the time of our challenge its sender
+                // is gone. Its key is more than a sequence number proves.
+                if let Some(key) = signals.fast_close {
+                    self.on_fast_close(key);
+                }
+            }
             Arrival::Accepted { offset, window } => {
                 let arrived = Arrived { index, segment, signals: &signals, offset, window };
                 self.on_accepted(now, &arrived, host);

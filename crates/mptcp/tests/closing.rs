@@ -98,6 +98,27 @@ fn an_abort_reaches_the_peer_as_fast_close() {
 }
 
 #[test]
+fn an_abort_reaches_a_peer_that_misses_data_before_it() {
+    let mut world = World::new(9, vec![Link::default()], 1);
+    world.connect();
+    world.wait(300);
+    // What was sent last never arrives: the resets are not where the peer waits for the next byte (RFC 5961).
+    world.tap = Box::new(
+        |from, segment| {
+            if from == CLIENT && !segment.payload.is_empty() { Fate::Drop } else { Fate::Pass }
+        },
+    );
+    write(&mut world, CLIENT, &pattern(10_000, 1));
+    world.wait(50);
+    let now = world.now;
+    world.of(CLIENT).abort(now);
+    world.serve(CLIENT);
+    world.wait(1_000);
+    assert_eq!(world.sides[SERVER].failed, Some(ConnectionError::FastClose));
+    assert!(world.of(SERVER).is_done());
+}
+
+#[test]
 fn an_abort_of_plain_tcp_is_a_reset() {
     let mut world = World::new(5, vec![Link::default()], 1);
     world.config(|config| config.multipath = false);
