@@ -52,7 +52,9 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::Corrupted => "data arrived corrupted and there was no other path",
         ConnectionError::NotSealed => "the connection cannot be sealed, and nothing less is allowed",
         ConnectionError::HandshakeFailed => "the handshake of the sealed connection failed",
-        ConnectionError::NegotiationAltered => "somebody on the way has rewritten the negotiation",
+        ConnectionError::NegotiationAltered => {
+            "somebody on the way has rewritten the negotiation, or changes everything"
+        }
     }
 }
 

@@ -61,8 +61,9 @@ pub enum ConnectionError {
     NotSealed,
     /// The handshake of a sealed connection failed; the reason is there, too.
     HandshakeFailed,
-    /// The handshake of a sealed connection went through and the two ends have different keys: somebody on the
-    /// way has rewritten what was negotiated. No byte of data was delivered.
+    /// The handshake of a sealed connection went through, and then not one block could be verified: the two ends have
+    /// different keys as somebody on the way has rewritten what was negotiated, or each block was changed. No byte of
+    /// data was delivered.
     NegotiationAltered,
     /// A data checksum failed and there is no other subflow to carry on with (RFC 8684, section 3.7).
     Corrupted,

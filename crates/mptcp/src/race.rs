@@ -59,6 +59,7 @@ impl Connection {
             self.start_runner(now, host);
         }
         if self.race.waiting.is_empty() && self.race.refused_until.is_some_and(|at| at <= now) {
+            self.explain_refusal();
             self.fail(ConnectionError::Refused);
         }
     }
@@ -114,11 +115,15 @@ impl Connection {
         if self.flows.iter().any(|flow| flow.state.stage == Stage::Opening) {
             return;
         }
-        self.fail(match why {
+        let error = match why {
             _ if self.race.refused_until.is_some() => ConnectionError::Refused,
             Closed::Unreachable => ConnectionError::Unreachable,
             Closed::Refused | Closed::ResetByPeer => ConnectionError::Refused,
             Closed::TimedOut | Closed::Finished | Closed::Aborted => ConnectionError::TimedOut,
-        });
+        };
+        if error == ConnectionError::Refused {
+            self.explain_refusal();
+        }
+        self.fail(error);
     }
 }

@@ -108,6 +108,8 @@ impl Sealed {
 impl Connection {
     pub(crate) fn offer_sealed(&mut self) {}
 
+    pub(crate) fn explain_refusal(&mut self) {}
+
     pub(crate) fn cannot_seal(&self) -> bool {
         false
     }

@@ -83,6 +83,17 @@ fn the_error_names_what_was_stripped() {
 }
 
 #[test]
+fn an_opener_that_is_refused_is_told_that_its_offer_may_have_been_stripped() {
+    let changes: [Change; 3] = [no_eno, no_mptcp, version_1];
+    for change in changes {
+        let (mut world, failed) = outcome(Policy::Require, CLIENT, change);
+        assert_eq!(failed, Some(ConnectionError::Refused));
+        let failure = world.status(CLIENT).sealed.and_then(|sealed| sealed.failure).expect("a reason");
+        assert!(failure.contains("stripped"), "{failure}");
+    }
+}
+
+#[test]
 fn where_less_is_allowed_a_peer_that_cannot_seal_gets_regular_multipath_tcp() {
     for side in [CLIENT, SERVER] {
         let mut world = sealed(5, vec![Link::default()], &Tep::ALL);

@@ -322,7 +322,7 @@ impl Connection {
         }
         if !has_opened && error == OpenError::FirstOptionTag {
             self.fail_sealing(
-                "not one block could be verified: somebody on the path has rewritten the negotiation".into(),
+                "not one block could be verified: the two ends have different keys, or each block was changed".into(),
                 ConnectionError::NegotiationAltered,
             );
             return;

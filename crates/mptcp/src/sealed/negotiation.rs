@@ -82,6 +82,15 @@ impl Connection {
         }
     }
 
+    /// A reset in answer to our SYN may come from a host that requires what somebody took out of it: it looks like
+    /// any other.
+    pub(crate) fn explain_refusal(&mut self) {
+        if let Some(sealed) = &mut self.sealed {
+            let why = "nobody listens there, or the offer to seal was stripped from our SYN and the peer requires it";
+            sealed.failure = Some(why.to_owned());
+        }
+    }
+
     /// The opener: what to make of this SYN/ACK.
     pub(crate) fn judge_sealed_answer(&mut self, arrived: &Arrived<'_>) -> Answer {
         let Some(sealed) = &mut self.sealed else { return Answer::Unsealed };
