@@ -117,8 +117,8 @@ impl TagMessage<'_> {
     }
 }
 
-/// The key of the option tags of one subflow, direction and generation. Wiped on drop; what BLAKE3 leaves of it on
-/// the stack is not.
+/// The key of the option tags of one subflow, direction and generation. Wiped on drop, and from the stack after each
+/// use.
 pub struct OptionKey(Box<Zeroizing<[u8; 32]>>);
 
 impl OptionKey {
@@ -133,10 +133,18 @@ impl OptionKey {
         let (bytes, length) = message.emit(data_tag);
         #[cfg(test)]
         super::nonce_tests::record_tag(&self.0, &bytes[..length]);
-        let hash = blake3::keyed_hash(&self.0, &bytes[..length]);
         let mut tag = [0; N];
-        tag.copy_from_slice(&hash.as_bytes()[..N]);
+        self.hash(&bytes[..length], &mut tag);
+        wipe_stack();
         tag
+    }
+
+    /// Not inlined: what BLAKE3 keeps of the key in its state is then in frames below the caller's, which
+    /// [`wipe_stack`] goes over.
+    #[inline(never)]
+    fn hash(&self, message: &[u8], tag: &mut [u8]) {
+        let hash = blake3::keyed_hash(&self.0, message);
+        tag.copy_from_slice(&hash.as_bytes()[..tag.len()]);
     }
 
     /// Whether `received` is the tag of `message`. In constant time.
@@ -153,6 +161,15 @@ impl OptionKey {
     pub(super) fn expose(&self) -> &[u8; 32] {
         &self.0
     }
+}
+
+/// Bytes of stack that hashing a message of one block takes, and as much again.
+const HASHING_STACK: usize = 4096;
+
+/// Writes over the frames that have just returned.
+#[inline(never)]
+fn wipe_stack() {
+    core::hint::black_box(&mut [0_u8; HASHING_STACK]);
 }
 
 impl fmt::Debug for OptionKey {
