@@ -1,0 +1,73 @@
+//! What is in the captures of the lab.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use pcap_file::pcapng::{Block, PcapNgReader};
+use wire::{Dss, MptcpOption, Packet, Segment, TcpOption, Trust, options};
+
+/// The interface of a capture on which the lab writes what the injector made.
+const INJECTED: u32 = 2;
+
+/// Calls `look` with every TCP segment that the hosts sent. What a capture cut short is passed over.
+pub(crate) fn read(file: &Path, mut look: impl FnMut(&Segment)) -> Result<()> {
+    let name = || file.display().to_string();
+    let mut reader = PcapNgReader::new(File::open(file).with_context(name)?).with_context(name)?;
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.with_context(name)? else { continue };
+        if packet.interface_id == INJECTED {
+            continue;
+        }
+        let bytes = bytes::Bytes::from(packet.data.into_owned());
+        if let Ok(Packet::Tcp(segment)) = Packet::parse(&bytes, 0, Trust::Offloaded) {
+            look(&segment);
+        }
+    }
+    Ok(())
+}
+
+/// Options of Multipath TCP that the hosts sent.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) segments: u64,
+    pub(crate) joins: u64,
+    pub(crate) dss: u64,
+    pub(crate) data_fins: u64,
+    pub(crate) add_addr: u64,
+    pub(crate) remove_addr: u64,
+    pub(crate) prio: u64,
+    pub(crate) fast_close: u64,
+}
+
+impl Tally {
+    /// Counts what a capture has.
+    pub(crate) fn add(&mut self, file: &Path) -> Result<()> {
+        read(file, |segment| {
+            self.segments += 1;
+            for option in options(&segment.options).flatten() {
+                if let TcpOption::Mptcp(option) = option {
+                    self.count(&option);
+                }
+            }
+        })
+    }
+
+    fn count(&mut self, option: &MptcpOption<'_>) {
+        match option {
+            MptcpOption::Join(_) => self.joins += 1,
+            MptcpOption::Dss(Dss { data_fin, .. }) => {
+                self.dss += 1;
+                self.data_fins += u64::from(*data_fin);
+            }
+            MptcpOption::AddAddr(_) => self.add_addr += 1,
+            MptcpOption::RemoveAddr(_) => self.remove_addr += 1,
+            MptcpOption::Prio(_) => self.prio += 1,
+            MptcpOption::FastClose(_) => self.fast_close += 1,
+            MptcpOption::Capable(_)
+            | MptcpOption::Fail(_)
+            | MptcpOption::Reset(_)
+            | MptcpOption::Unknown { .. } => {}
+        }
+    }
+}
