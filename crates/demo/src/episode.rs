@@ -1,6 +1,7 @@
 //! One fetch by one system, in peace or under one attack, in a lab of its own.
 
 use std::fs;
+use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -54,14 +55,18 @@ pub struct Episode {
     pub attack: Option<String>,
     /// How it ended.
     pub verdict: Verdict,
-    /// Bytes of the page that did not arrive right.
+    /// Bytes of the page.
+    pub size: u64,
+    /// Bytes of the page that did not arrive, or not right.
     pub lost: u64,
     /// Seconds from start to end.
     pub seconds: f64,
     /// Longest time without an arrival at the client, seconds.
     pub longest_gap: f64,
-    /// Packets that the injector changed, dropped or made.
+    /// Packets that the injector changed, dropped or made, as its own capture proves; cuts by its log.
     pub injected: u64,
+    /// When it first did so, in seconds since the beginning.
+    pub struck: Option<f64>,
     /// Per path.
     pub overheard: Vec<Overheard>,
     /// Arrivals by data sequence number, thinned.
@@ -70,14 +75,25 @@ pub struct Episode {
     pub rates: Vec<Vec<f64>>,
 }
 
+impl Episode {
+    /// Mbit/s of the page, from the program's start to its end.
+    pub fn goodput(&self) -> f64 {
+        (self.size - self.lost.min(self.size)) as f64 * 8e-6 / self.seconds.max(1e-3)
+    }
+}
+
 /// Length of a step of [`Episode::rates`].
 pub const STEP: Duration = Duration::from_millis(50);
+/// Bytes kept of each packet in the captures: all headers.
+const HEADERS: u32 = 128;
 /// Points of a picture; more cannot be told apart.
 const MAX_ARRIVALS: usize = 1500;
 /// Most of what an eavesdropper read that is shown.
 const EXCERPT: usize = 700;
 /// Shortest stretch of scrambled bytes that is attacked.
 const SHORTEST_STRETCH: usize = 512;
+/// Numbers of one connection are not further apart than this: a page is far shorter.
+const FAR: u64 = 1 << 32;
 /// Longest an episode may take, with all that can go wrong.
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -91,7 +107,8 @@ pub(crate) struct Plan<'a> {
 
 /// Plays one episode.
 pub(crate) fn play(plan: &Plan<'_>, stage: &Stage) -> anyhow::Result<Episode> {
-    let lab = Lab::up(config()).context("bringing the lab up")?;
+    let captures = stage.scratch.join("captures");
+    let lab = Lab::up(config(&captures)).context("bringing the lab up")?;
     let running = Running::start(plan.system, &lab, stage)?;
     for path in lab.paths() {
         path.watch(plan.page)?;
@@ -110,7 +127,7 @@ pub(crate) fn play(plan: &Plan<'_>, stage: &Stage) -> anyhow::Result<Episode> {
     let (code, said) = wait(child)?;
     let seconds = (lab.elapsed() - began).as_secs_f64();
     let got = fs::read(&file).unwrap_or_default();
-    let right = got.iter().zip(plan.page).take_while(|(got, page)| got == page).count();
+    let right = got.iter().zip(plan.page).filter(|(got, page)| got == page).count();
     let verdict = match (code, right == plan.page.len(), right == got.len()) {
         (0, true, true) => Verdict::Survived,
         (0, false, true) => Verdict::Truncated,
@@ -119,16 +136,25 @@ pub(crate) fn play(plan: &Plan<'_>, stage: &Stage) -> anyhow::Result<Episode> {
     };
     let overheard = lab.paths().iter().map(|path| overhear(path, plan)).collect::<anyhow::Result<_>>()?;
     let series = lab.paths().iter().map(lab::Path::series).collect::<Result<Vec<_>, _>>()?;
-    let injected = target.injections()?.total;
+    let log = target.injections()?;
+    target.flush()?;
+    let mut injected = lab::injected_packets(&captures.join("b.pcapng"))?.len() as u64;
+    if plan.attack == Some(AttackName::Cut) {
+        // What is taken away leaves no packet: the link counts it.
+        let carried = target.summary()?;
+        injected = log.total.min(carried.carried_to_client.cut + carried.carried_to_server.cut);
+    }
     drop(running);
     Ok(Episode {
         system: plan.system,
         attack: plan.attack.map(|name| name.as_str().to_owned()),
         verdict,
+        size: plan.page.len() as u64,
         lost: (plan.page.len() - right) as u64,
         seconds,
         longest_gap: longest_gap(&series),
         injected,
+        struck: log.entries.first().map(|deed| deed.at.saturating_sub(began).as_secs_f64()),
         overheard,
         arrivals: arrivals(&series, began),
         rates: series.iter().map(|series| rates(series, began)).collect(),
@@ -136,13 +162,15 @@ pub(crate) fn play(plan: &Plan<'_>, stage: &Stage) -> anyhow::Result<Episode> {
 }
 
 /// Two paths of 50 Mbit/s: one that is trusted, one that is not.
-fn config() -> LabConfig {
+fn config(captures: &Path) -> LabConfig {
     let conditions = Conditions::megabits(50, 10);
     LabConfig {
         paths: vec![
             PathConfig::new("a", PathClass::Trusted, conditions.clone()),
             PathConfig::new("b", PathClass::Untrusted, conditions),
         ],
+        captures: Some(captures.to_owned()),
+        snap_length: HEADERS,
         ..LabConfig::default()
     }
 }
@@ -218,18 +246,32 @@ fn longest_gap(series: &[lab::Series]) -> f64 {
     times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max)
 }
 
+/// Arrivals of the connection that carried most: connections choose where they begin to number, so that their numbers are far
+/// apart.
 fn arrivals(series: &[lab::Series], began: Duration) -> Vec<Arrival> {
-    let mut all: Vec<Arrival> = Vec::new();
+    let mut connections: Vec<(u64, u64, Vec<Arrival>)> = Vec::new();
     for (path, series) in series.iter().enumerate() {
-        let mine = series.samples.iter().filter(|sample| sample.direction == Direction::ToClient);
-        for sample in mine {
-            if let Some(dsn) = sample.dsn {
-                all.push((sample.at.saturating_sub(began).as_secs_f64(), path, dsn));
+        for sample in series.samples.iter().filter(|sample| sample.direction == Direction::ToClient) {
+            let Some(dsn) = sample.dsn else { continue };
+            let arrival = (sample.at.saturating_sub(began).as_secs_f64(), path, dsn);
+            let known = connections
+                .iter_mut()
+                .find(|(first, ..)| dsn.wrapping_sub(*first).wrapping_add(FAR) < 2 * FAR);
+            match known {
+                Some((_, bytes, arrivals)) => {
+                    *bytes += u64::from(sample.length);
+                    arrivals.push(arrival);
+                }
+                None => connections.push((dsn, u64::from(sample.length), vec![arrival])),
             }
         }
     }
-    let first = all.iter().map(|arrival| arrival.2).min().unwrap_or(0);
-    all.iter_mut().for_each(|arrival| arrival.2 -= first);
+    let Some((anchor, _, mut all)) = connections.into_iter().max_by_key(|connection| connection.1) else {
+        return Vec::new();
+    };
+    let place = |dsn: u64| dsn.wrapping_sub(anchor).wrapping_add(FAR);
+    let first = all.iter().map(|arrival| place(arrival.2)).min().unwrap_or(0);
+    all.iter_mut().for_each(|arrival| arrival.2 = place(arrival.2) - first);
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let step = all.len().div_ceil(MAX_ARRIVALS).max(1);
     all.into_iter().step_by(step).collect()
@@ -246,4 +288,29 @@ fn rates(series: &lab::Series, began: Duration) -> Vec<f64> {
         .chunks(per_step)
         .map(|chunk| chunk.iter().sum::<u64>() as f64 * 8.0 / 1e6 / seconds)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_shows_the_connection_that_carried_the_page_and_no_other() {
+        let sample = |at: u64, dsn: u64, length: u32| lab::Sample {
+            at: Duration::from_secs(at),
+            direction: Direction::ToClient,
+            flow: 1,
+            dsn: Some(dsn),
+            offset: 0,
+            length,
+        };
+        // A greeting on a connection of its own; then the page, whose numbers pass zero.
+        let near = lab::Series {
+            samples: vec![sample(10, 1 << 60, 20), sample(11, u64::MAX - 999, 1000), sample(13, 1000, 1000)],
+            ..lab::Series::default()
+        };
+        let far = lab::Series { samples: vec![sample(12, 0, 1000)], ..lab::Series::default() };
+        let shown = arrivals(&[near, far], Duration::from_secs(10));
+        assert_eq!(shown, [(1.0, 0, 0), (2.0, 1, 1000), (3.0, 0, 2000)]);
+    }
 }

@@ -163,7 +163,10 @@ fn line(episode: &Episode) -> String {
     };
     let name = episode.system.name();
     let (seconds, gap) = (episode.seconds, episode.longest_gap * 1000.0);
-    let mut text = format!("{name:<26} {attack:<10} {verdict}; {seconds:.1} s, longest gap {gap:.0} ms");
+    let mut text = format!(
+        "{name:<26} {attack:<10} {verdict}; {seconds:.1} s, {:.0} Mbit/s, longest gap {gap:.0} ms",
+        episode.goodput()
+    );
     if episode.attack.is_none() {
         for path in &episode.overheard {
             let read = match (&path.recovered, path.matches) {

@@ -13,18 +13,23 @@ use crate::story::Story;
 use crate::system::System;
 
 const STYLE: &str = "
-:root { color-scheme: light; --ink: #1d2733; --soft: #5b6876; --line: #d8dee5; --good: #00694a; --bad: #a63a00; }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.7rem; margin-bottom: .2rem } h2 { margin-top: 2.2rem; font-size: 1.25rem }
-p.lead { color: var(--soft); margin-top: 0 }
-table { border-collapse: collapse; width: 100% } th, td { border: 1px solid var(--line); padding: .4rem .6rem; text-align: left; vertical-align: top }
-th { background: #f4f6f8 } td small { color: var(--soft) }
+:root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f6f8; --ink: #1d2733; --soft: #5b6876; --line: #d8dee5; --good: #00694a; --bad: #a63a00 }
+@media (prefers-color-scheme: dark) { :root { --paper: #14191f; --panel: #1d242c; --ink: #e4e9ee; --soft: #9aa7b4; --line: #36414c; --good: #4cc79a; --bad: #ff9a66 } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 1180px; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.7rem; margin-bottom: .2rem } h2 { margin-top: 2.4rem; font-size: 1.25rem; margin-bottom: .4rem }
+p.lead, p.note { color: var(--soft); margin: .2rem 0 .8rem }
+table { border-collapse: collapse; width: 100%; table-layout: fixed } th, td { border: 1px solid var(--line); padding: .4rem .6rem; text-align: left; vertical-align: top; overflow-wrap: break-word }
+th { background: var(--panel) } th small { font-weight: 400 } td small, th small { color: var(--soft) } #attacks th:first-child { width: 9rem } #eavesdroppers th:first-child { width: 9rem }
 .good { color: var(--good); font-weight: 600 } .bad { color: var(--bad); font-weight: 600 }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 1rem }
-figure { margin: 0; border: 1px solid var(--line); border-radius: 6px; padding: .6rem } figure svg { width: 100%; height: auto }
-figcaption { color: var(--soft); font-size: .9rem }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f4f6f8; border-radius: 6px; padding: .6rem; font-size: .78rem; max-height: 11rem; overflow: auto; margin: .3rem 0 }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem }
+figure { margin: 0; border: 1px solid var(--line); border-radius: 6px; padding: .6rem } figure svg { width: 100%; height: auto; display: block }
+figcaption { color: var(--soft); font-size: .9rem } figcaption b { color: var(--ink) }
+.key { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin: 0 .25em 0 .6em }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--panel); border-radius: 6px; padding: .6rem; font-size: .78rem; max-height: 11rem; overflow: auto; margin: .3rem 0 }
 ";
+
+/// Nothing is fetched, whatever an eavesdropper may have read into the page; what tries is told on the console.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// Writes the report of `story` to `file`, and the figures beside it as JSON inside of the page.
 ///
@@ -38,19 +43,29 @@ fn page(story: &Story) -> anyhow::Result<String> {
     let mut html = String::new();
     write!(
         html,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>plait: what each path saw</title>\
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"><title>plait: what each path saw</title>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\
          <style>{STYLE}</style></head><body>\
          <h1>What each path saw, and what attacks on one path did</h1>\
          <p class=\"lead\">curl fetches pages from a web server over two paths of 50 Mbit/s and 20 ms. Path <b>a</b> is \
          trusted, path <b>b</b> is not: an eavesdropper listens on each, an injector attacks on b.</p>"
     )?;
-    html.push_str("<h2>Attacks, by system</h2>");
+    html.push_str(
+        "<h2>Attacks on path b, by system</h2><p class=\"note\">Each strikes once, when half of the page is through. Its packets are \
+         counted in the injector's own capture.</p>",
+    );
     attacks(story, &mut html)?;
-    html.push_str("<h2>One changed byte in the middle of a page</h2>");
-    pictures(story, "flip", &mut html)?;
-    html.push_str("<h2>One path dies in the middle of a page</h2>");
-    pictures(story, "cut", &mut html)?;
+    html.push_str(
+        "<h2>One changed byte in the middle of a page</h2><p class=\"note\">Where in the stream the bytes that arrive at the client \
+         belong, over time. The dashed line is the attack: TLS ends there, plait sealed takes the block another way.</p>",
+    );
+    pictures(story, "flip", &System::ALL, &mut html)?;
+    html.push_str(
+        "<h2>Path b dies in the middle of a page</h2><p class=\"note\">From the dashed line on path b carries nothing. What was \
+         lost on it is sent again on path a.</p>",
+    );
+    pictures(story, "cut", &[System::TlsOverKernel, System::Sealed], &mut html)?;
     html.push_str("<h2>What the eavesdroppers read</h2>");
     eavesdroppers(story, &mut html)?;
     let figures = serde_json::to_string(story)?.replace('<', "\\u003c");
@@ -59,7 +74,7 @@ fn page(story: &Story) -> anyhow::Result<String> {
 }
 
 fn attacks(story: &Story, html: &mut String) -> anyhow::Result<()> {
-    html.push_str("<table id=\"attacks\"><tr><th>attack on path b</th>");
+    html.push_str("<table id=\"attacks\"><tr><th>attack</th>");
     for system in System::ALL {
         write!(html, "<th>{}</th>", system.name())?;
     }
@@ -80,41 +95,65 @@ fn attacks(story: &Story, html: &mut String) -> anyhow::Result<()> {
 
 fn outcome(episode: &Episode, html: &mut String) -> anyhow::Result<()> {
     let (class, text) = match &episode.verdict {
-        Verdict::Survived => ("good", "survived".to_owned()),
-        Verdict::Died(said) => ("bad", format!("died: {}", escape(said))),
-        Verdict::WrongBytes => ("bad", "wrong bytes, unnoticed by the transport".to_owned()),
-        Verdict::Truncated => ("bad", "cut short, unnoticed".to_owned()),
+        Verdict::Survived => ("good", "survived"),
+        Verdict::Died(_) => ("bad", "died"),
+        Verdict::WrongBytes => ("bad", "took wrong bytes for right ones"),
+        Verdict::Truncated => ("bad", "took a part for the whole"),
+    };
+    let said = match &episode.verdict {
+        Verdict::Died(said) => format!("<br><small>{}</small>", escape(said)),
+        Verdict::Survived | Verdict::WrongBytes | Verdict::Truncated => String::new(),
+    };
+    let goodput = match &episode.verdict {
+        Verdict::Survived => format!("{:.0} Mbit/s<br>", episode.goodput()),
+        Verdict::Died(_) | Verdict::WrongBytes | Verdict::Truncated => String::new(),
     };
     write!(
         html,
-        "<td><span class=\"{class}\">{text}</span><br><small>{} bytes lost, longest gap {:.0} ms, {} packets \
-         touched</small></td>",
+        "<td><span class=\"{class}\">{text}</span><br><small>{} bytes lost<br>longest gap {:.0} ms<br>{goodput}{} forged or \
+         touched</small>{said}</td>",
         episode.lost,
         episode.longest_gap * 1000.0,
-        episode.injected
+        match episode.injected {
+            1 => "1 packet".to_owned(),
+            number => format!("{number} packets"),
+        }
     )?;
     Ok(())
 }
 
-fn pictures(story: &Story, attack: &str, html: &mut String) -> anyhow::Result<()> {
+fn pictures(story: &Story, attack: &str, systems: &[System], html: &mut String) -> anyhow::Result<()> {
     html.push_str("<div class=\"pair\">");
-    for system in [System::TlsOverKernel, System::Sealed] {
-        let Some(episode) = story.under(system, attack) else { continue };
-        let paths: Vec<&str> = episode.overheard.iter().map(|path| path.path.as_str()).collect();
-        let until = story.attacks_end(attack);
+    let until = story.attacks_end(attack);
+    for system in systems {
+        let Some(episode) = story.under(*system, attack) else { continue };
+        let key = key(episode);
         for (what, svg) in [
-            ("place in the stream over time", chart::arrivals(&episode.arrivals, &paths, until)?),
-            ("throughput per path", chart::rates(&episode.rates, &paths, until)?),
+            ("place in the stream", chart::arrivals(episode, until)?),
+            ("throughput per path", chart::rates(episode, until)?),
         ] {
-            write!(html, "<figure>{svg}<figcaption>{}: {what}</figcaption></figure>", system.name())?;
+            let name = system.name();
+            write!(html, "<figure>{svg}<figcaption><b>{name}</b>: {what} {key}</figcaption></figure>")?;
         }
     }
     html.push_str("</div>");
     Ok(())
 }
 
+/// Which colour is which path.
+fn key(episode: &Episode) -> String {
+    let names = episode.overheard.iter().zip(chart::PATHS.iter().cycle());
+    names
+        .map(|(path, colour)| {
+            let plotters::style::RGBColor(red, green, blue) = colour;
+            let name = escape(&path.path);
+            format!("<span class=\"key\" style=\"background: rgb({red} {green} {blue})\"></span>path {name}")
+        })
+        .collect()
+}
+
 fn eavesdroppers(story: &Story, html: &mut String) -> anyhow::Result<()> {
-    html.push_str("<table><tr><th>system</th><th>path a, trusted</th><th>path b, untrusted</th></tr>");
+    html.push_str("<table id=\"eavesdroppers\"><tr><th>system</th><th>path a, trusted</th><th>path b, untrusted</th></tr>");
     for system in System::ALL {
         let Some(episode) = story.in_peace(system) else { continue };
         let speed = episode.seconds;
@@ -170,10 +209,12 @@ mod tests {
             system,
             attack: attack.map(Into::into),
             verdict,
+            size: 1_000_000,
             lost: 7,
             seconds: 1.5,
             longest_gap: 0.25,
             injected: 1,
+            struck: Some(0.7),
             overheard: vec![overheard("a"), overheard("b")],
             arrivals: (0..100usize).map(|n| (n as f64 / 50.0, n % 2, 1000 * n as u64)).collect(),
             rates: vec![vec![40.0; 30], vec![45.0; 20]],
@@ -204,7 +245,7 @@ mod tests {
         }
         assert!(html.contains("&lt;script&gt;alert(1)"));
         assert!(!html.contains("<script>alert"));
-        assert_eq!(html.matches("<svg").count(), 8);
+        assert_eq!(html.matches("<svg").count(), 12);
         assert!(html.matches("survived").count() >= 2);
     }
 
