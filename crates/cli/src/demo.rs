@@ -1,10 +1,14 @@
 //! `plait demo`: the whole story, and its report.
 
 use std::env;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use lab::privilege;
+
+use crate::lack;
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -18,8 +22,14 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let scratch = env::temp_dir().join(format!("plait-demo-{}", std::process::id()));
+        lack::of_lab()?;
         let plait = env::current_exe().context("finding the program itself")?;
+        if privilege::is_ordinary_user() {
+            // The same again as root of a user namespace.
+            let mut again = privilege::in_user_namespace(&plait)?;
+            return Err(again.args(env::args_os().skip(1)).exec()).context("starting the program again");
+        }
+        let scratch = env::temp_dir().join(format!("plait-demo-{}", std::process::id()));
         let story = demo::tell(&demo::Options { plait, scratch, size: self.size })?;
         demo::write_report(&story, &self.report)?;
         println!("report: {}", self.report.display());

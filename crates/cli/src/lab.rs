@@ -1,13 +1,20 @@
 //! `plait lab`: two hosts and two paths with an eavesdropper and an injector on each, to try things out in.
 
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use lab::control::{self, Request};
-use lab::{Direction, LabConfig, PathClass, Summary, privilege};
+use lab::{Direction, InjectionLog, LabConfig, Line, PathClass, Summary, privilege};
+
+use crate::lack;
+
+/// How often `watch` looks.
+const LOOKING: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub(crate) struct Lab {
@@ -30,12 +37,18 @@ enum Action {
     Down,
     /// Say what each path carried, and what its eavesdropper and injector did.
     Status,
-    /// A shell in one of the hosts.
+    /// Show what an eavesdropper can read, line by line as it goes by, and what the injectors do, until the lab ends.
+    Watch {
+        /// Only this path.
+        path: Option<String>,
+    },
+    /// A shell ($SHELL) in one of the hosts.
     Shell {
         /// `client` or `server`.
         host: String,
     },
-    /// Arm an attack: a name (flip, insert, rst, …), then words such as to-client, after=500000, every=1000000, times=3.
+    /// Arm an attack: its name, then any of to=client|server, after=BYTES, every=BYTES, count=N, port=N,
+    /// lasting=MILLISECONDS; `off` calls off all. A wrong name lists the right ones.
     Attack {
         /// On which path; without it on all.
         #[arg(long)]
@@ -73,10 +86,15 @@ impl Lab {
                 }
                 Ok(())
             }
-            Action::Shell { host } => Err(control::shell(&host)?.exec()).context("starting a shell"),
-            Action::Attack { path, words } => {
-                Ok(control::attack(path.as_deref(), words.iter().map(String::as_str))?)
+            Action::Watch { path } => watch(path.as_deref()),
+            Action::Shell { host } => {
+                let mut shell = control::shell(&host)?;
+                eprintln!(
+                    "in {host}; devices a and b; the server is 10.77.255.2, on a 10.77.0.2, on b 10.77.1.2"
+                );
+                Err(shell.exec()).context("starting a shell")
             }
+            Action::Attack { path, words } => arm(path, &words),
             Action::Text { path, to_server } => {
                 let direction = if to_server { Direction::ToServer } else { Direction::ToClient };
                 let text = control::ask(&Request::Text { path, direction, limit: 65_536 })?;
@@ -89,6 +107,7 @@ impl Lab {
 }
 
 fn up(config: LabConfig) -> anyhow::Result<()> {
+    lack::of_lab()?;
     let program = std::env::current_exe().context("finding the program itself")?;
     let mut daemon = if privilege::is_ordinary_user() {
         privilege::in_user_namespace(program)?
@@ -97,11 +116,69 @@ fn up(config: LabConfig) -> anyhow::Result<()> {
     };
     daemon.args(["lab", "__serve"]);
     let status = control::up_detached(daemon, &config)?;
-    println!("up; try: plait lab shell client");
+    println!(
+        "up; try: plait lab shell client; plait lab watch; plait lab attack --path b flip; plait lab down"
+    );
     for path in &status.paths {
         println!("{}", line(path));
     }
     Ok(())
+}
+
+fn arm(path: Option<String>, words: &[String]) -> anyhow::Result<()> {
+    let place = path.as_ref().map_or("all paths".to_owned(), |path| format!("path {path}"));
+    if words == ["off"] {
+        control::ask(&Request::CallOff { path })?;
+        println!("called off on {place}");
+    } else {
+        control::attack(path.as_deref(), words.iter().map(String::as_str))?;
+        println!("armed on {place}; plait lab status says when it has struck");
+    }
+    Ok(())
+}
+
+/// What a person would see who looks over the shoulders of eavesdroppers and injectors.
+fn watch(only: Option<&str>) -> anyhow::Result<()> {
+    let paths: Vec<String> = control::status()?.paths.into_iter().map(|path| path.name).collect();
+    anyhow::ensure!(
+        only.is_none_or(|only| paths.iter().any(|path| path == only)),
+        "there is no path `{}`; there are: {}",
+        only.unwrap_or_default(),
+        paths.join(", ")
+    );
+    let mut watched: Vec<(String, usize)> =
+        paths.into_iter().filter(|path| only.is_none_or(|only| only == path)).map(|path| (path, 0)).collect();
+    loop {
+        for (path, told) in &mut watched {
+            let events = news(path, told);
+            // A lab that is taken down ends the show.
+            let Ok(events) = events.inspect_err(|error| tracing::debug!(%error, "no more to see")) else {
+                return Ok(());
+            };
+            for (at, direction, text) in events {
+                let line = format!("{:>9.3} s  path {path} {direction}  {text}\n", at.as_secs_f64());
+                // Somebody who has seen enough closes the pipe.
+                if io::stdout().write_all(line.as_bytes()).is_err() {
+                    return Ok(());
+                }
+            }
+        }
+        std::thread::sleep(LOOKING);
+    }
+}
+
+/// What has happened on a path since the last call, `told` deeds of the injector before: in the order of time.
+fn news(path: &str, told: &mut usize) -> anyhow::Result<Vec<(Duration, Direction, String)>> {
+    let path = || path.to_owned();
+    let lines: Vec<Line> = serde_json::from_value(control::ask(&Request::Lines { path: path() })?)?;
+    let log: InjectionLog = serde_json::from_value(control::ask(&Request::Injections { path: path() })?)?;
+    let deeds = log.entries.iter().skip(*told);
+    let deeds = deeds.map(|deed| (deed.at, deed.direction, format!("!! {}: {}", deed.attack, deed.what)));
+    let read = lines.into_iter().map(|line| (line.at, line.direction, line.text));
+    let mut events: Vec<_> = read.chain(deeds).collect();
+    events.sort_by_key(|event| event.0);
+    *told = log.entries.len();
+    Ok(events)
 }
 
 fn line(path: &Summary) -> String {
@@ -112,8 +189,10 @@ fn line(path: &Summary) -> String {
     let state = if path.is_dead { "dead" } else { "up" };
     let heard =
         |heard: &lab::Heard| format!("{} B, {:.0} % readable", heard.payload, heard.readable_share() * 100.0);
+    let armed: Vec<&str> = path.armed.iter().map(|attack| attack.name.as_str()).collect();
+    let armed = if armed.is_empty() { String::new() } else { format!("; armed: {}", armed.join(", ")) };
     format!(
-        "path {} ({class}, {state}): {} connections; to the server {}; to the client {}; {} packets injected",
+        "path {} ({class}, {state}): {} connections; to the server {}; to the client {}; {} packets injected{armed}",
         path.name,
         path.flows,
         heard(&path.to_server),

@@ -1,5 +1,6 @@
 //! What a machine can lack for plait, found by trying: for `plait doctor`, and for whoever fails for one.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -8,13 +9,14 @@ use std::process::{Command, Stdio};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::exit::Exit;
+use crate::firewall;
 
 /// Something that is missing, and what helps. Its text is the same line wherever it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Lack {
     what: &'static str,
     why: String,
-    fix: &'static str,
+    fix: String,
 }
 
 /// One thing to try.
@@ -27,13 +29,14 @@ pub(crate) enum Check {
     Namespaces,
     Redirection,
     Translation,
+    Forwarding,
     KernelMultipath,
     UserNamespaces,
 }
 
 impl Check {
     /// All, in the order in which they are told.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Privileges,
         Self::Tun,
         Self::Ip,
@@ -41,6 +44,7 @@ impl Check {
         Self::Namespaces,
         Self::Redirection,
         Self::Translation,
+        Self::Forwarding,
         Self::KernelMultipath,
         Self::UserNamespaces,
     ];
@@ -51,6 +55,12 @@ impl Check {
     /// What `plait run` needs besides.
     pub(crate) const ENCLOSURE: [Self; 2] = [Self::Namespaces, Self::Redirection];
 
+    /// What `plait lab` and `plait demo` cannot be without, for root.
+    const LAB: [Self; 4] = [Self::Privileges, Self::Tun, Self::Ip, Self::Namespaces];
+
+    /// The same for an ordinary user, who is root in a user namespace there.
+    const LAB_OF_USER: [Self; 3] = [Self::Tun, Self::Ip, Self::UserNamespaces];
+
     /// Whether anything of plait fails without it.
     pub(crate) fn is_required(self) -> bool {
         match self {
@@ -60,7 +70,8 @@ impl Check {
             | Self::Nft
             | Self::Namespaces
             | Self::Redirection
-            | Self::Translation => true,
+            | Self::Translation
+            | Self::Forwarding => true,
             Self::KernelMultipath | Self::UserNamespaces => false,
         }
     }
@@ -75,6 +86,7 @@ impl Check {
             Self::Namespaces => "network namespaces",
             Self::Redirection => "redirection of connections",
             Self::Translation => "address translation",
+            Self::Forwarding => "forwarding",
             Self::KernelMultipath => "Multipath TCP of the kernel",
             Self::UserNamespaces => "user namespaces",
         }
@@ -83,10 +95,12 @@ impl Check {
     /// Who needs it.
     fn needed_by(self) -> &'static str {
         match self {
-            Self::Privileges | Self::Tun | Self::Ip | Self::Nft | Self::Translation => "all connections",
-            Self::Namespaces | Self::Redirection => "plait run, plait lab",
-            Self::KernelMultipath => "only to compare with the kernel",
-            Self::UserNamespaces => "only for plait lab without root",
+            Self::Privileges | Self::Nft | Self::Translation | Self::Forwarding => "all connections",
+            Self::Tun | Self::Ip => "all connections, plait lab, plait demo",
+            Self::Namespaces => "plait run, plait lab, plait demo",
+            Self::Redirection => "plait run",
+            Self::KernelMultipath => "only for plait demo, to compare with the kernel",
+            Self::UserNamespaces => "only for plait lab and plait demo without root",
         }
     }
 
@@ -106,10 +120,11 @@ impl Check {
                 "type nat hook postrouting priority 100; oifname \"lo\" masquerade",
                 "nat and masquerade",
             ),
+            Self::Forwarding => forwarding(),
             Self::KernelMultipath => kernel_multipath(),
             Self::UserNamespaces => user_namespaces(),
         }
-        .map_err(|(why, fix)| Lack { what: self.name(), why, fix })
+        .map_err(|(why, fix)| Lack { what: self.name(), why, fix: fix.into_owned() })
     }
 
     /// The line of `plait doctor`.
@@ -126,12 +141,24 @@ pub(crate) fn first(checks: &[Check]) -> Option<Lack> {
     checks.iter().find_map(|check| check.check().err())
 }
 
-/// `error`, or the lack that it comes from.
+/// `error`, or the lack that it comes from: one of `checks`, or a firewall where nobody could be reached.
 pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
-    match Exit::from(&error) {
-        Exit::Missing => first(checks).map_or(error, anyhow::Error::from),
-        Exit::Success | Exit::Failure | Exit::Unreachable | Exit::Identity | Exit::Policy => error,
-    }
+    let lack = match Exit::from(&error) {
+        Exit::Missing => first(checks),
+        Exit::Unreachable => first(&[Check::Forwarding]),
+        Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy => None,
+    };
+    lack.map_or(error, anyhow::Error::from)
+}
+
+/// What this user lacks for a lab, if anything.
+pub(crate) fn of_lab() -> anyhow::Result<()> {
+    let checks = if lab::privilege::is_ordinary_user() {
+        Check::LAB_OF_USER.as_slice()
+    } else {
+        Check::LAB.as_slice()
+    };
+    first(checks).map_or(Ok(()), |lack| Err(lack.into()))
 }
 
 impl fmt::Display for Lack {
@@ -143,7 +170,10 @@ impl fmt::Display for Lack {
 impl std::error::Error for Lack {}
 
 /// What there is, or why not and what helps.
-type Found = Result<String, (String, &'static str)>;
+type Found = Result<String, (String, Cow<'static, str>)>;
+
+/// What helps an ordinary user.
+const AS_ROOT: &str = "run as root (sudo plait ...)";
 
 const CAP_NET_ADMIN: u32 = 12;
 
@@ -154,11 +184,11 @@ fn privileges() -> Found {
         } else {
             Err((
                 "root without CAP_NET_ADMIN".to_owned(),
-                "give the container the capability (docker run --cap-add NET_ADMIN)",
+                "give the container the capability (docker run --cap-add NET_ADMIN)".into(),
             ))
         };
     }
-    Err(("not root".to_owned(), "run as root (sudo plait ...)"))
+    Err(("not root".to_owned(), AS_ROOT.into()))
 }
 
 fn has_capability(number: u32) -> bool {
@@ -174,9 +204,13 @@ fn tun() -> Found {
         Ok(_) => Ok("/dev/net/tun".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err((
             "there is no /dev/net/tun".to_owned(),
-            "modprobe tun, or give the container the device (docker run --device /dev/net/tun)",
+            "modprobe tun, or give the container the device (docker run --device /dev/net/tun)".into(),
         )),
-        Err(error) => Err((format!("/dev/net/tun: {error}"), "run as root, or chmod 666 /dev/net/tun")),
+        Err(error) => Err((
+            format!("/dev/net/tun: {error}"),
+            "run as root, or chmod 666 /dev/net/tun (it gives users no rights outside their own namespaces)"
+                .into(),
+        )),
     }
 }
 
@@ -188,27 +222,33 @@ fn tool(program: &'static str, arguments: &[&str]) -> Found {
             let text = String::from_utf8_lossy(&output.stdout);
             Ok(text.lines().next().unwrap_or_default().trim().to_owned())
         }
-        Ok(output) => Err((format!("{program} ends with {}", output.status), fix)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(("not installed".to_owned(), fix)),
-        Err(error) => Err((error.to_string(), fix)),
+        Ok(output) => Err((format!("{program} ends with {}", output.status), fix.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(("not installed".to_owned(), fix.into()))
+        }
+        Err(error) => Err((error.to_string(), fix.into())),
     }
 }
 
 /// Runs `work` in a network namespace of its own, which ends with it.
 fn in_namespace<T: Send>(
-    work: impl FnOnce() -> Result<T, (String, &'static str)> + Send,
-) -> Result<T, (String, &'static str)> {
+    work: impl FnOnce() -> Result<T, (String, Cow<'static, str>)> + Send,
+) -> Result<T, (String, Cow<'static, str>)> {
     // A namespace belongs to a thread: this one is not seen to leave its own.
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
-            let refused = |error: nix::Error| {
-                let why = format!("the kernel refuses one: {}", error.desc());
-                (why, "run as root, in a container with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)")
+            let refused = |error: nix::Error| -> (String, Cow<'static, str>) {
+                if !nix::unistd::geteuid().is_root() {
+                    return ("not root".to_owned(), AS_ROOT.into());
+                }
+                let why = format!("the kernel refuses a network namespace: {}", error.desc());
+                let fix = "give the container the capability (docker run --cap-add SYS_ADMIN)";
+                (why, fix.into())
             };
             unshare(CloneFlags::CLONE_NEWNET).map_err(refused)?;
             work()
         });
-        inside.join().unwrap_or_else(|_| Err(("a thread panicked".to_owned(), "report it")))
+        inside.join().unwrap_or_else(|_| Err(("a thread panicked".to_owned(), "report it".into())))
     })
 }
 
@@ -235,35 +275,59 @@ fn rules(chain: &'static str, what: &'static str) -> Found {
             Ok(output) if output.status.success() => Ok(format!("{what} of nf_tables")),
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr);
-                Err((format!("nft: {}", said.lines().next().unwrap_or_default().trim()), FIX))
+                Err((format!("nft: {}", said.lines().next().unwrap_or_default().trim()), FIX.into()))
             }
-            Err(error) => Err((format!("nft: {error}"), FIX)),
+            Err(error) => Err((format!("nft: {error}"), FIX.into())),
         }
     })
+}
+
+fn forwarding() -> Found {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(("the firewall's rules can only be seen by root".to_owned(), AS_ROOT.into()));
+    }
+    match firewall::obstacle() {
+        None => Ok("no firewall drops what plait forwards".to_owned()),
+        Some(obstacle) => Err((obstacle.why, obstacle.fix.into())),
+    }
 }
 
 fn kernel_multipath() -> Found {
     const FIX: &str = "sysctl net.mptcp.enabled=1, with a kernel that has CONFIG_MPTCP";
     match std::fs::read_to_string("/proc/sys/net/mptcp/enabled") {
         Ok(text) if text.trim() == "1" => Ok("enabled".to_owned()),
-        Ok(_) => Err(("switched off".to_owned(), FIX)),
-        Err(_) => Err(("this kernel has none".to_owned(), FIX)),
+        Ok(_) => Err(("switched off".to_owned(), FIX.into())),
+        Err(_) => Err(("this kernel has none".to_owned(), FIX.into())),
     }
 }
 
 fn user_namespaces() -> Found {
     let switch = |file: &str| std::fs::read_to_string(file).map(|text| text.trim().to_owned()).ok();
     if switch("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        return Err(("switched off".to_owned(), "sysctl kernel.unprivileged_userns_clone=1"));
+        return Err(("switched off".to_owned(), "sysctl kernel.unprivileged_userns_clone=1".into()));
     }
     if switch("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
         let fix = "sysctl kernel.apparmor_restrict_unprivileged_userns=0";
-        return Err(("restricted by AppArmor".to_owned(), fix));
+        return Err(("restricted by AppArmor".to_owned(), fix.into()));
     }
     match switch("/proc/sys/user/max_user_namespaces").as_deref() {
-        Some("0") => Err(("none allowed".to_owned(), "sysctl user.max_user_namespaces=10000")),
-        Some(_) => Ok("can be made by ordinary users".to_owned()),
-        None => Err(("this kernel has none".to_owned(), "use a kernel with CONFIG_USER_NS")),
+        Some("0") => Err(("none allowed".to_owned(), "sysctl user.max_user_namespaces=10000".into())),
+        Some(_) => try_user_namespace(),
+        None => Err(("this kernel has none".to_owned(), "use a kernel with CONFIG_USER_NS".into())),
+    }
+}
+
+/// What else may forbid one (seccomp in a container, SELinux) is only seen by trying.
+fn try_user_namespace() -> Found {
+    let words = ["--user", "--map-root-user", "--net", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/run"];
+    match Command::new("unshare").args(words).stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Ok("can be made".to_owned()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = said.lines().next().unwrap_or("the kernel refuses one").trim().to_owned();
+            Err((why, "let the container make them (docker run --security-opt seccomp=unconfined)".into()))
+        }
+        Err(_) => Err(("unshare is not installed".to_owned(), "install the package util-linux".into())),
     }
 }
 
@@ -273,7 +337,11 @@ mod tests {
 
     #[test]
     fn a_lack_is_one_line_with_its_remedy() {
-        let lack = Lack { what: "nft", why: "not installed".to_owned(), fix: "install the package nftables" };
+        let lack = Lack {
+            what: "nft",
+            why: "not installed".to_owned(),
+            fix: "install the package nftables".to_owned(),
+        };
         assert_eq!(lack.to_string(), "missing: nft: not installed; fix: install the package nftables");
         let line = Check::Nft.line(&Err(lack.clone()));
         assert!(line.starts_with(&lack.to_string()), "{line}");

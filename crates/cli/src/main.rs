@@ -12,6 +12,7 @@ mod demo;
 mod dial;
 mod doctor;
 mod exit;
+mod firewall;
 mod key;
 mod lab;
 mod lack;
@@ -36,6 +37,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{Arguments, Attack, Command};
 use crate::exit::{Exit, Interrupted};
+use crate::lack::Check;
 
 /// How long tasks may take to let go of what they hold when the program ends.
 const LETTING_GO: Duration = Duration::from_secs(5);
@@ -51,8 +53,8 @@ fn main() -> ExitCode {
     };
     logging::start(arguments.verbosity);
     let result = match arguments.command {
-        Command::Connect(arguments) => until_interrupted(connect::run(arguments)),
-        Command::Listen(arguments) => until_interrupted(listen::run(arguments)),
+        Command::Connect(arguments) => until_interrupted(explained(connect::run(arguments))),
+        Command::Listen(arguments) => until_interrupted(explained(listen::run(arguments))),
         Command::Run(arguments) => {
             let result = to_the_end(arguments.run());
             return result.unwrap_or_else(|error| run::failed(&error));
@@ -76,6 +78,11 @@ fn main() -> ExitCode {
             None => Exit::from(&error).report(&error),
         },
     }
+}
+
+/// `work`, whose error names what the machine lacks if it comes from that.
+async fn explained(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    work.await.map_err(|error| lack::explain(error, &Check::STACK))
 }
 
 fn runtime() -> io::Result<Runtime> {

@@ -1,16 +1,16 @@
 //! Captures in pcapng: what passed a path, and what was put on it.
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufReader, BufWriter};
 use std::path::Path;
 use std::time::Duration;
 
-use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::pcapng::{Block, PcapNgReader, PcapNgWriter};
 use pcap_file::{DataLink, PcapError};
 
 use crate::Direction;
@@ -89,6 +89,31 @@ impl Capture {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         io::Write::flush(self.file.get_mut())
     }
+}
+
+/// What a capture of a path proves to have been put on the wire: the comment of each packet on its third interface.
+///
+/// # Errors
+/// The file cannot be read, or is no capture.
+pub fn injected_packets(file: &Path) -> crate::Result<Vec<String>> {
+    let wrong = || crate::Error::system(format!("read the capture {}", file.display()));
+    let opened = File::open(file).map_err(wrong())?;
+    let mut reader = PcapNgReader::new(BufReader::new(opened)).map_err(|error| wrong()(io_error(error)))?;
+    let mut found = Vec::new();
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.map_err(|error| wrong()(io_error(error)))? else {
+            continue;
+        };
+        if packet.interface_id != Interface::Injected.number() {
+            continue;
+        }
+        let comment = packet.options.iter().find_map(|option| match option {
+            EnhancedPacketOption::Comment(text) => Some(text.to_string()),
+            _ => None,
+        });
+        found.push(comment.unwrap_or_default());
+    }
+    Ok(found)
 }
 
 fn io_error(error: PcapError) -> io::Error {

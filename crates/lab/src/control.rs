@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::privilege::RUNTIME_VARIABLE;
+use crate::privilege::{OWNER_VARIABLE, RUNTIME_VARIABLE};
 use crate::{Attack, Conditions, Direction, Error, Lab, LabConfig, Path, Result, Summary};
 
 /// How long the other side may take for a line.
@@ -73,6 +73,11 @@ pub enum Request {
         direction: Direction,
         /// Bytes at most.
         limit: usize,
+    },
+    /// Lines of text that went by since somebody last asked: [`crate::Line`].
+    Lines {
+        /// Where.
+        path: String,
     },
     /// What arrived over time.
     Series {
@@ -219,6 +224,7 @@ fn answer(lab: &Lab, request: Request) -> Result<Value> {
     match request {
         Request::Status => return value(&status_of(lab)?),
         Request::Text { path, direction, limit } => return value(&lab.path(&path)?.text(direction, limit)?),
+        Request::Lines { path } => return value(&lab.path(&path)?.lines()?),
         Request::Series { path } => return value(&lab.path(&path)?.series()?),
         Request::Injections { path } => return value(&lab.path(&path)?.injections()?),
         Request::Attack { path, attack } => each(path, &|path| path.attack(attack.clone()))?,
@@ -311,7 +317,7 @@ pub fn down() -> Result<Vec<String>> {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    if geteuid().is_root() { crate::sweep() } else { Ok(Vec::new()) }
+    crate::sweep()
 }
 
 /// A shell, or another program, in a host of the lab in the background: to be started by the caller.
@@ -334,8 +340,10 @@ pub fn shell(host: &str) -> Result<Command> {
     } else {
         // The names are in the mount namespace of the user's own lab.
         let mut command = Command::new("nsenter");
-        command.args(["--preserve-credentials", "--user", "--mount", "--net", "--target"]);
+        // Entering a mount namespace leads to its root; a shell begins where one is.
+        command.args(["--preserve-credentials", "--user", "--mount", "--net", "--wd=.", "--target"]);
         command.args([process.to_string().as_str(), "--", "ip"]);
+        command.env(OWNER_VARIABLE, process.to_string());
         command
     };
     command.args(["netns", "exec", &name]);

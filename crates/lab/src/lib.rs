@@ -54,6 +54,7 @@ mod topology;
 pub mod control;
 pub mod privilege;
 
+pub use capture::injected_packets;
 pub use config::{Conditions, LabConfig, MAX_PATHS, PathClass, PathConfig};
 pub use direction::Direction;
 pub use eavesdrop::{Heard, Line, TEXT_RUN};

@@ -1,14 +1,19 @@
 //! Whether this user may have a lab here, and how to get one without being root.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-use nix::unistd::geteuid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 
 use crate::{Error, Result};
 
 /// Set for processes that [`in_user_namespace`] starts: the directory for the control socket.
 pub(crate) const RUNTIME_VARIABLE: &str = "PLAIT_LAB_RUNTIME";
+/// In the environment of every process of an ordinary user's lab: the process that the lab belongs to.
+pub(crate) const OWNER_VARIABLE: &str = "PLAIT_LAB_OWNER";
 
 /// Whether a lab can be made by this process.
 ///
@@ -46,7 +51,7 @@ pub fn is_ordinary_user() -> bool {
 }
 
 /// A command that runs `program` as root of new user, network and mount namespaces, with a `/run` of its own, so that an ordinary user
-/// can have a lab in it.
+/// can have a lab in it. What a killed one has left is ended first.
 ///
 /// # Errors
 /// [`Error::Lack`] if the kernel does not let this user make namespaces or open TUN devices.
@@ -61,11 +66,40 @@ pub fn in_user_namespace(program: impl AsRef<OsStr>) -> Result<Command> {
             String::from_utf8_lossy(&output.stderr).trim()
         )));
     }
+    end_leftovers();
     let mut command = Command::new("unshare");
+    // Nothing here forks: the process keeps its number until it is `program`.
     command
         .args(["--user", "--map-root-user", "--net", "--mount", "--", "sh", "-c"])
-        .arg("mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\"")
+        .arg(format!("mount -t tmpfs tmpfs /run && export {OWNER_VARIABLE}=$$ && exec \"$0\" \"$@\""))
         .arg(program)
         .env(RUNTIME_VARIABLE, crate::control::runtime_directory());
     Ok(command)
+}
+
+/// Ends the programs of this user's labs whose process is gone: their namespaces have no names that others could see, and
+/// go with the last of them. Returns what was ended, for people.
+pub(crate) fn end_leftovers() -> Vec<String> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut ended = Vec::new();
+    for process in numbers {
+        let Some(owner) = owner_of(process) else { continue };
+        // A number that was given to another process since is not in a lab.
+        if owner == process || owner_of(owner) == Some(owner) {
+            continue;
+        }
+        let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        if kill(Pid::from_raw(process), Signal::SIGKILL).is_ok() {
+            ended.push(format!("process {process} ({})", name.trim()));
+        }
+    }
+    ended
+}
+
+/// The process to whose lab a process belongs, as its environment says.
+fn owner_of(process: i32) -> Option<i32> {
+    let environment = fs::read(Path::new("/proc").join(process.to_string()).join("environ")).ok()?;
+    let mut words = environment.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+    words.find_map(|word| word.strip_prefix(OWNER_VARIABLE)?.strip_prefix('=')?.parse().ok())
 }

@@ -129,11 +129,15 @@ impl Drop for Lab {
     }
 }
 
-/// Removes what crashed labs left behind: namespaces of processes that are gone, with the programs in them. Returns their names.
+/// Removes what crashed labs left behind: namespaces of processes that are gone, with the programs in them; for an ordinary user
+/// the programs, with which their namespaces go. Returns their names.
 ///
 /// # Errors
 /// A namespace cannot be removed.
 pub fn sweep() -> Result<Vec<String>> {
+    if privilege::is_ordinary_user() {
+        return Ok(privilege::end_leftovers());
+    }
     Ok(netns::sweep()?)
 }
 

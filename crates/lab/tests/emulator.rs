@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,30 @@ fn the_rate_is_the_one_asked_for() {
     assert!(received.bytes == data);
     // 0.8 s for the payload alone; losses at the queue and slow start cost some.
     assert!((0.8..2.5).contains(&time), "{time} s");
+}
+
+#[test]
+fn a_path_without_a_rate_passes_gigabits() {
+    let Some(lab) = lab(&[Conditions::default()]) else { return };
+    let path = lab.path("a").expect("it is there");
+    let (client, mut server) = pair(&lab, path.server().v4, Transport::Tcp);
+    let chunk = vec![7; 1 << 18];
+    const CHUNKS: usize = 2000;
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = client;
+            (0..CHUNKS).for_each(|_| client.write_all(&chunk).expect("taken"));
+        });
+        let received = std::io::copy(&mut server, &mut std::io::sink()).expect("received");
+        assert_eq!(received, (CHUNKS * chunk.len()) as u64);
+    });
+    let bits = (CHUNKS * chunk.len() * 8) as f64;
+    let rate = bits / start.elapsed().as_secs_f64() / 1e9;
+    println!("one TCP connection over a path of the lab: {rate:.2} Gbit/s");
+    // A program that is not optimized, on a machine that is busy with other tests, gets a fifth.
+    let least = if cfg!(debug_assertions) { 0.4 } else { 2.0 };
+    assert!(rate >= least, "{rate} Gbit/s");
 }
 
 #[test]

@@ -195,7 +195,10 @@ impl FromStr for AttackName {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         let found = Self::ALL.into_iter().find(|attack| attack.as_str() == name);
-        found.ok_or_else(|| Error::Attack(format!("there is no attack `{name}`")))
+        found.ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|attack| attack.as_str()).collect();
+            Error::Attack(format!("there is no attack `{name}`; there are: {}", known.join(", ")))
+        })
     }
 }
 
