@@ -1,0 +1,152 @@
+//! `plait demo`: that it ends well, leaves nothing behind, and that a browser opens its report without a complaint and without
+//! asking anybody for anything. Needs root and Chromium; without them the tests say so.
+
+#![allow(clippy::disallowed_methods, reason = "processes and files")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
+
+/// Everything that a program can leave behind: names, devices, rules, tables, processes, files, settings.
+const LEAVINGS: &str = "
+ip netns; ip -o link; ip -o address; ip rule; ip -6 rule; ip route show table all; nft list ruleset
+cat /proc/[0-9]*/cmdline | tr '\\0' ' '
+find /run $HOME /etc/plait 2>/dev/null | sort; ls -d /tmp/plait-demo* 2>/dev/null
+cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding
+true";
+
+#[test]
+fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
+    if let Err(error) = lab::privilege::check() {
+        eprintln!("not run: {error}");
+        return;
+    }
+    let place = Place::new("whole");
+    let (before, after, report) = (place.file("before"), place.file("after"), place.file("report.html"));
+    fs::write(place.file("leavings.sh"), LEAVINGS).expect("written");
+    // In namespaces of its own: nobody else's doings are among what is listed. Twice, as one run may hide what another leaves.
+    let script =
+        "set -e; mount -t tmpfs tmpfs /run; mkdir /run/tmp /run/home; export TMPDIR=/run/tmp HOME=/run/home
+        mkdir /run/netns; ip link set lo up
+        sh $1/leavings.sh > $1/before
+        for turn in first second; do $0 demo --size 1000000 --report $1/report.html; done
+        sh $1/leavings.sh > $1/after";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--net", "--pid", "--fork", "--mount-proc", "sh", "-c", script]);
+    let output = command.arg(PLAIT).arg(&place.0).stdin(Stdio::null()).output().expect("started");
+    assert!(output.status.success(), "{output:?}");
+    let read = |file: &Path| fs::read_to_string(file).expect("written");
+    assert_eq!(read(&after), read(&before));
+    assert!(read(&before).contains("lo:"), "the list is one: {}", read(&before));
+
+    let Some(visit) = Visit::to(&report, &place) else { return };
+    assert_eq!((visit.complaints, visit.requests), (Vec::new(), Vec::new()));
+    for system in ["TLS 1.3 over kernel MPTCP", "plait, plain", "plait, scrambled", "plait, sealed"] {
+        assert!(visit.dom.contains(system), "{system}");
+    }
+    assert_eq!(visit.dom.matches("<svg").count(), 12);
+    let table = visit.dom.split_once("id=\"attacks\"").expect("it is there").1;
+    let table = table.split_once("</table>").expect("it ends").0;
+    assert_eq!(table.matches("<tr>").count(), 7, "a head and six attacks");
+    assert_eq!(table.matches("survived").count() + table.matches("class=\"bad\"").count(), 24);
+}
+
+#[test]
+fn a_page_that_complains_or_asks_somebody_is_noticed() {
+    let place = Place::new("twin");
+    let page = place.file("page.html");
+    let body = "<script>console.error('a complaint'); fetch('https://192.0.2.1/asked')</script>";
+    fs::write(&page, format!("<!DOCTYPE html><html><body>{body}</body></html>")).expect("written");
+    let Some(visit) = Visit::to(&page, &place) else { return };
+    assert!(visit.complaints.iter().any(|line| line.contains("a complaint")), "{:?}", visit.complaints);
+    assert_eq!(visit.requests, ["https://192.0.2.1/asked"]);
+}
+
+/// What a browser made of a page.
+struct Visit {
+    /// The page as the browser has understood it.
+    dom: String,
+    /// Lines on its console.
+    complaints: Vec<String>,
+    /// Addresses that the page wanted something from.
+    requests: Vec<String>,
+}
+
+impl Visit {
+    /// Opens a file in a namespace without network: a browser has wishes of its own. `None` where there is no browser;
+    /// root can install it.
+    fn to(page: &Path, place: &Place) -> Option<Self> {
+        let is_there = Command::new("chromium").arg("--version").output().is_ok();
+        if !is_there {
+            let is_root = lab::privilege::check().is_ok();
+            assert!(!is_root, "there is no chromium; fix: scripts/setup --with-chromium");
+            eprintln!("not run: there is no chromium (fix: sudo scripts/setup --with-chromium)");
+            return None;
+        }
+        let log = place.file("network.json");
+        let mut command = Command::new("unshare");
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--net",
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+        ]);
+        command.args([
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-sync",
+        ]);
+        command.args(["--disable-component-update", "--enable-logging=stderr", "--dump-dom"]);
+        command.arg(format!("--user-data-dir={}", place.file("profile").display()));
+        command.arg(format!("--log-net-log={}", log.display()));
+        let output = command.arg(format!("file://{}", page.display())).output().expect("started");
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let console = said.lines().filter(|line| line.contains(":CONSOLE:"));
+        Some(Self {
+            dom: String::from_utf8_lossy(&output.stdout).into_owned(),
+            complaints: console.map(str::to_owned).collect(),
+            requests: requests(&fs::read_to_string(log).expect("written")),
+        })
+    }
+}
+
+/// The requests in a log of the browser's network that a page has made: its own have no origin.
+fn requests(log: &str) -> Vec<String> {
+    let log: Value = serde_json::from_str(log).expect("JSON");
+    let start = &log["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"];
+    assert!(start.is_number(), "the browser calls it otherwise now");
+    let events = log["events"].as_array().expect("a list").iter();
+    let of_page = |event: &&Value| event["type"] == *start && event["params"]["initiator"] != "not an origin";
+    let addresses = events.filter(of_page).filter_map(|event| event["params"]["url"].as_str());
+    addresses.filter(|address| !address.starts_with("file:")).map(str::to_owned).collect()
+}
+
+/// A directory that goes with its owner.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(label: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("plait-report-{label}-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        Self(directory)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,262 @@
+//! `plait lab`, `plait demo` and `plait doctor` as a person uses them: as root, and as an ordinary user. Needs root; without it
+//! each test says so and passes.
+
+#![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use netns::Namespace;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
+const PATIENCE: Duration = Duration::from_secs(30);
+/// An ordinary user that every machine has.
+const NOBODY: &str = "65534";
+
+#[test]
+fn a_person_tries_things_out_in_the_lab() {
+    let Some(place) = Place::new("session") else { return };
+    let up = place.plait(&["lab", "up"]);
+    assert!(said(&up).contains("plait lab shell"), "{up:?}");
+    assert_eq!(place.plait(&["lab", "up"]).status.code(), Some(1), "one at a time");
+    assert!(said(&place.plait(&["lab", "attack", "--path", "b", "rst"])).contains("armed on path b"));
+    assert!(said(&place.plait(&["lab", "status"])).contains("armed: rst"));
+    assert!(said(&place.plait(&["lab", "attack", "off"])).contains("called off"));
+    let unknown = place.plait(&["lab", "attack", "flop"]);
+    assert!(said(&unknown).contains("there are: flip, insert"), "{unknown:?}");
+
+    let mut watch = place.start(&["lab", "watch", "a"]);
+    let listen = format!("{PLAIT} listen 5000 --protect plain --path a --path b </dev/null");
+    let mut server = place.shell("server", &listen);
+    let listening = BufReader::new(server.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let script = format!(
+        "echo 'a letter that everybody on the way can read' | {PLAIT} connect 10.77.255.2 5000 \
+                          --connect-timeout 5 --protect plain --path a --path b"
+    );
+    until(|| {
+        let client = place.shell("client", &script).finish();
+        client.status.success().then_some(())
+    });
+    assert!(listening.into_iter().any(|line| line.contains("a letter that everybody")));
+    let shown = BufReader::new(watch.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let line = shown.into_iter().find(|line| line.contains("a letter")).expect("it is shown");
+    assert!(line.contains("path a to-server"), "{line}");
+    let text = place.plait(&["lab", "text", "a", "--to-server"]);
+    assert!(said(&text).contains("everybody on the way"));
+
+    assert_eq!(place.plait(&["lab", "down"]).status.code(), Some(0));
+    assert!(until(|| watch.0.try_wait().expect("ours")).success(), "the show ends with the lab");
+    let none = place.plait(&["lab", "status"]);
+    assert!(said(&none).contains("plait lab up"), "{none:?}");
+}
+
+#[test]
+fn what_a_killed_lab_leaves_goes_with_the_next_down_or_up() {
+    let Some(place) = Place::new("killed") else { return };
+    for next in ["down", "up"] {
+        assert!(place.plait(&["lab", "up"]).status.success());
+        let (daemon, names) = place.daemon();
+        let mut program = place.shell("server", "exec sleep 600");
+        kill(Pid::from_raw(daemon), Signal::SIGKILL).expect("it runs");
+        // Until nobody waits for it any more its number is taken.
+        until(|| (!Path::new("/proc").join(daemon.to_string()).exists()).then_some(()));
+        let swept = place.plait(&["lab", next]);
+        assert!(swept.status.success(), "{swept:?}");
+        until(|| program.0.try_wait().expect("ours"));
+        until(|| names.iter().all(|name| !Path::new("/run/netns").join(name).exists()).then_some(()));
+        assert!(place.plait(&["lab", "down"]).status.success());
+    }
+}
+
+#[test]
+fn an_ordinary_user_has_a_lab_where_tun_devices_are_for_users() {
+    let Some(place) = Place::new("user") else { return };
+    let Some(user) = place.of_user("mknod -m 666 $0/tun c 10 200 && mount --bind $0/tun /dev/net/tun") else {
+        return;
+    };
+    let script = "plait lab up && echo 'ip -br address show dev b; sleep 600 & exit 3' | plait lab shell client; \
+         echo shell $?; plait lab down; echo down $?";
+    let output = user(script);
+    let text = said(&output);
+    assert!(text.contains("10.77.1.1/24") && text.contains("shell 3") && text.contains("down 0"), "{text}");
+    // Killed: what still runs in it is found by the mark in its environment.
+    let script = "plait lab up && owner=$(echo 'echo $PLAIT_LAB_OWNER' | plait lab shell client); \
+                  (echo 'touch $HOME/ready; exec sleep 601' | plait lab shell client) & \
+                  until [ -e $HOME/ready ]; do sleep 0.1; done; kill -9 $owner; plait lab down";
+    let output = user(script);
+    assert!(said(&output).contains("(sleep)"), "{output:?}");
+}
+
+#[test]
+fn an_ordinary_user_who_may_not_is_told_what_doctor_says() {
+    let Some(place) = Place::new("lacks") else { return };
+    let Some(user) = place.of_user("mknod -m 600 $0/tun c 10 200 && mount --bind $0/tun /dev/net/tun") else {
+        return;
+    };
+    let doctor = user("plait doctor");
+    assert_eq!(doctor.status.code(), Some(7), "{doctor:?}");
+    let doctor = said(&doctor);
+    for (command, of) in [
+        ("lab up", "TUN device"),
+        ("demo", "TUN device"),
+        ("listen 5000", "privileges"),
+        ("connect 127.0.0.1 5000", "privileges"),
+        ("serve --forward 127.0.0.1:80 --anyone", "privileges"),
+    ] {
+        let output = user(&format!("plait {command}"));
+        let prefix = format!("missing: {of}: ");
+        let line = doctor.lines().find(|line| line.starts_with(&prefix)).expect("doctor says it");
+        let line = line.rsplit_once(" [").expect("for whom").0;
+        assert!(said(&output).contains(line), "{command}: {output:?} does not say {line:?}");
+        assert_eq!(output.status.code(), Some(7), "{command}");
+    }
+}
+
+#[test]
+fn a_firewall_that_drops_what_is_forwarded_is_named_with_the_rules_that_help() {
+    let Some(place) = Place::new("firewall") else { return };
+    let namespace = Namespace::named("firewall").expect("root may");
+    let doctor = || {
+        let mut command = place.command(&["doctor"]);
+        said(&namespace.spawn(&mut command).expect("started").wait_with_output().expect("it ends"))
+    };
+    assert!(doctor().contains("ok: forwarding"), "{}", doctor());
+    namespace.run("nft", "add table ip filter").expect("added");
+    namespace
+        .run("nft", "add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }")
+        .expect("added");
+    let text = doctor();
+    let line = text.lines().find(|line| line.starts_with("missing: forwarding: ")).expect("it is seen");
+    let fix = line.split_once("; fix: ").and_then(|(_, fix)| fix.rsplit_once(" [")).expect("a remedy").0;
+    let mut shell = Command::new("sh");
+    assert!(namespace.spawn(shell.args(["-c", fix])).expect("started").wait().expect("it ends").success());
+    assert!(doctor().contains("ok: forwarding"), "{fix} does not help: {}", doctor());
+}
+
+/// A directory for the control socket, keys and files: gone with its owner, and a lab that is still up in it.
+struct Place(PathBuf);
+
+/// A program that ends with its owner.
+struct Program(Child);
+
+impl Program {
+    fn finish(mut self) -> Output {
+        let output = self.0.stdout.take().map(|mut out| {
+            let mut bytes = Vec::new();
+            out.read_to_end(&mut bytes).expect("readable");
+            bytes
+        });
+        let status = self.0.wait().expect("ours");
+        Output { status, stdout: output.unwrap_or_default(), stderr: Vec::new() }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Place {
+    fn new(label: &str) -> Option<Self> {
+        if let Err(error) = lab::privilege::check() {
+            eprintln!("not run: {error}");
+            return None;
+        }
+        let directory = std::env::temp_dir().join(format!("plait-cli-{label}-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        Some(Self(directory))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PLAIT);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .env("PLAIT_LAB_RUNTIME", &self.0)
+            .env("SHELL", "/bin/sh")
+            .env("PLAIT_KEYS", self.0.join("keys"));
+        command
+    }
+
+    fn plait(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("started")
+    }
+
+    fn start(&self, arguments: &[&str]) -> Program {
+        Program(self.command(arguments).spawn().expect("started"))
+    }
+
+    /// A shell in a host that is told `script`.
+    fn shell(&self, host: &str, script: &str) -> Program {
+        let mut command = self.command(&["lab", "shell", host]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("started");
+        let mut input = child.stdin.take().expect("piped");
+        writeln!(input, "{script}").expect("it reads");
+        Program(child)
+    }
+
+    /// The process of the lab that is up, and the names of its namespaces.
+    fn daemon(&self) -> (i32, Vec<String>) {
+        let mut socket = std::os::unix::net::UnixStream::connect(self.0.join("control")).expect("it is up");
+        writeln!(socket, "{}", r#"{"do":"status"}"#).expect("it reads");
+        let mut line = String::new();
+        BufReader::new(socket).read_line(&mut line).expect("an answer");
+        let answer: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let names = answer["ok"]["hosts"].as_array().expect("two").iter();
+        let names = names.map(|name| name.as_str().expect("a name").to_owned()).collect();
+        (i32::try_from(answer["ok"]["process"].as_i64().expect("a number")).expect("small"), names)
+    }
+
+    /// Runs scripts as an ordinary user in a mount namespace of its own, after `preparation` by root (`$0` is a file system
+    /// of its own); `None`, and the reason printed, where root may not do that.
+    fn of_user<'a>(&'a self, preparation: &'a str) -> Option<impl Fn(&str) -> Output + 'a> {
+        let home = self.0.join("home");
+        let steps = format!(
+            "set -e; mount -t tmpfs -o mode=755 tmpfs $0; cp {PLAIT} $0/plait; {preparation}; mkdir $0/home; chown {NOBODY} $0/home; cd $0/home; \
+             exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups env HOME=$0/home PLAIT_KEYS=$0/home/keys \
+             PLAIT_LAB_RUNTIME=$0/home/run SHELL=/bin/sh PATH=$0:$PATH sh -c \"$1\""
+        );
+        fs::create_dir_all(&home).expect("a directory");
+        let run = move |script: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", &steps]).arg(&home).arg(script);
+            command.stdin(Stdio::null()).output().expect("started")
+        };
+        let trial = run("unshare --user --map-root-user --net --mount mount -t tmpfs tmpfs /run");
+        if !trial.status.success() {
+            eprintln!("not run: {}", said(&trial));
+            return None;
+        }
+        Some(run)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.plait(&["lab", "down"]);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a program has said, on both outputs.
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+}
+
+/// Waits for something that must come.
+fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "it does not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
