@@ -204,7 +204,7 @@ impl Place {
     /// The process of the lab that is up, and the names of its namespaces.
     fn daemon(&self) -> (i32, Vec<String>) {
         let mut socket = std::os::unix::net::UnixStream::connect(self.0.join("control")).expect("it is up");
-        writeln!(socket, "{}", r#"{"do":"status"}"#).expect("it reads");
+        socket.write_all(b"{\"do\":\"status\"}\n").expect("it reads");
         let mut line = String::new();
         BufReader::new(socket).read_line(&mut line).expect("an answer");
         let answer: serde_json::Value = serde_json::from_str(&line).expect("JSON");
