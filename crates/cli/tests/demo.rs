@@ -14,7 +14,7 @@ const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
 /// Everything that a program can leave behind: names, devices, rules, tables, processes, files, settings.
 const LEAVINGS: &str = "
 ip netns; ip -o link; ip -o address; ip rule; ip -6 rule; ip route show table all; nft list ruleset
-cat /proc/[0-9]*/cmdline | tr '\\0' ' '
+for process in /proc/[0-9]*/comm; do read -r name < $process && echo $name; done
 find /run $HOME /etc/plait 2>/dev/null | sort; ls -d /tmp/plait-demo* 2>/dev/null
 cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding
 true";

@@ -67,7 +67,7 @@ impl Network {
     pub(crate) fn prepare(device: &str, specs: &[PathSpec], ranges: &Ranges) -> Result<Self, Error> {
         let number = number_of(device).ok_or(Error::NoFreeRange)?;
         let journal = Journal::open()?;
-        let turn = journal.turn();
+        let turn = Journal::turn();
         let snapshot = Snapshot::take()?;
         sweep(&snapshot, number, &journal)?;
         let subnets = Subnets::choose(ranges, number, &snapshot.networks())?;
@@ -215,7 +215,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        let turn = self.journal.turn();
+        let turn = Journal::turn();
         for path in &self.paths {
             path.table.remove();
         }

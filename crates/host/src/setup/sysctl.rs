@@ -18,12 +18,14 @@ use crate::sys;
 /// Where the files are: on a file system that does not outlive the machine's run.
 const DIRECTORY: &str = "/run/plait";
 const SETTINGS: &str = "/proc/sys";
+/// The network namespace of this thread: a lock on it is one on its set-up, and leaves no file behind.
+const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
 /// The file of this network namespace.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
+    directory: PathBuf,
     file: PathBuf,
-    lock: PathBuf,
     settings: PathBuf,
 }
 
@@ -43,26 +45,20 @@ impl Journal {
     pub(super) fn open() -> Result<Self, Error> {
         let cookie =
             sys::namespace_cookie().map_err(|source| Error::system("name the network namespace", source))?;
-        let journal = Self::at(Path::new(DIRECTORY), cookie, Path::new(SETTINGS));
-        let mut directory = fs::DirBuilder::new();
-        if let Err(error) = directory.recursive(true).mode(0o755).create(DIRECTORY) {
-            debug!(%error, "settings cannot be put back after a crash");
-        }
-        Ok(journal)
+        Ok(Self::at(Path::new(DIRECTORY), cookie, Path::new(SETTINGS)))
     }
 
     fn at(directory: &Path, cookie: u64, settings: &Path) -> Self {
         Self {
+            directory: directory.to_owned(),
             file: directory.join(format!("settings-{cookie}")),
-            lock: directory.join("lock"),
             settings: settings.to_owned(),
         }
     }
 
-    /// Waits until no other host sets up or cleans up on this machine. `None` where locks cannot be had.
-    pub(super) fn turn(&self) -> Turn {
-        let file = private().create(true).truncate(false).write(true).open(&self.lock).ok()?;
-        Flock::lock(file, FlockArg::LockExclusive).ok()
+    /// Waits until no other host sets up or cleans up in this network namespace. `None` where locks cannot be had.
+    pub(super) fn turn() -> Turn {
+        Flock::lock(File::open(NAMESPACE).ok()?, FlockArg::LockExclusive).ok()
     }
 
     /// Gives a setting a value, if it has another. `false` if there is no such setting.
@@ -98,6 +94,8 @@ impl Journal {
             }
         }
         let _ = fs::remove_file(&self.file);
+        // It stays while hosts of other namespaces have files in it.
+        let _ = fs::remove_dir(&self.directory);
     }
 
     /// Remembers what a setting was, the first time only.
@@ -106,8 +104,14 @@ impl Journal {
         if known.lines().filter_map(Entry::parse).any(|other| other.name == entry.name) {
             return Ok(());
         }
-        let mut file = private().create(true).append(true).open(&self.file)?;
+        let mut file = self.create().or_else(|_| self.create())?;
         writeln!(file, "{} {} {}", entry.name, entry.before, entry.ours)
+    }
+
+    /// Opens the file. A host of another namespace may take the directory away at the same time, once.
+    fn create(&self) -> io::Result<File> {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.directory)?;
+        private().create(true).append(true).open(&self.file)
     }
 }
 
