@@ -41,6 +41,8 @@ pub struct Counters {
     pub time_wait: usize,
     /// Four-tuples and tokens by which connections are found.
     pub names: usize,
+    /// Blocks that are being sealed or opened elsewhere.
+    pub crypto_jobs: usize,
 }
 
 /// The counts of malformed packets.

@@ -3,7 +3,9 @@
 use base::{Instant, PathId};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use mptcp::{Config, Connection, ConnectionError, Path, PathClass, Paths, ReadError, Status};
+use mptcp::{
+    Config, Connection, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
+};
 use std::collections::BTreeMap;
 use wire::{Segment, TcpEmit};
 
@@ -60,7 +62,8 @@ pub enum ListenError {
 /// All connections of a host.
 ///
 /// After each `handle_*` and each call for an application, drain [`Endpoint::poll_transmit`], then
-/// [`Endpoint::poll_event`], then ask [`Endpoint::poll_timeout`].
+/// [`Endpoint::poll_event`], then ask [`Endpoint::poll_timeout`]. Where connections have jobs for others
+/// ([`Config::crypto_jobs`]), drain [`Endpoint::poll_crypto`] too.
 pub struct Endpoint {
     pub(crate) config: EndpointConfig,
     pub(crate) connections: BTreeMap<ConnectionId, Entry>,
@@ -69,6 +72,10 @@ pub struct Endpoint {
     pub(crate) listeners: Listeners,
     pub(crate) half_open: HalfOpen,
     pub(crate) ready: ReadyQueue,
+    /// Connections with blocks to be sealed or opened elsewhere.
+    pub(crate) laborious: ReadyQueue,
+    /// Their jobs that were handed out and have not come back.
+    pub(crate) jobs_out: usize,
     pub(crate) alarms: Alarms,
     pub(crate) notices: Notices,
     pub(crate) replies: Replies,
@@ -89,6 +96,8 @@ impl Endpoint {
             listeners: Listeners::default(),
             half_open: HalfOpen::default(),
             ready: ReadyQueue::default(),
+            laborious: ReadyQueue::default(),
+            jobs_out: 0,
             alarms: Alarms::default(),
             notices: Notices::default(),
             replies: Replies::default(),
@@ -202,6 +211,9 @@ impl Endpoint {
             match sent {
                 Some((segment, entry)) => {
                     entry.note_last_words(now, &segment);
+                    if entry.connection.has_crypto() {
+                        self.laborious.mark(id);
+                    }
                     self.ready.rotate();
                     self.write_packet(segment, out);
                     return true;
@@ -213,6 +225,35 @@ impl Endpoint {
             }
         }
         false
+    }
+
+    /// The next block to be sealed or opened, and whose it is; `None` as well while
+    /// [`EndpointConfig::max_crypto_jobs`] are under way. Whoever takes a job brings the result to
+    /// [`Endpoint::handle_crypto`], in any order. There are jobs if [`Config::crypto_jobs`] asks for them, and then
+    /// this is to be drained behind [`Endpoint::poll_transmit`].
+    pub fn poll_crypto(&mut self) -> Option<(ConnectionId, CryptoJob)> {
+        if self.jobs_out >= self.config.max_crypto_jobs {
+            return None;
+        }
+        while let Some(id) = self.laborious.next() {
+            let entry = self.connections.get_mut(&id);
+            if let Some(job) = entry.and_then(|entry| entry.connection.poll_crypto()) {
+                self.laborious.rotate();
+                self.jobs_out += 1;
+                return Some((id, job));
+            }
+            self.laborious.retire();
+        }
+        None
+    }
+
+    /// What came of a job; nothing happens if the connection is gone.
+    pub fn handle_crypto(&mut self, now: Instant, id: ConnectionId, result: CryptoResult) {
+        self.jobs_out = self.jobs_out.saturating_sub(1);
+        if let Some(entry) = self.connections.get_mut(&id) {
+            entry.connection.handle_crypto(now, result, &mut self.around.lend_to(id));
+            self.on_progress(now, id);
+        }
     }
 
     /// The earliest deadline.
@@ -329,6 +370,7 @@ impl Endpoint {
             half_open: self.half_open.len(),
             time_wait: self.around.time_waits.len(),
             names: self.around.demux.len(),
+            crypto_jobs: self.jobs_out,
             ..self.counters.clone()
         }
     }

@@ -11,11 +11,19 @@ impl Endpoint {
     pub(crate) fn on_progress(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
         self.ready.mark(id);
+        self.note_jobs(id);
+    }
+
+    fn note_jobs(&mut self, id: ConnectionId) {
+        if self.connections.get(&id).is_some_and(|entry| entry.connection.has_crypto()) {
+            self.laborious.mark(id);
+        }
     }
 
     /// The connection has nothing to send for now.
     pub(crate) fn on_silence(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
+        self.note_jobs(id);
         let Some(entry) = self.connections.get(&id) else { return };
         if entry.is_over() {
             self.forget(id);

@@ -19,6 +19,9 @@ pub struct EndpointConfig {
     pub max_connections: usize,
     /// Four-tuples in TIME-WAIT.
     pub max_time_wait: usize,
+    /// Blocks of all connections together that are being sealed or opened elsewhere; the others wait in their
+    /// connections, whose windows bound them.
+    pub max_crypto_jobs: usize,
     /// How long a connection that its application has let go of may stand still, with nothing delivered
     /// and the peer not closing, before it is aborted.
     pub orphan_timeout: Duration,
@@ -31,6 +34,8 @@ impl Default for EndpointConfig {
             backlog: 1024,
             max_connections: 65_536,
             max_time_wait: 32_768,
+            // 16 MiB of the longest blocks.
+            max_crypto_jobs: 256,
             orphan_timeout: Duration::from_secs(120),
         }
     }

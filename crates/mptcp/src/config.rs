@@ -47,6 +47,17 @@ pub enum Protect {
     Sealed(crate::SealedSettings),
 }
 
+impl Protect {
+    /// Probing of silent subflows where [`tcp::Config::keep_alive`] does not ask for another.
+    pub(crate) fn keep_alive(&self) -> Option<tcp::KeepAlive> {
+        match self {
+            Self::Plain | Self::Scramble(_) => None,
+            #[cfg(feature = "sealed")]
+            Self::Sealed(settings) => settings.keep_alive,
+        }
+    }
+}
+
 /// Settings of one connection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -79,8 +90,22 @@ pub struct Config {
     /// How long other paths may take to answer when the peer has refused on one. Long enough for a SYN that is lost and
     /// sent again after a second (RFC 6298, section 2.1).
     pub refused_patience: Duration,
+    /// Most blocks of a sealed connection at a time that are left to whoever runs its jobs
+    /// ([`Connection::poll_crypto`](crate::Connection::poll_crypto)), to be sealed and as many to be opened. 0: there
+    /// are no jobs, the connection does it itself.
+    pub crypto_jobs: u16,
+    /// Shorter blocks are not worth a job, in bytes.
+    pub shortest_job: usize,
     /// How long a connection without any subflow waits for a new one before it fails.
     pub patience: Duration,
+}
+
+impl Config {
+    /// Whether the crypto of a block of this length is left to others.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn is_job(&self, length: usize) -> bool {
+        self.crypto_jobs > 0 && length >= self.shortest_job
+    }
 }
 
 impl Default for Config {
@@ -100,6 +125,8 @@ impl Default for Config {
             full_mesh: true,
             race_after: Duration::from_millis(250),
             refused_patience: Duration::from_millis(1500),
+            crypto_jobs: 0,
+            shortest_job: 0,
             patience: Duration::from_secs(60),
         }
     }

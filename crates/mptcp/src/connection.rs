@@ -9,18 +9,18 @@ use tcp::{FourTuple, Isn, State};
 use wire::{Dss, IcmpError, Segment};
 
 use crate::addresses::Addresses;
-use crate::blocks::Outgoing;
 use crate::closing::Life;
 use crate::dispersion::Sightings;
 use crate::flow::Flow;
 use crate::keys::Key;
 use crate::mesh::Mesh;
 use crate::notices::Notices;
+use crate::outgoing::Outgoing;
 use crate::protection::Protection;
 use crate::race::Race;
 use crate::reassembly::Reassembly;
 use crate::reinject::DataTimer;
-use crate::sealed::Sealed;
+use crate::sealed::{CryptoJob, CryptoResult, Sealed};
 use crate::session::Session;
 use crate::{Config, Counters, Paths, PlainReason, ReadError, Status, SubflowStatus};
 
@@ -239,6 +239,23 @@ impl Connection {
             self.reap();
         }
         segment
+    }
+
+    /// The next block to be sealed or opened, for whoever runs the jobs of this connection, on this core or another. Call
+    /// until `None`. There are none unless [`Config::crypto_jobs`] says so.
+    pub fn poll_crypto(&mut self) -> Option<CryptoJob> {
+        self.next_job()
+    }
+
+    /// Whether [`Connection::poll_crypto`] has something to give.
+    pub fn has_crypto(&self) -> bool {
+        self.has_jobs()
+    }
+
+    /// What came of a job of this connection; results may come in any order.
+    pub fn handle_crypto(&mut self, now: Instant, result: CryptoResult, host: &mut dyn Host) {
+        self.take_result(now, result);
+        self.settle(now, host);
     }
 
     /// The earliest deadline of the connection and all subflows.

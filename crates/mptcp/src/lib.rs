@@ -26,6 +26,7 @@ mod mesh;
 mod notices;
 mod options_in;
 mod options_out;
+mod outgoing;
 mod path;
 mod protection;
 mod race;
@@ -54,5 +55,6 @@ pub use protect::scramble::Variant as ScrambleStart;
 pub use scramble::{ScrambleSettings, ScrambleStatus, WithoutTrusted};
 #[cfg(feature = "sealed")]
 pub use sealed::SealedSettings;
+pub use sealed::{CryptoJob, CryptoResult};
 pub use status::{Counters, Negotiated, PeerIdentity, PlainReason, SealedStatus, Status, SubflowStatus};
 pub use trust::TrustedPaths;

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use tcp::{Arrival, Closed, Event as TcpEvent};
 use wire::{Dss, Flags, ResetReason, Segment};
 
-use crate::blocks::Acked;
 use crate::connection::{Mode, Role};
 use crate::flow::{Kind, Parting, Stage};
 use crate::mapping::{Declaration, Declared, Mapping, Placed};
 use crate::options_in::Signals;
+use crate::outgoing::Acked;
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes of a subflow that may wait for a mapping that comes late.
@@ -401,7 +401,7 @@ impl Connection {
             window = window.min(HANDSHAKE_WINDOW);
         }
         for flow in &mut self.flows {
-            flow.tcp.set_receive_window(window);
+            flow.tcp.set_receive_window(window.saturating_sub(flow.state.sealed.backlog()));
         }
     }
 }

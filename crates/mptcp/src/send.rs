@@ -104,7 +104,10 @@ impl Connection {
         if self.outgoing.queued() == 0 || self.must_gather() {
             return false;
         }
-        let candidates = self.candidates_for_new(now);
+        let mut candidates = self.candidates_for_new(now);
+        if !self.seal_ahead(&mut candidates) {
+            return false;
+        }
         let window_left = self.outgoing.window_left();
         if window_left == 0 {
             return self.schedule_probe(&candidates) || self.schedule_opportunity(&candidates);

@@ -107,6 +107,8 @@ pub struct SealedStatus {
     pub sealed_blocks: u64,
     /// Blocks decrypted.
     pub opened_blocks: u64,
+    /// Of both, those that were done elsewhere: see [`Connection::poll_crypto`].
+    pub blocks_elsewhere: u64,
     /// Why there is no sealed connection: what was stripped, altered, refused, or failed.
     pub failure: Option<String>,
 }

@@ -9,6 +9,7 @@ use wire::{MpCapable, OptionBytes, Segment};
 
 use crate::flow::FlowState;
 use crate::receive::Arrived;
+use crate::scheduler::Candidate;
 use crate::session::Session;
 use crate::status::SealedStatus;
 use crate::{Connection, Host};
@@ -19,6 +20,14 @@ pub(crate) enum Sealed {}
 /// There is none.
 #[derive(Debug)]
 pub(crate) enum SealedBody {}
+
+/// There is none.
+#[derive(Debug)]
+pub enum CryptoJob {}
+
+/// There is none.
+#[derive(Debug)]
+pub enum CryptoResult {}
 
 /// Nothing to know.
 #[derive(Default)]
@@ -40,6 +49,13 @@ impl SealedBody {
     }
 }
 
+impl CryptoJob {
+    /// Cannot be called.
+    pub fn run(self) -> CryptoResult {
+        match self {}
+    }
+}
+
 impl SealedFlow {
     pub(crate) fn failures(&self) -> u64 {
         0
@@ -50,6 +66,10 @@ impl SealedFlow {
     pub(crate) fn responder_said(&mut self, _: bool, _: u8, _: u8) {}
 
     pub(crate) fn note_gaps(&mut self, _: bool) {}
+
+    pub(crate) fn backlog(&self) -> u32 {
+        0
+    }
 }
 
 impl Sealed {
@@ -106,6 +126,18 @@ impl Sealed {
 }
 
 impl Connection {
+    pub(crate) fn next_job(&mut self) -> Option<CryptoJob> {
+        None
+    }
+
+    pub(crate) fn has_jobs(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn take_result(&mut self, _: Instant, result: CryptoResult) {
+        match result {}
+    }
+
     pub(crate) fn offer_sealed(&mut self) {}
 
     pub(crate) fn explain_refusal(&mut self) {}
@@ -140,6 +172,10 @@ impl Connection {
 
     pub(crate) fn schedule_control(&mut self, _: Instant) -> bool {
         false
+    }
+
+    pub(crate) fn seal_ahead(&mut self, _: &mut [Candidate]) -> bool {
+        true
     }
 
     pub(crate) fn send_sealed(&mut self, _: usize, _: usize) -> bool {

@@ -4,7 +4,7 @@ use base::{Duration, Instant, PathId, Random, SeededRandom};
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use endpoint::{ConnectionId, Endpoint, EndpointConfig, Event, ListenerId, Transmit};
-use mptcp::{Config, Path, PathClass};
+use mptcp::{Config, CryptoResult, Path, PathClass};
 use std::collections::BTreeMap;
 use wire::{IpVersion, Packet, Segment, Trust};
 
@@ -27,6 +27,8 @@ enum Happening {
     Wake(PathIndex, usize),
     /// Applications that waited for a moment are called.
     Call(HostIndex, ConnectionId),
+    /// A block of a connection has been sealed or opened elsewhere.
+    Result(HostIndex, ConnectionId, CryptoResult),
 }
 
 /// One host: the endpoint, and the applications on it.
@@ -51,6 +53,9 @@ pub struct World {
     capture: Option<Capture>,
     /// Packets for which there was no way.
     unrouted: u64,
+    /// How long a job of a connection takes at most.
+    longest_job: Duration,
+    most_jobs: usize,
 }
 
 impl World {
@@ -67,7 +72,20 @@ impl World {
             next_serial: 0,
             capture: None,
             unrouted: 0,
+            longest_job: Duration::ZERO,
+            most_jobs: 0,
         }
+    }
+
+    /// From now on blocks that connections leave to others ([`Config::crypto_jobs`]) take up to so long, each a time of
+    /// its own, so that results come in any order.
+    pub fn set_longest_job(&mut self, longest: Duration) {
+        self.longest_job = longest;
+    }
+
+    /// Most jobs that any host had under way at a time.
+    pub fn most_jobs(&self) -> usize {
+        self.most_jobs
     }
 
     /// Adds a host.
@@ -304,6 +322,10 @@ impl World {
                     self.call(host, id);
                     self.pump(host);
                 }
+                Happening::Result(host, id, result) => {
+                    self.hosts[host.0].endpoint.handle_crypto(self.now, id, result);
+                    self.pump(host);
+                }
             }
         }
         for index in 0..self.hosts.len() {
@@ -370,6 +392,7 @@ impl World {
             while let Some(segment) = self.next_segment(index) {
                 self.depart(&segment);
             }
+            self.take_jobs(index);
             let host = &mut self.hosts[index.0];
             let Some(event) = host.endpoint.poll_event() else { return };
             match event {
@@ -378,6 +401,14 @@ impl World {
                     self.call(index, id);
                 }
             }
+        }
+    }
+
+    fn take_jobs(&mut self, index: HostIndex) {
+        while let Some((id, job)) = self.hosts[index.0].endpoint.poll_crypto() {
+            let takes = self.longest_job.mul_f64(self.random.below(1000) as f64 / 1000.0);
+            self.schedule(self.now + takes, Happening::Result(index, id, job.run()));
+            self.most_jobs = self.most_jobs.max(self.hosts[index.0].endpoint.counters().crypto_jobs);
         }
     }
 

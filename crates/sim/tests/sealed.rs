@@ -2,13 +2,14 @@
 //! error; and what one path does, the other does not feel.
 
 use base::{Duration, SeededRandom};
+use endpoint::EndpointConfig;
 use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use mptcp::{Config, Negotiated, Protect, SealedSettings};
+use mptcp::{Config, ConnectionError, Negotiated, Protect, SealedSettings};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use sim::{
-    Coalescer, Corruptor, Cutter, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Moment,
-    Mutator, Pair, SequenceRewriter, Speech, Stripper, megabits, plain_link,
+    BlackHole, Coalescer, Corruptor, Cutter, Direction, Element, Families, Forger, Forgery, Link, LinkConfig,
+    Manner, Moment, Mutator, Pair, SequenceRewriter, Speech, Stripper, Talker, World, megabits, plain_link,
 };
 use std::sync::Arc;
 
@@ -47,6 +48,57 @@ fn both_handshakes_seal_over_two_paths() {
         }
         pair.assert_clean();
     }
+}
+
+/// Both paths swallow everything from some moment on, while nobody has anything to say. How a reader ends, and after
+/// how long.
+fn cut_in_silence(config: &Config) -> Option<(Result<(), ConnectionError>, Duration)> {
+    let mut pair = Pair::new(9, 2, Families::V4);
+    let cut = pair.in_time(Duration::from_secs(20));
+    for path in 0..2 {
+        pair.chain_with(path, BlackHole { during: cut..cut + 100 * HOUR });
+    }
+    // The client says its word and waits for the other side to finish, which the same rule keeps from it.
+    pair.serve(config, Speech::of(1000).leaving(Manner::Waiting));
+    let id = pair.open(config, Speech::of(1000).leaving(Manner::Waiting));
+    let client = pair.client;
+    let is_over = |world: &World| world.talker(client, id).outcome().is_some();
+    pair.world.run_until(3 * HOUR, is_over);
+    let outcome = pair.world.talker(client, id).outcome()?;
+    Some((outcome.result, outcome.at.saturating_since(cut)))
+}
+
+#[test]
+fn a_reader_notices_within_minutes_that_all_paths_were_cut_in_silence() {
+    let config = sealed(Tep::TcpcryptCurve25519);
+    let (result, after) = cut_in_silence(&config).expect("it has noticed");
+    assert_eq!(result, Err(ConnectionError::AllPathsLost));
+    assert!((60..150).contains(&after.as_secs()), "{after:?}");
+}
+
+#[test]
+fn without_probes_nobody_would_notice() {
+    let mut config = sealed(Tep::TcpcryptCurve25519);
+    let Protect::Sealed(settings) = &mut config.protect else { unreachable!("it is sealed") };
+    settings.keep_alive = None;
+    assert_eq!(cut_in_silence(&config), None);
+}
+
+#[test]
+fn the_jobs_of_all_connections_together_are_bounded() {
+    let limits = EndpointConfig { max_crypto_jobs: 5, ..EndpointConfig::default() };
+    let mut pair = Pair::limited(10, 2, Families::V4, limits);
+    pair.world.set_longest_job(Duration::from_millis(5));
+    let config = Config { crypto_jobs: 4, ..sealed(Tep::TcpcryptCurve25519) };
+    pair.serve(&config, Speech::of(100_000));
+    for _ in 0..20 {
+        pair.open(&Config { crypto_jobs: 0, ..config.clone() }, Speech::of(300_000));
+    }
+    assert!(pair.world.run_talk(MINUTES));
+    assert_eq!(pair.world.most_jobs(), 5, "the server's; the clients do everything themselves");
+    let heard: Vec<_> = pair.world.accepted(pair.server).map(Talker::heard).collect();
+    assert_eq!(heard, [300_000; 20]);
+    pair.assert_clean();
 }
 
 /// What somebody on a path does.
@@ -115,6 +167,25 @@ proptest! {
         let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Speech::of(4 * MIB), Speech::of(3 * MIB), MINUTES);
         prop_assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
         prop_assert_eq!((talk.client.heard, talk.server.heard), (3 * MIB, 4 * MIB));
+    }
+
+    #[test]
+    fn the_same_holds_where_blocks_are_sealed_and_opened_elsewhere(
+        deed in deed(), seed in 0..1000u64, path in 0..2usize, forward in any::<bool>(),
+        jobs in 1..24u16, shortest in 0..6000usize, longest in 0..40u64,
+    ) {
+        let mut pair = Pair::new(seed, 2, Families::V4);
+        pair.world.set_longest_job(Duration::from_millis(longest));
+        let direction = if forward { Direction::Forward } else { Direction::Backward };
+        let element = deed.element(&pair, direction, seed);
+        middle(&mut pair, path, seed, element);
+        middle(&mut pair, 1 - path, seed + 1000, Box::new(Coalescer::offload()));
+        let config = Config { crypto_jobs: jobs, shortest_job: shortest, ..sealed(Tep::TcpcryptCurve25519) };
+        let talk = pair.talk(&config, Speech::of(4 * MIB), Speech::of(3 * MIB), MINUTES);
+        prop_assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+        prop_assert_eq!((talk.client.heard, talk.server.heard), (3 * MIB, 4 * MIB));
+        prop_assert!((1..=2 * usize::from(jobs)).contains(&pair.world.most_jobs()));
+        pair.assert_clean();
     }
 
     #[test]

@@ -350,6 +350,19 @@ impl Subflow {
         self.receive.acks.want(Urgency::Alone);
     }
 
+    /// What was to be acknowledged now waits for [`Subflow::release_ack`], though no longer than
+    /// [`Config::delayed_ack`]: there will be more to say. Not what tells of missing or repeated bytes.
+    pub fn hold_ack(&mut self, now: Instant) {
+        if self.receive.acks.hold() {
+            self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
+        }
+    }
+
+    /// There is something to say: with data if there is some, or else alone.
+    pub fn release_ack(&mut self) {
+        self.receive.acks.want(Urgency::Now);
+    }
+
     /// Whether bytes are missing before others that have arrived: there is something for SACK to say.
     pub fn has_gaps(&self) -> bool {
         self.receive.queue.has_gaps()

@@ -103,6 +103,7 @@ impl Connection {
         tcp::Config {
             mtu: path.mtu,
             max_receive_window: window.min(self.config.tcp.max_receive_window),
+            keep_alive: self.config.tcp.keep_alive.or(self.config.protect.keep_alive()),
             ..self.config.tcp.clone()
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct SealedFlow {
     pub(super) failures: u64,
     /// Data offset that was acknowledged here last.
     pub(super) told: u64,
+    /// Blocks wait in the inbox because enough are being opened.
+    pub(super) is_paused: bool,
     /// TCP has to report missing bytes, which needs the room of a tag.
     pub(super) has_gaps: bool,
 }
@@ -26,6 +28,11 @@ impl SealedFlow {
     /// Blocks that failed verification.
     pub(crate) fn failures(&self) -> u64 {
         self.failures
+    }
+
+    /// Bytes that TCP has acknowledged and that wait to be opened: TCP's window is smaller by as much.
+    pub(crate) fn backlog(&self) -> u32 {
+        if self.is_paused { self.inbox.waiting_bytes() } else { 0 }
     }
 
     /// What the SYN of the join said.

@@ -1,43 +1,24 @@
-//! Opening what comes in: window and duplicates, option tag, decryption, and only then anything else.
+//! What comes in on a sealed connection: tagged options, mappings, and the bytes that fill them.
 //!
-//! The order is that of the wire format: nothing in a block counts before both tags are right. A block that fails is not
+//! The order is that of the wire format: nothing in a block counts before both tags are right (see
+//! [`super::unsealing`]). A block that fails is not
 //! acknowledged at data level, so the peer sends it again; TCP has acknowledged its bytes already, which the
 //! peer notices (see [`super::repair`]).
 
 use base::Instant;
 use bytes::Bytes;
-use protect::sealed::{
-    AckContext, AckTag, Kind, OpenError, OptionContext, ProtectedOptions, Record, Records,
-};
+use protect::sealed::{AckContext, AckTag, OpenError, ProtectedOptions};
 use wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
 use super::inbox::{Declaration, Declared, Next};
-use super::outbound::CONTROL_SLACK;
 use super::{Sealed, Stage};
-use crate::blocks::Acked;
 use crate::flow::{Parting, Stage as FlowStage};
+use crate::outgoing::Acked;
 use crate::receive::{Arrived, MAX_UNMAPPED};
 use crate::{Connection, ConnectionError};
 
 /// Failed blocks after which a subflow is closed.
 const MAX_FAILURES: u64 = 8;
-/// Verified blocks that wait for those before them; blocks of one segment of 1400 bytes fill a window of 16 MiB.
-const MAX_EARLY: usize = 12_288;
-
-/// A verified block on its way into the stream.
-#[derive(Debug)]
-pub(super) struct Early {
-    length: u64,
-    contents: Contents,
-    data_fin: bool,
-}
-
-#[derive(Debug)]
-enum Contents {
-    Data(Bytes),
-    Control { records: Vec<Record>, generation: u64 },
-}
-
 impl Connection {
     /// The options of an acceptable segment behind the SYN.
     pub(crate) fn take_sealed_signals(&mut self, arrived: &Arrived<'_>) {
@@ -103,7 +84,7 @@ impl Connection {
     }
 
     /// A Data-ACK that is the peer's.
-    fn on_genuine_ack(&mut self, acked: u64) {
+    pub(super) fn on_genuine_ack(&mut self, acked: u64) {
         let (Some(session), Some(sealed)) = (&mut self.session, &mut self.sealed) else { return };
         match self.outgoing.on_data_ack(acked, 0) {
             Acked::New(_) => {
@@ -138,8 +119,13 @@ impl Connection {
         if self.flows[index].state.sealed.tag.is_none() {
             return;
         }
-        let before = (self.incoming.next(), self.is_ended());
+        let before = self.progress();
+        self.flows[index].state.sealed.is_paused = false;
         while !self.life.is_over() && self.flows[index].state.stage != FlowStage::Over {
+            if self.is_opening_enough() {
+                self.flows[index].state.sealed.is_paused = true;
+                break;
+            }
             match self.flows[index].state.sealed.inbox.next() {
                 Next::Nothing => {
                     self.flows[index].state.unmapped_since = None;
@@ -150,124 +136,11 @@ impl Connection {
                     break;
                 }
                 Next::Garbage(bytes) => self.on_garbage(index, &bytes),
-                Next::Block(declared, payload) => self.open_block(index, declared, payload),
+                Next::Block(declared, payload) => self.take_block(now, index, declared, payload),
             }
         }
-        if (before.0 == 1 && self.incoming.next() > 1) || before.1 != self.is_ended() {
-            // As on plain connections: the other side learns at once that its keys and its end are known.
-            self.flows[index].tcp.request_ack();
-        }
+        self.on_progress(index, before);
         self.tell_reader();
-    }
-
-    fn is_ended(&self) -> bool {
-        self.incoming.is_exhausted() || self.incoming.is_finished()
-    }
-
-    fn open_block(&mut self, index: usize, declared: Declared, payload: Bytes) {
-        let (Some(session), Some(sealed)) = (&self.session, &mut self.sealed) else { return };
-        let Stage::Running(running) = &mut sealed.stage else { return };
-        let Some(subflow) = self.flows[index].state.sealed.tag else { return };
-        let dsn = session.incoming.sequence(declared.dsn, self.incoming.next());
-        let context = OptionContext {
-            subflow,
-            ssn: declared.ssn,
-            data_ack: declared.data_ack.map(|ack| session.outgoing.ack_number(ack, self.outgoing.acked())),
-            data_fin: declared.data_fin,
-            options: ProtectedOptions::NONE,
-        };
-        let acked = context.data_ack.and_then(|dsn| session.outgoing.offset(dsn));
-        let length = payload.len() as u64;
-        // Kept for the case that the mapping was wrong and hides another.
-        let job = match running.opener.begin(dsn, &context, payload.clone()) {
-            Ok(job) => job,
-            Err(error) => {
-                self.flows[index].state.sealed.inbox.resume(payload);
-                self.on_failed(index, error);
-                return;
-            }
-        };
-        let Some(offset) = session.incoming.offset(dsn) else {
-            self.counters.bytes_outside += length;
-            return;
-        };
-        if offset < self.incoming.next() || running.early.contains_key(&offset) {
-            // Our Data-ACK may have been lost.
-            self.counters.bytes_duplicate += length;
-            self.flows[index].state.sealed.told = 0;
-            self.flows[index].tcp.request_ack();
-            if let Some(acked) = acked {
-                self.on_genuine_ack(acked);
-            }
-            return;
-        }
-        let limit = running.announced.max(self.incoming.next()) + 2 * CONTROL_SLACK;
-        if offset + length > limit || running.early.len() >= MAX_EARLY {
-            self.counters.bytes_outside += length;
-            return;
-        }
-        drop(payload);
-        let opened = match job.run() {
-            Ok(opened) => opened,
-            Err(error) => {
-                self.on_failed(index, error);
-                return;
-            }
-        };
-        running.opener.finish(&opened);
-        running.opened_blocks += 1;
-        running.handshake = None;
-        let contents = match opened.kind {
-            Kind::Data => Contents::Data(opened.plain.freeze()),
-            Kind::Control => match Records::new(&opened.plain).collect::<Result<Vec<_>, _>>() {
-                Ok(records) => Contents::Control { records, generation: opened.generation },
-                Err(_) => {
-                    self.fail(ConnectionError::Protocol);
-                    return;
-                }
-            },
-        };
-        running.early.insert(offset, Early { length, contents, data_fin: declared.data_fin });
-        if let Some(acked) = acked {
-            self.on_genuine_ack(acked);
-        }
-        self.deliver_blocks();
-    }
-
-    /// Hands on what is in order now.
-    fn deliver_blocks(&mut self) {
-        while !self.life.is_over() {
-            let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
-            let Some(early) = running.early.remove(&self.incoming.next()) else { return };
-            if self.incoming.is_finished() {
-                self.fail(ConnectionError::Protocol);
-                return;
-            }
-            let Early { length, contents, data_fin } = early;
-            match contents {
-                Contents::Data(_) if running.eof_received => {
-                    self.fail(ConnectionError::Protocol);
-                    return;
-                }
-                Contents::Data(plain) => self.incoming.deliver_block(length, plain),
-                Contents::Control { records, generation } => {
-                    self.incoming.deliver_block(length, Bytes::new());
-                    self.take_records(records, generation);
-                }
-            }
-            if data_fin {
-                self.end_stream();
-            }
-        }
-    }
-
-    /// DATA_FIN counts only behind a verified EOF.
-    fn end_stream(&mut self) {
-        let may_end =
-            self.sealed.as_deref().and_then(Sealed::running).is_some_and(|running| running.eof_received);
-        if !may_end || !self.incoming.finish(self.incoming.next()) {
-            self.counters.fin_conflicts += 1;
-        }
     }
 
     /// Bytes that no mapping covers, so far.
@@ -301,18 +174,18 @@ impl Connection {
             self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed);
             return;
         }
-        self.on_failed(index, OpenError::Length);
+        self.on_failed(Some(index), OpenError::Length);
     }
 
-    /// Something that was not sealed by the peer.
-    fn on_failed(&mut self, index: usize, error: OpenError) {
+    /// Something that was not sealed by the peer came on a subflow, which may be gone by now.
+    pub(super) fn on_failed(&mut self, index: Option<usize>, error: OpenError) {
         self.counters.blocks_failed += 1;
         let has_opened = self
             .sealed
             .as_deref()
             .and_then(Sealed::running)
             .is_some_and(|running| running.opener.has_opened());
-        let flow = &mut self.flows[index];
+        let Some(flow) = index.and_then(|index| self.flows.get_mut(index)) else { return };
         flow.state.sealed.failures += 1;
         if flow.state.sealed.failures < MAX_FAILURES {
             // What is missing shows in the Data-ACK.

@@ -89,6 +89,11 @@ impl Inbox {
         crumbs::push(&mut self.waiting, chunk);
     }
 
+    /// Bytes that wait.
+    pub(super) fn waiting_bytes(&self) -> u32 {
+        u32::try_from(self.waiting_bytes).unwrap_or(u32::MAX)
+    }
+
     /// Takes up to `max` bytes off the front, whatever is declared about them.
     pub(super) fn take(&mut self, max: usize) -> Option<Bytes> {
         let first = self.waiting.front_mut()?;

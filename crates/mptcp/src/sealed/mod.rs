@@ -8,10 +8,12 @@
 //!
 //! Where the feature `sealed` is off, `unsealed.rs` takes the place of this module.
 
+mod ahead;
 mod body;
 mod flow;
 mod inbound;
 mod inbox;
+mod jobs;
 mod join;
 mod negotiation;
 mod opening;
@@ -21,9 +23,11 @@ mod records;
 mod repair;
 mod running;
 mod settings;
+mod unsealing;
 
 pub(crate) use body::SealedBody;
 pub(crate) use flow::SealedFlow;
+pub use jobs::{CryptoJob, CryptoResult};
 pub(crate) use negotiation::Answer;
 pub use settings::SealedSettings;
 

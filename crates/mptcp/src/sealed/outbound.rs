@@ -2,11 +2,10 @@
 
 use base::Instant;
 use protect::sealed::{
-    BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, OptionContext, ProtectedOptions, Record,
+    BLOCK_OVERHEAD, BlockBuffer, KeyUsedUp, Kind, MAX_PLAIN, OptionContext, ProtectedOptions, Record,
 };
 use wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
 
-use super::body::SealedBody;
 use super::running::Running;
 use super::{Sealed, Stage};
 use crate::blocks::Body;
@@ -14,7 +13,7 @@ use crate::connection::Mode;
 use crate::options_out::{DATA_OPTIONS, put};
 use crate::scheduler::Candidate;
 use crate::send::whole_segments;
-use crate::{Connection, ConnectionError};
+use crate::{Connection, ConnectionError, Scheduler};
 
 /// Control blocks may go so far beyond the window of the data, lest two ends that both wait for room wait for
 /// ever. The receiver takes twice as much.
@@ -28,35 +27,45 @@ impl Connection {
         matches!(self.sealed.as_deref(), Some(Sealed { stage: Stage::Running(_), .. }))
     }
 
-    /// Sends a control block, if there is one to send.
+    /// Sends a control block, if there is one to send and its turn has come.
     pub(crate) fn schedule_control(&mut self, now: Instant) -> bool {
-        if self.mode != Mode::Multipath || !self.has_control(now) {
-            return false;
-        }
-        let limit = self.outgoing.next() + MAX_CONTROL as u64;
-        if limit > self.outgoing.edge().max(self.outgoing.acked()) + CONTROL_SLACK {
+        if self.mode != Mode::Multipath || !(self.has_control(now) || self.is_control_next()) {
             return false;
         }
         let candidates = self.candidates(now, |_| true);
         let Some(index) = self.control_flow(&candidates) else { return false };
-        let Some(body) = self.seal_control(now) else { return false };
-        let ends_stream = body.ends_stream;
-        let start = self.outgoing.push_sealed(body);
-        if ends_stream {
-            self.outgoing.on_fin_sent();
+        if self.has_control(now) && self.has_room_for_control() {
+            self.seal_control(now);
         }
-        self.transmit_block(index, start)
+        self.is_control_next() && self.send_first(index)
     }
 
     fn has_control(&self, now: Instant) -> bool {
         let Some(running) = self.sealed.as_deref().and_then(Sealed::running) else { return false };
-        if self.outgoing.is_fin_sent() {
+        if self.outgoing.is_fin_sent() || running.ahead.ends_stream() {
             return false;
         }
-        let all_cut = self.outgoing.is_finished() && self.outgoing.queued() == 0;
+        let all_cut = self.outgoing.is_finished() && self.outgoing.uncut() == 0;
         !running.pending.is_empty()
             || running.sealer.is_update_due(now)
             || (all_cut && (!running.eof_sent || running.eof_received))
+    }
+
+    fn is_control_next(&self) -> bool {
+        let running = self.sealed.as_deref().and_then(Sealed::running);
+        running.and_then(|running| running.ahead.first()).is_some_and(|first| first.kind == Kind::Control)
+    }
+
+    fn has_room_for_control(&self) -> bool {
+        let Some(running) = self.sealed.as_deref().and_then(Sealed::running) else { return false };
+        let end = self.outgoing.next() + running.ahead.numbers() + MAX_CONTROL as u64;
+        running.ahead.len() < self.most_ahead()
+            && end <= self.outgoing.edge().max(self.outgoing.acked()) + CONTROL_SLACK
+    }
+
+    /// Blocks that may be cut before a subflow takes them. Without jobs each is cut when it can go out.
+    fn most_ahead(&self) -> usize {
+        usize::from(self.config.crypto_jobs).max(1)
     }
 
     /// The best subflow with room; without any, one that has nothing waiting.
@@ -70,14 +79,16 @@ impl Connection {
         })
     }
 
-    fn seal_control(&mut self, now: Instant) -> Option<SealedBody> {
-        let all_cut = self.outgoing.is_finished() && self.outgoing.queued() == 0;
-        let running = self.sealed.as_deref_mut().and_then(Sealed::running_mut)?;
+    /// Control blocks are short: they are sealed here and now.
+    fn seal_control(&mut self, now: Instant) {
+        let all_cut = self.outgoing.is_finished() && self.outgoing.uncut() == 0;
+        let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
         if running.sealer.is_update_due(now)
             && let Ok(block) = running.sealer.update_keys(now)
         {
             running.sealed_blocks += 1;
-            return Some(SealedBody { block, application: 0, ends_stream: false });
+            running.ahead.push(block, false);
+            return;
         }
         let mut plain = BlockBuffer::with_capacity(MAX_CONTROL - BLOCK_OVERHEAD);
         let mut ends_stream = false;
@@ -94,34 +105,68 @@ impl Connection {
             plain.put(&[Record::PADDING]);
             ends_stream = true;
         } else {
-            return None;
+            return;
         }
-        let sealed = running.sealer.seal(Kind::Control, plain);
-        let Ok(block) = sealed else {
-            self.fail_sealing("the keys are used up".into(), ConnectionError::Protocol);
-            return None;
-        };
-        running.sealed_blocks += 1;
-        Some(SealedBody { block, application: 0, ends_stream })
+        match running.sealer.seal(Kind::Control, plain) {
+            Ok(block) => {
+                running.sealed_blocks += 1;
+                running.ahead.push(block, ends_stream);
+            }
+            Err(KeyUsedUp) => self.on_keys_used_up(),
+        }
     }
 
-    /// Cuts a block for the subflow that was chosen, and seals it.
+    /// Where sealing is a job for others: cuts blocks before there is a subflow for them, so that some are ready when
+    /// there is. Which subflow takes the first one is for `candidates` with room for all of it. `false` while the first
+    /// one is being sealed.
+    pub(crate) fn seal_ahead(&mut self, candidates: &mut [Candidate]) -> bool {
+        if self.config.crypto_jobs == 0 || !self.is_sealed() {
+            return true;
+        }
+        let (turn, waits_for_room) = match self.config.scheduler {
+            // Room is the length of a turn then.
+            Scheduler::Dispersed { visit } => (usize::from(visit.get()), false),
+            Scheduler::LowestRtt | Scheduler::RoundRobin | Scheduler::Redundant => (usize::MAX, true),
+        };
+        if let Some(widest) = candidates.iter().max_by_key(|candidate| candidate.window) {
+            let index = widest.index;
+            while self.is_sealing_due() && self.cut_block(index, turn) {}
+        }
+        let running = self.sealed.as_deref().and_then(Sealed::running);
+        let Some(first) = running.and_then(|running| running.ahead.first()) else { return true };
+        for candidate in candidates {
+            // A part of a block would be a super-segment of its own. Who has nothing in flight has no more room to
+            // hope for.
+            let is_short = (candidate.room as u64) < first.length;
+            if is_short && waits_for_room && self.flows[candidate.index].is_busy() {
+                candidate.room = 0;
+            }
+        }
+        first.is_sealed
+    }
+
+    fn is_sealing_due(&self) -> bool {
+        let running = self.sealed.as_deref().and_then(Sealed::running);
+        self.outgoing.uncut() > 0 && running.is_some_and(|running| running.ahead.len() < self.most_ahead())
+    }
+
+    /// Sends the next block of data on the subflow that was chosen.
     pub(crate) fn send_sealed(&mut self, index: usize, room: usize) -> bool {
-        let flow = &self.flows[index];
-        let segment = usize::from(flow.tcp.segment_payload(DATA_OPTIONS));
-        let part = flow.tcp.stats().congestion_window / PARTS_OF_WINDOW;
-        let grown = (part as usize / segment).max(1) * segment;
-        // A rest of room that is smaller than a segment is not worth a block of its own.
-        let longest = whole_segments(self.config.tcp.max_super_segment, segment as u16).min(grown);
-        let length = (room - room % segment.max(1)).clamp(segment, longest.max(segment));
-        let left = usize::try_from(self.outgoing.window_left()).unwrap_or(usize::MAX);
-        let whole_window = usize::try_from(self.outgoing.window_left() + self.outgoing.in_doubt());
-        let half = whole_window.unwrap_or(usize::MAX) / 2;
-        let length = length.min(left).min(half.max(segment));
+        let running = self.sealed.as_deref().and_then(Sealed::running);
+        if self.config.crypto_jobs == 0 && running.is_some_and(|running| running.ahead.is_empty()) {
+            self.cut_block(index, room);
+        }
+        self.send_first(index)
+    }
+
+    /// Cuts a block of a length that suits the subflow and its room, and has it sealed. `false` if there is nothing to
+    /// cut, or no window for it.
+    fn cut_block(&mut self, index: usize, room: usize) -> bool {
+        let length = self.block_length(index, room);
         if length <= BLOCK_OVERHEAD {
             return false;
         }
-        let wanted = self.outgoing.queued().min(length - BLOCK_OVERHEAD).min(MAX_PLAIN);
+        let wanted = self.outgoing.uncut().min(length - BLOCK_OVERHEAD).min(MAX_PLAIN);
         let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return false };
         if wanted == 0 || running.eof_sent {
             return false;
@@ -130,15 +175,54 @@ impl Connection {
         self.outgoing.drain_queue(wanted, |piece| {
             plain.put(piece);
         });
-        let Ok(block) = running.sealer.seal(Kind::Data, plain) else {
-            self.fail_sealing("the keys are used up".into(), ConnectionError::Protocol);
+        let dsn = running.sealer.next_dsn();
+        let Ok(job) = running.sealer.begin(Kind::Data, plain) else {
+            self.on_keys_used_up();
             return false;
         };
         running.sealed_blocks += 1;
-        let body = SealedBody { block, application: wanted, ends_stream: false };
+        running.ahead.expect(dsn, (wanted + BLOCK_OVERHEAD) as u64, wanted);
+        if self.config.is_job(wanted) {
+            running.jobs.seal(job);
+        } else {
+            running.ahead.fill(job.run());
+        }
+        true
+    }
+
+    fn block_length(&self, index: usize, room: usize) -> usize {
+        let flow = &self.flows[index];
+        let segment = usize::from(flow.tcp.segment_payload(DATA_OPTIONS));
+        let part = flow.tcp.stats().congestion_window / PARTS_OF_WINDOW;
+        let grown = (part as usize / segment).max(1) * segment;
+        // A rest of room that is smaller than a segment is not worth a block of its own.
+        let longest = whole_segments(self.config.tcp.max_super_segment, segment as u16).min(grown);
+        let length = (room - room % segment.max(1)).clamp(segment, longest.max(segment));
+        let running = self.sealed.as_deref().and_then(Sealed::running);
+        let ahead = running.map_or(0, |running| running.ahead.numbers());
+        let left = self.outgoing.window_left().saturating_sub(ahead);
+        let whole_window = self.outgoing.window_left() + self.outgoing.in_doubt();
+        let most = left.min((whole_window / 2).max(segment as u64));
+        length.min(usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
+    /// Gives the first block to this subflow, if it is sealed.
+    fn send_first(&mut self, index: usize) -> bool {
+        let running = self.sealed.as_deref_mut().and_then(Sealed::running_mut);
+        let Some(body) = running.and_then(|running| running.ahead.pop()) else { return false };
+        if body.block.kind() == Kind::Data {
+            self.last_chosen = Some(self.flows[index].state.id);
+        }
+        let ends_stream = body.ends_stream;
         let start = self.outgoing.push_sealed(body);
-        self.last_chosen = Some(self.flows[index].state.id);
+        if ends_stream {
+            self.outgoing.on_fin_sent();
+        }
         self.transmit_block(index, start)
+    }
+
+    fn on_keys_used_up(&mut self) {
+        self.fail_sealing("the keys are used up".into(), ConnectionError::Protocol);
     }
 
     /// Sends a block on this subflow, for the first time or once more; the cipher text stays what it is.

@@ -4,8 +4,10 @@ use handshake::{Handshake, Peer, Tep};
 use protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
 use std::collections::{BTreeMap, VecDeque};
 
-use super::inbound::Early;
+use super::ahead::Ahead;
+use super::jobs::{Jobs, Ticket};
 use super::opening::INITIAL_WINDOW;
+use super::unsealing::{Early, Opening};
 use crate::status::{PeerIdentity, SealedStatus};
 
 /// Control records that wait for a block; more are dropped. A connection has a handful of addresses and
@@ -33,6 +35,14 @@ pub(super) struct Running {
     pub(super) handshake: Option<Handshake>,
     token: u32,
     pub(super) peer_token: u32,
+    /// Blocks that no subflow was given yet.
+    pub(super) ahead: Ahead,
+    /// What is to be sealed and opened by others.
+    pub(super) jobs: Jobs,
+    /// Blocks that are being opened.
+    pub(super) opening: BTreeMap<Ticket, Opening>,
+    /// Names the next of them.
+    pub(super) next_ticket: u64,
     /// Verified blocks that wait for those before them, by data offset.
     pub(super) early: BTreeMap<u64, Early>,
     /// The peer was told that it may send what lies below this offset.
@@ -48,6 +58,8 @@ pub(super) struct Running {
     /// Blocks encrypted, blocks decrypted.
     pub(super) sealed_blocks: u64,
     pub(super) opened_blocks: u64,
+    /// Of both, those done elsewhere.
+    pub(super) blocks_elsewhere: u64,
 }
 
 impl Running {
@@ -66,6 +78,10 @@ impl Running {
             sealer,
             opener,
             handshake: Some(handshake),
+            ahead: Ahead::default(),
+            jobs: Jobs::default(),
+            opening: BTreeMap::new(),
+            next_ticket: 0,
             early: BTreeMap::new(),
             announced: 1 + INITIAL_WINDOW,
             pending: VecDeque::new(),
@@ -74,6 +90,7 @@ impl Running {
             eof_received: false,
             sealed_blocks: 0,
             opened_blocks: 0,
+            blocks_elsewhere: 0,
         }
     }
 
@@ -121,6 +138,7 @@ impl Running {
             handshake_bytes: [*sent, *received],
             sealed_blocks: self.sealed_blocks,
             opened_blocks: self.opened_blocks,
+            blocks_elsewhere: self.blocks_elsewhere,
             ..rest
         }
     }

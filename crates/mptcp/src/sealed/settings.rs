@@ -3,6 +3,7 @@
 use base::Duration;
 use handshake::{ListenerSettings, OpenerSettings, Policy, Tep};
 use std::sync::Arc;
+use tcp::KeepAlive;
 
 /// Settings of a sealed connection.
 #[derive(Clone, Debug)]
@@ -17,6 +18,10 @@ pub struct SealedSettings {
     pub listener: Option<Arc<ListenerSettings>>,
     /// How long the handshake may take from the SYN/ACK on.
     pub handshake_patience: Duration,
+    /// Probing of silent subflows, where [`tcp::Config::keep_alive`] does not ask for another. Somebody who cuts all
+    /// paths silently leaves a reader who has nothing to send no other way to notice. Probes are TCP's own: whoever
+    /// can answer for the peer's TCP can answer them.
+    pub keep_alive: Option<KeepAlive>,
 }
 
 impl SealedSettings {
@@ -39,6 +44,13 @@ impl Default for SealedSettings {
             opener: None,
             listener: None,
             handshake_patience: Duration::from_secs(20),
+            // A silent path is given up after a minute; the connection then waits for another as long as its
+            // patience lasts.
+            keep_alive: Some(KeepAlive {
+                idle: Duration::from_secs(30),
+                interval: Duration::from_secs(10),
+                probes: 3,
+            }),
         }
     }
 }
@@ -46,7 +58,7 @@ impl Default for SealedSettings {
 impl PartialEq for SealedSettings {
     /// Settings of the handshakes are the same if they are one value.
     fn eq(&self, other: &Self) -> bool {
-        let Self { policy, teps, opener, listener, handshake_patience } = self;
+        let Self { policy, teps, opener, listener, handshake_patience, keep_alive } = self;
         let same_opener = match (opener, &other.opener) {
             (Some(one), Some(two)) => Arc::ptr_eq(one, two),
             (None, None) => true,
@@ -62,5 +74,6 @@ impl PartialEq for SealedSettings {
             && *policy == other.policy
             && *teps == other.teps
             && *handshake_patience == other.handshake_patience
+            && *keep_alive == other.keep_alive
     }
 }

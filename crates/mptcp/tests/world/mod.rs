@@ -5,9 +5,12 @@
 
 #![allow(dead_code, reason = "no test file needs everything")]
 
+mod labour;
+
 use base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum, SubflowId};
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use labour::Labour;
 use mptcp::{Config, Connection, ConnectionError, Event, Host, Path, PathClass, Paths, ReadError, Status};
 use std::collections::{BTreeMap, VecDeque};
 use tcp::{FourTuple, Isn};
@@ -139,6 +142,7 @@ pub(crate) struct World {
     pub(crate) stray_resets: usize,
     air: BTreeMap<(Instant, u64), (usize, Segment)>,
     sent: u64,
+    pub(crate) labour: Labour,
 }
 
 pub(crate) fn address(path: usize, side: usize) -> IpAddr {
@@ -199,6 +203,7 @@ impl World {
             stray_resets: 0,
             air: BTreeMap::new(),
             sent: 0,
+            labour: Labour::default(),
         }
     }
 
@@ -249,6 +254,7 @@ impl World {
             }
         }
         self.drain_events(side);
+        self.take_jobs(side);
     }
 
     fn drain_events(&mut self, number: usize) {
@@ -379,12 +385,17 @@ impl World {
             let timer = |side: &Side| side.connection.as_ref().and_then(Connection::poll_timeout);
             let timers = [CLIENT, SERVER].map(|side| timer(&self.sides[side]));
             let arrival = self.air.first_key_value().map(|(&(at, _), _)| at);
-            let Some(next) = timers.into_iter().chain([arrival]).flatten().min() else { break };
+            let result = self.labour.next_result();
+            let Some(next) = timers.into_iter().chain([arrival, result]).flatten().min() else { break };
             if next > end {
                 self.now = end;
                 break;
             }
             self.now = self.now.max(next);
+            if result == Some(next) {
+                self.return_result();
+                continue;
+            }
             if arrival == Some(next) {
                 let (_, (to, segment)) = self.air.pop_first().expect("just looked");
                 self.deliver(to, &segment);

@@ -1,0 +1,482 @@
+//! The outgoing stream: bytes that wait for a number, and numbered blocks that wait for their Data-ACK.
+//!
+//! What the application writes waits un-numbered. Only when a subflow can take bytes a *block* is cut and
+//! gets its data sequence numbers; it stays here until the peer has acknowledged it at data level.
+
+use base::SubflowId;
+use bytes::{Bytes, BytesMut};
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::blocks::{Block, Body, Carrier};
+#[cfg(feature = "sealed")]
+use crate::sealed::SealedBody;
+
+/// What a Data-ACK did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Acked {
+    /// It acknowledges so many bytes that were not acknowledged before (a DATA_FIN counts).
+    New(u64),
+    /// Nothing new.
+    Old,
+    /// Something that was never sent.
+    Beyond,
+}
+
+/// The outgoing stream.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    queue: VecDeque<Bytes>,
+    queued: usize,
+    /// Bytes of the application that have left the queue for blocks which no subflow was given yet.
+    #[cfg(feature = "sealed")]
+    ahead: usize,
+    /// Offset of the next block to be cut.
+    next: u64,
+    /// First offset that is not acknowledged.
+    acked: u64,
+    /// Right edge of the peer's window.
+    edge: u64,
+    blocks: VecDeque<Block>,
+    /// Starts of blocks that are to be sent again on another subflow.
+    again: BTreeSet<u64>,
+    /// The application will write no more.
+    finished: bool,
+    /// The DATA_FIN went out at least once.
+    fin_sent: bool,
+    /// Its moment is not when the last byte is numbered, but when the connection says so.
+    holds_fin: bool,
+    /// Bytes of the application in blocks that were sealed and acknowledged.
+    delivered: u64,
+}
+
+impl Outgoing {
+    /// An empty stream whose first byte is at offset 1.
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            queued: 0,
+            #[cfg(feature = "sealed")]
+            ahead: 0,
+            next: 1,
+            acked: 1,
+            edge: 1,
+            blocks: VecDeque::new(),
+            again: BTreeSet::new(),
+            finished: false,
+            fin_sent: false,
+            holds_fin: false,
+            delivered: 0,
+        }
+    }
+
+    /// Bytes kept: waiting or not acknowledged.
+    pub(crate) fn kept(&self) -> usize {
+        self.queued() + self.blocks.front().map_or(0, |first| (self.next - first.start) as usize)
+    }
+
+    /// Bytes that no subflow was given yet.
+    #[cfg(not(feature = "sealed"))]
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Bytes that no subflow was given yet.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn queued(&self) -> usize {
+        self.queued + self.ahead
+    }
+
+    /// Bytes that are in no block yet.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn uncut(&self) -> usize {
+        self.queued
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// Right edge of the peer's window.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn edge(&self) -> u64 {
+        self.edge
+    }
+
+    /// Bytes that the peer's window takes beyond what is numbered.
+    pub(crate) fn window_left(&self) -> u64 {
+        self.edge.saturating_sub(self.next)
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Offset of the DATA_FIN, once everything before it is numbered.
+    pub(crate) fn fin(&self) -> Option<u64> {
+        let is_due = self.fin_sent || !self.holds_fin;
+        (self.finished && self.queued() == 0 && is_due).then_some(self.next)
+    }
+
+    pub(crate) fn is_fin_sent(&self) -> bool {
+        self.fin_sent
+    }
+
+    /// Whether everything, DATA_FIN included, was acknowledged.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.fin().is_some_and(|fin| self.acked > fin)
+    }
+
+    /// Whether something that was sent waits for its Data-ACK.
+    pub(crate) fn awaits_ack(&self) -> bool {
+        !self.blocks.is_empty() || (self.fin_sent && !self.is_complete())
+    }
+
+    pub(crate) fn write(&mut self, data: Bytes) {
+        if !data.is_empty() {
+            self.queued += data.len();
+            self.queue.push_back(data);
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    pub(crate) fn on_fin_sent(&mut self) {
+        self.fin_sent = true;
+    }
+
+    /// Numbers the next bytes, at most `max` (not zero) of them: start and payload.
+    /// They become what `change` makes of them; it sees all bytes once and in order.
+    pub(crate) fn cut(&mut self, max: usize, change: impl FnOnce(Bytes) -> Bytes) -> Option<(u64, Bytes)> {
+        let (start, payload) = self.take(max)?;
+        let payload = change(payload);
+        self.add(start, Body::Clear(payload.clone()));
+        Some((start, payload))
+    }
+
+    fn add(&mut self, start: u64, body: Body) {
+        self.blocks.push_back(Block::new(start, body));
+    }
+
+    /// The same for plain TCP: nobody but the one subflow remembers them.
+    pub(crate) fn take(&mut self, max: usize) -> Option<(u64, Bytes)> {
+        let length = max.min(self.queued);
+        let first = self.queue.front_mut().filter(|_| length > 0)?;
+        let payload = if first.len() > length {
+            first.split_to(length)
+        } else if first.len() == length {
+            self.queue.pop_front()?
+        } else {
+            self.gather(length)
+        };
+        self.queued -= payload.len();
+        let start = self.next;
+        self.next += payload.len() as u64;
+        Some((start, payload))
+    }
+
+    fn gather(&mut self, length: usize) -> Bytes {
+        let mut payload = BytesMut::with_capacity(length);
+        while payload.len() < length {
+            let Some(first) = self.queue.front_mut() else { break };
+            let piece = first.split_to(first.len().min(length - payload.len()));
+            payload.extend_from_slice(&piece);
+            if first.is_empty() {
+                self.queue.pop_front();
+            }
+        }
+        payload.freeze()
+    }
+
+    /// A subflow was given the block that starts at `start`.
+    pub(crate) fn on_carried(&mut self, start: u64, carrier: Carrier) {
+        self.again.remove(&start);
+        if let Some(block) = self.block_mut(start) {
+            block.arrived = None;
+            block.carry(carrier);
+        }
+    }
+
+    /// The peer has everything below `ack` and offers `window` bytes from there.
+    pub(crate) fn on_data_ack(&mut self, ack: u64, window: u32) -> Acked {
+        let last = if self.fin_sent { self.next + 1 } else { self.next };
+        if ack > last {
+            return Acked::Beyond;
+        }
+        self.edge = self.edge.max(ack + u64::from(window));
+        if ack <= self.acked {
+            return Acked::Old;
+        }
+        let new = ack - self.acked;
+        self.acked = ack;
+        while self.blocks.front().is_some_and(|block| block.end() <= ack) {
+            if let Some(Block { body: Body::Sealed(sealed), .. }) = self.blocks.pop_front() {
+                self.delivered += sealed.application_bytes();
+            }
+        }
+        let first = self.blocks.front().map_or(self.next, |block| block.start);
+        while self.again.first().is_some_and(|&start| start < first) {
+            self.again.pop_first();
+        }
+        Acked::New(new)
+    }
+
+    /// Bytes of the application that the peer has acknowledged.
+    pub(crate) fn delivered(&self) -> u64 {
+        if self.holds_fin { self.delivered } else { self.acked - 1 - u64::from(self.is_complete()) }
+    }
+
+    /// The first block that is not acknowledged.
+    pub(crate) fn first(&self) -> Option<&Block> {
+        self.blocks.front()
+    }
+
+    /// The first block at or behind `offset`.
+    pub(crate) fn block_from(&self, offset: u64) -> Option<&Block> {
+        self.blocks.get(self.blocks.partition_point(|block| block.start < offset))
+    }
+
+    /// The first block that is to go out again and that `flow` does not carry, but may.
+    pub(crate) fn again_for(&self, flow: SubflowId, may_carry: impl Fn(&Block) -> bool) -> Option<&Block> {
+        let blocks = self.again.iter().filter_map(|&start| self.block(start));
+        blocks.take(AGAIN_SEARCH).find(|block| !block.is_carried_by(flow) && may_carry(block))
+    }
+
+    /// Where the first block that is to go out again starts.
+    pub(crate) fn first_again(&self) -> Option<u64> {
+        self.again.first().copied()
+    }
+
+    pub(crate) fn has_again(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// A subflow makes no progress: what only it carries is to go out again elsewhere too. Returns how many
+    /// blocks.
+    pub(crate) fn on_stalled(&mut self, flow: SubflowId, is_good: impl Fn(SubflowId) -> bool) -> usize {
+        let before = self.again.len();
+        for block in &self.blocks {
+            let elsewhere = block.carriers.iter().any(|c| c.flow != flow && is_good(c.flow));
+            if block.is_carried_by(flow) && !elsewhere {
+                self.again.insert(block.start);
+            }
+        }
+        self.again.len() - before
+    }
+
+    /// A subflow is no more.
+    pub(crate) fn on_lost(&mut self, flow: SubflowId) {
+        for block in &mut self.blocks {
+            block.carriers.retain(|carrier| carrier.flow != flow);
+            if block.carriers.is_empty() {
+                self.again.insert(block.start);
+            }
+        }
+    }
+
+    /// The stream is sealed: the DATA_FIN waits until [`Outgoing::on_fin_sent`], and windows come in records.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn hold_fin(&mut self, edge: u64) {
+        self.holds_fin = true;
+        self.edge = edge;
+    }
+
+    /// The peer takes everything below `edge`.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn raise_edge(&mut self, edge: u64) {
+        self.edge = self.edge.max(edge);
+    }
+
+    /// Bytes of the application that wait, at most `max`, piece by piece, for a block that is to be sealed.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn drain_queue(&mut self, max: usize, mut take: impl FnMut(&[u8])) {
+        let mut left = max.min(self.queued);
+        self.ahead += left;
+        while left > 0 {
+            let Some(first) = self.queue.front_mut() else { break };
+            let piece = first.split_to(first.len().min(left));
+            take(&piece);
+            left -= piece.len();
+            self.queued -= piece.len();
+            if first.is_empty() {
+                self.queue.pop_front();
+            }
+        }
+    }
+
+    /// A block that was sealed at the next number, for its first transmission.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn push_sealed(&mut self, sealed: SealedBody) -> u64 {
+        let start = self.next;
+        self.ahead = self.ahead.saturating_sub(sealed.application_bytes() as usize);
+        self.next += sealed.len() as u64;
+        self.add(start, Body::Sealed(sealed));
+        start
+    }
+
+    /// Numbered bytes without an acknowledgment.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn in_doubt(&self) -> u64 {
+        self.next.saturating_sub(self.acked)
+    }
+
+    /// Whether the block at `start` is to go out again already.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn is_again(&self, start: u64) -> bool {
+        self.again.contains(&start)
+    }
+
+    /// The first blocks without an acknowledgment.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn first_blocks(&mut self) -> impl Iterator<Item = &mut Block> {
+        self.blocks.iter_mut()
+    }
+
+    /// A block did not get through unharmed: it goes out again, on a subflow that has not carried it if
+    /// `elsewhere`.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn on_harmed(&mut self, start: u64, elsewhere: bool) {
+        if let Some(block) = self.block_mut(start) {
+            block.arrived = None;
+            if !elsewhere {
+                block.carriers.clear();
+            }
+            self.again.insert(start);
+        }
+    }
+
+    /// Plain TCP from now on: the subflow alone answers for what it was given. `acked` is what it says.
+    pub(crate) fn forget_blocks(&mut self) {
+        self.blocks.clear();
+        self.again.clear();
+    }
+
+    /// Plain TCP: the subflow says that everything below `offset` was acknowledged.
+    pub(crate) fn on_plain_ack(&mut self, offset: u64) {
+        self.acked = self.acked.max(offset.min(self.next));
+    }
+
+    fn index(&self, start: u64) -> Option<usize> {
+        self.blocks.binary_search_by_key(&start, |block| block.start).ok()
+    }
+
+    pub(crate) fn block(&self, start: u64) -> Option<&Block> {
+        self.blocks.get(self.index(start)?)
+    }
+
+    pub(crate) fn block_mut(&mut self, start: u64) -> Option<&mut Block> {
+        let index = self.index(start)?;
+        self.blocks.get_mut(index)
+    }
+}
+
+/// Blocks looked at for one that a subflow does not carry already: bounds the work per segment.
+const AGAIN_SEARCH: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: SubflowId = SubflowId(0);
+    const SECOND: SubflowId = SubflowId(1);
+
+    fn filled(pieces: &[&'static str]) -> Outgoing {
+        let mut stream = Outgoing::new();
+        for piece in pieces {
+            stream.write(Bytes::from_static(piece.as_bytes()));
+        }
+        stream
+    }
+
+    fn cut(stream: &mut Outgoing, max: usize, flow: SubflowId) -> (u64, Bytes) {
+        let (start, payload) = stream.cut(max, |data| data).expect("something to cut");
+        stream.on_carried(start, Carrier { flow, end: start + payload.len() as u64 });
+        (start, payload)
+    }
+
+    #[test]
+    fn numbers_are_given_when_blocks_are_cut() {
+        let mut stream = filled(&["abc", "de", "fghij"]);
+        assert_eq!(
+            stream.cut(4, |data| data),
+            Some((1, Bytes::from_static(b"abcd"))),
+            "small writes share a block"
+        );
+        assert_eq!(stream.cut(2, |data| data), Some((5, Bytes::from_static(b"ef"))));
+        assert_eq!(stream.cut(100, |data| data), Some((7, Bytes::from_static(b"ghij"))));
+        assert_eq!(stream.cut(100, |data| data), None);
+        assert_eq!((stream.kept(), stream.queued(), stream.next()), (10, 0, 11));
+    }
+
+    #[test]
+    fn a_long_write_is_cut_without_copying() {
+        let data = Bytes::from(vec![7; 1000]);
+        let mut stream = Outgoing::new();
+        stream.write(data.clone());
+        stream.cut(400, |data| data);
+        let (_, second) = stream.cut(400, |data| data).expect("600 are left");
+        assert_eq!(second.as_ptr(), data[400..].as_ptr());
+    }
+
+    #[test]
+    fn a_data_ack_frees_whole_blocks_and_what_was_never_sent_cannot_be_acknowledged() {
+        let mut stream = filled(&["abcdef"]);
+        cut(&mut stream, 3, FIRST);
+        cut(&mut stream, 3, FIRST);
+        assert_eq!(stream.on_data_ack(8, 100), Acked::Beyond);
+        assert_eq!(stream.window_left(), 0, "nor does its window count");
+        assert_eq!(stream.on_data_ack(6, 100), Acked::New(5));
+        assert_eq!(stream.kept(), 3, "half a block is kept whole");
+        assert_eq!(stream.on_data_ack(5, 50), Acked::Old);
+        assert_eq!(stream.window_left(), 99);
+        assert_eq!(stream.on_data_ack(7, 100), Acked::New(1));
+        assert_eq!(stream.kept(), 0);
+    }
+
+    #[test]
+    fn the_data_fin_takes_one_number_and_is_acknowledged_like_data() {
+        let mut stream = filled(&["abc"]);
+        stream.finish();
+        assert_eq!(stream.fin(), None, "not before the last byte has its number");
+        cut(&mut stream, 9, FIRST);
+        assert_eq!(stream.fin(), Some(4));
+        assert_eq!(stream.on_data_ack(5, 100), Acked::Beyond, "it was not sent yet");
+        stream.on_fin_sent();
+        assert_eq!(stream.on_data_ack(4, 100), Acked::New(3));
+        assert!(!stream.is_complete() && stream.awaits_ack());
+        assert_eq!(stream.on_data_ack(5, 100), Acked::New(1));
+        assert!(stream.is_complete() && !stream.awaits_ack());
+    }
+
+    #[test]
+    fn what_only_a_stalled_subflow_carries_goes_out_again_elsewhere() {
+        let mut stream = filled(&["abcdef"]);
+        cut(&mut stream, 2, FIRST);
+        cut(&mut stream, 2, SECOND);
+        cut(&mut stream, 2, FIRST);
+        assert_eq!(stream.on_stalled(FIRST, |_| true), 2);
+        assert!(stream.again_for(FIRST, |_| true).is_none(), "it has them");
+        assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(1));
+        stream.on_carried(1, Carrier { flow: SECOND, end: 9 });
+        assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(5));
+        assert_eq!(stream.on_data_ack(7, 10), Acked::New(6));
+        assert!(!stream.has_again());
+    }
+
+    #[test]
+    fn what_a_lost_subflow_carried_alone_goes_out_again() {
+        let mut stream = filled(&["abcd"]);
+        cut(&mut stream, 2, FIRST);
+        cut(&mut stream, 2, FIRST);
+        stream.on_carried(1, Carrier { flow: SECOND, end: 3 });
+        stream.on_lost(FIRST);
+        assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(3));
+        stream.on_lost(SECOND);
+        assert_eq!(stream.again_for(FIRST, |_| true).map(|block| block.start), Some(1));
+    }
+}

@@ -1,0 +1,94 @@
+//! Blocks between their cutting and their first transmission: what the paper calls the encrypt queues.
+//!
+//! A block has its numbers from the moment it is cut. It may be sealed elsewhere, and blocks behind it may be ready before it; it
+//! leaves in its turn.
+
+use base::Dsn;
+use protect::sealed::{Kind, SealedBlock};
+use std::collections::VecDeque;
+
+use super::body::SealedBody;
+
+/// A block that no subflow was given yet.
+#[derive(Debug)]
+struct Waiting {
+    dsn: Dsn,
+    /// Data sequence numbers that it takes.
+    length: u64,
+    kind: Kind,
+    application: usize,
+    ends_stream: bool,
+    /// `None` while it is being sealed.
+    sealed: Option<SealedBlock>,
+}
+
+/// Blocks in the order of their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Ahead(VecDeque<Waiting>);
+
+/// What can be said of the first block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct First {
+    pub(super) kind: Kind,
+    pub(super) length: u64,
+    pub(super) is_sealed: bool,
+}
+
+impl Ahead {
+    /// A block of the application's bytes that is being sealed.
+    pub(super) fn expect(&mut self, dsn: Dsn, length: u64, application: usize) {
+        let waiting =
+            Waiting { dsn, length, kind: Kind::Data, application, ends_stream: false, sealed: None };
+        self.0.push_back(waiting);
+    }
+
+    /// A block that is sealed already.
+    pub(super) fn push(&mut self, sealed: SealedBlock, ends_stream: bool) {
+        self.0.push_back(Waiting {
+            dsn: sealed.dsn(),
+            length: sealed.len() as u64,
+            kind: sealed.kind(),
+            application: 0,
+            ends_stream,
+            sealed: Some(sealed),
+        });
+    }
+
+    /// A block has been sealed.
+    pub(super) fn fill(&mut self, sealed: SealedBlock) {
+        if let Some(waiting) = self.0.iter_mut().find(|waiting| waiting.dsn == sealed.dsn()) {
+            waiting.sealed = Some(sealed);
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<First> {
+        let Waiting { kind, length, sealed, .. } = self.0.front()?;
+        Some(First { kind: *kind, length: *length, is_sealed: sealed.is_some() })
+    }
+
+    /// Takes the first block, if it is sealed.
+    pub(super) fn pop(&mut self) -> Option<SealedBody> {
+        self.0.front()?.sealed.as_ref()?;
+        let Waiting { application, ends_stream, sealed, .. } = self.0.pop_front()?;
+        sealed.map(|block| SealedBody { block, application, ends_stream })
+    }
+
+    /// Blocks.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Data sequence numbers that the blocks take.
+    pub(super) fn numbers(&self) -> u64 {
+        self.0.iter().map(|waiting| waiting.length).sum()
+    }
+
+    /// Whether the last block of the stream is among them.
+    pub(super) fn ends_stream(&self) -> bool {
+        self.0.back().is_some_and(|waiting| waiting.ends_stream)
+    }
+}

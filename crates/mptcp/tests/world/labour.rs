@@ -1,0 +1,56 @@
+//! Somebody who seals and opens for both sides, in times that differ from job to job.
+
+use base::{Duration, Instant, Random};
+use mptcp::{Connection, CryptoResult};
+use std::collections::BTreeMap;
+
+use super::World;
+
+#[derive(Default)]
+pub(crate) struct Labour {
+    /// No job takes longer.
+    pub(crate) longest: Duration,
+    /// Results by when they are there and by the number of the job, with whose they are.
+    under_way: BTreeMap<(Instant, u64), (usize, CryptoResult)>,
+    begun: u64,
+    /// Most jobs of one side at a time.
+    pub(crate) most: usize,
+    /// Results that came before those of jobs that had begun earlier.
+    pub(crate) overtaken: usize,
+}
+
+impl Labour {
+    pub(crate) fn next_result(&self) -> Option<Instant> {
+        self.under_way.first_key_value().map(|(&(at, _), _)| at)
+    }
+
+    /// Jobs that have not come back.
+    pub(crate) fn len(&self) -> usize {
+        self.under_way.len()
+    }
+}
+
+impl World {
+    /// Takes the jobs of a side.
+    pub(super) fn take_jobs(&mut self, number: usize) {
+        while let Some(job) = self.sides[number].connection.as_mut().and_then(Connection::poll_crypto) {
+            let takes = self.labour.longest.mul_f64(self.random.below(1000) as f64 / 1000.0);
+            self.labour.begun += 1;
+            self.labour.under_way.insert((self.now + takes, self.labour.begun), (number, job.run()));
+        }
+        let of_side = self.labour.under_way.values().filter(|(side, _)| *side == number).count();
+        self.labour.most = self.labour.most.max(of_side);
+    }
+
+    /// Gives the next result back.
+    pub(super) fn return_result(&mut self) {
+        let Some(((_, begun), (number, result))) = self.labour.under_way.pop_first() else { return };
+        self.labour.overtaken += usize::from(self.labour.under_way.keys().any(|(_, other)| *other < begun));
+        let now = self.now;
+        let side = &mut self.sides[number];
+        if let Some(connection) = &mut side.connection {
+            connection.handle_crypto(now, result, &mut side.host);
+        }
+        self.serve(number);
+    }
+}
