@@ -11,7 +11,8 @@ use std::task::Waker;
 
 use base::{Duration, Instant};
 use bytes::Bytes;
-use endpoint::Transmit;
+use endpoint::{ConnectionId, Endpoint, Transmit};
+use mptcp::{CryptoJob, CryptoResult};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
@@ -22,6 +23,7 @@ use crate::pool::{Buffer, Pool};
 use crate::segmentation::wire_segments;
 use crate::shared::{Phase, Shared, State};
 use crate::tun::{MAX_OFFLOADED, Received, Tun};
+use crate::workers::Workers;
 
 /// Packets read before the endpoint sees them: enough to share one look at the clock and one lock, few enough
 /// that acknowledgments do not wait.
@@ -53,6 +55,14 @@ pub(crate) struct Driver {
     woken: Vec<Waker>,
     /// The kernel has refused to cut super-segments: we do.
     cut_here: bool,
+    crypto: Option<Crypto>,
+}
+
+/// Sealing and opening on other threads.
+struct Crypto {
+    workers: Workers,
+    jobs: Vec<(ConnectionId, CryptoJob)>,
+    results: Vec<(ConnectionId, CryptoResult)>,
 }
 
 /// What a turn found.
@@ -78,7 +88,12 @@ enum Arrivals {
 }
 
 impl Driver {
-    pub(crate) fn new(tun: Tun, shared: Arc<Shared>, capture: Option<Capture>) -> Self {
+    pub(crate) fn new(
+        tun: Tun,
+        shared: Arc<Shared>,
+        capture: Option<Capture>,
+        workers: Option<Workers>,
+    ) -> Self {
         Self {
             tun,
             shared,
@@ -91,6 +106,7 @@ impl Driver {
             sent: 0,
             woken: Vec::new(),
             cut_here: false,
+            crypto: workers.map(|workers| Crypto { workers, jobs: Vec::new(), results: Vec::new() }),
         }
     }
 
@@ -155,6 +171,9 @@ impl Driver {
         if *phase == Phase::Stopping {
             endpoint.abort_all(now);
         }
+        if let Some(crypto) = &mut self.crypto {
+            crypto.take_results(now, endpoint);
+        }
         for (packet, received) in self.arrived.drain(..) {
             if let Some(capture) = &mut self.capture {
                 capture.received(&packet, received);
@@ -170,6 +189,9 @@ impl Driver {
             while self.filled < WRITE_BATCH && endpoint.poll_transmit(now, &mut self.outgoing[self.filled]) {
                 self.filled += 1;
             }
+        }
+        if let Some(crypto) = &mut self.crypto {
+            crypto.give_jobs(endpoint);
         }
         let turn = Turn { deadline: endpoint.poll_timeout(), phase: *phase };
         state.collect_wakers(&mut self.woken);
@@ -265,6 +287,20 @@ impl Driver {
             sent = self.send()?;
         }
         Ok(())
+    }
+}
+
+impl Crypto {
+    fn take_results(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.workers.collect(&mut self.results);
+        for (id, result) in self.results.drain(..) {
+            endpoint.handle_crypto(now, id, result);
+        }
+    }
+
+    fn give_jobs(&mut self, endpoint: &mut Endpoint) {
+        self.jobs.extend(std::iter::from_fn(|| endpoint.poll_crypto()));
+        self.workers.give(&mut self.jobs);
     }
 }
 

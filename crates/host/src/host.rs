@@ -24,12 +24,14 @@ use crate::setup::{MAX_PATHS, Network, Ranges};
 use crate::shared::{Phase, Shared};
 use crate::stream::Stream;
 use crate::tun::Tun;
+use crate::workers::Workers;
 
 /// A running stack. Dropping it resets what is still open and puts the network back to what it was, which
 /// takes some tens of milliseconds; [`Host::drained`] waits for an orderly end before.
 pub struct Host {
     shared: Arc<Shared>,
     config: Config,
+    crypto_threads: usize,
     // Dropped in this order: the driver sends the last resets before the network is taken down.
     _driver: DriverThread,
     keeper: Keeper,
@@ -43,7 +45,15 @@ pub struct HostBuilder {
     limits: EndpointConfig,
     ranges: Ranges,
     capture: Option<PathBuf>,
+    crypto_threads: usize,
 }
+
+/// Blocks of one connection that may be with the threads, to be sealed and as many to be opened: enough to keep the
+/// threads busy while the driver does something else, and 1 MiB of the longest blocks each way.
+const JOBS_PER_CONNECTION: u16 = 16;
+
+/// Sealing so few bytes takes a microsecond or two; waking another thread takes ten.
+const SHORTEST_JOB: usize = 4096;
 
 struct DriverThread {
     shared: Arc<Shared>,
@@ -60,6 +70,7 @@ impl Host {
             limits: EndpointConfig::default(),
             ranges: Ranges::default(),
             capture: None,
+            crypto_threads: 0,
         }
     }
 
@@ -79,6 +90,7 @@ impl Host {
     /// # Errors
     /// As [`Host::connect`].
     pub async fn connect_with(&self, config: Config, remotes: &[SocketAddr]) -> io::Result<Stream> {
+        let config = self.suited(config);
         let opened = self.shared.change(|state, now| {
             if state.phase != Phase::Running {
                 return Err(io::Error::new(io::ErrorKind::NotConnected, Error::Gone));
@@ -106,10 +118,16 @@ impl Host {
     /// As [`Host::listen`].
     pub async fn listen_with(&self, config: Config, port: u16) -> Result<Listener, Error> {
         let open_port = self.keeper.open_port(port).await?;
-        let id = self.shared.lock().endpoint.listen(port, config);
+        let id = self.shared.lock().endpoint.listen(port, self.suited(config));
         let in_use =
             |ListenError::InUse| Error::PortInUse { port, holder: "this host listens on it already" };
         Ok(Listener::new(self.shared.clone(), id.map_err(in_use)?, port, open_port))
+    }
+
+    /// Whether there are jobs is for the host to say: it has the threads.
+    fn suited(&self, config: Config) -> Config {
+        let crypto_jobs = if self.crypto_threads == 0 { 0 } else { JOBS_PER_CONNECTION };
+        Config { crypto_jobs, shortest_job: SHORTEST_JOB, ..config }
     }
 
     /// The paths and their state now.
@@ -180,13 +198,20 @@ impl HostBuilder {
         self
     }
 
+    /// Threads that seal and open the blocks of sealed connections; 0, the default, leaves that to the driver.
+    #[must_use]
+    pub fn crypto_threads(mut self, count: usize) -> Self {
+        self.crypto_threads = count;
+        self
+    }
+
     /// Sets the network up, in the network namespace of the calling thread, and starts the stack. Blocks for
     /// some tens of milliseconds.
     ///
     /// # Errors
     /// A privilege or a program is missing, or the paths make no sense. Nothing of the set-up is left then.
     pub fn start(self) -> Result<Host, Error> {
-        let Self { paths, config, limits, ranges, capture } = self;
+        let Self { paths, config, limits, ranges, capture, crypto_threads } = self;
         if !(1..=MAX_PATHS).contains(&paths.len()) {
             return Err(Error::PathCount { count: paths.len(), max: MAX_PATHS });
         }
@@ -205,8 +230,10 @@ impl HostBuilder {
         endpoint.set_unix_epoch(clock.unix_epoch());
         let shared = Shared::new(clock, endpoint)?;
         let keeper = Keeper::start(network, shared.clone())?;
-        let driver = DriverThread::start(Driver::new(tun, shared.clone(), capture), shared.clone())?;
-        Ok(Host { shared, config, _driver: driver, keeper })
+        let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
+        let driver = Driver::new(tun, shared.clone(), capture, workers);
+        let driver = DriverThread::start(driver, shared.clone())?;
+        Ok(Host { shared, config, crypto_threads, _driver: driver, keeper })
     }
 }
 
@@ -222,11 +249,7 @@ impl DriverThread {
 
 impl Drop for DriverThread {
     fn drop(&mut self) {
-        self.shared.change(|state, _| {
-            if state.phase == Phase::Running {
-                state.phase = Phase::Stopping;
-            }
-        });
+        self.shared.change(|state, _| state.begin_to_stop());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -26,7 +26,8 @@
 //! ```
 //!
 //! Three threads belong to a host: the driver, which moves packets; the keeper, which follows links, addresses
-//! and routes; and, while a capture is written, its writer. Connections live in the endpoint behind one lock,
+//! and routes; and, while a capture is written, its writer. [`HostBuilder::crypto_threads`] adds others that seal and open
+//! blocks. Connections live in the endpoint behind one lock,
 //! which is held for the protocol's work alone.
 
 #![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
@@ -49,6 +50,7 @@ mod stream;
 mod sys;
 mod tun;
 mod wake;
+mod workers;
 
 pub use base::PathId;
 pub use control::PathControl;

@@ -105,6 +105,13 @@ impl State {
         self.listeners.remove(&id);
     }
 
+    /// Lets the driver reset what is left and end.
+    pub(crate) fn begin_to_stop(&mut self) {
+        if self.phase == Phase::Running {
+            self.phase = Phase::Stopping;
+        }
+    }
+
     /// Whether nothing more happens on a connection.
     pub(crate) fn is_closed(&self, id: ConnectionId) -> bool {
         self.phase == Phase::Stopped || self.connections.get(&id).is_none_or(|waiters| waiters.is_closed)

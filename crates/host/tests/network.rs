@@ -6,9 +6,12 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use host::{Error, Host, PathClass, PathSpec};
+use base::SeededRandom;
+use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
+use host::{Config, Error, Host, PathClass, PathSpec, Protect, SealedSettings};
 use netns::{Cidr, Namespace, veth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -190,11 +193,62 @@ fn a_host_that_ends_resets_what_is_open() {
 }
 
 #[test]
+fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
+    let Some(net) = Net::new() else { return };
+    let start = |namespace: &Namespace, devices: [&str; 2]| {
+        let builder = Host::builder().crypto_threads(2);
+        let builder = devices
+            .iter()
+            .fold(builder, |builder, device| builder.path(PathSpec::new(device).expect("a name")));
+        namespace.enter(|| builder.start().expect("a host")).expect("entered")
+    };
+    let (near, far) = (start(&net.a, ["a1", "a2"]), start(&net.b, ["b1", "b2"]));
+    let [opener, listener] = sealed();
+    block_on(async {
+        let mut incoming = far.listen_with(listener, 7003).await.expect("a free port");
+        let echoing = tokio::spawn(async move {
+            let (stream, _) = incoming.accept().await.expect("somebody comes");
+            let (mut read, mut write) = stream.into_split();
+            while let Some(chunk) = read.read_chunk().await.expect("in order") {
+                write.write_chunk(chunk).await.expect("taken");
+            }
+            write.shutdown().await.expect("open until now");
+            read.closed().await.expect("in order");
+        });
+        let server = "10.91.1.2:7003".parse().expect("an address");
+        let stream = near.connect_with(opener, &[server]).await.expect("it listens");
+        let (mut read, mut write) = stream.into_split();
+        let sending = tokio::spawn(async move {
+            write.write_all(&pattern()).await?;
+            write.shutdown().await
+        });
+        let mut echoed = Vec::new();
+        read.read_to_end(&mut echoed).await.expect("until the end");
+        sending.await.expect("no panic").expect("sent");
+        read.closed().await.expect("in order");
+        assert!(echoed == pattern(), "{} bytes", echoed.len());
+        let sealed = read.status().expect("a connection").sealed.expect("it is sealed");
+        assert!(sealed.blocks_elsewhere > 100, "{sealed:?}");
+        echoing.await.expect("no panic");
+    });
+}
+
+#[test]
 fn nothing_is_set_up_for_paths_that_make_no_sense() {
     let path = |name| PathSpec::new(name).expect("a name");
     assert!(matches!(Host::builder().start(), Err(Error::PathCount { count: 0, .. })));
     let twice = Host::builder().path(path("eth0")).path(path("eth0").as_backup());
     assert!(matches!(twice.start(), Err(Error::DuplicatePath { name }) if name == "eth0"));
+}
+
+/// Settings of the two ends of a sealed connection.
+fn sealed() -> [Config; 2] {
+    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
+    let trust = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
+    let name = ServerName::try_from("far.example").expect("a name");
+    let opener = SealedSettings::opener(Arc::new(OpenerSettings::new(name, trust)));
+    let listener = SealedSettings::listener(Arc::new(ListenerSettings::new(identity)));
+    [opener, listener].map(|settings| Config { protect: Protect::Sealed(settings), ..Config::default() })
 }
 
 /// Two namespaces joined by two veth pairs: `a1` and `a2` are the host's, `b1` and `b2` the peer's.

@@ -94,6 +94,8 @@ pub(super) struct SealedReport {
     pub(super) handshake_bytes: [u64; 2],
     pub(super) blocks_sealed: u64,
     pub(super) blocks_opened: u64,
+    /// Of both, those that other threads did.
+    pub(super) blocks_elsewhere: u64,
     pub(super) failure: Option<String>,
 }
 
@@ -175,6 +177,7 @@ impl SealedReport {
             handshake_bytes,
             sealed_blocks,
             opened_blocks,
+            blocks_elsewhere,
             failure,
         } = sealed;
         Self {
@@ -190,6 +193,7 @@ impl SealedReport {
             handshake_bytes: *handshake_bytes,
             blocks_sealed: *sealed_blocks,
             blocks_opened: *opened_blocks,
+            blocks_elsewhere: *blocks_elsewhere,
             failure: failure.clone(),
         }
     }

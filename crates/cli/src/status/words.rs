@@ -72,8 +72,12 @@ impl SealedReport {
             "anonymous" => "encrypted, not authenticated".to_owned(),
             peer => format!("peer {peer}"),
         };
+        let elsewhere = match (self.blocks_elsewhere, self.blocks_sealed + self.blocks_opened) {
+            (0, _) => String::new(),
+            (elsewhere, all) => format!(", {elsewhere} of {all} blocks by other threads"),
+        };
         format!(
-            "  sealed: {suite} after {handshake}, {peer}, keys {}/{}\n",
+            "  sealed: {suite} after {handshake}, {peer}, keys {}/{}{elsewhere}\n",
             self.generations[0], self.generations[1]
         )
     }
