@@ -185,10 +185,10 @@ pub(crate) struct Options {
     /// What to do where the connection cannot be sealed [default: require].
     #[arg(long, value_enum)]
     pub(crate) policy: Option<Policy>,
-    /// Seal and open blocks on so many threads of their own, 0 to 64. It pays where there are processors to spare:
-    /// with 0 the thread that moves the packets does it, which is faster on small machines.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=64))]
-    pub(crate) crypto_threads: u8,
+    /// Threads beside the one that moves the packets to seal and open long blocks, 0 to 64; with 0 that one does it
+    /// [default: 2, or 0 where there is one processor only].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=64))]
+    pub(crate) crypto_threads: Option<u8>,
     /// Our own key (PEM) for sealed connections; without it a listener makes one at its first start.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
@@ -299,6 +299,19 @@ impl Options {
 }
 
 impl Options {
+    /// Threads that seal and open.
+    pub(crate) fn crypto_threads(&self) -> usize {
+        let usual = || match std::thread::available_parallelism() {
+            Ok(processors) if processors.get() > 1 => USUAL_CRYPTO_THREADS,
+            Ok(_) | Err(_) => 0,
+        };
+        match (self.protect, self.crypto_threads) {
+            (Protect::Plain | Protect::Scramble, _) => 0,
+            (Protect::Sealed, Some(count)) => count.into(),
+            (Protect::Sealed, None) => usual(),
+        }
+    }
+
     fn protection(&self) -> host::Protect {
         match self.protect {
             // What seals comes from files and names: see `protection`.
@@ -336,7 +349,7 @@ impl Options {
             (self.handshake.is_some(), "--handshake"),
             (self.policy.is_some(), "--policy"),
             (self.key.is_some(), "--key"),
-            (self.crypto_threads > 0, "--crypto-threads"),
+            (self.crypto_threads.is_some(), "--crypto-threads"),
         ];
         let is_sealed = self.protect == Protect::Sealed;
         if let Some((_, option)) = sealing.into_iter().find(|(is_given, _)| *is_given && !is_sealed) {
@@ -404,6 +417,9 @@ fn scheduler(text: &str) -> Result<host::Scheduler, String> {
         _ => Err("not one of lowest-rtt, round-robin, redundant, dispersed[=BYTES]".to_owned()),
     }
 }
+
+/// Enough for what one thread can move, measured by `scripts/throughput`.
+const USUAL_CRYPTO_THREADS: usize = 2;
 
 /// Bytes that an untrusted path sees in a row: of twice as many, nearly all can be read.
 const VISIT: NonZeroU16 = NonZeroU16::new(64).expect("not zero");

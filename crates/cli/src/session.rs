@@ -34,7 +34,7 @@ pub(crate) struct Terminal {
 pub(crate) fn host_for(options: &Options, config: Config, towards: Option<IpAddr>) -> anyhow::Result<Host> {
     scrambling::announce(options);
     let mut builder = Host::builder().ranges(Ranges::of(&options.ranges)).config(config);
-    builder = builder.crypto_threads(options.crypto_threads.into());
+    builder = builder.crypto_threads(options.crypto_threads());
     for path in paths_for(options, towards)? {
         builder = builder.path(path);
     }

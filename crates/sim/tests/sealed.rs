@@ -56,14 +56,15 @@ fn cut_in_silence(config: &Config) -> Option<(Result<(), ConnectionError>, Durat
     let mut pair = Pair::new(9, 2, Families::V4);
     let cut = pair.in_time(Duration::from_secs(20));
     for path in 0..2 {
-        pair.chain_with(path, BlackHole { during: cut..cut + 100 * HOUR });
+        pair.chain_with(path, BlackHole { during: cut..cut + HOUR });
     }
     // The client says its word and waits for the other side to finish, which the same rule keeps from it.
     pair.serve(config, Speech::of(1000).leaving(Manner::Waiting));
     let id = pair.open(config, Speech::of(1000).leaving(Manner::Waiting));
     let client = pair.client;
     let is_over = |world: &World| world.talker(client, id).outcome().is_some();
-    pair.world.run_until(3 * HOUR, is_over);
+    // Less than the hour after which the keys are changed, which is something to say.
+    pair.world.run_until(HOUR / 2, is_over);
     let outcome = pair.world.talker(client, id).outcome()?;
     Some((outcome.result, outcome.at.saturating_since(cut)))
 }
@@ -73,11 +74,11 @@ fn a_reader_notices_within_minutes_that_all_paths_were_cut_in_silence() {
     let config = sealed(Tep::TcpcryptCurve25519);
     let (result, after) = cut_in_silence(&config).expect("it has noticed");
     assert_eq!(result, Err(ConnectionError::AllPathsLost));
-    assert!((60..150).contains(&after.as_secs()), "{after:?}");
+    assert!((60..130).contains(&after.as_secs()), "{after:?}");
 }
 
 #[test]
-fn without_probes_nobody_would_notice() {
+fn without_probes_nobody_notices_for_half_an_hour() {
     let mut config = sealed(Tep::TcpcryptCurve25519);
     let Protect::Sealed(settings) = &mut config.protect else { unreachable!("it is sealed") };
     settings.keep_alive = None;
