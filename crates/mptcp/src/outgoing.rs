@@ -294,15 +294,15 @@ impl Outgoing {
 
     /// Bytes of the application that wait, at most `max`, piece by piece, for a block that is to be sealed.
     #[cfg(feature = "sealed")]
-    pub(crate) fn drain_queue(&mut self, max: usize, mut take: impl FnMut(&[u8])) {
+    pub(crate) fn drain_queue(&mut self, max: usize, mut take: impl FnMut(Bytes)) {
         let mut left = max.min(self.queued);
         self.ahead += left;
         while left > 0 {
             let Some(first) = self.queue.front_mut() else { break };
             let piece = first.split_to(first.len().min(left));
-            take(&piece);
             left -= piece.len();
             self.queued -= piece.len();
+            take(piece);
             if first.is_empty() {
                 self.queue.pop_front();
             }

@@ -8,7 +8,9 @@ use base::{Duration, Random, SeededRandom};
 use handshake::Tep;
 use mptcp::{ConnectionError, Scheduler};
 use sealing::{assert_carried, both_ways, sealed};
-use wire::{Flags, Segment};
+use std::cell::RefCell;
+use std::rc::Rc;
+use wire::{DataSequence, Dss, Flags, MptcpOption, Segment, TcpOption, options};
 use world::{CLIENT, Fate, Link, SERVER, World, address, path, pattern};
 
 const TEP: &[Tep] = &[Tep::TcpcryptCurve25519];
@@ -50,6 +52,48 @@ fn the_bytes_are_in_order_whatever_the_order_of_the_results() {
             }
         }
     }
+}
+
+#[test]
+fn blocks_leave_in_the_order_of_their_numbers_whichever_is_sealed_first() {
+    let mut world = with_jobs(2, vec![narrow()], 15);
+    // Who opens at once acknowledges at once, so that nothing is sent twice.
+    world.sides[SERVER].config.crypto_jobs = 0;
+    let sent = Rc::new(RefCell::new(Vec::new()));
+    let seen = sent.clone();
+    world.tap = Box::new(move |from, segment: &mut Segment| {
+        for option in options(&segment.options) {
+            if from == CLIENT
+                && let Ok(TcpOption::Mptcp(MptcpOption::Dss(Dss { mapping: Some(mapping), .. }))) = option
+                && let DataSequence::Long(dsn) = mapping.dsn
+            {
+                seen.borrow_mut().push(dsn);
+            }
+        }
+        Fate::Pass
+    });
+    let up = pattern(800_000, 1);
+    world.send(CLIENT, &up).send(SERVER, b"").connect();
+    world.finish(60);
+    assert_carried(&mut world, &up, b"");
+    assert!(world.labour.overtaken > 5, "{}", world.labour.overtaken);
+    let sent = sent.borrow();
+    let first = sent[0];
+    assert!(sent.is_sorted_by_key(|dsn| dsn.wrapping_sub(first)), "{} segments", sent.len());
+}
+
+#[test]
+fn jobs_that_nobody_has_taken_end_with_the_connection() {
+    let mut world = with_jobs(3, vec![narrow()], 0);
+    world.connect();
+    world.wait(500);
+    let now = world.now;
+    let connection = world.of(CLIENT);
+    connection.write(now, pattern(100_000, 1).into());
+    while connection.poll_transmit(now).is_some() {}
+    assert!(connection.has_crypto());
+    connection.abort(now);
+    assert!(!connection.has_crypto() && connection.poll_crypto().is_none());
 }
 
 #[test]
@@ -205,7 +249,7 @@ fn a_forged_block_among_those_being_opened_is_dropped_and_the_others_count() {
 }
 
 #[test]
-fn a_connection_that_has_ended_gives_no_jobs_and_takes_no_results() {
+fn a_connection_that_has_ended_takes_no_results() {
     for is_abort in [true, false] {
         let mut world = with_jobs(9, vec![narrow(), narrow()], 200);
         let up = pattern(2_000_000, 1);
@@ -221,7 +265,6 @@ fn a_connection_that_has_ended_gives_no_jobs_and_takes_no_results() {
         }
         world.run(Duration::from_secs(3_600), |_| false);
         assert_eq!(world.labour.len(), 0);
-        assert!(!world.of(CLIENT).has_crypto() && world.of(CLIENT).poll_crypto().is_none());
         let expected = if is_abort { ConnectionError::Aborted } else { ConnectionError::AllPathsLost };
         assert_eq!(world.sides[CLIENT].failed, Some(expected));
         assert!(!world.sides[SERVER].ended, "it is not the end of the data");

@@ -74,7 +74,7 @@ fn a_reader_notices_within_minutes_that_all_paths_were_cut_in_silence() {
     let config = sealed(Tep::TcpcryptCurve25519);
     let (result, after) = cut_in_silence(&config).expect("it has noticed");
     assert_eq!(result, Err(ConnectionError::AllPathsLost));
-    assert!((60..130).contains(&after.as_secs()), "{after:?}");
+    assert!((60..180).contains(&after.as_secs()), "{after:?}");
 }
 
 #[test]

@@ -171,10 +171,8 @@ impl Connection {
         if wanted == 0 || running.eof_sent {
             return false;
         }
-        let mut plain = BlockBuffer::with_capacity(wanted);
-        self.outgoing.drain_queue(wanted, |piece| {
-            plain.put(piece);
-        });
+        let mut plain = BlockBuffer::with_capacity(0);
+        self.outgoing.drain_queue(wanted, |piece| plain.append(piece));
         let dsn = running.sealer.next_dsn();
         let Ok(job) = running.sealer.begin(Kind::Data, plain) else {
             self.on_keys_used_up();
@@ -213,8 +211,9 @@ impl Connection {
         if body.block.kind() == Kind::Data {
             self.last_chosen = Some(self.flows[index].state.id);
         }
-        let ends_stream = body.ends_stream;
+        let (dsn, ends_stream) = (body.block.dsn(), body.ends_stream);
         let start = self.outgoing.push_sealed(body);
+        debug_assert!(self.session.as_ref().is_some_and(|s| s.outgoing.dsn(start) == dsn), "in their turn");
         if ends_stream {
             self.outgoing.on_fin_sent();
         }

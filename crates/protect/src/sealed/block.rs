@@ -4,7 +4,7 @@
 //! H(1) || C(len P) || T_d(16) || T_o(16)
 //! ```
 //!
-//! A buffer is allocated once, with room for all four parts. Sealing works in place; the first transmission
+//! A buffer has room for all four parts. Sealing works in place; the first transmission
 //! writes its option tag behind the data tag and hands the buffer out without copying it.
 
 use core::fmt;
@@ -64,20 +64,37 @@ impl Header {
 }
 
 /// Plain bytes on their way into a block, with room around them for what sealing adds.
-pub struct BlockBuffer(BytesMut);
+pub struct BlockBuffer {
+    /// Behind a byte for the header.
+    bytes: BytesMut,
+    /// What belongs behind them. It is copied by whoever seals the block, who may be another thread.
+    pieces: Vec<Bytes>,
+    pieces_len: usize,
+}
 
 impl BlockBuffer {
     /// An empty buffer with room for `plain` bytes (at most [`MAX_PLAIN`]).
     pub fn with_capacity(plain: usize) -> Self {
         let mut bytes = BytesMut::with_capacity(plain.min(MAX_PLAIN) + BLOCK_OVERHEAD);
         bytes.put_u8(0);
-        Self(bytes)
+        Self { bytes, pieces: Vec::new(), pieces_len: 0 }
+    }
+
+    /// Takes a piece that fits (see [`BlockBuffer::room`]; the rest is cut off), without copying it.
+    pub fn append(&mut self, mut piece: Bytes) {
+        piece.truncate(self.room());
+        self.pieces_len += piece.len();
+        self.pieces.push(piece);
     }
 
     /// Copies from `bytes` what fits and says how much that was.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.room());
-        self.0.extend_from_slice(&bytes[..taken]);
+        if self.pieces.is_empty() {
+            self.bytes.extend_from_slice(&bytes[..taken]);
+        } else {
+            self.append(Bytes::copy_from_slice(&bytes[..taken]));
+        }
         taken
     }
 
@@ -88,7 +105,7 @@ impl BlockBuffer {
 
     /// Plain bytes so far.
     pub fn len(&self) -> usize {
-        self.0.len() - HEADER_LEN
+        self.bytes.len() - HEADER_LEN + self.pieces_len
     }
 
     /// Whether nothing was put in.
@@ -99,15 +116,20 @@ impl BlockBuffer {
     /// Lays the header in front, lets `encrypt` work on the plain bytes in place, and puts the tag that it gives
     /// behind them.
     pub(super) fn seal(
-        mut self,
+        self,
         header: Header,
         encrypt: impl FnOnce(&mut [u8]) -> [u8; DATA_TAG_LEN],
     ) -> BytesMut {
-        self.0[0] = header.bits();
-        let data_tag = encrypt(&mut self.0[HEADER_LEN..]);
-        self.0.extend_from_slice(&data_tag);
-        self.0.put_bytes(0, OPTION_TAG_LEN);
-        self.0
+        let Self { mut bytes, pieces, pieces_len } = self;
+        bytes.reserve(pieces_len + DATA_TAG_LEN + OPTION_TAG_LEN);
+        for piece in pieces {
+            bytes.extend_from_slice(&piece);
+        }
+        bytes[0] = header.bits();
+        let data_tag = encrypt(&mut bytes[HEADER_LEN..]);
+        bytes.extend_from_slice(&data_tag);
+        bytes.put_bytes(0, OPTION_TAG_LEN);
+        bytes
     }
 }
 
