@@ -262,31 +262,33 @@ fn max_data_binds_the_sender_and_the_window_of_tcp_does_not() {
 
 #[test]
 fn key_update_ends_the_use_of_old_keys_and_no_forged_generation_begins_another() {
-    let (mut world, tape) = idle(6, 0);
-    tape.borrow_mut().blocks.clear();
-    world.sides[CLIENT].outbox.push_back(bytes::Bytes::from_static(b"first"));
-    world.serve(CLIENT);
-    world.wait(500);
-    let old = tape.borrow().blocks.first().cloned().expect("a block");
-    for hour in 1..=2u64 {
-        world.now += Duration::from_secs(3_700);
-        world.sides[CLIENT].outbox.push_back(bytes::Bytes::from_static(b" and more"));
+    // The keys of generation 0 are wiped, those of 3 would be the next, and 4 is beyond.
+    for (generation, is_late_copy) in [(0, true), (3, false), (4, false)] {
+        let (mut world, tape) = idle(6, 0);
+        tape.borrow_mut().blocks.clear();
+        world.sides[CLIENT].outbox.push_back(bytes::Bytes::from_static(b"first"));
         world.serve(CLIENT);
-        world.wait(2000);
-        assert_eq!(world.status(SERVER).sealed.expect("sealed").generations[1], hour);
-    }
-    let failed = world.status(SERVER).counters.blocks_failed;
-    // The old block, and the same with the number of a generation that is to come.
-    for generation in [0, 3, 4] {
+        world.wait(500);
+        let old = tape.borrow().blocks.first().cloned().expect("a block");
+        for hour in 1..=2u64 {
+            world.now += Duration::from_secs(3_700);
+            world.sides[CLIENT].outbox.push_back(bytes::Bytes::from_static(b" and more"));
+            world.serve(CLIENT);
+            world.wait(2000);
+            assert_eq!(world.status(SERVER).sealed.expect("sealed").generations[1], hour);
+        }
+        let before = world.status(SERVER).counters;
         let mut block = again(&tape, CLIENT, &old);
         let mut payload = block.payload.to_vec();
         payload[0] = payload[0] & 0xc0 | generation;
         block.payload = payload.into();
         world.deliver(SERVER, &block);
         world.wait(500);
+        let status = world.status(SERVER);
+        let after = status.counters;
+        assert_eq!(after.bytes_duplicate > before.bytes_duplicate, is_late_copy, "{generation}: {after:?}");
+        assert_eq!(after.blocks_failed > before.blocks_failed, !is_late_copy, "{generation}: {after:?}");
+        assert_eq!(status.sealed.expect("sealed").generations[1], 2, "{generation}");
+        assert_eq!(world.sides[SERVER].received, b"first and more and more");
     }
-    let status = world.status(SERVER);
-    assert!(status.counters.blocks_failed > failed, "{status:?}");
-    assert_eq!(status.sealed.expect("sealed").generations[1], 2);
-    assert_eq!(world.sides[SERVER].received, b"first and more and more");
 }

@@ -113,7 +113,7 @@ impl Connection {
         let whole = payload.clone();
         let begun = match self.begin_opening(index, subflow, declared, payload) {
             Ok(begun) => begun,
-            Err(OpenError::Generation(_)) if self.has_passed(&declared, whole.len()) => {
+            Err(OpenError::Generation(wire)) if self.has_passed(wire, &declared, whole.len()) => {
                 // A copy so late that its keys are gone.
                 self.counters.bytes_duplicate += whole.len() as u64;
                 return;
@@ -135,9 +135,13 @@ impl Connection {
         }
     }
 
-    /// Whether all of this block has been delivered.
-    fn has_passed(&self, declared: &Declared, length: usize) -> bool {
+    /// Whether all of this block has been delivered, and its generation is over.
+    fn has_passed(&self, generation: u8, declared: &Declared, length: usize) -> bool {
         let Some(session) = &self.session else { return false };
+        let running = self.sealed.as_deref().and_then(Sealed::running);
+        if !running.is_some_and(|running| running.opener.is_past(generation)) {
+            return false;
+        }
         let next = self.incoming.next();
         let offset = session.incoming.offset(session.incoming.sequence(declared.dsn, next));
         offset.is_some_and(|offset| offset + length as u64 <= next)

@@ -139,6 +139,12 @@ impl Opener {
         self.previous = Some(core::mem::replace(&mut self.current, next));
     }
 
+    /// Whether these six bits rather mean a generation whose keys are wiped than one that is to come.
+    pub fn is_past(&self, wire: u8) -> bool {
+        let behind = self.current.wire().wrapping_sub(wire) & 0x3f;
+        (1..0x20).contains(&behind)
+    }
+
     /// The generation that these six bits mean. The next one is derived when it is first claimed and then kept,
     /// so a forger can make us do that work once per generation.
     fn generation_mut(&mut self, wire: u8) -> Option<&mut Generation> {
