@@ -185,8 +185,8 @@ pub(crate) struct Options {
     /// What to do where the connection cannot be sealed [default: require].
     #[arg(long, value_enum)]
     pub(crate) policy: Option<Policy>,
-    /// Threads beside the one that moves the packets to seal and open long blocks, 0 to 64; with 0 that one does it
-    /// [default: 2, or 0 where there is one processor only].
+    /// Threads beside the one that moves the packets to seal and open long blocks, 0 to 64. They pay where processors
+    /// are idle while packets move; `scripts/throughput` tells [default: 0, that one does it].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=64))]
     pub(crate) crypto_threads: Option<u8>,
     /// Our own key (PEM) for sealed connections; without it a listener makes one at its first start.
@@ -301,15 +301,7 @@ impl Options {
 impl Options {
     /// Threads that seal and open.
     pub(crate) fn crypto_threads(&self) -> usize {
-        let usual = || match std::thread::available_parallelism() {
-            Ok(processors) if processors.get() > 1 => USUAL_CRYPTO_THREADS,
-            Ok(_) | Err(_) => 0,
-        };
-        match (self.protect, self.crypto_threads) {
-            (Protect::Plain | Protect::Scramble, _) => 0,
-            (Protect::Sealed, Some(count)) => count.into(),
-            (Protect::Sealed, None) => usual(),
-        }
+        self.crypto_threads.unwrap_or(0).into()
     }
 
     fn protection(&self) -> host::Protect {
@@ -418,9 +410,6 @@ fn scheduler(text: &str) -> Result<host::Scheduler, String> {
     }
 }
 
-/// Enough for what one thread can move, measured by `scripts/throughput`.
-const USUAL_CRYPTO_THREADS: usize = 2;
-
 /// Bytes that an untrusted path sees in a row: of twice as many, nearly all can be read.
 const VISIT: NonZeroU16 = NonZeroU16::new(64).expect("not zero");
 
@@ -440,83 +429,4 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(words: &str) -> Result<Arguments, clap::Error> {
-        Arguments::read(words.split_whitespace().map(OsString::from))
-    }
-
-    #[test]
-    fn the_definition_holds_together() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn paths_and_choices_reach_the_settings() {
-        let words = "plait connect example.org 80 --path eth0 --path wlan0=untrusted,backup --scheduler redundant \
-                     --congestion olia --checksum --require-multipath";
-        let Command::Connect(connect) = parse(words).expect("good words").command else { unreachable!() };
-        assert_eq!(connect.options.paths.len(), 2);
-        assert!(connect.options.paths[1].is_backup());
-        let config = connect.options.config();
-        assert_eq!(config.scheduler, host::Scheduler::Redundant);
-        assert_eq!(config.tcp.congestion, host::CongestionControl::Olia);
-        assert_eq!((config.checksum, config.fallback), (true, host::Fallback::Refuse));
-    }
-
-    #[test]
-    fn scrambling_is_asked_for_by_name() {
-        let words = "plait listen 80 --protect scramble --scramble-start hmac-sha1 --trusted-bytes all \
-                     --untrusted-only degrade --scheduler dispersed=128 --allow-plain";
-        let Command::Listen(listen) = parse(words).expect("good words").command else { unreachable!() };
-        let config = listen.options.config();
-        let settings = host::ScrambleSettings {
-            start: host::ScrambleStart::HmacSha1,
-            unscrambled: host::Fallback::Allow,
-            trusted_bytes: u64::MAX,
-            without_trusted: host::WithoutTrusted::Degrade,
-        };
-        assert_eq!(config.protect, host::Protect::Scramble(settings));
-        let visit = NonZeroU16::new(128).expect("not zero");
-        assert_eq!(config.scheduler, host::Scheduler::Dispersed { visit });
-        let Command::Listen(plain) = parse("plait listen 80").expect("good words").command else {
-            unreachable!()
-        };
-        assert_eq!(plain.options.config().protect, host::Protect::Plain);
-    }
-
-    #[test]
-    fn contradictions_are_errors_of_usage() {
-        for words in [
-            "plait connect h 80 --plain --require-multipath",
-            "plait connect h 80 -4 -6",
-            "plait connect h 0",
-            "plait connect h 65536",
-            "plait connect h 80 --path eth0=fast",
-            "plait connect h 80 --connect-timeout -1",
-            "plait listen 80 --count 0",
-            "plait -v -q listen 80",
-            "plait connect h 80 --scheduler dispersed=0",
-            "plait connect h 80 --scheduler round-robin=4",
-            "plait connect h 80 --scramble-start key8",
-            "plait connect h 80 --untrusted-only degrade",
-            "plait connect h 80 --allow-plain --protect plain",
-            "plait connect h 80 --allow-plain --policy require",
-            "plait connect h 80 --plain",
-            "plait connect h 80 --protect plain --handshake tls",
-            "plait connect h 80 --protect plain --crypto-threads 1",
-            "plait listen 80 --crypto-threads 65",
-            "plait listen 80 --protect scramble --policy prefer",
-            "plait connect h 80 --server-key SHA256:short",
-            "plait connect h 80 --server-name gw",
-            "plait listen 80 --certificate gw.pem",
-            "plait listen 80 --client-key ada",
-            "plait connect h 80 --plain --protect scramble",
-            "plait connect h 80 --protect scrambled",
-            "plait attack scramble",
-        ] {
-            assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
-        }
-    }
-}
+mod tests;
