@@ -284,8 +284,8 @@ fn signals_reach_the_program() {
                   trap 'exit 9' USR2; touch ready; for turn in $(seq 600); do sleep 0.05; done";
     let mut command = Command::new(support::PLAIT);
     command.args(["run", "-s", &world.url, "--path", "wan1", "--keys", "client", "--"]);
-    // Who runs the tests in the background has these two ignored, which programs inherit.
-    command.args(["env", "--default-signal=INT,QUIT", "sh", "-c", script]);
+    // Who runs the tests in the background, or under nohup, has these ignored, which programs inherit.
+    command.args(["env", "--default-signal=INT,QUIT,HUP", "sh", "-c", script]);
     command.current_dir(&world.directory).stdin(std::process::Stdio::null());
     let mut run = support::Daemon(world.client.spawn(command.process_group(0)).expect("started"));
     until("the program", || world.file("ready").exists());

@@ -332,6 +332,28 @@ fn all_paths_cut_is_an_error_that_is_not_the_end_of_the_data() {
 }
 
 #[test]
+fn all_paths_that_harm_every_block_are_an_error_within_minutes() {
+    let mut world = two_paths(12);
+    let (up, down) = (pattern(4_000_000, 1), pattern(4_000_000, 2));
+    world.send(CLIENT, &up).send(SERVER, &down).connect();
+    world.wait(600);
+    world.tap = Box::new(|_, segment: &mut Segment| {
+        if !segment.payload.is_empty() {
+            let mut payload = segment.payload.to_vec();
+            payload[0] ^= 1;
+            segment.payload = payload.into();
+        }
+        Fate::Pass
+    });
+    world.run(Duration::from_secs(300), |world| world.sides.iter().all(|side| side.failed.is_some()));
+    for (side, sent) in [(CLIENT, &down), (SERVER, &up)] {
+        let side = &world.sides[side];
+        assert!(side.failed.is_some() && !side.ended, "{:?}", side.failed);
+        assert!(side.received[..] == sent[..side.received.len()]);
+    }
+}
+
+#[test]
 fn a_stream_ends_only_where_its_sender_ended_it() {
     // The attacker lets the connection die at a moment of its choice, and adds ends of all kinds.
     for seed in 0..8 {
