@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use lab::Lab;
 use serde::{Deserialize, Serialize};
 
@@ -91,25 +91,7 @@ impl Stage {
         fs::create_dir_all(&self.documents)?;
         fs::create_dir_all(&self.scratch)?;
         let (key, certificate) = (self.scratch.join("key.pem"), self.scratch.join("certificate.pem"));
-        let output = Command::new("openssl")
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-days",
-                "2",
-            ])
-            .args(["-subj", "/CN=server.lab", "-keyout"])
-            .arg(&key)
-            .arg("-out")
-            .arg(&certificate)
-            .output()
-            .context("cannot start openssl (fix: install the package openssl)")?;
-        ensure!(output.status.success(), "openssl: {}", String::from_utf8_lossy(&output.stderr));
+        lab::certificate(&key, &certificate)?;
         let both = [fs::read(&key)?, fs::read(&certificate)?].concat();
         fs::write(self.bundle(), both)?;
         Ok(())

@@ -38,6 +38,9 @@ pub enum Error {
     /// The thread that carries a path's packets has ended.
     #[error("the emulator of path {0} has ended")]
     PathEnded(String),
+    /// A program that the lab needs has failed; the text is its own.
+    #[error("{0}")]
+    Program(String),
     /// The background process answered with an error, or not at all.
     #[error("{0}")]
     Background(String),

@@ -36,6 +36,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod capture;
+mod certificate;
 mod clock;
 mod config;
 mod direction;
@@ -55,6 +56,7 @@ pub mod control;
 pub mod privilege;
 
 pub use capture::injected_packets;
+pub use certificate::certificate;
 pub use config::{Conditions, LabConfig, MAX_PATHS, PathClass, PathConfig};
 pub use direction::Direction;
 pub use eavesdrop::{Heard, Line, TEXT_RUN};

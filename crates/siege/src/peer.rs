@@ -1,9 +1,9 @@
 //! Programs on the kernel's Multipath TCP, with or without TLS 1.3: what other systems are, and who a stock Linux host is.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 use crate::program::Program;
 use crate::stage::{PORT, START, Side, Stage};
@@ -110,27 +110,7 @@ pub(crate) fn start(stage: &Stage<'_>, side: Side, layer: Layer, size: u64) -> R
 fn certificate(stem: &Path) -> Result<std::path::PathBuf> {
     let (key, shown, both) =
         (stem.with_extension("key"), stem.with_extension("crt"), stem.with_extension("pem"));
-    let status = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ])
-        .args(["-subj", "/CN=server.lab", "-keyout"])
-        .arg(&key)
-        .arg("-out")
-        .arg(&shown)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .context("cannot start openssl (fix: install the package openssl)")?;
-    ensure!(status.success(), "openssl cannot make a certificate");
+    lab::certificate(&key, &shown)?;
     std::fs::write(&both, [std::fs::read(&key)?, std::fs::read(&shown)?].concat())?;
     Ok(both)
 }

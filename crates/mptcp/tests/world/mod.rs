@@ -5,15 +5,17 @@
 
 #![allow(dead_code, reason = "no test file needs everything")]
 
+mod host;
 mod labour;
 
 use base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum, SubflowId};
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use host::TestHost;
 use labour::Labour;
-use mptcp::{Config, Connection, ConnectionError, Event, Host, Path, PathClass, Paths, ReadError, Status};
+use mptcp::{Config, Connection, ConnectionError, Event, Path, PathClass, Paths, ReadError, Status};
 use std::collections::{BTreeMap, VecDeque};
-use tcp::{FourTuple, Isn};
+use tcp::FourTuple;
 use wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes, options};
 
 pub(crate) const CLIENT: usize = 0;
@@ -53,55 +55,6 @@ impl Default for Link {
             carried: [0; 2],
             busy_until: [Instant::ZERO; 2],
         }
-    }
-}
-
-pub(crate) struct TestHost {
-    pub(crate) paths: Paths,
-    pub(crate) secrets: SeededRandom,
-    wire: SeededRandom,
-    next_port: u16,
-    /// So many tokens are taken by other connections.
-    pub(crate) taken_tokens: u8,
-}
-
-impl Host for TestHost {
-    fn paths(&self) -> &Paths {
-        &self.paths
-    }
-
-    fn claim_port(&mut self, _: IpAddr, _: SocketAddr) -> Option<u16> {
-        self.next_port += 1;
-        Some(self.next_port)
-    }
-
-    fn isn(&mut self, _: &FourTuple, _: Instant) -> Isn {
-        // A little before the wrap, so that each test goes over it.
-        Isn { seq: SeqNum::new(u32::MAX - self.wire.below(40_000) as u32), timestamp_offset: u32::MAX - 500 }
-    }
-
-    fn random(&mut self) -> &mut dyn Random {
-        &mut self.wire
-    }
-
-    fn draw_key(&mut self) -> [u8; 8] {
-        let mut key = [0; 8];
-        self.secrets.fill(&mut key);
-        key
-    }
-
-    fn secrets(&mut self) -> &mut dyn Random {
-        &mut self.secrets
-    }
-
-    fn claim_token(&mut self, _: u32) -> bool {
-        let is_free = self.taken_tokens == 0;
-        self.taken_tokens = self.taken_tokens.saturating_sub(1);
-        is_free
-    }
-
-    fn unix_time(&self, _: Instant) -> u64 {
-        1_800_000_000
     }
 }
 
