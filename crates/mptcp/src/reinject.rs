@@ -188,7 +188,11 @@ impl Connection {
         };
         if self.is_contiguous {
             // What the only subflow ever has delivered cannot be missing; if the peer has fallen back, a
-            // second copy would be new data to it.
+            // second copy would be new data to it. What can be missing is the Data-ACK: the Linux kernel acknowledges
+            // for TCP before it has moved the bytes up, and may say nothing when it has.
+            for flow in self.flows.iter_mut().filter(|flow| flow.is_open() && !flow.is_busy()) {
+                flow.tcp.probe();
+            }
             return;
         }
         let start = block.start;

@@ -86,6 +86,36 @@ fn checksums_go_with_every_mapping() {
     world.assert_clean_end();
 }
 
+/// The Linux kernel does this when its reader is slow to be run: TCP acknowledges, the Data-ACK stays behind, and nothing
+/// follows once the bytes have been moved up.
+#[test]
+fn who_waits_for_a_data_ack_that_nobody_sends_asks_for_it() {
+    use std::{cell::Cell, rc::Rc};
+    let mut world = World::new(8, vec![Link::default()], 1);
+    world.sides[SERVER].config.receive_buffer = 60_000;
+    let is_stale = Rc::new(Cell::new(true));
+    let (told, mut first) = (is_stale.clone(), None);
+    world.tap = Box::new(move |from, segment| {
+        world::rewrite(segment, |option| match option {
+            wire::MptcpOption::Dss(mut dss) if from == SERVER && told.get() => {
+                dss.data_ack = dss.data_ack.map(|ack| *first.get_or_insert(ack));
+                Some(wire::MptcpOption::Dss(dss))
+            }
+            other => Some(other),
+        });
+        world::Fate::Pass
+    });
+    let up = pattern(500_000, 1);
+    world.send(CLIENT, &up).send(SERVER, b"").connect();
+    world.wait(400);
+    let flow = world.status(CLIENT).subflows[0].tcp;
+    assert_eq!(flow.in_flight, 0, "TCP is content: {flow:?}");
+    assert!(world.status(CLIENT).bytes_delivered < 10_000, "and the window is used up");
+    is_stale.set(false);
+    world.finish(10);
+    assert!(world.sides[SERVER].received == up);
+}
+
 #[test]
 fn coupled_controllers_share_and_use_both_paths() {
     for congestion in [tcp::congestion::Algorithm::Lia, tcp::congestion::Algorithm::Olia] {

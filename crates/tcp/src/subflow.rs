@@ -350,6 +350,12 @@ impl Subflow {
         self.receive.acks.want(Urgency::Alone);
     }
 
+    /// Asks for an acknowledgment of the peer, by a segment like that of a keep-alive, which it must answer (RFC 9293,
+    /// section 3.8.4).
+    pub fn probe(&mut self) {
+        self.nudge = Nudge::Probe;
+    }
+
     /// What was to be acknowledged now waits for [`Subflow::release_ack`], though no longer than
     /// [`Config::delayed_ack`]: there will be more to say. Not what tells of missing or repeated bytes.
     pub fn hold_ack(&mut self, now: Instant) {

@@ -452,7 +452,10 @@ pub(crate) fn strip(segment: &mut Segment) {
 }
 
 /// Changes, or takes out, each MPTCP option of the segment.
-pub(crate) fn rewrite(segment: &mut Segment, change: impl Fn(MptcpOption<'_>) -> Option<MptcpOption<'_>>) {
+pub(crate) fn rewrite(
+    segment: &mut Segment,
+    mut change: impl FnMut(MptcpOption<'_>) -> Option<MptcpOption<'_>>,
+) {
     let before = segment.options.clone();
     let kept = options(&before).filter_map(|option| match option.expect("our own options") {
         TcpOption::Mptcp(option) => change(option).map(TcpOption::Mptcp),
