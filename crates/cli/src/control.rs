@@ -62,7 +62,7 @@ impl Drop for Control {
     }
 }
 
-/// Listens for this user only. A socket that nobody listens on any more was left by a plait that was killed.
+/// Listens. A socket that nobody listens on any more was left by a plait that was killed.
 fn bind(place: &Path) -> io::Result<UnixListener> {
     let listener = match UnixListener::bind(place) {
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(place) => {
@@ -95,13 +95,22 @@ async fn answer_all(listener: UnixListener, control: PathControl) {
     }
 }
 
+/// Answers this user and root: until its permissions are set, others may have come to the socket.
 async fn answer(mut stream: tokio::net::UnixStream, control: &PathControl) -> io::Result<()> {
+    let user = stream.peer_cred()?.uid();
+    if user != 0 && user != nix::unistd::geteuid().as_raw() {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
     let (read, mut write) = stream.split();
     let mut request = String::new();
     BufReader::new(read.take(MAX_REQUEST)).read_line(&mut request).await?;
-    let text = match change(&request, control).await {
-        Ok(()) => listing(&control.paths()),
-        Err(error) => format!("{ERROR}{error}\n"),
+    let text = if !request.ends_with('\n') {
+        // The end of what was cut off may have said `backup`.
+        format!("{ERROR}a request is one line of at most {MAX_REQUEST} bytes\n")
+    } else if let Err(error) = change(&request, control).await {
+        format!("{ERROR}{error}\n")
+    } else {
+        listing(&control.paths())
     };
     write.write_all(text.as_bytes()).await
 }
