@@ -15,6 +15,11 @@ use crate::{Connection, Host, Path, PathClass};
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Repetitions before it is given up.
 const REPEATS: u8 = 4;
+/// First interval of repeating a withdrawal; doubles. Nothing echoes a REMOVE_ADDR, and whoever has just lost a path
+/// fills the queue of another.
+const WITHDRAW_INTERVAL: Duration = Duration::from_millis(200);
+/// Repetitions of a withdrawal.
+const WITHDRAW_REPEATS: u8 = 3;
 /// Most of our own addresses that are announced.
 const MAX_ANNOUNCED: usize = 16;
 
@@ -24,6 +29,7 @@ pub(crate) struct Addresses {
     /// Ours with their ids; the first subflow's has id 0.
     local: Vec<(IpAddr, u8)>,
     announced: Vec<Announced>,
+    withdrawn: Vec<Withdrawn>,
     /// All paths of ours as they are now have been looked at for announcing.
     is_settled: bool,
     pub(crate) remote: Vec<Remote>,
@@ -37,6 +43,15 @@ struct Announced {
     address: IpAddr,
     /// When to tell it again; `None` once it was echoed or given up.
     again: Option<Instant>,
+    repeats: u8,
+}
+
+/// An address of ours that the peer is told to forget.
+#[derive(Clone, Copy, Debug)]
+struct Withdrawn {
+    id: u8,
+    /// When to say it, for the first time or once more.
+    again: Instant,
     repeats: u8,
 }
 
@@ -68,6 +83,8 @@ impl Addresses {
     /// The id of an address of ours; counts up from 1.
     pub(crate) fn local_id(&mut self, address: IpAddr) -> u8 {
         if let Some(&(_, id)) = self.local.iter().find(|(known, _)| *known == address) {
+            // It is back.
+            self.withdrawn.retain(|withdrawn| withdrawn.id != id);
             return id;
         }
         // More than 255 addresses share the last id: REMOVE_ADDR for it closes too much, no harm is done.
@@ -144,6 +161,7 @@ impl Connection {
             return;
         }
         let Some(index) = self.flows.iter().position(super::flow::Flow::is_good) else { return };
+        self.repeat_withdrawals(now, index);
         let Some(session) = &self.session else { return };
         let is_sealed = self.sealed.is_some();
         while let Some((due, next)) = self.addresses.next_to_tell(is_sealed)
@@ -171,7 +189,8 @@ impl Connection {
         if self.mode != Mode::Multipath || !self.flows.iter().any(super::flow::Flow::is_good) {
             return None;
         }
-        self.addresses.next_to_tell(self.sealed.is_some()).map(|(due, _)| due)
+        let told = self.addresses.next_to_tell(self.sealed.is_some()).map(|(due, _)| due);
+        told.into_iter().chain(self.addresses.withdrawn.iter().map(|one| one.again)).min()
     }
 
     /// The peer announces an address, or echoes one of ours.
@@ -282,10 +301,21 @@ impl Connection {
             sealed.withdraw(id);
             return;
         }
-        if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_good()) {
-            flow.state.signal(Control::RemoveAddr(id));
-            flow.tcp.request_ack();
+        self.addresses.withdrawn.retain(|withdrawn| withdrawn.id != id);
+        // Said as soon as there is a subflow to say it on.
+        self.addresses.withdrawn.push(Withdrawn { id, again: Instant::ZERO, repeats: 0 });
+    }
+
+    /// Sends the withdrawals that are due on the subflow at `index`.
+    fn repeat_withdrawals(&mut self, now: Instant, index: usize) {
+        for withdrawn in self.addresses.withdrawn.iter_mut().filter(|one| one.again <= now) {
+            withdrawn.again = now + WITHDRAW_INTERVAL * 2u32.pow(u32::from(withdrawn.repeats));
+            withdrawn.repeats += 1;
+            if self.flows[index].state.signal(Control::RemoveAddr(withdrawn.id)) {
+                self.flows[index].tcp.request_ack();
+            }
         }
+        self.addresses.withdrawn.retain(|withdrawn| withdrawn.repeats <= WITHDRAW_REPEATS);
     }
 }
 

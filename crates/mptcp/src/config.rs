@@ -75,7 +75,8 @@ pub struct Config {
     pub multipath: bool,
     /// Bytes of the application that are kept until the peer acknowledges them.
     pub send_buffer: usize,
-    /// Bytes kept until the application reads them; bounds the window offered.
+    /// Most bytes kept until the application reads them; bounds the window offered. A connection begins with less and
+    /// is given as much as its application reads in two round trips of the slowest path.
     pub receive_buffer: usize,
     /// Most subflows at a time, those being opened included.
     pub max_subflows: u8,

@@ -19,6 +19,7 @@ use crate::outgoing::Outgoing;
 use crate::protection::Protection;
 use crate::race::Race;
 use crate::reassembly::Reassembly;
+use crate::receive_buffer::ReceiveBuffer;
 use crate::reinject::DataTimer;
 use crate::sealed::{CryptoJob, CryptoResult, Sealed};
 use crate::session::Session;
@@ -97,6 +98,7 @@ pub struct Connection {
     pub(crate) next_id: u32,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Reassembly,
+    pub(crate) buffer: ReceiveBuffer,
     pub(crate) bytes_read: u64,
     pub(crate) life: Life,
     pub(crate) race: Race,
@@ -147,6 +149,7 @@ impl Connection {
     }
 
     pub(crate) fn new(now: Instant, config: Config, role: Role) -> Self {
+        let buffer = ReceiveBuffer::new(now, config.receive_buffer);
         Self {
             role,
             opened: now,
@@ -158,7 +161,8 @@ impl Connection {
             past: VecDeque::new(),
             next_id: 0,
             outgoing: Outgoing::new(),
-            incoming: Reassembly::new(config.receive_buffer),
+            incoming: Reassembly::new(buffer.size(), config.receive_buffer),
+            buffer,
             bytes_read: 0,
             life: Life::default(),
             race: Race::default(),
@@ -310,9 +314,12 @@ impl Connection {
 
     /// The next bytes of the peer, in order.
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
-        let _ = now;
         if let Some(data) = self.incoming.read() {
             self.bytes_read += data.len() as u64;
+            let slowest = self.flows.iter().filter_map(|flow| flow.tcp.receive_round_trip()).max();
+            if self.buffer.on_read(now, data.len(), slowest.unwrap_or_default()) {
+                self.incoming.grow(self.buffer.size());
+            }
             self.offer_window();
             return Ok(self.protection.deliver(data));
         }

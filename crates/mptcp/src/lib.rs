@@ -32,6 +32,7 @@ mod protection;
 mod race;
 mod reassembly;
 mod receive;
+mod receive_buffer;
 mod reinject;
 mod scheduler;
 mod scramble;

@@ -28,7 +28,8 @@ pub(crate) struct Inserted {
 }
 
 /// What a window field may promise beyond the bytes that are free: a subflow rounds up to a unit of its scale
-/// where rounding down would take back what it has offered (RFC 7323, section 2.4).
+/// where rounding down would take back what it has offered (RFC 7323, section 2.4). The scale follows from the largest
+/// buffer.
 fn rounding(buffer: usize) -> u64 {
     const UNSCALED: usize = 65_535;
     if buffer <= UNSCALED { 0 } else { (buffer / UNSCALED + 1).next_power_of_two() as u64 }
@@ -41,6 +42,8 @@ pub(crate) struct Reassembly {
     next: u64,
     /// Size of the buffer.
     buffer: usize,
+    /// What a window field may promise beyond it, in bytes.
+    rounding: u64,
     /// Largest right edge of the window ever offered.
     edge: u64,
     early: BTreeMap<u64, Bytes>,
@@ -53,12 +56,14 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
-    /// An empty stream whose first byte is at offset 1.
-    pub(crate) fn new(buffer: usize) -> Self {
-        let edge = 1 + buffer as u64 + rounding(buffer);
+    /// An empty stream whose first byte is at offset 1, with a buffer that may become `largest` bytes.
+    pub(crate) fn new(buffer: usize, largest: usize) -> Self {
+        let rounding = rounding(largest);
+        let edge = 1 + buffer as u64 + rounding;
         Self {
             next: 1,
             buffer,
+            rounding,
             edge,
             early: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -66,6 +71,11 @@ impl Reassembly {
             fin: None,
             is_data_over: false,
         }
+    }
+
+    /// Makes the buffer larger.
+    pub(crate) fn grow(&mut self, buffer: usize) {
+        self.buffer = self.buffer.max(buffer);
     }
 
     /// Bytes that the buffer has room for.
@@ -118,7 +128,7 @@ impl Reassembly {
     /// The window to offer, in bytes from [`Reassembly::next`] on; remembered as offered.
     pub(crate) fn offer_window(&mut self) -> u32 {
         let free = self.buffer.saturating_sub(self.ready_bytes);
-        self.edge = self.edge.max(self.next + free as u64 + rounding(self.buffer));
+        self.edge = self.edge.max(self.next + free as u64 + self.rounding);
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
@@ -255,7 +265,7 @@ mod tests {
 
     #[test]
     fn pieces_are_put_in_order() {
-        let mut stream = Reassembly::new(100);
+        let mut stream = Reassembly::new(100, 100);
         assert_eq!(stream.insert(4, Bytes::from_static(b"defg")).new, 4);
         assert!(!stream.is_readable());
         assert_eq!(stream.next(), 1);
@@ -266,7 +276,7 @@ mod tests {
 
     #[test]
     fn of_two_copies_the_first_counts_and_a_difference_is_noticed() {
-        let mut stream = Reassembly::new(100);
+        let mut stream = Reassembly::new(100, 100);
         stream.insert(3, Bytes::from_static(b"cd"));
         let result = stream.insert(1, Bytes::from_static(b"abXdef"));
         assert_eq!(result, Inserted { new: 4, duplicate: 2, outside: 0, conflict: true });
@@ -277,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_piece_over_several_gaps_fills_each() {
-        let mut stream = Reassembly::new(100);
+        let mut stream = Reassembly::new(100, 100);
         for at in [3, 6, 9] {
             stream.insert(at, Bytes::copy_from_slice(&[b'a' + at as u8 - 1]));
         }
@@ -288,7 +298,7 @@ mod tests {
 
     #[test]
     fn nothing_beyond_the_window_is_kept_and_reading_moves_it() {
-        let mut stream = Reassembly::new(4);
+        let mut stream = Reassembly::new(4, 4);
         let result = stream.insert(1, Bytes::from_static(b"abcdef"));
         assert_eq!((result.new, result.outside), (4, 2));
         assert_eq!(stream.offer_window(), 0);
@@ -300,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_end_counts_as_one_byte_once_everything_is_there() {
-        let mut stream = Reassembly::new(100);
+        let mut stream = Reassembly::new(100, 100);
         assert!(stream.finish(3));
         assert!(!stream.is_finished());
         assert!(!stream.finish(4), "it cannot end twice");
@@ -314,7 +324,7 @@ mod tests {
 
     #[test]
     fn an_end_before_what_has_arrived_is_refused() {
-        let mut stream = Reassembly::new(100);
+        let mut stream = Reassembly::new(100, 100);
         stream.insert(5, Bytes::from_static(b"e"));
         assert!(!stream.finish(3));
         stream.insert(1, Bytes::from_static(b"abcd"));
@@ -324,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_single_bytes_is_bounded() {
-        let mut stream = Reassembly::new(1 << 20);
+        let mut stream = Reassembly::new(1 << 20, 1 << 20);
         let outside: usize =
             (0..20_000u64).map(|i| stream.insert(3 + 2 * i, Bytes::from_static(b"x")).outside).sum();
         assert_eq!(outside, 20_000 - MAX_EARLY);
@@ -333,7 +343,7 @@ mod tests {
     #[test]
     fn what_the_rounding_of_a_window_field_let_through_is_taken() {
         let buffer = 16 << 20;
-        let mut stream = Reassembly::new(buffer);
+        let mut stream = Reassembly::new(buffer, buffer);
         stream.offer_window();
         let last = 1 + buffer as u64 + 511;
         assert_eq!(stream.insert(last - 1, Bytes::from_static(b"x")).outside, 0);

@@ -67,7 +67,7 @@ fn a_path_that_goes_down_is_left_at_once_and_withdrawn() {
     world.links[0].is_black_hole = true;
     let down = mptcp::Path { up: false, ..path(0, CLIENT) };
     world.change_path(CLIENT, down);
-    world.wait(300);
+    world.wait(1_000);
     assert_eq!(world.usable(CLIENT), 1);
     assert_eq!(world.usable(SERVER), 1, "REMOVE_ADDR has told");
     world.finish(60);
@@ -78,6 +78,42 @@ fn a_path_that_goes_down_is_left_at_once_and_withdrawn() {
         world.sides[SERVER].longest_gap
     );
     world.assert_clean_end();
+}
+
+#[test]
+fn a_withdrawal_that_is_lost_is_said_again() {
+    let mut world = two_paths(9);
+    let data = in_mid_transfer(&mut world, 4_000_000);
+    let withdraws = |segment: &wire::Segment| {
+        wire::options(&segment.options)
+            .any(|option| matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::RemoveAddr(_)))))
+    };
+    let mut said = 0;
+    world.tap = Box::new(move |from, segment| {
+        let is_lost = from == CLIENT && withdraws(segment) && said < 2;
+        said += u32::from(is_lost);
+        if is_lost { Fate::Drop } else { Fate::Pass }
+    });
+    world.links[0].is_black_hole = true;
+    world.change_path(CLIENT, mptcp::Path { up: false, ..path(0, CLIENT) });
+    world.wait(150);
+    assert_eq!(world.usable(SERVER), 2, "it cannot know");
+    world.wait(1_000);
+    assert_eq!(world.usable(SERVER), 1);
+    world.finish(60);
+    assert!(world.sides[SERVER].received == data);
+    world.assert_clean_end();
+}
+
+#[test]
+fn an_address_that_is_back_is_withdrawn_no_more() {
+    let mut world = two_paths(9);
+    in_mid_transfer(&mut world, 60_000_000);
+    world.change_path(CLIENT, mptcp::Path { up: false, ..path(0, CLIENT) });
+    world.wait(100);
+    world.change_path(CLIENT, path(0, CLIENT));
+    world.wait(3_000);
+    assert_eq!((world.usable(CLIENT), world.usable(SERVER)), (2, 2));
 }
 
 #[test]

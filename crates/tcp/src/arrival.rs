@@ -67,6 +67,11 @@ impl Subflow {
             if place.offset <= self.receive.last_ack {
                 clock.update(now, stamp.value);
             }
+            if !segment.payload.is_empty()
+                && let Some(elapsed) = clock.round_trip(now, stamp.echo)
+            {
+                self.receive.round_trip.sample(stamp.echo, elapsed);
+            }
         }
         self.take_ack(now, segment, place.offset, ack, &view);
         if self.state != State::Closed {

@@ -345,6 +345,13 @@ impl Subflow {
         }
     }
 
+    /// The smoothed round trip from an acknowledgment of ours to the data that it let the peer send, to a millisecond;
+    /// without timestamps or data, that from our data to its acknowledgment. It is longer than the path's where the
+    /// peer waits for its application or a queue.
+    pub fn receive_round_trip(&self) -> Option<Duration> {
+        self.receive.round_trip.smoothed().or_else(|| self.send.rtt.smoothed())
+    }
+
     /// A segment without payload is to go out at the next [`Subflow::poll_transmit`] (to carry options).
     pub fn request_ack(&mut self) {
         self.receive.acks.want(Urgency::Alone);

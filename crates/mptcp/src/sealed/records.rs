@@ -99,7 +99,7 @@ impl Connection {
             return;
         }
         let edge = self.incoming.next() + u64::from(self.incoming.free());
-        let step = (self.config.receive_buffer as u64 / 4).max(1);
+        let step = (self.buffer.size() as u64 / 4).max(1);
         let is_first = running.announced == 1 + super::opening::INITIAL_WINDOW;
         if edge < running.announced + step && !(is_first && edge > running.announced) {
             return;

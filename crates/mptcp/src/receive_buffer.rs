@@ -1,0 +1,115 @@
+//! How much of the peer's data may wait for the application: little at first, and as much as the connection turns out
+//! to need (dynamic right-sizing; Fisk and Feng, 2001).
+//!
+//! The application shows what it needs by what it reads in one round trip. Twice that keeps all paths busy while one of
+//! them repairs a loss, if the round trip is that of the slowest path (RFC 8684, section 3.3.4). Who does not read is
+//! never given more, so a stranger cannot make an idle connection keep much.
+
+use base::{Duration, Instant};
+
+/// The buffer of a new connection, in bytes: a first flight and a few of slow start's rounds.
+pub(crate) const INITIAL: usize = 256 << 10;
+/// The clock of timestamps has no finer steps.
+const SHORTEST_ROUND: Duration = Duration::from_millis(1);
+
+/// Size of the receive buffer of one connection; it only grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReceiveBuffer {
+    size: usize,
+    largest: usize,
+    /// Start of the current round.
+    since: Instant,
+    /// Bytes read in the current round.
+    read: usize,
+    /// Most that was read in one round.
+    most: usize,
+}
+
+impl ReceiveBuffer {
+    /// Of at most `largest` bytes.
+    pub(crate) fn new(now: Instant, largest: usize) -> Self {
+        let size = INITIAL.min(largest);
+        Self { size, largest, since: now, read: 0, most: size / 2 }
+    }
+
+    /// Bytes that may wait.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The application has read `bytes`; a round trip on the slowest path takes `round_trip`. Whether the buffer grew.
+    pub(crate) fn on_read(&mut self, now: Instant, bytes: usize, round_trip: Duration) -> bool {
+        self.read = self.read.saturating_add(bytes);
+        if self.size == self.largest || now.saturating_since(self.since) < round_trip.max(SHORTEST_ROUND) {
+            return false;
+        }
+        let read = core::mem::take(&mut self.read);
+        self.since = now;
+        if read <= self.most {
+            return false;
+        }
+        // A sender that speeds up will have sent more by the time that it hears of the new size.
+        let growth = (read - self.most).saturating_mul(2);
+        self.most = read;
+        let wanted = read.saturating_mul(2).saturating_add(growth).min(self.largest);
+        let grew = wanted > self.size;
+        self.size = self.size.max(wanted);
+        grew
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND: Duration = Duration::from_millis(20);
+
+    /// Reads `per_round` bytes in each of `rounds` round trips, in ten steps each.
+    fn read(buffer: &mut ReceiveBuffer, from: Instant, rounds: u32, per_round: usize) -> Instant {
+        (1..=rounds * 10).fold(from, |_, step| {
+            let now = from + ROUND / 10 * step;
+            buffer.on_read(now, per_round / 10, ROUND);
+            now
+        })
+    }
+
+    #[test]
+    fn it_becomes_twice_what_is_read_in_a_round_trip_and_stays_there() {
+        let start = Instant::ZERO;
+        let mut buffer = ReceiveBuffer::new(start, 16 << 20);
+        assert_eq!(buffer.size(), INITIAL);
+        let now = read(&mut buffer, start, 10, 1_000_000);
+        assert!((2_000_000..4_500_000).contains(&buffer.size()), "{}", buffer.size());
+        let size = buffer.size();
+        read(&mut buffer, now, 100, 1_000_000);
+        assert_eq!(buffer.size(), size);
+    }
+
+    #[test]
+    fn it_stays_ahead_of_a_sender_in_slow_start() {
+        let mut buffer = ReceiveBuffer::new(Instant::ZERO, 16 << 20);
+        let (mut now, mut flight) = (Instant::ZERO, 14_000);
+        while flight < 8 << 20 {
+            assert!(flight <= buffer.size(), "{flight} into {}", buffer.size());
+            now = read(&mut buffer, now, 1, flight);
+            flight *= 2;
+        }
+    }
+
+    #[test]
+    fn it_never_exceeds_its_limit_and_never_shrinks() {
+        let mut buffer = ReceiveBuffer::new(Instant::ZERO, 1 << 20);
+        let now = read(&mut buffer, Instant::ZERO, 5, 100 << 20);
+        assert_eq!(buffer.size(), 1 << 20);
+        read(&mut buffer, now, 50, 10);
+        assert_eq!(buffer.size(), 1 << 20);
+        assert_eq!(ReceiveBuffer::new(now, 4).size(), 4);
+    }
+
+    #[test]
+    fn who_reads_little_is_given_no_more() {
+        let mut buffer = ReceiveBuffer::new(Instant::ZERO, 16 << 20);
+        read(&mut buffer, Instant::ZERO, 1000, INITIAL / 2);
+        assert_eq!(buffer.size(), INITIAL);
+    }
+}
