@@ -220,12 +220,18 @@ pub(crate) fn device(path: u8) -> String {
 fn host(label: &str) -> Result<Namespace> {
     let namespace = Namespace::named(label)?;
     for (name, value) in [
-        ("net.ipv6.conf.default.accept_dad", 0),
-        ("net.ipv6.conf.default.keep_addr_on_down", 1),
-        ("net.ipv4.conf.all.rp_filter", 0),
-        ("net.ipv4.conf.default.rp_filter", 0),
+        ("net.ipv6.conf.default.accept_dad", "0"),
+        ("net.ipv6.conf.default.keep_addr_on_down", "1"),
+        ("net.ipv4.conf.all.rp_filter", "0"),
+        ("net.ipv4.conf.default.rp_filter", "0"),
+        // Each scenario shows its own network, not what the one before has taught.
+        ("net.ipv4.tcp_no_metrics_save", "1"),
     ] {
         namespace.set_sysctl(name, value)?;
     }
+    // Fills queues like plait's default. A kernel may have been set to BBR, which gives way to the queue in the other
+    // direction: the figures would say something about that. CUBIC may be kept from namespaces, Reno never is.
+    let set = |name| namespace.set_sysctl("net.ipv4.tcp_congestion_control", name);
+    set("cubic").or_else(|_| set("reno"))?;
     Ok(namespace)
 }
