@@ -50,6 +50,9 @@ pub(crate) struct Transfer {
     /// Send, and close the write side, only when the other end has closed its own.
     #[arg(long, overrides_with = "close_last")]
     close_last: bool,
+    /// Give up when one direction has stood still for so many seconds.
+    #[arg(long)]
+    patience: Option<u64>,
 }
 
 /// The passive end.
@@ -120,6 +123,9 @@ pub(crate) fn socket(address: SocketAddr, kind: Kind) -> Result<Socket> {
 fn run(connection: Socket, options: &Transfer) -> Result<()> {
     let mut report = TransferReport { connected_at_ms: wall_clock_ms(), ..TransferReport::default() };
     let began = Instant::now();
+    let patience = options.patience.map(Duration::from_secs);
+    connection.set_read_timeout(patience).context("set a timeout for reading")?;
+    connection.set_write_timeout(patience).context("set a timeout for writing")?;
     eprintln!("connected");
     let watch = Watch { socket: &connection, most_subflows: AtomicU8::new(0) };
     let mut reader = Reader::new(!options.no_hash, options.expect_seed);
@@ -145,13 +151,20 @@ fn run(connection: Socket, options: &Transfer) -> Result<()> {
     reader.finish(&mut report);
     match sent {
         Ok(bytes) => report.sent = bytes,
-        Err(error) => report.error = Some(format!("send: {error}")),
+        Err(error) => report.error = Some(format!("send: {}", cause(&error))),
     }
     if let Err(error) = received {
-        report.error = Some(format!("receive: {error}"));
+        report.error = Some(format!("receive: {}", cause(&error)));
     }
     drop(connection);
     print(&report)
+}
+
+fn cause(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock => "it stood still, and patience ended".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn send(watch: &Watch<'_>, options: &Transfer) -> std::io::Result<u64> {

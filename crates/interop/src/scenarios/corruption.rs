@@ -73,13 +73,16 @@ fn only_one_to_peer(context: &Context<'_>) -> Result<Verdict> {
 }
 
 /// The subject is the receiver: it says MP_FAIL, and the kernel answers with its infinite mapping. The transfer is not
-/// waited for: the kernel (6.18) does not go on from there, to another kernel no more than to plait. What has come by
-/// then must be right but for the byte that was changed, which plain TCP would have delivered too: the subject is interrupted, and its
-/// bytes are looked at.
+/// waited for: the kernel (6.18) does not go on from there, to another kernel no more than to plait, and may not even hear
+/// of a reset. What has come by then must be right but for the byte that was changed, which plain TCP would have delivered
+/// too: the subject is interrupted, and its bytes are looked at. The kernel's end may only not take it for the end of the
+/// stream.
 fn only_one_to_subject(context: &Context<'_>) -> Result<Verdict> {
     let bed = Testbed::new(Shape::Routed)?;
     let before = peer_namespace(&bed, context.role).counters()?;
-    let (mut session, rule) = corrupted(context, &bed, Plan::default(), Direction::ToSubject, 1)?;
+    let mut plan = Plan::default();
+    plan.peer_words.extend(["--patience".to_owned(), "7".to_owned()]);
+    let (mut session, rule) = corrupted(context, &bed, plan, Direction::ToSubject, 1)?;
     let counters = || Ok::<_, anyhow::Error>(session.peer().counters()?.since(&before));
     wait_until("MP_FAIL at the kernel and its infinite mapping", Duration::from_secs(5), || {
         let counters = counters()?;
