@@ -1,5 +1,5 @@
-//! Throughput of plait to plait through two network namespaces that two veth pairs join: plain, sealed, and sealed
-//! with threads of its own for the cryptography (at both ends). They take turns, so that the ratios are those of one run whatever else the machine does. Needs root.
+//! Throughput of plait to plait through two network namespaces that two veth pairs join: plain, scrambled, sealed,
+//! and sealed with threads of its own for the cryptography (at both ends). They take turns, so that the ratios are those of one run whatever else the machine does. Needs root.
 //!
 //! ```console
 //! # cargo run --release -p plait-host --example throughput -- [PAIRS] [MEGABYTES]
@@ -15,7 +15,7 @@ use std::time::Instant;
 use base::SeededRandom;
 use bytes::Bytes;
 use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use host::{Config, Host, HostBuilder, PathSpec, Protect, SealedSettings};
+use host::{Config, Host, HostBuilder, PathSpec, Protect, ScrambleSettings, SealedSettings};
 use netns::{Cidr, Namespace, veth};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -26,22 +26,30 @@ const CHUNK: usize = 1 << 20;
 /// One way to carry the bytes.
 struct Way {
     name: &'static str,
-    is_sealed: bool,
+    protection: Protection,
     /// Threads beside the driver that seal and open.
     threads: usize,
     speeds: Vec<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protection {
+    Plain,
+    Scrambled,
+    Sealed,
 }
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let rounds: usize = arguments.next().as_deref().unwrap_or("7").parse()?;
     let megabytes: usize = arguments.next().as_deref().unwrap_or("512").parse()?;
-    let way = |name, is_sealed, threads| Way { name, is_sealed, threads, speeds: Vec::new() };
+    let way = |name, protection, threads| Way { name, protection, threads, speeds: Vec::new() };
     let mut ways = [
-        way("plain", false, 0),
-        way("sealed", true, 0),
-        way("sealed, 1 thread", true, 1),
-        way("sealed, 2 threads", true, 2),
+        way("plain", Protection::Plain, 0),
+        way("sealed", Protection::Sealed, 0),
+        way("scrambled", Protection::Scrambled, 0),
+        way("sealed, 1 thread", Protection::Sealed, 1),
+        way("sealed, 2 threads", Protection::Sealed, 2),
     ];
     let net = Net::new()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -58,7 +66,7 @@ fn main() -> Result<()> {
 
 /// Sends so much from the first host to the second; MB/s until the second has read the end.
 async fn transfer((near, far): (Host, Host), way: &Way, megabytes: usize) -> Result<f64> {
-    let [opener, listener] = settings(way.is_sealed)?;
+    let [opener, listener] = settings(way.protection)?;
     let mut incoming = far.listen_with(listener, PORT).await?;
     let reading = tokio::spawn(async move {
         let (mut stream, _) = incoming.accept().await?;
@@ -90,16 +98,22 @@ async fn transfer((near, far): (Host, Host), way: &Way, megabytes: usize) -> Res
 }
 
 /// What the two ends of a connection want.
-fn settings(is_sealed: bool) -> Result<[Config; 2]> {
-    if !is_sealed {
-        return Ok([Config::default(), Config::default()]);
+fn settings(protection: Protection) -> Result<[Config; 2]> {
+    let both = |protect| Config { protect, ..Config::default() };
+    match protection {
+        Protection::Plain => return Ok([Config::default(), Config::default()]),
+        Protection::Scrambled => {
+            let settings = ScrambleSettings::default();
+            return Ok([both(Protect::Scramble(settings)), both(Protect::Scramble(settings))]);
+        }
+        Protection::Sealed => {}
     }
     let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
     let trust = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
     let name = ServerName::try_from("far.example")?;
     let opener = SealedSettings::opener(Arc::new(OpenerSettings::new(name, trust)));
     let listener = SealedSettings::listener(Arc::new(ListenerSettings::new(identity)));
-    Ok([opener, listener].map(|settings| Config { protect: Protect::Sealed(settings), ..Config::default() }))
+    Ok([opener, listener].map(|settings| both(Protect::Sealed(settings))))
 }
 
 /// Medians, and the medians of the ratios within each round.

@@ -86,7 +86,9 @@ impl Scrambling {
                 self.outgoing.scramble(&mut own);
                 own.freeze()
             }
-            Err(shared) => self.sending.changed(&shared, |piece| self.outgoing.scramble(piece)),
+            Err(shared) => self
+                .sending
+                .changed(&shared, |plain, scrambled| self.outgoing.scramble_into(plain, scrambled)),
         }
     }
 
@@ -97,7 +99,9 @@ impl Scrambling {
                 self.incoming.descramble(&mut own);
                 own.freeze()
             }
-            Err(shared) => self.receiving.changed(&shared, |piece| self.incoming.descramble(piece)),
+            Err(shared) => self
+                .receiving
+                .changed(&shared, |scrambled, plain| self.incoming.descramble_into(scrambled, plain)),
         }
     }
 

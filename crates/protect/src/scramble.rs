@@ -17,6 +17,7 @@
 //! blocks of 64 bytes: see [`Engine`].
 
 mod engine;
+mod places;
 mod portable;
 mod published;
 mod stream;

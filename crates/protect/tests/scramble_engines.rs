@@ -18,6 +18,17 @@ fn every_engine_is_right_at_every_small_length_and_alignment() {
                 let mut bytes = stream.clone();
                 Scrambler::with(window.clone(), engine).scramble(&mut bytes[place.clone()]);
                 assert_eq!(bytes, expected, "{engine:?} scrambles {length} at {offset}");
+                let mut other = [stream.len(); 2].map(|length| vec![0xee; length]);
+                Scrambler::with(window.clone(), engine)
+                    .scramble_into(&stream[place.clone()], &mut other[0][place.clone()]);
+                assert_eq!(
+                    other[0][place.clone()],
+                    expected[place.clone()],
+                    "{engine:?} {length} at {offset}"
+                );
+                Descrambler::with(window.clone(), engine)
+                    .descramble_into(&expected[place.clone()], &mut other[1][place.clone()]);
+                assert_eq!(other[1][place.clone()], stream[place.clone()], "{engine:?} {length} at {offset}");
                 Descrambler::with(window.clone(), engine).descramble(&mut bytes[place]);
                 assert_eq!(bytes, stream, "{engine:?} descrambles {length} at {offset}");
             }
@@ -42,6 +53,16 @@ fn every_engine_goes_on_rightly_behind_every_small_first_write() {
             descrambler.descramble(&mut bytes[..first]);
             descrambler.descramble(&mut bytes[first..]);
             assert_eq!(bytes, stream, "{engine:?} {first}");
+
+            let mut other = vec![0; stream.len()];
+            let mut scrambler = Scrambler::with(window.clone(), engine);
+            scrambler.scramble_into(&stream[..first], &mut other[..first]);
+            scrambler.scramble_into(&stream[first..], &mut other[first..]);
+            assert_eq!(other, expected, "{engine:?} {first}, into another buffer");
+            let mut descrambler = Descrambler::with(window.clone(), engine);
+            descrambler.descramble_into(&expected[..first], &mut other[..first]);
+            descrambler.descramble_into(&expected[first..], &mut other[first..]);
+            assert_eq!(other, stream, "{engine:?} {first}, into another buffer");
         }
     }
 }

@@ -17,6 +17,7 @@
 //! **Descrambling** follows from `B[i] ^ B[i-1] = b[i] ^ b[i-65]`. With `Y[i] = B[i] ^ b[i-64]` that reads
 //! `b[i] = B[i] ^ Y[i-1]`: a block needs the block before it and a shift by one byte.
 
+use super::places::Places;
 use super::{WINDOW, Window, portable};
 
 /// 64 consecutive bytes of the stream.
@@ -80,7 +81,7 @@ impl Engine {
     }
 
     /// Scrambles `blocks` and then `tail`, which stand behind `window`.
-    pub(super) fn scramble(self, window: &Window, blocks: &mut [Block], tail: Option<&mut Block>) {
+    pub(super) fn scramble(self, window: &Window, blocks: impl Places, tail: Option<&mut Block>) {
         match self.0 {
             Kind::Portable => portable::scramble(&window.0, window.xor(), blocks, tail),
             #[cfg(target_arch = "x86_64")]
@@ -91,7 +92,7 @@ impl Engine {
     }
 
     /// Descrambles `blocks` and then `tail`, which stand behind `window`.
-    pub(super) fn descramble(self, window: &Window, blocks: &mut [Block], tail: Option<&mut Block>) {
+    pub(super) fn descramble(self, window: &Window, blocks: impl Places, tail: Option<&mut Block>) {
         match self.0 {
             Kind::Portable => portable::descramble(&window.0, window.xor(), blocks, tail),
             #[cfg(target_arch = "x86_64")]

@@ -4,22 +4,41 @@
 //! of these differences: inside a word in three doubling steps, from word to word by one byte.
 
 use super::engine::Block;
+use super::places::{Place, Places};
 
 /// A block as words; the first byte of the stream is the lowest byte of the first word.
 type Words = [u64; 8];
 
-pub(super) fn scramble(window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
-    let mut before = words(window);
-    let mut sum_before = in_every_byte(xor.into());
-    for block in blocks.iter_mut().chain(tail) {
-        let plain = words(block);
-        let changes: Words = std::array::from_fn(|at| running_xor(plain[at] ^ before[at]));
-        *block = bytes(std::array::from_fn(|at| {
-            let scrambled = changes[at] ^ sum_before ^ before[at];
-            sum_before ^= in_every_byte(changes[at] >> 56);
+pub(super) fn scramble(window: &Block, xor: u8, blocks: impl Places, tail: Option<&mut Block>) {
+    let mut sums = Sums { before: words(window), sum: in_every_byte(xor.into()) };
+    for mut place in blocks.each() {
+        *place.write() = sums.step(place.read());
+    }
+    if let Some(tail) = tail {
+        *tail = sums.step(tail);
+    }
+}
+
+/// What scrambling looks back at.
+struct Sums {
+    before: Words,
+    /// The XOR of the last 64 bytes, in every byte.
+    sum: u64,
+}
+
+impl Sums {
+    /// Takes the next plain block and returns the scrambled one.
+    #[inline(always)]
+    fn step(&mut self, plain: &Block) -> Block {
+        let plain = words(plain);
+        let changes: Words = std::array::from_fn(|at| running_xor(plain[at] ^ self.before[at]));
+        let scrambled = std::array::from_fn(|at| {
+            let scrambled = changes[at] ^ self.sum ^ self.before[at];
+            self.sum ^= in_every_byte(changes[at] >> 56);
             scrambled
-        }));
-        before = plain;
+        });
+        self.before = plain;
+        bytes(scrambled)
     }
 }
 
@@ -36,18 +55,35 @@ fn in_every_byte(byte: u64) -> u64 {
     byte * 0x0101_0101_0101_0101
 }
 
-pub(super) fn descramble(window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
-    let mut plain = words(window);
-    let mut before = u64::from(xor) << 56;
-    for block in blocks.iter_mut().chain(tail) {
-        let scrambled = words(block);
-        let y: Words = std::array::from_fn(|at| scrambled[at] ^ plain[at]);
-        plain = std::array::from_fn(|at| {
-            let earlier = if at == 0 { before } else { y[at - 1] };
+pub(super) fn descramble(window: &Block, xor: u8, blocks: impl Places, tail: Option<&mut Block>) {
+    let mut past = Past { plain: words(window), y: u64::from(xor) << 56 };
+    for mut place in blocks.each() {
+        *place.write() = past.step(place.read());
+    }
+    if let Some(tail) = tail {
+        *tail = past.step(tail);
+    }
+}
+
+/// What descrambling looks back at.
+struct Past {
+    plain: Words,
+    /// The last word of `Y`.
+    y: u64,
+}
+
+impl Past {
+    /// Takes the next scrambled block and returns the plain one.
+    #[inline(always)]
+    fn step(&mut self, scrambled: &Block) -> Block {
+        let scrambled = words(scrambled);
+        let y: Words = std::array::from_fn(|at| scrambled[at] ^ self.plain[at]);
+        self.plain = std::array::from_fn(|at| {
+            let earlier = if at == 0 { self.y } else { y[at - 1] };
             scrambled[at] ^ (y[at] << 8 | earlier >> 56)
         });
-        before = y[7];
-        *block = bytes(plain);
+        self.y = y[7];
+        bytes(self.plain)
     }
 }
 

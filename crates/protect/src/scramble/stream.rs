@@ -1,6 +1,7 @@
 //! One direction of a connection: writes of any size in, the same number of bytes out.
 
 use super::engine::Block;
+use super::places::Across;
 use super::{Engine, Variant, WINDOW, Window};
 
 /// Scrambles one direction of a stream.
@@ -45,8 +46,19 @@ impl Scrambler {
     /// Replaces the next plain bytes of the stream with the scrambled ones.
     pub fn scramble(&mut self, bytes: &mut [u8]) {
         let next = self.0.window.moved_over(bytes);
-        self.0.change(bytes, Engine::scramble);
+        self.0.change(bytes, |engine, window, blocks, tail| engine.scramble(window, blocks, tail));
         self.0.window.0 = next;
+    }
+
+    /// Writes the next `plain` bytes of the stream into `scrambled`: cheaper than to copy them first.
+    ///
+    /// # Panics
+    /// If the two are not of one length.
+    pub fn scramble_into(&mut self, plain: &[u8], scrambled: &mut [u8]) {
+        self.0.change_into(plain, scrambled, |engine, window, blocks, tail| {
+            engine.scramble(window, blocks, tail);
+        });
+        self.0.window.push(plain);
     }
 }
 
@@ -69,8 +81,19 @@ impl Descrambler {
 
     /// Replaces the next scrambled bytes of the stream with the plain ones.
     pub fn descramble(&mut self, bytes: &mut [u8]) {
-        self.0.change(bytes, Engine::descramble);
+        self.0.change(bytes, |engine, window, blocks, tail| engine.descramble(window, blocks, tail));
         self.0.window.push(bytes);
+    }
+
+    /// Writes the next `scrambled` bytes into `plain`: cheaper than to copy them first.
+    ///
+    /// # Panics
+    /// If the two are not of one length.
+    pub fn descramble_into(&mut self, scrambled: &[u8], plain: &mut [u8]) {
+        self.0.change_into(scrambled, plain, |engine, window, blocks, tail| {
+            engine.descramble(window, blocks, tail);
+        });
+        self.0.window.push(plain);
     }
 }
 
@@ -97,5 +120,23 @@ impl Direction {
         block[..tail.len()].copy_from_slice(tail);
         work(self.engine, &self.window, blocks, Some(&mut block));
         tail.copy_from_slice(&block[..tail.len()]);
+    }
+
+    /// The same on the way from `old` to `new`.
+    fn change_into(
+        &self,
+        old: &[u8],
+        new: &mut [u8],
+        work: fn(Engine, &Window, Across<'_>, tail: Option<&mut Block>),
+    ) {
+        assert_eq!(old.len(), new.len(), "what goes in comes out");
+        let ((old, tail), (new, new_tail)) = (old.as_chunks(), new.as_chunks_mut());
+        if tail.is_empty() {
+            return work(self.engine, &self.window, (old, new), None);
+        }
+        let mut block = [0; WINDOW];
+        block[..tail.len()].copy_from_slice(tail);
+        work(self.engine, &self.window, (old, new), Some(&mut block));
+        new_tail.copy_from_slice(&block[..tail.len()]);
     }
 }

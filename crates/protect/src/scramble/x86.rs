@@ -14,6 +14,7 @@ use core::arch::x86_64::{
 };
 
 use super::engine::Block;
+use super::places::{Place, Places};
 
 /// Proof that the processor has AVX2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,12 +29,12 @@ impl Avx2 {
         is_x86_feature_detected!("avx2").then_some(Self(()))
     }
 
-    pub(super) fn scramble(self, window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
+    pub(super) fn scramble(self, window: &Block, blocks: impl Places, tail: Option<&mut Block>) {
         // SAFETY: `self` exists, so `detect` has seen the one feature that the function is compiled for.
         unsafe { scramble_avx2(window, blocks, tail) }
     }
 
-    pub(super) fn descramble(self, window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+    pub(super) fn descramble(self, window: &Block, xor: u8, blocks: impl Places, tail: Option<&mut Block>) {
         // SAFETY: as above.
         unsafe { descramble_avx2(window, xor, blocks, tail) }
     }
@@ -47,12 +48,12 @@ impl Avx512 {
         has_all.then_some(Self(()))
     }
 
-    pub(super) fn scramble(self, window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
+    pub(super) fn scramble(self, window: &Block, blocks: impl Places, tail: Option<&mut Block>) {
         // SAFETY: `self` exists, so `detect` has seen the three features that the function is compiled for.
         unsafe { scramble_avx512(window, blocks, tail) }
     }
 
-    pub(super) fn descramble(self, window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+    pub(super) fn descramble(self, window: &Block, xor: u8, blocks: impl Places, tail: Option<&mut Block>) {
         // SAFETY: as above.
         unsafe { descramble_avx512(window, xor, blocks, tail) }
     }
@@ -91,13 +92,13 @@ impl Sums512 {
 const XOR_OF_THREE: i32 = 0x96;
 
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
-fn scramble_avx512(window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
+fn scramble_avx512(window: &Block, blocks: impl Places, tail: Option<&mut Block>) {
     let zero = _mm512_setzero_si512();
     let mut sums = Sums512 { of1: zero, odd: zero, of8: zero, of16: zero, of32: zero };
     sums.step(load512(window));
-    for block in blocks {
-        let scrambled = sums.step(load512(block));
-        store512(block, scrambled);
+    for mut place in blocks.each() {
+        let scrambled = sums.step(load512(place.read()));
+        store512(place.write(), scrambled);
     }
     if let Some(tail) = tail {
         let scrambled = sums.step(load512(tail));
@@ -106,19 +107,24 @@ fn scramble_avx512(window: &Block, blocks: &mut [Block], tail: Option<&mut Block
 }
 
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
-fn descramble_avx512(window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+fn descramble_avx512(window: &Block, xor: u8, blocks: impl Places, tail: Option<&mut Block>) {
     let mut plain = load512(window);
     let mut y_before = _mm512_set_epi64(i64::from(xor) << 56, 0, 0, 0, 0, 0, 0, 0);
-    let mut step = |block: &mut Block| {
-        let scrambled = load512(block);
+    let mut step = |scrambled: __m512i| {
         let y = _mm512_xor_si512(scrambled, plain);
         let lanes_before = _mm512_alignr_epi64::<6>(y, y_before);
         plain = _mm512_xor_si512(scrambled, _mm512_alignr_epi8::<15>(y, lanes_before));
         y_before = y;
-        store512(block, plain);
+        plain
     };
-    blocks.iter_mut().for_each(&mut step);
-    tail.into_iter().for_each(&mut step);
+    for mut place in blocks.each() {
+        let plain = step(load512(place.read()));
+        store512(place.write(), plain);
+    }
+    if let Some(tail) = tail {
+        let plain = step(load512(tail));
+        store512(tail, plain);
+    }
 }
 
 /// The next 64 bytes in two places of the stream: 16 of the first in the lower half of each vector, 16 of the second in the
@@ -167,9 +173,9 @@ impl Sums256 {
     /// Scrambles a block in each place.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn scramble(&mut self, first: &mut Block, second: &mut Block) {
-        let scrambled = self.step(load_pair(first, second));
-        store_pair(first, second, scrambled);
+    fn scramble(&mut self, mut first: impl Place, mut second: impl Place) {
+        let scrambled = self.step(load_pair(first.read(), second.read()));
+        store_pair(first.write(), second.write(), scrambled);
     }
 }
 
@@ -181,20 +187,23 @@ fn with_earlier<const FROM: i32>(sum: __m256i, before: __m256i) -> __m256i {
 }
 
 #[target_feature(enable = "avx2")]
-fn scramble_avx2(window: &Block, blocks: &mut [Block], tail: Option<&mut Block>) {
-    let half = blocks.len() / 2;
-    let before_second = half.checked_sub(1).map_or(*window, |last| blocks[last]);
-    let (first, rest) = blocks.split_at_mut(half);
-    let (second, odd) = rest.split_at_mut(half);
+fn scramble_avx2(window: &Block, blocks: impl Places, tail: Option<&mut Block>) {
+    let half = blocks.count() / 2;
+    let before_second = half.checked_sub(1).map_or(*window, |last| *blocks.read(last));
+    let (first, rest) = blocks.split(half);
+    let (second, odd) = rest.split(half);
     let mut sums = Sums256::new();
     sums.step(load_pair(window, &before_second));
-    for (first, second) in first.iter_mut().zip(second) {
+    for (first, second) in first.each().zip(second.each()) {
         sums.scramble(first, second);
     }
     // What is left follows on the second half; nobody wants what comes out of the first place.
     let mut nothing = [0; 64];
-    for block in odd.iter_mut().chain(tail) {
-        sums.scramble(&mut nothing, block);
+    for place in odd.each() {
+        sums.scramble(&mut nothing, place);
+    }
+    if let Some(tail) = tail {
+        sums.scramble(&mut nothing, tail);
     }
 }
 
@@ -206,25 +215,30 @@ fn lane_before(now: __m256i, before: __m256i) -> __m256i {
 }
 
 #[target_feature(enable = "avx2")]
-fn descramble_avx2(window: &Block, xor: u8, blocks: &mut [Block], tail: Option<&mut Block>) {
+fn descramble_avx2(window: &Block, xor: u8, blocks: impl Places, tail: Option<&mut Block>) {
     let mut plain = load256(window);
     #[rustfmt::skip]
     let mut y_before = _mm256_set_epi8(
         xor.cast_signed(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     );
-    let mut step = |block: &mut Block| {
-        let scrambled = load256(block);
+    let mut step = |scrambled: [__m256i; 2]| {
         for (plain, scrambled) in plain.iter_mut().zip(scrambled) {
             let y = _mm256_xor_si256(scrambled, *plain);
             let y_earlier = _mm256_alignr_epi8::<15>(y, lane_before(y, y_before));
             *plain = _mm256_xor_si256(scrambled, y_earlier);
             y_before = y;
         }
-        store256(block, plain);
+        plain
     };
-    blocks.iter_mut().for_each(&mut step);
-    tail.into_iter().for_each(&mut step);
+    for mut place in blocks.each() {
+        let plain = step(load256(place.read()));
+        store256(place.write(), plain);
+    }
+    if let Some(tail) = tail {
+        let plain = step(load256(tail));
+        store256(tail, plain);
+    }
 }
 
 #[inline]
