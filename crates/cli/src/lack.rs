@@ -97,6 +97,8 @@ impl Check {
         match self {
             Self::Privileges | Self::Nft | Self::Translation | Self::Forwarding => "all connections",
             Self::Tun | Self::Ip => "all connections, plait lab, plait demo",
+            // An ordinary user's lab has them in a user namespace, which is a check of its own.
+            Self::Namespaces if lab::privilege::is_ordinary_user() => "plait run",
             Self::Namespaces => "plait run, plait lab, plait demo",
             Self::Redirection => "plait run",
             Self::KernelMultipath => "only for plait demo, to compare with the kernel",
