@@ -128,7 +128,9 @@ impl Reassembly {
     /// The window to offer, in bytes from [`Reassembly::next`] on; remembered as offered.
     pub(crate) fn offer_window(&mut self) -> u32 {
         let free = self.buffer.saturating_sub(self.ready_bytes);
-        self.edge = self.edge.max(self.next + free as u64 + self.rounding);
+        // Not from what is free: where the rounding let more in than there is room for, it would go on and on.
+        let edge = self.next + self.buffer as u64 + self.rounding - self.ready_bytes as u64;
+        self.edge = self.edge.max(edge);
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 

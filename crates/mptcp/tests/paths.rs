@@ -80,14 +80,15 @@ fn a_path_that_goes_down_is_left_at_once_and_withdrawn() {
     world.assert_clean_end();
 }
 
+fn withdraws(segment: &wire::Segment) -> bool {
+    wire::options(&segment.options)
+        .any(|option| matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::RemoveAddr(_)))))
+}
+
 #[test]
 fn a_withdrawal_that_is_lost_is_said_again() {
     let mut world = two_paths(9);
     let data = in_mid_transfer(&mut world, 4_000_000);
-    let withdraws = |segment: &wire::Segment| {
-        wire::options(&segment.options)
-            .any(|option| matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::RemoveAddr(_)))))
-    };
     let mut said = 0;
     world.tap = Box::new(move |from, segment| {
         let is_lost = from == CLIENT && withdraws(segment) && said < 2;
@@ -112,6 +113,10 @@ fn an_address_that_is_back_is_withdrawn_no_more() {
     world.change_path(CLIENT, mptcp::Path { up: false, ..path(0, CLIENT) });
     world.wait(100);
     world.change_path(CLIENT, path(0, CLIENT));
+    world.tap = Box::new(|_, segment| {
+        assert!(!withdraws(segment), "it is used again");
+        Fate::Pass
+    });
     world.wait(3_000);
     assert_eq!((world.usable(CLIENT), world.usable(SERVER)), (2, 2));
 }
@@ -204,6 +209,7 @@ fn two_addresses_of_the_peer_are_raced_crosswise() {
     world.send(CLIENT, b"x").send(SERVER, b"y").connect_to(&remotes);
     let time =
         world.run(Duration::from_secs(20), |world| world.sides[CLIENT].events.contains(&Event::Connected));
+    assert!(world.sides[CLIENT].events.contains(&Event::Connected));
     assert!(time < Duration::from_millis(400), "{time:?}");
 }
 
@@ -265,7 +271,26 @@ fn a_refusal_on_one_path_costs_that_path() {
     world.links[1].is_black_hole = false;
     let time =
         world.run(Duration::from_secs(30), |world| world.sides[CLIENT].events.contains(&Event::Connected));
-    assert!(time < Duration::from_secs(1), "{time:?}: {:?}", world.sides[CLIENT].failed);
+    assert!(world.sides[CLIENT].events.contains(&Event::Connected), "{:?}", world.sides[CLIENT].failed);
+    assert!(time < Duration::from_secs(1), "{time:?}");
+    world.sides[CLIENT].finishes = false;
+    world.wait(10_000);
+    assert_eq!(world.sides[CLIENT].failed, None, "the refusal is forgotten");
+}
+
+#[test]
+fn after_a_refusal_the_last_way_still_has_its_turn_and_its_time() {
+    let mut world = World::new(20, vec![Link::default(); 9], 1);
+    world.links[1..8].iter_mut().for_each(|link| link.is_black_hole = true);
+    refuse_on_path_0(&mut world);
+    let patience = world.sides[CLIENT].config.refused_patience;
+    world.connect();
+    world.wait(500);
+    world.sides[SERVER].connection = None;
+    let time =
+        world.run(Duration::from_secs(30), |world| world.sides[CLIENT].events.contains(&Event::Connected));
+    assert!(world.sides[CLIENT].events.contains(&Event::Connected), "{:?}", world.sides[CLIENT].failed);
+    assert!(time + Duration::from_millis(450) > patience, "it came too early to say anything: {time:?}");
 }
 
 #[test]

@@ -116,6 +116,38 @@ fn who_waits_for_a_data_ack_that_nobody_sends_asks_for_it() {
     assert!(world.sides[SERVER].received == up);
 }
 
+/// 200 Mbit/s and 100 ms: ten times the buffer that a connection begins with is under way.
+fn long_path() -> Link {
+    Link { rate: Some(25_000_000), delay: Duration::from_millis(50), queue: 5 << 20, ..Link::default() }
+}
+
+#[test]
+fn a_fast_long_path_is_filled() {
+    let mut world = World::new(8, vec![long_path()], 1);
+    let data = pattern(50_000_000, 1);
+    world.send(CLIENT, &data).send(SERVER, b"x").connect();
+    let time = world.finish(60);
+    assert!(world.sides[SERVER].received == data);
+    assert!(time < Duration::from_secs(4), "two seconds and slow start: {time:?}");
+}
+
+#[test]
+fn who_reads_nothing_is_sent_no_more_than_a_connection_begins_with() {
+    const INITIAL: u64 = 256 << 10;
+    // A window field counts in units of 512 bytes, and is rounded up once.
+    const MOST: u64 = INITIAL + 512;
+    let mut world = World::new(9, vec![long_path()], 1);
+    world.sides[SERVER].is_paused = true;
+    world.send(CLIENT, &pattern(4_000_000, 1)).send(SERVER, b"x").connect();
+    world.wait(60_000);
+    let arrived = world.status(CLIENT).bytes_delivered;
+    assert!((INITIAL / 2..=MOST).contains(&arrived), "{arrived}");
+    world.sides[SERVER].is_paused = false;
+    world.serve(SERVER);
+    world.finish(60);
+    assert_eq!(world.sides[SERVER].received.len(), 4_000_000);
+}
+
 #[test]
 fn coupled_controllers_share_and_use_both_paths() {
     for congestion in [tcp::congestion::Algorithm::Lia, tcp::congestion::Algorithm::Olia] {

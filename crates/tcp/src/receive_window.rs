@@ -18,6 +18,8 @@ pub(crate) struct ReceiveWindow {
     offered: u64,
     /// Rightmost edge of all.
     furthest: u64,
+    /// Rightmost edge that the owner has ever asked for.
+    wanted: u64,
 }
 
 impl ReceiveWindow {
@@ -31,6 +33,7 @@ impl ReceiveWindow {
             scaling: true,
             offered: 0,
             furthest: 0,
+            wanted: 0,
         }
     }
 
@@ -74,18 +77,21 @@ impl ReceiveWindow {
         let field = u16::try_from(self.size).unwrap_or(u16::MAX);
         self.offered = 1 + u64::from(field);
         self.furthest = self.furthest.max(self.offered);
+        self.wanted = self.wanted.max(self.offered);
         field
     }
 
     /// The window field of the next segment, when all below `next` has arrived.
     pub(crate) fn field(&mut self, next: u64, mss: u16) -> u16 {
         let wanted = next + u64::from(self.size);
+        self.wanted = self.wanted.max(wanted);
         let opens_little = wanted > self.offered && wanted - self.offered < self.worthwhile(mss);
         let edge = if opens_little { self.offered.max(next) } else { wanted };
         let mut units = (edge - next) >> self.scale;
-        // Rounding alone must not move the edge back.
-        let unit = 1u64 << self.scale;
-        if next + (units << self.scale) < self.offered && next + (units << self.scale) + unit > self.offered {
+        // Rounding alone must not move the edge back; but to round up once more after each part of a unit that arrives would
+        // move it on without end, whether anybody reads or not.
+        let (down, unit) = (next + (units << self.scale), 1u64 << self.scale);
+        if down < self.offered && down + unit > self.offered && down < self.wanted {
             units += 1;
         }
         let field = u16::try_from(units).unwrap_or(u16::MAX);
@@ -126,6 +132,20 @@ mod tests {
             assert!(window.offered >= edge && window.offered - next <= (16 << 20) + 512);
             edge = edge.max(window.offered);
         }
+    }
+
+    #[test]
+    fn rounding_gives_one_unit_away_and_no_more() {
+        let mut window = ReceiveWindow::new(16 << 20);
+        let (mut next, full) = (1, 10_001);
+        window.resize(10_000);
+        for _ in 0..1000 {
+            window.field(next, 1000);
+            // The peer sends half of what it may.
+            next += (window.offered - next).div_ceil(2);
+            window.resize(u32::try_from(full).expect("small").saturating_sub(next as u32));
+        }
+        assert!((full..full + 512).contains(&window.furthest()), "{}", window.furthest());
     }
 
     #[test]
