@@ -13,6 +13,6 @@ mod time;
 
 pub use dsn::{Dsn, DsnRange};
 pub use id::{PathId, SubflowId};
-pub use random::{Random, SeededRandom};
+pub use random::{Random, SecretRandom, SeededRandom};
 pub use seq::{SeqNum, SeqRange};
 pub use time::{Duration, Instant};

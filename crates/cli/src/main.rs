@@ -29,15 +29,21 @@ mod serve;
 mod session;
 mod status;
 
+use std::alloc::System;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use zeroizing_alloc::ZeroAlloc;
 
 use crate::arguments::{Arguments, Attack, Command};
 use crate::exit::{Exit, Interrupted};
 use crate::lack::Check;
+
+/// Wipes what is freed: rustls moves its states about, and what it leaves behind are secrets of TLS.
+#[global_allocator]
+static ALLOCATOR: ZeroAlloc<System> = ZeroAlloc(System);
 
 /// How long tasks may take to let go of what they hold when the program ends.
 const LETTING_GO: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use base::SeededRandom;
+use base::SecretRandom;
 use handshake::{
     Certificate, ClientPolicy, Fingerprint, Identity, KeyLogFile, ListenerSettings, OpenerSettings, Tep,
 };
@@ -248,10 +248,10 @@ fn read_identity(file: &Path) -> anyhow::Result<Identity> {
     Identity::from_pem(&pem).with_context(|| format!("in {}", file.display()))
 }
 
-pub(crate) fn secret_random() -> io::Result<SeededRandom> {
+pub(crate) fn secret_random() -> io::Result<SecretRandom> {
     let mut seed = [0; 32];
     fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
-    Ok(SeededRandom::new(seed))
+    Ok(SecretRandom::new(seed))
 }
 
 fn logs_keys() -> bool {

@@ -1,6 +1,6 @@
 //! What a connection finds around it: paths, ports, names, randomness.
 
-use base::{Instant, Random, SeededRandom};
+use base::{Instant, Random, SecretRandom, SeededRandom};
 use core::net::{IpAddr, SocketAddr};
 use mptcp::{Host, Paths};
 use sha2::{Digest, Sha256};
@@ -22,14 +22,14 @@ pub(crate) struct Surroundings {
     /// What everybody may see is drawn from here.
     wire: SeededRandom,
     /// Keys are drawn from here, and nothing else is.
-    secret: SeededRandom,
+    secret: SecretRandom,
     /// Seconds since 1970-01-01 UTC when the clock of the core stood at zero.
     pub(crate) epoch: u64,
 }
 
 impl Surroundings {
     pub(crate) fn new(max_time_wait: usize, wire_seed: [u8; 32], secret_seed: [u8; 32]) -> Self {
-        let mut secret = SeededRandom::new(secret_seed);
+        let mut secret = SecretRandom::new(secret_seed);
         let mut isn_secret = [0; 32];
         secret.fill(&mut isn_secret);
         let isns = IsnGenerator::new(isn_secret);

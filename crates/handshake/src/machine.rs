@@ -46,7 +46,8 @@ impl Handshake {
         Ok(match tep {
             Tep::Tls13 => Self::Tls13(Box::new(Tls::open(settings, transcript, wall_clock)?)),
             Tep::TcpcryptCurve25519 | Tep::TcpcryptP256 => {
-                Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::A, tep, &settings.suites, transcript, random)?))
+                let (suites, log) = (&settings.suites, &settings.key_log);
+                Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::A, tep, suites, transcript, random, log)?))
             }
         })
     }
@@ -65,7 +66,8 @@ impl Handshake {
         Ok(match tep {
             Tep::Tls13 => Self::Tls13(Box::new(Tls::accept(settings, transcript, wall_clock)?)),
             Tep::TcpcryptCurve25519 | Tep::TcpcryptP256 => {
-                Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::B, tep, &settings.suites, transcript, random)?))
+                let (suites, log) = (&settings.suites, &settings.key_log);
+                Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::B, tep, suites, transcript, random, log)?))
             }
         })
     }

@@ -45,7 +45,7 @@ pub struct OpenerSettings {
     pub server: ServerTrust,
     /// Our own key, for servers that ask for one.
     pub identity: Option<Arc<Identity>>,
-    /// Where the secrets of TLS go for analysis (SSLKEYLOGFILE): whoever reads them reads everything.
+    /// Where the secrets of TLS and tcpcrypt go for analysis (SSLKEYLOGFILE): whoever reads them reads everything.
     pub key_log: Arc<dyn KeyLog>,
 }
 
@@ -84,7 +84,7 @@ pub struct ListenerSettings {
     pub certificate: Option<Arc<Certificate>>,
     /// Whom we take.
     pub clients: ClientPolicy,
-    /// Where the secrets of TLS go for analysis.
+    /// Where the secrets of TLS and tcpcrypt go for analysis.
     pub key_log: Arc<dyn KeyLog>,
 }
 

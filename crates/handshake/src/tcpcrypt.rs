@@ -7,9 +7,12 @@
 mod agreement;
 mod message;
 
+use std::sync::Arc;
+
 use base::Random;
 use bytes::Bytes;
 use protect::sealed::{Hkdf, MasterSecret, Role, Suite};
+use rustls::KeyLog;
 use zeroize::Zeroizing;
 
 use self::agreement::{Curve, PrivateKey};
@@ -26,6 +29,7 @@ pub struct Tcpcrypt {
     suites: Vec<Suite>,
     transcript: Transcript,
     nonce: [u8; NONCE_LEN],
+    key_log: Arc<dyn KeyLog>,
     state: State,
     outgoing: Option<Bytes>,
     sent: u64,
@@ -48,6 +52,11 @@ enum State {
     Over,
 }
 
+/// In the key log: a private key beside the nonce of its owner, and the shared secret ES beside the nonce of A. All else follows from
+/// these and from what is on the wire.
+const LOGGED_PRIVATE_KEY: &str = "TCPCRYPT_PRIVATE_KEY";
+const LOGGED_SHARED_SECRET: &str = "TCPCRYPT_SHARED_SECRET";
+
 /// CONST for the master secret of our blocks: beyond those of RFC 8548, section 4.3.
 const CONST_MASTER: u8 = 0x4d;
 
@@ -58,6 +67,7 @@ impl Tcpcrypt {
         suites: &[Suite],
         transcript: &Transcript,
         random: &mut dyn Random,
+        key_log: &Arc<dyn KeyLog>,
     ) -> Result<Self, HandshakeError> {
         let curve = match tep {
             Tep::TcpcryptCurve25519 => Curve::X25519,
@@ -69,7 +79,8 @@ impl Tcpcrypt {
         }
         let mut nonce = [0; NONCE_LEN];
         random.fill(&mut nonce);
-        let private = PrivateKey::generate(curve, random)?;
+        let private =
+            PrivateKey::generate(curve, random, |key| key_log.log(LOGGED_PRIVATE_KEY, &nonce, key))?;
         let (state, outgoing) = match role {
             Role::A => {
                 let init1 = message::emit_init1(suites, &nonce, &private.public_key()?);
@@ -81,7 +92,8 @@ impl Tcpcrypt {
             }
         };
         let (suites, transcript) = (suites.to_vec(), transcript.clone());
-        Ok(Self { tep, curve, suites, transcript, nonce, state, outgoing, sent: 0 })
+        let key_log = Arc::clone(key_log);
+        Ok(Self { tep, curve, suites, transcript, nonce, key_log, state, outgoing, sent: 0 })
     }
 
     pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
@@ -169,6 +181,7 @@ impl Tcpcrypt {
         init2: &[u8],
     ) -> Result<MasterSecret, HandshakeError> {
         let shared = private.agree(peer)?;
+        self.key_log.log(LOGGED_SHARED_SECRET, nonce_a, shared.as_slice());
         let parts = [self.transcript.as_bytes(), init1, init2, shared.as_slice()];
         // Reserved in full, so that no growing leaves a copy of the secret behind.
         let mut material = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));

@@ -331,11 +331,11 @@ fn a_rewritten_negotiation_shows_at_the_first_block() {
 }
 
 #[test]
-fn secrets_of_tls_go_to_the_key_log_and_nowhere_else() {
+fn secrets_of_the_handshakes_go_to_the_key_log_and_nowhere_else() {
     #[derive(Debug, Default)]
     struct Log(std::sync::Mutex<Vec<String>>);
     impl handshake::KeyLog for Log {
-        fn log(&self, label: &str, _client_random: &[u8], _secret: &[u8]) {
+        fn log(&self, label: &str, _nonce: &[u8], _secret: &[u8]) {
             self.0.lock().expect("not poisoned").push(label.to_owned());
         }
     }
@@ -343,6 +343,12 @@ fn secrets_of_tls_go_to_the_key_log_and_nowhere_else() {
     let logged = OpenerSettings { key_log: log.clone(), ..opener() };
     run(open(Tep::Tls13, &logged), accept(Tep::Tls13, &listener()), usize::MAX);
     assert!(log.0.lock().expect("not poisoned").iter().any(|label| label == "EXPORTER_SECRET"));
+    log.0.lock().expect("not poisoned").clear();
+    for tep in [Tep::TcpcryptCurve25519, Tep::TcpcryptP256] {
+        run(open(tep, &logged), accept(tep, &listener()), usize::MAX);
+        let labels = std::mem::take(&mut *log.0.lock().expect("not poisoned"));
+        assert_eq!(labels, ["TCPCRYPT_PRIVATE_KEY", "TCPCRYPT_SHARED_SECRET"], "{}", tep.name());
+    }
     let text = format!("{logged:?} {:?} {:?}", listener(), identity(1));
     let seed = identity(1).to_pkcs8()[16..].iter().map(|byte| format!("{byte}, ")).collect::<String>();
     assert!(!text.contains(&seed));

@@ -1,8 +1,10 @@
 //! Which secrets a sealed connection has, computed by somebody with the key log and a capture of its SYNs.
 //!
 //! `SSLKEYLOGFILE` holds the secrets of TLS 1.3; the exporter (RFC 8446, section 7.5) over the hash of the negotiation gives the master
-//! secret, and docs/protocol.md the rest. Written anew from these documents: that the tokens come out as they are on the wire shows
+//! secret, and docs/protocol.md the rest. Of tcpcrypt it holds less ([`tcpcrypt`]). Written anew from these documents: that the tokens come out as they are on the wire shows
 //! that both sides read them alike.
+
+mod tcpcrypt;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,6 +17,8 @@ use sha2::{Digest, Sha256, Sha384};
 use wire::{Flags, Segment};
 
 use crate::wiretap;
+
+pub(crate) use tcpcrypt::PRIVATE_KEY;
 
 /// Kind of the options of Multipath TCP, and of TCP-ENO.
 const MPTCP: u8 = 30;
@@ -53,7 +57,7 @@ impl Suite {
     }
 }
 
-/// The connections in a key log, in the order of their beginning.
+/// The connections in a key log.
 pub(crate) fn derive(key_log: &Path, captures: &[PathBuf], suite: &Suite) -> Result<Vec<Connection>> {
     let mut seen = Seen::default();
     for capture in captures {
@@ -61,46 +65,63 @@ pub(crate) fn derive(key_log: &Path, captures: &[PathBuf], suite: &Suite) -> Res
     }
     let log =
         std::fs::read_to_string(key_log).with_context(|| format!("no key log {}", key_log.display()))?;
-    let mut order: Vec<Vec<u8>> = Vec::new();
-    let mut logged: BTreeMap<Vec<u8>, Vec<Secret>> = BTreeMap::new();
+    let mut logged: BTreeMap<Ends, Vec<Secret>> = BTreeMap::new();
     for line in log.lines().filter(|line| !line.starts_with('#')) {
-        let [label, random, secret] = line.split(' ').collect::<Vec<_>>()[..] else { bail!("`{line}`") };
-        let random = bytes_of(random)?;
-        if !order.contains(&random) {
-            order.push(random.clone());
-        }
-        let secret = Secret { name: label.to_owned(), bytes: bytes_of(secret)? };
-        logged.entry(random).or_default().push(secret);
-    }
-    let mut connections = Vec::new();
-    for random in order {
-        let secrets = logged.remove(&random).unwrap_or_default();
-        let Some(first) = seen.firsts.values().find(|first| first.random.as_ref() == Some(&random)) else {
+        let [label, nonce, secret] = line.split(' ').collect::<Vec<_>>()[..] else { bail!("`{line}`") };
+        let nonce = bytes_of(nonce)?;
+        let Some((ends, _)) = seen.firsts.iter().find(|(_, first)| first.has(&nonce)) else {
             bail!("a connection of the key log is not in the captures")
         };
-        connections.push(complete(secrets, first, &seen.joins, suite)?);
+        let secret = Secret { name: label.to_owned(), bytes: bytes_of(secret)? };
+        logged.entry(*ends).or_default().push(secret);
     }
-    ensure!(!connections.is_empty(), "the key log is empty");
-    Ok(connections)
+    ensure!(!logged.is_empty(), "the key log is empty");
+    let complete = |(ends, secrets): (Ends, Vec<Secret>)| {
+        let first = &seen.firsts[&ends];
+        let (mut secrets, master) = match secrets.iter().any(|secret| secret.name == tcpcrypt::SHARED) {
+            true => tcpcrypt::complete(secrets, first)?,
+            false => complete_tls(secrets, first)?,
+        };
+        let joins = add_blocks(&mut secrets, master, &seen.joins, suite);
+        Ok(Connection { secrets, joins })
+    };
+    logged.into_iter().map(complete).collect()
 }
 
-/// Everything that follows from what the log has.
-fn complete(
-    mut secrets: Vec<Secret>,
-    first: &First,
-    joins: &BTreeMap<Ends, Join>,
-    suite: &Suite,
-) -> Result<Connection> {
+/// What follows from what the log has of TLS, and the master secret.
+fn complete_tls(mut secrets: Vec<Secret>, first: &First) -> Result<(Vec<Secret>, Vec<u8>)> {
     let exporter =
         secrets.iter().find(|secret| secret.name == "EXPORTER_SECRET").context("no exporter secret")?;
     let hash = if exporter.bytes.len() == 48 { Hash::Sha384 } else { Hash::Sha256 };
     let label = "EXPERIMENTAL mptcpsec v2 master";
     let derived = hash.labelled(&exporter.bytes, label, &hash.digest(b""), exporter.bytes.len());
-    let transcript = [&first.opener[..], &first.answer[..]].concat();
-    let context = hash.digest(&Sha256::digest(&transcript));
+    let context = hash.digest(&Sha256::digest(first.transcript()));
     let master = hash.labelled(&derived, "exporter", &context, 32);
+    secrets.push(Secret { name: "TLS exporter, derived".to_owned(), bytes: derived });
+    for side in ["CLIENT_HANDSHAKE", "SERVER_HANDSHAKE", "CLIENT", "SERVER"] {
+        let Some(traffic) = secrets.iter().find(|secret| {
+            secret.name.strip_prefix(side).is_some_and(|rest| rest.starts_with("_TRAFFIC_SECRET"))
+        }) else {
+            continue;
+        };
+        let (bytes, name) = (traffic.bytes.clone(), traffic.name.clone());
+        let length = if hash == Hash::Sha384 { 32 } else { 16 };
+        secrets
+            .push(Secret { name: format!("{name}, key"), bytes: hash.labelled(&bytes, "key", b"", length) });
+        let finished = hash.labelled(&bytes, "finished", b"", bytes.len());
+        secrets.push(Secret { name: format!("{name}, finished"), bytes: finished });
+    }
+    Ok((secrets, master))
+}
+
+/// What the blocks derive from the master secret (docs/protocol.md, section 3), and how many subflows have joined.
+fn add_blocks(
+    secrets: &mut Vec<Secret>,
+    master: Vec<u8>,
+    joins: &BTreeMap<Ends, Join>,
+    suite: &Suite,
+) -> usize {
     let mut add = |name: String, bytes: Vec<u8>| secrets.push(Secret { name, bytes });
-    add("TLS exporter, derived".to_owned(), derived);
     let xl = |secret: &[u8], label: &str, context: &[u8], length: usize| {
         Hash::Sha256.expand(secret, &info("mptcpsec ", label, context, length), length)
     };
@@ -125,20 +146,7 @@ fn complete(
         add(format!("opt {way}"), option);
     }
     add("master secret".to_owned(), master);
-    for side in ["CLIENT_HANDSHAKE", "SERVER_HANDSHAKE", "CLIENT", "SERVER"] {
-        let Some(traffic) = secrets.iter().find(|secret| {
-            secret.name.strip_prefix(side).is_some_and(|rest| rest.starts_with("_TRAFFIC_SECRET"))
-        }) else {
-            continue;
-        };
-        let (bytes, name) = (traffic.bytes.clone(), traffic.name.clone());
-        let length = if hash == Hash::Sha384 { 32 } else { 16 };
-        secrets
-            .push(Secret { name: format!("{name}, key"), bytes: hash.labelled(&bytes, "key", b"", length) });
-        let finished = hash.labelled(&bytes, "finished", b"", bytes.len());
-        secrets.push(Secret { name: format!("{name}, finished"), bytes: finished });
-    }
-    Ok(Connection { secrets, joins: mine.len() })
+    mine.len()
 }
 
 /// `length || prefix and label || context`, as TLS 1.3 and the blocks have it.
@@ -205,7 +213,21 @@ struct First {
     /// MP_CAPABLE and TCP-ENO of the SYN, and of the SYN/ACK.
     opener: Vec<u8>,
     answer: Vec<u8>,
-    random: Option<Vec<u8>>,
+    /// The first bytes that the client and the server said behind that: a ClientHello, or Init1 and Init2.
+    said: [Option<bytes::Bytes>; 2],
+}
+
+impl First {
+    fn transcript(&self) -> Vec<u8> {
+        [&self.opener[..], &self.answer[..]].concat()
+    }
+
+    /// Whether this is what the key log has beside the connection's secrets.
+    fn has(&self, nonce: &[u8]) -> bool {
+        let random = self.said[0].as_ref().and_then(|said| said.get(CLIENT_RANDOM));
+        let nonces = [random, tcpcrypt::nonce(self, 0), tcpcrypt::nonce(self, 1)];
+        nonces.contains(&Some(nonce))
+    }
 }
 
 /// The joining of a subflow.
@@ -263,8 +285,11 @@ impl Seen {
             }
             (true | false, _, _) => {}
         }
-        if let Some(first) = self.firsts.get_mut(&there).filter(|first| first.random.is_none()) {
-            first.random = segment.payload.get(CLIENT_RANDOM).map(<[u8]>::to_vec);
+        for (ends, side) in [(there, 0), (back, 1)] {
+            let said = self.firsts.get_mut(&ends).map(|first| &mut first.said[side]);
+            if let Some(said @ None) = said.filter(|_| !segment.payload.is_empty()) {
+                *said = Some(segment.payload.clone());
+            }
         }
     }
 }

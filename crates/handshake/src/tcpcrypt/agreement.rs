@@ -52,11 +52,17 @@ pub(super) struct PrivateKey {
 const ATTEMPTS: u32 = 8;
 
 impl PrivateKey {
-    pub(super) fn generate(curve: Curve, random: &mut dyn Random) -> Result<Self, HandshakeError> {
+    /// A new key, which `log` is shown.
+    pub(super) fn generate(
+        curve: Curve,
+        random: &mut dyn Random,
+        log: impl FnOnce(&[u8]),
+    ) -> Result<Self, HandshakeError> {
         let mut bytes = Zeroizing::new([0; 32]);
         for _ in 0..ATTEMPTS {
             random.fill(bytes.as_mut_slice());
             if let Ok(key) = Self::from_bytes(curve, &bytes) {
+                log(bytes.as_slice());
                 return Ok(key);
             }
         }

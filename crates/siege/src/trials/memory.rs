@@ -15,9 +15,6 @@ use crate::trial::{Context, Trial, Verdict};
 
 /// Bytes that go through the connection each way.
 const SIZE: usize = 1 << 20;
-/// In the name of what rustls has written to the key log. Copies of it stay in freed memory, where nobody can reach them: rustls moves its
-/// states about (docs/protocol.md, section 3).
-const LEFT_BY_TLS: &str = "_SECRET";
 /// How long closed connections may linger until their keys have to be gone.
 const LINGERING: Duration = Duration::from_secs(5);
 /// Longest any step takes on a busy machine.
@@ -28,15 +25,31 @@ const SOCKS_PORT: u16 = 1080;
 
 pub(crate) fn all() -> Vec<Trial> {
     let about = "keys are in memory while a connection lives, and in neither program's once it is closed";
-    vec![Trial::new("memory/keys", about, keys).quick()]
+    vec![
+        Trial::new("memory/keys", about, |context| keys(context, Handshake::Tls)).quick(),
+        Trial::new("memory/tcpcrypt", about, |context| keys(context, Handshake::Tcpcrypt)).quick(),
+    ]
 }
 
-fn keys(context: &Context<'_>) -> Result<Verdict> {
+/// How the secrets are agreed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Handshake {
+    Tls,
+    Tcpcrypt,
+}
+
+impl Handshake {
+    fn options(self) -> [&'static str; 2] {
+        ["--handshake", if self == Self::Tls { "tls" } else { "tcpcrypt" }]
+    }
+}
+
+fn keys(context: &Context<'_>, handshake: Handshake) -> Result<Verdict> {
     let stage = Stage::up(context, Ears::Capture)?;
     let service = SocketAddr::new(stage.lab.service().v4, SERVICE_PORT);
     let echo = listen_in(stage.lab.server(), service)?;
-    let mut server = serve(&stage, service)?;
-    let mut client = proxy(&stage, &server.1)?;
+    let mut server = serve(&stage, service, handshake)?;
+    let mut client = proxy(&stage, &server.1, handshake)?;
     let mut stream = through_socks(&stage, service)?;
     let (mut other, _) = echo.accept()?;
     for stream in [&stream, &other] {
@@ -65,14 +78,11 @@ fn keys(context: &Context<'_>) -> Result<Verdict> {
         wait_for_status(&stage, side, if side == Side::Client { 1 } else { 2 })?;
     }
     let closed = Instant::now();
-    let (mut searched, mut left) = (0, 0);
+    let mut searched = 0;
     for program in [&mut client, &mut server.0] {
         let found = loop {
-            let mut found = memory::search(program, all_of(&connections))?;
-            let before = found.places.len();
-            found.places.retain(|place| !place.secret.contains(LEFT_BY_TLS));
+            let found = memory::search(program, all_of(&connections))?;
             if found.places.is_empty() || closed.elapsed() > LINGERING {
-                left += before - found.places.len();
                 break found;
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -91,8 +101,7 @@ fn keys(context: &Context<'_>) -> Result<Verdict> {
     server.0.stop(PATIENCE)?;
     let joins: usize = connections.iter().map(|connection| connection.joins).sum();
     Ok(Verdict::Passed(format!(
-        "{} connections with {joins} joins, {count} secrets; while one lives {}; after the end none in {} MiB but secrets \
-         of TLS at {left} places of freed memory",
+        "{} connections with {joins} joins, {count} secrets; while one lives {}; after the end none in {} MiB",
         connections.len(),
         living.join(", "),
         searched >> 20
@@ -111,7 +120,7 @@ fn fate(places: &[Place]) -> String {
     words.join(", ")
 }
 
-/// The secrets of the client's connections, and that the server's log has the same.
+/// The secrets of the client's connections, and that the server's log has the same but for its own private keys.
 fn derive(stage: &Stage<'_>) -> Result<Vec<Connection>> {
     let mut captures = Vec::new();
     for path in stage.lab.paths() {
@@ -120,11 +129,17 @@ fn derive(stage: &Stage<'_>) -> Result<Vec<Connection>> {
     }
     let suite = Suite::of("aes-128-gcm")?;
     let [client, server] = Side::BOTH.map(|side| secrets::derive(&key_log(stage, side), &captures, &suite));
-    let (client, server) = (client?, server?);
-    let all = |side: &[Connection]| all_of(side).map(|secret| secret.bytes.clone()).collect::<BTreeSet<_>>();
-    ensure!(all(&client) == all(&server), "the two key logs have different secrets");
+    let (mut client, server) = (client?, server?);
+    let shared = |side: &[Connection]| {
+        let shared = all_of(side).filter(|secret| secret.name != secrets::PRIVATE_KEY);
+        shared.map(|secret| secret.bytes.clone()).collect::<BTreeSet<_>>()
+    };
+    ensure!(shared(&client) == shared(&server), "the two key logs have different secrets");
     let joins: usize = client.iter().map(|connection| connection.joins).sum();
     ensure!(joins > 0, "no join has a token that follows from a key log: the secrets are derived wrongly");
+    for (mine, theirs) in client.iter_mut().zip(server) {
+        mine.secrets.extend(theirs.secrets.into_iter().filter(|secret| secret.name == secrets::PRIVATE_KEY));
+    }
     Ok(client)
 }
 
@@ -133,9 +148,9 @@ fn key_log(stage: &Stage<'_>, side: Side) -> std::path::PathBuf {
 }
 
 /// `plait serve` in front of the service, and what it printed for its clients.
-fn serve(stage: &Stage<'_>, service: SocketAddr) -> Result<(Program, String)> {
+fn serve(stage: &Stage<'_>, service: SocketAddr, handshake: Handshake) -> Result<(Program, String)> {
     let mut command = stage.plait(Side::Server, "serve");
-    command.args(["--forward", &service.to_string()]).args(Stage::PATHS);
+    command.args(["--forward", &service.to_string()]).args(Stage::PATHS).args(handshake.options());
     command.env("SSLKEYLOGFILE", key_log(stage, Side::Server));
     let mut server = stage.start(Side::Server, &mut command)?;
     let (_, output) = server.take_pipes()?;
@@ -143,12 +158,15 @@ fn serve(stage: &Stage<'_>, service: SocketAddr) -> Result<(Program, String)> {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)?;
     let key = line.trim().rsplit_once('#').map(|(_, key)| key.to_owned());
     let key = key.with_context(|| format!("`{line}` is no address with a key"))?;
-    Ok((server, format!("plait://{}:{PROXY_PORT}#{key}", stage.path("a")?.server().v4)))
+    let place = format!("plait://{}:{PROXY_PORT}", stage.path("a")?.server().v4);
+    // tcpcrypt proves nobody's key.
+    Ok((server, if handshake == Handshake::Tls { format!("{place}#{key}") } else { place }))
 }
 
-fn proxy(stage: &Stage<'_>, url: &str) -> Result<Program> {
+fn proxy(stage: &Stage<'_>, url: &str, handshake: Handshake) -> Result<Program> {
     let mut command = stage.plait(Side::Client, "proxy");
     command.args(["--socks", &format!("127.0.0.1:{SOCKS_PORT}"), "--server", url]).args(Stage::PATHS);
+    command.args(handshake.options());
     command.env("SSLKEYLOGFILE", key_log(stage, Side::Client));
     let mut client = stage.start(Side::Client, &mut command)?;
     client.wait_for_words("SOCKS5 at", START)?;
