@@ -130,6 +130,33 @@ fn listen_and_connect_know_each_other_by_keys_and_certificates() {
     assert!(said(&output).contains("not for evil.example") && said(&output).contains("fix: "), "{output:?}");
 }
 
+#[test]
+fn a_listener_says_whom_it_refused_and_what_was_missing() {
+    let Some(world) = World::without_server("unsealed") else { return };
+    let words = world.file("words");
+    let mut listen = Command::new(PLAIT);
+    listen.args(["listen", "7105", "--path", "wan1", "--keys", "server"]);
+    listen.current_dir(&world.directory).stdin(Stdio::null());
+    listen.stderr(fs::File::create(&words).expect("a file"));
+    let _listening = support::Daemon(world.server.spawn(&mut listen).expect("started"));
+    until("the port", || world.server.run("nft", "list ruleset").is_ok_and(|rules| rules.contains("7105")));
+    for _ in 0..3 {
+        let mut connect = Command::new(PLAIT);
+        connect.args(["connect", "10.77.1.2", "7105", "--path", "wan1", "--protect", "plain"]);
+        connect.current_dir(&world.directory).stdin(Stdio::null()).stderr(Stdio::null());
+        let refused = world.client.spawn(&mut connect).expect("started").wait().expect("an end");
+        assert_eq!(refused.code(), Some(4));
+    }
+    let said = || fs::read_to_string(&words).expect("still there");
+    until("a line", || said().contains("refused"));
+    let said = said();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("refused a peer")).collect();
+    let [line] = lines[..] else { panic!("one line for all three: {said}") };
+    for needed in ["from=10.77.1.1:", "Multipath TCP version 1 without encryption"] {
+        assert!(line.contains(needed), "{line}");
+    }
+}
+
 /// `plait run` must fail by itself and say this.
 fn expect(world: &World, url: &str, options: &[&str], says: &str) {
     let output = world.run_as("client", url, options, &["touch", "started"]);

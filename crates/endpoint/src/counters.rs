@@ -25,6 +25,8 @@ pub struct Counters {
     /// SYNs that came to nothing for a limit: dropped, or pushed out by a younger one, or complete when
     /// the backlog was full.
     pub syn_limited: u64,
+    /// Connections from strangers that could not be sealed, where nothing less is allowed.
+    pub unsealed_refused: u64,
     /// Answers not given because there were too many.
     pub replies_limited: u64,
     /// Four-tuples that left TIME-WAIT early because there were too many.

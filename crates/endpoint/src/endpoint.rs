@@ -13,7 +13,7 @@ use crate::counters::MalformedCounts;
 use crate::entry::{Entry, Stage};
 use crate::limits::{HalfOpen, Replies};
 use crate::listener::Listeners;
-use crate::notices::Notices;
+use crate::notices::{Notices, Unsealed};
 use crate::ready::{Alarms, ReadyQueue};
 use crate::surroundings::Surroundings;
 use crate::{Counters, EndpointConfig, Event};
@@ -78,6 +78,8 @@ pub struct Endpoint {
     pub(crate) jobs_out: usize,
     pub(crate) alarms: Alarms,
     pub(crate) notices: Notices,
+    /// The first that was refused since the driver last asked; the others are only counted.
+    pub(crate) unsealed: Option<Unsealed>,
     pub(crate) replies: Replies,
     /// All totals but the ones that can be counted when they are asked for.
     pub(crate) counters: Counters,
@@ -100,6 +102,7 @@ impl Endpoint {
             jobs_out: 0,
             alarms: Alarms::default(),
             notices: Notices::default(),
+            unsealed: None,
             replies: Replies::default(),
             counters: Counters::default(),
             malformed: MalformedCounts::default(),
@@ -360,6 +363,12 @@ impl Endpoint {
     /// What there is to say about a connection.
     pub fn status(&self, now: Instant, id: ConnectionId) -> Option<Status> {
         self.held(id).map(|entry| entry.connection.status(now))
+    }
+
+    /// A stranger that was refused because its connection could not be sealed, and how many there have been in all.
+    /// Of several since the last call it is the first: strangers do not make us keep anything.
+    pub fn take_unsealed(&mut self) -> Option<(Unsealed, u64)> {
+        Some((self.unsealed.take()?, self.counters.unsealed_refused))
     }
 
     /// Totals.

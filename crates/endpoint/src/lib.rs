@@ -26,4 +26,4 @@ mod time_wait;
 pub use counters::Counters;
 pub use endpoint::{ConnectError, ConnectionId, Endpoint, ListenError, ListenerId, Transmit};
 pub use limits::EndpointConfig;
-pub use notices::Event;
+pub use notices::{Event, Unsealed};

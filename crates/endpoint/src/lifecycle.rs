@@ -4,6 +4,7 @@ use base::Instant;
 use mptcp::{ConnectionError, Event as ConnectionEvent};
 
 use crate::entry::{Entry, Stage};
+use crate::notices::Unsealed;
 use crate::{ConnectionId, Endpoint, Event};
 
 impl Endpoint {
@@ -155,10 +156,25 @@ impl Endpoint {
         let Some(entry) = self.connections.get_mut(&id) else { return };
         entry.end = Some(error.map_or(Ok(()), Err));
         match entry.stage {
-            Stage::HalfOpen(_) => self.disown(now, id),
+            Stage::HalfOpen(_) => {
+                if error == Some(ConnectionError::NotSealed) {
+                    self.note_unsealed(now, id);
+                }
+                self.disown(now, id);
+            }
             Stage::Held | Stage::Waiting(_) => self.tell(id, Event::Closed(id)),
             Stage::Orphan { check: _, delivered: _ } => {}
         }
+    }
+
+    fn note_unsealed(&mut self, now: Instant, id: ConnectionId) {
+        self.counters.unsealed_refused += 1;
+        if self.unsealed.is_some() {
+            return;
+        }
+        let Some(entry) = self.connections.get(&id) else { return };
+        let why = entry.connection.status(now).sealed.and_then(|sealed| sealed.failure).unwrap_or_default();
+        self.unsealed = Some(Unsealed { remote: entry.remote, why });
     }
 
     /// Tells the application, or keeps it for the one that will accept the connection.

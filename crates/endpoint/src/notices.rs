@@ -1,5 +1,6 @@
 //! What the driver tells applications.
 
+use core::net::SocketAddr;
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::{ConnectionId, ListenerId};
@@ -17,6 +18,15 @@ pub enum Event {
     Writable(ConnectionId),
     /// Over, in order or not; [`crate::Endpoint::end`] says which.
     Closed(ConnectionId),
+}
+
+/// A stranger whose connection could not be sealed, where nothing less is allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unsealed {
+    /// Who it was, by its own account: anybody can send a SYN in another's name.
+    pub remote: SocketAddr,
+    /// What was missing or altered, for people.
+    pub why: String,
 }
 
 /// Events that the driver has not fetched yet, each at most once.

@@ -1,10 +1,13 @@
 //! What an endpoint says to segments that belong to no connection, and what it counts.
 
-use base::{Duration, Instant, PathId, SeqNum};
+use std::sync::Arc;
+
+use base::{Duration, Instant, PathId, SeededRandom, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use endpoint::{ConnectError, Endpoint, EndpointConfig, Event, ListenError, Transmit};
-use mptcp::{Config, Path, PathClass};
+use endpoint::{ConnectError, Endpoint, EndpointConfig, Event, ListenError, Transmit, Unsealed};
+use handshake::{Identity, ListenerSettings};
+use mptcp::{Config, Path, PathClass, Protect, SealedSettings};
 use wire::{
     Flags, IcmpReason, MpJoin, MptcpOption, OptionBytes, Packet, ResetReason, Segment, TcpEmit, TcpOption,
     Trust, icmp_error, option_bytes, options,
@@ -52,6 +55,25 @@ fn a_join_with_a_token_that_nobody_has_is_reset_with_the_reason() {
     assert_eq!(reset.reason, ResetReason::Mptcp);
     let counters = endpoint.counters();
     assert_eq!((counters.unknown_token, counters.connections), (1, 0));
+}
+
+#[test]
+fn who_cannot_be_sealed_is_told_of_once_and_every_time_counted() {
+    let mut endpoint = endpoint();
+    let identity = Identity::generate(&mut SeededRandom::from_number(1));
+    let settings = SealedSettings::listener(Arc::new(ListenerSettings::new(Arc::new(identity))));
+    let config = Config { protect: Protect::Sealed(settings), ..Config::default() };
+    endpoint.listen(80, config).expect("free");
+    assert_eq!(endpoint.take_unsealed(), None);
+    for port in [4000, 4001, 4002] {
+        let source = SocketAddr::from(([192, 0, 2, 2], port));
+        let answer = exchange(&mut endpoint, &Segment { source, ..stray(Flags::SYN) }).expect("an answer");
+        assert!(answer.flags.contains(Flags::RST), "{answer:?}");
+    }
+    let (Unsealed { remote, why }, count) = endpoint.take_unsealed().expect("there were three");
+    assert_eq!((remote, count), (address("192.0.2.2:4000"), 3));
+    assert!(why.contains("plain TCP only, or a middlebox stripped"), "{why}");
+    assert_eq!(endpoint.take_unsealed(), None);
 }
 
 #[test]

@@ -20,6 +20,7 @@ use tracing::{debug, error, warn};
 
 use crate::capture::Capture;
 use crate::pool::{Buffer, Pool};
+use crate::refusals::{Line, Refusals};
 use crate::segmentation::wire_segments;
 use crate::shared::{Phase, Shared, State};
 use crate::tun::{MAX_OFFLOADED, Received, Tun};
@@ -56,6 +57,7 @@ pub(crate) struct Driver {
     /// The kernel has refused to cut super-segments: we do.
     cut_here: bool,
     crypto: Option<Crypto>,
+    refusals: Refusals,
 }
 
 /// Sealing and opening on other threads.
@@ -70,6 +72,7 @@ struct Turn {
     /// When to look again at the latest.
     deadline: Option<Instant>,
     phase: Phase,
+    refusal: Option<Line>,
 }
 
 /// How the device took the packets.
@@ -107,6 +110,7 @@ impl Driver {
             woken: Vec::new(),
             cut_here: false,
             crypto: workers.map(|workers| Crypto { workers, jobs: Vec::new(), results: Vec::new() }),
+            refusals: Refusals::default(),
         }
     }
 
@@ -123,6 +127,9 @@ impl Driver {
             let arrivals = self.receive()?;
             let turn = self.turn();
             self.woken.drain(..).for_each(Waker::wake);
+            if let Some(line) = &turn.refusal {
+                line.write();
+            }
             let sent = self.send()?;
             if turn.phase == Phase::Stopping {
                 return self.last_turns(sent);
@@ -193,7 +200,8 @@ impl Driver {
         if let Some(crypto) = &mut self.crypto {
             crypto.give_jobs(endpoint);
         }
-        let turn = Turn { deadline: endpoint.poll_timeout(), phase: *phase };
+        let refusal = self.refusals.look(now, endpoint);
+        let turn = Turn { deadline: endpoint.poll_timeout(), phase: *phase, refusal };
         state.collect_wakers(&mut self.woken);
         turn
     }

@@ -43,6 +43,7 @@ mod keeper;
 mod listener;
 mod path;
 mod pool;
+mod refusals;
 mod segmentation;
 mod setup;
 mod shared;
