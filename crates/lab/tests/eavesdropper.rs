@@ -110,6 +110,7 @@ fn a_handshake_that_no_kernel_sends_is_downgraded_rewritten_and_stripped() {
     for (name, expected) in [
         (AttackName::Downgrade, (Some(1), Some(all.clone()))),
         (AttackName::RewriteTep, (Some(2), Some(vec![0x21, 0xa0, 0x01]))),
+        (AttackName::AddTep, (Some(2), Some(vec![0x21, 0x23, 0x21, 0xa0, 0x01]))),
         (AttackName::StripEno, (Some(2), None)),
         (AttackName::StripCapable, (None, Some(all))),
     ] {

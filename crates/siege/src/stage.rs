@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use lab::{Conditions, Lab, LabConfig, Path, PathClass, PathConfig};
 use serde_json::Value;
 
@@ -110,6 +110,20 @@ impl<'a> Stage<'a> {
         let mut command = self.plait(Side::Client, "connect");
         command.arg(address).arg(PORT.to_string()).args(paths).args(options);
         Program::start(self.lab.client(), self.context.directory, "client", &mut command)
+    }
+
+    /// Where the client is asked about its paths, if it was started with this as `--control`.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.file("control")
+    }
+
+    /// Lets the client use a path differently from now on, as with `plait path`.
+    pub(crate) fn change_path(&self, change: &str) -> Result<()> {
+        let mut command = Command::new(&self.context.settings.plait);
+        let output = command.arg("path").arg("--control").arg(self.control()).arg(change).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "plait path {change}: {}", said.trim());
+        Ok(())
     }
 
     /// A program of another kind in one of the hosts.

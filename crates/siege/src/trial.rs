@@ -54,6 +54,7 @@ pub(crate) fn all() -> Vec<Trial> {
     [
         trials::one_path::all(),
         trials::every_path::all(),
+        trials::records::all(),
         trials::control::all(),
         trials::negotiation::all(),
         trials::eavesdropper::all(),

@@ -50,6 +50,9 @@ pub enum AttackName {
     ReplayDss,
     /// An old payload again: every second time as it was, else with its options at the current sequence number.
     Replay,
+    /// All payloads that have crossed from the first time that this was armed to its first strike, one at a strike, in their order and
+    /// as they were; short ones, as control records are, also with their options at the current sequence number.
+    ReplayAll,
     /// Options of kind 30 are removed from everything but SYNs.
     Strip,
     /// TCP-ENO (kind 69) is removed from SYNs.
@@ -60,6 +63,8 @@ pub enum AttackName {
     Downgrade,
     /// The first of the encryption protocols offered or chosen by TCP-ENO is removed; a single one becomes another.
     RewriteTep,
+    /// One of tcpcrypt's encryption protocols is added to those offered or chosen by TCP-ENO.
+    AddTep,
     /// A payload loses its second half.
     Truncate,
     /// A segment is held back until eight others have passed, 50 ms at most.
@@ -76,7 +81,7 @@ pub enum AttackName {
 
 impl AttackName {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::Flip,
         Self::Insert,
         Self::Rst,
@@ -96,11 +101,13 @@ impl AttackName {
         Self::ReplayAck,
         Self::ReplayDss,
         Self::Replay,
+        Self::ReplayAll,
         Self::Strip,
         Self::StripEno,
         Self::StripCapable,
         Self::Downgrade,
         Self::RewriteTep,
+        Self::AddTep,
         Self::Truncate,
         Self::Reorder,
         Self::Split,
@@ -131,11 +138,13 @@ impl AttackName {
             Self::ReplayAck => "replay-ack",
             Self::ReplayDss => "replay-dss",
             Self::Replay => "replay",
+            Self::ReplayAll => "replay-all",
             Self::Strip => "strip",
             Self::StripEno => "strip-eno",
             Self::StripCapable => "strip-capable",
             Self::Downgrade => "downgrade",
             Self::RewriteTep => "rewrite-tep",
+            Self::AddTep => "add-tep",
             Self::Truncate => "truncate",
             Self::Reorder => "reorder",
             Self::Split => "split",
@@ -148,11 +157,14 @@ impl AttackName {
     /// Which packets it can strike.
     pub(crate) const fn prey(self) -> Prey {
         match self {
-            Self::StripEno | Self::StripCapable | Self::Downgrade | Self::RewriteTep => Prey::Syn,
+            Self::StripEno | Self::StripCapable | Self::Downgrade | Self::RewriteTep | Self::AddTep => {
+                Prey::Syn
+            }
             Self::Flip
             | Self::Insert
             | Self::ForgeDss
             | Self::Replay
+            | Self::ReplayAll
             | Self::Truncate
             | Self::Reorder
             | Self::Split
@@ -180,7 +192,7 @@ impl AttackName {
 
     /// Whether it goes on until it is called off, unless a number is given: middleboxes do not tire.
     const fn is_steady(self) -> bool {
-        matches!(self, Self::Strip | Self::StripEno | Self::StripCapable | Self::Downgrade | Self::RewriteTep)
+        matches!(self.prey(), Prey::Syn) || matches!(self, Self::Strip)
     }
 }
 

@@ -61,6 +61,20 @@ pub(super) fn rewrite_tep(segment: Segment) -> Option<Vec<Piece>> {
     Some(vec![Piece::treated(AttackName::RewriteTep, rewritten, what)])
 }
 
+/// Adds an encryption protocol in front of those that are there: what was chosen among them may well stay the same.
+pub(super) fn add_tep(segment: Segment) -> Option<Vec<Piece>> {
+    let mut options = list(&segment.options);
+    let eno = options.iter_mut().find(|option| option.first() == Some(&ENO))?;
+    let before = hex(&eno[2..]);
+    let first = eno[2..].iter().position(|byte| byte & !V >= FIRST_TEP)? + 2;
+    let added = if eno[first] == CURVE25519 { P256 } else { CURVE25519 };
+    eno.insert(first, added);
+    eno[1] = eno.len() as u8;
+    let what = format!("TCP-ENO rewritten from {before} to {}", hex(&eno[2..]));
+    let rewritten = Segment { options: join(&options), ..segment };
+    Some(vec![Piece::treated(AttackName::AddTep, rewritten, what)])
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

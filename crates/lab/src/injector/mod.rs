@@ -6,6 +6,7 @@
 
 mod attack;
 mod handshake;
+mod hoard;
 mod log;
 mod option_list;
 mod payload;
@@ -25,6 +26,7 @@ pub use attack::{Attack, AttackName};
 pub use log::{Injection, InjectionLog};
 
 use attack::Prey;
+use hoard::Hoard;
 
 /// Segments kept for replays. Old enough to be acknowledged, few enough to be forgotten.
 const MAX_OLD: usize = 64;
@@ -109,6 +111,7 @@ pub(crate) struct Injector {
     passed: u64,
     held: Option<Held>,
     old: VecDeque<(u32, Direction, Segment)>,
+    hoard: Hoard,
     random: SeededRandom,
     pub(crate) log: InjectionLog,
 }
@@ -120,6 +123,7 @@ impl Injector {
             passed: 0,
             held: None,
             old: VecDeque::new(),
+            hoard: Hoard::default(),
             random: SeededRandom::from_number(seed),
             log: InjectionLog::default(),
         }
@@ -196,8 +200,14 @@ impl Injector {
         self.armed.iter().any(|armed| armed.is_due(self.passed, direction, flow, sight))
     }
 
-    /// Keeps a copy of the first wire segment of a payload while a replay is armed.
+    /// Keeps a copy of the first wire segment of a payload while a replay is armed, and all of it while that of all has not begun.
     fn remember(&mut self, direction: Direction, flow: &Flow, frame: &Frame) {
+        let waits = |armed: &Armed| armed.attack.name == AttackName::ReplayAll && armed.strikes == 0;
+        if self.armed.iter().any(waits)
+            && let Some(segment) = frame.to_segment().filter(|segment| !segment.payload.is_empty())
+        {
+            self.hoard.keep(direction, segment);
+        }
         let wanted = self.armed.iter().any(|armed| armed.attack.name == AttackName::Replay);
         if !wanted || frame.tcp().is_none_or(|tcp| tcp.payload().is_empty()) {
             return;
@@ -252,6 +262,7 @@ impl Injector {
             AttackName::Truncate => payload::truncate(segment),
             AttackName::Split => payload::split(segment),
             AttackName::Replay => payload::replay(segment, scene, &self.old),
+            AttackName::ReplayAll => self.hoard.replay(scene.direction, segment),
             AttackName::Reorder | AttackName::Merge => self.hold(attack.name, segment, scene),
             AttackName::Rst => Some(termination::reset(segment)),
             AttackName::Fin => Some(termination::fin(segment)),
@@ -274,6 +285,7 @@ impl Injector {
             }
             AttackName::Downgrade => handshake::downgrade(segment),
             AttackName::RewriteTep => handshake::rewrite_tep(segment),
+            AttackName::AddTep => handshake::add_tep(segment),
             AttackName::Cut | AttackName::CutAll => {
                 let all_paths = attack.name == AttackName::CutAll;
                 let what = format!("dead for {} ms", attack.lasting.as_millis());

@@ -7,6 +7,7 @@ pub(crate) mod kernel_tls;
 pub(crate) mod memory;
 pub(crate) mod negotiation;
 pub(crate) mod one_path;
+pub(crate) mod records;
 
 use std::time::Duration;
 
@@ -53,10 +54,12 @@ pub(crate) fn repeated(name: AttackName, size: u64) -> Attack {
         | AttackName::ReplayAck
         | AttackName::ReplayDss
         | AttackName::Replay
+        | AttackName::ReplayAll
         | AttackName::StripEno
         | AttackName::StripCapable
         | AttackName::Downgrade
         | AttackName::RewriteTep
+        | AttackName::AddTep
         | AttackName::Truncate
         | AttackName::Reorder
         | AttackName::Split

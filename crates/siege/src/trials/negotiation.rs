@@ -18,7 +18,9 @@ const SIZE: u64 = 300_000;
 /// How the program ends where the policy forbids what was to be had, and where its SYN is answered by a reset.
 const FORBIDDEN: i32 = 6;
 const UNREACHABLE: i32 = 4;
-/// What it says where less than sealed was agreed on.
+/// What is said of two ends with different transcripts.
+const UNVERIFIED: &str = "not one block could be verified";
+/// What a client says where less than sealed was agreed on.
 const WARNING: &str = "warning: the peer cannot seal";
 
 /// What has to come of it.
@@ -26,6 +28,8 @@ const WARNING: &str = "warning: the peer cannot seal";
 enum Expected {
     /// An error with this exit code and these words, before a byte of data.
     Refused(i32, &'static str),
+    /// The handshakes end and no block verifies: whoever got the first one says so, and the other may only hear of a reset.
+    Unverified,
     /// The server goes on waiting for somebody else, and no byte of data was sent.
     Ignored,
     /// Multipath TCP of version 1, unsealed, with a warning.
@@ -45,6 +49,8 @@ struct Case {
     /// The side that is a program on a stock kernel.
     stock: Option<Side>,
     handshake: Option<&'static str>,
+    /// What a server of ours says of the client that it refuses.
+    warning: Option<&'static str>,
     expected: Expected,
 }
 
@@ -55,10 +61,11 @@ const PLAIN_CASE: Case = Case {
     attack: None,
     stock: None,
     handshake: None,
+    warning: None,
     expected: Expected::Ignored,
 };
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 17] = [
     Case {
         name: "linux-require",
         about: "a stock Linux server is refused, and the error says why",
@@ -78,6 +85,7 @@ const CASES: [Case; 13] = [
         name: "linux-client-require",
         about: "a stock Linux client is refused",
         stock: Some(Side::Client),
+        warning: Some("the peer speaks Multipath TCP version 1 without encryption"),
         expected: Expected::Ignored,
         ..PLAIN_CASE
     },
@@ -93,6 +101,7 @@ const CASES: [Case; 13] = [
         name: "strip-eno-require",
         about: "TCP-ENO is stripped from the SYNs",
         attack: Some((AttackName::StripEno, None)),
+        warning: Some("came without TCP-ENO (kind 69): stripped"),
         expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
         ..PLAIN_CASE
     },
@@ -108,6 +117,7 @@ const CASES: [Case; 13] = [
         name: "strip-capable-require",
         about: "MP_CAPABLE is stripped from the SYNs",
         attack: Some((AttackName::StripCapable, None)),
+        warning: Some("TCP-ENO came without MP_CAPABLE: stripped"),
         expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
         ..PLAIN_CASE
     },
@@ -123,6 +133,7 @@ const CASES: [Case; 13] = [
         name: "downgrade-require",
         about: "MP_CAPABLE is rewritten to version 1",
         attack: Some((AttackName::Downgrade, None)),
+        warning: Some("the version was rewritten"),
         expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
         ..PLAIN_CASE
     },
@@ -142,11 +153,43 @@ const CASES: [Case; 13] = [
         ..PLAIN_CASE
     },
     Case {
+        name: "rewrite-tep-prefer",
+        about: "the same where less is allowed: lies are not",
+        policy: "prefer",
+        attack: Some((AttackName::RewriteTep, None)),
+        expected: Expected::Refused(FORBIDDEN, "no encryption protocol that both hosts have"),
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "add-tep-require",
+        about: "TLS stays what is chosen from a longer offer: the transcripts differ",
+        attack: Some((AttackName::AddTep, Some(Direction::ToServer))),
+        expected: Expected::Unverified,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "add-tep-prefer",
+        about: "the same where less is allowed",
+        policy: "prefer",
+        attack: Some((AttackName::AddTep, Some(Direction::ToServer))),
+        expected: Expected::Unverified,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "add-tep-tcpcrypt",
+        about: "the same with tcpcrypt, in the answer",
+        policy: "prefer",
+        attack: Some((AttackName::AddTep, Some(Direction::ToClient))),
+        handshake: Some("tcpcrypt"),
+        expected: Expected::Unverified,
+        ..PLAIN_CASE
+    },
+    Case {
         name: "rewrite-offer-require",
         about: "the better of two handshakes is taken out of the offer: the transcripts differ",
         attack: Some((AttackName::RewriteTep, Some(Direction::ToServer))),
         handshake: Some("tcpcrypt"),
-        expected: Expected::Refused(FORBIDDEN, "not one block could be verified"),
+        expected: Expected::Unverified,
         ..PLAIN_CASE
     },
     Case {
@@ -155,7 +198,7 @@ const CASES: [Case; 13] = [
         policy: "prefer",
         attack: Some((AttackName::RewriteTep, Some(Direction::ToServer))),
         handshake: Some("tcpcrypt"),
-        expected: Expected::Refused(FORBIDDEN, "not one block could be verified"),
+        expected: Expected::Unverified,
         ..PLAIN_CASE
     },
 ];
@@ -213,6 +256,10 @@ fn judge(stage: &Stage<'_>, case: &Case, exchange: &Exchange) -> Result<String> 
         .stock
         .map_or(Side::Client, |stock| if stock == Side::Client { Side::Server } else { Side::Client });
     let ending = if ours == Side::Client { &exchange.client } else { &exchange.server };
+    if let Some(warning) = case.warning {
+        let said = &exchange.server.said;
+        ensure!(said.contains(warning), "the server does not say whom it refused, and why: {said}");
+    }
     match case.expected {
         Expected::Refused(code, words) => {
             is_untouched(stage, exchange)?;
@@ -220,11 +267,23 @@ fn judge(stage: &Stage<'_>, case: &Case, exchange: &Exchange) -> Result<String> 
             ensure!(ending.said.contains(words), "it says: {}", ending.said);
             Ok(format!("refused before any data, exit {code}: {}", ending.said))
         }
+        Expected::Unverified => {
+            is_untouched(stage, exchange)?;
+            let ends = [&exchange.client, &exchange.server];
+            ensure!(ends.iter().all(|end| end.code != Some(0)), "somebody took it for an orderly end");
+            let known =
+                ends.into_iter().find(|end| end.code == Some(FORBIDDEN) && end.said.contains(UNVERIFIED));
+            let Some(known) = known else {
+                bail!("nobody says `{UNVERIFIED}`: {} and {}", exchange.client.said, exchange.server.said)
+            };
+            Ok(format!("refused before any data, exit {FORBIDDEN}: {}", known.said))
+        }
         Expected::Ignored => {
             is_untouched(stage, exchange)?;
             ensure!(ending.code.is_none(), "it has ended: {}", ending.said);
             ensure!(exchange.client.code != Some(0), "the client was told nothing");
-            Ok("refused before any data; the server waits for another".to_owned())
+            let said = &exchange.server.said;
+            Ok(format!("refused before any data; the server waits for another and says: {said}"))
         }
         Expected::Regular | Expected::PlainTcp => {
             let result = outcome(exchange, SIZE);
@@ -261,7 +320,7 @@ fn is_unsealed(status: &Value, expected: Expected) -> Result<()> {
     let is_right = match expected {
         Expected::Regular => (kind, version) == (Some("multipath"), Some(1)),
         Expected::PlainTcp => kind == Some("plain"),
-        Expected::Refused(_, _) | Expected::Ignored => false,
+        Expected::Refused(_, _) | Expected::Unverified | Expected::Ignored => false,
     };
     if !is_right || !status["sealed"].is_null() {
         bail!("the status says {kind:?}, version {version:?}, sealed {}", status["sealed"]);

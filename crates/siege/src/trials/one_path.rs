@@ -73,7 +73,7 @@ pub(crate) fn all() -> Vec<Trial> {
         let run = move |context: &Context<'_>| strike(context, name, "b", Some(earlier));
         trials.push(Trial::new(format!("one-path/{name}"), about, run));
     }
-    let about = "there is nothing to replay: what the option says is said inside the sealed stream";
+    let about = "there is no option to replay: it is said inside the sealed stream, which records/ replays";
     for name in NEVER_ON_THE_WIRE {
         let run = move |context: &Context<'_>| nothing_to_capture(context, name);
         trials.push(Trial::new(format!("one-path/{name}"), about, run));
@@ -210,7 +210,8 @@ fn nothing_to_capture(context: &Context<'_>, name: AttackName) -> Result<Verdict
     let second = stage.path("b")?.server().v4.to_string();
     let status = stage.status(Side::Client)?.unwrap_or_default();
     Ok(Verdict::Passed(format!(
-        "cannot strike: no ADD_ADDR, REMOVE_ADDR, MP_PRIO in {} segments with {} DSS and {} MP_JOIN; {second} {}",
+        "no option to replay (for what is said instead see records/): no ADD_ADDR, REMOVE_ADDR, MP_PRIO in {} segments with \
+         {} DSS and {} MP_JOIN; {second} {}",
         tally.segments,
         tally.dss,
         tally.joins,
