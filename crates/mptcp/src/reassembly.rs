@@ -343,6 +343,15 @@ mod tests {
     }
 
     #[test]
+    fn what_the_rounding_lets_through_is_taken_once() {
+        let buffer = 16 << 20;
+        let mut stream = Reassembly::new(buffer, buffer);
+        stream.insert(1, vec![0; buffer + 511].into());
+        assert_eq!(stream.offer_window(), 0);
+        assert_eq!(stream.insert(stream.next(), Bytes::from_static(b"xyz")).outside, 2);
+    }
+
+    #[test]
     fn what_the_rounding_of_a_window_field_let_through_is_taken() {
         let buffer = 16 << 20;
         let mut stream = Reassembly::new(buffer, buffer);
