@@ -56,6 +56,11 @@ impl Protect {
             Self::Sealed(settings) => settings.keep_alive,
         }
     }
+
+    /// How long a subflow may be silent when it should not be: what probing takes to find it dead.
+    pub(crate) fn longest_silence(&self) -> Option<Duration> {
+        self.keep_alive().map(|asked| asked.idle + asked.interval * u32::from(asked.probes))
+    }
 }
 
 /// Settings of one connection.

@@ -23,6 +23,8 @@ const MAX_DATA_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct DataTimer {
     /// Runs since then, if it runs.
     since: Option<Instant>,
+    /// Nothing was acknowledged since then.
+    stuck_since: Option<Instant>,
     /// Timeouts in a row.
     tries: u8,
     /// Restart with the next moment that is known.
@@ -32,7 +34,7 @@ pub(crate) struct DataTimer {
 impl DataTimer {
     pub(crate) fn start(&mut self, now: Instant) {
         if self.since.is_none() {
-            *self = Self { since: Some(now), tries: 0, moved: false };
+            *self = Self { since: Some(now), stuck_since: Some(now), tries: 0, moved: false };
         }
     }
 
@@ -145,8 +147,18 @@ impl Connection {
     }
 
     pub(crate) fn patience_deadline(&self) -> Option<Instant> {
-        let since = self.lonely_since.filter(|_| !self.life.is_over())?;
-        Some(since + self.config.patience)
+        if self.life.is_over() {
+            return None;
+        }
+        let lonely = self.lonely_since.map(|since| since + self.config.patience);
+        lonely.into_iter().chain(self.stuck_deadline()).min()
+    }
+
+    /// Paths that harm whatever crosses them look alive to TCP. Where Data-ACKs can be believed, none of them for as long
+    /// as dead paths would be borne is the same as no path.
+    fn stuck_deadline(&self) -> Option<Instant> {
+        let since = self.data_timer.stuck_since.filter(|_| self.is_sealed())?;
+        Some(since + self.config.protect.longest_silence()? + self.config.patience)
     }
 
     pub(crate) fn stall_deadline(&self) -> Option<Instant> {
@@ -167,9 +179,12 @@ impl Connection {
     fn follow_data_timer(&mut self, now: Instant) {
         if !self.outgoing.awaits_ack() {
             self.data_timer.stop();
-        } else if self.data_timer.moved || self.data_timer.since.is_none() {
-            self.data_timer = DataTimer { since: Some(now), tries: 0, moved: false };
+            return;
         }
+        if self.data_timer.moved {
+            self.data_timer.stop();
+        }
+        self.data_timer.start(now);
     }
 
     /// Data that should have been acknowledged by now is sent again, the first block of it.

@@ -332,6 +332,24 @@ fn all_paths_cut_is_an_error_that_is_not_the_end_of_the_data() {
 }
 
 #[test]
+fn all_paths_cut_while_both_send_is_an_error_within_minutes() {
+    let mut world = two_paths(13);
+    let (up, down) = (pattern(4_000_000, 1), pattern(4_000_000, 2));
+    world.send(CLIENT, &up).send(SERVER, &down).connect();
+    world.wait(600);
+    world.links.iter_mut().for_each(|link| link.is_black_hole = true);
+    let before = world.now;
+    world.run(Duration::from_secs(2000), |world| world.sides.iter().all(|side| side.failed.is_some()));
+    let took = world.now.saturating_since(before);
+    assert!(took < Duration::from_secs(140), "{took:?}");
+    for (side, sent) in [(CLIENT, &down), (SERVER, &up)] {
+        assert_eq!(world.sides[side].failed, Some(ConnectionError::AllPathsLost), "{side}");
+        let received = &world.sides[side].received;
+        assert!(received[..] == sent[..received.len()]);
+    }
+}
+
+#[test]
 fn all_paths_that_harm_every_block_are_an_error_within_minutes() {
     let mut world = two_paths(12);
     let (up, down) = (pattern(4_000_000, 1), pattern(4_000_000, 2));

@@ -162,6 +162,11 @@ fn a_crowd_of_blocks_waits_in_the_window_of_tcp_while_enough_are_being_opened() 
 fn keys_are_changed_while_blocks_are_being_sealed_and_opened() {
     let mut world = with_jobs(6, vec![narrow(), narrow()], 10);
     let (up, down) = (pattern(900_000, 1), pattern(900_000, 2));
+    // The hours pass at a stroke, with bytes under way.
+    world.config(|config| {
+        config.tcp.user_timeout = Some(Duration::from_secs(10_000));
+        config.patience = Duration::from_secs(10_000);
+    });
     world.connect();
     for hour in 0..3 {
         let part = hour * 300_000..(hour + 1) * 300_000;

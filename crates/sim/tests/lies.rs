@@ -51,7 +51,8 @@ fn without_the_checksum_nobody_notices_a_changed_payload() {
     }
     let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), patient().counting_wrong_bytes(), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
-    assert_eq!(talk.server.wrong, 2, "which is what the checksum is for");
+    // Of bytes that come over both paths the first copy counts, which need not be the changed one.
+    assert!((1..=2).contains(&talk.server.wrong), "which is what the checksum is for: {}", talk.server.wrong);
 }
 
 #[test]

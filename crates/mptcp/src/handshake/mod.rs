@@ -99,12 +99,14 @@ impl Connection {
     }
 
     fn tcp_config(&self, path: &Path) -> tcp::Config {
+        let tcp = &self.config.tcp;
         let window = u32::try_from(self.config.receive_buffer).unwrap_or(u32::MAX);
         tcp::Config {
             mtu: path.mtu,
-            max_receive_window: window.min(self.config.tcp.max_receive_window),
-            keep_alive: self.config.tcp.keep_alive.or(self.config.protect.keep_alive()),
-            ..self.config.tcp.clone()
+            max_receive_window: window.min(tcp.max_receive_window),
+            keep_alive: tcp.keep_alive.or(self.config.protect.keep_alive()),
+            user_timeout: tcp.user_timeout.or(self.config.protect.longest_silence()),
+            ..tcp.clone()
         }
     }
 
