@@ -132,7 +132,8 @@ fn overhear(
     let (port, address) = (PORT.to_string(), bed.server_address(context.family, 1).to_string());
     let file = directory.join(format!("{protect}-{scheduler}.pcap"));
     let mut command = Command::new("tcpdump");
-    command.args(["-i", "s", "--immediate-mode", "-U", "-s", "0", "-w"]).arg(&file).arg("tcp");
+    // With room for all of a connection: a machine that is busy must not make the eavesdropper miss a packet.
+    command.args(["-i", "s", "--immediate-mode", "-U", "-B", "65536", "-s", "0", "-w"]).arg(&file).arg("tcp");
     let mut tcpdump = Program::start(bed.router(2)?, directory, "tcpdump", command, End::Own, End::Own)?;
     tcpdump.wait_for_line("listening on", Duration::from_secs(5))?;
     let paths = ["--path", "p1", "--path", "p2=untrusted", "--protect", protect];
