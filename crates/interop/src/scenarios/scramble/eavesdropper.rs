@@ -54,7 +54,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Verdict> {
     let readable = overhear(context, &bed, &directory, &text, ("plain", "dispersed=4096"))?;
     let seen = runs_of(&text, &fs::read(readable)?).len();
     ensure!(seen > 2000, "only {seen} places of the plain text are in a capture of the plain connection");
-    let least = if context.is_quick() { 4 << 10 } else { 64 << 10 };
+    let least = if context.is_quick() { 4 << 10 } else { 16 << 10 };
     let rows = VISITS.map(|visit| read_by_visits(context, &bed, &directory, &text, (visit, least)));
     let (mut table, mut worst_of_long) = (String::new(), f64::INFINITY);
     for (visit, row) in VISITS.into_iter().zip(rows) {
