@@ -23,6 +23,7 @@ mod fingerprint;
 mod identity;
 mod machine;
 mod negotiation;
+mod scrub;
 mod settings;
 mod tcpcrypt;
 mod tep;

@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 
 use crate::error::HandshakeError;
 use crate::identity::PublicKey;
+use crate::scrub::scrubbed;
 use crate::settings::{ListenerSettings, OpenerSettings};
 use crate::tcpcrypt::Tcpcrypt;
 use crate::tep::Tep;
@@ -44,7 +45,7 @@ impl Handshake {
         wall_clock: UnixTime,
     ) -> Result<Self, HandshakeError> {
         Ok(match tep {
-            Tep::Tls13 => Self::Tls13(Box::new(Tls::open(settings, transcript, wall_clock)?)),
+            Tep::Tls13 => Self::Tls13(Box::new(scrubbed(|| Tls::open(settings, transcript, wall_clock))?)),
             Tep::TcpcryptCurve25519 | Tep::TcpcryptP256 => {
                 let (suites, log) = (&settings.suites, &settings.key_log);
                 Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::A, tep, suites, transcript, random, log)?))
@@ -64,7 +65,7 @@ impl Handshake {
         wall_clock: UnixTime,
     ) -> Result<Self, HandshakeError> {
         Ok(match tep {
-            Tep::Tls13 => Self::Tls13(Box::new(Tls::accept(settings, transcript, wall_clock)?)),
+            Tep::Tls13 => Self::Tls13(Box::new(scrubbed(|| Tls::accept(settings, transcript, wall_clock))?)),
             Tep::TcpcryptCurve25519 | Tep::TcpcryptP256 => {
                 let (suites, log) = (&settings.suites, &settings.key_log);
                 Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::B, tep, suites, transcript, random, log)?))
@@ -79,27 +80,27 @@ impl Handshake {
     /// # Errors
     /// The handshake has failed for good. Send what there is to transmit (an alert), then reset the connection.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
-        match self {
+        scrubbed(|| match self {
             Self::Tls13(tls) => tls.handle_bytes(bytes),
             Self::Tcpcrypt(tcpcrypt) => tcpcrypt.handle_bytes(bytes),
-        }
+        })
     }
 
     /// Bytes to be sent next, unmapped.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
-        match self {
+        scrubbed(|| match self {
             Self::Tls13(tls) => tls.poll_transmit(),
             Self::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_transmit(),
-        }
+        })
     }
 
     /// The outcome, once: as soon as the peer's last byte was taken and our own last byte was handed out. From then on
     /// both directions carry mapped bytes only.
     pub fn poll_complete(&mut self) -> Option<Complete> {
-        match self {
+        scrubbed(|| match self {
             Self::Tls13(tls) => tls.poll_complete(),
             Self::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_complete(),
-        }
+        })
     }
 }
 
