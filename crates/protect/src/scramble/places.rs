@@ -13,6 +13,10 @@ pub(super) trait Place {
 }
 
 /// Consecutive blocks.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "only the engines of that processor look at several blocks at once")
+)]
 pub(super) trait Places: Sized {
     fn count(&self) -> usize;
     /// The block at this index, not written yet.
