@@ -115,9 +115,10 @@ pub(crate) fn play(plan: &Plan<'_>, stage: &Stage) -> anyhow::Result<Episode> {
     }
     let target = lab.path("b")?;
     if let Some(name) = plan.attack {
-        // The paper's attacker strikes when half of the page is through (section V); half of that is on its path.
-        let half = plan.page.len() as u64 / 4;
-        let attack = Attack::new(name).towards(Direction::ToClient).after(half).times(1);
+        // The paper's attacker strikes when half of the page is through (section V); a quarter of that is on its path at
+        // least, which joins later than the other.
+        let share = plan.page.len() as u64 / 8;
+        let attack = Attack::new(name).towards(Direction::ToClient).after(share).times(1);
         target.attack(attack.lasting(Duration::from_secs(60)))?;
     }
     let file = stage.scratch.join("fetched");
