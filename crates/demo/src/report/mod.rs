@@ -52,7 +52,7 @@ fn page(story: &Story) -> anyhow::Result<String> {
          trusted, path <b>b</b> is not: an eavesdropper listens on each, an injector attacks on b.</p>"
     )?;
     html.push_str(
-        "<h2>Attacks on path b, by system</h2><p class=\"note\">Each strikes once, when half of the page is through. Its packets are \
+        "<h2>Attacks on path b, by system</h2><p class=\"note\">Each strikes once, when path b has carried an eighth of the page. Its packets are \
          counted in the injector's own capture.</p>",
     );
     attacks(story, &mut html)?;
