@@ -72,7 +72,8 @@ fn a_reader_that_pauses_stops_the_writer_and_control_goes_on() {
     }
     let (up, down) = (pattern(1_000_000, 1), pattern(1_000_000, 2));
     world.send(CLIENT, &up).send(SERVER, &down).connect();
-    world.wait(5_000);
+    // Longer than paths may be dead: who waits for a reader hears from him.
+    world.wait(600_000);
     for side in [CLIENT, SERVER] {
         let delivered = world.status(side).bytes_delivered;
         assert!((50_000..250_000).contains(&delivered), "{delivered}");

@@ -1,0 +1,90 @@
+//! ADD_ADDR: one after the other, repeated until it is echoed.
+
+mod world;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use world::{CLIENT, Fate, Link, SERVER, World, path};
+
+#[test]
+fn an_announcement_is_repeated_until_it_is_echoed() {
+    let mut world = World::new(18, vec![Link::default()], 2);
+    let mut lost = 2;
+    world.tap = Box::new(move |from, segment| {
+        let announces = wire::options(&segment.options).any(|option| {
+            matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::AddAddr(add))) if !add.echo)
+        });
+        if from == SERVER && announces && lost > 0 {
+            lost -= 1;
+            return Fate::Drop;
+        }
+        Fate::Pass
+    });
+    world.send(CLIENT, b"x").connect();
+    world.sides[CLIENT].finishes = false;
+    world.wait(500);
+    assert_eq!(world.usable(CLIENT), 1);
+    world.wait(10_000);
+    assert_eq!(world.usable(CLIENT), 2);
+}
+
+/// Who sent it, id and echo flag of all ADD_ADDRs, in the order in which they are sent; echoes may be lost.
+fn announcements_in(world: &mut World, loses_echoes: bool) -> Rc<RefCell<Vec<(usize, u8, bool)>>> {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let log = seen.clone();
+    world.tap = Box::new(move |from, segment| {
+        let mut is_echo = false;
+        for option in wire::options(&segment.options) {
+            if let Ok(wire::TcpOption::Mptcp(wire::MptcpOption::AddAddr(add))) = option {
+                log.borrow_mut().push((from, add.address_id, add.echo));
+                is_echo = add.echo;
+            }
+        }
+        if is_echo && loses_echoes { Fate::Drop } else { Fate::Pass }
+    });
+    seen
+}
+
+#[test]
+fn an_announcement_waits_for_the_echo_of_the_one_before() {
+    let mut world = World::new(18, vec![Link::default()], 4);
+    let seen = announcements_in(&mut world, false);
+    world.send(CLIENT, b"x").connect();
+    world.sides[CLIENT].finishes = false;
+    world.wait(900);
+    let pair = |id| [(SERVER, id, false), (CLIENT, id, true)];
+    assert_eq!(*seen.borrow(), [pair(1), pair(2), pair(3)].concat());
+}
+
+#[test]
+fn without_an_echo_the_next_announcement_follows_the_first_repetition() {
+    let mut world = World::new(18, vec![Link::default()], 3);
+    let seen = announcements_in(&mut world, true);
+    world.send(CLIENT, b"x").connect();
+    world.sides[CLIENT].finishes = false;
+    world.wait(900);
+    assert_eq!(*seen.borrow(), [(SERVER, 1, false), (CLIENT, 1, true)]);
+    world.wait(600);
+    assert!(seen.borrow().contains(&(SERVER, 2, false)), "{:?}", seen.borrow());
+}
+
+#[test]
+fn an_opener_announces_one_address_of_each_further_path() {
+    for (paths, told) in [(1, 0), (2, 1)] {
+        let mut world = World::new(21, vec![Link::default(); paths], 1);
+        for number in 0..paths {
+            let v6 = Some(core::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9 + number as u16));
+            let path = mptcp::Path { v6, ..path(number, CLIENT) };
+            world.sides[CLIENT].host.paths.insert(path);
+        }
+        let seen = announcements_in(&mut world, false);
+        world.send(CLIENT, b"x").connect();
+        world.sides[CLIENT].finishes = false;
+        world.wait(900);
+        assert_eq!(
+            seen.borrow().iter().filter(|(from, _, echo)| (*from, *echo) == (CLIENT, false)).count(),
+            told
+        );
+    }
+}
