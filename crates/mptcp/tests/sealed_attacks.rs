@@ -362,7 +362,9 @@ fn fails_within_minutes(seed: u64, strike: impl FnOnce(&mut World)) {
     assert!(took < Duration::from_secs(140), "{took:?}");
     for (side, sent) in [(CLIENT, &down), (SERVER, &up)] {
         let side = &world.sides[side];
-        assert_eq!((side.failed, side.ended), (Some(ConnectionError::AllPathsLost), false));
+        // Options still cross paths that harm the blocks: one end can hear it from the other.
+        let is_lost = matches!(side.failed, Some(ConnectionError::AllPathsLost | ConnectionError::FastClose));
+        assert!(is_lost && !side.ended, "{:?}", side.failed);
         assert!(side.received[..] == sent[..side.received.len()]);
     }
 }
