@@ -18,8 +18,10 @@ fn deeper<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Zeroes that somebody might look at have to be written, and all at once: byte by byte it would take as long as the step.
+/// Zeroes that somebody might look at, and change, have to be written to the stack; and all at once: byte by byte it would
+/// take as long as the step.
 #[inline(never)]
 fn overwrite() {
-    black_box(&[0_u8; DEPTH]);
+    let mut stack = [0_u8; DEPTH];
+    black_box(&mut stack);
 }
