@@ -1,6 +1,8 @@
 //! Walks over a corpus without a fuzzer: each seed as it is, with bits flipped, and cut short. Tests include this file
 //! next to the properties that the fuzz targets call.
 
+#![allow(clippy::disallowed_methods, reason = "the corpora are files")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -3,6 +3,8 @@
 //! For each length, visits all over the text are attacked, each on its own, until an eavesdropper has seen 64 KiB. The
 //! spread is that of the text's eighths.
 
+#![allow(clippy::disallowed_methods, reason = "texts are files, and all processors help")]
+
 use std::{env, fs, io, thread};
 
 use attack::{Effort, Model, fraction_by_visit};

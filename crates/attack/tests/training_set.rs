@@ -1,6 +1,8 @@
 //! The texts that are attacked are not the ones that the model was made from: otherwise it would show what it remembers
 //! and not what an eavesdropper can guess.
 
+#![allow(clippy::disallowed_methods, reason = "texts are files")]
+
 use std::fs;
 use std::path::Path;
 

@@ -36,7 +36,6 @@ pub(crate) enum Body {
     /// The application's bytes.
     Clear(Bytes),
     /// A sealed block.
-    #[cfg_attr(not(feature = "sealed"), expect(dead_code, reason = "it has no values then"))]
     Sealed(SealedBody),
 }
 

@@ -43,7 +43,6 @@ pub enum Protect {
     /// Data scrambling (Kato et al. 2017 to 2019): obfuscation, not encryption.
     Scramble(ScrambleSettings),
     /// MPTCPsec.
-    #[cfg(feature = "sealed")]
     Sealed(crate::SealedSettings),
 }
 
@@ -52,7 +51,6 @@ impl Protect {
     pub(crate) fn keep_alive(&self) -> Option<tcp::KeepAlive> {
         match self {
             Self::Plain | Self::Scramble(_) => None,
-            #[cfg(feature = "sealed")]
             Self::Sealed(settings) => settings.keep_alive,
         }
     }
@@ -108,7 +106,6 @@ pub struct Config {
 
 impl Config {
     /// Whether the crypto of a block of this length is left to others.
-    #[cfg(feature = "sealed")]
     pub(crate) fn is_job(&self, length: usize) -> bool {
         self.crypto_jobs > 0 && length >= self.shortest_job
     }

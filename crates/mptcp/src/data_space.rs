@@ -38,7 +38,6 @@ impl DataSpace {
     }
 
     /// The full number of a Data-ACK, near the offset expected.
-    #[cfg(feature = "sealed")]
     pub(crate) fn ack_number(self, ack: DataAck, near: u64) -> Dsn {
         match ack {
             DataAck::Short(low) => self.dsn(near).expand(low),

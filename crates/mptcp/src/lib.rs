@@ -36,10 +36,6 @@ mod receive_buffer;
 mod reinject;
 mod scheduler;
 mod scramble;
-#[cfg(feature = "sealed")]
-mod sealed;
-#[cfg(not(feature = "sealed"))]
-#[path = "unsealed.rs"]
 mod sealed;
 mod send;
 mod session;
@@ -54,7 +50,6 @@ pub use keys::token_of;
 pub use path::{Path, PathClass, Paths};
 pub use protect::scramble::Variant as ScrambleStart;
 pub use scramble::{ScrambleSettings, ScrambleStatus, WithoutTrusted};
-#[cfg(feature = "sealed")]
 pub use sealed::SealedSettings;
 pub use sealed::{CryptoJob, CryptoResult};
 pub use status::{Counters, Negotiated, PeerIdentity, PlainReason, SealedStatus, Status, SubflowStatus};

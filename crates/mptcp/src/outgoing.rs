@@ -8,7 +8,6 @@ use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::blocks::{Block, Body, Carrier};
-#[cfg(feature = "sealed")]
 use crate::sealed::SealedBody;
 
 /// What a Data-ACK did.
@@ -28,7 +27,6 @@ pub(crate) struct Outgoing {
     queue: VecDeque<Bytes>,
     queued: usize,
     /// Bytes of the application that have left the queue for blocks which no subflow was given yet.
-    #[cfg(feature = "sealed")]
     ahead: usize,
     /// Offset of the next block to be cut.
     next: u64,
@@ -55,7 +53,6 @@ impl Outgoing {
         Self {
             queue: VecDeque::new(),
             queued: 0,
-            #[cfg(feature = "sealed")]
             ahead: 0,
             next: 1,
             acked: 1,
@@ -75,19 +72,11 @@ impl Outgoing {
     }
 
     /// Bytes that no subflow was given yet.
-    #[cfg(not(feature = "sealed"))]
-    pub(crate) fn queued(&self) -> usize {
-        self.queued
-    }
-
-    /// Bytes that no subflow was given yet.
-    #[cfg(feature = "sealed")]
     pub(crate) fn queued(&self) -> usize {
         self.queued + self.ahead
     }
 
     /// Bytes that are in no block yet.
-    #[cfg(feature = "sealed")]
     pub(crate) fn uncut(&self) -> usize {
         self.queued
     }
@@ -101,7 +90,6 @@ impl Outgoing {
     }
 
     /// Right edge of the peer's window.
-    #[cfg(feature = "sealed")]
     pub(crate) fn edge(&self) -> u64 {
         self.edge
     }
@@ -280,20 +268,17 @@ impl Outgoing {
     }
 
     /// The stream is sealed: the DATA_FIN waits until [`Outgoing::on_fin_sent`], and windows come in records.
-    #[cfg(feature = "sealed")]
     pub(crate) fn hold_fin(&mut self, edge: u64) {
         self.holds_fin = true;
         self.edge = edge;
     }
 
     /// The peer takes everything below `edge`.
-    #[cfg(feature = "sealed")]
     pub(crate) fn raise_edge(&mut self, edge: u64) {
         self.edge = self.edge.max(edge);
     }
 
     /// Bytes of the application that wait, at most `max`, piece by piece, for a block that is to be sealed.
-    #[cfg(feature = "sealed")]
     pub(crate) fn drain_queue(&mut self, max: usize, mut take: impl FnMut(Bytes)) {
         let mut left = max.min(self.queued);
         self.ahead += left;
@@ -310,7 +295,6 @@ impl Outgoing {
     }
 
     /// A block that was sealed at the next number, for its first transmission.
-    #[cfg(feature = "sealed")]
     pub(crate) fn push_sealed(&mut self, sealed: SealedBody) -> u64 {
         let start = self.next;
         self.ahead = self.ahead.saturating_sub(sealed.application_bytes() as usize);
@@ -320,26 +304,22 @@ impl Outgoing {
     }
 
     /// Numbered bytes without an acknowledgment.
-    #[cfg(feature = "sealed")]
     pub(crate) fn in_doubt(&self) -> u64 {
         self.next.saturating_sub(self.acked)
     }
 
     /// Whether the block at `start` is to go out again already.
-    #[cfg(feature = "sealed")]
     pub(crate) fn is_again(&self, start: u64) -> bool {
         self.again.contains(&start)
     }
 
     /// The first blocks without an acknowledgment.
-    #[cfg(feature = "sealed")]
     pub(crate) fn first_blocks(&mut self) -> impl Iterator<Item = &mut Block> {
         self.blocks.iter_mut()
     }
 
     /// A block did not get through unharmed: it goes out again, on a subflow that has not carried it if
     /// `elsewhere`.
-    #[cfg(feature = "sealed")]
     pub(crate) fn on_harmed(&mut self, start: u64, elsewhere: bool) {
         if let Some(block) = self.block_mut(start) {
             block.arrived = None;

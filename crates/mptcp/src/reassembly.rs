@@ -79,13 +79,11 @@ impl Reassembly {
     }
 
     /// Bytes that the buffer has room for.
-    #[cfg(feature = "sealed")]
     pub(crate) fn free(&self) -> u32 {
         u32::try_from(self.buffer.saturating_sub(self.ready_bytes)).unwrap_or(u32::MAX)
     }
 
     /// A verified block in order that takes `length` numbers, and the bytes in it for the application.
-    #[cfg(feature = "sealed")]
     pub(crate) fn deliver_block(&mut self, length: u64, data: Bytes) {
         let end = self.next + length;
         if !data.is_empty() {
@@ -95,7 +93,6 @@ impl Reassembly {
     }
 
     /// The application has been sent everything.
-    #[cfg(feature = "sealed")]
     pub(crate) fn end_data(&mut self) {
         self.is_data_over = true;
     }

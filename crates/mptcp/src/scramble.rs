@@ -124,7 +124,6 @@ impl Connection {
         match &self.config.protect {
             Protect::Plain => None,
             Protect::Scramble(settings) => Some(*settings),
-            #[cfg(feature = "sealed")]
             Protect::Sealed(_) => None,
         }
     }

@@ -52,7 +52,6 @@ impl Session {
     }
 
     /// The session of a sealed connection: numbers only.
-    #[cfg(feature = "sealed")]
     pub(crate) fn sealed(outgoing: DataSpace, incoming: DataSpace) -> Self {
         Self {
             local: None,

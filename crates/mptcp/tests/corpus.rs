@@ -1,5 +1,4 @@
 //! Replays the seeds of the fuzz targets for sealed connections.
-#![cfg(feature = "sealed")]
 
 mod properties;
 #[path = "../../../fuzz/replay.rs"]

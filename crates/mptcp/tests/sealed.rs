@@ -1,5 +1,4 @@
 //! Sealed connections: what they carry, and what it costs.
-#![cfg(feature = "sealed")]
 
 mod sealing;
 mod world;

@@ -1,5 +1,4 @@
 //! An attacker on one path, or on all of them: the bytes arrive as they were sent, or there is an error.
-#![cfg(feature = "sealed")]
 
 mod sealing;
 mod world;

@@ -1,6 +1,5 @@
 //! What is agreed on when somebody on the way takes options out or rewrites them: sealed, refused, or what the
 //! policy allows; never less in silence.
-#![cfg(feature = "sealed")]
 
 mod sealing;
 mod world;

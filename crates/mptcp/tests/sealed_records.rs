@@ -1,5 +1,4 @@
 //! Control records: each has its effect when the peer has sealed it, and none as a plain option, forged, or played again.
-#![cfg(feature = "sealed")]
 
 mod sealing;
 mod world;

@@ -3,5 +3,4 @@
 #[cfg(feature = "alternatives")]
 pub mod alternatives;
 pub mod scramble;
-#[cfg(feature = "aws-lc")]
 pub mod sealed;

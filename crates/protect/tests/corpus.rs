@@ -1,5 +1,4 @@
 //! Replays the seeds of the fuzz targets for blocks and control records.
-#![cfg(feature = "aws-lc")]
 
 mod properties;
 #[path = "../../../fuzz/replay.rs"]

@@ -1,5 +1,4 @@
 //! Blocks on the wire: known answers, forgery, order, generations.
-#![cfg(feature = "aws-lc")]
 
 mod sealed_support;
 

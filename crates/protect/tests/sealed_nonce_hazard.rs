@@ -11,7 +11,6 @@
 //!
 //! whose root is the authentication key. This test finds it and has a forged acknowledgment accepted; then it does the
 //! same to ours, in vain.
-#![cfg(feature = "aws-lc")]
 
 mod sealed_support;
 

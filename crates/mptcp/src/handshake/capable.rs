@@ -50,9 +50,7 @@ impl Connection {
         self.addresses.set_initial(syn.destination.ip(), syn.source);
         match sealing {
             Answer::Unsealed => {}
-            #[cfg(feature = "sealed")]
             Answer::Sealed => return,
-            #[cfg(feature = "sealed")]
             Answer::Refused => return self.fail(ConnectionError::NotSealed),
         }
         match (plain, offer) {
@@ -81,7 +79,6 @@ impl Connection {
         self.addresses.set_initial(tuple.local.ip(), tuple.remote);
         match self.judge_sealed_answer(arrived) {
             Answer::Unsealed => {}
-            #[cfg(feature = "sealed")]
             Answer::Sealed | Answer::Refused => return,
         }
         let was_plain = self.flows[index].state.plain_syn;

@@ -5,8 +5,6 @@
 //! before anything in it counts ([`inbound`]). What regular Multipath TCP says in options of their own goes into
 //! control records inside the stream ([`records`]); plain options have no effect. A block that was harmed on
 //! the way is sent again ([`repair`]).
-//!
-//! Where the feature `sealed` is off, `unsealed.rs` takes the place of this module.
 
 mod ahead;
 mod body;
