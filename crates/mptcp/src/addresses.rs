@@ -7,8 +7,8 @@ use wire::AddAddr;
 
 use crate::connection::{Mode, Role};
 use crate::flow::{Control, Parting};
-use crate::keys::{address_hmac, same};
 use crate::options_out::announcement;
+use crate::protection::keys::{address_hmac, same};
 use crate::{Connection, Host, Path, PathClass};
 
 /// First interval of repeating an announcement that was not echoed; doubles.

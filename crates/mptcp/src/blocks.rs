@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use base::{Instant, SubflowId};
 use bytes::Bytes;
 
-use crate::sealed::SealedBody;
+use crate::protection::sealed::SealedBody;
 
 /// Subflows that are remembered for one block; a further one takes the place of the oldest.
 const MAX_CARRIERS: usize = 8;

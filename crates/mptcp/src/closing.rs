@@ -5,7 +5,7 @@ use wire::ResetReason;
 
 use crate::connection::Mode;
 use crate::flow::{Flow, Parting, Stage};
-use crate::session::Session;
+use crate::protection::session::Session;
 use crate::{Connection, ConnectionError};
 
 /// Whether the connection lives.

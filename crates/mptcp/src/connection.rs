@@ -12,17 +12,17 @@ use crate::addresses::Addresses;
 use crate::closing::Life;
 use crate::dispersion::Sightings;
 use crate::flow::Flow;
-use crate::keys::Key;
 use crate::mesh::Mesh;
 use crate::notices::Notices;
 use crate::outgoing::Outgoing;
 use crate::protection::Protection;
+use crate::protection::keys::Key;
+use crate::protection::sealed::{CryptoJob, CryptoResult, Sealed};
+use crate::protection::session::Session;
 use crate::race::Race;
 use crate::reassembly::Reassembly;
 use crate::receive_buffer::ReceiveBuffer;
 use crate::reinject::DataTimer;
-use crate::sealed::{CryptoJob, CryptoResult, Sealed};
-use crate::session::Session;
 use crate::{Config, Counters, Paths, PlainReason, ReadError, Status, SubflowStatus};
 
 /// What a connection needs from the host that it lives on.

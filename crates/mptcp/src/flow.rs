@@ -6,7 +6,7 @@ use tcp::{FourTuple, State, Stats, Subflow};
 use wire::{AddAddr, MpReset, ResetReason};
 
 use crate::mapping::Mappings;
-use crate::sealed::SealedFlow;
+use crate::protection::sealed::SealedFlow;
 use crate::{PathClass, SubflowStatus};
 
 /// Control options that wait for a segment; more are dropped and counted.

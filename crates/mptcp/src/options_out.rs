@@ -8,9 +8,9 @@ use wire::{
 
 use crate::PathClass;
 use crate::flow::{Control, FlowState, Kind, Stage};
-use crate::keys::{Key, join_hmac};
-use crate::sealed::Sealed;
-use crate::session::Session;
+use crate::protection::keys::{Key, join_hmac};
+use crate::protection::sealed::Sealed;
+use crate::protection::session::Session;
 use crate::trust::reserved_bits;
 
 /// SYNs that carry MP_CAPABLE before it is left out, because something on the way may drop them for it (the
@@ -224,7 +224,7 @@ pub(crate) const DATA_OPTIONS: usize = 28;
 /// An announcement with its HMAC.
 pub(crate) fn announcement(session: &Session, id: u8, address: core::net::IpAddr) -> Option<AddAddr> {
     let (local, remote) = (session.local.as_ref()?, session.remote.as_ref()?);
-    let hmac = crate::keys::address_hmac(local, remote, id, address, None);
+    let hmac = crate::protection::keys::address_hmac(local, remote, id, address, None);
     Some(AddAddr { echo: false, address_id: id, address, port: None, hmac: Some(hmac) })
 }
 

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::blocks::{Block, Body, Carrier};
-use crate::sealed::SealedBody;
+use crate::protection::sealed::SealedBody;
 
 /// What a Data-ACK did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@ use tcp::FourTuple;
 use crate::Connection;
 use crate::connection::Mode;
 use crate::flow::Flow;
-use crate::scramble::ScrambleStatus;
-use crate::session::HIGHER_VERSION;
+use crate::protection::scrambled::ScrambleStatus;
+use crate::protection::session::HIGHER_VERSION;
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,8 @@
 use crate::connection::Mode;
 use crate::flow::{Flow, FlowState};
 use crate::protection::Protection;
-use crate::scramble::WithoutTrusted;
-use crate::session::Session;
+use crate::protection::scrambled::WithoutTrusted;
+use crate::protection::session::Session;
 use crate::{Connection, Host, Path, PathClass, Scheduler};
 
 /// Reserved bit of MP_JOIN that in version 2 says: the sender does not trust the path that this comes over.

@@ -6,11 +6,11 @@ use wire::{CapableFlags, Flags, MpCapable, Segment};
 use crate::connection::{Mode, Role};
 use crate::fallback::Mapped;
 use crate::flow::{Kind, Parting, Stage};
-use crate::keys::Key;
 use crate::options_in::Signals;
+use crate::protection::keys::Key;
+use crate::protection::sealed::Answer;
+use crate::protection::session::{HIGHER_VERSION, Session, VERSION};
 use crate::receive::Arrived;
-use crate::sealed::Answer;
-use crate::session::{HIGHER_VERSION, Session, VERSION};
 use crate::{Connection, ConnectionError, Host, PlainReason, Unscrambled};
 
 /// DSS options kept that came before the key of the peer.

@@ -8,10 +8,10 @@ use wire::{Flags, MpJoin, ResetReason, Segment};
 
 use crate::connection::Mode;
 use crate::flow::{Kind, Parting, Stage};
-use crate::keys::{join_hmac, same};
 use crate::options_in::Signals;
+use crate::protection::keys::{join_hmac, same};
+use crate::protection::session::Session;
 use crate::receive::Arrived;
-use crate::session::Session;
 use crate::trust::class_of;
 use crate::{Connection, Host, PathClass, Refused};
 

@@ -90,7 +90,7 @@ impl Connection {
             has_dss: false,
             plain_syn: false,
             announce_infinite: false,
-            sealed: crate::sealed::SealedFlow::default(),
+            sealed: crate::protection::sealed::SealedFlow::default(),
             acks_data_still: false,
         };
         self.flows.push(Flow { tcp, state });

@@ -10,7 +10,7 @@ use super::{Sealed, Stage};
 use crate::connection::Role;
 use crate::flow::{FlowState, Kind, Stage as FlowStage};
 use crate::options_out::{CAPABLE_SYNS, put};
-use crate::session::Session;
+use crate::protection::session::Session;
 use handshake::Policy;
 
 /// A Data-ACK of 8 bytes and its tag.

@@ -4,7 +4,7 @@ use base::Dsn;
 use wire::DataAck;
 
 use crate::data_space::DataSpace;
-use crate::keys::Key;
+use crate::protection::keys::Key;
 
 /// The protocol version spoken (RFC 8684).
 pub(crate) const VERSION: u8 = 1;

@@ -4,11 +4,16 @@
 //! bytes in order once, when they are handed to the application; it says which path class may carry what.
 //! Plain changes nothing and allows everything.
 
+pub(crate) mod keys;
+pub(crate) mod scrambled;
+pub(crate) mod sealed;
+pub(crate) mod session;
+
 use bytes::Bytes;
 
 use crate::PathClass;
-use crate::scramble::Scrambling;
 use crate::trust::TrustedPaths;
+use scrambled::Scrambling;
 
 /// The protection in use.
 #[derive(Default)]

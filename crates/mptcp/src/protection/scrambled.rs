@@ -9,7 +9,7 @@ use protect::scramble::{Descrambler, Scrambler};
 
 use crate::config::Protect;
 use crate::event::Unscrambled;
-use crate::session::Session;
+use crate::protection::session::Session;
 use crate::spare::Spare;
 use crate::trust::TrustedPaths;
 use crate::{Connection, ConnectionError, Fallback, PlainReason, ScrambleStart};

@@ -13,7 +13,7 @@ use super::running::Running;
 use super::{Agreed, Stage};
 use crate::connection::{Mode, Role};
 use crate::data_space::DataSpace;
-use crate::session::Session;
+use crate::protection::session::Session;
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes beyond the initial data sequence number that may be sent before the first MAX_DATA has come.
