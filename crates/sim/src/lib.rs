@@ -7,6 +7,9 @@
 //!
 //! Applications are [`Talker`]s: they write and expect a pattern, so that every byte that is lost, doubled or
 //! moved shows.
+//!
+//! The captures of more than a hundred scenarios are frozen as hashes (`tests/golden`): a change that is meant to move
+//! code only leaves them as they are; one that changes what is sent freezes them again and says why.
 
 mod capture;
 mod cut;
