@@ -1,14 +1,26 @@
 //! What was sent and is not acknowledged yet: the scoreboard of RFC 6675, in ranges.
 //!
 //! One [`Sent`] stands for a whole super-segment as long as all of it has the same fate; it is split where an
-//! acknowledgment or a loss goes through it. Delivered neighbours grow together, so there are at most twice as
-//! many ranges as gaps, plus one per super-segment. Ranges are found by binary search.
+//! acknowledgment or a loss goes through it, and neighbours that no longer differ are joined. Ranges are found by
+//! binary search.
+//!
+//! A peer chooses its SACK blocks as it likes, so what they can make us keep and do has bounds: a block counts only for
+//! the wire segments that lie wholly inside it (an honest receiver drops or keeps a segment as a whole), no more than
+//! [`MAX_RANGES`] ranges come of splitting, and one block costs one pass over what it covers.
 //!
 //! Beside the ranges runs a log of transmissions in order of time. RACK reads only its front: who was sent
 //! later cannot be overdue before.
 
 use base::Instant;
 use std::collections::VecDeque;
+
+/// Ranges beyond which a SACK block splits no more: it then counts only for ranges that lie wholly inside it. A path
+/// of 1 Gbit/s and 200 ms holds 17,000 segments, with hundreds of gaps where a hundredth of them is lost.
+const MAX_RANGES: usize = 8192;
+/// Transmissions per range beyond which the log is made anew.
+const LOG_PER_RANGE: usize = 2;
+/// Transmissions that are never too many.
+const SHORT_LOG: usize = 64;
 
 /// What became of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +42,8 @@ pub(crate) struct Sent {
     pub(crate) at: Instant,
     /// Payload of the wire segments it was cut into.
     pub(crate) size: u16,
+    /// Bytes of its first wire segment that lie before `start`.
+    pub(crate) skip: u16,
     /// Sent more than once.
     pub(crate) again: bool,
     pub(crate) fate: Fate,
@@ -42,7 +56,53 @@ impl Sent {
 
     /// Wire segments it took.
     pub(crate) fn segments(&self) -> u64 {
-        self.len().div_ceil(u64::from(self.size.max(1)))
+        (u64::from(self.skip) + self.len()).div_ceil(self.step())
+    }
+
+    fn step(&self) -> u64 {
+        u64::from(self.size.max(1))
+    }
+
+    /// Where its first wire segment began.
+    fn origin(&self) -> u64 {
+        self.start - u64::from(self.skip)
+    }
+
+    /// The first border between wire segments at or behind `offset`, or an end of the range.
+    fn border_from(&self, offset: u64) -> u64 {
+        if offset <= self.start {
+            return self.start;
+        }
+        (self.origin() + (offset - self.origin()).next_multiple_of(self.step())).min(self.end)
+    }
+
+    /// The last border between wire segments at or before `offset`, or an end of the range.
+    fn border_until(&self, offset: u64) -> u64 {
+        if offset >= self.end {
+            return self.end;
+        }
+        (offset - (offset - self.origin()) % self.step()).max(self.start)
+    }
+
+    /// What lies before `offset`, which is inside.
+    fn head(&self, offset: u64) -> Self {
+        Self { end: offset, ..*self }
+    }
+
+    /// What lies from `offset` on, which is inside.
+    fn tail(&self, offset: u64) -> Self {
+        Self { start: offset, skip: ((offset - self.origin()) % self.step()) as u16, ..*self }
+    }
+
+    /// Whether `next`, which begins where this ends, can be told in one range with it.
+    fn joins(&self, next: &Self) -> bool {
+        let continues = (next.start - self.origin()) % self.step() == u64::from(next.skip);
+        let alike = continues && self.at == next.at && self.size == next.size && self.again == next.again;
+        match (self.fate, next.fate) {
+            (Fate::Delivered, Fate::Delivered) => true,
+            (Fate::Flying, Fate::Flying) | (Fate::Lost, Fate::Lost) => alike,
+            (Fate::Flying | Fate::Delivered | Fate::Lost, _) => false,
+        }
     }
 }
 
@@ -107,16 +167,12 @@ impl Flight {
     pub(crate) fn push(&mut self, start: u64, end: u64, at: Instant, size: u16) {
         debug_assert!(self.ranges.back().is_none_or(|last| last.end == start), "sent in order");
         self.flying += end - start;
-        self.record(start, end, at);
-        if let Some(last) = self.ranges.back_mut() {
-            let alike = last.fate == Fate::Flying && last.at == at && last.size == size && !last.again;
-            // Only whole segments may be followed by more of the same range, or counting goes wrong.
-            if alike && last.len().is_multiple_of(u64::from(size.max(1))) {
-                last.end = end;
-                return;
-            }
+        let sent = Sent { start, end, at, size, skip: 0, again: false, fate: Fate::Flying };
+        match self.ranges.back_mut() {
+            Some(last) if last.joins(&sent) => last.end = end,
+            Some(_) | None => self.ranges.push_back(sent),
         }
-        self.ranges.push_back(Sent { start, end, at, size, again: false, fate: Fate::Flying });
+        self.record(start, end, at);
     }
 
     fn record(&mut self, start: u64, end: u64, at: Instant) {
@@ -124,6 +180,17 @@ impl Flight {
             Some(last) if last.end == start && last.at == at => last.end = end,
             Some(_) | None => self.log.push_back(Transmission { start, end, at }),
         }
+        if self.log.len() > self.ranges.len() * LOG_PER_RANGE + SHORT_LOG {
+            self.renew_log();
+        }
+    }
+
+    /// Makes the log anew from what is flying: nothing else in it is of use.
+    fn renew_log(&mut self) {
+        self.log.clear();
+        let flying = self.ranges.iter().filter(|sent| sent.fate == Fate::Flying);
+        self.log.extend(flying.map(|sent| Transmission { start: sent.start, end: sent.end, at: sent.at }));
+        self.log.make_contiguous().sort_by_key(|sent| (sent.at, sent.start));
     }
 
     /// Takes everything below `una` away and reports each part that was not known to be delivered.
@@ -132,11 +199,11 @@ impl Flight {
             if first.start >= una {
                 break;
             }
-            let gone = Sent { end: first.end.min(una), ..*first };
+            let gone = first.head(first.end.min(una));
             if first.end <= una {
                 self.ranges.pop_front();
             } else {
-                first.start = una;
+                *first = first.tail(una);
             }
             match gone.fate {
                 Fate::Delivered => self.delivered -= gone.len(),
@@ -162,85 +229,71 @@ impl Flight {
         self.ranges.partition_point(|sent| sent.end <= offset)
     }
 
-    /// Marks `start..end` delivered and reports each part that is news.
-    pub(crate) fn deliver(&mut self, start: u64, end: u64, mut on_delivery: impl FnMut(&Sent)) {
-        if start >= end {
-            return;
-        }
-        let mut index = self.index_of(start);
-        while let Some(&sent) = self.ranges.get(index) {
-            if sent.start >= end {
-                break;
-            }
-            if sent.fate == Fate::Delivered {
+    /// Marks the wire segments wholly inside `start..end` delivered and reports each part that is news.
+    pub(crate) fn deliver(&mut self, start: u64, end: u64, on_delivery: impl FnMut(&Sent)) {
+        let may_split = self.ranges.len() + 2 <= MAX_RANGES;
+        let inward = |sent: &Sent| match (may_split, start <= sent.start && sent.end <= end) {
+            (false, false) => None,
+            (true, _) | (false, true) => Some((sent.border_from(start), sent.border_until(end))),
+        };
+        self.change(start, end, Fate::Delivered, inward, on_delivery);
+    }
+
+    /// Gives `fate` to the part of each range between `start` and `end` that `which` names, unless it is delivered, and
+    /// reports it. One pass, whatever the number of ranges.
+    fn change(
+        &mut self,
+        start: u64,
+        end: u64,
+        fate: Fate,
+        which: impl Fn(&Sent) -> Option<(u64, u64)>,
+        mut on_change: impl FnMut(&Sent),
+    ) {
+        let first = self.index_of(start);
+        let mut index = first;
+        while let Some(&sent) = self.ranges.get(index)
+            && sent.start < end
+        {
+            let part = if sent.fate == fate || sent.fate == Fate::Delivered { None } else { which(&sent) };
+            let Some((from, to)) = part.filter(|(from, to)| from < to) else {
                 index += 1;
                 continue;
-            }
-            let part = Sent { start: sent.start.max(start), end: sent.end.min(end), ..sent };
-            match part.fate {
-                Fate::Flying => self.flying -= part.len(),
-                Fate::Lost => self.lost -= part.len(),
-                Fate::Delivered => {}
-            }
-            self.delivered += part.len();
-            on_delivery(&part);
-            index = self.settle(index, Sent { fate: Fate::Delivered, ..part });
+            };
+            let part = Sent { fate, ..sent.tail(from).head(to) };
+            *self.book(sent.fate) -= part.len();
+            *self.book(fate) += part.len();
+            on_change(&part);
+            // At most the first and the last range are split: the others lie wholly inside.
+            index = self.replace(index, part) + 1;
+        }
+        self.join(first.saturating_sub(1), index + 1);
+    }
+
+    /// Bytes of this fate.
+    fn book(&mut self, fate: Fate) -> &mut u64 {
+        match fate {
+            Fate::Flying => &mut self.flying,
+            Fate::Delivered => &mut self.delivered,
+            Fate::Lost => &mut self.lost,
         }
     }
 
-    /// Replaces a part of the range at `index` by `part`, which lies inside it, and joins delivered
-    /// neighbours. Returns the index behind `part`.
-    fn settle(&mut self, index: usize, part: Sent) -> usize {
-        let whole = self.ranges[index];
-        let joins_left = part.start == whole.start
-            && index > 0
-            && part.fate == Fate::Delivered
-            && self.ranges[index - 1].fate == Fate::Delivered;
-        let joins_right = part.end == whole.end
-            && part.fate == Fate::Delivered
-            && self.ranges.get(index + 1).is_some_and(|next| next.fate == Fate::Delivered);
-        match (joins_left, joins_right) {
-            (true, true) => {
-                self.ranges[index - 1].end = self.ranges[index + 1].end;
-                self.ranges.drain(index..index + 2);
-                index
+    /// Joins neighbours that no longer differ among the ranges `first..last`, in one pass.
+    fn join(&mut self, first: usize, last: usize) {
+        let last = last.min(self.ranges.len());
+        let mut kept = first;
+        for index in first + 1..last {
+            let next = self.ranges[index];
+            if self.ranges[kept].joins(&next) {
+                self.ranges[kept].end = next.end;
+            } else {
+                kept += 1;
+                self.ranges[kept] = next;
             }
-            (true, false) => {
-                self.ranges[index - 1].end = part.end;
-                if part.end == whole.end {
-                    self.ranges.remove(index);
-                } else {
-                    self.ranges[index].start = part.end;
-                }
-                index
-            }
-            (false, true) => {
-                self.ranges[index + 1].start = part.start;
-                if part.start == whole.start {
-                    self.ranges.remove(index);
-                    index + 1
-                } else {
-                    self.ranges[index].end = part.start;
-                    index + 2
-                }
-            }
-            (false, false) => self.split(index, part),
         }
-    }
-
-    /// Puts `part` into the range at `index` and leaves what is left of it on both sides.
-    fn split(&mut self, index: usize, part: Sent) -> usize {
-        let whole = self.ranges[index];
-        let mut at = index;
-        if whole.start < part.start {
-            self.ranges.insert(at, Sent { end: part.start, ..whole });
-            at += 1;
+        if kept + 1 < last {
+            self.ranges.drain(kept + 1..last);
         }
-        self.ranges[at] = part;
-        if part.end < whole.end {
-            self.ranges.insert(at + 1, Sent { start: part.end, ..whole });
-        }
-        at + 1
     }
 
     /// Marks what is [`Overdue`] lost and reports it. Walks the transmissions in order of time and stops at
@@ -287,26 +340,13 @@ impl Flight {
         which: impl Fn(&Sent) -> bool,
         mut on_loss: impl FnMut(&Sent),
     ) {
-        if start >= end {
-            return;
-        }
-        let mut index = self.index_of(start);
-        while let Some(&sent) = self.ranges.get(index) {
-            if sent.start >= end {
-                break;
-            }
-            if sent.fate != Fate::Flying || !which(&sent) {
-                index += 1;
-                continue;
-            }
-            let part =
-                Sent { start: sent.start.max(start), end: sent.end.min(end), fate: Fate::Lost, ..sent };
-            self.flying -= part.len();
-            self.lost += part.len();
-            self.lost_from = self.lost_from.min(part.start);
-            on_loss(&part);
-            index = self.split(index, part);
-        }
+        let inside = |sent: &Sent| which(sent).then_some((sent.start.max(start), sent.end.min(end)));
+        let mut lowest = self.lost_from;
+        self.change(start, end, Fate::Lost, inside, |sent| {
+            lowest = lowest.min(sent.start);
+            on_loss(sent);
+        });
+        self.lost_from = lowest;
     }
 
     /// The peer has dropped what it had reported (RFC 2018, section 8): nothing above the cumulative
@@ -320,6 +360,7 @@ impl Flight {
         }
         self.lost += self.delivered;
         self.delivered = 0;
+        self.join(0, self.ranges.len());
     }
 
     /// The losses were a mistake: what was not sent again is on its way still.
@@ -331,10 +372,8 @@ impl Flight {
         }
         self.flying += self.lost;
         self.lost = 0;
-        self.log.clear();
-        let flying = self.ranges.iter().filter(|sent| sent.fate == Fate::Flying);
-        self.log.extend(flying.map(|sent| Transmission { start: sent.start, end: sent.end, at: sent.at }));
-        self.log.make_contiguous().sort_by_key(|sent| (sent.at, sent.start));
+        self.join(0, self.ranges.len());
+        self.renew_log();
     }
 
     /// The lowest range that is lost.
@@ -358,16 +397,30 @@ impl Flight {
     pub(crate) fn retransmit(&mut self, start: u64, end: u64, at: Instant, size: u16) {
         let index = self.index_of(start);
         let Some(&sent) = self.ranges.get(index) else { return };
-        match sent.fate {
-            Fate::Lost => {
-                self.lost -= end - start;
-                self.flying += end - start;
-            }
-            Fate::Flying => {}
-            Fate::Delivered => return,
+        if sent.fate == Fate::Delivered {
+            return;
         }
+        *self.book(sent.fate) -= end - start;
+        self.flying += end - start;
+        let again = Sent { start, end, at, size, skip: 0, again: true, fate: Fate::Flying };
+        let placed = self.replace(index, again);
+        self.join(index.saturating_sub(1), placed + 2);
         self.record(start, end, at);
-        self.split(index, Sent { start, end, at, size, again: true, fate: Fate::Flying });
+    }
+
+    /// Puts `part` into the range at `index` and leaves what is left of it on both sides. Returns where it is.
+    fn replace(&mut self, index: usize, part: Sent) -> usize {
+        let whole = self.ranges[index];
+        let mut placed = index;
+        if whole.start < part.start {
+            self.ranges.insert(placed, whole.head(part.start));
+            placed += 1;
+        }
+        self.ranges[placed] = part;
+        if part.end < whole.end {
+            self.ranges.insert(placed + 1, whole.tail(part.end));
+        }
+        placed
     }
 }
 

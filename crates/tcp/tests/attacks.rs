@@ -142,6 +142,48 @@ fn a_black_hole_for_large_packets_is_found_without_icmp() {
     assert!(s.now.as_millis() < 20_000);
 }
 
+/// CVE-2019-11477 to 11479 are of this kind: selective acknowledgments that tear what was sent into crumbs.
+#[test]
+fn a_peer_that_reports_every_second_byte_draws_no_crumbs() {
+    let mut s = Script::established(Config { initial_window: 60, ..Config::default() });
+    s.send(60_000);
+    s.sent();
+    s.wait(40);
+    for start in (1001..60_001).step_by(8) {
+        let blocks = [0, 2, 4, 6].map(|n| (start + n, start + n + 1));
+        s.give(seg(".", 1, 1).sack(&blocks));
+        s.drain();
+    }
+    s.wait(100);
+    let lengths: Vec<usize> = s.raw.iter().map(|segment| segment.payload.len()).collect();
+    let small = lengths.iter().filter(|&&len| len > 0 && !len.is_multiple_of(1000)).count();
+    let again = s.tcp.stats().bytes_retransmitted;
+    assert_eq!(small, 0, "{} retransmissions, {again} bytes", lengths.len());
+    assert!(again <= 60_000, "{again}");
+}
+
+#[test]
+fn what_lies_between_reported_segments_is_sent_again_once_and_whole() {
+    let mut s = Script::established(Config { initial_window: 60, ..Config::default() });
+    s.send(60_000);
+    s.sent();
+    s.wait(40);
+    let segment = |n: u32| (1 + n * 1000, 1 + (n + 1) * 1000);
+    for n in (1..60).step_by(8) {
+        s.give(seg(".", 1, 1).sack(&[n, n + 2, n + 4, n + 6].map(|n| segment(n.min(59)))));
+    }
+    s.drain();
+    // Every second one was reported, from the second on.
+    for n in 0..40 {
+        s.wait(1);
+        s.give(seg(".", 1, 1).sack(&[segment(59 - n / 20)]));
+        s.drain();
+    }
+    let again: Vec<_> = s.raw.iter().filter(|segment| !segment.payload.is_empty()).collect();
+    assert!(again.iter().all(|segment| segment.payload.len() == 1000), "{again:?}");
+    assert!(again.len() <= 30, "{}", again.len());
+}
+
 #[test]
 fn random_segments_never_panic_and_never_read_as_something_else() {
     let letters = [Flags::SYN, Flags::FIN, Flags::RST, Flags::ACK, Flags::PSH, Flags::URG];

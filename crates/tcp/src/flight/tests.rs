@@ -123,6 +123,78 @@ fn a_peer_that_reneges_gets_everything_again() {
 }
 
 #[test]
+fn a_block_counts_for_the_wire_segments_that_lie_wholly_inside() {
+    let mut flight = Flight::default();
+    flight.push(1, 951, at(0), 100);
+    let mut news = Vec::new();
+    for (start, end) in [(150, 160), (101, 200), (102, 201), (150, 451), (750, 951)] {
+        flight.deliver(start, end, |sent| news.push((sent.start, sent.end)));
+    }
+    assert_eq!(news, [(201, 401), (801, 951)], "the last segment is a short one");
+    flight.acknowledge(30, |_| {});
+    flight.deliver(29, 150, |sent| news.push((sent.start, sent.end)));
+    assert_eq!(news[2..], [(30, 101)], "of the first, what was not acknowledged is enough");
+    check(&flight);
+}
+
+#[test]
+fn a_peer_cannot_make_more_ranges_than_wire_segments_were_sent() {
+    let mut flight = Flight::default();
+    flight.push(1, 1_000_001, at(0), 1000);
+    for byte in (1..100_000).step_by(2) {
+        flight.deliver(byte, byte + 1, |_| {});
+    }
+    assert_eq!(flight.ranges.len(), 1);
+    for start in (1..1_000_000).step_by(2000) {
+        flight.deliver(start, start + 1000, |_| {});
+    }
+    assert_eq!(flight.ranges.len(), 1000);
+    flight.deliver(1, 1_000_001, |_| {});
+    assert_eq!(shape(&flight), [(1, 1_000_001, Delivered)]);
+    check(&flight);
+}
+
+#[test]
+fn a_peer_cannot_make_more_ranges_than_the_limit() {
+    let mut flight = Flight::default();
+    flight.push(1, 10_000_001, at(0), 100);
+    for start in (101..10_000_000).step_by(200) {
+        flight.deliver(start, start + 100, |_| {});
+    }
+    assert!(flight.ranges.len() <= MAX_RANGES, "{}", flight.ranges.len());
+    check(&flight);
+    flight.deliver(101, 10_000_001, |_| {});
+    assert_eq!(shape(&flight), [(1, 101, Flying), (101, 10_000_001, Delivered)], "whole ranges still count");
+    check(&flight);
+}
+
+#[test]
+fn what_was_lost_at_several_times_is_one_range_again() {
+    let mut flight = Flight::default();
+    flight.push(1, 1001, at(0), 100);
+    flight.deliver(301, 401, |_| {});
+    flight.mark_overdue(Overdue { newest: at(0), end: 401, sent_by: at(9) }, |_| {});
+    flight.renege();
+    flight.lose(1, 1001, |_| true, |_| {});
+    assert_eq!(shape(&flight), [(1, 1001, Lost)]);
+    check(&flight);
+}
+
+#[test]
+fn the_log_of_transmissions_does_not_outgrow_what_is_outstanding() {
+    let mut flight = Flight::default();
+    flight.push(1, 1001, at(0), 100);
+    for n in 1..10_000 {
+        flight.lose(101, 201, |_| true, |_| {});
+        flight.retransmit(101, 201, at(n), 100);
+    }
+    assert!(flight.log.len() < 200, "{}", flight.log.len());
+    flight.mark_overdue(Overdue { newest: at(20_000), end: 1001, sent_by: at(20_000) }, |_| {});
+    assert_eq!((flight.flying(), flight.lost()), (0, 1000), "nothing in flight was forgotten");
+    check(&flight);
+}
+
+#[test]
 fn random_operations_keep_the_books_balanced() {
     use base::Random;
     let mut random = base::SeededRandom::from_number(7);
