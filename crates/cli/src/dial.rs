@@ -158,8 +158,9 @@ impl Towards {
     ) -> anyhow::Result<host::Config> {
         let status = first.status();
         let is_known = self.authorities.are_given() || acquaintance.expected().is_some();
+        let sealed = protection::sealed_with(status.as_ref(), protection::requires_sealing(&self.options))?;
         match shown_by(status.as_ref()) {
-            _ if is_known && status.is_some_and(|status| status.sealed.is_some()) => Ok(config),
+            _ if is_known && sealed.is_some() => Ok(config),
             Some(shown) => {
                 acquaintance.meet(shown)?;
                 self.config(Some(shown))

@@ -11,7 +11,7 @@ use base::SecretRandom;
 use handshake::{
     Certificate, ClientPolicy, Fingerprint, Identity, KeyLogFile, ListenerSettings, OpenerSettings, Tep,
 };
-use host::{Config, PeerIdentity, Protect, SealedSettings, Status};
+use host::{Config, PeerIdentity, Protect, SealedSettings, SealedStatus, Status};
 use proxy::keys::{KeyStore, KnownPeer};
 use proxy::url::ServerUrl;
 
@@ -40,6 +40,8 @@ pub(crate) struct Trust {
     known: Option<KnownPeer>,
     /// Whether anything is sealed at all.
     is_asked_for: bool,
+    /// Whether nothing but a sealed connection will do.
+    is_required: bool,
 }
 
 /// The settings of a connection to `server`, and how it will be known: by the key in its URL, by a certificate, or by
@@ -54,7 +56,8 @@ pub(crate) fn opener(
     let authority = server.authority();
     let is_asked_for = is_sealed(options);
     let is_decided = server.pin.is_some() || authorities.are_given();
-    let mut trust = Trust { authority, store, is_decided, known: None, is_asked_for };
+    let is_required = requires_sealing(options);
+    let mut trust = Trust { authority, store, is_decided, known: None, is_asked_for, is_required };
     if !is_asked_for {
         if authorities.are_given() {
             bail!("--ca needs --protect sealed: nothing else proves who the server is");
@@ -165,14 +168,31 @@ fn sealed(options: &Options, settings: SealedSettings) -> SealedSettings {
     SealedSettings { policy, ..settings }
 }
 
+/// What there is to say about sealing, if blocks are sealed: that it was asked for is not enough, a suite is agreed on.
+///
+/// # Errors
+/// They are not, and `is_required`.
+pub(crate) fn sealed_with(
+    status: Option<&Status>,
+    is_required: bool,
+) -> anyhow::Result<Option<&SealedStatus>> {
+    let sealed = status.and_then(|status| status.sealed.as_ref()).filter(|sealed| sealed.suite.is_some());
+    if sealed.is_none() && is_required {
+        bail!("the connection is not sealed, and nothing is sent over one that is not");
+    }
+    Ok(sealed)
+}
+
 impl Trust {
     /// Judges the peer of a connection that is open, before anything is sent.
     ///
     /// # Errors
-    /// [`WrongPeer`] if it shows another key than before; or the files cannot be used.
+    /// It is not sealed and has to be; [`WrongPeer`] if it shows another key than before; or the files cannot be used.
     pub(crate) fn judge(&self, status: Option<&Status>) -> anyhow::Result<()> {
-        let Some(status) = status.filter(|_| self.is_asked_for) else { return Ok(()) };
-        let Some(sealed) = &status.sealed else {
+        if !self.is_asked_for {
+            return Ok(());
+        }
+        let Some(sealed) = sealed_with(status, self.is_required)? else {
             say("warning: the peer cannot seal: everybody on the way can read and change what is sent");
             return Ok(());
         };
@@ -292,7 +312,49 @@ fn date(days: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use host::{Negotiated, PlainReason, StatusCounters};
+
     use super::*;
+
+    fn status(sealed: Option<SealedStatus>) -> Status {
+        Status {
+            negotiated: Negotiated::Plain(PlainReason::NotInSynAck),
+            scrambling: None,
+            sealed,
+            subflows: Vec::new(),
+            bytes_delivered: 0,
+            bytes_read: 0,
+            age: Duration::ZERO,
+            counters: StatusCounters::default(),
+        }
+    }
+
+    /// However the server is to be known: by a pin, or by what it has shown before.
+    fn trust(is_decided: bool, is_required: bool) -> Trust {
+        Trust {
+            authority: "gw:7443".to_owned(),
+            store: KeyStore::new(PathBuf::from("/keys")),
+            is_decided,
+            known: None,
+            is_asked_for: true,
+            is_required,
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_before_a_suite_is_agreed_on_whoever_the_peer_would_be() {
+        let asked_for = status(Some(SealedStatus { handshake: Some("TLS 1.3"), ..SealedStatus::default() }));
+        let agreed = SealedStatus { suite: Some("AES-128-GCM"), ..SealedStatus::default() };
+        for is_decided in [false, true] {
+            for not_sealed in [None, Some(&status(None)), Some(&asked_for)] {
+                assert!(trust(is_decided, true).judge(not_sealed).is_err());
+                assert!(trust(is_decided, false).judge(not_sealed).is_ok(), "allowed, and said");
+            }
+            assert!(trust(is_decided, true).judge(Some(&status(Some(agreed.clone())))).is_ok());
+        }
+    }
 
     #[test]
     fn days_become_dates() {

@@ -34,6 +34,9 @@ impl Connection {
             self.fail(error);
             return;
         }
+        if !self.give_up_sealing() {
+            return;
+        }
         if self.config.fallback == Fallback::Refuse && reason != PlainReason::NotOffered {
             self.fail(match reason {
                 PlainReason::ChecksumFailed => ConnectionError::Corrupted,

@@ -182,7 +182,9 @@ impl Connection {
                 state.stage = Stage::Open;
                 self.win_race(index);
                 self.fall_back(index, PlainReason::NotInSynAck, Mapped::Never);
-                self.notices.connected();
+                if !self.life.is_over() {
+                    self.notices.connected();
+                }
             }
             (Kind::FirstPassive, Role::Passive, Mode::Plain { .. }) => {
                 state.stage = Stage::Open;

@@ -45,9 +45,13 @@ impl Connection {
 
     /// Whether sealing is asked for in a way that cannot be.
     pub(crate) fn cannot_seal(&self) -> bool {
+        self.requires_sealing() && self.sealed.is_none()
+    }
+
+    fn requires_sealing(&self) -> bool {
         match &self.config.protect {
             Protect::Plain | Protect::Scramble(_) => false,
-            Protect::Sealed(settings) => settings.policy == Policy::Require && self.sealed.is_none(),
+            Protect::Sealed(settings) => settings.policy == Policy::Require,
         }
     }
 
@@ -94,7 +98,7 @@ impl Connection {
     /// The opener: what to make of this SYN/ACK.
     pub(crate) fn judge_sealed_answer(&mut self, arrived: &Arrived<'_>) -> Answer {
         let Some(sealed) = &mut self.sealed else { return Answer::Unsealed };
-        let Stage::Offered { eno } = &sealed.stage else { return Answer::Unsealed };
+        let Stage::Offered { eno } = &sealed.stage else { return Answer::Refused };
         let flow = &self.flows[arrived.index].state;
         let options = &arrived.segment.options;
         let answer = raw_option(options, ENO);
@@ -150,6 +154,18 @@ impl Connection {
             | Stage::Running(_)
             | Stage::Failed) => sealed.stage = other,
         }
+    }
+
+    /// Before falling back to plain TCP. `false` where sealing is required, or already agreed on: then the connection has
+    /// failed, whatever made it fall back.
+    pub(crate) fn give_up_sealing(&mut self) -> bool {
+        let is_offer = |sealed: &Sealed| matches!(sealed.stage, Stage::Offered { .. });
+        if self.requires_sealing() || !self.sealed.as_deref().is_none_or(is_offer) {
+            self.refuse_sealing(&Refusal::PlainTcp);
+            return false;
+        }
+        self.sealed = None;
+        true
     }
 
     fn refuse_sealing(&mut self, refusal: &Refusal) {
