@@ -34,19 +34,28 @@ impl Moment {
     }
 }
 
-/// A box that takes MPTCP options out of segments.
+/// A box that takes options out of segments: MPTCP's, or those of another kind.
 pub struct Stripper {
     direction: Option<Direction>,
     moment: Moment,
-    /// `None`: all of kind 30.
+    kind: u8,
+    /// `None`: all of that kind.
     subtype: Option<u8>,
     since: Instant,
 }
 
+/// Kind of MPTCP options.
+const MPTCP: u8 = 30;
+
 impl Stripper {
     /// Takes out all options of kind 30.
     pub fn all(moment: Moment) -> Self {
-        Self { direction: None, moment, subtype: None, since: Instant::ZERO }
+        Self::kind(moment, MPTCP)
+    }
+
+    /// Takes out all options of this kind.
+    pub fn kind(moment: Moment, kind: u8) -> Self {
+        Self { direction: None, moment, kind, subtype: None, since: Instant::ZERO }
     }
 
     /// Takes out those of kind 30 with this subtype.
@@ -67,7 +76,7 @@ impl Stripper {
     }
 
     fn takes(&self, option: &TcpOption<'_>) -> bool {
-        match option {
+        let of_subtype = match option {
             TcpOption::Mptcp(option) => self.subtype.is_none_or(|subtype| subtype == subtype_of(option)),
             TcpOption::Mss(_)
             | TcpOption::WindowScale(_)
@@ -75,8 +84,9 @@ impl Stripper {
             | TcpOption::Sack(_)
             | TcpOption::Timestamps { .. }
             | TcpOption::Eno(_)
-            | TcpOption::Unknown { .. } => false,
-        }
+            | TcpOption::Unknown { .. } => true,
+        };
+        option.kind() == self.kind && of_subtype
     }
 }
 

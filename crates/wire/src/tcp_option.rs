@@ -169,7 +169,8 @@ impl TcpOption<'_> {
         complete
     }
 
-    fn kind(&self) -> u8 {
+    /// Its kind.
+    pub fn kind(&self) -> u8 {
         match self {
             Self::Mss(_) => kind::MSS,
             Self::WindowScale(_) => kind::WINDOW_SCALE,
