@@ -47,10 +47,12 @@ impl ReceiveWindow {
         self.scale
     }
 
-    /// The peer knows no window scaling.
+    /// The peer knows no window scaling: no window is larger than what the field can say (RFC 7323, section 2.2).
     pub(crate) fn forbid_scaling(&mut self) {
         self.scale = 0;
         self.scaling = false;
+        self.largest = self.largest.min(u32::from(u16::MAX));
+        self.size = self.size.min(self.largest);
     }
 
     /// Whether windows are scaled, as far as the peer has spoken.
@@ -83,30 +85,38 @@ impl ReceiveWindow {
 
     /// The window field of the next segment, when all below `next` has arrived.
     pub(crate) fn field(&mut self, next: u64, mss: u16) -> u16 {
+        let (field, edge) = self.expressible(next, mss);
+        self.wanted = self.wanted.max(next + u64::from(self.size));
+        self.offered = edge;
+        self.furthest = self.furthest.max(self.offered);
+        field
+    }
+
+    /// What the field of a segment that left now would say, and the right edge that follows from it.
+    fn expressible(&self, next: u64, mss: u16) -> (u16, u64) {
         let wanted = next + u64::from(self.size);
-        self.wanted = self.wanted.max(wanted);
         let opens_little = wanted > self.offered && wanted - self.offered < self.worthwhile(mss);
         let edge = if opens_little { self.offered.max(next) } else { wanted };
         let mut units = (edge - next) >> self.scale;
         // Rounding alone must not move the edge back; but to round up once more after each part of a unit that arrives would
         // move it on without end, whether anybody reads or not.
         let (down, unit) = (next + (units << self.scale), 1u64 << self.scale);
-        if down < self.offered && down + unit > self.offered && down < self.wanted {
+        if down < self.offered && down + unit > self.offered && down < self.wanted.max(wanted) {
             units += 1;
         }
         let field = u16::try_from(units).unwrap_or(u16::MAX);
-        self.offered = next + (u64::from(field) << self.scale);
-        self.furthest = self.furthest.max(self.offered);
-        field
+        (field, next + (u64::from(field) << self.scale))
     }
 
-    /// Whether the window has opened so far that the peer should be told: by two segments, and beyond half
-    /// of what it could still send.
+    /// Whether the window has opened so far that the peer should be told: by two segments, and beyond half of what it
+    /// could still send. What the field cannot say is no opening: an update that says nothing new would be answered by
+    /// one of the peer's, and that again.
     pub(crate) fn wants_update(&self, next: u64, mss: u16) -> bool {
         let left = self.offered.saturating_sub(next);
-        let opened = (next + u64::from(self.size)).saturating_sub(self.offered);
+        let (_, edge) = self.expressible(next, mss);
+        let opened = edge.saturating_sub(self.offered);
         let steps = if left == 0 { 1 } else { 2 };
-        opened >= self.worthwhile(mss) * steps && opened >= left
+        opened > 0 && opened >= self.worthwhile(mss) * steps && opened >= left
     }
 }
 
@@ -168,6 +178,38 @@ mod tests {
         window.resize(100);
         assert_eq!(window.field(1, 1000), 100);
         assert_eq!(window.furthest(), 1 + 65_535);
+    }
+
+    #[test]
+    fn what_the_field_cannot_say_is_no_update() {
+        let mut unscaled = ReceiveWindow::new(16 << 20);
+        unscaled.forbid_scaling();
+        unscaled.resize(16 << 20);
+        assert_eq!(unscaled.field(1, 1000), u16::MAX);
+        assert!(!unscaled.wants_update(1, 1000));
+        assert!(unscaled.wants_update(40_001, 1000), "half of it was used");
+        let mut coarse = ReceiveWindow::new(1 << 30);
+        coarse.resize(16_000);
+        assert_eq!(coarse.field(1, 1000), 0, "a unit is 16,384 bytes");
+        assert!(!coarse.wants_update(1, 1000));
+    }
+
+    #[test]
+    fn after_an_update_none_is_wanted() {
+        for (largest, scaled) in
+            [(1 << 30, true), (16 << 20, true), (16 << 20, false), (65_535, true), (100, true)]
+        {
+            let mut window = ReceiveWindow::new(largest);
+            if !scaled {
+                window.forbid_scaling();
+            }
+            for step in 0..20_000u64 {
+                let next = 1 + step * 37;
+                window.resize(((step * 7919) % 100_003) as u32 * (1 + (step % 900) as u32));
+                window.field(next, 1000);
+                assert!(!window.wants_update(next, 1000), "{window:?} at {next}");
+            }
+        }
     }
 
     #[test]
