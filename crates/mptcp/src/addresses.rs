@@ -5,10 +5,12 @@ use base::{Duration, Instant};
 use core::net::{IpAddr, SocketAddr};
 use wire::AddAddr;
 
-use crate::connection::{Mode, Role};
+use crate::connection::Role;
 use crate::flow::{Control, Parting};
-use crate::options_out::announcement;
+use crate::protection::Mode;
 use crate::protection::keys::{address_hmac, same};
+use crate::protection::options::announcement;
+use crate::protection::session::Session;
 use crate::{Connection, Host, Path, PathClass};
 
 /// First interval of repeating an announcement that was not echoed; doubles.
@@ -135,8 +137,8 @@ impl Connection {
     }
 
     fn may_announce(&self) -> bool {
-        let confirmed = self.session.as_ref().is_some_and(|s| s.is_confirmed || self.role == Role::Passive);
-        self.config.announce && confirmed && self.mode == Mode::Multipath && !self.life.is_over()
+        let confirmed = self.protection.is_confirmed() || self.role == Role::Passive;
+        self.config.announce && confirmed && self.mode() == Mode::Multipath && !self.life.is_over()
     }
 
     fn announce(&mut self, own: IpAddr, public: IpAddr) {
@@ -157,13 +159,12 @@ impl Connection {
     /// Sends the announcement that is due: one after the other, because a peer that has not sent its echo for one has nowhere
     /// to note the next (Linux drops it). One without an echo does not hold up the others when it has been repeated.
     pub(crate) fn repeat_announcements(&mut self, now: Instant) {
-        if self.mode != Mode::Multipath || self.life.is_over() {
+        if self.mode() != Mode::Multipath || self.life.is_over() {
             return;
         }
         let Some(index) = self.flows.iter().position(super::flow::Flow::is_good) else { return };
         self.repeat_withdrawals(now, index);
-        let Some(session) = &self.session else { return };
-        let is_sealed = self.sealed.is_some();
+        let is_sealed = self.protection.is_sealed();
         while let Some((due, next)) = self.addresses.next_to_tell(is_sealed)
             && due <= now
         {
@@ -171,13 +172,13 @@ impl Connection {
             let wait = REPEAT_INTERVAL * 2u32.pow(u32::from(announced.repeats));
             announced.again = (announced.repeats < REPEATS).then(|| now + wait);
             announced.repeats += 1;
-            if let Some(sealed) = &mut self.sealed {
+            if self.protection.announce(announced.id, announced.address) {
                 // A record arrives without being repeated.
                 announced.again = None;
-                sealed.announce(announced.id, announced.address);
                 continue;
             }
-            if let Some(add) = announcement(session, announced.id, announced.address)
+            let session = self.protection.session();
+            if let Some(add) = session.and_then(|it| announcement(it, announced.id, announced.address))
                 && self.flows[index].state.signal(Control::AddAddr(add))
             {
                 self.flows[index].tcp.request_ack();
@@ -186,10 +187,10 @@ impl Connection {
     }
 
     pub(crate) fn announcement_deadline(&self) -> Option<Instant> {
-        if self.mode != Mode::Multipath || !self.flows.iter().any(super::flow::Flow::is_good) {
+        if self.mode() != Mode::Multipath || !self.flows.iter().any(super::flow::Flow::is_good) {
             return None;
         }
-        let told = self.addresses.next_to_tell(self.sealed.is_some()).map(|(due, _)| due);
+        let told = self.addresses.next_to_tell(self.protection.is_sealed()).map(|(due, _)| due);
         told.into_iter().chain(self.addresses.withdrawn.iter().map(|one| one.again)).min()
     }
 
@@ -254,8 +255,8 @@ impl Connection {
     }
 
     fn is_genuine(&self, add: &AddAddr) -> bool {
-        let (Some(session), Some(hmac)) = (&self.session, add.hmac) else { return false };
-        let (Some(local), Some(remote)) = (&session.local, &session.remote) else { return false };
+        let (Some(session), Some(hmac)) = (self.protection.session(), add.hmac) else { return false };
+        let Session { local, remote: Some(remote), .. } = session else { return false };
         let computed = address_hmac(remote, local, add.address_id, add.address, add.port);
         same(&computed, &hmac)
     }
@@ -294,11 +295,7 @@ impl Connection {
     pub(crate) fn withdraw(&mut self, own: IpAddr) {
         let Some(&(_, id)) = self.addresses.local.iter().find(|(known, _)| *known == own) else { return };
         self.addresses.announced.retain(|announced| announced.id != id);
-        if self.mode != Mode::Multipath {
-            return;
-        }
-        if let Some(sealed) = &mut self.sealed {
-            sealed.withdraw(id);
+        if self.mode() != Mode::Multipath || self.protection.withdraw(id) {
             return;
         }
         self.addresses.withdrawn.retain(|withdrawn| withdrawn.id != id);

@@ -3,9 +3,8 @@
 use base::{Dsn, Instant};
 use wire::ResetReason;
 
-use crate::connection::Mode;
 use crate::flow::{Flow, Parting, Stage};
-use crate::protection::session::Session;
+use crate::protection::Mode;
 use crate::{Connection, ConnectionError};
 
 /// Whether the connection lives.
@@ -98,8 +97,8 @@ impl Connection {
 
     /// The peer's DATA_FIN: its stream ends before `dsn`.
     pub(crate) fn on_data_fin(&mut self, index: usize, dsn: Dsn) {
-        let Some(session) = &self.session else { return };
-        let offset = session.incoming.offset(dsn);
+        let Some(numbers) = self.protection.numbers() else { return };
+        let offset = numbers.incoming.offset(dsn);
         let is_new = !self.incoming.has_fin();
         if !offset.is_some_and(|offset| self.incoming.finish(offset)) {
             self.counters.fin_conflicts += 1;
@@ -117,9 +116,9 @@ impl Connection {
         if self.life.is_over() || !self.outgoing.is_finished() {
             return;
         }
-        match self.mode {
+        match self.mode() {
             Mode::Opening => {}
-            Mode::Plain { .. } => {
+            Mode::Plain(_) => {
                 if self.outgoing.queued() == 0
                     && let Some(index) = self.plain_flow()
                     && self.flows[index].state.stage == Stage::Open
@@ -177,9 +176,9 @@ impl Connection {
             | ConnectionError::NoTrustedPath
             | ConnectionError::AllPathsLost => ResetReason::Unspecified,
         };
-        match self.mode {
+        match self.mode() {
             // Without a session, or before there is one, nobody could read the options.
-            Mode::Plain { .. } | Mode::Opening => Parting::default(),
+            Mode::Plain(_) | Mode::Opening => Parting::default(),
             Mode::Multipath => {
                 Parting { fast_close: error != ConnectionError::FastClose, ..Parting::because(reason) }
             }
@@ -188,12 +187,7 @@ impl Connection {
 
     /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours.
     pub(crate) fn on_fast_close(&mut self, key: [u8; 8]) -> bool {
-        let is_ours = match (&self.sealed, &self.session) {
-            (Some(sealed), _) => sealed.is_fast_close(&key),
-            (None, Some(Session { local: Some(local), .. })) => local.is(&key),
-            (None, Some(_) | None) => false,
-        };
-        if !is_ours || self.mode != Mode::Multipath {
+        if !self.protection.is_fast_close(&key) || self.mode() != Mode::Multipath {
             self.counters.bad_fast_closes += 1;
             return false;
         }

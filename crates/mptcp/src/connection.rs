@@ -15,15 +15,13 @@ use crate::flow::Flow;
 use crate::mesh::Mesh;
 use crate::notices::Notices;
 use crate::outgoing::Outgoing;
-use crate::protection::Protection;
-use crate::protection::keys::Key;
-use crate::protection::sealed::{CryptoJob, CryptoResult, Sealed};
-use crate::protection::session::Session;
+use crate::protection::sealed::{CryptoJob, CryptoResult};
+use crate::protection::{Mode, Protection};
 use crate::race::Race;
 use crate::reassembly::Reassembly;
 use crate::receive_buffer::ReceiveBuffer;
 use crate::reinject::DataTimer;
-use crate::{Config, Counters, Paths, PlainReason, ReadError, Status, SubflowStatus};
+use crate::{Config, Counters, Paths, ReadError, Status, SubflowStatus};
 
 /// What a connection needs from the host that it lives on.
 pub trait Host {
@@ -71,28 +69,13 @@ pub(crate) enum Role {
     Passive,
 }
 
-/// What is spoken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
-    /// Not yet known.
-    Opening,
-    /// Multipath TCP.
-    Multipath,
-    /// TCP, on this subflow. Data offsets are its stream offsets plus `shift` (wrapping).
-    Plain { reason: PlainReason, flow: SubflowId, shift: u64 },
-}
-
 /// One Multipath TCP connection, or what is left of it after falling back to TCP.
 pub struct Connection {
     pub(crate) config: Config,
     pub(crate) role: Role,
     pub(crate) opened: Instant,
-    pub(crate) mode: Mode,
-    /// Keys and numbers; `None` where Multipath TCP was not even offered.
-    pub(crate) session: Option<Session>,
+    /// What protects the bytes, and what is spoken.
     pub(crate) protection: Protection,
-    /// MPTCPsec: offered, being agreed on, or in use.
-    pub(crate) sealed: Option<Box<Sealed>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) past: VecDeque<SubflowStatus>,
     pub(crate) next_id: u32,
@@ -130,11 +113,11 @@ impl Connection {
         first: Option<PathId>,
         host: &mut dyn Host,
     ) -> Self {
-        let mut connection = Self::new(now, config, Role::Active);
-        connection.offer(host);
+        let (protection, offered) = Protection::offer(&config, || host.draw_key());
+        let mut connection = Self::new(now, config, Role::Active, protection);
         connection.addresses.set_remotes(remotes);
-        if connection.cannot_seal() {
-            connection.fail(crate::ConnectionError::NotSealed);
+        if let Err(error) = offered {
+            connection.fail(error);
             return connection;
         }
         connection.start_race(now, remotes, first, host);
@@ -143,20 +126,23 @@ impl Connection {
 
     /// Opens passively, in answer to a SYN without MP_JOIN.
     pub fn accept(now: Instant, config: Config, syn: &Segment, host: &mut dyn Host) -> Self {
-        let mut connection = Self::new(now, config, Role::Passive);
-        connection.answer_syn(now, syn, host);
-        connection
+        match Self::way_in(&config, syn, &*host) {
+            Ok(path) => Self::answer_syn(now, config, (syn, &path), host),
+            Err(error) => {
+                let protection = Protection::unanswered(&config);
+                let mut connection = Self::new(now, config, Role::Passive, protection);
+                connection.fail(error);
+                connection
+            }
+        }
     }
 
-    pub(crate) fn new(now: Instant, config: Config, role: Role) -> Self {
+    pub(crate) fn new(now: Instant, config: Config, role: Role, protection: Protection) -> Self {
         let buffer = ReceiveBuffer::new(now, config.receive_buffer);
         Self {
             role,
             opened: now,
-            mode: Mode::Opening,
-            session: None,
-            protection: Protection::default(),
-            sealed: None,
+            protection,
             flows: Vec::new(),
             past: VecDeque::new(),
             next_id: 0,
@@ -279,14 +265,7 @@ impl Connection {
 
     /// Our token, once Multipath TCP is negotiated or offered passively: joins are looked up by it.
     pub fn token(&self) -> Option<u32> {
-        if let Some(sealed) = &self.sealed {
-            return sealed.token();
-        }
-        let session = self.session.as_ref()?;
-        match (self.mode, self.role) {
-            (Mode::Multipath, _) | (Mode::Opening, Role::Passive) => session.local.as_ref().map(Key::token),
-            (Mode::Opening, Role::Active) | (Mode::Plain { .. }, _) => None,
-        }
+        self.protection.token(self.role)
     }
 
     /// Room in the send buffer, in bytes; 0 after [`Connection::finish`] or failure.
@@ -372,15 +351,20 @@ impl Connection {
         self.describe(now)
     }
 
+    /// What is spoken.
+    pub(crate) fn mode(&self) -> Mode {
+        self.protection.mode()
+    }
+
     pub(crate) fn index_of(&self, id: SubflowId) -> Option<usize> {
         self.flows.iter().position(|flow| flow.state.id == id)
     }
 
     /// Bytes of the application in the send buffer.
     fn kept(&self) -> usize {
-        match self.mode {
+        match self.mode() {
             Mode::Opening | Mode::Multipath => self.outgoing.kept(),
-            Mode::Plain { .. } => {
+            Mode::Plain(_) => {
                 self.outgoing.queued() + (self.outgoing.next() - self.outgoing.acked()) as usize
             }
         }

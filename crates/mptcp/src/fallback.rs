@@ -3,9 +3,9 @@
 use base::Dsn;
 use wire::{Mapping, ResetReason};
 
-use crate::connection::Mode;
 use crate::flow::{Control, Parting};
-use crate::{Connection, ConnectionError, Fallback, PlainReason};
+use crate::protection::Mode;
+use crate::{Connection, PlainReason};
 
 /// Whether mappings were already sent, so that the peer has to be told where they end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,41 +19,22 @@ pub(crate) enum Mapped {
 impl Connection {
     /// Whether numbers of stream and subflow still go together, and no other subflow is in the way.
     pub(crate) fn can_fall_back(&self, index: usize) -> bool {
-        self.sealed.is_none()
-            && self.is_contiguous
-            && self.flows[index].state.is_first()
-            && self.mode != Mode::Opening
+        self.protection.can_fall_back() && self.is_contiguous && self.flows[index].state.is_first()
     }
 
     /// From here on the subflow at `index` is the connection.
     pub(crate) fn fall_back(&mut self, index: usize, reason: PlainReason, mapped: Mapped) {
-        if let Mode::Plain { .. } = self.mode {
+        if let Mode::Plain(_) = self.mode() {
             return;
         }
-        if let Some(error) = self.scramble_forbids(reason) {
+        let flow = &self.flows[index];
+        let shift = self.outgoing.next().wrapping_sub(flow.tcp.next_offset());
+        let way = (flow.state.id, shift);
+        if let Err(error) = self.protection.fall_back(self.config.fallback, reason, way) {
             self.fail(error);
             return;
         }
-        if !self.give_up_sealing() {
-            return;
-        }
-        if self.config.fallback == Fallback::Refuse && reason != PlainReason::NotOffered {
-            self.fail(match reason {
-                PlainReason::ChecksumFailed => ConnectionError::Corrupted,
-                PlainReason::NotOffered
-                | PlainReason::PeerPlain
-                | PlainReason::NotInSynAck
-                | PlainReason::SynDropped
-                | PlainReason::NotInAck
-                | PlainReason::NoDss
-                | PlainReason::Unsupported
-                | PlainReason::PeerFellBack => ConnectionError::PlainRefused,
-            });
-            return;
-        }
         let flow = &mut self.flows[index];
-        let shift = self.outgoing.next().wrapping_sub(flow.tcp.next_offset());
-        self.mode = Mode::Plain { reason, flow: flow.state.id, shift };
         flow.state.announce_infinite = mapped == Mapped::Announce;
         flow.state.stall = None;
         for data in core::mem::take(&mut flow.state.mappings).into_unplaced() {
@@ -101,8 +82,8 @@ impl Connection {
         //# the receiver of an MP_FAIL MUST also respond with an
         //# MP_FAIL in the reverse direction and entirely revert to a regular TCP
         //# session.
-        if let Some(session) = &self.session {
-            let dsn = session.incoming.dsn(self.incoming.next()).bits();
+        if let Some(numbers) = self.protection.numbers() {
+            let dsn = numbers.incoming.dsn(self.incoming.next()).bits();
             self.flows[index].state.signal(Control::Fail { dsn });
             self.flows[index].tcp.request_ack();
         }
@@ -143,16 +124,16 @@ impl Connection {
 
     /// Plain TCP: what the subflow has acknowledged frees the send buffer.
     pub(crate) fn follow_plain_acks(&mut self) {
-        if let (Mode::Plain { shift, .. }, Some(flow)) = (self.mode, self.plain_flow()) {
-            let acked = self.flows[flow].tcp.acked_offset().wrapping_add(shift);
+        if let (Mode::Plain(tcp), Some(flow)) = (self.mode(), self.plain_flow()) {
+            let acked = tcp.data_offset(self.flows[flow].tcp.acked_offset());
             self.outgoing.on_plain_ack(acked);
         }
     }
 
     /// The one subflow of plain TCP.
     pub(crate) fn plain_flow(&self) -> Option<usize> {
-        match self.mode {
-            Mode::Plain { flow, .. } => self.index_of(flow),
+        match self.mode() {
+            Mode::Plain(tcp) => self.index_of(tcp.flow()),
             Mode::Opening | Mode::Multipath => None,
         }
     }

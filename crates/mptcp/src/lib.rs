@@ -24,7 +24,6 @@ mod mapping;
 mod mesh;
 mod notices;
 mod options_in;
-mod options_out;
 mod outgoing;
 mod path;
 mod protection;

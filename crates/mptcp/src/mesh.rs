@@ -9,8 +9,9 @@ use core::net::SocketAddr;
 use wire::ResetReason;
 
 use crate::addresses::Remote;
-use crate::connection::{Mode, Role};
+use crate::connection::Role;
 use crate::flow::{Control, Kind, Parting};
+use crate::protection::Mode;
 use crate::{Connection, Host, Path, PathClass};
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
@@ -138,17 +139,17 @@ impl Connection {
     fn may_join(&self) -> bool {
         // Neither side has anything left that another subflow could carry.
         let is_ending = self.outgoing.fin().is_some() && self.incoming.is_finished();
-        self.mode == Mode::Multipath
+        self.mode() == Mode::Multipath
             && self.config.full_mesh
             && !self.life.is_over()
             && !self.mesh.is_stopped
             && !(is_ending && self.flows.iter().any(super::flow::Flow::is_good))
-            && self.session.as_ref().is_some_and(|session| session.is_confirmed)
+            && self.protection.is_confirmed()
     }
 
     /// The pair of path and address without a subflow that may be tried first, and when.
     fn next_pair(&self, host: &dyn Host) -> Option<(Instant, PathId, Remote)> {
-        let denies_initial = self.session.as_ref().is_some_and(|session| session.denies_initial_address);
+        let denies_initial = self.protection.session().is_some_and(|session| session.denies_initial_address);
         let is_ours_to_open = |remote: &&Remote| {
             (self.role == Role::Active || remote.announced.is_some())
                 && !(denies_initial && remote.id == Some(0))
@@ -200,7 +201,7 @@ impl Connection {
         let mut lost_addresses = Vec::new();
         for index in 0..self.flows.len() {
             let state = &self.flows[index].state;
-            if !state.is_present() && self.mode == Mode::Multipath {
+            if !state.is_present() && self.mode() == Mode::Multipath {
                 continue;
             }
             let local = state.tuple.local.ip();
@@ -236,9 +237,9 @@ impl Connection {
 
     /// The path of this subflow is gone.
     fn abandon(&mut self, index: usize) {
-        match self.mode {
+        match self.mode() {
             // TCP outlives the loss of a path, should it come back in time.
-            Mode::Plain { .. } => {}
+            Mode::Plain(_) => {}
             Mode::Opening => {
                 let others = self.flows.len() > 1 || self.race_deadline().is_some();
                 if others && self.role == Role::Active {
@@ -255,18 +256,15 @@ impl Connection {
 
     /// Its role may have changed.
     fn change_path(&mut self, index: usize, backup: bool) {
+        let mode = self.mode();
         let flow = &mut self.flows[index];
-        if flow.state.backup_ours != backup {
-            flow.state.backup_ours = backup;
-            if self.mode == Mode::Multipath && flow.is_open() {
-                match &mut self.sealed {
-                    Some(sealed) => sealed.prioritise(&flow.state.sealed, backup),
-                    None => {
-                        flow.state.signal(Control::Prio { backup });
-                        flow.tcp.request_ack();
-                    }
-                }
-            }
+        if core::mem::replace(&mut flow.state.backup_ours, backup) != backup
+            && mode == Mode::Multipath
+            && flow.is_open()
+            && !self.protection.prioritise(&flow.state, backup)
+        {
+            flow.state.signal(Control::Prio { backup });
+            flow.tcp.request_ack();
         }
     }
 }

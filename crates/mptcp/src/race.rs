@@ -59,7 +59,7 @@ impl Connection {
             self.start_runner(now, host);
         }
         if self.race.waiting.is_empty() && self.race.refused_until.is_some_and(|at| at <= now) {
-            self.explain_refusal();
+            self.protection.explain_refusal();
             self.fail(ConnectionError::Refused);
         }
     }
@@ -122,7 +122,7 @@ impl Connection {
             Closed::TimedOut | Closed::Finished | Closed::Aborted => ConnectionError::TimedOut,
         };
         if error == ConnectionError::Refused {
-            self.explain_refusal();
+            self.protection.explain_refusal();
         }
         self.fail(error);
     }

@@ -5,11 +5,12 @@ use bytes::Bytes;
 use tcp::{Arrival, Closed, Event as TcpEvent};
 use wire::{Dss, Flags, ResetReason, Segment};
 
-use crate::connection::{Mode, Role};
+use crate::connection::Role;
 use crate::flow::{Kind, Parting, Stage};
 use crate::mapping::{Declaration, Declared, Mapping, Placed};
 use crate::options_in::Signals;
 use crate::outgoing::Acked;
+use crate::protection::Mode;
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes of a subflow that may wait for a mapping that comes late.
@@ -69,7 +70,7 @@ impl Connection {
         if segment.flags.contains(Flags::RST) {
             let state = &self.flows[index].state;
             // Nobody has signed the reason: on a sealed connection it may not keep us from a path.
-            let reason = signals.reset.map(|reset| reset.reason).filter(|_| self.sealed.is_none());
+            let reason = signals.reset.map(|reset| reset.reason).filter(|_| self.protection.trusts_options());
             self.mesh.on_reset(state.path, state.tuple.remote, reason);
             return;
         }
@@ -85,12 +86,13 @@ impl Connection {
             (Stage::Unconfirmed { .. }, _) if !is_syn => self.on_join_confirmed(index),
             (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Leaving | Stage::Over, _) => {}
         }
-        if self.sealed.is_some() {
-            self.take_sealed_signals(arrived);
-        } else if self.mode == Mode::Multipath && !is_syn {
-            self.take_signals(now, arrived, host);
-        } else if !segment.payload.is_empty() {
-            self.watch_for_infinite(index, signals.dss.and_then(|dss| dss.mapping));
+        match self.mode() {
+            _ if self.protection.must_be_sealed() => self.take_sealed_signals(arrived),
+            Mode::Multipath if !is_syn => self.take_signals(now, arrived, host),
+            Mode::Plain(_) if !segment.payload.is_empty() => {
+                self.watch_for_infinite(index, signals.dss.and_then(|dss| dss.mapping));
+            }
+            Mode::Opening | Mode::Multipath | Mode::Plain(_) => {}
         }
     }
 
@@ -111,7 +113,7 @@ impl Connection {
         } else if !signals.any {
             self.check_stripped(index);
         }
-        if self.mode != Mode::Multipath {
+        if self.mode() != Mode::Multipath {
             return;
         }
         if let Some(backup) = signals.prio {
@@ -137,15 +139,15 @@ impl Connection {
     }
 
     fn take_dss(&mut self, arrived: &Arrived<'_>, dss: &Dss) {
-        let Some(session) = &mut self.session else { return };
+        let Some(numbers) = self.protection.numbers_mut() else { return };
         if let Some(ack) = dss.data_ack {
-            let acked = session.outgoing.ack(ack, self.outgoing.acked());
+            let acked = numbers.outgoing.ack(ack, self.outgoing.acked());
             match acked.map(|acked| self.outgoing.on_data_ack(acked, arrived.window)) {
                 Some(Acked::New(_)) => {
-                    session.is_confirmed = true;
+                    numbers.is_confirmed = true;
                     self.data_timer.on_progress();
                 }
-                Some(Acked::Old) => session.is_confirmed = true,
+                Some(Acked::Old) => numbers.is_confirmed = true,
                 Some(Acked::Beyond) | None => self.counters.forged_acks += 1,
             }
         }
@@ -163,14 +165,15 @@ impl Connection {
     }
 
     fn take_mapping(&mut self, index: usize, near: u64, dss: &Dss) {
-        let (Some(session), Some(mapping)) = (&mut self.session, dss.mapping) else { return };
-        let dsn = session.incoming.sequence(mapping.dsn, self.incoming.next());
-        session.long_acks = matches!(mapping.dsn, wire::DataSequence::Long(_));
+        let use_checksum = self.protection.has_checksums();
+        let (Some(numbers), Some(mapping)) = (self.protection.numbers_mut(), dss.mapping) else { return };
+        let dsn = numbers.incoming.sequence(mapping.dsn, self.incoming.next());
+        numbers.long_acks = matches!(mapping.dsn, wire::DataSequence::Long(_));
         let length = u64::from(mapping.length).saturating_sub(u64::from(dss.data_fin));
         if dss.data_fin {
             self.on_data_fin(index, dsn + length);
         }
-        if session_requires_checksum(self) && mapping.checksum.is_none() && length > 0 {
+        if use_checksum && mapping.checksum.is_none() && length > 0 {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.3.1
             //# If a checksum is not present when its use has been negotiated, the
             //# receiver MUST close the subflow with a RST, as it is considered
@@ -180,7 +183,6 @@ impl Connection {
         }
         let ahead = mapping.ssn.wrapping_sub(near as u32).cast_signed();
         let Some(offset) = near.checked_add_signed(i64::from(ahead)) else { return };
-        let use_checksum = session_requires_checksum(self);
         let checksum = mapping.checksum.filter(|_| use_checksum).map(|checksum| Declared {
             ssn: mapping.ssn,
             length: mapping.length,
@@ -191,8 +193,8 @@ impl Connection {
 
     /// The first data of the opener: its place follows from the keys.
     fn declare_first(&mut self, index: usize, length: u16, checksum: Option<u16>) {
-        let Some(session) = &self.session else { return };
-        let dsn = session.incoming.dsn(1);
+        let Some(session) = self.protection.session() else { return };
+        let dsn = session.numbers.incoming.dsn(1);
         let checksum =
             checksum.filter(|_| session.checksum).map(|checksum| Declared { ssn: 1, length, checksum });
         self.flows[index].state.has_dss = true;
@@ -200,8 +202,8 @@ impl Connection {
     }
 
     fn declare(&mut self, index: usize, mapping: Mapping) {
-        if let Some(session) = &mut self.session {
-            session.is_mapped = true;
+        if let Some(numbers) = self.protection.numbers_mut() {
+            numbers.is_mapped = true;
         }
         let state = &mut self.flows[index].state;
         match state.mappings.declare(mapping, state.read) {
@@ -213,10 +215,9 @@ impl Connection {
 
     /// No MPTCP option at all, on a segment that acknowledges data: they are taken out on the way.
     fn check_stripped(&mut self, index: usize) {
-        let Some(session) = &self.session else { return };
         let flow = &self.flows[index];
         let acked = flow.tcp.acked_offset();
-        if acked > 1 && !(session.is_confirmed && flow.state.has_dss) {
+        if acked > 1 && !(self.protection.is_confirmed() && flow.state.has_dss) {
             self.on_stripped(index);
         } else if acked > self.outgoing.acked() && self.can_fall_back(index) {
             // It was Multipath TCP before. Only a peer that has fallen back acknowledges data like that; its
@@ -227,19 +228,20 @@ impl Connection {
 
     /// Takes what TCP has put in order.
     fn read_flow(&mut self, now: Instant, index: usize) {
-        if self.sealed.is_some() {
+        if self.protection.must_be_sealed() {
             return self.read_sealed(now, index);
         }
+        let mode = self.mode();
         let (had_nothing, was_finished) = (self.incoming.next() == 1, self.incoming.is_finished());
         while let Some(chunk) = self.flows[index].tcp.read() {
             let state = &mut self.flows[index].state;
             state.read = chunk.offset + chunk.data.len() as u64;
-            match self.mode {
-                Mode::Plain { .. } => self.incoming.append(chunk.data),
+            match mode {
+                Mode::Plain(_) => self.incoming.append(chunk.data),
                 Mode::Multipath | Mode::Opening => state.mappings.push(chunk),
             }
         }
-        if self.mode == Mode::Multipath {
+        if mode == Mode::Multipath {
             self.place_bytes(now, index);
         }
         if (had_nothing && self.incoming.next() > 1) || was_finished != self.incoming.is_finished() {
@@ -260,7 +262,7 @@ impl Connection {
                 }
             }
         }
-        let is_first_data = self.session.as_ref().is_some_and(|session| !session.is_mapped);
+        let is_first_data = self.protection.numbers().is_some_and(|numbers| !numbers.is_mapped);
         let state = &mut self.flows[index].state;
         let unmapped = state.mappings.unmapped();
         if unmapped == 0 {
@@ -277,7 +279,7 @@ impl Connection {
     pub(crate) fn check_unmapped(&mut self, now: Instant) {
         for index in 0..self.flows.len() {
             let since = self.flows[index].state.unmapped_since;
-            if self.mode == Mode::Multipath && since.is_some_and(|since| since + UNMAPPED_PATIENCE <= now) {
+            if self.mode() == Mode::Multipath && since.is_some_and(|since| since + UNMAPPED_PATIENCE <= now) {
                 self.flows[index].state.unmapped_since = None;
                 self.counters.stripped += 1;
                 self.flows[index].reset(Parting::because(ResetReason::MiddleboxInterference));
@@ -291,9 +293,9 @@ impl Connection {
     }
 
     fn insert(&mut self, dsn: base::Dsn, data: Bytes) {
-        let Some(session) = &self.session else { return };
+        let Some(numbers) = self.protection.numbers() else { return };
         let length = data.len() as u64;
-        let Some(offset) = session.incoming.offset(dsn) else {
+        let Some(offset) = numbers.incoming.offset(dsn) else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
             //# DSN out of window (during normal operation): drop the data; do not
             //# send Data ACKs
@@ -324,8 +326,8 @@ impl Connection {
 
     /// The peer sends nothing more on this subflow.
     fn on_flow_finished(&mut self, index: usize) {
-        if let Mode::Plain { flow, .. } = self.mode {
-            if flow == self.flows[index].state.id {
+        if let Mode::Plain(tcp) = self.mode() {
+            if tcp.flow() == self.flows[index].state.id {
                 self.incoming.finish_here();
                 self.tell_reader();
             }
@@ -336,7 +338,7 @@ impl Connection {
             let others_work = self.flows.iter().any(|flow| flow.state.id != id && flow.is_good());
             // Nobody has signed the FIN. On a sealed connection the subflow is left in any case, and another
             // takes its place.
-            if others_work || self.outgoing.queued() == 0 || self.sealed.is_some() {
+            if others_work || self.outgoing.queued() == 0 || self.protection.must_be_sealed() {
                 self.outgoing.on_stalled(id, |_| true);
                 self.flows[index].leave();
             }
@@ -348,7 +350,7 @@ impl Connection {
         if self.life.is_over() {
             return;
         }
-        match self.mode {
+        match self.mode() {
             Mode::Opening => match self.flows[index].state.kind {
                 // It had won the race, and the handshake of a sealed connection ran on it.
                 Kind::FirstActive if was == Stage::Open => self.fail(end_of(why)),
@@ -357,8 +359,8 @@ impl Connection {
                     self.fail(end_of(why));
                 }
             },
-            Mode::Plain { flow, .. } if flow == self.flows[index].state.id => self.on_plain_closed(now, why),
-            Mode::Plain { .. } => {}
+            Mode::Plain(tcp) if tcp.flow() == self.flows[index].state.id => self.on_plain_closed(now, why),
+            Mode::Plain(_) => {}
             Mode::Multipath if self.is_beyond_repair() => self.fail(end_of(why)),
             Mode::Multipath => self.on_flow_lost(now, index, was),
         }
@@ -368,7 +370,7 @@ impl Connection {
     /// get through: no other may be opened.
     fn is_beyond_repair(&self) -> bool {
         self.role == Role::Active
-            && self.session.as_ref().is_some_and(|session| !session.is_confirmed)
+            && !self.protection.is_confirmed()
             && !self.flows.iter().any(|flow| flow.state.is_present())
     }
 
@@ -392,11 +394,11 @@ impl Connection {
     /// Tells all subflows the window that is left.
     pub(crate) fn offer_window(&mut self) {
         let mut window = self.incoming.offer_window();
-        if self.is_sealed() {
+        if self.protection.is_sealed() {
             // What binds the data is MAX_DATA; this has to let control blocks through as well.
             window = window.max(MIN_SEALED_WINDOW);
             self.update_window();
-        } else if self.sealed.is_some() {
+        } else if self.protection.must_be_sealed() {
             // Nobody has proved anything yet, and a handshake is not longer.
             window = window.min(HANDSHAKE_WINDOW);
         }
@@ -404,10 +406,6 @@ impl Connection {
             flow.tcp.set_receive_window(window.saturating_sub(flow.state.sealed.backlog()));
         }
     }
-}
-
-fn session_requires_checksum(connection: &Connection) -> bool {
-    connection.session.as_ref().is_some_and(|session| session.checksum)
 }
 
 /// How a connection of one subflow has ended.

@@ -4,8 +4,8 @@ use base::{Duration, Instant, SubflowId};
 use tcp::{State, Stats};
 use wire::ResetReason;
 
-use crate::connection::Mode;
 use crate::flow::{Parting, Stage, Stall};
+use crate::protection::Mode;
 use crate::{Connection, ConnectionError};
 
 /// A stalled subflow is closed after so long if others work; the mesh tries the path again later.
@@ -53,7 +53,7 @@ impl Connection {
     /// Looks for subflows that stand still, and for those that move again.
     pub(crate) fn check_stalls(&mut self, now: Instant) {
         self.drop_unanswered();
-        if self.mode != Mode::Multipath || self.life.is_over() {
+        if self.mode() != Mode::Multipath || self.life.is_over() {
             return;
         }
         self.follow_data_timer(now);
@@ -66,7 +66,7 @@ impl Connection {
 
     /// Subflows whose FIN nobody answers: nothing depends on them any more.
     fn drop_unanswered(&mut self) {
-        if matches!(self.mode, Mode::Plain { .. }) {
+        if matches!(self.mode(), Mode::Plain(_)) {
             return;
         }
         let most = if self.life.is_over() { MAX_LAST_FIN_TIMEOUTS } else { MAX_FIN_TIMEOUTS };
@@ -157,12 +157,12 @@ impl Connection {
     /// Paths that harm whatever crosses them look alive to TCP. Where Data-ACKs can be believed, none of them for as long
     /// as dead paths would be borne is the same as no path.
     fn stuck_deadline(&self) -> Option<Instant> {
-        let since = self.data_timer.stuck_since.filter(|_| self.is_sealed())?;
+        let since = self.data_timer.stuck_since.filter(|_| self.protection.is_sealed())?;
         Some(since + self.config.protect.longest_silence()? + self.config.patience)
     }
 
     pub(crate) fn stall_deadline(&self) -> Option<Instant> {
-        if self.mode != Mode::Multipath || self.life.is_over() || self.flows.len() < 2 {
+        if self.mode() != Mode::Multipath || self.life.is_over() || self.flows.len() < 2 {
             return None;
         }
         let good = self.flows.iter().filter(|flow| flow.is_good()).count();

@@ -6,9 +6,10 @@ use tcp::Record;
 use wire::{OptionBytes, Segment};
 
 use crate::blocks::{Block, Body, Carrier};
-use crate::connection::Mode;
 use crate::flow::{Kind, UNKNOWN_RTT};
-use crate::options_out::{DATA_OPTIONS, OptionsOut, data_options, first_data_options, infinite_options};
+use crate::protection::Mode;
+use crate::protection::options::{DATA_OPTIONS, data_options, first_data_options, infinite_options};
+use crate::protection::{OptionsOut, StreamFacts};
 use crate::scheduler::{Candidate, Demand, choose};
 
 use crate::{Connection, Event, Scheduler, Status};
@@ -26,26 +27,15 @@ impl Connection {
     }
 
     fn poll_flows(&mut self, now: Instant) -> Option<Segment> {
-        let is_plain = matches!(self.mode, Mode::Plain { .. });
-        let has_fin = !is_plain && self.sealed.is_none() && !self.outgoing.is_complete();
-        let fin = self.outgoing.fin().filter(|_| has_fin);
-        let has_sent = self.outgoing.next() > 1;
-        let next = self.incoming.next();
-        let never_plain = self.must_scramble();
-        let mut sealed = self.sealed.as_deref_mut();
+        let stream = StreamFacts {
+            next: self.incoming.next(),
+            fin: self.outgoing.fin().filter(|_| !self.outgoing.is_complete()),
+            has_sent: self.outgoing.next() > 1,
+        };
         for flow in &mut self.flows {
             flow.state.sealed.note_gaps(flow.tcp.has_gaps());
             let waiting = flow.state.control.len();
-            let acks_still = flow.state.acks_data_still;
-            let mut options = OptionsOut {
-                flow: &mut flow.state,
-                session: self.session.as_ref().filter(|_| !is_plain || acks_still),
-                next,
-                fin,
-                has_sent,
-                never_plain,
-                sealed: sealed.as_deref_mut(),
-            };
+            let mut options = OptionsOut { flow: &mut flow.state, protection: &mut self.protection, stream };
             let segment = flow.tcp.poll_transmit(now, &mut options);
             if segment.is_some() {
                 if (1..waiting).contains(&flow.state.control.len()) {
@@ -63,9 +53,9 @@ impl Connection {
         if self.life.is_over() {
             return false;
         }
-        match self.mode {
+        match self.mode() {
             Mode::Opening => false,
-            Mode::Plain { .. } => self.schedule_plain(now),
+            Mode::Plain(_) => self.schedule_plain(now),
             Mode::Multipath => self.schedule_control(now) || self.schedule_block(now),
         }
     }
@@ -85,7 +75,7 @@ impl Connection {
         let Some((start, payload)) = self.outgoing.take(room.min(limit)) else { return false };
         let mut options = OptionBytes::new();
         if core::mem::take(&mut flow.state.announce_infinite)
-            && let Some(session) = &self.session
+            && let Some(session) = self.protection.session()
         {
             options = infinite_options(session, start, flow.tcp.next_offset());
         }
@@ -284,7 +274,7 @@ impl Connection {
 
     /// Cuts a block for the subflow that was chosen.
     fn send_new(&mut self, index: usize, room: usize) -> bool {
-        if self.is_sealed() {
+        if self.protection.is_sealed() {
             return self.send_sealed(index, room);
         }
         let flow = &self.flows[index];
@@ -303,7 +293,7 @@ impl Connection {
         else {
             return false;
         };
-        let Some(session) = &self.session else { return false };
+        let Some(session) = self.protection.session() else { return false };
         let offset = flow.tcp.next_offset();
         let options = if is_first_data {
             first_data_options(session, &payload)
@@ -327,7 +317,7 @@ impl Connection {
                 return self.transmit_block(index, start);
             }
         };
-        let Some(session) = &self.session else { return false };
+        let Some(session) = self.protection.session() else { return false };
         let offset = self.flows[index].tcp.next_offset();
         let options = data_options(session, self.incoming.next(), start, offset, &payload);
         self.flows[index].state.reinjected += payload.len() as u64;
@@ -353,9 +343,7 @@ impl Connection {
                 continue;
             }
             let flow = self.flows.remove(index);
-            if let Some(sealed) = &mut self.sealed {
-                sealed.forget(&flow.state.sealed);
-            }
+            self.protection.forget(&flow.state);
             self.notices.push(Event::SubflowClosed { id: flow.state.id, tuple: flow.state.tuple });
             if self.past.len() + self.flows.len() >= Status::MAX_SUBFLOWS {
                 self.past.pop_front();

@@ -4,10 +4,9 @@ use base::{Duration, Instant, PathId, SubflowId};
 use tcp::FourTuple;
 
 use crate::Connection;
-use crate::connection::Mode;
 use crate::flow::Flow;
+use crate::protection::Mode;
 use crate::protection::scrambled::ScrambleStatus;
-use crate::protection::session::HIGHER_VERSION;
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,18 +190,17 @@ pub struct Counters {
 
 impl Connection {
     pub(crate) fn describe(&self, now: Instant) -> Status {
-        let negotiated = match (self.mode, &self.session) {
+        let negotiated = match (self.mode(), self.protection.version()) {
             (Mode::Opening, _) | (Mode::Multipath, None) => Negotiated::Opening,
-            (Mode::Multipath, Some(session)) => {
-                let version = if self.is_sealed() { HIGHER_VERSION } else { session.version() };
-                Negotiated::Multipath { version, checksum: session.checksum }
+            (Mode::Multipath, Some(version)) => {
+                Negotiated::Multipath { version, checksum: self.protection.has_checksums() }
             }
-            (Mode::Plain { reason, .. }, _) => Negotiated::Plain(reason),
+            (Mode::Plain(tcp), _) => Negotiated::Plain(tcp.reason()),
         };
         Status {
             negotiated,
-            scrambling: self.scramble_status(),
-            sealed: self.sealed.as_ref().map(|sealed| sealed.status()),
+            scrambling: self.protection.scramble_status(self.trusted_paths()),
+            sealed: self.protection.sealed_status(),
             subflows: self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect(),
             bytes_delivered: self.outgoing.delivered(),
             bytes_read: self.bytes_read,

@@ -1,15 +1,9 @@
 //! Which subflow may carry which bytes: path classes of both sides, and what is left of the trusted ones.
 
-use crate::connection::Mode;
+use crate::config::Protect;
 use crate::flow::{Flow, FlowState};
-use crate::protection::Protection;
 use crate::protection::scrambled::WithoutTrusted;
-use crate::protection::session::Session;
 use crate::{Connection, Host, Path, PathClass, Scheduler};
-
-/// Reserved bit of MP_JOIN that in version 2 says: the sender does not trust the path that this comes over.
-/// The other side has no other way to know which of the subflows to one address of its own these are.
-const UNTRUSTED: u8 = 0b001;
 
 /// What a connection has left of its trusted paths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -20,19 +14,6 @@ pub enum TrustedPaths {
     Stalled,
     /// There is no subflow over any.
     Gone,
-}
-
-/// What the reserved bits of our MP_JOIN say.
-pub(crate) fn reserved_bits(session: &Session, class: PathClass) -> u8 {
-    match class {
-        PathClass::Untrusted if session.scrambled => UNTRUSTED,
-        PathClass::Untrusted | PathClass::Trusted | PathClass::Never => 0,
-    }
-}
-
-/// What the peer's say about its path.
-pub(crate) fn class_of(session: &Session, reserved: u8) -> PathClass {
-    if session.scrambled && reserved & UNTRUSTED != 0 { PathClass::Untrusted } else { PathClass::Trusted }
 }
 
 impl FlowState {
@@ -68,8 +49,7 @@ impl Connection {
     /// rest.
     pub(crate) fn visit_limit(&self, trusted: TrustedPaths) -> Option<u64> {
         match self.config.scheduler {
-            // Of what is sealed nobody reads anything, in a row or not.
-            _ if self.sealed.is_some() => None,
+            _ if !self.protection.is_readable_in_rows() => None,
             Scheduler::Dispersed { visit } if trusted != TrustedPaths::Gone => Some(visit.get().into()),
             Scheduler::Dispersed { .. }
             | Scheduler::LowestRtt
@@ -82,13 +62,12 @@ impl Connection {
     pub(crate) fn note_carried(&mut self, index: usize, start: u64, length: u64) {
         let trusted = self.trusted_paths();
         let state = &self.flows[index].state;
-        if let Protection::Scrambled(scrambling) = &mut self.protection
-            && trusted == TrustedPaths::Gone
-            && state.trust() != PathClass::Trusted
-        {
-            scrambling.degraded += length;
+        if trusted == TrustedPaths::Gone && state.trust() != PathClass::Trusted {
+            self.protection.note_degraded(length);
         }
-        if self.sealed.is_none() && matches!(self.config.scheduler, Scheduler::Dispersed { .. }) {
+        if self.protection.is_readable_in_rows()
+            && matches!(self.config.scheduler, Scheduler::Dispersed { .. })
+        {
             let first = self.outgoing.first().map_or(start, |block| block.start);
             self.sightings.forget_below(first);
             self.sightings.note(state, start, start + length);
@@ -97,15 +76,7 @@ impl Connection {
 
     /// Whether a first subflow may be opened over this path: the keys go over it, and the first data.
     pub(crate) fn may_open_over(&self, path: &Path, host: &dyn Host) -> bool {
-        let Some(settings) = self.scramble_settings() else { return path.class != PathClass::Never };
-        match path.class {
-            PathClass::Trusted => true,
-            PathClass::Never => false,
-            PathClass::Untrusted => {
-                let is_trusted = |path: &Path| path.up && path.class == PathClass::Trusted;
-                settings.without_trusted == WithoutTrusted::Degrade && !host.paths().iter().any(is_trusted)
-            }
-        }
+        may_open_over(&self.config.protect, path, host)
     }
 
     /// The user thinks otherwise of the path of a subflow. On a scrambled connection the subflow is left: what
@@ -114,7 +85,18 @@ impl Connection {
     pub(crate) fn leave_for_class(&mut self, index: usize, class: PathClass) -> bool {
         let state = &mut self.flows[index].state;
         let is_other = core::mem::replace(&mut state.class, class) != class;
-        let is_bound = matches!(self.protection, Protection::Scrambled(_)) && self.mode == Mode::Multipath;
-        is_other && is_bound
+        is_other && self.protection.is_bound_to_classes()
+    }
+}
+
+/// See [`Connection::may_open_over`].
+pub(crate) fn may_open_over(protect: &Protect, path: &Path, host: &dyn Host) -> bool {
+    match (path.class, protect) {
+        (PathClass::Never, _) => false,
+        (PathClass::Trusted, _) | (PathClass::Untrusted, Protect::Plain | Protect::Sealed(_)) => true,
+        (PathClass::Untrusted, Protect::Scramble(settings)) => {
+            let is_trusted = |path: &Path| path.up && path.class == PathClass::Trusted;
+            settings.without_trusted == WithoutTrusted::Degrade && !host.paths().iter().any(is_trusted)
+        }
     }
 }

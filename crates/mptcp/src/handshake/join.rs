@@ -6,13 +6,11 @@
 use base::{Duration, Instant};
 use wire::{Flags, MpJoin, ResetReason, Segment};
 
-use crate::connection::Mode;
 use crate::flow::{Kind, Parting, Stage};
 use crate::options_in::Signals;
-use crate::protection::keys::{join_hmac, same};
-use crate::protection::session::Session;
+use crate::protection::Mode;
+use crate::protection::Nonces;
 use crate::receive::Arrived;
-use crate::trust::class_of;
 use crate::{Connection, Host, PathClass, Refused};
 
 /// First interval of repeating the third ACK; doubles.
@@ -38,7 +36,7 @@ impl Connection {
         if self.token() != Some(token) || signals.capable.is_some() {
             return Err(Refused::Malformed);
         }
-        if self.mode != Mode::Multipath || self.life.is_over() {
+        if self.mode() != Mode::Multipath || self.life.is_over() {
             return Err(Refused::Prohibited);
         }
         let path = self.path_of(syn.destination.ip(), host);
@@ -58,8 +56,7 @@ impl Connection {
         self.make_room_for_join();
         let kind = Kind::JoinPassive { nonce: host.random().next_u32(), peer_nonce: nonce };
         let index = self.accept_flow(now, &path, syn, (kind, Some(address_id)), host);
-        let class_theirs =
-            self.session.as_ref().map_or(PathClass::Trusted, |session| class_of(session, reserved));
+        let class_theirs = self.protection.class_of(reserved);
         let state = &mut self.flows[index].state;
         state.backup_theirs = backup;
         state.class_theirs = class_theirs;
@@ -79,22 +76,15 @@ impl Connection {
             return;
         };
         flow.state.sealed.responder_said(backup, reserved, address_id);
-        let is_right = match (&self.sealed, &self.session) {
-            (Some(sealed), _) => sealed.is_join_answer(&mut flow.state.sealed, (own, nonce), &hmac),
-            (None, Some(Session { local: Some(local), remote: Some(remote), .. })) => {
-                same(&join_hmac(remote, local, nonce, own), &hmac)
-            }
-            (None, Some(_) | None) => false,
-        };
-        if !is_right {
+        let nonces = Nonces { own, theirs: nonce };
+        if !self.protection.is_join_answer(&mut flow.state, nonces, &hmac) {
             self.counters.bad_join_hmacs += 1;
             flow.reset(Parting::because(ResetReason::Mptcp));
             return;
         }
         flow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
         flow.state.backup_theirs = backup;
-        flow.state.class_theirs =
-            self.session.as_ref().map_or(PathClass::Trusted, |session| class_of(session, reserved));
+        flow.state.class_theirs = self.protection.class_of(reserved);
         flow.state.remote_address = flow.state.remote_address.or(Some(address_id));
         flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
         // The peer may send data here as soon as it has our third ACK.
@@ -115,16 +105,10 @@ impl Connection {
         let others = self.proved_flows();
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinPassive { nonce, peer_nonce } = flow.state.kind else { return };
-        let is_right = match (arrived.signals.join, &self.sealed, &self.session) {
-            (Some(MpJoin::Ack { hmac }), Some(sealed), _) => {
-                sealed.is_join_ack(&mut flow.state.sealed, (peer_nonce, nonce), &hmac)
-            }
-            (
-                Some(MpJoin::Ack { hmac }),
-                None,
-                Some(Session { local: Some(local), remote: Some(remote), .. }),
-            ) => same(&join_hmac(remote, local, peer_nonce, nonce), &hmac),
-            (Some(_) | None, _, _) => false,
+        let nonces = Nonces { own: nonce, theirs: peer_nonce };
+        let is_right = match arrived.signals.join {
+            Some(MpJoin::Ack { hmac }) => self.protection.is_join_ack(&mut flow.state, nonces, &hmac),
+            Some(MpJoin::Syn { .. } | MpJoin::SynAck { .. }) | None => false,
         };
         if is_right && others < usize::from(self.config.max_subflows) {
             flow.state.stage = Stage::Open;

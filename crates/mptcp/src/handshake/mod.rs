@@ -11,7 +11,7 @@ use wire::Segment;
 
 use crate::flow::{Flow, FlowState, Kind, Parting, Stage};
 use crate::mapping::Mappings;
-use crate::{Connection, Event, Host, Path};
+use crate::{Config, Connection, Event, Host, Path};
 
 /// Attempts to open a further subflow: it is not worth two minutes, and there are others.
 const JOIN_SYN_RETRIES: u8 = 3;
@@ -30,7 +30,7 @@ impl Connection {
         let port = host.claim_port(local, remote)?;
         let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
         let mut config = self.tcp_config(path);
-        if self.mode == crate::connection::Mode::Multipath {
+        if self.mode() == crate::protection::Mode::Multipath {
             config.syn_retries = config.syn_retries.min(JOIN_SYN_RETRIES);
         }
         let tcp = Subflow::connect(now, config, tuple, host.isn(&tuple, now));
@@ -110,20 +110,25 @@ impl Connection {
         }
     }
 
-    /// The path that a segment to `address` came over. One that is unknown (it has just gone) has the
-    /// strictest class that can still answer.
+    /// The path that a segment to `address` came over.
     pub(crate) fn path_of(&self, address: IpAddr, host: &dyn Host) -> Path {
-        host.paths().with_address(address).cloned().unwrap_or_else(|| Path {
-            id: base::PathId(u8::MAX),
-            name: String::new(),
-            class: crate::PathClass::Untrusted,
-            backup: false,
-            v4: None,
-            v6: None,
-            public_v4: None,
-            public_v6: None,
-            mtu: self.config.tcp.mtu,
-            up: true,
-        })
+        path_of(&self.config, address, host)
     }
+}
+
+/// The path that a segment to `address` came over. One that is unknown (it has just gone) has the
+/// strictest class that can still answer.
+fn path_of(config: &Config, address: IpAddr, host: &dyn Host) -> Path {
+    host.paths().with_address(address).cloned().unwrap_or_else(|| Path {
+        id: base::PathId(u8::MAX),
+        name: String::new(),
+        class: crate::PathClass::Untrusted,
+        backup: false,
+        v4: None,
+        v6: None,
+        public_v4: None,
+        public_v6: None,
+        mtu: config.tcp.mtu,
+        up: true,
+    })
 }

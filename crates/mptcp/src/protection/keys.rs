@@ -10,38 +10,45 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// The token by which joins name the connection of this key: the leftmost 32 bits of its SHA-256
 /// (RFC 8684, section 3.2). For hosts that draw keys: no two connections may share a token.
 pub fn token_of(key: &[u8; 8]) -> u32 {
-    let digest = Sha256::digest(key);
-    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+    Key::new(*key).token()
 }
 
-/// The 64-bit key of one host, wiped when it is dropped and never printed.
+/// The 64-bit key of one host, wiped when it is dropped and never printed, with what everybody may see of it: token
+/// and initial data sequence number are asked for with every packet, and hashed once.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub(crate) struct Key([u8; 8]);
+pub(crate) struct Key {
+    bytes: [u8; 8],
+    token: u32,
+    #[zeroize(skip)]
+    initial_dsn: Dsn,
+}
 
 impl Key {
     pub(crate) fn new(bytes: [u8; 8]) -> Self {
-        Self(bytes)
+        let digest: [u8; 32] = Sha256::digest(bytes).into();
+        let (_, last) = digest.split_last_chunk::<8>().expect("32 bytes hold 8");
+        let token = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+        Self { bytes, token, initial_dsn: Dsn::new(u64::from_be_bytes(*last)) }
     }
 
     /// As it goes into an option.
     pub(crate) fn bytes(&self) -> [u8; 8] {
-        self.0
+        self.bytes
     }
 
+    /// See [`token_of`].
     pub(crate) fn token(&self) -> u32 {
-        token_of(&self.0)
+        self.token
     }
 
     /// Initial data sequence number: the rightmost 64 bits of the key's SHA-256 (section 3.1).
     pub(crate) fn initial_dsn(&self) -> Dsn {
-        let digest: [u8; 32] = Sha256::digest(self.0).into();
-        let (_, last) = digest.split_last_chunk::<8>().expect("32 bytes hold 8");
-        Dsn::new(u64::from_be_bytes(*last))
+        self.initial_dsn
     }
 
     /// In constant time: the key is what FASTCLOSE proves itself with.
     pub(crate) fn is(&self, other: &[u8; 8]) -> bool {
-        self.0.ct_eq(other).into()
+        self.bytes.ct_eq(other).into()
     }
 }
 
@@ -80,8 +87,8 @@ pub(crate) fn same(computed: &[u8], received: &[u8]) -> bool {
 
 fn keyed(first: &Key, second: &Key) -> Hmac<Sha256> {
     let mut both = [0; 16];
-    both[..8].copy_from_slice(&first.0);
-    both[8..].copy_from_slice(&second.0);
+    both[..8].copy_from_slice(&first.bytes);
+    both[8..].copy_from_slice(&second.bytes);
     let mac = Hmac::new_from_slice(&both).expect("HMAC takes keys of any length");
     both.zeroize();
     mac

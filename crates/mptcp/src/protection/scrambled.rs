@@ -1,18 +1,20 @@
 //! A scrambled connection: regular Multipath TCP of version 2 with flag D, whose stream is scrambled above the
 //! data sequence numbers (Kato et al. 2017, section III-B), and whose first data keeps to trusted paths.
 //!
-//! Mappings, lengths and acknowledgments are those of the plain stream. There is no way back: neither to TCP nor
-//! to an unscrambled stream, so whatever makes regular Multipath TCP fall back ends the connection.
+//! Mappings, lengths and acknowledgments are those of the plain stream. Once it is agreed on there is no way back:
+//! neither to TCP nor to an unscrambled stream, so whatever makes regular Multipath TCP fall back ends the connection.
 
 use bytes::Bytes;
 use protect::scramble::{Descrambler, Scrambler};
+use wire::MpCapable;
 
-use crate::config::Protect;
+use super::plain::Plain;
+use super::session::{OpenerKeys, Session};
+use super::{Mode, Opened};
 use crate::event::Unscrambled;
-use crate::protection::session::Session;
 use crate::spare::Spare;
 use crate::trust::TrustedPaths;
-use crate::{Connection, ConnectionError, Fallback, PlainReason, ScrambleStart};
+use crate::{ConnectionError, Fallback, PlainReason, ScrambleStart};
 
 /// Settings of scrambling. Both hosts choose the same start value, and nothing on the wire tells whether they
 /// did: with different ones the connection works and each side reads noise.
@@ -68,45 +70,195 @@ impl Default for ScrambleSettings {
 /// writes are.
 const FIRST_SEGMENT: u64 = 1460;
 
-/// Both directions of a scrambled connection.
-pub(crate) struct Scrambling {
+/// Why there is always something to scramble with.
+const NO_KEYS: &str = "no byte has a number before both keys are known";
+
+/// A connection that is scrambled, or shall be.
+pub(crate) struct Scrambled {
     settings: ScrambleSettings,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Our SYN offers it.
+    Offered(Session),
+    /// Our SYN/ACK agrees to it; the key of the opener is to come.
+    Answered(Session),
+    /// Both keys are known.
+    Running(Session, Coders),
+    /// It came to nothing, and there is nothing in its place.
+    Refused,
+}
+
+/// What scrambles and descrambles.
+struct Coders {
     outgoing: Scrambler,
     incoming: Descrambler,
     sending: Spare,
     receiving: Spare,
-    pub(crate) degraded: u64,
+    degraded: u64,
 }
 
-impl Scrambling {
+impl Scrambled {
+    /// What our SYN offers.
+    pub(super) fn offer(settings: ScrambleSettings, session: Session) -> Self {
+        Self { settings, stage: Stage::Offered(Session { scrambled: true, ..session }) }
+    }
+
+    /// What our SYN/ACK agrees to.
+    pub(super) fn answer(settings: ScrambleSettings, session: Session) -> Self {
+        Self { settings, stage: Stage::Answered(Session { scrambled: true, ..session }) }
+    }
+
+    /// The connection fails before anything was agreed on.
+    pub(super) fn refused(settings: ScrambleSettings) -> Self {
+        Self { settings, stage: Stage::Refused }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        match self.stage {
+            Stage::Offered(_) | Stage::Answered(_) | Stage::Refused => Mode::Opening,
+            Stage::Running(..) => Mode::Multipath,
+        }
+    }
+
+    pub(super) fn session(&self) -> Option<&Session> {
+        match &self.stage {
+            Stage::Offered(session) | Stage::Answered(session) | Stage::Running(session, _) => Some(session),
+            Stage::Refused => None,
+        }
+    }
+
+    pub(super) fn session_mut(&mut self) -> Option<&mut Session> {
+        match &mut self.stage {
+            Stage::Offered(session) | Stage::Answered(session) | Stage::Running(session, _) => Some(session),
+            Stage::Refused => None,
+        }
+    }
+
+    /// Whether a SYN that does not offer it could be of use.
+    pub(super) fn may_omit_offer(&self) -> bool {
+        self.settings.unscrambled == Fallback::Allow
+    }
+
+    /// The SYN/ACK. Where the peer answers with regular Multipath TCP, and that is good enough, there is a plain
+    /// connection in place of this one.
+    pub(super) fn take_answer(
+        &mut self,
+        answer: Option<&MpCapable>,
+        was_plain: bool,
+    ) -> (Option<Plain>, Opened) {
+        let mut session = match core::mem::replace(&mut self.stage, Stage::Refused) {
+            Stage::Offered(session) => session,
+            other @ (Stage::Answered(_) | Stage::Running(..) | Stage::Refused) => {
+                self.stage = other;
+                return (None, Opened::Fail(ConnectionError::Protocol));
+            }
+        };
+        let reason = match answer {
+            _ if was_plain => Some(PlainReason::SynDropped),
+            None => Some(PlainReason::NotInSynAck),
+            Some(answer) if session.take_answer(answer) => None,
+            Some(_) => Some(PlainReason::Unsupported),
+        };
+        match reason {
+            Some(reason) => {
+                self.stage = Stage::Offered(session);
+                (None, Opened::FallBack(reason))
+            }
+            None if session.scrambled => {
+                self.stage = self.running(session);
+                (None, Opened::Multipath)
+            }
+            None if self.may_omit_offer() => (Some(Plain::multipath(session)), Opened::Multipath),
+            None => (None, Opened::Fail(ConnectionError::NotScrambled(Unscrambled::Multipath))),
+        }
+    }
+
+    /// The keys of the third ACK; `false` if they are not those of the handshake.
+    pub(super) fn take_keys(&mut self, keys: &OpenerKeys) -> bool {
+        match core::mem::replace(&mut self.stage, Stage::Refused) {
+            Stage::Answered(mut session) => {
+                let is_right = session.take_keys(keys);
+                self.stage = if is_right { self.running(session) } else { Stage::Answered(session) };
+                is_right
+            }
+            other @ (Stage::Offered(_) | Stage::Running(..) | Stage::Refused) => {
+                self.stage = other;
+                false
+            }
+        }
+    }
+
+    /// What waits in the send buffer is scrambled when it gets its number, like all the rest.
+    fn running(&self, session: Session) -> Stage {
+        let Some(remote) = &session.remote else { return Stage::Answered(session) };
+        let coders = Coders {
+            outgoing: Scrambler::new(self.settings.start, session.local.bytes()),
+            incoming: Descrambler::new(self.settings.start, remote.bytes()),
+            sending: Spare::default(),
+            receiving: Spare::default(),
+            degraded: 0,
+        };
+        Stage::Running(session, coders)
+    }
+
+    /// The plain connection in place of this one: there is one only where nothing was agreed on yet, and the settings
+    /// allow it.
+    pub(super) fn step_down(&mut self, reason: PlainReason) -> Result<Plain, ConnectionError> {
+        match core::mem::replace(&mut self.stage, Stage::Refused) {
+            Stage::Offered(session) if self.may_omit_offer() => {
+                Ok(Plain::opening(Some(Session { scrambled: false, ..session })))
+            }
+            Stage::Offered(_) | Stage::Refused => Err(ConnectionError::NotScrambled(Unscrambled::Plain)),
+            // What was received in order is still to be read.
+            agreed @ (Stage::Answered(_) | Stage::Running(..)) => {
+                self.stage = agreed;
+                Err(match reason {
+                    PlainReason::ChecksumFailed => ConnectionError::Corrupted,
+                    PlainReason::NotOffered
+                    | PlainReason::PeerPlain
+                    | PlainReason::NotInSynAck
+                    | PlainReason::SynDropped
+                    | PlainReason::NotInAck
+                    | PlainReason::NoDss
+                    | PlainReason::Unsupported
+                    | PlainReason::PeerFellBack => ConnectionError::NotScrambled(Unscrambled::Stripped),
+                })
+            }
+        }
+    }
+
     /// The next bytes of the application: in place if nobody else has them.
-    pub(crate) fn scramble(&mut self, data: Bytes) -> Bytes {
+    pub(super) fn scramble(&mut self, data: Bytes) -> Bytes {
+        let Stage::Running(_, coders) = &mut self.stage else { unreachable!("{NO_KEYS}") };
         match data.try_into_mut() {
             Ok(mut own) => {
-                self.outgoing.scramble(&mut own);
+                coders.outgoing.scramble(&mut own);
                 own.freeze()
             }
-            Err(shared) => self
+            Err(shared) => coders
                 .sending
-                .changed(&shared, |plain, scrambled| self.outgoing.scramble_into(plain, scrambled)),
+                .changed(&shared, |plain, scrambled| coders.outgoing.scramble_into(plain, scrambled)),
         }
     }
 
     /// The next bytes of the peer.
-    pub(crate) fn descramble(&mut self, data: Bytes) -> Bytes {
+    pub(super) fn descramble(&mut self, data: Bytes) -> Bytes {
+        let Stage::Running(_, coders) = &mut self.stage else { unreachable!("{NO_KEYS}") };
         match data.try_into_mut() {
             Ok(mut own) => {
-                self.incoming.descramble(&mut own);
+                coders.incoming.descramble(&mut own);
                 own.freeze()
             }
-            Err(shared) => self
+            Err(shared) => coders
                 .receiving
-                .changed(&shared, |scrambled, plain| self.incoming.descramble_into(scrambled, plain)),
+                .changed(&shared, |scrambled, plain| coders.incoming.descramble_into(scrambled, plain)),
         }
     }
 
     /// Whether an untrusted path may carry what starts at data offset `start` (the first byte has 1).
-    pub(crate) fn may_leave_trust(&self, trusted: TrustedPaths, start: u64) -> bool {
+    pub(super) fn may_leave_trust(&self, trusted: TrustedPaths, start: u64) -> bool {
         match (trusted, self.settings.without_trusted) {
             (TrustedPaths::Work, _) | (TrustedPaths::Stalled, WithoutTrusted::Degrade) => {
                 start > self.settings.trusted_bytes
@@ -116,62 +268,22 @@ impl Scrambling {
             (TrustedPaths::Gone, WithoutTrusted::Degrade) => true,
         }
     }
-}
 
-impl Connection {
-    /// The settings, if scrambling is what was asked for.
-    pub(crate) fn scramble_settings(&self) -> Option<ScrambleSettings> {
-        match &self.config.protect {
-            Protect::Plain => None,
-            Protect::Scramble(settings) => Some(*settings),
-            Protect::Sealed(_) => None,
+    /// An untrusted path carries so many bytes because there is no trusted one.
+    pub(super) fn note_degraded(&mut self, bytes: u64) {
+        if let Stage::Running(_, coders) = &mut self.stage {
+            coders.degraded += bytes;
         }
     }
 
-    /// Both keys are known. What waits in the send buffer is scrambled when it gets its number, like all the rest.
-    pub(crate) fn start_scrambling(&mut self) {
-        let (Some(settings), Some(session)) = (self.scramble_settings(), &self.session) else { return };
-        let Session { local: Some(local), remote: Some(remote), scrambled: true, .. } = session else {
-            return;
-        };
-        let scrambling = Scrambling {
-            settings,
-            outgoing: Scrambler::new(settings.start, local.bytes()),
-            incoming: Descrambler::new(settings.start, remote.bytes()),
-            sending: Spare::default(),
-            receiving: Spare::default(),
-            degraded: 0,
-        };
-        self.protection = crate::protection::Protection::Scrambled(Box::new(scrambling));
-    }
-
-    /// Whether only a scrambled connection will do.
-    pub(crate) fn must_scramble(&self) -> bool {
-        self.scramble_settings().is_some_and(|settings| settings.unscrambled == Fallback::Refuse)
-    }
-
-    /// Why falling back to TCP is out of the question, if it is.
-    pub(crate) fn scramble_forbids(&self, reason: PlainReason) -> Option<ConnectionError> {
-        let is_agreed = self.session.as_ref().is_some_and(|session| {
-            session.scrambled && (session.remote.is_some() || self.role == crate::connection::Role::Passive)
-        });
-        match reason {
-            PlainReason::ChecksumFailed if is_agreed => Some(ConnectionError::Corrupted),
-            _ if is_agreed => Some(ConnectionError::NotScrambled(Unscrambled::Stripped)),
-            _ if self.must_scramble() => Some(ConnectionError::NotScrambled(Unscrambled::Plain)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn scramble_status(&self) -> Option<ScrambleStatus> {
-        let crate::protection::Protection::Scrambled(scrambling) = &self.protection else { return None };
-        let trusted = self.trusted_paths();
+    /// For people, once it is agreed on.
+    pub(super) fn status(&self, trusted: TrustedPaths) -> Option<ScrambleStatus> {
+        let Stage::Running(_, coders) = &self.stage else { return None };
         Some(ScrambleStatus {
-            start: scrambling.settings.start,
+            start: self.settings.start,
             trusted,
-            stalled: scrambling.settings.without_trusted == WithoutTrusted::Stall
-                && trusted != TrustedPaths::Work,
-            degraded: scrambling.degraded,
+            stalled: self.settings.without_trusted == WithoutTrusted::Stall && trusted != TrustedPaths::Work,
+            degraded: coders.degraded,
         })
     }
 }

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use protect::sealed::{AckContext, AckTag, OpenError, ProtectedOptions};
 use wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
+use super::Stage;
 use super::inbox::{Declaration, Declared, Next};
-use super::{Sealed, Stage};
 use crate::flow::{Parting, Stage as FlowStage};
 use crate::outgoing::Acked;
 use crate::receive::{Arrived, MAX_UNMAPPED};
@@ -25,7 +25,7 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
-        let Some(sealed) = &mut self.sealed else { return };
+        let Some(sealed) = self.protection.sealed_mut() else { return };
         sealed.is_heard = true;
         let Some(dss) = arrived.signals.dss else { return };
         let Dss { data_ack, mapping, data_fin } = dss;
@@ -59,20 +59,20 @@ impl Connection {
 
     /// A Data-ACK or DATA_FIN without a block: its tag has to be right.
     fn take_tagged(&mut self, arrived: &Arrived<'_>, ack: Option<DataAck>, fin: Option<DataSequence>) {
-        let (Some(session), Some(sealed)) = (&self.session, &mut self.sealed) else { return };
-        let Stage::Running(running) = &mut sealed.stage else { return };
+        let Some(running) = self.protection.running_mut() else { return };
+        let numbers = &running.numbers;
         let Some(subflow) = self.flows[arrived.index].state.sealed.tag else { return };
-        let data_ack = ack.map(|ack| session.outgoing.ack_number(ack, self.outgoing.acked()));
-        let data_fin = fin.map(|dsn| session.incoming.sequence(dsn, self.incoming.next()));
+        let data_ack = ack.map(|ack| numbers.outgoing.ack_number(ack, self.outgoing.acked()));
+        let data_fin = fin.map(|dsn| numbers.incoming.sequence(dsn, self.incoming.next()));
         let context = AckContext { subflow, data_ack, data_fin, options: ProtectedOptions::NONE };
         let tag = arrived.signals.tag.and_then(|tag| AckTag::parse(&tag));
         if tag.is_none_or(|tag| running.opener.check_ack(&context, &tag).is_err()) {
             self.counters.forged_acks += 1;
             return;
         }
-        let fin = data_fin.and_then(|dsn| session.incoming.offset(dsn));
+        let fin = data_fin.and_then(|dsn| numbers.incoming.offset(dsn));
         let may_end = running.eof_received;
-        if let Some(acked) = data_ack.and_then(|dsn| session.outgoing.offset(dsn)) {
+        if let Some(acked) = data_ack.and_then(|dsn| numbers.outgoing.offset(dsn)) {
             self.on_genuine_ack(acked);
         }
         if let Some(fin) = fin
@@ -85,16 +85,14 @@ impl Connection {
 
     /// A Data-ACK that is the peer's.
     pub(super) fn on_genuine_ack(&mut self, acked: u64) {
-        let (Some(session), Some(sealed)) = (&mut self.session, &mut self.sealed) else { return };
+        let Some(running) = self.protection.running_mut() else { return };
         match self.outgoing.on_data_ack(acked, 0) {
             Acked::New(_) => {
-                session.is_confirmed = true;
+                running.numbers.is_confirmed = true;
                 self.data_timer.on_progress();
-                if let Some(running) = sealed.running_mut() {
-                    running.sealer.handle_data_ack(session.outgoing.dsn(acked));
-                }
+                running.sealer.handle_data_ack(running.numbers.outgoing.dsn(acked));
             }
-            Acked::Old => session.is_confirmed = true,
+            Acked::Old => running.numbers.is_confirmed = true,
             Acked::Beyond => self.fail(ConnectionError::Protocol),
         }
     }
@@ -106,10 +104,12 @@ impl Connection {
             state.read = chunk.offset + chunk.data.len() as u64;
             state.sealed.inbox.push(chunk);
         }
-        match self.sealed.as_deref().map(|sealed| &sealed.stage) {
+        match self.protection.sealed().map(|sealed| &sealed.stage) {
             Some(Stage::Shaking(_)) => self.read_handshake(index),
             Some(Stage::Running(_)) => self.open_blocks(now, index),
-            Some(Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed)
+            Some(
+                Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. },
+            )
             | None => {}
         }
     }
@@ -148,7 +148,7 @@ impl Connection {
         let state = &mut self.flows[index].state;
         state.unmapped_since = state.unmapped_since.or(Some(now));
         let is_first = state.is_first();
-        if let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut)
+        if let Some(running) = self.protection.running_mut()
             && let Some(handshake) = running.handshake.as_mut().filter(|_| is_first)
         {
             // The server may have refused our key after we were through.
@@ -167,7 +167,7 @@ impl Connection {
 
     fn on_garbage(&mut self, index: usize, bytes: &Bytes) {
         let state = &self.flows[index].state;
-        if let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut)
+        if let Some(running) = self.protection.running_mut()
             && let Some(handshake) = running.handshake.as_mut().filter(|_| state.is_first())
             && let Err(error @ handshake::HandshakeError::PeerGaveUp(_)) = handshake.handle_bytes(bytes)
         {
@@ -180,11 +180,7 @@ impl Connection {
     /// Something that was not sealed by the peer came on a subflow, which may be gone by now.
     pub(super) fn on_failed(&mut self, index: Option<usize>, error: OpenError) {
         self.counters.blocks_failed += 1;
-        let has_opened = self
-            .sealed
-            .as_deref()
-            .and_then(Sealed::running)
-            .is_some_and(|running| running.opener.has_opened());
+        let has_opened = self.protection.running().is_some_and(|running| running.opener.has_opened());
         let Some(flow) = index.and_then(|index| self.flows.get_mut(index)) else { return };
         flow.state.sealed.failures += 1;
         if flow.state.sealed.failures < MAX_FAILURES {

@@ -26,19 +26,21 @@ mod unsealing;
 pub(crate) use body::SealedBody;
 pub(crate) use flow::SealedFlow;
 pub use jobs::{CryptoJob, CryptoResult};
-pub(crate) use negotiation::Answer;
+pub(super) use negotiation::Unsealed;
 pub use settings::SealedSettings;
 
 use base::SubflowId;
 use handshake::{Tep, Transcript};
 use wire::OptionBytes;
 
+use super::Protection;
+use super::session::Numbers;
 use crate::connection::Role;
 use crate::status::SealedStatus;
 use opening::Shaking;
 use running::Running;
 
-/// What a connection that is sealed, or shall be, knows about that.
+/// A connection that is sealed or shall be. Whatever becomes of it, it is not plain.
 pub(crate) struct Sealed {
     settings: SealedSettings,
     role: Role,
@@ -64,19 +66,56 @@ enum Stage {
     /// Both sides have the keys.
     Running(Box<Running>),
     /// It came to nothing.
-    Failed,
+    Failed {
+        /// After both sides had the keys.
+        was_running: bool,
+    },
 }
 
 /// What the SYNs have agreed on.
-struct Agreed {
+pub(super) struct Agreed {
     flow: SubflowId,
     tep: Tep,
     transcript: Transcript,
 }
 
+impl Protection {
+    /// The sealed connection in use, if it is one.
+    fn running(&self) -> Option<&Running> {
+        self.sealed()?.running()
+    }
+
+    fn running_mut(&mut self) -> Option<&mut Running> {
+        self.sealed_mut()?.running_mut()
+    }
+
+    /// Whether blocks are sealed.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.running().is_some()
+    }
+}
+
 impl Sealed {
     fn new(settings: SealedSettings, role: Role, capable: [u8; 4], stage: Stage) -> Self {
         Self { settings, role, capable, stage, is_heard: false, failure: None }
+    }
+
+    /// The connection has failed, or will before it is used.
+    pub(super) fn note_failure(&mut self, why: Option<String>) {
+        self.failure = why.or(self.failure.take());
+        self.stage = Stage::Failed { was_running: self.is_or_was_running() };
+    }
+
+    /// Whether both sides have the keys, or had them.
+    pub(super) fn is_or_was_running(&self) -> bool {
+        match self.stage {
+            Stage::Running(_) | Stage::Failed { was_running: true } => true,
+            Stage::Offered { .. }
+            | Stage::Answered { .. }
+            | Stage::Agreed(_)
+            | Stage::Shaking(_)
+            | Stage::Failed { was_running: false } => false,
+        }
     }
 
     fn running(&self) -> Option<&Running> {
@@ -86,7 +125,7 @@ impl Sealed {
             | Stage::Answered { .. }
             | Stage::Agreed(_)
             | Stage::Shaking(_)
-            | Stage::Failed => None,
+            | Stage::Failed { .. } => None,
         }
     }
 
@@ -97,8 +136,17 @@ impl Sealed {
             | Stage::Answered { .. }
             | Stage::Agreed(_)
             | Stage::Shaking(_)
-            | Stage::Failed => None,
+            | Stage::Failed { .. } => None,
         }
+    }
+
+    /// Data sequence numbers, once they are derived.
+    pub(super) fn numbers(&self) -> Option<&Numbers> {
+        self.running().map(|running| &running.numbers)
+    }
+
+    pub(super) fn numbers_mut(&mut self) -> Option<&mut Numbers> {
+        self.running_mut().map(|running| &mut running.numbers)
     }
 
     /// The token by which joins name this connection.
@@ -120,7 +168,7 @@ impl Sealed {
     pub(crate) fn status(&self) -> SealedStatus {
         let status = SealedStatus { failure: self.failure.clone(), ..SealedStatus::default() };
         match &self.stage {
-            Stage::Offered { .. } | Stage::Failed => status,
+            Stage::Offered { .. } | Stage::Failed { .. } => status,
             Stage::Answered { agreed, .. } | Stage::Agreed(agreed) => {
                 SealedStatus { handshake: Some(agreed.tep.name()), ..status }
             }

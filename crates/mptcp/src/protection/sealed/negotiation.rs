@@ -5,12 +5,11 @@ use handshake::{
     ACK_ENO, Policy, Refusal, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
     offer_eno,
 };
-use wire::{CapableFlags, Eno, Flags, MpCapable, OptionBytes, Segment};
+use wire::{CapableFlags, Eno, MpCapable, OptionBytes, Segment};
 
-use super::{Agreed, Sealed, Stage};
-use crate::config::Protect;
+use super::{Agreed, Sealed, SealedSettings, Stage};
 use crate::connection::Role;
-use crate::receive::Arrived;
+use crate::protection::{Opened, SynAck};
 use crate::{Connection, ConnectionError};
 
 /// Kind of MPTCP options, and of TCP-ENO.
@@ -19,169 +18,159 @@ const ENO: u8 = 69;
 /// The version that goes with sealing.
 const VERSION: u8 = 2;
 
-/// What came of the negotiation.
+/// Why the SYNs have not agreed on sealing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
-    /// The connection will be sealed.
-    Sealed,
-    /// The policy forbids what is left; the connection has failed, or is to fail.
-    Refused,
-    /// Go on as without sealing.
-    Unsealed,
+pub(in crate::protection) enum Unsealed {
+    /// The policy allows what is left. Only the negotiation of a connection that is not sealed yet can act on this.
+    StepDown,
+    /// It does not, for this reason.
+    Refused(Refusal),
 }
 
-impl Connection {
-    /// The opener: what our SYN will offer, if anything.
-    pub(crate) fn offer_sealed(&mut self) {
-        let Protect::Sealed(settings) = &self.config.protect else { return };
+impl Sealed {
+    /// What our SYN offers, if there is anything to offer.
+    pub(in crate::protection) fn offer(settings: &SealedSettings, checksum: bool) -> Option<Self> {
         if settings.policy == Policy::Off || settings.teps.is_empty() || settings.opener.is_none() {
-            return;
+            return None;
         }
-        let checksum = if self.config.checksum { CapableFlags::CHECKSUM } else { 0 };
+        let checksum = if checksum { CapableFlags::CHECKSUM } else { 0 };
         let capable = [MPTCP, 4, VERSION, CapableFlags::HMAC_SHA256 | checksum];
         let stage = Stage::Offered { eno: offer_eno(&settings.teps) };
-        self.sealed = Some(Box::new(Sealed::new(settings.clone(), Role::Active, capable, stage)));
-    }
-
-    /// Whether sealing is asked for in a way that cannot be.
-    pub(crate) fn cannot_seal(&self) -> bool {
-        self.requires_sealing() && self.sealed.is_none()
-    }
-
-    fn requires_sealing(&self) -> bool {
-        match &self.config.protect {
-            Protect::Plain | Protect::Scramble(_) => false,
-            Protect::Sealed(settings) => settings.policy == Policy::Require,
-        }
+        Some(Self::new(settings.clone(), Role::Active, capable, stage))
     }
 
     /// The listener: what to make of this SYN. The subflow for the answer is yet to be made.
-    pub(crate) fn judge_sealed_syn(&mut self, syn: &Segment, capable: Option<&MpCapable>) -> Answer {
-        let Protect::Sealed(settings) = &self.config.protect else { return Answer::Unsealed };
-        let settings = settings.clone();
+    pub(in crate::protection) fn answer(
+        settings: &SealedSettings,
+        syn: &Segment,
+        capable: Option<&MpCapable>,
+    ) -> Result<Self, Unsealed> {
         let ours = if settings.listener.is_some() { &settings.teps[..] } else { &[] };
         let eno = raw_option(&syn.options, ENO);
-        let verdict = judge_offer(settings.policy, ours, capable, contents(&eno));
-        match verdict {
-            Verdict::Sealed(tep) => {
-                let answer = answer_eno(tep);
-                let transcript = Transcript::new(
-                    &raw_option(&syn.options, MPTCP).unwrap_or_default(),
-                    &eno.unwrap_or_default(),
-                    &ANSWER,
-                    &answer,
-                );
-                let agreed = Agreed { flow: SubflowId(0), tep, transcript };
-                let stage = Stage::Answered { agreed, eno: answer };
-                self.sealed = Some(Box::new(Sealed::new(settings, Role::Passive, ANSWER, stage)));
-                Answer::Sealed
-            }
-            Verdict::Multipath | Verdict::Plain => Answer::Unsealed,
-            Verdict::Refuse(refusal) => {
-                let mut sealed = Sealed::new(settings, Role::Passive, ANSWER, Stage::Failed);
-                sealed.failure = Some(refusal.to_string());
-                self.sealed = Some(Box::new(sealed));
-                Answer::Refused
-            }
-        }
+        let tep = read(judge_offer(settings.policy, ours, capable, contents(&eno)))?;
+        let answer = answer_eno(tep);
+        let transcript = Transcript::new(
+            &raw_option(&syn.options, MPTCP).unwrap_or_default(),
+            &eno.unwrap_or_default(),
+            &ANSWER,
+            &answer,
+        );
+        let agreed = Agreed { flow: SubflowId(0), tep, transcript };
+        let stage = Stage::Answered { agreed, eno: answer };
+        Ok(Self::new(settings.clone(), Role::Passive, ANSWER, stage))
+    }
+
+    /// A connection that fails before its SYN was looked at.
+    pub(in crate::protection) fn unanswered(settings: &SealedSettings) -> Self {
+        Self::new(settings.clone(), Role::Passive, ANSWER, Stage::Failed { was_running: false })
+    }
+
+    /// A connection whose opening is refused, for this reason.
+    pub(in crate::protection) fn refused(settings: &SealedSettings, why: String) -> Self {
+        Self { failure: Some(why), ..Self::unanswered(settings) }
+    }
+
+    /// The same offer, agreed on.
+    pub(in crate::protection) fn agreed(&self, agreed: Agreed) -> Self {
+        Self::new(self.settings.clone(), self.role, self.capable, Stage::Agreed(agreed))
+    }
+
+    /// The same offer, come to nothing for this reason.
+    pub(in crate::protection) fn failed(&self, why: String) -> Self {
+        let stage = Stage::Failed { was_running: false };
+        Self { failure: Some(why), ..Self::new(self.settings.clone(), self.role, self.capable, stage) }
     }
 
     /// A reset in answer to our SYN may come from a host that requires what somebody took out of it: it looks like
     /// any other.
-    pub(crate) fn explain_refusal(&mut self) {
-        if let Some(sealed) = &mut self.sealed {
-            let why = "nobody listens there, or the offer to seal was stripped from our SYN and the peer requires it";
-            sealed.failure = Some(why.to_owned());
-        }
+    pub(in crate::protection) fn explain_refusal(&mut self) {
+        let why =
+            "nobody listens there, or the offer to seal was stripped from our SYN and the peer requires it";
+        self.failure = Some(why.to_owned());
     }
 
     /// The opener: what to make of this SYN/ACK.
-    pub(crate) fn judge_sealed_answer(&mut self, arrived: &Arrived<'_>) -> Answer {
-        let Some(sealed) = &mut self.sealed else { return Answer::Unsealed };
-        let Stage::Offered { eno } = &sealed.stage else { return Answer::Refused };
-        let flow = &self.flows[arrived.index].state;
-        let options = &arrived.segment.options;
-        let answer = raw_option(options, ENO);
-        let signal = arrived.signals.capable;
-        let verdict =
-            judge_answer(sealed.settings.policy, &sealed.settings.teps, signal.as_ref(), contents(&answer));
-        match verdict {
-            Verdict::Sealed(tep) => {
-                let transcript = Transcript::new(
-                    &sealed.capable,
-                    eno,
-                    &raw_option(options, MPTCP).unwrap_or_default(),
-                    &answer.unwrap_or_default(),
-                );
-                sealed.stage = Stage::Agreed(Agreed { flow: flow.id, tep, transcript });
-                // The key for a step down is not needed any more.
-                self.session = None;
-                Answer::Sealed
+    pub(in crate::protection) fn judge_answer(&self, answer: &SynAck<'_>) -> Result<Agreed, Unsealed> {
+        let Stage::Offered { eno: offered } = &self.stage else {
+            return Err(Unsealed::Refused(Refusal::NotOffered));
+        };
+        let eno = raw_option(answer.options, ENO);
+        let tep =
+            read(judge_answer(self.settings.policy, &self.settings.teps, answer.capable, contents(&eno)))?;
+        let transcript = Transcript::new(
+            &self.capable,
+            offered,
+            &raw_option(answer.options, MPTCP).unwrap_or_default(),
+            &eno.unwrap_or_default(),
+        );
+        Ok(Agreed { flow: answer.flow, tep, transcript })
+    }
+
+    /// The opener of a connection that has to be sealed: what the SYN/ACK makes of it.
+    pub(in crate::protection) fn take_answer(&mut self, answer: &SynAck<'_>) -> Opened {
+        match self.judge_answer(answer) {
+            Ok(agreed) => {
+                self.stage = Stage::Agreed(agreed);
+                Opened::Sealing
             }
-            Verdict::Multipath | Verdict::Plain => {
-                self.sealed = None;
-                Answer::Unsealed
-            }
-            Verdict::Refuse(refusal) => {
-                self.refuse_sealing(&refusal);
-                Answer::Refused
-            }
+            Err(Unsealed::Refused(refusal)) => self.refuse(refusal),
+            // A policy may have been changed behind our back; this connection was made to be sealed.
+            Err(Unsealed::StepDown) => self.refuse(Refusal::PlainTcp),
         }
     }
 
     /// The listener: the first segment behind the SYN.
-    pub(crate) fn on_sealed_third_ack(&mut self, arrived: &Arrived<'_>) {
-        let flags = arrived.segment.flags;
-        if flags.contains(Flags::SYN) || !flags.contains(Flags::ACK) {
-            return;
+    pub(in crate::protection) fn take_third_ack(
+        &mut self,
+        flow: SubflowId,
+        options: &[u8],
+        capable: Option<&MpCapable>,
+    ) -> Opened {
+        let eno = raw_option(options, ENO);
+        if let Err(refusal) = judge_ack(capable, contents(&eno)) {
+            return self.refuse(refusal);
         }
-        let eno = raw_option(&arrived.segment.options, ENO);
-        if let Err(refusal) = judge_ack(arrived.signals.capable.as_ref(), contents(&eno)) {
-            self.refuse_sealing(&refusal);
-            return;
-        }
-        let Some(sealed) = &mut self.sealed else { return };
-        match core::mem::replace(&mut sealed.stage, Stage::Failed) {
-            Stage::Answered { mut agreed, eno: _ } => {
-                let flow = &mut self.flows[arrived.index].state;
-                agreed.flow = flow.id;
-                flow.stage = crate::flow::Stage::Open;
-                sealed.stage = Stage::Agreed(agreed);
+        match core::mem::replace(&mut self.stage, Stage::Failed { was_running: false }) {
+            Stage::Answered { agreed, eno: _ } => {
+                self.stage = Stage::Agreed(Agreed { flow, ..agreed });
+                Opened::Sealing
             }
             other @ (Stage::Offered { .. }
             | Stage::Agreed(_)
             | Stage::Shaking(_)
             | Stage::Running(_)
-            | Stage::Failed) => sealed.stage = other,
+            | Stage::Failed { .. }) => {
+                self.stage = other;
+                Opened::NotYet
+            }
         }
     }
 
-    /// Before falling back to plain TCP. `false` where sealing is required, or already agreed on: then the connection has
-    /// failed, whatever made it fall back.
-    pub(crate) fn give_up_sealing(&mut self) -> bool {
-        let is_offer = |sealed: &Sealed| matches!(sealed.stage, Stage::Offered { .. });
-        if self.requires_sealing() || !self.sealed.as_deref().is_none_or(is_offer) {
-            self.refuse_sealing(&Refusal::PlainTcp);
-            return false;
-        }
-        self.sealed = None;
-        true
+    fn refuse(&mut self, refusal: Refusal) -> Opened {
+        self.note_failure(Some(refusal.to_string()));
+        Opened::Fail(ConnectionError::NotSealed)
     }
+}
 
-    fn refuse_sealing(&mut self, refusal: &Refusal) {
-        self.fail_sealing(refusal.to_string(), ConnectionError::NotSealed);
+/// A verdict, with the ways on that are not sealed as one.
+fn read(verdict: Verdict) -> Result<handshake::Tep, Unsealed> {
+    match verdict {
+        Verdict::Sealed(tep) => Ok(tep),
+        Verdict::Multipath | Verdict::Plain => Err(Unsealed::StepDown),
+        Verdict::Refuse(refusal) => Err(Unsealed::Refused(refusal)),
     }
+}
 
+impl Connection {
     /// There will be no sealed connection, and no other.
     pub(super) fn fail_sealing(&mut self, why: String, error: ConnectionError) {
-        self.note_failure(why);
         self.fail(error);
+        self.note_failure(why);
     }
 
     /// As [`Connection::fail_sealing`] for a handshake whose last bytes, an alert, tell the peer why: they are with TCP,
     /// and a reset would overtake them.
     pub(super) fn fail_behind_alert(&mut self, now: Instant, why: String, flow: SubflowId) {
-        self.note_failure(why);
         self.fail_and(ConnectionError::HandshakeFailed, |each, parting| {
             if each.state.id == flow {
                 each.leave();
@@ -190,12 +179,12 @@ impl Connection {
                 each.reset(parting);
             }
         });
+        self.note_failure(why);
     }
 
     fn note_failure(&mut self, why: String) {
-        if let Some(sealed) = &mut self.sealed {
-            sealed.failure = Some(why);
-            sealed.stage = Stage::Failed;
+        if let Some(sealed) = self.protection.sealed_mut() {
+            sealed.note_failure(Some(why));
         }
     }
 }

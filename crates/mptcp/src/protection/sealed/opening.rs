@@ -11,9 +11,7 @@ use wire::OptionBytes;
 use super::negotiation::third_segment;
 use super::running::Running;
 use super::{Agreed, Stage};
-use crate::connection::{Mode, Role};
-use crate::data_space::DataSpace;
-use crate::protection::session::Session;
+use crate::connection::Role;
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes beyond the initial data sequence number that may be sent before the first MAX_DATA has come.
@@ -56,7 +54,7 @@ impl Connection {
     /// Does what can be done: begins the handshake, carries it on, ends it; then what the sealed connection
     /// has to do.
     pub(crate) fn progress_sealing(&mut self, now: Instant, host: &mut dyn Host) {
-        if self.sealed.is_none() || self.life.is_over() {
+        if !self.protection.must_be_sealed() || self.life.is_over() {
             return;
         }
         self.begin_handshake(now, host);
@@ -66,7 +64,7 @@ impl Connection {
     }
 
     fn begin_handshake(&mut self, now: Instant, host: &mut dyn Host) {
-        let Some(sealed) = &mut self.sealed else { return };
+        let Some(sealed) = self.protection.sealed_mut() else { return };
         let Stage::Agreed(Agreed { flow, tep, transcript }) = &sealed.stage else { return };
         let (flow, tep) = (*flow, *tep);
         let clock = UnixTime::since_unix_epoch(StdDuration::from_secs(host.unix_time(now)));
@@ -97,7 +95,7 @@ impl Connection {
 
     /// Gives the handshake the bytes that are its own; what lies behind them stays in the inbox.
     pub(super) fn read_handshake(&mut self, index: usize) {
-        let Some(sealed) = &mut self.sealed else { return };
+        let Some(sealed) = self.protection.sealed_mut() else { return };
         let Stage::Shaking(shaking) = &mut sealed.stage else { return };
         let state = &mut self.flows[index].state;
         if state.id != shaking.flow {
@@ -116,7 +114,7 @@ impl Connection {
     }
 
     fn pump_handshake(&mut self, now: Instant, host: &mut dyn Host) {
-        let Some(sealed) = &mut self.sealed else { return };
+        let Some(sealed) = self.protection.sealed_mut() else { return };
         let Stage::Shaking(shaking) = &mut sealed.stage else { return };
         let Some(index) = self.flows.iter().position(|flow| flow.state.id == shaking.flow) else { return };
         let options = match (sealed.role, sealed.is_heard) {
@@ -136,8 +134,12 @@ impl Connection {
     }
 
     fn start_sealed(&mut self, now: Instant, index: usize, complete: Complete, host: &mut dyn Host) {
-        let Some(sealed) = &mut self.sealed else { return };
-        let Stage::Shaking(shaking) = core::mem::replace(&mut sealed.stage, Stage::Failed) else { return };
+        let Some(sealed) = self.protection.sealed_mut() else { return };
+        let Stage::Shaking(shaking) =
+            core::mem::replace(&mut sealed.stage, Stage::Failed { was_running: false })
+        else {
+            return;
+        };
         let Complete { master, tep, suite, key_exchange, peer, sent, received } = complete;
         let role = end(sealed.role);
         let secrets = ConnectionSecrets::derive(master, tep.byte());
@@ -147,20 +149,17 @@ impl Connection {
             token = host.secrets().next_u32();
         }
         let (identity, sealer, opener) = secrets.start(role, suite, suite.limits(), now);
-        let session =
-            Session::sealed(DataSpace::new(identity.idsn(role)), DataSpace::new(identity.idsn(role.peer())));
         let about = super::running::About { tep, suite, key_exchange, peer, sent, received };
         let mut running = Running::new(role, about, (identity, sealer, opener), shaking.handshake);
         if token != derived {
             running.rename(token);
         }
         sealed.stage = Stage::Running(Box::new(running));
-        self.session = Some(session);
+        let opens = sealed.role == Role::Active;
         self.outgoing.hold_fin(1 + INITIAL_WINDOW);
-        self.mode = Mode::Multipath;
         let state = &mut self.flows[index].state;
         state.sealed.tag = Some(protect::sealed::SubflowTag::FIRST);
-        if sealed.role == Role::Active {
+        if opens {
             state.remote_address = Some(0);
         }
         self.notices.connected();
@@ -178,14 +177,14 @@ impl Connection {
     }
 
     fn handshake_deadline(&self) -> Option<Instant> {
-        let sealed = self.sealed.as_ref().filter(|_| !self.life.is_over())?;
+        let sealed = self.protection.sealed().filter(|_| !self.life.is_over())?;
         match &sealed.stage {
             Stage::Shaking(shaking) => Some(shaking.began + sealed.settings.handshake_patience),
             Stage::Offered { .. }
             | Stage::Answered { .. }
             | Stage::Agreed(_)
             | Stage::Running(_)
-            | Stage::Failed => None,
+            | Stage::Failed { .. } => None,
         }
     }
 

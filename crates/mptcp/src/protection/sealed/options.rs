@@ -9,42 +9,40 @@ use super::running::Running;
 use super::{Sealed, Stage};
 use crate::connection::Role;
 use crate::flow::{FlowState, Kind, Stage as FlowStage};
-use crate::options_out::{CAPABLE_SYNS, put};
-use crate::protection::session::Session;
-use handshake::Policy;
+use crate::protection::options::put;
 
 /// A Data-ACK of 8 bytes and its tag.
 const TAGGED_ACK: usize = 24;
 
 impl Sealed {
-    /// Writes the options of a segment without payload; `false` if it is to be written as without sealing.
-    pub(crate) fn write_options(
+    /// Writes the options of a segment that neither resets nor carries data; `next` is the data offset to acknowledge.
+    pub(in crate::protection) fn write_options(
         &mut self,
         kind: SegmentKind,
         room: usize,
         flow: &mut FlowState,
-        (session, next): (Option<&Session>, u64),
+        next: u64,
         out: &mut OptionBytes,
-    ) -> bool {
+    ) {
         match kind {
-            SegmentKind::Reset => return false,
-            SegmentKind::Syn { attempt } => self.write_syn(attempt, flow, out),
+            SegmentKind::Syn { attempt: _ } => self.write_syn(flow, out),
             SegmentKind::SynAck { attempt: _ } => self.write_syn_ack(flow, out),
-            SegmentKind::Ack => self.write_ack(room, flow, (session, next), out),
+            SegmentKind::Ack => self.write_ack(room, flow, next, out),
+            SegmentKind::Reset => {}
         }
-        true
     }
 
-    fn write_syn(&mut self, attempt: u8, flow: &mut FlowState, out: &mut OptionBytes) {
+    /// Writes what the first SYN offers.
+    pub(in crate::protection) fn write_offer(&self, out: &mut OptionBytes) {
+        if let Stage::Offered { eno } = &self.stage {
+            put_first(self.capable, eno, out);
+        }
+    }
+
+    fn write_syn(&mut self, flow: &mut FlowState, out: &mut OptionBytes) {
         match flow.kind {
-            Kind::FirstActive => {
-                let Stage::Offered { eno } = &self.stage else { return };
-                // Where sealing is required nothing is gained by leaving it out.
-                flow.plain_syn = attempt >= CAPABLE_SYNS && self.settings.policy == Policy::Prefer;
-                if !flow.plain_syn {
-                    put_first(self.capable, eno, out);
-                }
-            }
+            // Nothing is gained by leaving it out, however often it goes unanswered.
+            Kind::FirstActive => self.write_offer(out),
             Kind::JoinActive { nonce, peer_nonce: _ } => {
                 let Some(running) = self.running() else { return };
                 flow.sealed.initiator_said(flow.backup_ours, 0, flow.local_address);
@@ -84,13 +82,7 @@ impl Sealed {
         }
     }
 
-    fn write_ack(
-        &mut self,
-        room: usize,
-        flow: &mut FlowState,
-        (session, next): (Option<&Session>, u64),
-        out: &mut OptionBytes,
-    ) {
+    fn write_ack(&mut self, room: usize, flow: &mut FlowState, next: u64, out: &mut OptionBytes) {
         match &mut self.stage {
             Stage::Agreed(_) | Stage::Shaking(_) => {
                 if self.role == Role::Active && !self.is_heard && room >= 8 {
@@ -107,11 +99,11 @@ impl Sealed {
                 {
                     let hmac = running.join_by_us(&flow.sealed, nonce, peer_nonce).ack();
                     put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
-                } else if let Some(session) = session {
-                    running.write_data_ack(room, flow, (session, next), out);
+                } else {
+                    running.write_data_ack(room, flow, next, out);
                 }
             }
-            Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed => {}
+            Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed { .. } => {}
         }
     }
 }
@@ -126,19 +118,13 @@ fn put_first(capable: [u8; 4], eno: &OptionBytes, out: &mut OptionBytes) {
 impl Running {
     /// A Data-ACK with its tag. Where TCP has to report missing bytes it gives way once it was told: an option
     /// for selective acknowledgments does not fit beside it.
-    fn write_data_ack(
-        &mut self,
-        room: usize,
-        flow: &mut FlowState,
-        (session, next): (&Session, u64),
-        out: &mut OptionBytes,
-    ) {
+    fn write_data_ack(&mut self, room: usize, flow: &mut FlowState, next: u64, out: &mut OptionBytes) {
         let Some(subflow) = flow.sealed.tag else { return };
         if room < TAGGED_ACK || (flow.sealed.has_gaps && flow.sealed.told == next) {
             return;
         }
         flow.sealed.told = next;
-        let dsn = session.incoming.dsn(next);
+        let dsn = self.numbers.incoming.dsn(next);
         let context =
             AckContext { subflow, data_ack: Some(dsn), data_fin: None, options: ProtectedOptions::NONE };
         let tag = self.sealer.tag_ack(&context).to_option();

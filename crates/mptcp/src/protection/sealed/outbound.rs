@@ -7,10 +7,8 @@ use protect::sealed::{
 use wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
 
 use super::running::Running;
-use super::{Sealed, Stage};
 use crate::blocks::Body;
-use crate::connection::Mode;
-use crate::options_out::{DATA_OPTIONS, put};
+use crate::protection::options::{DATA_OPTIONS, put};
 use crate::scheduler::Candidate;
 use crate::send::whole_segments;
 use crate::{Connection, ConnectionError, Scheduler};
@@ -22,14 +20,9 @@ pub(super) const CONTROL_SLACK: u64 = 8 << 10;
 const PARTS_OF_WINDOW: u32 = 4;
 
 impl Connection {
-    /// Whether blocks are sealed.
-    pub(crate) fn is_sealed(&self) -> bool {
-        matches!(self.sealed.as_deref(), Some(Sealed { stage: Stage::Running(_), .. }))
-    }
-
     /// Sends a control block, if there is one to send and its turn has come.
     pub(crate) fn schedule_control(&mut self, now: Instant) -> bool {
-        if self.mode != Mode::Multipath || !(self.has_control(now) || self.is_control_next()) {
+        if !self.protection.is_sealed() || !(self.has_control(now) || self.is_control_next()) {
             return false;
         }
         let candidates = self.candidates(now, |_| true);
@@ -41,7 +34,7 @@ impl Connection {
     }
 
     fn has_control(&self, now: Instant) -> bool {
-        let Some(running) = self.sealed.as_deref().and_then(Sealed::running) else { return false };
+        let Some(running) = self.protection.running() else { return false };
         if self.outgoing.is_fin_sent() || running.ahead.ends_stream() {
             return false;
         }
@@ -52,12 +45,12 @@ impl Connection {
     }
 
     fn is_control_next(&self) -> bool {
-        let running = self.sealed.as_deref().and_then(Sealed::running);
+        let running = self.protection.running();
         running.and_then(|running| running.ahead.first()).is_some_and(|first| first.kind == Kind::Control)
     }
 
     fn has_room_for_control(&self) -> bool {
-        let Some(running) = self.sealed.as_deref().and_then(Sealed::running) else { return false };
+        let Some(running) = self.protection.running() else { return false };
         let end = self.outgoing.next() + running.ahead.numbers() + MAX_CONTROL as u64;
         running.ahead.len() < self.most_ahead()
             && end <= self.outgoing.edge().max(self.outgoing.acked()) + CONTROL_SLACK
@@ -82,7 +75,7 @@ impl Connection {
     /// Control blocks are short: they are sealed here and now.
     fn seal_control(&mut self, now: Instant) {
         let all_cut = self.outgoing.is_finished() && self.outgoing.uncut() == 0;
-        let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
+        let Some(running) = self.protection.running_mut() else { return };
         if running.sealer.is_update_due(now)
             && let Ok(block) = running.sealer.update_keys(now)
         {
@@ -120,7 +113,7 @@ impl Connection {
     /// there is. Which subflow takes the first one is for `candidates` with room for all of it. `false` while the first
     /// one is being sealed.
     pub(crate) fn seal_ahead(&mut self, candidates: &mut [Candidate]) -> bool {
-        if self.config.crypto_jobs == 0 || !self.is_sealed() {
+        if self.config.crypto_jobs == 0 || !self.protection.is_sealed() {
             return true;
         }
         let (turn, waits_for_room) = match self.config.scheduler {
@@ -132,7 +125,7 @@ impl Connection {
             let index = widest.index;
             while self.is_sealing_due() && self.cut_block(index, turn) {}
         }
-        let running = self.sealed.as_deref().and_then(Sealed::running);
+        let running = self.protection.running();
         let Some(first) = running.and_then(|running| running.ahead.first()) else { return true };
         for candidate in candidates {
             // A part of a block would be a super-segment of its own. Who has nothing in flight has no more room to
@@ -146,13 +139,13 @@ impl Connection {
     }
 
     fn is_sealing_due(&self) -> bool {
-        let running = self.sealed.as_deref().and_then(Sealed::running);
+        let running = self.protection.running();
         self.outgoing.uncut() > 0 && running.is_some_and(|running| running.ahead.len() < self.most_ahead())
     }
 
     /// Sends the next block of data on the subflow that was chosen.
     pub(crate) fn send_sealed(&mut self, index: usize, room: usize) -> bool {
-        let running = self.sealed.as_deref().and_then(Sealed::running);
+        let running = self.protection.running();
         if self.config.crypto_jobs == 0 && running.is_some_and(|running| running.ahead.is_empty()) {
             self.cut_block(index, room);
         }
@@ -167,7 +160,7 @@ impl Connection {
             return false;
         }
         let wanted = self.outgoing.uncut().min(length - BLOCK_OVERHEAD).min(MAX_PLAIN);
-        let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return false };
+        let Some(running) = self.protection.running_mut() else { return false };
         if wanted == 0 || running.eof_sent {
             return false;
         }
@@ -196,7 +189,7 @@ impl Connection {
         // A rest of room that is smaller than a segment is not worth a block of its own.
         let longest = whole_segments(self.config.tcp.max_super_segment, segment as u16).min(grown);
         let length = (room - room % segment.max(1)).clamp(segment, longest.max(segment));
-        let running = self.sealed.as_deref().and_then(Sealed::running);
+        let running = self.protection.running();
         let ahead = running.map_or(0, |running| running.ahead.numbers());
         let left = self.outgoing.window_left().saturating_sub(ahead);
         let whole_window = self.outgoing.window_left() + self.outgoing.in_doubt();
@@ -206,14 +199,17 @@ impl Connection {
 
     /// Gives the first block to this subflow, if it is sealed.
     fn send_first(&mut self, index: usize) -> bool {
-        let running = self.sealed.as_deref_mut().and_then(Sealed::running_mut);
+        let running = self.protection.running_mut();
         let Some(body) = running.and_then(|running| running.ahead.pop()) else { return false };
         if body.block.kind() == Kind::Data {
             self.last_chosen = Some(self.flows[index].state.id);
         }
         let (dsn, ends_stream) = (body.block.dsn(), body.ends_stream);
         let start = self.outgoing.push_sealed(body);
-        debug_assert!(self.session.as_ref().is_some_and(|s| s.outgoing.dsn(start) == dsn), "in their turn");
+        debug_assert!(
+            self.protection.numbers().is_some_and(|n| n.outgoing.dsn(start) == dsn),
+            "in their turn"
+        );
         if ends_stream {
             self.outgoing.on_fin_sent();
         }
@@ -226,13 +222,12 @@ impl Connection {
 
     /// Sends a block on this subflow, for the first time or once more; the cipher text stays what it is.
     pub(crate) fn transmit_block(&mut self, index: usize, start: u64) -> bool {
-        let (Some(sealed), Some(session)) = (&mut self.sealed, &self.session) else { return false };
-        let Stage::Running(running) = &mut sealed.stage else { return false };
+        let Some(running) = self.protection.running_mut() else { return false };
         let flow = &mut self.flows[index];
         let Some(subflow) = flow.state.sealed.tag else { return false };
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };
-        let data_ack = session.incoming.dsn(self.incoming.next());
+        let data_ack = running.numbers.incoming.dsn(self.incoming.next());
         let ssn = flow.tcp.next_offset() as u32;
         let context = OptionContext {
             subflow,

@@ -36,8 +36,7 @@ impl Sealed {
 impl Connection {
     /// The records of a block that is in order.
     pub(super) fn take_records(&mut self, records: Vec<Record>, generation: u64) {
-        let Some(session) = &self.session else { return };
-        let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
+        let Some(running) = self.protection.running_mut() else { return };
         for record in records {
             match record {
                 Record::Eof if running.eof_received => {
@@ -55,7 +54,7 @@ impl Connection {
                     }
                 }
                 Record::MaxData(dsn) => {
-                    if let Some(edge) = session.outgoing.offset(base::Dsn::new(dsn)) {
+                    if let Some(edge) = running.numbers.outgoing.offset(base::Dsn::new(dsn)) {
                         self.outgoing.raise_edge(edge);
                     }
                 }
@@ -70,9 +69,7 @@ impl Connection {
 
     /// Acts on records that need the host.
     pub(super) fn act_on_records(&mut self, now: Instant, host: &mut dyn Host) {
-        while let Some(record) =
-            self.sealed.as_deref_mut().and_then(Sealed::running_mut).and_then(|r| r.arrived.pop_front())
-        {
+        while let Some(record) = self.protection.running_mut().and_then(|r| r.arrived.pop_front()) {
             match record {
                 Record::AddAddr { id, address, port } => {
                     let port = Some(port).filter(|&port| port != 0);
@@ -93,8 +90,7 @@ impl Connection {
 
     /// Tells the peer how much more it may send, once that is worth a block.
     pub(crate) fn update_window(&mut self) {
-        let (Some(session), Some(sealed)) = (&self.session, &mut self.sealed) else { return };
-        let Some(running) = sealed.running_mut() else { return };
+        let Some(running) = self.protection.running_mut() else { return };
         if running.is_silent() {
             return;
         }
@@ -106,6 +102,6 @@ impl Connection {
         }
         running.announced = edge;
         running.pending.retain(|record| !matches!(record, Record::MaxData(_)));
-        running.say(Record::MaxData(session.incoming.dsn(edge).bits()));
+        running.say(Record::MaxData(running.numbers.incoming.dsn(edge).bits()));
     }
 }

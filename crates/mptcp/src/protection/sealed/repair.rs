@@ -19,7 +19,7 @@ const MAX_GRACE: Duration = Duration::from_millis(100);
 impl Connection {
     /// Finds blocks that were harmed and has them sent again.
     pub(super) fn repair(&mut self, now: Instant) {
-        if !self.is_sealed() {
+        if !self.protection.is_sealed() {
             return;
         }
         let flows = &self.flows;
@@ -47,7 +47,7 @@ impl Connection {
 
     /// When the first block counts as harmed.
     pub(super) fn repair_deadline(&self) -> Option<Instant> {
-        if !self.is_sealed() || self.life.is_over() {
+        if !self.protection.is_sealed() || self.life.is_over() {
             return None;
         }
         let first = self.outgoing.first()?;

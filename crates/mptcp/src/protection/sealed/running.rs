@@ -8,6 +8,8 @@ use super::ahead::Ahead;
 use super::jobs::{Jobs, Ticket};
 use super::opening::INITIAL_WINDOW;
 use super::unsealing::{Early, Opening};
+use crate::data_space::DataSpace;
+use crate::protection::session::Numbers;
 use crate::status::{PeerIdentity, SealedStatus};
 
 /// Control records that wait for a block; more are dropped. A connection has a handful of addresses and
@@ -29,6 +31,8 @@ pub(super) struct Running {
     pub(super) role: End,
     about: About,
     pub(super) identity: ConnectionIdentity,
+    /// Data sequence numbers of both directions.
+    pub(super) numbers: Numbers,
     pub(super) sealer: Sealer,
     pub(super) opener: Opener,
     /// Until the first block is opened: what comes unmapped before may be its alert.
@@ -74,6 +78,14 @@ impl Running {
             about,
             token: identity.token(role),
             peer_token: identity.token(role.peer()),
+            numbers: Numbers {
+                // A mapping is authenticated with its block.
+                is_mapped: true,
+                ..Numbers::new(
+                    DataSpace::new(identity.idsn(role)),
+                    DataSpace::new(identity.idsn(role.peer())),
+                )
+            },
             identity,
             sealer,
             opener,

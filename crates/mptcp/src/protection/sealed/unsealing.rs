@@ -10,7 +10,6 @@ use protect::sealed::{
     Kind, OpenError, OpenJob, Opened, OptionContext, ProtectedOptions, Record, Records, SubflowTag,
 };
 
-use super::Sealed;
 use super::inbox::Declared;
 use super::jobs::{CryptoJob, CryptoResult, Outcome, Ticket};
 use super::outbound::CONTROL_SLACK;
@@ -57,13 +56,13 @@ impl Connection {
     /// The next job; none once the connection is over.
     pub(crate) fn next_job(&mut self) -> Option<CryptoJob> {
         let is_over = self.life.is_over();
-        let running = self.sealed.as_deref_mut().and_then(Sealed::running_mut)?;
+        let running = self.protection.running_mut()?;
         core::iter::from_fn(|| running.jobs.pop()).find(|_| !is_over)
     }
 
     /// Whether there is one.
     pub(crate) fn has_jobs(&self) -> bool {
-        let running = self.sealed.as_deref().and_then(Sealed::running);
+        let running = self.protection.running();
         !self.life.is_over() && running.is_some_and(|running| !running.jobs.is_empty())
     }
 
@@ -72,7 +71,7 @@ impl Connection {
         if self.life.is_over() {
             return;
         }
-        let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
+        let Some(running) = self.protection.running_mut() else { return };
         running.blocks_elsewhere += 1;
         match result.0 {
             Outcome::Sealed(block) => running.ahead.fill(block),
@@ -102,7 +101,7 @@ impl Connection {
     /// Whether as many blocks are being opened as may be.
     pub(super) fn is_opening_enough(&self) -> bool {
         let most = usize::from(self.config.crypto_jobs);
-        let opening = self.sealed.as_deref().and_then(Sealed::running).map_or(0, |r| r.opening.len());
+        let opening = self.protection.running().map_or(0, |r| r.opening.len());
         most > 0 && opening >= most
     }
 
@@ -128,7 +127,7 @@ impl Connection {
         let Some((opening, job)) = begun else { return };
         if !self.config.is_job(opening.length as usize) {
             self.take_opened(&opening, job.run());
-        } else if let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) {
+        } else if let Some(running) = self.protection.running_mut() {
             running.open_elsewhere(opening, job);
             // What acknowledges the bytes is to acknowledge the block as well.
             self.flows[index].tcp.hold_ack(now);
@@ -137,13 +136,12 @@ impl Connection {
 
     /// Whether all of this block has been delivered, and its generation is over.
     fn has_passed(&self, generation: u8, declared: &Declared, length: usize) -> bool {
-        let Some(session) = &self.session else { return false };
-        let running = self.sealed.as_deref().and_then(Sealed::running);
-        if !running.is_some_and(|running| running.opener.is_past(generation)) {
+        let Some(running) = self.protection.running().filter(|running| running.opener.is_past(generation))
+        else {
             return false;
-        }
+        };
         let next = self.incoming.next();
-        let offset = session.incoming.offset(session.incoming.sequence(declared.dsn, next));
+        let offset = running.numbers.incoming.offset(running.numbers.incoming.sequence(declared.dsn, next));
         offset.is_some_and(|offset| offset + length as u64 <= next)
     }
 
@@ -155,16 +153,16 @@ impl Connection {
         declared: Declared,
         payload: Bytes,
     ) -> Result<Option<(Opening, OpenJob)>, OpenError> {
-        let Some(session) = &self.session else { return Ok(None) };
-        let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return Ok(None) };
+        let Some(running) = self.protection.running_mut() else { return Ok(None) };
         let Declared { dsn, ssn, length: _, data_fin, data_ack } = declared;
-        let dsn = session.incoming.sequence(dsn, self.incoming.next());
-        let data_ack = data_ack.map(|ack| session.outgoing.ack_number(ack, self.outgoing.acked()));
+        let numbers = &running.numbers;
+        let dsn = numbers.incoming.sequence(dsn, self.incoming.next());
+        let data_ack = data_ack.map(|ack| numbers.outgoing.ack_number(ack, self.outgoing.acked()));
         let context = OptionContext { subflow, ssn, data_ack, data_fin, options: ProtectedOptions::NONE };
-        let acked = data_ack.and_then(|dsn| session.outgoing.offset(dsn));
+        let acked = data_ack.and_then(|dsn| numbers.outgoing.offset(dsn));
         let length = payload.len() as u64;
         let job = running.opener.begin(dsn, &context, payload)?;
-        let Some(offset) = session.incoming.offset(dsn) else {
+        let Some(offset) = numbers.incoming.offset(dsn) else {
             self.counters.bytes_outside += length;
             return Ok(None);
         };
@@ -191,7 +189,7 @@ impl Connection {
             Ok(opened) => opened,
             Err(error) => return self.on_failed(self.index_of(flow), error),
         };
-        let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
+        let Some(running) = self.protection.running_mut() else { return };
         running.opener.finish(&opened);
         running.opened_blocks += 1;
         running.handshake = None;
@@ -223,7 +221,7 @@ impl Connection {
     /// Hands on what is in order now.
     fn deliver_blocks(&mut self) {
         while !self.life.is_over() {
-            let Some(running) = self.sealed.as_deref_mut().and_then(Sealed::running_mut) else { return };
+            let Some(running) = self.protection.running_mut() else { return };
             let Some(early) = running.early.remove(&self.incoming.next()) else { return };
             if self.incoming.is_finished() {
                 self.fail(ConnectionError::Protocol);
@@ -249,8 +247,7 @@ impl Connection {
 
     /// DATA_FIN counts only behind a verified EOF.
     pub(super) fn end_stream(&mut self) {
-        let may_end =
-            self.sealed.as_deref().and_then(Sealed::running).is_some_and(|running| running.eof_received);
+        let may_end = self.protection.running().is_some_and(|running| running.eof_received);
         if !may_end || !self.incoming.finish(self.incoming.next()) {
             self.counters.fin_conflicts += 1;
         }

@@ -6,48 +6,38 @@ use wire::{
     MpPrio, MptcpOption, OptionBytes, RemoveAddr, TcpOption, data_checksum, pad_options,
 };
 
-use crate::PathClass;
+use super::joins::reserved_bits;
+use super::keys::{Key, join_hmac};
+use super::preferred::OFFERING_SYNS;
+use super::session::Session;
+use super::{Mode, Protection};
 use crate::flow::{Control, FlowState, Kind, Stage};
-use crate::protection::keys::{Key, join_hmac};
-use crate::protection::sealed::Sealed;
-use crate::protection::session::Session;
-use crate::trust::reserved_bits;
 
-/// SYNs that carry MP_CAPABLE before it is left out, because something on the way may drop them for it (the
-/// number is the one of Linux).
-pub(crate) const CAPABLE_SYNS: u8 = 3;
-
-/// What the connection has to say, for the segments of one subflow.
-pub(crate) struct OptionsOut<'a> {
-    pub(crate) flow: &'a mut FlowState,
-    /// `None` on plain TCP.
-    pub(crate) session: Option<&'a Session>,
+/// What the streams have to say in options.
+#[derive(Clone, Copy)]
+pub(crate) struct StreamFacts {
     /// Data offset to acknowledge.
     pub(crate) next: u64,
     /// Data offset of a DATA_FIN that is not acknowledged.
     pub(crate) fin: Option<u64>,
     /// Data was sent: keys went with it and need not be repeated on ACKs.
     pub(crate) has_sent: bool,
-    /// A SYN without MP_CAPABLE would be of no use.
-    pub(crate) never_plain: bool,
-    /// On a sealed connection.
-    pub(crate) sealed: Option<&'a mut Sealed>,
+}
+
+/// What the connection has to say, for the segments of one subflow.
+pub(crate) struct OptionsOut<'a> {
+    pub(crate) flow: &'a mut FlowState,
+    pub(crate) protection: &'a mut Protection,
+    pub(crate) stream: StreamFacts,
 }
 
 impl SegmentOptions for OptionsOut<'_> {
     fn write(&mut self, kind: SegmentKind, room: usize, out: &mut OptionBytes) {
         let mut written = OptionBytes::new();
-        if let Some(sealed) = &mut self.sealed
-            && sealed.write_options(kind, room, self.flow, (self.session, self.next), &mut written)
-        {
-            let _ = out.try_extend_from_slice(&written);
-            return;
-        }
-        match kind {
-            SegmentKind::Syn { attempt } => self.write_syn(attempt, &mut written),
-            SegmentKind::SynAck { attempt: _ } => self.write_syn_ack(&mut written),
-            SegmentKind::Ack => self.write_ack(room, &mut written),
-            SegmentKind::Reset => self.write_reset(room, &mut written),
+        if kind == SegmentKind::Reset {
+            write_reset(self.protection, self.flow, room, &mut written);
+        } else {
+            self.protection.write_options(kind, room, self.flow, self.stream, &mut written);
         }
         if written.len() <= room {
             // What does not fit was not promised to anybody.
@@ -56,11 +46,58 @@ impl SegmentOptions for OptionsOut<'_> {
     }
 }
 
-impl OptionsOut<'_> {
+impl Protection {
+    /// Writes the options of a segment that neither resets nor carries data.
+    fn write_options(
+        &mut self,
+        kind: SegmentKind,
+        room: usize,
+        flow: &mut FlowState,
+        stream: StreamFacts,
+        out: &mut OptionBytes,
+    ) {
+        let never_plain = match self {
+            Self::Sealed(sealed) => return sealed.write_options(kind, room, flow, stream.next, out),
+            Self::Preferred(preferred) => {
+                if let SegmentKind::Syn { attempt } = kind {
+                    preferred.write_syn(attempt, flow, out);
+                }
+                return;
+            }
+            Self::Scrambled(scrambled) => !scrambled.may_omit_offer(),
+            Self::Plain(_) => false,
+        };
+        let is_plain = matches!(self.mode(), Mode::Plain(_));
+        let mut clear = Clear {
+            session: self.session().filter(|_| !is_plain || flow.acks_data_still),
+            stream: StreamFacts { fin: stream.fin.filter(|_| !is_plain), ..stream },
+            never_plain,
+            flow,
+        };
+        match kind {
+            SegmentKind::Syn { attempt } => clear.write_syn(attempt, out),
+            SegmentKind::SynAck { attempt: _ } => clear.write_syn_ack(out),
+            SegmentKind::Ack => clear.write_ack(room, out),
+            SegmentKind::Reset => {}
+        }
+    }
+}
+
+/// The options of a connection that is not sealed.
+struct Clear<'a> {
+    flow: &'a mut FlowState,
+    /// `None` on plain TCP.
+    session: Option<&'a Session>,
+    stream: StreamFacts,
+    /// A SYN without MP_CAPABLE would be of no use.
+    never_plain: bool,
+}
+
+impl Clear<'_> {
     fn write_syn(&mut self, attempt: u8, out: &mut OptionBytes) {
         match (self.flow.kind, self.session) {
             (Kind::FirstActive, Some(session)) => {
-                self.flow.plain_syn = attempt >= CAPABLE_SYNS && !self.never_plain;
+                self.flow.plain_syn = attempt >= OFFERING_SYNS && !self.never_plain;
                 if !self.flow.plain_syn {
                     put(&MptcpOption::Capable(capable(session, Keys::None)), usize::MAX, out);
                 }
@@ -90,7 +127,7 @@ impl OptionsOut<'_> {
             }
             (
                 Kind::JoinPassive { nonce, peer_nonce },
-                Some(session @ Session { local: Some(local), remote: Some(remote), .. }),
+                Some(session @ Session { local, remote: Some(remote), .. }),
             ) => {
                 let full = join_hmac(local, remote, nonce, peer_nonce);
                 let join = MpJoin::SynAck {
@@ -112,7 +149,7 @@ impl OptionsOut<'_> {
             self.write_control(room, out);
             return;
         };
-        let (Some(local), Some(remote)) = (&session.local, &session.remote) else { return };
+        let Session { local, remote: Some(remote), .. } = session else { return };
         if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = self.flow.kind
             && !matches!(self.flow.stage, Stage::Open | Stage::Leaving | Stage::Over)
         {
@@ -121,7 +158,7 @@ impl OptionsOut<'_> {
             put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
             return;
         }
-        if self.flow.kind == Kind::FirstActive && !session.is_confirmed && !self.has_sent {
+        if self.flow.kind == Kind::FirstActive && !session.numbers.is_confirmed && !self.stream.has_sent {
             put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);
             return;
         }
@@ -131,8 +168,8 @@ impl OptionsOut<'_> {
 
     /// Data-ACK, and the DATA_FIN until it is acknowledged.
     fn write_dss(&self, session: &Session, room: usize, out: &mut OptionBytes) {
-        let data_ack = Some(session.data_ack(self.next));
-        if let Some(fin) = self.fin {
+        let data_ack = Some(session.numbers.data_ack(self.stream.next));
+        if let Some(fin) = self.stream.fin {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.3.3
             //# the DSS MUST have a subflow sequence number of 0, a
             //# Data-Level Length of 1, and the data sequence number that corresponds
@@ -161,24 +198,18 @@ impl OptionsOut<'_> {
             self.flow.control.pop_front();
         }
     }
+}
 
-    fn write_reset(&mut self, room: usize, out: &mut OptionBytes) {
-        let parting = self.flow.parting;
-        let proof = match (&self.sealed, self.session) {
-            (Some(sealed), _) => sealed.fast_close(),
-            // It would be the key that scrambling starts with: the peer learns of the end over the other paths.
-            (None, Some(session)) if session.scrambled && self.flow.trust() != PathClass::Trusted => None,
-            (None, session) => session.and_then(|session| session.remote.as_ref()).map(Key::bytes),
-        };
-        if let Some(receiver_key) = proof.filter(|_| parting.fast_close) {
-            put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
-        }
-        if let Some(dsn) = parting.fail {
-            put(&MptcpOption::Fail(MpFail { dsn }), room, out);
-        }
-        if let Some(reset) = parting.reason {
-            put(&MptcpOption::Reset(reset), room, out);
-        }
+fn write_reset(protection: &Protection, flow: &FlowState, room: usize, out: &mut OptionBytes) {
+    let parting = flow.parting;
+    if let Some(receiver_key) = protection.fast_close(flow.trust()).filter(|_| parting.fast_close) {
+        put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
+    }
+    if let Some(dsn) = parting.fail {
+        put(&MptcpOption::Fail(MpFail { dsn }), room, out);
+    }
+    if let Some(reset) = parting.reason {
+        put(&MptcpOption::Reset(reset), room, out);
     }
 }
 
@@ -191,7 +222,7 @@ pub(crate) fn data_options(
     payload: &[u8],
 ) -> OptionBytes {
     let dss = Dss {
-        data_ack: Some(session.data_ack(next)),
+        data_ack: Some(session.numbers.data_ack(next)),
         mapping: Some(mapping(session, start, offset as u32, payload.len() as u16, sum(session, payload))),
         data_fin: false,
     };
@@ -202,7 +233,7 @@ pub(crate) fn data_options(
 /// section 3.1).
 pub(crate) fn first_data_options(session: &Session, payload: &[u8]) -> OptionBytes {
     let length = payload.len() as u16;
-    let checked = || data_checksum(session.outgoing.dsn(1).bits(), 1, length, sum(session, payload));
+    let checked = || data_checksum(session.numbers.outgoing.dsn(1).bits(), 1, length, sum(session, payload));
     let capable = MpCapable {
         data_length: Some(length),
         checksum: session.checksum.then(checked),
@@ -223,8 +254,8 @@ pub(crate) const DATA_OPTIONS: usize = 28;
 
 /// An announcement with its HMAC.
 pub(crate) fn announcement(session: &Session, id: u8, address: core::net::IpAddr) -> Option<AddAddr> {
-    let (local, remote) = (session.local.as_ref()?, session.remote.as_ref()?);
-    let hmac = crate::protection::keys::address_hmac(local, remote, id, address, None);
+    let (local, remote) = (&session.local, session.remote.as_ref()?);
+    let hmac = super::keys::address_hmac(local, remote, id, address, None);
     Some(AddAddr { echo: false, address_id: id, address, port: None, hmac: Some(hmac) })
 }
 
@@ -245,7 +276,7 @@ fn capable(session: &Session, keys: Keys) -> MpCapable {
     MpCapable {
         version: session.version(),
         flags: CapableFlags(CapableFlags::HMAC_SHA256 | checksum | scrambled),
-        sender_key: session.local.as_ref().filter(|_| own).map(Key::bytes),
+        sender_key: own.then(|| session.local.bytes()),
         receiver_key: session.remote.as_ref().filter(|_| other).map(Key::bytes),
         data_length: None,
         checksum: None,
@@ -261,7 +292,7 @@ fn sum(session: &Session, payload: &[u8]) -> Checksum {
 }
 
 fn mapping(session: &Session, start: u64, ssn: u32, length: u16, payload: Checksum) -> Mapping {
-    let dsn = session.outgoing.dsn(start).bits();
+    let dsn = session.numbers.outgoing.dsn(start).bits();
     let checksum = session.checksum.then(|| match length {
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.3.1
         //# The checksum, in such a case, will also be set to 0.

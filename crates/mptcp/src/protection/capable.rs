@@ -1,0 +1,220 @@
+//! MP_CAPABLE: how a protection begins, and what the three segments of the first handshake make of it (RFC 8684,
+//! section 3.1; Jadin et al., section III-A).
+
+use base::SubflowId;
+use wire::{MpCapable, Segment};
+
+use super::keys::Key;
+use super::plain::Plain;
+use super::preferred::Preferred;
+use super::scrambled::Scrambled;
+use super::sealed::{Sealed, Unsealed};
+use super::session::{OpenerKeys, Session, asks_for_scrambling, is_acceptable_offer};
+use super::{Mode, Protection};
+use crate::config::Protect;
+use crate::{Config, ConnectionError, Fallback, PlainReason, ScrambleSettings, SealedSettings, Unscrambled};
+
+/// A SYN/ACK, or what there is in its place where both sides have opened at the same time: nothing.
+pub(crate) struct SynAck<'a> {
+    pub(crate) flow: SubflowId,
+    /// All its options, as they are on the wire.
+    pub(crate) options: &'a [u8],
+    pub(crate) capable: Option<&'a MpCapable>,
+    /// The SYN that it answers offered nothing.
+    pub(crate) was_plain: bool,
+}
+
+/// What the SYN/ACK, or the third ACK, has decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Opened {
+    /// Multipath TCP is spoken.
+    Multipath,
+    /// The handshake of a sealed connection begins.
+    Sealing,
+    /// Plain TCP, for this reason, where that is good enough.
+    FallBack(PlainReason),
+    /// The connection fails.
+    Fail(ConnectionError),
+    /// Nothing yet: the segment with the keys is late, or lost and will be sent again.
+    NotYet,
+    /// The keys are not those of the handshake.
+    WrongKeys,
+}
+
+/// A protection for a SYN, and what to do about it.
+pub(crate) struct Answered {
+    pub(crate) protection: Protection,
+    /// `None` to wait for the third segment.
+    pub(crate) decided: Option<Opened>,
+}
+
+impl Protection {
+    /// What the opener's SYN offers. `draw_key` is for Multipath TCP in the clear.
+    ///
+    /// # Errors
+    /// Beside the protection: what was asked for cannot be.
+    pub(crate) fn offer(
+        config: &Config,
+        draw_key: impl FnOnce() -> [u8; 8],
+    ) -> (Self, Result<(), ConnectionError>) {
+        let session = config.multipath.then(|| Session::new(Key::new(draw_key()), config.checksum));
+        match (&config.protect, session) {
+            (Protect::Plain, session) => (Self::Plain(Plain::opening(session)), Ok(())),
+            (Protect::Scramble(settings), Some(session)) => {
+                (Self::Scrambled(Box::new(Scrambled::offer(*settings, session))), Ok(()))
+            }
+            (Protect::Scramble(settings), None) if settings.unscrambled == Fallback::Allow => {
+                (Self::Plain(Plain::opening(None)), Ok(()))
+            }
+            (Protect::Scramble(settings), None) => {
+                let error = ConnectionError::NotScrambled(Unscrambled::Plain);
+                (Self::Scrambled(Box::new(Scrambled::refused(*settings))), Err(error))
+            }
+            (Protect::Sealed(settings), session) => offer_sealed(settings, config.checksum, session),
+        }
+    }
+
+    /// What a connection is that fails before its SYN was looked at.
+    pub(crate) fn unanswered(config: &Config) -> Self {
+        match &config.protect {
+            Protect::Plain => Self::Plain(Plain::opening(None)),
+            Protect::Scramble(settings) => Self::Scrambled(Box::new(Scrambled::refused(*settings))),
+            Protect::Sealed(settings) => Self::Sealed(Box::new(Sealed::unanswered(settings))),
+        }
+    }
+
+    /// What the listener makes of a SYN. `draw_key` is for Multipath TCP in the clear.
+    pub(crate) fn answer(
+        config: &Config,
+        syn: &Segment,
+        offer: Option<&MpCapable>,
+        draw_key: impl FnOnce() -> [u8; 8],
+    ) -> Answered {
+        match &config.protect {
+            Protect::Plain => answer_plain(config, offer, draw_key),
+            Protect::Scramble(settings) => answer_scrambled(config, settings, offer, draw_key),
+            Protect::Sealed(settings) => match Sealed::answer(settings, syn, offer) {
+                Ok(sealed) => Answered { protection: Self::Sealed(Box::new(sealed)), decided: None },
+                Err(Unsealed::StepDown) => answer_plain(config, offer, draw_key),
+                Err(Unsealed::Refused(refusal)) => Answered {
+                    protection: Self::Sealed(Box::new(Sealed::refused(settings, refusal.to_string()))),
+                    decided: Some(Opened::Fail(ConnectionError::NotSealed)),
+                },
+            },
+        }
+    }
+
+    /// What the opener makes of the SYN/ACK.
+    pub(crate) fn take_answer(&mut self, answer: &SynAck<'_>) -> Opened {
+        let (next, opened) = match self {
+            Self::Plain(plain) => return plain.take_answer(answer.capable, answer.was_plain),
+            Self::Sealed(sealed) => return sealed.take_answer(answer),
+            Self::Scrambled(scrambled) => {
+                let (plain, opened) = scrambled.take_answer(answer.capable, answer.was_plain);
+                (plain.map(Self::Plain), opened)
+            }
+            Self::Preferred(preferred) => {
+                let (next, opened) = preferred.take_answer(answer);
+                (Some(next), opened)
+            }
+        };
+        if let Some(next) = next {
+            *self = next;
+        }
+        opened
+    }
+
+    /// What the listener makes of the opener's first segment behind the SYN. `has_mapping` where it has a DSS, or data
+    /// was sent before it: then the keys were sent, too.
+    pub(crate) fn take_third_ack(
+        &mut self,
+        flow: SubflowId,
+        options: &[u8],
+        capable: Option<&MpCapable>,
+        has_mapping: bool,
+    ) -> Opened {
+        if let Self::Sealed(sealed) = self {
+            return sealed.take_third_ack(flow, options, capable);
+        }
+        if self.mode() != Mode::Opening || self.session().is_none() {
+            return Opened::NotYet;
+        }
+        let Some(keys) = capable.and_then(OpenerKeys::of) else {
+            //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
+            //# The
+            //# handshake as described in Section 3.1 SHOULD fall back to regular TCP if either of
+            //# the SYN messages does not have the MPTCP options
+            // The third ACK is no different: without the opener's key there is nothing to map with.
+            return if has_mapping { Opened::NotYet } else { Opened::FallBack(PlainReason::NotInAck) };
+        };
+        let is_right = match self {
+            Self::Plain(plain) => plain.take_keys(&keys),
+            Self::Scrambled(scrambled) => scrambled.take_keys(&keys),
+            Self::Preferred(_) | Self::Sealed(_) => false,
+        };
+        if is_right { Opened::Multipath } else { Opened::WrongKeys }
+    }
+}
+
+fn offer_sealed(
+    settings: &SealedSettings,
+    checksum: bool,
+    session: Option<Session>,
+) -> (Protection, Result<(), ConnectionError>) {
+    use handshake::Policy;
+    match (settings.policy, Sealed::offer(settings, checksum)) {
+        (Policy::Off, _) | (Policy::Prefer, None) => (Protection::Plain(Plain::opening(session)), Ok(())),
+        (Policy::Prefer, Some(sealed)) => {
+            (Protection::Preferred(Box::new(Preferred::new(sealed, session))), Ok(()))
+        }
+        (Policy::Require, Some(sealed)) => (Protection::Sealed(Box::new(sealed)), Ok(())),
+        (Policy::Require, None) => {
+            let why = "there are no settings for connections that we open, or no handshake that they allow";
+            let sealed = Sealed::refused(settings, why.to_owned());
+            (Protection::Sealed(Box::new(sealed)), Err(ConnectionError::NotSealed))
+        }
+    }
+}
+
+/// Why there is nothing to answer a SYN with.
+fn lacks(config: &Config, offer: Option<&MpCapable>) -> Option<PlainReason> {
+    match offer {
+        _ if !config.multipath => Some(PlainReason::NotOffered),
+        None => Some(PlainReason::PeerPlain),
+        Some(offer) if !is_acceptable_offer(offer) => Some(PlainReason::Unsupported),
+        Some(_) => None,
+    }
+}
+
+fn answer_plain(config: &Config, offer: Option<&MpCapable>, draw_key: impl FnOnce() -> [u8; 8]) -> Answered {
+    let (session, decided) = match (lacks(config, offer), offer) {
+        (None, Some(offer)) => (Some(Session::answering(offer, Key::new(draw_key()), config.checksum)), None),
+        (reason, _) => (None, reason.map(Opened::FallBack)),
+    };
+    Answered { protection: Protection::Plain(Plain::opening(session)), decided }
+}
+
+fn answer_scrambled(
+    config: &Config,
+    settings: &ScrambleSettings,
+    offer: Option<&MpCapable>,
+    draw_key: impl FnOnce() -> [u8; 8],
+) -> Answered {
+    let fits = offer.filter(|offer| lacks(config, Some(offer)).is_none() && asks_for_scrambling(offer));
+    if let Some(offer) = fits {
+        let session = Session::answering(offer, Key::new(draw_key()), config.checksum);
+        let scrambled = Scrambled::answer(*settings, session);
+        return Answered { protection: Protection::Scrambled(Box::new(scrambled)), decided: None };
+    }
+    match settings.unscrambled {
+        Fallback::Allow => answer_plain(config, offer, draw_key),
+        Fallback::Refuse => {
+            let instead =
+                if lacks(config, offer).is_some() { Unscrambled::Plain } else { Unscrambled::Multipath };
+            Answered {
+                protection: Protection::Scrambled(Box::new(Scrambled::refused(*settings))),
+                decided: Some(Opened::Fail(ConnectionError::NotScrambled(instead))),
+            }
+        }
+    }
+}

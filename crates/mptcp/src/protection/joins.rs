@@ -1,0 +1,79 @@
+//! MP_JOIN: how a further subflow is proved to be the peer's (RFC 8684, section 3.2), and what its reserved bits say.
+
+use super::Protection;
+use super::keys::{join_hmac, same};
+use super::session::Session;
+use crate::PathClass;
+use crate::flow::FlowState;
+
+/// Reserved bit of MP_JOIN that in version 2 says: the sender does not trust the path that this comes over.
+/// The other side has no other way to know which of the subflows to one address of its own these are.
+const UNTRUSTED: u8 = 0b001;
+
+/// The nonces of a join: ours and the peer's.
+#[derive(Clone, Copy)]
+pub(crate) struct Nonces {
+    pub(crate) own: u32,
+    pub(crate) theirs: u32,
+}
+
+impl Protection {
+    /// Whether the SYN/ACK to our join comes from the peer.
+    pub(crate) fn is_join_answer(&self, flow: &mut FlowState, nonces: Nonces, hmac: &[u8; 8]) -> bool {
+        match self {
+            Self::Sealed(sealed) => {
+                sealed.is_join_answer(&mut flow.sealed, (nonces.own, nonces.theirs), hmac)
+            }
+            Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => self.is_join_hmac(nonces, hmac),
+        }
+    }
+
+    /// Whether the third segment of the peer's join comes from it.
+    pub(crate) fn is_join_ack(&self, flow: &mut FlowState, nonces: Nonces, hmac: &[u8; 20]) -> bool {
+        match self {
+            Self::Sealed(sealed) => sealed.is_join_ack(&mut flow.sealed, (nonces.theirs, nonces.own), hmac),
+            Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => self.is_join_hmac(nonces, hmac),
+        }
+    }
+
+    fn is_join_hmac(&self, Nonces { own, theirs }: Nonces, hmac: &[u8]) -> bool {
+        let Some(Session { local, remote: Some(remote), .. }) = self.session() else { return false };
+        same(&join_hmac(remote, local, theirs, own), hmac)
+    }
+
+    /// What the reserved bits of the peer's MP_JOIN say about its path.
+    pub(crate) fn class_of(&self, reserved: u8) -> PathClass {
+        let is_scrambled = self.session().is_some_and(|session| session.scrambled);
+        if is_scrambled && reserved & UNTRUSTED != 0 { PathClass::Untrusted } else { PathClass::Trusted }
+    }
+
+    /// Whether this is what the peer's MP_FASTCLOSE has to prove itself with.
+    pub(crate) fn is_fast_close(&self, key: &[u8; 8]) -> bool {
+        match self {
+            Self::Sealed(sealed) => sealed.is_fast_close(key),
+            Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => {
+                self.session().is_some_and(|session| session.local.is(key))
+            }
+        }
+    }
+
+    /// What our MP_FASTCLOSE proves itself with over a path of this class.
+    pub(super) fn fast_close(&self, class: PathClass) -> Option<[u8; 8]> {
+        match self {
+            Self::Sealed(sealed) => sealed.fast_close(),
+            // It would be the key that scrambling starts with: the peer learns of the end over the other paths.
+            Self::Scrambled(_) if class != PathClass::Trusted => None,
+            Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => {
+                Some(self.session()?.remote.as_ref()?.bytes())
+            }
+        }
+    }
+}
+
+/// What the reserved bits of our MP_JOIN say.
+pub(super) fn reserved_bits(session: &Session, class: PathClass) -> u8 {
+    match class {
+        PathClass::Untrusted if session.scrambled => UNTRUSTED,
+        PathClass::Untrusted | PathClass::Trusted | PathClass::Never => 0,
+    }
+}
