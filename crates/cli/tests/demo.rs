@@ -1,5 +1,5 @@
 //! `plait demo`: that it ends well, leaves nothing behind, and that a browser opens its report without a complaint and without
-//! asking anybody for anything. Needs root and Chromium; without them the tests say so.
+//! asking anybody for anything. Needs root and Chromium (`scripts/setup --with-chromium`).
 
 #![allow(clippy::disallowed_methods, reason = "processes and files")]
 
@@ -20,11 +20,9 @@ cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding
 true";
 
 #[test]
+#[ignore = "needs root and chromium"]
 fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
-    if let Err(error) = lab::privilege::check() {
-        eprintln!("not run: {error}");
-        return;
-    }
+    lab::privilege::check().expect("this machine can have a lab");
     let place = Place::new("whole");
     let (before, after, report) = (place.file("before"), place.file("after"), place.file("report.html"));
     fs::write(place.file("leavings.sh"), LEAVINGS).expect("written");
@@ -43,7 +41,7 @@ fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
     assert_eq!(read(&after), read(&before));
     assert!(read(&before).contains("lo:"), "the list is one: {}", read(&before));
 
-    let Some(visit) = Visit::to(&report, &place) else { return };
+    let visit = Visit::to(&report, &place);
     assert_eq!((visit.complaints, visit.requests), (Vec::new(), Vec::new()));
     for system in ["TLS 1.3 over kernel MPTCP", "plait, plain", "plait, scrambled", "plait, sealed"] {
         assert!(visit.dom.contains(system), "{system}");
@@ -56,12 +54,13 @@ fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
 }
 
 #[test]
+#[ignore = "needs chromium"]
 fn a_page_that_complains_or_asks_somebody_is_noticed() {
     let place = Place::new("twin");
     let page = place.file("page.html");
     let body = "<script>console.error('a complaint'); fetch('https://192.0.2.1/asked')</script>";
     fs::write(&page, format!("<!DOCTYPE html><html><body>{body}</body></html>")).expect("written");
-    let Some(visit) = Visit::to(&page, &place) else { return };
+    let visit = Visit::to(&page, &place);
     assert!(visit.complaints.iter().any(|line| line.contains("a complaint")), "{:?}", visit.complaints);
     assert_eq!(visit.requests, ["https://192.0.2.1/asked"]);
 }
@@ -77,16 +76,10 @@ struct Visit {
 }
 
 impl Visit {
-    /// Opens a file in a namespace without network: a browser has wishes of its own. `None` where there is no browser;
-    /// root can install it.
-    fn to(page: &Path, place: &Place) -> Option<Self> {
+    /// Opens a file in a namespace without network: a browser has wishes of its own.
+    fn to(page: &Path, place: &Place) -> Self {
         let is_there = Command::new("chromium").arg("--version").output().is_ok();
-        if !is_there {
-            let is_root = lab::privilege::check().is_ok();
-            assert!(!is_root, "there is no chromium; fix: scripts/setup --with-chromium");
-            eprintln!("not run: there is no chromium (fix: sudo scripts/setup --with-chromium)");
-            return None;
-        }
+        assert!(is_there, "there is no chromium; fix: scripts/setup --with-chromium");
         let log = place.file("network.json");
         let mut command = Command::new("unshare");
         command.args([
@@ -111,11 +104,11 @@ impl Visit {
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
         let console = said.lines().filter(|line| line.contains(":CONSOLE:"));
-        Some(Self {
+        Self {
             dom: String::from_utf8_lossy(&output.stdout).into_owned(),
             complaints: console.map(str::to_owned).collect(),
             requests: requests(&fs::read_to_string(log).expect("written")),
-        })
+        }
     }
 }
 

@@ -1,5 +1,4 @@
-//! Unmodified programs by `plait run`, against real servers behind `plait serve`, over two paths. Needs root;
-//! without it each test says so and passes.
+//! Unmodified programs by `plait run`, against real servers behind `plait serve`, over two paths. Needs root.
 
 #![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
 
@@ -15,65 +14,66 @@ use std::thread;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{NAME, SERVER, World, assert_ended, is_installed, slow_down, until};
+use support::{NAME, SERVER, World, assert_ended, slow_down, until};
 
 #[test]
+#[ignore = "needs root"]
 fn unmodified_programs_get_every_byte() {
-    let Some(mut world) = World::new("bytes") else { return };
+    let mut world = World::new("bytes");
     let expected = world.make_file("big", 20_000_003);
     world.http();
     world.resolver();
     let (by_address, by_name) = (format!("http://{SERVER}:8080/big"), format!("http://{NAME}:8080/big"));
     world.expect_bytes(&expected, &["curl", "-sSf", &by_address]);
     world.expect_bytes(&expected, &["curl", "-sSf", &by_name]);
-    if is_installed("wget") {
-        world.expect_bytes(&expected, &["wget", "-qO-", &by_name]);
-    }
+    world.expect_bytes(&expected, &["wget", "-qO-", &by_name]);
     let script = "import sys, urllib.request, shutil\n\
                   shutil.copyfileobj(urllib.request.urlopen(sys.argv[1]), sys.stdout.buffer)";
     world.expect_bytes(&expected, &["python3", "-c", script, &by_name]);
-    if let Some(program) = support::static_go_program(&world) {
-        world.expect_bytes(&expected, &[&program, &format!("{SERVER}:8080"), "/big"]);
-    }
+    let (_, program) = support::static_program::static_program(&world);
+    world.expect_bytes(&expected, &[&program, &format!("{SERVER}:8080"), "/big"]);
 }
 
 #[test]
-fn iperf_and_git_work_as_they_are() {
-    let Some(mut world) = World::new("tools") else { return };
-    if is_installed("iperf3") {
-        world.daemon(5201, "iperf3", &["-s"]);
-        let program = ["iperf3", "-c", SERVER, "-R", "-P", "4", "-t", "1"];
-        let output = world.run(&[], &program);
-        assert_ended(&output, 0, &program);
-        assert!(String::from_utf8_lossy(&output.stdout).contains("iperf Done"));
-    }
-    if is_installed("git") {
-        let directory = world.directory.clone();
-        let git = |words: &str| {
-            let words =
-                format!("-c user.name=t -c user.email=t@example.org -c init.defaultBranch=main {words}");
-            let ran = Command::new("git").args(words.split_whitespace()).current_dir(&directory).output();
-            let output = ran.expect("it is installed");
-            assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8(output.stdout).expect("text")
-        };
-        git("init -q origin");
-        world.make_file("origin/large", 3_000_000);
-        git("-C origin add large");
-        git("-C origin commit -q -m one");
-        let head = git("-C origin rev-parse HEAD");
-        let base = format!("--base-path={}", world.directory.display());
-        world.daemon(9418, "git", &["daemon", "--export-all", "--reuseaddr", &base]);
-        let program = ["git", "clone", "-q", &format!("git://{SERVER}/origin"), "copy"];
-        assert_ended(&world.run(&[], &program), 0, &program);
-        assert_eq!(git("-C copy rev-parse HEAD"), head);
-        assert_eq!(support::sha256(&world.file("copy/large")), support::sha256(&world.file("origin/large")));
-    }
+#[ignore = "needs root"]
+fn iperf_works_as_it_is() {
+    let mut world = World::new("iperf");
+    world.daemon(5201, "iperf3", &["-s"]);
+    let program = ["iperf3", "-c", SERVER, "-R", "-P", "4", "-t", "1"];
+    let output = world.run(&[], &program);
+    assert_ended(&output, 0, &program);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("iperf Done"));
 }
 
 #[test]
+#[ignore = "needs root"]
+fn git_works_as_it_is() {
+    let mut world = World::new("git");
+    let directory = world.directory.clone();
+    let git = |words: &str| {
+        let words = format!("-c user.name=t -c user.email=t@example.org -c init.defaultBranch=main {words}");
+        let ran = Command::new("git").args(words.split_whitespace()).current_dir(&directory).output();
+        let output = ran.expect("it is installed");
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    git("init -q origin");
+    world.make_file("origin/large", 3_000_000);
+    git("-C origin add large");
+    git("-C origin commit -q -m one");
+    let head = git("-C origin rev-parse HEAD");
+    let base = format!("--base-path={}", world.directory.display());
+    world.daemon(9418, "git", &["daemon", "--export-all", "--reuseaddr", &base]);
+    let program = ["git", "clone", "-q", &format!("git://{SERVER}/origin"), "copy"];
+    assert_ended(&world.run(&[], &program), 0, &program);
+    assert_eq!(git("-C copy rev-parse HEAD"), head);
+    assert_eq!(support::sha256(&world.file("copy/large")), support::sha256(&world.file("origin/large")));
+}
+
+#[test]
+#[ignore = "needs root"]
 fn exit_codes_are_the_programs_or_say_that_plait_failed() {
-    let Some(mut world) = World::new("codes") else { return };
+    let mut world = World::new("codes");
     world.resolver();
     for (code, program) in [
         (0, ["sh", "-c", "true"]),
@@ -104,8 +104,9 @@ fn exit_codes_are_the_programs_or_say_that_plait_failed() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_half_closed_connection_carries_the_answer() {
-    let Some(world) = World::new("half") else { return };
+    let world = World::new("half");
     // Reads to the end, and only then answers.
     world.service(7000, |mut stream| {
         let mut got = Vec::new();
@@ -129,8 +130,9 @@ fn a_half_closed_connection_carries_the_answer() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn what_a_program_has_written_before_it_ended_is_delivered() {
-    let Some(world) = World::new("written") else { return };
+    let world = World::new("written");
     for path in &world.paths {
         slow_down(path, &world.server, 20);
     }
@@ -149,8 +151,9 @@ fn what_a_program_has_written_before_it_ended_is_delivered() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_path_that_dies_in_mid_transfer_costs_no_byte() {
-    let Some(mut world) = World::new("path") else { return };
+    let mut world = World::new("path");
     let expected = world.make_file("big", 12_000_000);
     world.http();
     for path in &world.paths {
@@ -174,8 +177,9 @@ fn a_path_that_dies_in_mid_transfer_costs_no_byte() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_destination_that_is_to_be_direct_is_reached_directly() {
-    let Some(world) = World::new("direct") else { return };
+    let world = World::new("direct");
     // Only the client's side reaches it, and no rule of the server allows it.
     world.client.ip("address add 192.0.2.9/32 dev lo").expect("added");
     let listener = world.client.enter(|| TcpListener::bind("192.0.2.9:7002").expect("a port"));
@@ -191,8 +195,9 @@ fn a_destination_that_is_to_be_direct_is_reached_directly() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn browsers_come_by_socks_with_and_without_a_password() {
-    let Some(mut world) = World::new("socks") else { return };
+    let mut world = World::new("socks");
     let expected = world.make_file("page", 300_000);
     world.http();
     let keys = world.file("client").display().to_string();
@@ -217,8 +222,9 @@ fn browsers_come_by_socks_with_and_without_a_password() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_server_is_who_it_was_or_nobody() {
-    let Some(mut world) = World::new("known") else { return };
+    let mut world = World::new("known");
     let unpinned = world.url.split_once('#').expect("a key").0.to_owned();
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let stranger = world.run_as("client", &unpinned, &[], &["true"]);
@@ -246,8 +252,9 @@ fn a_server_is_who_it_was_or_nobody() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_client_is_let_in_by_its_key_and_goes_where_its_rules_say() {
-    let Some(mut world) = World::without_server("clients") else { return };
+    let mut world = World::without_server("clients");
     let greeting = |mut stream: TcpStream| stream.write_all(b"hello").expect("written");
     world.service(7003, greeting);
     world.service(7004, greeting);
@@ -275,8 +282,9 @@ fn a_client_is_let_in_by_its_key_and_goes_where_its_rules_say() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn signals_reach_the_program() {
-    let Some(world) = World::new("signals") else { return };
+    let world = World::new("signals");
     let signals =
         [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
     // One program hears them one after the other, and ends at the last; by itself after a while.

@@ -5,7 +5,6 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,8 +18,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const LOAD: usize = 8 << 20;
 
 #[test]
+#[ignore = "needs root"]
 fn bytes_go_both_ways_over_ipv4_and_ipv6_and_nothing_is_left_behind() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let before = net.traces();
     let host = net.host(&["a1", "a2"]);
     assert_ne!(net.traces(), before, "the check sees something");
@@ -47,8 +47,9 @@ fn bytes_go_both_ways_over_ipv4_and_ipv6_and_nothing_is_left_behind() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn how_a_path_is_used_can_be_changed_while_the_host_runs() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let host = net.host(&["a1", "a2"]);
     let control = host.path_control();
     let set = |text: &str| block_on(control.set(text.parse().expect("a path")));
@@ -63,8 +64,9 @@ fn how_a_path_is_used_can_be_changed_while_the_host_runs() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_listener_has_the_port_until_it_is_dropped() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let host = net.host(&["a1", "a2"]);
     let mut listener = block_on(host.listen(7001)).expect("a free port");
     assert!(matches!(block_on(host.listen(7001)), Err(Error::PortInUse { port: 7001, .. })));
@@ -100,8 +102,9 @@ fn a_listener_has_the_port_until_it_is_dropped() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn programs_of_this_host_reach_a_listener_by_any_of_its_addresses() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let host = net.host(&["a1", "a2"]);
     let mut listener = block_on(host.listen(7003)).expect("a free port");
     for address in ["10.91.1.1", "10.91.2.1", "fd91:1::1", "fd91:2::1"] {
@@ -120,8 +123,9 @@ fn programs_of_this_host_reach_a_listener_by_any_of_its_addresses() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_device_that_appears_is_used_and_one_that_goes_is_left() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let host = net.host(&["a1", "late"]);
     let is_up = |index: usize| host.paths()[index].up;
     assert_eq!((is_up(0), is_up(1)), (true, false));
@@ -139,8 +143,9 @@ fn a_device_that_appears_is_used_and_one_that_goes_is_left() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn what_a_killed_host_left_is_removed_by_the_next() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let before = net.traces();
     let table = 0x706c_0000_u32 + 5 * 256;
     for family in ["-4", "-6"] {
@@ -158,8 +163,9 @@ fn what_a_killed_host_left_is_removed_by_the_next() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn two_hosts_share_the_devices_and_the_last_one_cleans_up() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let before = net.traces();
     let first = net.host(&["a1"]);
     let second = net.host(&["a1", "a2"]);
@@ -178,8 +184,9 @@ fn two_hosts_share_the_devices_and_the_last_one_cleans_up() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_host_that_ends_resets_what_is_open() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let host = net.host(&["a1"]);
     let listener = net.b.enter(|| TcpListener::bind("10.91.1.2:0").expect("free")).expect("entered");
     let server = listener.local_addr().expect("bound");
@@ -193,8 +200,9 @@ fn a_host_that_ends_resets_what_is_open() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
-    let Some(net) = Net::new() else { return };
+    let net = Net::new();
     let start = |namespace: &Namespace, devices: [&str; 2]| {
         let builder = Host::builder().crypto_threads(2);
         let builder = devices
@@ -258,11 +266,7 @@ struct Net {
 }
 
 impl Net {
-    fn new() -> Option<Self> {
-        if std::fs::metadata("/proc/self").expect("proc is mounted").uid() != 0 {
-            eprintln!("skipped: needs root for network namespaces");
-            return None;
-        }
+    fn new() -> Self {
         let (a, b) = (Namespace::anonymous().expect("root"), Namespace::anonymous().expect("root"));
         for path in ["1", "2"] {
             let (near, far) = veth((&a, &format!("a{path}")), (&b, &format!("b{path}"))).expect("a pair");
@@ -271,7 +275,7 @@ impl Net {
                 link.add_address(cidr(&format!("fd91:{path}::{host}"), 64)).expect("added");
             }
         }
-        Some(Self { a, b })
+        Self { a, b }
     }
 
     /// A host in the first namespace.

@@ -38,8 +38,9 @@ fn upwards(name: AttackName) -> Attack {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn plain_tcp_takes_changed_and_forged_bytes_for_good_ones() {
-    let Some(lab) = lab(&[near()]) else { return };
+    let lab = lab(&[near()]);
     let sent = pattern(SIZE);
     let (flipped, strikes) = under(&lab, Transport::Tcp, upwards(AttackName::Flip).every(200_000).times(3));
     assert_eq!((strikes, flipped.end, flipped.bytes.len()), (3, End::EndOfFile, SIZE));
@@ -53,8 +54,9 @@ fn plain_tcp_takes_changed_and_forged_bytes_for_good_ones() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn plain_tcp_dies_of_a_reset_and_ends_early_by_a_fin() {
-    let Some(lab) = lab(&[near()]) else { return };
+    let lab = lab(&[near()]);
     let (reset, strikes) = under(&lab, Transport::Tcp, upwards(AttackName::Rst));
     assert!(strikes == 1 && reset.end != End::EndOfFile, "{:?}", reset.end);
     assert!(reset.bytes.len() < SIZE);
@@ -64,8 +66,9 @@ fn plain_tcp_dies_of_a_reset_and_ends_early_by_a_fin() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn plain_tcp_repairs_what_middleboxes_do_to_its_segments() {
-    let Some(lab) = lab(&[near()]) else { return };
+    let lab = lab(&[near()]);
     let sent = pattern(SIZE);
     for (name, least) in [
         (AttackName::Truncate, 5),
@@ -85,8 +88,9 @@ fn plain_tcp_repairs_what_middleboxes_do_to_its_segments() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_cut_stops_a_path_for_its_time_and_cut_all_stops_all() {
-    let Some(lab) = lab(&[near(), near()]) else { return };
+    let lab = lab(&[near(), near()]);
     for name in [AttackName::Cut, AttackName::CutAll] {
         let attack = upwards(name).lasting(Duration::from_millis(400));
         let (received, strikes) = under(&lab, Transport::Tcp, attack);
@@ -99,8 +103,9 @@ fn a_cut_stops_a_path_for_its_time_and_cut_all_stops_all() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn kernel_mptcp_believes_forged_signals() {
-    let Some(lab) = lab(&[near(), near()]) else { return };
+    let lab = lab(&[near(), near()]);
     lab.enable_kernel_mptcp().expect("the kernel has it");
     let sent = pattern(SIZE);
     // What each does to a connection that is protected by nothing; strikes are what counts.
@@ -141,8 +146,9 @@ fn kernel_mptcp_believes_forged_signals() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_flipped_byte_passes_the_checksums_of_kernel_mptcp_too() {
-    let Some(lab) = lab(&[near()]) else { return };
+    let lab = lab(&[near()]);
     for host in [lab.client(), lab.server()] {
         host.namespace().set_sysctl("net.mptcp.checksum_enabled", 1).expect("the kernel has it");
     }
@@ -153,8 +159,9 @@ fn a_flipped_byte_passes_the_checksums_of_kernel_mptcp_too() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn captured_signals_of_kernel_mptcp_are_replayed() {
-    let Some(lab) = lab(&[near(), near()]) else { return };
+    let lab = lab(&[near(), near()]);
     lab.enable_kernel_mptcp().expect("the kernel has it");
     // The server announces an address, so that there is an ADD_ADDR to capture.
     let address = lab.path("b").expect("it is there").server().v4;
@@ -171,8 +178,9 @@ fn captured_signals_of_kernel_mptcp_are_replayed() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn stripped_options_make_kernel_mptcp_fall_back() {
-    let Some(lab) = lab(&[near()]) else { return };
+    let lab = lab(&[near()]);
     let path = lab.path("a").expect("it is there");
     path.attack(Attack::new(AttackName::StripCapable)).expect("it runs");
     let (client, server) = pair(&lab, path.server().v4, Transport::Mptcp);
@@ -191,8 +199,9 @@ fn stripped_options_make_kernel_mptcp_fall_back() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn without_an_attack_nothing_is_injected_and_every_byte_arrives() {
-    let Some(lab) = lab(&[near(), near()]) else { return };
+    let lab = lab(&[near(), near()]);
     lab.enable_kernel_mptcp().expect("the kernel has it");
     let path = lab.path("a").expect("it is there");
     let (client, server) = pair(&lab, path.server().v4, Transport::Mptcp);

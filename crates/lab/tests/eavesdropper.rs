@@ -15,8 +15,9 @@ use support::{Transport, lab, lab_of, pair, pattern, transfer};
 use wire::{MptcpOption, Packet, TcpOption, Trust};
 
 #[test]
+#[ignore = "needs root"]
 fn a_letter_over_plain_tcp_is_read_verbatim() {
-    let Some(lab) = lab(&[Conditions::default()]) else { return };
+    let lab = lab(&[Conditions::default()]);
     let path = lab.path("a").expect("it is there");
     let letter: String = (0..200).map(|i| format!("Dear reader, this is sentence number {i}.\n")).collect();
     path.watch(letter.as_bytes()).expect("it runs");
@@ -36,11 +37,12 @@ fn a_letter_over_plain_tcp_is_read_verbatim() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn the_capture_has_every_packet_with_its_checksums_and_what_was_injected() {
     let directory = std::env::temp_dir().join(format!("plait-lab-test-{}", std::process::id()));
     let paths = vec![PathConfig::new("a", PathClass::Untrusted, Conditions::default())];
     let config = LabConfig { paths, captures: Some(directory.clone()), ..LabConfig::default() };
-    let Some(lab) = lab_of(config) else { return };
+    let lab = lab_of(config);
     let path = lab.path("a").expect("it is there");
     path.attack(Attack::new(AttackName::Flip).after(100_000)).expect("it runs");
     let (client, server) = pair(&lab, path.server().v4, Transport::Tcp);
@@ -79,8 +81,9 @@ fn the_capture_has_every_packet_with_its_checksums_and_what_was_injected() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_handshake_that_no_kernel_sends_is_downgraded_rewritten_and_stripped() {
-    let Some(lab) = lab(&[Conditions::default()]) else { return };
+    let lab = lab(&[Conditions::default()]);
     let path = lab.path("a").expect("it is there");
     // MP_CAPABLE of version 2, and TCP-ENO with three encryption protocols.
     let syn = [30, 4, 0x02, 0x01, 69, 6, 0x23, 0x21, 0xa0, 0x01];

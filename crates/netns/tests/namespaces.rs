@@ -1,4 +1,4 @@
-//! The crate against the real kernel. Without root these tests say so and pass: they cannot make namespaces.
+//! The crate against the real kernel: `cargo test -p plait-netns -- --ignored`, as root.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -13,8 +13,9 @@ use netns::nft::Table;
 use netns::{Cidr, Link, Namespace, Offload, Rate, Route, Rule, Target, veth};
 
 #[test]
+#[ignore = "needs root"]
 fn a_named_namespace_is_seen_by_ip_and_gone_after_the_last_handle() {
-    let Some(namespace) = namespace("seen") else { return };
+    let namespace = namespace("seen");
     let name = namespace.name().expect("it is named").to_owned();
     let second = namespace.clone();
     drop(namespace);
@@ -24,8 +25,9 @@ fn a_named_namespace_is_seen_by_ip_and_gone_after_the_last_handle() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_closure_inside_does_not_move_the_callers_thread() {
-    let Some(namespace) = namespace("inside") else { return };
+    let namespace = namespace("inside");
     let own = || std::fs::read_link("/proc/thread-self/ns/net").expect("proc is mounted");
     let (before, inside) = (own(), namespace.enter(own).expect("entered"));
     assert_ne!(before, inside);
@@ -33,8 +35,9 @@ fn a_closure_inside_does_not_move_the_callers_thread() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn two_namespaces_talk_over_a_veth_in_both_families_and_a_black_hole_is_silent() {
-    let Some((a, b)) = pair() else { return };
+    let (a, b) = pair();
     for address in ["10.7.0.2", "fd07::2"] {
         assert_eq!(echo(a.namespace(), b.namespace(), address), Some(*b"ping"), "{address}");
     }
@@ -50,8 +53,9 @@ fn two_namespaces_talk_over_a_veth_in_both_families_and_a_black_hole_is_silent()
 }
 
 #[test]
+#[ignore = "needs root"]
 fn offloads_and_sysctls_read_back_as_they_were_set() {
-    let Some((a, _b)) = pair() else { return };
+    let (a, _b) = pair();
     assert!(a.has_offload(Offload::TcpSegmentation).expect("asked"));
     a.without_offloads().expect("veth takes them all");
     for offload in Offload::ALL {
@@ -66,8 +70,9 @@ fn offloads_and_sysctls_read_back_as_they_were_set() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn routes_and_rules_choose_the_way_and_can_be_taken_back() {
-    let Some((a, _b)) = pair() else { return };
+    let (a, _b) = pair();
     let namespace = a.namespace();
     let router: IpAddr = "10.7.0.2".parse().expect("an address");
     let route = Route::to(Target::DefaultV4).via(router).device(a.name()).table(77);
@@ -83,8 +88,9 @@ fn routes_and_rules_choose_the_way_and_can_be_taken_back() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_rate_limit_holds_to_the_rate() {
-    let Some((a, b)) = pair() else { return };
+    let (a, b) = pair();
     for limit in [Link::limit_rate, Link::limit_rate_htb] {
         limit(&a, Rate::megabits(80)).expect("limited");
         let seconds = transfer(a.namespace(), b.namespace(), 5_000_000).as_secs_f64();
@@ -97,8 +103,9 @@ fn a_rate_limit_holds_to_the_rate() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn the_kernels_path_manager_takes_limits_and_endpoints() {
-    let Some((a, _b)) = pair() else { return };
+    let (a, _b) = pair();
     let namespace = a.namespace();
     namespace.set_mptcp_limits(8, 8).expect("within the kernel's bounds");
     let endpoint = Endpoint {
@@ -117,8 +124,9 @@ fn the_kernels_path_manager_takes_limits_and_endpoints() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn the_sweep_takes_the_namespaces_of_the_dead_with_their_processes_and_leaves_those_of_the_living() {
-    let Some(living) = namespace("living") else { return };
+    let living = namespace("living");
     // A process id that was ours to hand out and is free again.
     let mut brief = Command::new("true").spawn().expect("started");
     let dead = brief.id();
@@ -152,20 +160,12 @@ fn ip(words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A namespace, or a line that says why there is none.
-fn namespace(label: &str) -> Option<Namespace> {
-    match Namespace::named(label) {
-        Ok(namespace) => Some(namespace),
-        Err(error) => {
-            assert!(!nix::unistd::geteuid().is_root(), "root can make namespaces: {error}");
-            eprintln!("skipped, needs root: {error}");
-            None
-        }
-    }
+fn namespace(label: &str) -> Namespace {
+    Namespace::named(label).expect("root can make namespaces")
 }
 
-fn pair() -> Option<(Link, Link)> {
-    let (one, other) = (namespace("one")?, Namespace::anonymous().expect("as root"));
+fn pair() -> (Link, Link) {
+    let (one, other) = (namespace("one"), Namespace::anonymous().expect("as root"));
     let (a, b) = veth((&one, "p1"), (&other, "p1")).expect("a pair");
     for (link, host) in [(&a, 1_u16), (&b, 2)] {
         let v4 = Cidr::new(format!("10.7.0.{host}").parse().expect("an address"), 24);
@@ -173,7 +173,7 @@ fn pair() -> Option<(Link, Link)> {
         link.add_address(v4).expect("added");
         link.add_address(v6).expect("added");
     }
-    Some((a, b))
+    (a, b)
 }
 
 fn echo(from: &Namespace, to: &Namespace, address: &str) -> Option<[u8; 4]> {

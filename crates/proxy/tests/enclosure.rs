@@ -1,4 +1,4 @@
-//! Programs in a private network, started for real. Needs root, or user namespaces.
+//! Programs in a private network, started for real. Needs root, or user namespaces: run with `--ignored`.
 //!
 //! The test binary is its own child: started with `--child`, it becomes the enclosed program.
 
@@ -14,11 +14,6 @@ fn main() {
         let control = arguments[1].to_str().and_then(|text| text.parse().ok()).expect("a number");
         std::process::exit(enclose(control, &arguments[3..]));
     }
-    if !Command::new("unshare").args(["-n", "true"]).status().is_ok_and(|status| status.success()) {
-        println!("skipped: network namespaces cannot be made here (run as root)");
-        println!("0 passed, 0 failed, 6 skipped");
-        return;
-    }
     let tests: [(&str, fn()); 6] = [
         ("a_connection_is_caught_and_its_destination_known", a_connection_is_caught),
         ("a_connection_over_ipv6_is_caught", a_connection_over_ipv6_is_caught),
@@ -27,11 +22,15 @@ fn main() {
         ("programs_that_cannot_start_have_codes_of_their_own", programs_that_cannot_start),
         ("names_are_asked_for_here_and_other_udp_is_refused", names_are_asked_for_here),
     ];
+    let is_wanted = arguments.iter().any(|word| word == "--ignored" || word == "--include-ignored");
     for (name, test) in tests {
-        test();
-        println!("test {name} ... ok");
+        if is_wanted {
+            test();
+        }
+        println!("test {name} ... {}", if is_wanted { "ok" } else { "ignored, needs root" });
     }
-    println!("{} passed, 0 failed", tests.len());
+    let (passed, ignored) = if is_wanted { (tests.len(), 0) } else { (0, tests.len()) };
+    println!("{passed} passed, 0 failed, {ignored} ignored");
 }
 
 /// Runs a program to its end and returns its exit code and where it wanted to go.

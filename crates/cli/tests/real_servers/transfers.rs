@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use crate::outage::{Death, with_outage};
 use crate::servers::{self, WEB};
-use crate::support::{SERVER, SERVER_V6, World, assert_ended, sha256, slow_down, static_go_program};
+use crate::support::static_program::static_program;
+use crate::support::{SERVER, SERVER_V6, World, assert_ended, sha256, slow_down};
 use crate::{line_over_paths, world};
 
 /// Bytes of each transfer, and the rate of each path: with both, 3 seconds.
@@ -48,7 +49,7 @@ pub(crate) fn show() {
 
 /// A world whose server is known by its IPv6 address, and programs that go on by IPv6.
 pub(crate) fn show_ipv6() {
-    let Some(mut world) = World::without_server("ipv6") else { panic!("root, with /dev/net/tun") };
+    let mut world = World::without_server("ipv6");
     world.add_ipv6();
     let rule = format!("[{SERVER_V6}]:*");
     world.serve(&["--anyone", "--listen", "[fd77:1::2]:7443", "--allow", &rule]);
@@ -106,39 +107,3 @@ fn iperf_report(output: &Output) -> (u64, Option<String>) {
     let bytes = report["end"]["sum_received"]["bytes"].as_u64().unwrap_or(0);
     (bytes, report["error"].as_str().map(str::to_owned))
 }
-
-/// A program without a C library or dynamic linker: nothing could be preloaded into it.
-fn static_program(world: &World) -> (&'static str, String) {
-    if let Some(program) = static_go_program(world) {
-        return ("a static Go program", program);
-    }
-    fs::write(world.file("get.c"), STATIC_C).expect("written");
-    let mut command = Command::new("gcc");
-    command.args(["-static", "-O2", "-o", "get", "get.c"]).current_dir(&world.directory);
-    assert!(command.status().expect("gcc is installed").success());
-    ("a static C program (no go here)", world.file("get").display().to_string())
-}
-
-/// `get HOST:PORT PATH`: the body of a page, over HTTP 1.0.
-const STATIC_C: &str = r#"#include <arpa/inet.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-int main(int argc, char **argv) {
-    char *port = strchr(argv[1], ':');
-    *port++ = 0;
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
-    inet_pton(AF_INET, argv[1], &to.sin_addr);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to)) return 1;
-    dprintf(fd, "GET %s HTTP/1.0\r\n\r\n", argv[2]);
-    FILE *in = fdopen(fd, "r");
-    char line[4096];
-    while (fgets(line, sizeof line, in) && strcmp(line, "\r\n"));
-    size_t len;
-    while ((len = fread(line, 1, sizeof line, in))) fwrite(line, 1, len, stdout);
-    return ferror(in) || fflush(stdout);
-}
-"#;

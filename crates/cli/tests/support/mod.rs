@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+pub(crate) mod static_program;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -52,20 +54,16 @@ impl Drop for Daemon {
 }
 
 impl World {
-    /// With a server that lets everybody go to all ports of [`SERVER`]; `None` with the reason printed if this
-    /// machine or user cannot have it.
-    pub(crate) fn new(label: &str) -> Option<Self> {
-        let mut world = Self::without_server(label)?;
+    /// With a server that lets everybody go to all ports of [`SERVER`].
+    pub(crate) fn new(label: &str) -> Self {
+        let mut world = Self::without_server(label);
         world.serve(&["--anyone"]);
-        Some(world)
+        world
     }
 
-    pub(crate) fn without_server(label: &str) -> Option<Self> {
-        let client = match (netns::tun::permitted(), Namespace::named(label)) {
-            (Ok(()), Ok(namespace)) => namespace,
-            (Err(error), _) => return skipped(&error),
-            (_, Err(error)) => return skipped(&error),
-        };
+    pub(crate) fn without_server(label: &str) -> Self {
+        netns::tun::permitted().expect("root, with /dev/net/tun");
+        let client = Namespace::named(label).expect("root can make namespaces");
         let server = Namespace::named(label).expect("as the first");
         let mut paths = Vec::new();
         for (number, name) in [(1, "wan1"), (2, "wan2")] {
@@ -81,7 +79,7 @@ impl World {
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).expect("a directory");
         let daemons = Vec::new();
-        Some(Self { client, server, paths, directory, url: String::new(), serve: None, daemons })
+        Self { client, server, paths, directory, url: String::new(), serve: None, daemons }
     }
 
     /// Starts `plait serve` for all ports of [`SERVER`] and waits for its line.
@@ -257,16 +255,6 @@ pub(crate) fn assert_ended(output: &Output, code: i32, what: &[&str]) {
     assert_eq!(output.status.code(), Some(code), "{what:?} says {said}");
 }
 
-pub(crate) fn is_installed(program: &str) -> bool {
-    let found =
-        Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
-    let is_there = found.is_ok_and(|status| status.success());
-    if !is_there {
-        println!("skipped: {program} is not installed");
-    }
-    is_there
-}
-
 pub(crate) fn sha256(file: &Path) -> String {
     let output = Command::new("sha256sum").arg(file).output().expect("coreutils");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -279,11 +267,6 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
         assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn skipped<T>(reason: &dyn std::fmt::Display) -> Option<T> {
-    println!("skipped, needs root: {reason}");
-    None
 }
 
 /// DNS over TCP: an address for [`NAME`], and no other name.
@@ -314,48 +297,4 @@ fn answer_queries(mut stream: TcpStream) {
             return;
         }
     }
-}
-
-/// A program without a C library, as Go makes them.
-pub(crate) fn static_go_program(world: &World) -> Option<String> {
-    const SOURCE: &str = r#"package main
-
-import (
-	"fmt"
-	"io"
-	"net"
-	"os"
-)
-
-func main() {
-	conn, err := net.Dial("tcp", os.Args[1])
-	if err != nil {
-		panic(err)
-	}
-	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", os.Args[2])
-	all, err := io.ReadAll(conn)
-	if err != nil {
-		panic(err)
-	}
-	for i := 3; i < len(all); i++ {
-		if string(all[i-3:i+1]) == "\r\n\r\n" {
-			os.Stdout.Write(all[i+1:])
-			return
-		}
-	}
-	os.Exit(1)
-}
-"#;
-    if !is_installed("go") {
-        return None;
-    }
-    fs::write(world.file("get.go"), SOURCE).expect("written");
-    let built = Command::new("go")
-        .args(["build", "-o", "get", "get.go"])
-        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off")])
-        .current_dir(&world.directory)
-        .output()
-        .expect("it is installed");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Some(world.file("get").display().to_string())
 }
