@@ -16,6 +16,7 @@ mod connection;
 mod crumbs;
 mod data_space;
 mod dispersion;
+mod early;
 mod event;
 mod fallback;
 mod flow;

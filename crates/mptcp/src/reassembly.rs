@@ -1,16 +1,14 @@
 //! The incoming stream: pieces from all subflows put in order, bounded by the receive buffer.
 //!
 //! Of bytes that arrive more than once the first copy counts. Nothing beyond the largest window ever offered
-//! is kept, so the memory is bounded by the buffer; pieces are bounded in number as well.
+//! is kept, so the memory is bounded by the buffer. Everything within is: TCP has acknowledged it, and no subflow sends
+//! it again.
 
 use bytes::Bytes;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-/// Pieces that wait for what lies before them. Honest peers send pieces of a segment or more; this many of
-/// 1400 bytes fill a window of 16 MiB.
-const MAX_EARLY: usize = 12_288;
-/// Pieces shorter than this are copied, lest a byte keep the buffer of a whole packet alive.
-const SMALL: usize = 1024;
+use crate::early::{Early, SMALL, unpinned};
+
 /// Small pieces for the reader are put together up to this size.
 const GATHER: usize = 8192;
 
@@ -21,7 +19,7 @@ pub(crate) struct Inserted {
     pub(crate) new: usize,
     /// Had been there before.
     pub(crate) duplicate: usize,
-    /// Beyond the window, or beyond the limit of pieces.
+    /// Beyond the window.
     pub(crate) outside: usize,
     /// Whether a copy differed from the one before.
     pub(crate) conflict: bool,
@@ -46,7 +44,7 @@ pub(crate) struct Reassembly {
     rounding: u64,
     /// Largest right edge of the window ever offered.
     edge: u64,
-    early: BTreeMap<u64, Bytes>,
+    early: Early,
     ready: VecDeque<Bytes>,
     ready_bytes: usize,
     /// Offset of the DATA_FIN, if one was received.
@@ -65,7 +63,7 @@ impl Reassembly {
             buffer,
             rounding,
             edge,
-            early: BTreeMap::new(),
+            early: Early::default(),
             ready: VecDeque::new(),
             ready_bytes: 0,
             fin: None,
@@ -149,13 +147,16 @@ impl Reassembly {
         if data.is_empty() {
             return result;
         }
-        let offset = offset.max(self.next);
-        if offset == self.next && self.early.is_empty() {
-            result.new += data.len();
+        let mut offset = offset.max(self.next);
+        if offset == self.next {
+            let in_order = data.split_to(self.early.gap(offset, offset + data.len() as u64));
+            result.new += in_order.len();
+            offset += in_order.len() as u64;
+            self.deliver(in_order);
+        }
+        self.early.insert(offset, data, &mut result);
+        while let Some(data) = self.early.take(self.next) {
             self.deliver(data);
-        } else {
-            self.fill_gaps(offset, &data, &mut result);
-            self.deliver_early();
         }
         result
     }
@@ -167,10 +168,9 @@ impl Reassembly {
 
     /// The stream ends at `offset`. `false` if that contradicts what is known; the first word stands.
     pub(crate) fn finish(&mut self, offset: u64) -> bool {
-        let last_early = self.early.last_key_value().map_or(0, |(start, data)| start + data.len() as u64);
         match self.fin {
             Some(fin) => fin == offset,
-            None if offset < self.next || offset < last_early => false,
+            None if offset < self.next || offset < self.early.end() => false,
             None => {
                 self.fin = Some(offset);
                 true
@@ -196,43 +196,6 @@ impl Reassembly {
         Some(data)
     }
 
-    fn fill_gaps(&mut self, start: u64, data: &Bytes, result: &mut Inserted) {
-        let end = start + data.len() as u64;
-        let part = |from: u64, to: u64| data.slice((from - start) as usize..(to - start) as usize);
-        let mut at = start;
-        while at < end {
-            let before = self.early.range(..=at).next_back();
-            if let Some((&known_start, known)) = before
-                && known_start + known.len() as u64 > at
-            {
-                let stop = end.min(known_start + known.len() as u64);
-                let there = known.slice((at - known_start) as usize..(stop - known_start) as usize);
-                result.conflict |= there != part(at, stop);
-                result.duplicate += (stop - at) as usize;
-                at = stop;
-                continue;
-            }
-            let stop = self.early.range(at..end).next().map_or(end, |(&next, _)| next);
-            if self.early.len() >= MAX_EARLY && at != self.next {
-                result.outside += (stop - at) as usize;
-            } else {
-                result.new += (stop - at) as usize;
-                self.early.insert(at, unpinned(part(at, stop)));
-            }
-            at = stop;
-        }
-    }
-
-    fn deliver_early(&mut self) {
-        while let Some(entry) = self.early.first_entry() {
-            if *entry.key() != self.next {
-                break;
-            }
-            let data = entry.remove();
-            self.deliver(data);
-        }
-    }
-
     fn deliver(&mut self, data: Bytes) {
         self.next += data.len() as u64;
         self.ready_bytes += data.len();
@@ -247,11 +210,6 @@ impl Reassembly {
             self.ready.push_back(data);
         }
     }
-}
-
-/// A copy if the bytes are so few that the buffer they lie in is likely much larger.
-fn unpinned(data: Bytes) -> Bytes {
-    if data.len() < SMALL { Bytes::copy_from_slice(&data) } else { data }
 }
 
 #[cfg(test)]
@@ -332,11 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_single_bytes_is_bounded() {
+    fn single_bytes_with_gaps_between_them_are_all_kept() {
         let mut stream = Reassembly::new(1 << 20, 1 << 20);
-        let outside: usize =
-            (0..20_000u64).map(|i| stream.insert(3 + 2 * i, Bytes::from_static(b"x")).outside).sum();
-        assert_eq!(outside, 20_000 - MAX_EARLY);
+        let put = |stream: &mut Reassembly, at: u64| stream.insert(at, Bytes::from_static(b"x"));
+        let new: usize = (0..500_000).map(|i| put(&mut stream, 3 + 2 * i).new).sum();
+        assert_eq!((new, stream.next()), (500_000, 1));
+        (0..=500_000).for_each(|i| assert_eq!(put(&mut stream, 2 * i).outside, 0));
+        (0..2).for_each(|i| assert!(!put(&mut stream, 1 + i).conflict));
+        assert_eq!(all(&mut stream).len(), 1_000_001);
     }
 
     #[test]

@@ -7,17 +7,15 @@
 use base::{Instant, SubflowId};
 use bytes::Bytes;
 use protect::sealed::{
-    Kind, OpenError, OpenJob, Opened, OptionContext, ProtectedOptions, Record, Records, SubflowTag,
+    Kind, OpenError, OpenJob, Opened, OptionContext, ProtectedOptions, Records, SubflowTag,
 };
 
 use super::inbox::Declared;
 use super::jobs::{CryptoJob, CryptoResult, Outcome, Ticket};
 use super::outbound::CONTROL_SLACK;
 use super::running::Running;
+use crate::early::unpinned;
 use crate::{Connection, ConnectionError};
-
-/// Verified blocks that wait for those before them; blocks of one segment of 1400 bytes fill a window of 16 MiB.
-const MAX_EARLY: usize = 12_288;
 
 /// A block whose option tag is right, on its way through decryption.
 #[derive(Debug)]
@@ -32,6 +30,9 @@ pub(super) struct Opening {
 }
 
 /// A verified block on its way into the stream.
+///
+/// However many wait, the window bounds them: each takes at least the numbers of its own overhead, which keeping an
+/// empty one costs about four times, and no two take the same.
 #[derive(Debug)]
 pub(super) struct Early {
     length: u64,
@@ -42,7 +43,11 @@ pub(super) struct Early {
 #[derive(Debug)]
 enum Contents {
     Data(Bytes),
-    Control { records: Vec<Record>, generation: u64 },
+    /// As it came: a record takes more room than its bytes.
+    Control {
+        plain: Bytes,
+        generation: u64,
+    },
 }
 
 /// How far the stream was before something was opened.
@@ -174,7 +179,7 @@ impl Connection {
             self.on_duplicate(length, acked);
             return Ok(None);
         }
-        if offset + length > limit || running.early.len() + running.opening.len() >= MAX_EARLY {
+        if offset + length > limit {
             self.counters.bytes_outside += length;
             return Ok(None);
         }
@@ -197,12 +202,14 @@ impl Connection {
             // A copy that was opened at the same time was faster.
             return self.on_duplicate(length, acked);
         }
+        if running.overlaps(offset, length) {
+            return self.fail(ConnectionError::Protocol);
+        }
+        let plain = opened.plain.freeze();
+        let plain = if offset == self.incoming.next() { plain } else { unpinned(plain) };
         let contents = match opened.kind {
-            Kind::Data => Contents::Data(opened.plain.freeze()),
-            Kind::Control => match Records::new(&opened.plain).collect::<Result<Vec<_>, _>>() {
-                Ok(records) => Contents::Control { records, generation: opened.generation },
-                Err(_) => return self.fail(ConnectionError::Protocol),
-            },
+            Kind::Data => Contents::Data(plain),
+            Kind::Control => Contents::Control { plain, generation: opened.generation },
         };
         running.early.insert(offset, Early { length, contents, data_fin });
         if let Some(acked) = acked {
@@ -234,7 +241,10 @@ impl Connection {
                     return;
                 }
                 Contents::Data(plain) => self.incoming.deliver_block(length, plain),
-                Contents::Control { records, generation } => {
+                Contents::Control { plain, generation } => {
+                    let Ok(records) = Records::new(&plain).collect::<Result<Vec<_>, _>>() else {
+                        return self.fail(ConnectionError::Protocol);
+                    };
                     self.incoming.deliver_block(length, Bytes::new());
                     self.take_records(records, generation);
                 }
@@ -269,6 +279,13 @@ impl Connection {
 }
 
 impl Running {
+    /// Whether a block that waits has numbers of this one: blocks are sealed once, so an honest peer sends no such.
+    fn overlaps(&self, offset: u64, length: u64) -> bool {
+        let before = self.early.range(..offset).next_back();
+        before.is_some_and(|(start, block)| start + block.length > offset)
+            || self.early.range(offset..offset + length).next().is_some()
+    }
+
     fn open_elsewhere(&mut self, opening: Opening, job: OpenJob) {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;

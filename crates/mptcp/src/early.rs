@@ -1,0 +1,235 @@
+//! Bytes of a stream that wait for what lies before them.
+//!
+//! Long runs stay in the buffers that they came in. Short ones are copied into pages of the stream, side by side and with
+//! however many gaps between them: so the window bounds what is kept, in bytes, whatever it was cut into, and nothing
+//! in the window has to be dropped.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+use crate::reassembly::Inserted;
+
+/// Shorter runs are copied, lest a byte keep the buffer of a whole packet alive.
+pub(crate) const SMALL: usize = 1024;
+/// Bytes of the stream in a page, which begins at a multiple of it.
+const PAGE: usize = 4096;
+const WORD: usize = u64::BITS as usize;
+
+/// A stretch of the stream of which some bytes are known.
+struct Page {
+    bytes: [u8; PAGE],
+    /// A bit for each byte.
+    known: [u64; PAGE / WORD],
+}
+
+impl Page {
+    /// Where the bytes from `from` on cease to be all known, or all unknown.
+    fn stretch(&self, from: usize, known: bool) -> usize {
+        let mut at = from;
+        while at < PAGE {
+            let word = self.known[at / WORD];
+            let others = if known { !word } else { word } >> (at % WORD);
+            if others != 0 {
+                return at + others.trailing_zeros() as usize;
+            }
+            at = (at / WORD + 1) * WORD;
+        }
+        PAGE
+    }
+
+    fn fill(&mut self, from: usize, data: &[u8]) {
+        self.bytes[from..from + data.len()].copy_from_slice(data);
+        for at in from..from + data.len() {
+            self.known[at / WORD] |= 1 << (at % WORD);
+        }
+    }
+}
+
+/// What is known of a stretch of the stream.
+enum Stretch<'a> {
+    Known(&'a [u8]),
+    /// So many bytes are not.
+    Gap(usize),
+}
+
+/// The bytes that wait. No byte is in both kinds of store.
+#[derive(Default)]
+pub(crate) struct Early {
+    runs: BTreeMap<u64, Bytes>,
+    /// By where they begin.
+    pages: BTreeMap<u64, Box<Page>>,
+}
+
+fn page_of(offset: u64) -> (u64, usize) {
+    let within = offset % PAGE as u64;
+    (offset - within, within as usize)
+}
+
+impl Early {
+    pub(crate) fn clear(&mut self) {
+        self.runs.clear();
+        self.pages.clear();
+    }
+
+    /// Bytes from `at` up to `end` that are not known.
+    pub(crate) fn gap(&self, at: u64, end: u64) -> usize {
+        match self.look(at, end) {
+            Stretch::Known(_) => 0,
+            Stretch::Gap(length) => length,
+        }
+    }
+
+    /// Behind the last byte that is known, or 0.
+    pub(crate) fn end(&self) -> u64 {
+        let run = self.runs.last_key_value().map_or(0, |(start, data)| start + data.len() as u64);
+        let last_known = |page: &Page| {
+            let word = page.known.iter().rposition(|&word| word != 0)?;
+            Some((word + 1) * WORD - page.known[word].leading_zeros() as usize)
+        };
+        let page = self.pages.iter().rev().find_map(|(start, page)| Some(start + last_known(page)? as u64));
+        run.max(page.unwrap_or(0))
+    }
+
+    /// Takes those bytes of `data`, which begins at `start`, that are not known.
+    pub(crate) fn insert(&mut self, start: u64, mut data: Bytes, result: &mut Inserted) {
+        let mut at = start;
+        while !data.is_empty() {
+            let length = match self.look(at, at + data.len() as u64) {
+                Stretch::Known(known) => {
+                    result.conflict |= *known != data[..known.len()];
+                    result.duplicate += known.len();
+                    known.len()
+                }
+                Stretch::Gap(length) => {
+                    result.new += length;
+                    self.keep(at, data.slice(..length));
+                    length
+                }
+            };
+            at += length as u64;
+            data = data.split_off(length);
+        }
+    }
+
+    /// Takes out the known bytes at `next`, as many as there are in one piece.
+    pub(crate) fn take(&mut self, next: u64) -> Option<Bytes> {
+        if let Some(run) = self.runs.remove(&next) {
+            return Some(run);
+        }
+        let (start, from) = page_of(next);
+        let page = self.pages.get(&start)?;
+        let to = page.stretch(from, true);
+        let data = Bytes::copy_from_slice(&page.bytes[from..to]);
+        if page.stretch(to, false) == PAGE {
+            self.pages.remove(&start);
+        }
+        Some(data).filter(|data| !data.is_empty())
+    }
+
+    /// The first stretch of `at..end`, which is not empty.
+    fn look(&self, at: u64, end: u64) -> Stretch<'_> {
+        if let Some((&start, run)) = self.runs.range(..=at).next_back()
+            && start + run.len() as u64 > at
+        {
+            let stop = end.min(start + run.len() as u64);
+            return Stretch::Known(&run[(at - start) as usize..(stop - start) as usize]);
+        }
+        let mut stop = self.runs.range(at..end).next().map_or(end, |(&start, _)| start);
+        let (first, within) = page_of(at);
+        for (&start, page) in self.pages.range(first..stop) {
+            let from = if start == first { within } else { 0 };
+            let known = page.stretch(from, false);
+            if start == first && known == from {
+                let to = page.stretch(from, true).min(from + (end - at) as usize);
+                return Stretch::Known(&page.bytes[from..to]);
+            }
+            if known < PAGE {
+                stop = stop.min(start + known as u64);
+                break;
+            }
+        }
+        Stretch::Gap((stop - at) as usize)
+    }
+
+    /// Keeps bytes of which none is known.
+    fn keep(&mut self, mut at: u64, mut data: Bytes) {
+        if data.len() >= SMALL {
+            self.runs.insert(at, data);
+            return;
+        }
+        while !data.is_empty() {
+            let (start, from) = page_of(at);
+            let part = data.split_to(data.len().min(PAGE - from));
+            let blank = || Box::new(Page { bytes: [0; PAGE], known: [0; PAGE / WORD] });
+            self.pages.entry(start).or_insert_with(blank).fill(from, &part);
+            at += part.len() as u64;
+        }
+    }
+}
+
+/// A copy if the bytes are so few that the buffer they lie in is likely much larger.
+pub(crate) fn unpinned(data: Bytes) -> Bytes {
+    if data.len() < SMALL { Bytes::copy_from_slice(&data) } else { data }
+}
+
+impl core::fmt::Debug for Early {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Early({} runs, {} pages)", self.runs.len(), self.pages.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Random, SeededRandom};
+
+    /// The first copy of each byte counts, in whatever pieces it comes.
+    #[test]
+    fn it_knows_what_a_list_of_bytes_would() {
+        const LENGTH: usize = 20_000;
+        for seed in 0..20 {
+            let mut random = SeededRandom::from_number(seed);
+            let mut early = Early::default();
+            let mut model = vec![None; LENGTH];
+            for round in 0..400 {
+                let longest = [3, 80, 900, 5000][random.below(4) as usize];
+                let length = 1 + random.below(longest) as usize;
+                let start = 1 + random.below((LENGTH - length) as u64) as usize;
+                let data: Vec<u8> = (start..start + length).map(|at| (at + round % 2) as u8).collect();
+                let mut expected = Inserted::default();
+                for (known, &byte) in model[start..].iter_mut().zip(&data) {
+                    match known {
+                        Some(old) => {
+                            expected.duplicate += 1;
+                            expected.conflict |= *old != byte;
+                        }
+                        None => {
+                            expected.new += 1;
+                            *known = Some(byte);
+                        }
+                    }
+                }
+                let mut result = Inserted::default();
+                early.insert(start as u64, data.into(), &mut result);
+                assert_eq!(result, expected);
+                let end = model.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+                assert_eq!(early.end(), end as u64);
+            }
+            let mut next = 1;
+            while next < LENGTH {
+                match early.take(next as u64) {
+                    Some(data) => {
+                        let known: Vec<_> = data.iter().copied().map(Some).collect();
+                        assert_eq!(model[next..next + data.len()], known);
+                        next += data.len();
+                    }
+                    None => {
+                        assert_eq!(model[next], None);
+                        next += early.gap(next as u64, LENGTH as u64);
+                    }
+                }
+            }
+            assert!(early.runs.is_empty() && early.pages.is_empty(), "{early:?}");
+        }
+    }
+}
