@@ -62,7 +62,7 @@ pub use direction::Direction;
 pub use eavesdrop::{Heard, Line, TEXT_RUN};
 pub use emulator::PathCounters;
 pub use error::Error;
-pub use injector::{Attack, AttackName, Injection, InjectionLog};
+pub use injector::{Attack, AttackName, Expected, Injection, InjectionLog, Run};
 pub use needles::{Needles, RUN};
 pub use path::{Path, Summary};
 pub use series::{INTERVAL, Sample, Series};

@@ -8,191 +8,178 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Direction, Error};
 
-/// What an attacker on the path does. All of it is done knowing only what has crossed this path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AttackName {
+/// One row per attack: its name here and on the command line, which packets it strikes, how often unless told otherwise, what a sealed
+/// connection has to make of it, and how the attack tests run it. Everything that lists attacks is made of this.
+macro_rules! attacks {
+    ($($(#[doc = $about:literal])+
+       $attack:ident = $name:literal, $prey:ident, $rhythm:ident, $expected:ident, [$($run:ident),*];)+) => {
+        /// What an attacker on the path does. All of it is done knowing only what has crossed this path.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum AttackName {
+            $($(#[doc = $about])+ #[serde(rename = $name)] $attack,)+
+        }
+
+        impl AttackName {
+            /// All of them, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$attack,)+];
+
+            const fn row(self) -> Row {
+                match self {
+                    $(Self::$attack => Row {
+                        name: $name,
+                        about: concat!($($about,)+),
+                        prey: Prey::$prey,
+                        rhythm: Rhythm::$rhythm,
+                        expected: Expected::$expected,
+                        runs: &[$(Run::$run,)*],
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+attacks! {
     /// One byte of a payload is changed, all checksums are mended (Jadin et al., section V).
-    Flip,
+    Flip = "flip", Payload, Once, Survives, [Quick, EveryPath];
     /// Forged bytes with the sequence numbers of a payload arrive just before it.
-    Insert,
+    Insert = "insert", Payload, Once, Survives, [Quick, EveryPath];
     /// A forged reset, at the next sequence number.
-    Rst,
+    Rst = "rst", Established, Once, Survives, [Quick, EveryPath];
     /// A forged FIN, at the next sequence number.
-    Fin,
+    Fin = "fin", Established, Once, Survives, [EveryPath];
     /// A forged Data-ACK for all that was ever mapped, and every second time for more.
-    ForgeAck,
+    ForgeAck = "forge-ack", Established, Once, Survives, [EveryPath];
     /// The mapping of a payload is changed to another place in the stream.
-    ForgeDss,
+    ForgeDss = "forge-dss", Payload, Once, Survives, [Quick, EveryPath];
     /// A forged ADD_ADDR; with a valid HMAC if both keys have crossed this path.
-    AddAddr,
+    AddAddr = "add-addr", Established, Once, Survives, [];
     /// A forged REMOVE_ADDR for the address ids 0 to 8.
-    RemoveAddr,
+    RemoveAddr = "remove-addr", Established, Once, Survives, [];
     /// A forged MP_PRIO: this path is only a backup.
-    Prio,
+    Prio = "prio", Established, Once, Survives, [];
     /// A forged MP_FASTCLOSE; with the right key if it has crossed this path.
-    Fastclose,
+    Fastclose = "fastclose", Established, Once, Survives, [Quick, EveryPath];
     /// A forged DATA_FIN where the payload that it precedes begins.
-    DataFin,
+    DataFin = "data-fin", Established, Once, Survives, [Quick, EveryPath];
     /// A captured ADD_ADDR again. Like all replays of options it waits until there is one.
-    ReplayAddAddr,
+    ReplayAddAddr = "replay-add-addr", Established, Once, NothingToCapture, [];
     /// A captured REMOVE_ADDR again.
-    ReplayRemoveAddr,
+    ReplayRemoveAddr = "replay-remove-addr", Established, Once, NothingToCapture, [];
     /// A captured MP_PRIO again.
-    ReplayPrio,
+    ReplayPrio = "replay-prio", Established, Once, NothingToCapture, [];
     /// A captured MP_FASTCLOSE again, or on another connection.
-    ReplayFastclose,
+    ReplayFastclose = "replay-fastclose", Established, Once, SurvivesEarlier, [];
     /// A captured DATA_FIN again, or on another connection.
-    ReplayDataFin,
+    ReplayDataFin = "replay-data-fin", Established, Once, SurvivesEarlier, [];
     /// A captured Data-ACK on a new segment.
-    ReplayAck,
+    ReplayAck = "replay-ack", Established, Once, Survives, [];
     /// A captured mapping on a new segment without payload.
-    ReplayDss,
+    ReplayDss = "replay-dss", Established, Once, Survives, [];
     /// An old payload again: every second time as it was, else with its options at the current sequence number.
-    Replay,
+    Replay = "replay", Payload, Once, Survives, [Quick];
     /// All payloads that have crossed from the first time that this was armed to its first strike, one at a strike, in their order and
     /// as they were; short ones, as control records are, also with their options at the current sequence number.
-    ReplayAll,
+    ReplayAll = "replay-all", Payload, Once, IgnoresRecords, [];
     /// Options of kind 30 are removed from everything but SYNs.
-    Strip,
+    Strip = "strip", Established, Always, Survives, [Quick, EveryPath];
     /// TCP-ENO (kind 69) is removed from SYNs.
-    StripEno,
+    StripEno = "strip-eno", Syn, Always, OpensElsewhere, [];
     /// Options of kind 30 are removed from SYNs.
-    StripCapable,
+    StripCapable = "strip-capable", Syn, Always, OpensElsewhere, [];
     /// MP_CAPABLE of version 2 becomes version 1.
-    Downgrade,
+    Downgrade = "downgrade", Syn, Always, OpensElsewhere, [];
     /// The first of the encryption protocols offered or chosen by TCP-ENO is removed; a single one becomes another.
-    RewriteTep,
+    RewriteTep = "rewrite-tep", Syn, Always, OpensElsewhere, [];
     /// One of tcpcrypt's encryption protocols is added to those offered or chosen by TCP-ENO.
-    AddTep,
+    AddTep = "add-tep", Syn, Always, OpensAfterHandshake, [];
     /// A payload loses its second half.
-    Truncate,
+    Truncate = "truncate", Payload, Once, Survives, [EveryPath];
     /// A segment is held back until eight others have passed, 50 ms at most.
-    Reorder,
+    Reorder = "reorder", Payload, Once, Survives, [];
     /// A segment becomes two, with the same options.
-    Split,
+    Split = "split", Payload, Once, Survives, [];
     /// A segment and the next become one, with the options of the first.
-    Merge,
+    Merge = "merge", Payload, Once, Survives, [];
     /// The path is dead for a time.
-    Cut,
+    Cut = "cut", Established, Once, Survives, [EveryPath];
     /// All paths are dead for a time.
-    CutAll,
+    CutAll = "cut-all", Established, Once, Survives, [];
+}
+
+struct Row {
+    name: &'static str,
+    about: &'static str,
+    prey: Prey,
+    rhythm: Rhythm,
+    expected: Expected,
+    runs: &'static [Run],
+}
+
+/// What a sealed connection has to come to when one of its paths is attacked and another is honest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expected {
+    /// In the middle of a transfer: every byte arrives, and the subflow on the honest path lives.
+    Survives,
+    /// The same with an option captured on an earlier connection, whose last act it was.
+    SurvivesEarlier,
+    /// There is nothing to capture: sealed connections say it inside their stream.
+    NothingToCapture,
+    /// Control records that come again change nothing.
+    IgnoresRecords,
+    /// It opens over the honest path at once.
+    OpensElsewhere,
+    /// The same, after a handshake that ended well on the attacked path.
+    OpensAfterHandshake,
+}
+
+/// How the attack tests run an attack, beyond what [`Expected`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Run {
+    /// In CI as well.
+    Quick,
+    /// Also on every path at once: then there may be an error, but never other bytes.
+    EveryPath,
+    /// With each of the handshakes of sealed connections.
+    BothHandshakes,
+}
+
+/// How often an attack strikes unless it is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rhythm {
+    Once,
+    /// Until it is called off: middleboxes do not tire.
+    Always,
 }
 
 impl AttackName {
-    /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 32] = [
-        Self::Flip,
-        Self::Insert,
-        Self::Rst,
-        Self::Fin,
-        Self::ForgeAck,
-        Self::ForgeDss,
-        Self::AddAddr,
-        Self::RemoveAddr,
-        Self::Prio,
-        Self::Fastclose,
-        Self::DataFin,
-        Self::ReplayAddAddr,
-        Self::ReplayRemoveAddr,
-        Self::ReplayPrio,
-        Self::ReplayFastclose,
-        Self::ReplayDataFin,
-        Self::ReplayAck,
-        Self::ReplayDss,
-        Self::Replay,
-        Self::ReplayAll,
-        Self::Strip,
-        Self::StripEno,
-        Self::StripCapable,
-        Self::Downgrade,
-        Self::RewriteTep,
-        Self::AddTep,
-        Self::Truncate,
-        Self::Reorder,
-        Self::Split,
-        Self::Merge,
-        Self::Cut,
-        Self::CutAll,
-    ];
-
     /// The name on the command line.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Flip => "flip",
-            Self::Insert => "insert",
-            Self::Rst => "rst",
-            Self::Fin => "fin",
-            Self::ForgeAck => "forge-ack",
-            Self::ForgeDss => "forge-dss",
-            Self::AddAddr => "add-addr",
-            Self::RemoveAddr => "remove-addr",
-            Self::Prio => "prio",
-            Self::Fastclose => "fastclose",
-            Self::DataFin => "data-fin",
-            Self::ReplayAddAddr => "replay-add-addr",
-            Self::ReplayRemoveAddr => "replay-remove-addr",
-            Self::ReplayPrio => "replay-prio",
-            Self::ReplayFastclose => "replay-fastclose",
-            Self::ReplayDataFin => "replay-data-fin",
-            Self::ReplayAck => "replay-ack",
-            Self::ReplayDss => "replay-dss",
-            Self::Replay => "replay",
-            Self::ReplayAll => "replay-all",
-            Self::Strip => "strip",
-            Self::StripEno => "strip-eno",
-            Self::StripCapable => "strip-capable",
-            Self::Downgrade => "downgrade",
-            Self::RewriteTep => "rewrite-tep",
-            Self::AddTep => "add-tep",
-            Self::Truncate => "truncate",
-            Self::Reorder => "reorder",
-            Self::Split => "split",
-            Self::Merge => "merge",
-            Self::Cut => "cut",
-            Self::CutAll => "cut-all",
-        }
+        self.row().name
+    }
+
+    /// What it does, in a line or two.
+    pub const fn about(self) -> &'static str {
+        self.row().about.trim_ascii_start()
+    }
+
+    /// What a sealed connection has to make of it.
+    pub const fn expected(self) -> Expected {
+        self.row().expected
+    }
+
+    /// Whether the attack tests run it so.
+    pub fn runs(self, run: Run) -> bool {
+        self.row().runs.contains(&run)
     }
 
     /// Which packets it can strike.
     pub(crate) const fn prey(self) -> Prey {
-        match self {
-            Self::StripEno | Self::StripCapable | Self::Downgrade | Self::RewriteTep | Self::AddTep => {
-                Prey::Syn
-            }
-            Self::Flip
-            | Self::Insert
-            | Self::ForgeDss
-            | Self::Replay
-            | Self::ReplayAll
-            | Self::Truncate
-            | Self::Reorder
-            | Self::Split
-            | Self::Merge => Prey::Payload,
-            Self::Rst
-            | Self::Fin
-            | Self::ForgeAck
-            | Self::AddAddr
-            | Self::RemoveAddr
-            | Self::Prio
-            | Self::Fastclose
-            | Self::DataFin
-            | Self::ReplayAddAddr
-            | Self::ReplayRemoveAddr
-            | Self::ReplayPrio
-            | Self::ReplayFastclose
-            | Self::ReplayDataFin
-            | Self::ReplayAck
-            | Self::ReplayDss
-            | Self::Strip
-            | Self::Cut
-            | Self::CutAll => Prey::Established,
-        }
+        self.row().prey
     }
 
-    /// Whether it goes on until it is called off, unless a number is given: middleboxes do not tire.
     const fn is_steady(self) -> bool {
-        matches!(self.prey(), Prey::Syn) || matches!(self, Self::Strip)
+        matches!(self.row().rhythm, Rhythm::Always)
     }
 }
 
@@ -206,7 +193,7 @@ impl FromStr for AttackName {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        let found = Self::ALL.into_iter().find(|attack| attack.as_str() == name);
+        let found = Self::ALL.iter().copied().find(|attack| attack.as_str() == name);
         found.ok_or_else(|| {
             let known: Vec<&str> = Self::ALL.iter().map(|attack| attack.as_str()).collect();
             Error::Attack(format!("there is no attack `{name}`; there are: {}", known.join(", ")))
@@ -350,7 +337,7 @@ mod tests {
 
     #[test]
     fn every_attack_is_found_by_its_name_and_no_other() {
-        for name in AttackName::ALL {
+        for &name in AttackName::ALL {
             assert_eq!(name.as_str().parse::<AttackName>().expect("its own name"), name);
             let text = serde_json::to_string(&name).expect("a name");
             assert_eq!(text, format!("\"{name}\""), "one name everywhere");

@@ -22,7 +22,7 @@ use crate::Direction;
 use crate::flows::{Flow, Flows};
 use crate::packet::{Frame, TcpView, part};
 
-pub use attack::{Attack, AttackName};
+pub use attack::{Attack, AttackName, Expected, Run};
 pub use log::{Injection, InjectionLog};
 
 use attack::Prey;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use lab::{Attack, AttackName};
+use lab::{Attack, AttackName, Run};
 
 use super::{Outcome, PATIENCE, Strikes, before, gaps, outcome};
 use crate::exchange::{self, Load};
@@ -13,27 +13,12 @@ use crate::trial::{Context, Trial, Verdict};
 /// How long the attack goes on. A connection may wait for its end: what is lost on the way looks the same.
 const SIEGE: Duration = Duration::from_secs(20);
 
-/// Attacks that leave a connection no path at all, or lie to it everywhere.
-const ATTACKS: [AttackName; 11] = [
-    AttackName::Flip,
-    AttackName::Insert,
-    AttackName::Rst,
-    AttackName::Fin,
-    AttackName::ForgeDss,
-    AttackName::ForgeAck,
-    AttackName::DataFin,
-    AttackName::Fastclose,
-    AttackName::Strip,
-    AttackName::Truncate,
-    AttackName::Cut,
-];
-
 pub(crate) fn all() -> Vec<Trial> {
     let about = "both paths, every packet, 20 s: every byte in the end or an error, never other bytes";
     let trial = |name: AttackName| {
         Trial::new(format!("every-path/{name}"), about, move |context: &Context<'_>| strike(context, name))
     };
-    ATTACKS.into_iter().map(trial).collect()
+    AttackName::ALL.iter().copied().filter(|name| name.runs(Run::EveryPath)).map(trial).collect()
 }
 
 fn strike(context: &Context<'_>, name: AttackName) -> Result<Verdict> {

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use lab::AttackName;
+use lab::{AttackName, Expected};
 use nix::sys::signal::Signal;
 
-use super::one_path::{NEVER_ON_THE_WIRE, ON_THE_WIRE};
-use super::{Outcome, Strikes, gaps, outcome, repeated};
+use super::{Outcome, Strikes, expected_to, gaps, outcome, repeated};
 use crate::exchange::{self, Load};
 use crate::peer::{self, Layer};
 use crate::stage::{Ears, Side, Stage};
@@ -18,10 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn all() -> Vec<Trial> {
     let about = "what becomes of TLS 1.3 over the kernel's Multipath TCP";
-    let names = ON_THE_WIRE
+    let names = [Expected::Survives, Expected::NothingToCapture, Expected::SurvivesEarlier]
         .into_iter()
-        .chain(NEVER_ON_THE_WIRE)
-        .chain([AttackName::ReplayDataFin, AttackName::ReplayFastclose]);
+        .flat_map(expected_to);
     let mut trials = vec![Trial::new("kernel-tls/peace", "it works where nobody attacks", peace)];
     trials.extend(names.map(|name| {
         let run = move |context: &Context<'_>| strike(context, name);
@@ -64,13 +62,13 @@ fn strike(context: &Context<'_>, name: AttackName) -> Result<Verdict> {
     let mut server = peer::start(&stage, Side::Server, Layer::Tls, size)?;
     for path in stage.lab.paths() {
         // An address is announced and taken away wherever the kernel likes.
-        if path.name() == "b" || NEVER_ON_THE_WIRE.contains(&name) {
+        if path.name() == "b" || name.expected() == Expected::NothingToCapture {
             path.attack(repeated(name, size))?;
         }
     }
     let mut client = peer::start(&stage, Side::Client, Layer::Tls, size)?;
     let running = exchange::start(&mut client, &mut server, &Load::noise(size))?;
-    if NEVER_ON_THE_WIRE.contains(&name) && running.wait_for(size / 4, PATIENCE).is_ok() {
+    if name.expected() == Expected::NothingToCapture && running.wait_for(size / 4, PATIENCE).is_ok() {
         signal(&stage, name)?;
     }
     let exchange = running.finish(&mut client, &mut server, PATIENCE)?;

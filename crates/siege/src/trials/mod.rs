@@ -12,7 +12,7 @@ pub(crate) mod records;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lab::{Attack, AttackName, Direction};
+use lab::{Attack, AttackName, Direction, Expected};
 
 use crate::exchange::{Arrived, Exchange};
 
@@ -20,6 +20,11 @@ use crate::exchange::{Arrived, Exchange};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
 /// Strikes, about, while a transfer lasts on a path that carries half of it.
 const STRIKES: u64 = 256;
+
+/// The attacks of which this is expected.
+pub(crate) fn expected_to(expected: Expected) -> impl Iterator<Item = AttackName> {
+    AttackName::ALL.iter().copied().filter(move |name| name.expected() == expected)
+}
 
 /// Bytes of payload on the attacked path before the first strike in a transfer of `size` bytes: the handshake is over, and all paths
 /// carry.
@@ -35,35 +40,7 @@ pub(crate) fn repeated(name: AttackName, size: u64) -> Attack {
         AttackName::Strip => attack,
         AttackName::Cut => attack.every(size / 8).lasting(Duration::from_millis(300)),
         AttackName::CutAll => attack.every(size / 4).lasting(Duration::from_millis(500)),
-        AttackName::Flip
-        | AttackName::Insert
-        | AttackName::Rst
-        | AttackName::Fin
-        | AttackName::ForgeAck
-        | AttackName::ForgeDss
-        | AttackName::AddAddr
-        | AttackName::RemoveAddr
-        | AttackName::Prio
-        | AttackName::Fastclose
-        | AttackName::DataFin
-        | AttackName::ReplayAddAddr
-        | AttackName::ReplayRemoveAddr
-        | AttackName::ReplayPrio
-        | AttackName::ReplayFastclose
-        | AttackName::ReplayDataFin
-        | AttackName::ReplayAck
-        | AttackName::ReplayDss
-        | AttackName::Replay
-        | AttackName::ReplayAll
-        | AttackName::StripEno
-        | AttackName::StripCapable
-        | AttackName::Downgrade
-        | AttackName::RewriteTep
-        | AttackName::AddTep
-        | AttackName::Truncate
-        | AttackName::Reorder
-        | AttackName::Split
-        | AttackName::Merge => attack.every(size / STRIKES),
+        _ => attack.every(size / STRIKES),
     }
 }
 

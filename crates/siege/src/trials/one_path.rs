@@ -3,55 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lab::{Attack, AttackName};
+use lab::{Attack, AttackName, Expected, Run};
 use nix::sys::signal::Signal;
 
-use super::{Outcome, PATIENCE, Strikes, gaps, lived, outcome, repeated};
+use super::{Outcome, PATIENCE, Strikes, expected_to, gaps, lived, outcome, repeated};
 use crate::exchange::{self, Exchange, Load};
 use crate::stage::{Ears, Side, Stage};
 use crate::trial::{Context, Trial, Verdict};
 use crate::wiretap::Tally;
-
-/// What crosses the wire of sealed connections, and so can be struck, forged in front of, or captured.
-pub(super) const ON_THE_WIRE: [AttackName; 21] = [
-    AttackName::Flip,
-    AttackName::Insert,
-    AttackName::Rst,
-    AttackName::Fin,
-    AttackName::ForgeAck,
-    AttackName::ForgeDss,
-    AttackName::AddAddr,
-    AttackName::RemoveAddr,
-    AttackName::Prio,
-    AttackName::Fastclose,
-    AttackName::DataFin,
-    AttackName::ReplayAck,
-    AttackName::ReplayDss,
-    AttackName::Replay,
-    AttackName::Strip,
-    AttackName::Truncate,
-    AttackName::Reorder,
-    AttackName::Split,
-    AttackName::Merge,
-    AttackName::Cut,
-    AttackName::CutAll,
-];
-
-/// What sealed connections only say inside their stream, so that there is nothing to capture.
-pub(super) const NEVER_ON_THE_WIRE: [AttackName; 3] =
-    [AttackName::ReplayAddAddr, AttackName::ReplayRemoveAddr, AttackName::ReplayPrio];
-
-/// Those for CI.
-const QUICK: [AttackName; 8] = [
-    AttackName::Flip,
-    AttackName::Insert,
-    AttackName::Rst,
-    AttackName::ForgeDss,
-    AttackName::Fastclose,
-    AttackName::DataFin,
-    AttackName::Replay,
-    AttackName::Strip,
-];
 
 pub(crate) fn all() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -60,21 +19,20 @@ pub(crate) fn all() -> Vec<Trial> {
         ("first-path", "a", "the same on the path of the first subflow: the one on path b lives"),
     ];
     for (group, attacked, about) in paths {
-        for name in ON_THE_WIRE {
-            let is_quick = attacked == "b" && QUICK.contains(&name);
+        for name in expected_to(Expected::Survives) {
+            let is_quick = attacked == "b" && name.runs(Run::Quick);
             let run = move |context: &Context<'_>| strike(context, name, attacked, None);
             trials.push(Trial::new(format!("{group}/{name}"), about, run).quick_if(is_quick));
         }
     }
     let about = "an option captured on an earlier connection, whose last act it was, on another one";
-    for (name, earlier) in
-        [(AttackName::ReplayDataFin, Earlier::Ended), (AttackName::ReplayFastclose, Earlier::Aborted)]
-    {
+    for name in expected_to(Expected::SurvivesEarlier) {
+        let earlier = if name == AttackName::ReplayFastclose { Earlier::Aborted } else { Earlier::Ended };
         let run = move |context: &Context<'_>| strike(context, name, "b", Some(earlier));
         trials.push(Trial::new(format!("one-path/{name}"), about, run));
     }
     let about = "there is no option to replay: it is said inside the sealed stream, which records/ replays";
-    for name in NEVER_ON_THE_WIRE {
+    for name in expected_to(Expected::NothingToCapture) {
         let run = move |context: &Context<'_>| nothing_to_capture(context, name);
         trials.push(Trial::new(format!("one-path/{name}"), about, run));
     }
