@@ -40,7 +40,7 @@ pub(crate) struct Flow {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Half {
     /// Sequence number of the first payload byte.
-    start: Option<SeqNum>,
+    pub(crate) start: Option<SeqNum>,
     /// Key of the sender, if its MP_CAPABLE went by in clear.
     pub(crate) key: Option<[u8; 8]>,
     /// The mapping of the first bytes, which MP_CAPABLE implies.
@@ -233,6 +233,11 @@ impl Flow {
 }
 
 impl Half {
+    /// Whether it has sent payload with a mapping.
+    pub(crate) const fn has_mapped(&self) -> bool {
+        self.mapping.is_some()
+    }
+
     fn learn_mapping(&mut self, start: SeqNum, dss: &Dss) {
         let Some(mapping) = dss.mapping else { return };
         let (dsn, is_long) = match mapping.dsn {

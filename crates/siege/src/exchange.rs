@@ -5,7 +5,7 @@ use std::process::{ChildStdin, ChildStdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -95,6 +95,8 @@ pub(crate) struct Arrived {
     pub(crate) first_wrong: Option<u64>,
     /// Whether the SHA-256 of all that arrived is that of all that was sent.
     pub(crate) is_equal: bool,
+    /// When the first byte was read: on the clock of captures.
+    pub(crate) first_at: Option<SystemTime>,
     /// Longest time between two arrivals at the program that reads.
     pub(crate) longest_gap: Duration,
 }
@@ -210,8 +212,9 @@ fn read(mut from: ChildStdout, source: Source, size: u64, moved: Arc<AtomicU64>)
     std::thread::spawn(move || {
         let (mut room, mut expected) = (vec![0; CHUNK], vec![0; CHUNK]);
         let (mut hash, mut first_wrong, mut bytes) = (Sha256::new(), None, 0_u64);
-        let (mut last, mut longest_gap) = (None::<Instant>, Duration::ZERO);
+        let (mut first_at, mut last, mut longest_gap) = (None, None::<Instant>, Duration::ZERO);
         while let Ok(count @ 1..) = from.read(&mut room) {
+            first_at = first_at.or_else(|| Some(SystemTime::now()));
             let now = Instant::now();
             longest_gap = longest_gap.max(last.map_or(Duration::ZERO, |last| now - last));
             last = Some(now);
@@ -228,7 +231,7 @@ fn read(mut from: ChildStdout, source: Source, size: u64, moved: Arc<AtomicU64>)
         // More than was sent is wrong from there on.
         let first_wrong = first_wrong.or((bytes > size).then_some(size));
         let is_equal = <[u8; 32]>::from(hash.finalize()) == source.digest(size);
-        Arrived { bytes, first_wrong, is_equal, longest_gap }
+        Arrived { bytes, first_wrong, is_equal, first_at, longest_gap }
     })
 }
 

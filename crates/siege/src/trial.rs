@@ -52,6 +52,7 @@ impl Trial {
 /// All trials in the order in which they run.
 pub(crate) fn all() -> Vec<Trial> {
     [
+        trials::opening::all(),
         trials::one_path::all(),
         trials::every_path::all(),
         trials::records::all(),

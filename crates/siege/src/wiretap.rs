@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -12,16 +13,32 @@ const INJECTED: u32 = 2;
 
 /// Calls `look` with every TCP segment that the hosts sent. What a capture cut short is passed over.
 pub(crate) fn read(file: &Path, mut look: impl FnMut(&Segment)) -> Result<()> {
+    read_all(file, |packet| {
+        if !packet.is_injected {
+            look(&packet.segment);
+        }
+    })
+}
+
+/// A TCP segment in a capture.
+pub(crate) struct Captured {
+    /// Since 1970.
+    pub(crate) at: Duration,
+    /// Whether it is what an injector made of another one.
+    pub(crate) is_injected: bool,
+    pub(crate) segment: Segment,
+}
+
+/// Calls `look` with every TCP segment of a capture.
+pub(crate) fn read_all(file: &Path, mut look: impl FnMut(&Captured)) -> Result<()> {
     let name = || file.display().to_string();
     let mut reader = PcapNgReader::new(File::open(file).with_context(name)?).with_context(name)?;
     while let Some(block) = reader.next_block() {
         let Block::EnhancedPacket(packet) = block.with_context(name)? else { continue };
-        if packet.interface_id == INJECTED {
-            continue;
-        }
+        let (at, is_injected) = (packet.timestamp, packet.interface_id == INJECTED);
         let bytes = bytes::Bytes::from(packet.data.into_owned());
         if let Ok(Packet::Tcp(segment)) = Packet::parse(&bytes, 0, Trust::Offloaded) {
-            look(&segment);
+            look(&Captured { at, is_injected, segment });
         }
     }
     Ok(())

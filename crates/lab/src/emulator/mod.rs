@@ -244,6 +244,9 @@ impl Emulator {
         for packet in outcome.packets {
             self.carry(direction, packet, now);
         }
+        for mark in outcome.swallowed {
+            self.log(now, direction, mark, &[]);
+        }
         if let Some(cut) = outcome.cut {
             self.strike_dead(now, direction, cut);
         }

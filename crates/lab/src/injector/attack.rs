@@ -86,7 +86,7 @@ attacks! {
     /// TCP-ENO (kind 69) is removed from SYNs.
     StripEno = "strip-eno", Syn, Always, OpensElsewhere, [];
     /// Options of kind 30 are removed from SYNs.
-    StripCapable = "strip-capable", Syn, Always, OpensElsewhere, [];
+    StripCapable = "strip-capable", Syn, Always, OpensElsewhere, [SecondPath];
     /// MP_CAPABLE of version 2 becomes version 1.
     Downgrade = "downgrade", Syn, Always, OpensElsewhere, [];
     /// The first of the encryption protocols offered or chosen by TCP-ENO is removed; a single one becomes another.
@@ -105,6 +105,19 @@ attacks! {
     Cut = "cut", Established, Once, Survives, [EveryPath];
     /// All paths are dead for a time.
     CutAll = "cut-all", Established, Once, Survives, [];
+    /// The SYN/ACK becomes a bare SYN, as of a peer that opens at the same moment, and a bare ACK; nothing else passes. With to=server:
+    /// so do the segments behind the client's SYN.
+    SynCrossing = "syn-crossing", Any, Always, OpensElsewhere, [BothHandshakes, SecondPath];
+    /// The SYN/ACK loses all options of Multipath TCP and TCP-ENO. With to=server: the SYN.
+    SynAckBare = "synack-bare", Syn, Always, OpensElsewhere, [BothHandshakes, SecondPath];
+    /// SYN and SYN/ACK pass, and nothing more.
+    SynAckThenSilence = "synack-then-silence", Any, Always, OpensElsewhere, [BothHandshakes, SecondPath];
+    /// Everything passes until the first payload with a mapping, which is the end of a sealed handshake; and nothing more.
+    HandshakeThenSilence = "handshake-then-silence", Any, Always, OpensAfterHandshake, [BothHandshakes, SecondPath];
+    /// One byte of each payload without a mapping, as a sealed handshake has, is changed, all checksums are mended.
+    HandshakeAlteredAlways = "handshake-altered-always", Payload, Always, OpensElsewhere, [BothHandshakes];
+    /// One byte of each payload with a mapping is changed, from the first one on, all checksums are mended.
+    BlocksAlteredAlways = "blocks-altered-always", Payload, Always, OpensAfterHandshake, [BothHandshakes, SecondPath];
 }
 
 struct Row {
@@ -142,6 +155,8 @@ pub enum Run {
     EveryPath,
     /// With each of the handshakes of sealed connections.
     BothHandshakes,
+    /// Also on the path on which nothing opens while the first one is honest: it strikes joins as well.
+    SecondPath,
 }
 
 /// How often an attack strikes unless it is told.
@@ -210,6 +225,8 @@ pub(crate) enum Prey {
     Payload,
     /// Segments without SYN and RST.
     Established,
+    /// All segments.
+    Any,
 }
 
 /// An attack and when it strikes.

@@ -8,6 +8,7 @@ mod attack;
 mod handshake;
 mod hoard;
 mod log;
+mod opening;
 mod option_list;
 mod payload;
 mod signal;
@@ -54,6 +55,8 @@ pub(crate) struct Outgoing {
 pub(crate) struct Outcome {
     /// In this order; all in the direction of the packet.
     pub(crate) packets: Vec<Outgoing>,
+    /// What was done to packets that go no further.
+    pub(crate) swallowed: Vec<Mark>,
     pub(crate) cut: Option<Cut>,
 }
 
@@ -257,7 +260,7 @@ impl Injector {
         outcome: &mut Outcome,
     ) -> Option<Vec<Piece>> {
         match attack.name {
-            AttackName::Flip => payload::flip(segment),
+            AttackName::Flip => payload::flip(attack.name, segment),
             AttackName::Insert => payload::insert(segment),
             AttackName::Truncate => payload::truncate(segment),
             AttackName::Split => payload::split(segment),
@@ -286,6 +289,14 @@ impl Injector {
             AttackName::Downgrade => handshake::downgrade(segment),
             AttackName::RewriteTep => handshake::rewrite_tep(segment),
             AttackName::AddTep => handshake::add_tep(segment),
+            AttackName::SynCrossing => opening::cross(segment, attack.direction, scene, outcome),
+            AttackName::SynAckBare => opening::strip_bare(segment, attack.direction),
+            AttackName::SynAckThenSilence | AttackName::HandshakeThenSilence => {
+                opening::fall_silent(attack, &segment, scene, outcome)
+            }
+            AttackName::HandshakeAlteredAlways | AttackName::BlocksAlteredAlways => {
+                opening::alter(attack.name, segment)
+            }
             AttackName::Cut | AttackName::CutAll => {
                 let all_paths = attack.name == AttackName::CutAll;
                 let what = format!("dead for {} ms", attack.lasting.as_millis());
@@ -366,6 +377,7 @@ impl Armed {
             Prey::Syn => is_syn,
             Prey::Payload => !is_syn && payload > 0,
             Prey::Established => !is_syn && !flags.contains(Flags::RST),
+            Prey::Any => true,
         };
         fits && passed >= self.due
             && count.is_none_or(|count| self.strikes < count)

@@ -30,7 +30,7 @@ fn around(before: Option<Segment>, treated: Vec<Piece>, behind: Option<Segment>)
 
 /// Changes the byte in the middle. Where a DSS checksum covers it, that is mended too: in all segments of the train, as all carry
 /// the same mapping.
-pub(super) fn flip(mut segment: Segment) -> Option<Vec<Piece>> {
+pub(super) fn flip(attack: AttackName, mut segment: Segment) -> Option<Vec<Piece>> {
     let step = usize::from(segment.segment_size.max(1));
     let middle = (segment.wire_segments() / 2) * step;
     let at = middle + (segment.payload.len() - middle) / 2;
@@ -42,7 +42,7 @@ pub(super) fn flip(mut segment: Segment) -> Option<Vec<Piece>> {
     segment.payload = bytes.into();
     let (before, struck, behind) = isolate(&segment)?;
     let what = format!("byte {at} of the payload changed from {old:#04x} to {new:#04x}, checksum mended");
-    Some(around(before, vec![Piece::treated(AttackName::Flip, struck, what)], behind))
+    Some(around(before, vec![Piece::treated(attack, struck, what)], behind))
 }
 
 /// Adds the difference to the checksum at the end of a DSS mapping (RFC 1624).

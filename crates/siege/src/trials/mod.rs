@@ -7,6 +7,7 @@ pub(crate) mod kernel_tls;
 pub(crate) mod memory;
 pub(crate) mod negotiation;
 pub(crate) mod one_path;
+pub(crate) mod opening;
 pub(crate) mod records;
 
 use std::time::Duration;

@@ -1,0 +1,110 @@
+//! Attacks on how a connection opens, against the kernel's own TCP and Multipath TCP: that they reach the wire, and what they do there.
+
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use lab::{Attack, AttackName, Conditions, Direction, Lab};
+use support::{End, Received, Transport, connect, lab, listen, pair, pattern, transfer};
+
+const SIZE: usize = 200_000;
+/// Longer than a packet takes, on a busy machine too.
+const SILENCE: Duration = Duration::from_millis(500);
+
+fn one_path() -> Lab {
+    lab(&[Conditions { delay: Duration::from_micros(500), ..Conditions::default() }])
+}
+
+fn strikes(lab: &Lab, name: AttackName) -> usize {
+    lab.path("a").expect("it is there").injections().expect("it runs").count(name)
+}
+
+/// An upload on path `a`, attacked from before its SYN.
+fn upload(lab: &Lab, transport: Transport, attack: Attack) -> Received {
+    let path = lab.path("a").expect("it is there");
+    path.attack(attack).expect("it runs");
+    let (client, server) = pair(lab, path.server().v4, transport);
+    transfer(client, server, &pattern(SIZE))
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_crossing_syn_makes_a_connection_with_nobody_of_whoever_opens() {
+    let lab = one_path();
+    let path = lab.path("a").expect("it is there");
+    path.attack(Attack::new(AttackName::SynCrossing)).expect("it runs");
+    let (listener, at) = listen(lab.server(), path.server().v4, Transport::Mptcp);
+    let mut client = connect(lab.client(), at, Transport::Mptcp).expect("it takes the attacker for its peer");
+    client.write_all(b"plain words").expect("they go to nobody");
+    listener.set_nonblocking(true).expect("a flag");
+    std::thread::sleep(SILENCE);
+    let error = listener.accept().expect_err("the server was kept out of it");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    let heard = path.summary().expect("it runs").to_server.payload;
+    assert!(heard >= 11, "{heard} bytes in clear");
+    assert!(strikes(&lab, AttackName::SynCrossing) >= 3, "SYN, ACK, and what was swallowed");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_bare_answer_makes_kernel_mptcp_plain() {
+    let lab = one_path();
+    let received = upload(&lab, Transport::Mptcp, Attack::new(AttackName::SynAckBare));
+    assert!(received.bytes == pattern(SIZE), "as plain TCP");
+    assert_eq!(strikes(&lab, AttackName::SynAckBare), 1);
+    let samples = lab.path("a").expect("it is there").series().expect("it runs").samples;
+    assert!(samples.iter().all(|sample| sample.dsn.is_none()), "no data sequence numbers");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn silence_begins_behind_the_handshake_of_tcp_or_at_the_first_mapping() {
+    let lab = one_path();
+    let path = lab.path("a").expect("it is there");
+    for name in [AttackName::SynAckThenSilence, AttackName::HandshakeThenSilence] {
+        path.attack(Attack::new(name)).expect("it runs");
+        let (listener, at) = listen(lab.server(), path.server().v4, Transport::Mptcp);
+        let mut client = connect(lab.client(), at, Transport::Mptcp).expect("that far it comes");
+        listener.set_nonblocking(true).expect("a flag");
+        std::thread::sleep(SILENCE);
+        client.write_all(b"words").expect("taken");
+        std::thread::sleep(SILENCE);
+        match listener.accept() {
+            // The third ACK has passed.
+            Ok((mut server, _)) => {
+                assert_eq!(name, AttackName::HandshakeThenSilence);
+                server.set_read_timeout(Some(SILENCE)).expect("a time");
+                let read = server.read(&mut [0; 16]).map_err(|error| error.kind());
+                assert!(matches!(read, Err(ErrorKind::WouldBlock)), "{read:?}");
+            }
+            Err(_) => assert_eq!(name, AttackName::SynAckThenSilence),
+        }
+        assert!(strikes(&lab, name) > 0, "{name}");
+        path.call_off().expect("it runs");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_is_not_mapped_and_what_is_are_changed_each_by_its_own_attack() {
+    let lab = one_path();
+    let path = lab.path("a").expect("it is there");
+    for (name, transport, is_changed) in [
+        (AttackName::HandshakeAlteredAlways, Transport::Tcp, true),
+        (AttackName::BlocksAlteredAlways, Transport::Tcp, false),
+        (AttackName::BlocksAlteredAlways, Transport::Mptcp, true),
+    ] {
+        let before = strikes(&lab, name);
+        let attack = Attack::new(name).towards(Direction::ToServer);
+        let received = upload(&lab, transport, attack);
+        path.call_off().expect("it runs");
+        let wrong = received.bytes.iter().zip(pattern(SIZE)).filter(|(got, sent)| **got != *sent).count();
+        let struck = strikes(&lab, name) - before;
+        println!("{name} over {transport:?}: {wrong} bytes wrong, struck {struck} times");
+        assert_eq!((received.end, received.bytes.len()), (End::EndOfFile, SIZE), "{name} {transport:?}");
+        assert_eq!((wrong > 0, struck > 0), (is_changed, is_changed), "{name} over {transport:?}");
+    }
+}
