@@ -1,0 +1,31 @@
+//! Packet captures.
+//!
+//! [`Writer`] writes pcapng (draft-ietf-opsawg-pcapng) with the interfaces named at the start, one for each path, and
+//! nanosecond timestamps. [`Reader`] reads pcapng and the older pcap, of whatever byte order and resolution. Neither
+//! looks into the packets.
+//!
+//! ```
+//! use plait_pcap::{Interface, Packet, Reader, Writer};
+//! use std::time::Duration;
+//!
+//! let mut writer = Writer::new(Vec::new(), None, vec![Interface::named("path0")])?;
+//! writer.write(&Packet::new(0, Duration::from_millis(5), b"an IP packet"))?;
+//! let file = writer.into_inner();
+//!
+//! let mut reader = Reader::new(&file[..])?;
+//! let packet = reader.next().expect("there is one")?;
+//! assert_eq!((&packet.data[..], packet.at), (&b"an IP packet"[..], Duration::from_millis(5)));
+//! assert_eq!(reader.interfaces()[0].name, "path0");
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+
+mod packet;
+mod reader;
+mod writer;
+
+pub use packet::{Direction, Interface, Packet};
+pub use reader::{ReadError, Reader};
+pub use writer::Writer;
+
+/// What the packets of an interface begin with: the LINKTYPE of the file formats.
+pub use pcap_file::DataLink as LinkType;

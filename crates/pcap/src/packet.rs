@@ -1,0 +1,72 @@
+//! What a capture consists of.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::LinkType;
+
+/// One interface of a capture: where packets were seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interface {
+    /// Its name; empty where a file gives none.
+    pub name: String,
+    /// What there is to say about it.
+    pub description: Option<String>,
+    /// What its packets begin with.
+    pub link_type: LinkType,
+    /// Most bytes kept of a packet; 0: all.
+    pub snap_length: u32,
+}
+
+impl Interface {
+    /// An interface with this name on which whole IP packets are seen.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), description: None, link_type: LinkType::RAW, snap_length: 0 }
+    }
+}
+
+/// One packet of a capture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packet<'a> {
+    /// Number of its interface in the order of the file.
+    pub interface: u32,
+    /// Time since 1970-01-01 00:00:00 UTC, or since the start of a simulation. Zero in a block without a time.
+    pub at: Duration,
+    /// The bytes, as many as were kept.
+    pub data: Cow<'a, [u8]>,
+    /// Its length on the wire, in bytes.
+    pub original_len: u32,
+    /// Which way it went, where that is known.
+    pub direction: Option<Direction>,
+    /// A comment on it.
+    pub comment: Option<Cow<'a, str>>,
+}
+
+/// Which way a packet went, seen from the host that captured it (pcapng, section 4.3.1, `epb_flags`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Direction {
+    /// It was received.
+    Inbound,
+    /// It was sent.
+    Outbound,
+}
+
+impl<'a> Packet<'a> {
+    /// A whole packet without direction and comment.
+    pub fn new(interface: u32, at: Duration, data: &'a [u8]) -> Self {
+        let original_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        Self { interface, at, data: data.into(), original_len, direction: None, comment: None }
+    }
+
+    /// The same with its direction.
+    #[must_use]
+    pub fn going(self, direction: Direction) -> Self {
+        Self { direction: Some(direction), ..self }
+    }
+
+    /// The same with a comment.
+    #[must_use]
+    pub fn commented(self, comment: impl Into<Cow<'a, str>>) -> Self {
+        Self { comment: Some(comment.into()), ..self }
+    }
+}
