@@ -25,6 +25,9 @@
 //! Congestion control computes with floating point: the hashes hold for one libm, that of the pinned CI system
 //! (glibc on x86-64).
 
+// The test reads and writes files.
+#![allow(clippy::disallowed_methods)]
+
 mod boxes;
 mod connections;
 mod frozen;
