@@ -27,7 +27,7 @@ mod recovery;
 mod solve;
 mod truth;
 
-pub use capture::{Capture, CaptureError, MAX_KEPT};
+pub use capture::{Capture, MAX_KEPT};
 pub use columns::{Columns, PERIOD, Run};
 pub use constant::{ConstantKey, constant_key};
 pub use crib::locate_crib;

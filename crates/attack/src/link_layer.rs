@@ -1,14 +1,14 @@
 //! What lies in front of the IP packet in a captured frame.
 
-use pcap_file::DataLink;
+use plait_pcap::LinkType;
 
 /// The IP packet in a frame; `None` if there is none or the link layer is not one that a path is captured on.
-pub(crate) fn ip_packet(link: DataLink, frame: &[u8]) -> Option<&[u8]> {
+pub(crate) fn ip_packet(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
     match link {
-        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 | DataLink::Unknown(RAW_OF_BSD) => Some(frame),
-        DataLink::ETHERNET => ethernet(frame.get(12..)?),
-        DataLink::LINUX_SLL => typed(frame.get(14..16)?, frame.get(16..)?),
-        DataLink::LINUX_SLL2 => typed(frame.get(..2)?, frame.get(20..)?),
+        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 | LinkType::Unknown(RAW_OF_BSD) => Some(frame),
+        LinkType::ETHERNET => ethernet(frame.get(12..)?),
+        LinkType::LINUX_SLL => typed(frame.get(14..16)?, frame.get(16..)?),
+        LinkType::LINUX_SLL2 => typed(frame.get(..2)?, frame.get(20..)?),
         // Some two hundred others.
         _ => None,
     }
@@ -34,7 +34,7 @@ const RAW_OF_BSD: u32 = 12;
 
 #[cfg(test)]
 mod tests {
-    use pcap_file::DataLink;
+    use plait_pcap::LinkType;
 
     use super::ip_packet;
 
@@ -45,16 +45,16 @@ mod tests {
         let cooked = [&[0; 14][..], &[0x08, 0], b"packet"].concat();
         let cooked2 = [&[0x86, 0xdd][..], &[0; 18], b"packet"].concat();
         for (link, frame) in [
-            (DataLink::RAW, b"packet".to_vec()),
-            (DataLink::ETHERNET, ethernet.clone()),
-            (DataLink::ETHERNET, tagged),
-            (DataLink::LINUX_SLL, cooked),
-            (DataLink::LINUX_SLL2, cooked2),
+            (LinkType::RAW, b"packet".to_vec()),
+            (LinkType::ETHERNET, ethernet.clone()),
+            (LinkType::ETHERNET, tagged),
+            (LinkType::LINUX_SLL, cooked),
+            (LinkType::LINUX_SLL2, cooked2),
         ] {
             assert_eq!(ip_packet(link, &frame), Some(&b"packet"[..]), "{link:?}");
         }
-        assert_eq!(ip_packet(DataLink::ETHERNET, &ethernet[..13]), None);
-        assert_eq!(ip_packet(DataLink::ETHERNET, &[&[2; 12][..], &[0x08, 0x06], b"arp"].concat()), None);
-        assert_eq!(ip_packet(DataLink::USB_LINUX, b"packet"), None);
+        assert_eq!(ip_packet(LinkType::ETHERNET, &ethernet[..13]), None);
+        assert_eq!(ip_packet(LinkType::ETHERNET, &[&[2; 12][..], &[0x08, 0x06], b"arp"].concat()), None);
+        assert_eq!(ip_packet(LinkType::USB_LINUX, b"packet"), None);
     }
 }

@@ -3,10 +3,8 @@
 use attack::{Capture, Effort, Model, Recovered, Run, Score, Truth, read_runs};
 use base::SeqNum;
 use bytes::Bytes;
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
-use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
 use pcap_file::{DataLink, pcap};
+use plait_pcap::{Interface, Packet, Writer};
 use wire::{
     DataAck, DataSequence, Dss, Flags, Mapping, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes,
 };
@@ -245,21 +243,11 @@ fn segment(seq: u32, options: OptionBytes, payload: &[u8]) -> Segment {
 
 /// A capture with two interfaces, all packets on the one numbered `interface`.
 fn pcapng(interface: u32, segments: Vec<Segment>) -> Vec<u8> {
-    let mut writer = PcapNgWriter::new(Vec::new()).expect("written");
-    for _ in 0..2 {
-        let block = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0xffff, options: vec![] };
-        writer.write_pcapng_block(block).expect("written");
-    }
+    let interfaces = ["a", "b"].map(Interface::named);
+    let mut writer = Writer::new(Vec::new(), None, interfaces).expect("written");
     for segment in segments {
         let packet = segment.to_bytes(1);
-        let block = EnhancedPacketBlock {
-            interface_id: interface,
-            timestamp: std::time::Duration::ZERO,
-            original_len: packet.len() as u32,
-            data: packet.into(),
-            options: vec![],
-        };
-        writer.write_pcapng_block(block).expect("written");
+        writer.write(&Packet::new(interface, std::time::Duration::ZERO, &packet)).expect("written");
     }
     writer.into_inner()
 }

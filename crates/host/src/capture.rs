@@ -13,13 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use endpoint::Transmit;
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
-use pcap_file::{DataLink, PcapError};
+use plait_pcap::{Direction, Packet, Writer};
 use tracing::error;
 use wire::Trust;
 
@@ -30,13 +24,6 @@ use crate::tun::Received;
 /// Packets between the driver and the file: 16 MiB at most. The driver waits for a slower disk, because a
 /// capture with holes misleads.
 const QUEUE: usize = 256;
-
-/// Direction in the flags of a packet (pcapng, section 4.3.1).
-const INBOUND: u32 = 1;
-const OUTBOUND: u32 = 2;
-
-/// Nanoseconds.
-const RESOLUTION: u8 = 9;
 
 /// What a path is called in the capture, and its addresses.
 #[derive(Clone, Debug)]
@@ -54,7 +41,7 @@ pub(crate) struct Capture {
 
 struct Captured {
     at: Duration,
-    direction: u32,
+    direction: Direction,
     /// The whole packet, or headers alone with the payload beside them.
     head: Bytes,
     payload: Bytes,
@@ -67,13 +54,12 @@ impl Capture {
     pub(crate) fn create(file: &FilePath, interfaces: Vec<Interface>) -> Result<Self, Error> {
         let wrong = |source| Error::Capture { file: file.display().to_string(), source };
         let mut output = File::create(file)
-            .map_err(PcapError::IoError)
             .and_then(|file| Output::begin(BufWriter::new(file), interfaces))
-            .map_err(|error| wrong(io_error(error)))?;
+            .map_err(wrong)?;
         let (queue, packets) = sync_channel(QUEUE);
         let run = move || {
             if let Err(error) = output.write_all(&packets) {
-                error!(error = %io_error(error), "the capture ends here");
+                error!(%error, "the capture ends here");
                 // The driver goes on without: its packets are taken and thrown away.
                 packets.iter().for_each(drop);
             }
@@ -84,15 +70,15 @@ impl Capture {
 
     pub(crate) fn received(&mut self, packet: &Bytes, received: Received) {
         let Received { segment_size, trust } = received;
-        self.push(INBOUND, packet.clone(), Bytes::new(), segment_size, trust);
+        self.push(Direction::Inbound, packet.clone(), Bytes::new(), segment_size, trust);
     }
 
     pub(crate) fn sent(&mut self, packet: &Transmit) {
         let head = Bytes::copy_from_slice(&packet.head);
-        self.push(OUTBOUND, head, packet.payload.clone(), packet.segment_size, Trust::Offloaded);
+        self.push(Direction::Outbound, head, packet.payload.clone(), packet.segment_size, Trust::Offloaded);
     }
 
-    fn push(&mut self, direction: u32, head: Bytes, payload: Bytes, segment_size: u16, trust: Trust) {
+    fn push(&mut self, direction: Direction, head: Bytes, payload: Bytes, segment_size: u16, trust: Trust) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if let Some(queue) = &self.queue {
             // It fails only if the writer has panicked, which it has reported.
@@ -112,50 +98,39 @@ impl Drop for Capture {
 
 /// The file and what has been said in it.
 struct Output<W: Write> {
-    file: PcapNgWriter<W>,
+    file: Writer<W>,
     interfaces: Vec<Interface>,
 }
 
 impl<W: Write> Output<W> {
-    fn begin(writer: W, interfaces: Vec<Interface>) -> Result<Self, PcapError> {
+    fn begin(writer: W, interfaces: Vec<Interface>) -> io::Result<Self> {
         let application = concat!("plait ", env!("CARGO_PKG_VERSION"));
-        let section = SectionHeaderBlock {
-            options: vec![SectionHeaderOption::UserApplication(application.into())],
-            ..SectionHeaderBlock::default()
-        };
-        let mut file = PcapNgWriter::with_section_header(writer, section)?;
-        for Interface { name, description, addresses: _ } in &interfaces {
-            file.write_pcapng_block(InterfaceDescriptionBlock {
-                linktype: DataLink::RAW,
-                snaplen: 0,
-                options: vec![
-                    InterfaceDescriptionOption::IfName(name.into()),
-                    InterfaceDescriptionOption::IfDescription(description.into()),
-                    InterfaceDescriptionOption::IfTsResol(RESOLUTION),
-                ],
-            })?;
-        }
+        let described = interfaces.iter().map(|Interface { name, description, addresses: _ }| {
+            let description = Some(description.clone());
+            plait_pcap::Interface { description, ..plait_pcap::Interface::named(name) }
+        });
+        let file = Writer::new(writer, Some(application), described)?;
         Ok(Self { file, interfaces })
     }
 
-    fn write_all(&mut self, packets: &Receiver<Captured>) -> Result<(), PcapError> {
+    fn write_all(&mut self, packets: &Receiver<Captured>) -> io::Result<()> {
         while let Ok(first) = packets.recv() {
             self.write(&first)?;
             while let Ok(next) = packets.try_recv() {
                 self.write(&next)?;
             }
             // Nothing waits: whoever follows the file sees all there is.
-            self.file.get_mut().flush().map_err(PcapError::IoError)?;
+            self.file.flush()?;
         }
         Ok(())
     }
 
     /// Writes a packet as the wire segments that it stands for.
-    fn write(&mut self, packet: &Captured) -> Result<(), PcapError> {
+    fn write(&mut self, packet: &Captured) -> io::Result<()> {
         let Captured { at, direction, head, payload, segment_size, trust } = packet;
         let Some(interface) = self.interface_of(head, *direction) else { return Ok(()) };
         // What arrived in one piece with a checksum of its own is kept bit by bit, wrong ones included.
-        let is_complete = *direction == INBOUND && *segment_size == 0 && *trust == Trust::Verify;
+        let is_complete = *direction == Direction::Inbound && *segment_size == 0 && *trust == Trust::Verify;
         let layout = Layout::of(head).filter(|_| !is_complete);
         let Some(layout) = layout else {
             let mut whole = head.to_vec();
@@ -174,20 +149,13 @@ impl<W: Write> Output<W> {
         result
     }
 
-    fn block(&mut self, interface: u32, at: Duration, direction: u32, data: &[u8]) -> Result<(), PcapError> {
-        let block = EnhancedPacketBlock {
-            interface_id: interface,
-            timestamp: at,
-            original_len: data.len() as u32,
-            data: data.into(),
-            options: vec![EnhancedPacketOption::Flags(direction)],
-        };
-        self.file.write_pcapng_block(block).map(drop)
+    fn block(&mut self, interface: u32, at: Duration, direction: Direction, data: &[u8]) -> io::Result<()> {
+        self.file.write(&Packet::new(interface, at, data).going(direction))
     }
 
     /// The path that has the stack's address in the packet; packets of no path are no business of a capture.
-    fn interface_of(&self, packet: &[u8], direction: u32) -> Option<u32> {
-        let is_source = direction == OUTBOUND;
+    fn interface_of(&self, packet: &[u8], direction: Direction) -> Option<u32> {
+        let is_source = direction == Direction::Outbound;
         let address: IpAddr = match packet.first()? >> 4 {
             4 => {
                 let at = if is_source { 12 } else { 16 };
@@ -203,18 +171,10 @@ impl<W: Write> Output<W> {
     }
 }
 
-fn io_error(error: PcapError) -> io::Error {
-    match error {
-        PcapError::IoError(error) => error,
-        other => io::Error::other(other.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pcap_file::pcapng::Block;
-    use pcap_file::pcapng::PcapNgReader;
+    use plait_pcap::Reader;
 
     fn head(payload_len: usize) -> Vec<u8> {
         let mut head = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 198, 18, 0, 10, 203, 0, 113, 7];
@@ -223,7 +183,7 @@ mod tests {
         head
     }
 
-    fn written(packets: &[Captured]) -> Vec<(u32, Duration, Vec<u8>, Vec<EnhancedPacketOption<'static>>)> {
+    fn written(packets: &[Captured]) -> Vec<Packet<'static>> {
         let interfaces = ["eth0", "wlan0"].into_iter().zip(10..).map(|(name, host)| Interface {
             name: name.to_owned(),
             description: "trusted".to_owned(),
@@ -234,14 +194,7 @@ mod tests {
             output.write(packet).expect("memory");
         }
         let bytes = output.file.into_inner();
-        let mut reader = PcapNgReader::new(&bytes[..]).expect("pcapng");
-        let mut found = Vec::new();
-        while let Some(block) = reader.next_block() {
-            if let Block::EnhancedPacket(packet) = block.expect("a block").into_owned() {
-                found.push((packet.interface_id, packet.timestamp, packet.data.into_owned(), packet.options));
-            }
-        }
-        found
+        Reader::new(&bytes[..]).expect("pcapng").map(|packet| packet.expect("well-formed")).collect()
     }
 
     #[test]
@@ -250,18 +203,18 @@ mod tests {
         let payload = Bytes::from(vec![7; 2500]);
         let packet = Captured {
             at,
-            direction: OUTBOUND,
+            direction: Direction::Outbound,
             head: head(2500).into(),
             payload,
             segment_size: 1000,
             trust: Trust::Offloaded,
         };
         let found = written(&[packet]);
-        assert_eq!(found.iter().map(|packet| packet.2.len()).collect::<Vec<_>>(), [1040, 1040, 540]);
-        for (interface, when, bytes, options) in found {
-            assert_eq!((interface, when), (0, at));
-            assert_eq!(options, [EnhancedPacketOption::Flags(OUTBOUND)]);
-            wire::Packet::parse(&bytes.into(), 0, Trust::Verify).expect("complete checksums");
+        assert_eq!(found.iter().map(|packet| packet.data.len()).collect::<Vec<_>>(), [1040, 1040, 540]);
+        for packet in found {
+            assert_eq!((packet.interface, packet.at, packet.direction), (0, at, Some(Direction::Outbound)));
+            wire::Packet::parse(&packet.data.into_owned().into(), 0, Trust::Verify)
+                .expect("complete checksums");
         }
     }
 
@@ -273,14 +226,18 @@ mod tests {
         bytes[36] = 0xbb;
         let packet = Captured {
             at: Duration::ZERO,
-            direction: INBOUND,
+            direction: Direction::Inbound,
             head: bytes.clone().into(),
             payload: Bytes::new(),
             segment_size: 0,
             trust: Trust::Verify,
         };
         let found = written(&[packet]);
-        assert_eq!((found[0].0, &found[0].2), (1, &bytes), "on the second path, wrong checksum and all");
+        assert_eq!(
+            (found[0].interface, &found[0].data[..]),
+            (1, &bytes[..]),
+            "on the second path, wrong checksum and all"
+        );
     }
 
     #[test]
@@ -289,7 +246,7 @@ mod tests {
         bytes[12..16].copy_from_slice(&[10, 0, 0, 1]);
         let packet = Captured {
             at: Duration::ZERO,
-            direction: OUTBOUND,
+            direction: Direction::Outbound,
             head: bytes.into(),
             payload: Bytes::new(),
             segment_size: 1000,

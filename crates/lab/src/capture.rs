@@ -5,18 +5,9 @@ use std::io::{self, BufReader, BufWriter};
 use std::path::Path;
 use std::time::Duration;
 
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
-use pcap_file::pcapng::{Block, PcapNgReader, PcapNgWriter};
-use pcap_file::{DataLink, PcapError};
+use plait_pcap::{Packet, ReadError, Reader, Writer};
 
 use crate::Direction;
-
-/// Nanoseconds.
-const RESOLUTION: u8 = 9;
 
 /// Interface of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +30,7 @@ impl Interface {
 
 /// An open capture of one path: interfaces `NAME to-server`, `NAME to-client` and `NAME injected`.
 pub(crate) struct Capture {
-    file: PcapNgWriter<BufWriter<File>>,
-    snap_length: usize,
+    file: Writer<BufWriter<File>>,
     /// Wall-clock time at which the lab came up.
     epoch: Duration,
 }
@@ -48,24 +38,12 @@ pub(crate) struct Capture {
 impl Capture {
     pub(crate) fn create(path: &Path, name: &str, snap_length: u32, epoch: Duration) -> io::Result<Self> {
         let application = concat!("plait-lab ", env!("CARGO_PKG_VERSION"));
-        let section = SectionHeaderBlock {
-            options: vec![SectionHeaderOption::UserApplication(application.into())],
-            ..SectionHeaderBlock::default()
-        };
         let file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        let mut file = PcapNgWriter::with_section_header(file, section).map_err(io_error)?;
-        for what in ["to-server", "to-client", "injected"] {
-            file.write_pcapng_block(InterfaceDescriptionBlock {
-                linktype: DataLink::RAW,
-                snaplen: snap_length,
-                options: vec![
-                    InterfaceDescriptionOption::IfName(format!("{name} {what}").into()),
-                    InterfaceDescriptionOption::IfTsResol(RESOLUTION),
-                ],
-            })
-            .map_err(io_error)?;
-        }
-        Ok(Self { file, snap_length: snap_length as usize, epoch })
+        let interfaces = ["to-server", "to-client", "injected"].map(|what| plait_pcap::Interface {
+            snap_length,
+            ..plait_pcap::Interface::named(format!("{name} {what}"))
+        });
+        Ok(Self { file: Writer::new(file, Some(application), interfaces)?, epoch })
     }
 
     /// Writes one packet, `at` since the lab came up.
@@ -76,18 +54,12 @@ impl Capture {
         packet: &[u8],
         comment: Option<&str>,
     ) -> io::Result<()> {
-        let block = EnhancedPacketBlock {
-            interface_id: interface.number(),
-            timestamp: self.epoch + at,
-            original_len: packet.len() as u32,
-            data: packet[..packet.len().min(self.snap_length)].into(),
-            options: comment.map(|text| EnhancedPacketOption::Comment(text.into())).into_iter().collect(),
-        };
-        self.file.write_pcapng_block(block).map(drop).map_err(io_error)
+        let packet = Packet::new(interface.number(), self.epoch + at, packet);
+        self.file.write(&Packet { comment: comment.map(Into::into), ..packet })
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        io::Write::flush(self.file.get_mut())
+        self.file.flush()
     }
 }
 
@@ -98,27 +70,20 @@ impl Capture {
 pub fn injected_packets(file: &Path) -> crate::Result<Vec<String>> {
     let wrong = || crate::Error::system(format!("read the capture {}", file.display()));
     let opened = File::open(file).map_err(wrong())?;
-    let mut reader = PcapNgReader::new(BufReader::new(opened)).map_err(|error| wrong()(io_error(error)))?;
+    let reader = Reader::new(BufReader::new(opened)).map_err(|error| wrong()(io_error(error)))?;
     let mut found = Vec::new();
-    while let Some(block) = reader.next_block() {
-        let Block::EnhancedPacket(packet) = block.map_err(|error| wrong()(io_error(error)))? else {
-            continue;
-        };
-        if packet.interface_id != Interface::Injected.number() {
-            continue;
+    for packet in reader {
+        let packet = packet.map_err(|error| wrong()(io_error(error)))?;
+        if packet.interface == Interface::Injected.number() {
+            found.push(packet.comment.unwrap_or_default().into_owned());
         }
-        let comment = packet.options.iter().find_map(|option| match option {
-            EnhancedPacketOption::Comment(text) => Some(text.to_string()),
-            _ => None,
-        });
-        found.push(comment.unwrap_or_default());
     }
     Ok(found)
 }
 
-fn io_error(error: PcapError) -> io::Error {
+fn io_error(error: ReadError) -> io::Error {
     match error {
-        PcapError::IoError(error) => error,
-        other => io::Error::other(other.to_string()),
+        ReadError::Io(error) => error,
+        format @ ReadError::Format(_) => io::Error::other(format),
     }
 }

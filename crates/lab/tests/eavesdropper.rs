@@ -8,8 +8,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use lab::{Attack, AttackName, Conditions, Direction, LabConfig, PathClass, PathConfig};
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
-use pcap_file::pcapng::{Block, PcapNgReader};
+use plait_pcap::Reader;
 use socket2::{Domain, Protocol, Socket, Type};
 use support::{Transport, lab, lab_of, pair, pattern, transfer};
 use wire::{MptcpOption, Packet, TcpOption, Trust};
@@ -52,16 +51,11 @@ fn the_capture_has_every_packet_with_its_checksums_and_what_was_injected() {
     drop(lab);
 
     let file = std::fs::File::open(directory.join("a.pcapng")).expect("written");
-    let mut reader = PcapNgReader::new(file).expect("pcapng");
     let (mut heard, mut bytes, mut comments) = (0, 0, Vec::new());
-    while let Some(block) = reader.next_block() {
-        let Block::EnhancedPacket(packet) = block.expect("a good block") else { continue };
-        if packet.interface_id == 2 {
-            let comment = packet.options.iter().find_map(|option| match option {
-                EnhancedPacketOption::Comment(text) => Some(text.to_string()),
-                _ => None,
-            });
-            comments.push(comment.expect("each says what was done"));
+    for packet in Reader::new(file).expect("a capture") {
+        let packet = packet.expect("well-formed");
+        if packet.interface == 2 {
+            comments.push(packet.comment.expect("each says what was done"));
             continue;
         }
         heard += 1;

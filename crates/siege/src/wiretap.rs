@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pcap_file::pcapng::{Block, PcapNgReader};
+use plait_pcap::Reader;
 use wire::{Dss, MptcpOption, Packet, Segment, TcpOption, Trust, options};
 
 /// The interface of a capture on which the lab writes what the injector made.
@@ -32,10 +32,9 @@ pub(crate) struct Captured {
 /// Calls `look` with every TCP segment of a capture.
 pub(crate) fn read_all(file: &Path, mut look: impl FnMut(&Captured)) -> Result<()> {
     let name = || file.display().to_string();
-    let mut reader = PcapNgReader::new(File::open(file).with_context(name)?).with_context(name)?;
-    while let Some(block) = reader.next_block() {
-        let Block::EnhancedPacket(packet) = block.with_context(name)? else { continue };
-        let (at, is_injected) = (packet.timestamp, packet.interface_id == INJECTED);
+    for packet in Reader::new(File::open(file).with_context(name)?).with_context(name)? {
+        let packet = packet.with_context(name)?;
+        let (at, is_injected) = (packet.at, packet.interface == INJECTED);
         let bytes = bytes::Bytes::from(packet.data.into_owned());
         if let Ok(Packet::Tcp(segment)) = Packet::parse(&bytes, 0, Trust::Offloaded) {
             look(&Captured { at, is_injected, segment });

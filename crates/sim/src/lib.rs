@@ -28,7 +28,6 @@ mod world;
 
 pub use self::link::{Link, plain_link};
 pub use ::link::{LinkConfig, Loss, Reordering, megabits};
-pub use capture::Capture;
 pub use cut::{Coalescer, Cutter};
 pub use element::{Direction, Element, Outlet};
 pub use forge::{Corruptor, Forger, Forgery, Mutator};

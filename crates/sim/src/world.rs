@@ -8,11 +8,10 @@ use mptcp::{Config, CryptoResult, Path, PathClass};
 use std::collections::BTreeMap;
 use wire::{IpVersion, Packet, Segment, Trust};
 
+use crate::capture::Capture;
 use crate::network::{Addresses, Line, Network, Next, Transit};
 use crate::talker::Voices;
-use crate::{
-    Capture, Direction, Element, Families, Frame, Link, Outlet, PathIndex, Speech, Talker, plain_link,
-};
+use crate::{Direction, Element, Families, Frame, Link, Outlet, PathIndex, Speech, Talker, plain_link};
 
 /// Names a host of the world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -178,11 +177,7 @@ impl World {
 
     /// Writes down everything from now on; call it behind the last [`World::add_path`].
     pub fn start_capture(&mut self) {
-        let mut capture = Capture::new().expect("memory takes everything");
-        for _ in &self.network.lines {
-            capture.add_interface().expect("memory takes everything");
-        }
-        self.capture = Some(capture);
+        self.capture = Some(Capture::new(self.network.lines.len()).expect("memory takes everything"));
     }
 
     /// The capture so far, as a pcapng file.

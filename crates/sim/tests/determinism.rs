@@ -2,7 +2,7 @@
 
 use base::Duration;
 use mptcp::Config;
-use pcap_file::pcapng::{Block, PcapNgReader};
+use plait_pcap::Reader;
 use sim::{Families, LinkConfig, Loss, Pair, Reordering, Speech, plain_link};
 
 #[test]
@@ -16,20 +16,16 @@ fn the_same_seed_gives_the_same_capture_to_the_byte() {
 #[test]
 fn the_capture_is_pcapng_with_one_interface_per_path_and_rising_time() {
     let bytes = capture(3);
-    let mut reader = PcapNgReader::new(&bytes[..]).expect("a pcapng file");
-    let (mut interfaces, mut packets, mut last) = (0, [0, 0], Duration::ZERO);
-    while let Some(block) = reader.next_block() {
-        match block.expect("well-formed") {
-            Block::InterfaceDescription(_) => interfaces += 1,
-            Block::EnhancedPacket(packet) => {
-                assert!(packet.timestamp >= last);
-                last = packet.timestamp;
-                packets[packet.interface_id as usize] += 1;
-            }
-            other => panic!("{other:?}"),
-        }
+    let mut reader = Reader::new(&bytes[..]).expect("a pcapng file");
+    let (mut packets, mut last) = ([0, 0], Duration::ZERO);
+    for packet in &mut reader {
+        let packet = packet.expect("well-formed");
+        assert!(packet.at >= last);
+        last = packet.at;
+        packets[packet.interface as usize] += 1;
     }
-    assert_eq!(interfaces, 2);
+    let names: Vec<_> = reader.interfaces().iter().map(|interface| &interface.name[..]).collect();
+    assert_eq!(names, ["path0", "path1"]);
     assert!(packets.iter().all(|count| *count > 50), "{packets:?}");
 }
 

@@ -4,7 +4,7 @@ use base::SeqNum;
 use bytes::Bytes;
 use core::fmt::Write as _;
 use core::net::SocketAddr;
-use pcap_file::pcapng::{Block, PcapNgReader};
+use plait_pcap::Reader;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use wire::{Flags, Packet, Segment, Trust};
@@ -29,20 +29,14 @@ enum Detail {
 type Starts = BTreeMap<(SocketAddr, SocketAddr), SeqNum>;
 
 fn listing(file: &[u8], detail: Detail) -> Vec<String> {
-    let mut reader = PcapNgReader::new(file).expect("a pcapng file");
-    let (mut lines, mut starts) = (Vec::new(), Starts::new());
-    while let Some(block) = reader.next_block() {
-        match block.expect("well-formed") {
-            Block::EnhancedPacket(packet) => {
-                let mut line = format!("{:>15} path{}", packet.timestamp.as_nanos(), packet.interface_id);
-                describe(&Bytes::copy_from_slice(&packet.data), detail, &mut starts, &mut line);
-                lines.push(line);
-            }
-            Block::InterfaceDescription(_) => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    lines
+    let mut starts = Starts::new();
+    let line = |packet: plait_pcap::Packet<'_>| {
+        let mut line = format!("{:>15} path{}", packet.at.as_nanos(), packet.interface);
+        describe(&Bytes::from(packet.data.into_owned()), detail, &mut starts, &mut line);
+        line
+    };
+    let packets = Reader::new(file).expect("a pcapng file");
+    packets.map(|packet| packet.expect("well-formed")).map(line).collect()
 }
 
 fn describe(packet: &Bytes, detail: Detail, starts: &mut Starts, line: &mut String) {
