@@ -323,6 +323,7 @@ mod tests {
             negotiated: Negotiated::Plain(PlainReason::NotInSynAck),
             scrambling: None,
             sealed,
+            attempts: Vec::new(),
             subflows: Vec::new(),
             bytes_delivered: 0,
             bytes_read: 0,

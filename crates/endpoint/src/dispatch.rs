@@ -2,7 +2,7 @@
 
 use base::Instant;
 use bytes::Bytes;
-use mptcp::{Connection, Refused};
+use mptcp::{Association, Refused};
 use tcp::FourTuple;
 use wire::{Flags, IcmpError, MpJoin, MptcpOption, Packet, ResetReason, Segment, TcpOption, Trust, options};
 
@@ -91,7 +91,7 @@ impl Endpoint {
         }
         let id = self.draw_id();
         let (time_wait, stage) = (config.tcp.time_wait, Stage::HalfOpen(listener_id));
-        let connection = Connection::accept(now, config, syn, &mut self.around.lend_to(id));
+        let connection = Association::accept(now, config, syn, &mut self.around.lend_to(id));
         self.connections.insert(id, Entry::new(connection, stage, syn.source, time_wait));
         self.half_open.insert(id);
         self.on_progress(now, id);
@@ -125,7 +125,7 @@ impl Endpoint {
     fn joinable(&self, token: u32) -> Option<ConnectionId> {
         let id = self.around.demux.token_owner(token)?;
         let entry = self.connections.get(&id)?;
-        (entry.connection.token() == Some(token)).then_some(id)
+        entry.connection.has_token(token).then_some(id)
     }
 
     fn handle_icmp(&mut self, now: Instant, error: &IcmpError) {

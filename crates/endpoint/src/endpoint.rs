@@ -4,7 +4,7 @@ use base::{Instant, PathId};
 use bytes::Bytes;
 use core::net::SocketAddr;
 use mptcp::{
-    Config, Connection, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
+    Association, Config, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
 };
 use std::collections::BTreeMap;
 use wire::{Segment, TcpEmit};
@@ -114,6 +114,7 @@ impl Endpoint {
         if self.around.paths.get(path.id) == Some(&path) {
             return;
         }
+        self.around.way_memory.forget(path.id);
         self.around.paths.insert(path);
         self.on_paths_changed(now);
     }
@@ -121,6 +122,7 @@ impl Endpoint {
     /// Takes a path away; running connections leave it.
     pub fn remove_path(&mut self, now: Instant, id: PathId) {
         if self.around.paths.remove(id).is_some() {
+            self.around.way_memory.forget(id);
             self.on_paths_changed(now);
         }
     }
@@ -152,7 +154,7 @@ impl Endpoint {
         }
         let id = self.draw_id();
         let time_wait = config.tcp.time_wait;
-        let connection = Connection::connect(now, config, remotes, None, &mut self.around.lend_to(id));
+        let connection = Association::connect(now, config, remotes, &mut self.around.lend_to(id));
         self.connections.insert(id, Entry::new(connection, Stage::Held, best, time_wait));
         self.on_progress(now, id);
         Ok(id)

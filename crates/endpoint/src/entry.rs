@@ -2,7 +2,7 @@
 
 use base::{Duration, Instant};
 use core::net::SocketAddr;
-use mptcp::{Connection, ConnectionError};
+use mptcp::{Association, ConnectionError};
 use tcp::FourTuple;
 
 use crate::time_wait::TimeWait;
@@ -29,8 +29,7 @@ pub(crate) enum Stage {
 
 /// A connection with what the endpoint knows about it.
 pub(crate) struct Entry {
-    /// Boxed: the map of connections moves its entries about.
-    pub(crate) connection: Box<Connection>,
+    pub(crate) connection: Association,
     pub(crate) stage: Stage,
     /// Who opened it, or whom it was opened to.
     pub(crate) remote: SocketAddr,
@@ -47,9 +46,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(connection: Connection, stage: Stage, remote: SocketAddr, time_wait: Duration) -> Self {
+    pub(crate) fn new(
+        connection: Association,
+        stage: Stage,
+        remote: SocketAddr,
+        time_wait: Duration,
+    ) -> Self {
         Self {
-            connection: Box::new(connection),
+            connection,
             stage,
             remote,
             alarm: None,

@@ -22,6 +22,7 @@ mod ready;
 mod reset;
 mod surroundings;
 mod time_wait;
+mod way_memory;
 
 pub use counters::Counters;
 pub use endpoint::{ConnectError, ConnectionId, Endpoint, ListenError, ListenerId, Transmit};

@@ -106,11 +106,6 @@ impl Endpoint {
         {
             self.on_event(now, id, event);
         }
-        if let Some(token) = self.connections.get(&id).and_then(|entry| entry.connection.token()) {
-            // A token that was not drawn here (it may follow from a shared secret) and that another
-            // connection has cannot be found by joins; the connection lives without them.
-            let _ = self.around.demux.claim_token(id, token);
-        }
     }
 
     fn on_event(&mut self, now: Instant, id: ConnectionId, event: ConnectionEvent) {

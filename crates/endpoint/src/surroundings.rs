@@ -1,6 +1,6 @@
 //! What a connection finds around it: paths, ports, names, randomness.
 
-use base::{Instant, Random, SecretRandom, SeededRandom};
+use base::{Instant, PathId, Random, SecretRandom, SeededRandom};
 use core::net::{IpAddr, SocketAddr};
 use mptcp::{Host, Paths};
 use sha2::{Digest, Sha256};
@@ -11,6 +11,7 @@ use crate::ConnectionId;
 use crate::demux::Demux;
 use crate::ports::draw_port;
 use crate::time_wait::TimeWaits;
+use crate::way_memory::WayMemory;
 
 /// Everything of the endpoint but the connections themselves, so that a connection can be lent the one
 /// while the other is being changed.
@@ -18,6 +19,7 @@ pub(crate) struct Surroundings {
     pub(crate) paths: Paths,
     pub(crate) demux: Demux,
     pub(crate) time_waits: TimeWaits,
+    pub(crate) way_memory: WayMemory,
     isns: IsnGenerator,
     /// What everybody may see is drawn from here.
     wire: SeededRandom,
@@ -38,6 +40,7 @@ impl Surroundings {
             paths: Paths::default(),
             demux: Demux::default(),
             time_waits: TimeWaits::new(max_time_wait),
+            way_memory: WayMemory::default(),
             isns,
             wire: SeededRandom::new(wire_seed),
             secret,
@@ -68,8 +71,7 @@ impl Host for HostView<'_> {
     }
 
     fn claim_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
-        let Surroundings { demux, time_waits, wire, paths: _, isns: _, secret: _, epoch: _ } =
-            &mut *self.surroundings;
+        let Surroundings { demux, time_waits, wire, .. } = &mut *self.surroundings;
         draw_port(wire, |port| {
             let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
             !time_waits.contains(&tuple) && demux.claim_tuple(self.connection, tuple)
@@ -101,6 +103,14 @@ impl Host for HostView<'_> {
 
     fn claim_token(&mut self, token: u32) -> bool {
         self.surroundings.demux.claim_token(self.connection, token)
+    }
+
+    fn has_failed_lately(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {
+        self.surroundings.way_memory.has_failed(now, path, remote)
+    }
+
+    fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool) {
+        self.surroundings.way_memory.note(now, path, remote, got_through);
     }
 
     fn unix_time(&self, now: Instant) -> u64 {

@@ -4,23 +4,25 @@ use std::io;
 
 use base::Instant;
 use endpoint::ConnectionId;
-use mptcp::{ConnectionError, Status, Unscrambled};
+use mptcp::{AttemptOutcome, AttemptStatus, ConnectionError, Paths, Unscrambled};
 
 use crate::shared::{Phase, State};
 
 /// What [`io::Error::get_ref`] gives for a failed connection.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}{}", words(*.error), because(.why.as_deref()))]
+#[error("{}{}{}", words(*.error), because(.why.as_deref()), .attempts.concat())]
 pub struct Failure {
     /// What happened.
     pub error: ConnectionError,
     /// More about it: what was stripped, refused, or altered where the connection was to be sealed.
     pub why: Option<String>,
+    /// Where it was tried in several ways: what each of them met, a line each, with a line break in front.
+    pub attempts: Vec<String>,
 }
 
 impl From<ConnectionError> for Failure {
     fn from(error: ConnectionError) -> Self {
-        Self { error, why: None }
+        Self { error, why: None, attempts: Vec::new() }
     }
 }
 
@@ -59,7 +61,7 @@ fn words(error: ConnectionError) -> &'static str {
 }
 
 /// As an error of input and output.
-pub(crate) fn error_of(error: ConnectionError, status: Option<Status>) -> io::Error {
+pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: ConnectionError) -> io::Error {
     let kind = match error {
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
         ConnectionError::TimedOut | ConnectionError::AllPathsLost => io::ErrorKind::TimedOut,
@@ -74,14 +76,31 @@ pub(crate) fn error_of(error: ConnectionError, status: Option<Status>) -> io::Er
         }
         ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
     };
+    let status = state.endpoint.status(now, id);
+    let lines = status.as_ref().map(|status| lines(&status.attempts, state.endpoint.paths()));
     let why = status.and_then(|status| status.sealed).and_then(|sealed| sealed.failure);
-    io::Error::new(kind, Failure { error, why })
+    let attempts = lines.unwrap_or_default();
+    io::Error::new(kind, Failure { error, why, attempts })
+}
+
+/// What each attempt to open the connection met. One alone has nothing to add to the error.
+fn lines(attempts: &[AttemptStatus], paths: &Paths) -> Vec<String> {
+    let is_open = |attempt: &AttemptStatus| attempt.outcome == AttemptOutcome::Chosen;
+    if attempts.len() < 2 || attempts.iter().any(is_open) {
+        return Vec::new();
+    }
+    let line = |attempt: &AttemptStatus| {
+        let name = paths.get(attempt.path).map_or("a path that is gone", |path| &path.name);
+        let AttemptStatus { local, remote, stage, began, .. } = attempt;
+        format!("\n  {name}: {local} to {remote}, after {} ms: {stage}; {attempt}", began.as_millis())
+    };
+    attempts.iter().map(line).collect()
 }
 
 /// How a connection ended, if it has.
 pub(crate) fn end_of(state: &State, now: Instant, id: ConnectionId) -> Option<io::Result<()>> {
     match state.endpoint.end(id) {
-        Some(end) => Some(end.map_err(|error| error_of(error, state.endpoint.status(now, id)))),
+        Some(end) => Some(end.map_err(|error| error_of(state, now, id, error))),
         None if state.phase == Phase::Stopped => Some(Err(gone())),
         None => None,
     }

@@ -62,9 +62,9 @@ pub use host::{Host, HostBuilder};
 pub use listener::Listener;
 pub use mptcp::Counters as StatusCounters;
 pub use mptcp::{
-    Config, ConnectionError, Fallback, Negotiated, Path, PathClass, PeerIdentity, PlainReason, Protect,
-    Scheduler, ScrambleSettings, ScrambleStart, ScrambleStatus, SealedSettings, SealedStatus, Status,
-    SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
+    AttemptOutcome, AttemptStatus, Config, ConnectionError, Fallback, Negotiated, Path, PathClass,
+    PeerIdentity, PlainReason, Protect, Scheduler, ScrambleSettings, ScrambleStart, ScrambleStatus,
+    SealedSettings, SealedStatus, Status, SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };
 pub use path::PathSpec;
 pub use pool::{Buffer, Pool};

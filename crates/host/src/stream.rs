@@ -192,9 +192,7 @@ impl ReadHalf {
                 Poll::Ready(Ok(()))
             }
             Err(ReadError::End) => Poll::Ready(Ok(())),
-            Err(ReadError::Failed(error)) => {
-                Poll::Ready(Err(error_of(error, state.endpoint.status(now, *id))))
-            }
+            Err(ReadError::Failed(error)) => Poll::Ready(Err(error_of(&state, now, *id, error))),
             Err(ReadError::WouldBlock) if state.phase == Phase::Stopped => Poll::Ready(Err(gone())),
             Err(ReadError::WouldBlock) => state.wait(*id, Interest::Read, context),
         }

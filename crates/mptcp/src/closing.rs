@@ -154,7 +154,6 @@ impl Connection {
     fn stop_everything(&mut self) {
         self.data_timer.stop();
         self.mesh.stop();
-        self.race = crate::race::Race::default();
     }
 
     /// What the resets say.

@@ -89,9 +89,10 @@ pub struct Config {
     pub announce: bool,
     /// Open subflows to and from all addresses we know (the opener of the connection does).
     pub full_mesh: bool,
-    /// How long the first SYN waits before another path is tried beside it.
+    /// How long an attempt to open the connection may go without progress before another path is tried beside it (the
+    /// Connection Attempt Delay of RFC 8305, section 5).
     pub race_after: Duration,
-    /// How long other paths may take to answer when the peer has refused on one. Long enough for a SYN that is lost and
+    /// How long other paths may take to answer when an attempt on one has failed for more than silence. Long enough for a SYN that is lost and
     /// sent again after a second (RFC 6298, section 2.1).
     pub refused_patience: Duration,
     /// Most blocks of a sealed connection at a time that are left to whoever runs its jobs

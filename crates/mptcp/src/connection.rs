@@ -11,17 +11,17 @@ use wire::{Dss, IcmpError, Segment};
 use crate::addresses::Addresses;
 use crate::closing::Life;
 use crate::dispersion::Sightings;
-use crate::flow::Flow;
+use crate::flow::{Flow, Kind};
 use crate::mesh::Mesh;
 use crate::notices::Notices;
+use crate::opening::Start;
 use crate::outgoing::Outgoing;
 use crate::protection::sealed::{CryptoJob, CryptoResult};
 use crate::protection::{Mode, Protection};
-use crate::race::Race;
 use crate::reassembly::Reassembly;
 use crate::receive_buffer::ReceiveBuffer;
 use crate::reinject::DataTimer;
-use crate::{Config, Counters, Paths, ReadError, Status, SubflowStatus};
+use crate::{AttemptStatus, Config, ConnectionError, Counters, Paths, ReadError, Status, SubflowStatus};
 
 /// What a connection needs from the host that it lives on.
 pub trait Host {
@@ -45,6 +45,13 @@ pub trait Host {
 
     /// Makes `token` this connection's; `false` if another connection of this host has it.
     fn claim_token(&mut self, token: u32) -> bool;
+
+    /// Whether opening a connection over `path` to `remote` has failed within the last minutes where another path
+    /// got through: such a path is tried last.
+    fn has_failed_lately(&self, now: Instant, path: PathId, remote: IpAddr) -> bool;
+
+    /// Whether it got through this time.
+    fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool);
 
     /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
     fn unix_time(&self, now: Instant) -> u64;
@@ -74,6 +81,8 @@ pub struct Connection {
     pub(crate) config: Config,
     pub(crate) role: Role,
     pub(crate) opened: Instant,
+    /// What each attempt to open it met.
+    pub(crate) attempts: Vec<AttemptStatus>,
     /// What protects the bytes, and what is spoken.
     pub(crate) protection: Protection,
     pub(crate) flows: Vec<Flow>,
@@ -84,7 +93,6 @@ pub struct Connection {
     pub(crate) buffer: ReceiveBuffer,
     pub(crate) bytes_read: u64,
     pub(crate) life: Life,
-    pub(crate) race: Race,
     pub(crate) addresses: Addresses,
     pub(crate) mesh: Mesh,
     pub(crate) notices: Notices,
@@ -104,23 +112,26 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens actively towards `remotes` (the same host at several addresses, best first), beginning with
-    /// `first` path or, if `None`, the first that can reach one of them.
-    pub fn connect(
-        now: Instant,
-        config: Config,
-        remotes: &[SocketAddr],
-        first: Option<PathId>,
-        host: &mut dyn Host,
-    ) -> Self {
+    /// Opens actively over one path: one attempt of an [`ActiveOpen`](crate::ActiveOpen).
+    pub(crate) fn connect(now: Instant, config: Config, start: &Start<'_>, host: &mut dyn Host) -> Self {
         let (protection, offered) = Protection::offer(&config, || host.draw_key());
         let mut connection = Self::new(now, config, Role::Active, protection);
-        connection.addresses.set_remotes(remotes);
+        connection.next_id = start.first_id;
+        connection.addresses.set_remotes(start.remotes);
+        let first = (Kind::FirstActive, Some(0));
         if let Err(error) = offered {
             connection.fail(error);
-            return connection;
+        } else if connection.open_flow(now, start.path, start.remote, first, host).is_none() {
+            connection.fail(ConnectionError::Unreachable);
         }
-        connection.start_race(now, remotes, first, host);
+        connection
+    }
+
+    /// A connection that has failed before there was anything to try.
+    pub(crate) fn failed(now: Instant, config: Config, error: ConnectionError) -> Self {
+        let protection = Protection::unanswered(&config);
+        let mut connection = Self::new(now, config, Role::Active, protection);
+        connection.fail(error);
         connection
     }
 
@@ -142,6 +153,7 @@ impl Connection {
         Self {
             role,
             opened: now,
+            attempts: Vec::new(),
             protection,
             flows: Vec::new(),
             past: VecDeque::new(),
@@ -151,7 +163,6 @@ impl Connection {
             buffer,
             bytes_read: 0,
             life: Life::default(),
-            race: Race::default(),
             addresses: Addresses::default(),
             mesh: Mesh::default(),
             notices: Notices::default(),
@@ -205,7 +216,6 @@ impl Connection {
                 flow.tcp.handle_timeout(now);
             }
         }
-        self.run_race(now, host);
         self.repeat_third_acks(now);
         self.repeat_announcements(now);
         self.check_unmapped(now);
@@ -325,7 +335,7 @@ impl Connection {
     pub fn abort(&mut self, now: Instant) {
         let _ = now;
         self.deadline.set(None);
-        self.fail(crate::ConnectionError::Aborted);
+        self.fail(ConnectionError::Aborted);
     }
 
     /// Nobody will read any more: what still arrives is refused (RST / MP_FASTCLOSE once data comes).
@@ -373,7 +383,7 @@ impl Connection {
     /// After anything has happened: passes on what the subflows report, and does what follows from it.
     fn settle(&mut self, now: Instant, host: &mut dyn Host) {
         self.deadline.set(None);
-        self.drain_flows(now, host);
+        self.drain_flows(now);
         self.progress_sealing(now, host);
         self.check_stalls(now);
         self.progress_closing(now);
@@ -389,7 +399,6 @@ impl Connection {
     fn earliest_deadline(&self) -> Option<Instant> {
         let flows = self.flows.iter().filter_map(|flow| Some(flow.tcp.poll_timeout()?.at));
         let own = [
-            self.race_deadline(),
             self.third_ack_deadline(),
             self.announcement_deadline(),
             self.unmapped_deadline(),

@@ -238,14 +238,9 @@ impl Connection {
     /// The path of this subflow is gone.
     fn abandon(&mut self, index: usize) {
         match self.mode() {
-            // TCP outlives the loss of a path, should it come back in time.
-            Mode::Plain(_) => {}
-            Mode::Opening => {
-                let others = self.flows.len() > 1 || self.race_deadline().is_some();
-                if others && self.role == Role::Active {
-                    self.flows[index].reset(Parting::default());
-                }
-            }
+            // TCP outlives the loss of a path, should it come back in time. Other attempts to open the connection have
+            // paths of their own.
+            Mode::Plain(_) | Mode::Opening => {}
             Mode::Multipath => {
                 let id = self.flows[index].state.id;
                 self.flows[index].reset(Parting::for_now(ResetReason::Unspecified));

@@ -309,7 +309,7 @@ impl Connection {
     }
 
     /// Acts on what the subflows report.
-    pub(crate) fn drain_flows(&mut self, now: Instant, host: &mut dyn Host) {
+    pub(crate) fn drain_flows(&mut self, now: Instant) {
         for index in 0..self.flows.len() {
             while let Some(event) = self.flows[index].tcp.poll_event() {
                 match event {
@@ -318,7 +318,7 @@ impl Connection {
                     TcpEvent::Acked { offset: _ } => self.follow_plain_acks(),
                     TcpEvent::Finished => self.on_flow_finished(index),
                     TcpEvent::MssReduced { mss: _ } => {}
-                    TcpEvent::Closed(why) => self.on_flow_closed(now, index, why, host),
+                    TcpEvent::Closed(why) => self.on_flow_closed(now, index, why),
                 }
             }
         }
@@ -345,25 +345,32 @@ impl Connection {
         }
     }
 
-    fn on_flow_closed(&mut self, now: Instant, index: usize, why: Closed, host: &mut dyn Host) {
+    fn on_flow_closed(&mut self, now: Instant, index: usize, why: Closed) {
         let was = core::mem::replace(&mut self.flows[index].state.stage, Stage::Over);
         if self.life.is_over() {
             return;
         }
         match self.mode() {
-            Mode::Opening => match self.flows[index].state.kind {
-                // It had won the race, and the handshake of a sealed connection ran on it.
-                Kind::FirstActive if was == Stage::Open => self.fail(end_of(why)),
-                Kind::FirstActive => self.on_runner_lost(now, why, host),
-                Kind::FirstPassive | Kind::JoinActive { .. } | Kind::JoinPassive { .. } => {
-                    self.fail(end_of(why));
-                }
-            },
+            Mode::Opening if self.role == Role::Active && was != Stage::Open => self.fail_to_open(why),
+            Mode::Opening => self.fail(end_of(why)),
             Mode::Plain(tcp) if tcp.flow() == self.flows[index].state.id => self.on_plain_closed(now, why),
             Mode::Plain(_) => {}
             Mode::Multipath if self.is_beyond_repair() => self.fail(end_of(why)),
             Mode::Multipath => self.on_flow_lost(now, index, was),
         }
+    }
+
+    /// Nobody has answered the SYN acceptably.
+    fn fail_to_open(&mut self, why: Closed) {
+        let error = match why {
+            Closed::Unreachable => ConnectionError::Unreachable,
+            Closed::Refused | Closed::ResetByPeer => ConnectionError::Refused,
+            Closed::TimedOut | Closed::Finished | Closed::Aborted => ConnectionError::TimedOut,
+        };
+        if error == ConnectionError::Refused {
+            self.protection.explain_refusal();
+        }
+        self.fail(error);
     }
 
     /// The subflow that has just closed was the first and only one, and the peer has not shown that options

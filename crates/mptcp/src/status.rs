@@ -3,10 +3,10 @@
 use base::{Duration, Instant, PathId, SubflowId};
 use tcp::FourTuple;
 
-use crate::Connection;
 use crate::flow::Flow;
 use crate::protection::Mode;
 use crate::protection::scrambled::ScrambleStatus;
+use crate::{AttemptStatus, Connection};
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,6 +121,8 @@ pub struct Status {
     pub scrambling: Option<ScrambleStatus>,
     /// About sealing, where it was asked for and not given up: without it the bytes are not sealed.
     pub sealed: Option<SealedStatus>,
+    /// What each attempt to open it met, if we opened it, in the order of their beginning.
+    pub attempts: Vec<AttemptStatus>,
     /// All subflows that there ever were, at most [`Status::MAX_SUBFLOWS`], oldest dropped.
     pub subflows: Vec<SubflowStatus>,
     /// Bytes written by the application and acknowledged by the peer.
@@ -201,6 +203,7 @@ impl Connection {
             negotiated,
             scrambling: self.protection.scramble_status(self.trusted_paths()),
             sealed: self.protection.sealed_status(),
+            attempts: self.attempts.clone(),
             subflows: self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect(),
             bytes_delivered: self.outgoing.delivered(),
             bytes_read: self.bytes_read,

@@ -74,11 +74,6 @@ impl Connection {
         }
     }
 
-    /// Whether a first subflow may be opened over this path: the keys go over it, and the first data.
-    pub(crate) fn may_open_over(&self, path: &Path, host: &dyn Host) -> bool {
-        may_open_over(&self.config.protect, path, host)
-    }
-
     /// The user thinks otherwise of the path of a subflow. On a scrambled connection the subflow is left: what
     /// it still has to repeat is not for a path that has become untrusted, and the peer learns of the new class
     /// when the path is joined again. `false` if nothing changes by it.
@@ -89,7 +84,7 @@ impl Connection {
     }
 }
 
-/// See [`Connection::may_open_over`].
+/// Whether a first subflow may be opened over this path: the keys go over it, and the first data.
 pub(crate) fn may_open_over(protect: &Protect, path: &Path, host: &dyn Host) -> bool {
     match (path.class, protect) {
         (PathClass::Never, _) => false,

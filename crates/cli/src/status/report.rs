@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use host::{
-    Negotiated, Path, PathClass, PeerIdentity, PlainReason, ScrambleStart, ScrambleStatus, SealedStatus,
-    Status, StatusCounters, SubflowStatus, TrustedPaths,
+    AttemptOutcome, AttemptStatus, Negotiated, Path, PathClass, PeerIdentity, PlainReason, ScrambleStart,
+    ScrambleStatus, SealedStatus, Status, StatusCounters, SubflowStatus, TrustedPaths,
 };
 use serde::Serialize;
 
@@ -35,8 +35,43 @@ pub(super) struct Report {
     pub(super) age_ms: f64,
     /// What was dropped, refused or done again, by reason.
     pub(super) counters: BTreeMap<&'static str, u64>,
+    /// What each attempt to open it met, in the order of their beginning.
+    pub(super) attempts: Vec<AttemptReport>,
     pub(super) paths: Vec<PathReport>,
     pub(super) subflows: Vec<SubflowReport>,
+}
+
+/// One attempt to open the connection.
+#[derive(Debug, Serialize)]
+pub(super) struct AttemptReport {
+    pub(super) path: String,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    /// How far it came.
+    pub(super) stage: String,
+    /// Whether it is the connection.
+    pub(super) chosen: bool,
+    /// What became of it, or what is suspected of its path.
+    pub(super) verdict: String,
+    /// Milliseconds from the beginning of the first attempt to the beginning of this one, and to its end.
+    pub(super) began_ms: f64,
+    pub(super) ended_ms: Option<f64>,
+}
+
+impl AttemptReport {
+    fn new(attempt: &AttemptStatus, paths: &[Path]) -> Self {
+        let name = paths.iter().find(|path| path.id == attempt.path).map(|path| path.name.clone());
+        Self {
+            path: name.unwrap_or_default(),
+            local: attempt.local,
+            remote: attempt.remote,
+            stage: attempt.stage.to_string(),
+            chosen: attempt.outcome == AttemptOutcome::Chosen,
+            verdict: attempt.to_string(),
+            began_ms: millis(attempt.began),
+            ended_ms: attempt.ended.map(millis),
+        }
+    }
 }
 
 /// The subflows over one path together.
@@ -122,8 +157,17 @@ pub(super) struct SubflowReport {
 
 impl Report {
     pub(super) fn new(paths: &[Path], peer: Option<SocketAddr>, status: &Status) -> Self {
-        let Status { negotiated, scrambling, sealed, subflows, bytes_delivered, bytes_read, age, counters } =
-            status;
+        let Status {
+            negotiated,
+            scrambling,
+            sealed,
+            attempts,
+            subflows,
+            bytes_delivered,
+            bytes_read,
+            age,
+            counters,
+        } = status;
         let (kind, version, checksum, reason) = match negotiated {
             Negotiated::Opening => ("opening", None, false, None),
             Negotiated::Multipath { version, checksum } => ("multipath", Some(*version), *checksum, None),
@@ -142,6 +186,7 @@ impl Report {
             bytes_read: *bytes_read,
             age_ms: millis(*age),
             counters: named(counters),
+            attempts: attempts.iter().map(|attempt| AttemptReport::new(attempt, paths)).collect(),
             paths: paths.iter().map(|path| PathReport::new(path, subflows, total)).collect(),
             subflows: subflows.iter().map(|subflow| SubflowReport::new(subflow, paths)).collect(),
         }

@@ -165,6 +165,7 @@ mod tests {
             negotiated,
             scrambling: None,
             sealed: None,
+            attempts: Vec::new(),
             subflows: Vec::new(),
             bytes_delivered: 3 << 20,
             bytes_read: 512,

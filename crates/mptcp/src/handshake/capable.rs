@@ -59,7 +59,6 @@ impl Connection {
     pub(crate) fn on_first_syn_ack(&mut self, arrived: &Arrived<'_>) {
         let index = arrived.index;
         self.flows[index].state.stage = Stage::Open;
-        self.win_race(index);
         let tuple = self.flows[index].state.tuple;
         self.addresses.set_initial(tuple.local.ip(), tuple.remote);
         let opened = self.protection.take_answer(&SynAck {
@@ -137,7 +136,6 @@ impl Connection {
             (Kind::FirstActive, _, Mode::Opening) => {
                 state.stage = Stage::Open;
                 let (flow, was_plain) = (state.id, state.plain_syn);
-                self.win_race(index);
                 let nothing = SynAck { flow, options: &[], capable: None, was_plain };
                 let opened = self.protection.take_answer(&nothing);
                 self.on_opened(index, opened, 0);

@@ -38,7 +38,7 @@ use crate::connection::Role;
 use crate::flow::FlowState;
 use crate::status::SealedStatus;
 use crate::trust::TrustedPaths;
-use crate::{ConnectionError, Fallback, PathClass, PlainReason, ScrambleStatus};
+use crate::{AttemptStage, ConnectionError, Fallback, PathClass, PlainReason, ScrambleStatus};
 use plain::Plain;
 use preferred::Preferred;
 use scrambled::Scrambled;
@@ -190,6 +190,15 @@ impl Protection {
                 Ok(())
             }
             Self::Scrambled(_) | Self::Preferred(_) | Self::Sealed(_) => Err(ConnectionError::NotSealed),
+        }
+    }
+
+    /// How far the opening is, given whether the first subflow is open and has brought anything.
+    pub(crate) fn opening_stage(&self, is_open: bool, has_read: bool) -> AttemptStage {
+        match self {
+            Self::Sealed(sealed) => sealed.opening_stage(is_open, has_read),
+            Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) if is_open => AttemptStage::Established,
+            Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => AttemptStage::SynSent,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a connection of the tests has from its host.
 
-use base::{Instant, Random, SeededRandom, SeqNum};
+use base::{Instant, PathId, Random, SeededRandom, SeqNum};
 use core::net::{IpAddr, SocketAddr};
 use mptcp::{Host, Paths};
 use tcp::{FourTuple, Isn};
@@ -48,6 +48,12 @@ impl Host for TestHost {
         self.taken_tokens = self.taken_tokens.saturating_sub(1);
         is_free
     }
+
+    fn has_failed_lately(&self, _: Instant, _: PathId, _: IpAddr) -> bool {
+        false
+    }
+
+    fn note_opening(&mut self, _: Instant, _: PathId, _: IpAddr, _: bool) {}
 
     fn unix_time(&self, _: Instant) -> u64 {
         1_800_000_000

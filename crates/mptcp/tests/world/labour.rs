@@ -1,7 +1,7 @@
 //! Somebody who seals and opens for both sides, in times that differ from job to job.
 
 use base::{Duration, Instant, Random};
-use mptcp::{Connection, CryptoResult};
+use mptcp::{Association, CryptoResult};
 use std::collections::BTreeMap;
 
 use super::World;
@@ -33,7 +33,7 @@ impl Labour {
 impl World {
     /// Takes the jobs of a side.
     pub(super) fn take_jobs(&mut self, number: usize) {
-        while let Some(job) = self.sides[number].connection.as_mut().and_then(Connection::poll_crypto) {
+        while let Some(job) = self.sides[number].connection.as_mut().and_then(Association::poll_crypto) {
             let takes = self.labour.longest.mul_f64(self.random.below(1000) as f64 / 1000.0);
             self.labour.begun += 1;
             self.labour.under_way.insert((self.now + takes, self.labour.begun), (number, job.run()));

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use host::TestHost;
 use labour::Labour;
-use mptcp::{Config, Connection, ConnectionError, Event, Path, PathClass, Paths, ReadError, Status};
+use mptcp::{Association, Config, ConnectionError, Event, Path, PathClass, Paths, ReadError, Status};
 use std::collections::{BTreeMap, VecDeque};
 use tcp::FourTuple;
 use wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes, options};
@@ -61,7 +61,7 @@ impl Default for Link {
 pub(crate) struct Side {
     pub(crate) host: TestHost,
     pub(crate) config: Config,
-    pub(crate) connection: Option<Connection>,
+    pub(crate) connection: Option<Association>,
     pub(crate) owners: BTreeMap<FourTuple, SubflowId>,
     pub(crate) events: Vec<Event>,
     pub(crate) outbox: VecDeque<Bytes>,
@@ -180,14 +180,14 @@ impl World {
 
     pub(crate) fn connect_to(&mut self, remotes: &[SocketAddr]) -> &mut Self {
         let side = &mut self.sides[CLIENT];
-        let connection = Connection::connect(self.now, side.config.clone(), remotes, None, &mut side.host);
+        let connection = Association::connect(self.now, side.config.clone(), remotes, &mut side.host);
         side.connection = Some(connection);
         side.last_received = self.now;
         self.serve(CLIENT);
         self
     }
 
-    pub(crate) fn of(&mut self, side: usize) -> &mut Connection {
+    pub(crate) fn of(&mut self, side: usize) -> &mut Association {
         self.sides[side].connection.as_mut().expect("the connection was opened")
     }
 
@@ -212,7 +212,7 @@ impl World {
 
     fn drain_events(&mut self, number: usize) {
         let side = &mut self.sides[number];
-        while let Some(event) = side.connection.as_mut().and_then(Connection::poll_event) {
+        while let Some(event) = side.connection.as_mut().and_then(Association::poll_event) {
             match &event {
                 Event::SubflowOpened { id, tuple } => {
                     assert_eq!(side.owners.insert(*tuple, *id), None, "{tuple:?} is in use");
@@ -314,7 +314,7 @@ impl World {
                 return;
             }
         } else if is_opening && to == SERVER && side.connection.is_none() {
-            let connection = Connection::accept(now, side.config.clone(), segment, &mut side.host);
+            let connection = Association::accept(now, side.config.clone(), segment, &mut side.host);
             side.connection = Some(connection);
             side.last_received = now;
             self.serve(to);
@@ -335,7 +335,7 @@ impl World {
         while !until(self) {
             steps += 1;
             assert!(steps < 3_000_000, "it does not come to rest");
-            let timer = |side: &Side| side.connection.as_ref().and_then(Connection::poll_timeout);
+            let timer = |side: &Side| side.connection.as_ref().and_then(Association::poll_timeout);
             let timers = [CLIENT, SERVER].map(|side| timer(&self.sides[side]));
             let arrival = self.air.first_key_value().map(|(&(at, _), _)| at);
             let result = self.labour.next_result();
@@ -403,7 +403,7 @@ impl World {
     pub(crate) fn assert_clean_end(&mut self) {
         self.run(Duration::from_secs(200), |_| false);
         for (number, side) in self.sides.iter().enumerate() {
-            assert!(side.connection.as_ref().is_none_or(Connection::is_done), "side {number} is not done");
+            assert!(side.connection.as_ref().is_none_or(Association::is_done), "side {number} is not done");
             assert!(side.owners.is_empty(), "side {number} has kept {:?}", side.owners);
             assert!(side.events.contains(&Event::Closed(None)), "side {number}: {:?}", side.events);
         }

@@ -35,6 +35,7 @@ use wire::OptionBytes;
 
 use super::Protection;
 use super::session::Numbers;
+use crate::AttemptStage;
 use crate::connection::Role;
 use crate::status::SealedStatus;
 use opening::Shaking;
@@ -152,6 +153,19 @@ impl Sealed {
     /// The token by which joins name this connection.
     pub(crate) fn token(&self) -> Option<u32> {
         self.running().map(Running::token)
+    }
+
+    /// How far the opening is, given whether the first subflow is open and has brought anything.
+    pub(super) fn opening_stage(&self, is_open: bool, has_read: bool) -> AttemptStage {
+        match &self.stage {
+            Stage::Running(_) => AttemptStage::Authenticated,
+            Stage::Shaking(_) if has_read => AttemptStage::Handshake,
+            Stage::Shaking(_) | Stage::Agreed(_) => AttemptStage::Established,
+            Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed { .. } if is_open => {
+                AttemptStage::Established
+            }
+            Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed { .. } => AttemptStage::SynSent,
+        }
     }
 
     /// What our MP_FASTCLOSE proves itself with.

@@ -1,0 +1,249 @@
+//! The verbs of a connection while it is being opened.
+
+use base::{Instant, SubflowId};
+use bytes::Bytes;
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+use wire::{IcmpError, Segment};
+
+use super::attempt::Attempt;
+use super::early::Early;
+use super::ways::{Way, ways};
+use crate::options_in::Signals;
+use crate::{Config, Connection, CryptoJob, CryptoResult, Event, Host, ReadError, Refused, Status};
+
+/// A connection that is being opened: attempts over one path each, until it is certain which of them is the connection.
+pub struct ActiveOpen {
+    pub(super) config: Config,
+    pub(super) remotes: Vec<SocketAddr>,
+    pub(super) opened: Instant,
+    /// Ways that were not tried yet.
+    pub(super) waiting: VecDeque<Way>,
+    /// All attempts so far, those that failed included: each stays until its subflows are closed, and the one that came
+    /// farthest says how the opening failed. At most one per way.
+    pub(super) attempts: Vec<Attempt>,
+    /// Number of the attempt that is the connection, or its remains.
+    pub(super) chosen: Option<usize>,
+    pub(super) early: Early,
+    pub(super) events: VecDeque<Event>,
+    /// The application was told that data can flow.
+    pub(super) is_connected_told: bool,
+    /// The application was refused room.
+    pub(super) is_writer_waiting: bool,
+    /// Some attempt has failed for more than silence, or the last one since then has begun.
+    pub(super) failed_at: Option<Instant>,
+}
+
+impl ActiveOpen {
+    /// Begins with the best way to `remotes`, the same host at several addresses, best first; `None` if there is no way.
+    pub(super) fn start(
+        now: Instant,
+        config: Config,
+        remotes: &[SocketAddr],
+        host: &mut dyn Host,
+    ) -> Option<Self> {
+        let waiting = ways(now, &config, remotes, host);
+        if waiting.is_empty() {
+            return None;
+        }
+        let mut open = Self {
+            config,
+            remotes: remotes.to_vec(),
+            opened: now,
+            waiting,
+            attempts: Vec::new(),
+            chosen: None,
+            early: Early::default(),
+            events: VecDeque::new(),
+            is_connected_told: false,
+            is_writer_waiting: false,
+            failed_at: None,
+        };
+        open.settle(now, host);
+        Some(open)
+    }
+
+    /// As [`Connection::handle_segment`].
+    pub fn handle_segment(&mut self, now: Instant, id: SubflowId, segment: &Segment, host: &mut dyn Host) {
+        if let Some(attempt) = self.attempts.get_mut(Attempt::number_of(id)) {
+            attempt.connection.handle_segment(now, id, segment, host);
+            self.settle(now, host);
+        }
+    }
+
+    /// As [`Connection::handle_join`], for the attempt whose token it is.
+    pub fn handle_join(
+        &mut self,
+        now: Instant,
+        syn: &Segment,
+        host: &mut dyn Host,
+    ) -> Result<SubflowId, Refused> {
+        let Some(wire::MpJoin::Syn { token, .. }) = Signals::read(syn).join else {
+            return Err(Refused::Malformed);
+        };
+        let attempt = self.attempts.iter_mut().find(|attempt| attempt.connection.token() == Some(token));
+        let result = attempt.map(|attempt| attempt.connection.handle_join(now, syn, host));
+        self.settle(now, host);
+        result.unwrap_or(Err(Refused::Malformed))
+    }
+
+    /// As [`Connection::handle_icmp`].
+    pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
+        if let Some(attempt) = self.attempts.get_mut(Attempt::number_of(id)) {
+            attempt.connection.handle_icmp(now, id, error, host);
+            self.settle(now, host);
+        }
+    }
+
+    /// As [`Connection::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) {
+        for attempt in &mut self.attempts {
+            if attempt.connection.poll_timeout().is_some_and(|at| at <= now) {
+                attempt.connection.handle_timeout(now, host);
+            }
+        }
+        self.settle(now, host);
+    }
+
+    /// As [`Connection::handle_paths`]. An attempt whose path has gone is given up if there are others.
+    pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
+        for attempt in &mut self.attempts {
+            attempt.connection.handle_paths(now, host);
+        }
+        self.follow_paths(now, host);
+        self.settle(now, host);
+    }
+
+    /// As [`Connection::handle_crypto`].
+    pub fn handle_crypto(&mut self, now: Instant, result: CryptoResult, host: &mut dyn Host) {
+        if let Some(connection) = self.chosen_mut() {
+            connection.handle_crypto(now, result, host);
+            self.settle(now, host);
+        }
+    }
+
+    /// As [`Connection::poll_crypto`]: attempts do everything themselves before one of them was chosen.
+    pub fn poll_crypto(&mut self) -> Option<CryptoJob> {
+        self.chosen_mut()?.poll_crypto()
+    }
+
+    /// As [`Connection::has_crypto`].
+    pub fn has_crypto(&self) -> bool {
+        self.chosen().is_some_and(Connection::has_crypto)
+    }
+
+    /// As [`Connection::poll_transmit`].
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
+        self.attempts.iter_mut().find_map(|attempt| attempt.connection.poll_transmit(now))
+    }
+
+    /// As [`Connection::poll_timeout`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let attempts = self.attempts.iter().filter_map(|attempt| attempt.connection.poll_timeout());
+        attempts.chain(self.own_deadline()).min()
+    }
+
+    /// As [`Connection::poll_event`].
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() {
+            (0..self.attempts.len()).for_each(|number| self.drain_events(number));
+        }
+        self.events.pop_front()
+    }
+
+    /// Whether joins with this token belong to one of the attempts.
+    pub fn has_token(&self, token: u32) -> bool {
+        self.attempts.iter().any(|attempt| attempt.connection.token() == Some(token))
+    }
+
+    /// As [`Connection::token`], once an attempt was chosen.
+    pub fn token(&self) -> Option<u32> {
+        self.chosen()?.token()
+    }
+
+    /// As [`Connection::writable`].
+    pub fn writable(&self) -> usize {
+        match self.chosen() {
+            Some(connection) => connection.writable(),
+            None if self.early.is_finished() => 0,
+            None => self.config.send_buffer.saturating_sub(self.early.len()),
+        }
+    }
+
+    /// As [`Connection::write`].
+    pub fn write(&mut self, now: Instant, mut data: Bytes) -> usize {
+        if let Some(connection) = self.chosen_mut() {
+            return connection.write(now, data);
+        }
+        let room = self.writable();
+        if data.len() >= room {
+            data.truncate(room);
+            self.is_writer_waiting = true;
+        }
+        let taken = data.len();
+        self.early.write(data);
+        taken
+    }
+
+    /// As [`Connection::read`].
+    pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
+        self.chosen_mut().map_or(Err(ReadError::WouldBlock), |connection| connection.read(now))
+    }
+
+    /// As [`Connection::finish`].
+    pub fn finish(&mut self, now: Instant) {
+        match self.chosen_mut() {
+            Some(connection) => connection.finish(now),
+            None => self.early.finish(),
+        }
+    }
+
+    /// As [`Connection::stop_reading`].
+    pub fn stop_reading(&mut self, now: Instant) {
+        match self.chosen_mut() {
+            Some(connection) => connection.stop_reading(now),
+            None => self.early.stop_reading(),
+        }
+    }
+
+    /// As [`Connection::is_done`].
+    pub fn is_done(&self) -> bool {
+        self.chosen.is_some() && self.attempts.iter().all(|attempt| attempt.connection.is_done())
+    }
+
+    /// As [`Connection::is_time_wait`].
+    pub fn is_time_wait(&self) -> bool {
+        self.chosen.is_some() && self.attempts.iter().all(|attempt| attempt.connection.is_time_wait())
+    }
+
+    /// As [`Connection::status`]: that of the connection, or of the attempt that has come farthest.
+    pub fn status(&self, now: Instant) -> Status {
+        let number = self.chosen.unwrap_or_else(|| self.farthest());
+        let mut status = self.attempts[number].connection.status(now);
+        status.age = now.saturating_since(self.opened);
+        status.attempts = self.attempts.iter().map(|attempt| attempt.status(self.opened)).collect();
+        status
+    }
+
+    /// The connection, once one attempt was chosen and the subflows of all others are closed.
+    pub(super) fn turn(&mut self, now: Instant) -> Option<Box<Connection>> {
+        let chosen = self.chosen?;
+        let others = self.attempts.iter().enumerate().filter(|(number, _)| *number != chosen);
+        if !others.map(|(_, other)| other).all(|other| other.connection.is_done()) {
+            return None;
+        }
+        let attempts = self.status(now).attempts;
+        (0..self.attempts.len()).for_each(|number| self.drain_events(number));
+        let mut connection = self.attempts.swap_remove(chosen).connection;
+        connection.take_over(self.opened, attempts, self.events.drain(..));
+        Some(connection)
+    }
+
+    pub(super) fn chosen(&self) -> Option<&Connection> {
+        Some(&self.attempts.get(self.chosen?)?.connection)
+    }
+
+    pub(super) fn chosen_mut(&mut self) -> Option<&mut Connection> {
+        Some(&mut self.attempts.get_mut(self.chosen?)?.connection)
+    }
+}

@@ -1,0 +1,150 @@
+//! One attempt: a connection that may become the one.
+
+use base::{Duration, Instant};
+use core::net::SocketAddr;
+
+use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
+use super::ways::Way;
+use crate::flow::Stage;
+use crate::protection::Mode;
+use crate::{Config, Connection, ConnectionError, Event, Host, Path};
+
+/// Subflows of one attempt have ids from a range of their own, so that an id names a subflow of any of them.
+const IDS: u32 = 1 << 16;
+
+/// What an attempt begins with.
+pub(crate) struct Start<'a> {
+    /// The path of the first subflow.
+    pub(crate) path: &'a Path,
+    /// Where it goes.
+    pub(crate) remote: SocketAddr,
+    /// All addresses of the peer that are known beforehand, for further subflows.
+    pub(crate) remotes: &'a [SocketAddr],
+    /// The id of the first subflow; the others count up.
+    pub(crate) first_id: u32,
+}
+
+/// One attempt.
+pub(super) struct Attempt {
+    pub(super) connection: Box<Connection>,
+    pub(super) way: Way,
+    /// How far it came.
+    pub(super) stage: AttemptStage,
+    pub(super) outcome: AttemptOutcome,
+    /// It is to make progress until then, or another one begins.
+    pub(super) patient_until: Instant,
+    /// Its connection has said that data can flow.
+    pub(super) is_connected: bool,
+    /// The application is to be told that there is something to read once this is the connection.
+    pub(super) is_readable: bool,
+    /// How its connection ended, if it has.
+    pub(super) end: Option<Option<ConnectionError>>,
+    local: Option<SocketAddr>,
+    began: Instant,
+    ended: Option<Instant>,
+}
+
+impl Attempt {
+    /// Begins attempt number `number` of an opening.
+    pub(super) fn start(
+        now: Instant,
+        config: Config,
+        number: usize,
+        (path, remote): (&Path, SocketAddr),
+        remotes: &[SocketAddr],
+        host: &mut dyn Host,
+    ) -> Self {
+        let patient_until = now + config.race_after;
+        let first_id = (number as u32).wrapping_mul(IDS);
+        let start = Start { path, remote, remotes, first_id };
+        let connection = Box::new(Connection::connect(now, config, &start, host));
+        Self {
+            local: connection.flows.first().map(|flow| flow.state.tuple.local),
+            connection,
+            way: Way { path: path.id, remote },
+            stage: AttemptStage::SynSent,
+            outcome: AttemptOutcome::Running,
+            patient_until,
+            is_connected: false,
+            is_readable: false,
+            end: None,
+            began: now,
+            ended: None,
+        }
+    }
+
+    /// The number of the attempt that a subflow belongs to.
+    pub(super) fn number_of(id: base::SubflowId) -> usize {
+        (id.0 / IDS) as usize
+    }
+
+    /// Our address.
+    pub(super) fn local_address(&self) -> Option<core::net::IpAddr> {
+        self.local.map(|local| local.ip())
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.outcome == AttemptOutcome::Running
+    }
+
+    /// Takes an event of its connection; gives back what the owner of all attempts has to act on.
+    pub(super) fn take_event(&mut self, event: Event) -> Option<Event> {
+        match event {
+            Event::SubflowOpened { .. } | Event::SubflowClosed { .. } => return Some(event),
+            Event::Connected => self.is_connected = true,
+            Event::Readable => self.is_readable = true,
+            Event::Closed(error) => self.end = Some(error),
+            Event::Writable => {}
+        }
+        None
+    }
+
+    /// Looks how far it is. A step that it had not come to before is progress, and there are few steps: somebody who
+    /// feeds it byte by byte cannot hold up the others.
+    pub(super) fn note_progress(&mut self, now: Instant) {
+        let stage = self.connection.opening_stage();
+        if stage > self.stage {
+            self.stage = stage;
+            self.patient_until = now + self.progress_time();
+        }
+    }
+
+    fn progress_time(&self) -> Duration {
+        self.connection.config.race_after
+    }
+
+    /// It is over, as an attempt.
+    pub(super) fn end(&mut self, now: Instant, outcome: AttemptOutcome) {
+        self.outcome = outcome;
+        self.ended = Some(now);
+    }
+
+    /// For people; `opened` is when the first attempt began.
+    pub(super) fn status(&self, opened: Instant) -> AttemptStatus {
+        let Way { path, remote } = self.way;
+        let unspecified = match remote {
+            SocketAddr::V4(_) => core::net::IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => core::net::IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED),
+        };
+        AttemptStatus {
+            path,
+            local: self.local.unwrap_or(SocketAddr::new(unspecified, 0)),
+            remote,
+            stage: self.stage,
+            outcome: self.outcome,
+            began: self.began.saturating_since(opened),
+            ended: self.ended.map(|ended| ended.saturating_since(opened)),
+            why: self.connection.protection.sealed_status().and_then(|sealed| sealed.failure),
+        }
+    }
+}
+
+impl Connection {
+    /// How far the opening of this connection is.
+    fn opening_stage(&self) -> AttemptStage {
+        let first = self.flows.iter().find(|flow| flow.state.is_first());
+        let is_open = first.is_some_and(|flow| flow.state.stage == Stage::Open);
+        let has_read = first.is_some_and(|flow| flow.state.read > 1);
+        self.protection.opening_stage(is_open || self.mode() != Mode::Opening, has_read)
+    }
+}

@@ -1,0 +1,258 @@
+//! Which attempt is the connection, and when the next one begins.
+
+use base::Instant;
+use std::cmp::Reverse;
+
+use super::active_open::ActiveOpen;
+use super::attempt::Attempt;
+use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
+use crate::trust::may_open_over;
+use crate::{Connection, ConnectionError, Event, Host, Path, PathClass};
+
+impl ActiveOpen {
+    /// After anything has happened: hears what the attempts report, and does what follows from it.
+    pub(super) fn settle(&mut self, now: Instant, host: &mut dyn Host) {
+        loop {
+            (0..self.attempts.len()).for_each(|number| self.drain_events(number));
+            if self.chosen.is_some() {
+                return;
+            }
+            let has_failed = self.take_failures(now);
+            self.look_at_progress(now, host);
+            if self.chosen.is_some() {
+                continue;
+            }
+            if self.may_start() && (has_failed || self.next_start().is_none_or(|at| at <= now)) {
+                self.start_next(now, host);
+            } else if self.is_hopeless(now) {
+                self.fail(now);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// When there is something to do that no attempt knows of.
+    pub(super) fn own_deadline(&self) -> Option<Instant> {
+        if self.chosen.is_some() {
+            return None;
+        }
+        let next = if self.may_start() { self.next_start() } else { None };
+        [next, self.last_chance()].into_iter().flatten().min()
+    }
+
+    /// Passes on what the attempt reports.
+    pub(super) fn drain_events(&mut self, number: usize) {
+        let attempt = &mut self.attempts[number];
+        let is_chosen = self.chosen == Some(number);
+        while let Some(event) = attempt.connection.poll_event() {
+            match event {
+                Event::Connected if self.is_connected_told => {}
+                event if is_chosen => self.events.push_back(event),
+                event => self.events.extend(attempt.take_event(event)),
+            }
+        }
+    }
+
+    /// Ends the attempts whose connections have failed.
+    fn take_failures(&mut self, now: Instant) -> bool {
+        let mut has_failed = false;
+        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
+            let Some(end) = attempt.end else { continue };
+            let error = end.unwrap_or(ConnectionError::Reset);
+            attempt.note_progress(now);
+            attempt.patient_until = now;
+            attempt.end(now, AttemptOutcome::Failed(error));
+            has_failed = true;
+            if !matches!(error, ConnectionError::TimedOut | ConnectionError::Unreachable) {
+                self.failed_at = Some(now);
+            }
+        }
+        has_failed
+    }
+
+    fn look_at_progress(&mut self, now: Instant, host: &mut dyn Host) {
+        for number in 0..self.attempts.len() {
+            let attempt = &mut self.attempts[number];
+            if attempt.is_running() {
+                attempt.note_progress(now);
+                if attempt.is_connected {
+                    self.choose(now, number, host);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// This one is the connection. The others are let go.
+    fn choose(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
+        self.chosen = Some(number);
+        let path = self.attempts[number].way.path;
+        for (other, attempt) in self.attempts.iter_mut().enumerate() {
+            if other == number {
+                attempt.end(now, AttemptOutcome::Chosen);
+            } else if attempt.is_running() {
+                attempt.connection.abort(now);
+                attempt.end(now, AttemptOutcome::Overtaken);
+            }
+            // A path is to blame only where another has got through, and if it had its time.
+            let remote = attempt.way.remote.ip();
+            match attempt.outcome {
+                AttemptOutcome::Chosen => host.note_opening(now, path, remote, true),
+                AttemptOutcome::Failed(_) | AttemptOutcome::Overtaken
+                    if attempt.way.path != path && attempt.patient_until <= now =>
+                {
+                    host.note_opening(now, attempt.way.path, remote, false);
+                }
+                AttemptOutcome::Failed(_)
+                | AttemptOutcome::Overtaken
+                | AttemptOutcome::PathLost
+                | AttemptOutcome::Running => {}
+            }
+        }
+        let attempt = &mut self.attempts[number];
+        attempt.connection.config.crypto_jobs = self.config.crypto_jobs;
+        self.early.tell(now, &mut attempt.connection);
+        self.early.forget();
+        if !core::mem::replace(&mut self.is_connected_told, true) {
+            self.events.push_back(Event::Connected);
+        }
+        if core::mem::take(&mut attempt.is_readable) {
+            self.events.push_back(Event::Readable);
+        }
+        if attempt.connection.writable() > 0 && core::mem::take(&mut self.is_writer_waiting) {
+            self.events.push_back(Event::Writable);
+        }
+    }
+
+    /// The application gives the connection up.
+    pub(crate) fn abort(&mut self, now: Instant) {
+        if let Some(connection) = self.chosen_mut() {
+            return connection.abort(now);
+        }
+        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
+            attempt.connection.abort(now);
+            attempt.end(now, AttemptOutcome::Failed(ConnectionError::Aborted));
+        }
+        self.end_with(self.farthest(), ConnectionError::Aborted);
+    }
+
+    /// Nothing is left to try and to hope for.
+    fn is_hopeless(&self, now: Instant) -> bool {
+        let runs = self.attempts.iter().any(Attempt::is_running);
+        (!runs && self.waiting.is_empty()) || self.last_chance().is_some_and(|at| at <= now)
+    }
+
+    /// Something on one path was worse than silence, which may be a lie told on that path alone: the others keep a chance,
+    /// but not as long as where nobody has said anything.
+    fn last_chance(&self) -> Option<Instant> {
+        let is_silent = |attempt: &Attempt| attempt.stage == AttemptStage::SynSent;
+        let all_silent = self.attempts.iter().filter(|attempt| attempt.is_running()).all(is_silent);
+        let failed_at = self.failed_at.filter(|_| self.waiting.is_empty() && all_silent)?;
+        Some(failed_at + self.config.refused_patience)
+    }
+
+    fn fail(&mut self, now: Instant) {
+        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
+            attempt.connection.abort(now);
+            attempt.end(now, AttemptOutcome::Failed(ConnectionError::TimedOut));
+        }
+        let number = self.farthest();
+        let error = match self.attempts[number].outcome {
+            AttemptOutcome::Failed(error) => error,
+            AttemptOutcome::Running
+            | AttemptOutcome::Chosen
+            | AttemptOutcome::Overtaken
+            | AttemptOutcome::PathLost => ConnectionError::Unreachable,
+        };
+        self.end_with(number, error);
+    }
+
+    /// This one speaks for all: it has failed, and so has the opening.
+    fn end_with(&mut self, number: usize, error: ConnectionError) {
+        self.chosen = Some(number);
+        self.waiting.clear();
+        self.early.forget();
+        self.events.extend([Event::Closed(Some(error)), Event::Readable]);
+    }
+
+    /// The attempt that has come farthest; of several the one that still runs, or whose end says most.
+    pub(super) fn farthest(&self) -> usize {
+        let says_much = |attempt: &Attempt| match attempt.outcome {
+            AttemptOutcome::Running | AttemptOutcome::Chosen => 4,
+            AttemptOutcome::Failed(ConnectionError::TimedOut) => 1,
+            AttemptOutcome::Failed(ConnectionError::Unreachable) => 2,
+            AttemptOutcome::Failed(_) => 3,
+            AttemptOutcome::Overtaken | AttemptOutcome::PathLost => 0,
+        };
+        let rank = |number: &usize| {
+            let attempt = &self.attempts[*number];
+            (attempt.stage, says_much(attempt), Reverse(*number))
+        };
+        (0..self.attempts.len()).max_by_key(rank).unwrap_or(0)
+    }
+
+    fn may_start(&self) -> bool {
+        let running = self.attempts.iter().filter(|attempt| attempt.is_running()).count();
+        !self.waiting.is_empty() && running < usize::from(self.config.max_subflows).max(1)
+    }
+
+    /// When none of those that run has made progress for long enough; `None` if none runs.
+    fn next_start(&self) -> Option<Instant> {
+        self.attempts.iter().filter(|attempt| attempt.is_running()).map(|attempt| attempt.patient_until).max()
+    }
+
+    /// The next way is tried.
+    fn start_next(&mut self, now: Instant, host: &mut dyn Host) {
+        while let Some(way) = self.waiting.pop_front() {
+            let is_usable = |path: &&Path| path.up && may_open_over(&self.config.protect, path, host);
+            let Some(path) = host.paths().get(way.path).filter(is_usable).cloned() else { continue };
+            let config = crate::Config { crypto_jobs: 0, ..self.config.clone() };
+            let number = self.attempts.len();
+            let to = (&path, way.remote);
+            self.attempts.push(Attempt::start(now, config, number, to, &self.remotes, host));
+            if self.failed_at.is_some() {
+                self.failed_at = Some(now);
+            }
+            return;
+        }
+    }
+
+    /// Attempts whose paths have gone are given up, unless there is nothing else: TCP outlives a path that comes back.
+    pub(super) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
+        if self.chosen.is_some() {
+            return;
+        }
+        let is_gone = |attempt: &Attempt| {
+            let remote = attempt.way.remote.ip();
+            let path = host.paths().get(attempt.way.path);
+            !path.is_some_and(|path| {
+                path.up && path.class != PathClass::Never && path.local_for(remote) == attempt.local_address()
+            })
+        };
+        let is_other = |attempt: &Attempt| attempt.is_running() && !is_gone(attempt);
+        if self.waiting.is_empty() && !self.attempts.iter().any(is_other) {
+            return;
+        }
+        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
+            if is_gone(attempt) {
+                attempt.connection.abort(now);
+                attempt.end(now, AttemptOutcome::PathLost);
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// This connection is what came of an opening: what was said there is its own from now on.
+    pub(super) fn take_over(
+        &mut self,
+        opened: Instant,
+        attempts: Vec<AttemptStatus>,
+        events: impl Iterator<Item = Event>,
+    ) {
+        self.opened = opened;
+        self.attempts = attempts;
+        events.for_each(|event| self.notices.push(event));
+    }
+}

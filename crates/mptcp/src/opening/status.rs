@@ -1,0 +1,109 @@
+//! What there is to say about the attempts of one opening.
+
+use base::{Duration, PathId};
+use core::fmt;
+use core::net::SocketAddr;
+
+use crate::ConnectionError;
+
+/// How far an attempt came.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum AttemptStage {
+    /// The SYN was sent, and nothing acceptable came back.
+    SynSent,
+    /// TCP is established. A connection that is not sealed needs no more.
+    Established,
+    /// Sealed: bytes of the peer's handshake came.
+    Handshake,
+    /// Sealed: the handshake is through on our side, and OPENING was sent.
+    Authenticated,
+    /// Sealed: the peer has acknowledged OPENING, authentically.
+    Confirmed,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AttemptOutcome {
+    /// It runs.
+    Running,
+    /// It is the connection.
+    Chosen,
+    /// It was given up because another one became the connection first.
+    Overtaken,
+    /// Its path went away.
+    PathLost,
+    /// It failed.
+    Failed(ConnectionError),
+}
+
+/// One attempt to open a connection: one path, one address of the peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttemptStatus {
+    /// The path.
+    pub path: PathId,
+    /// Our end of the first subflow; port 0 if no subflow was opened.
+    pub local: SocketAddr,
+    /// The peer's end.
+    pub remote: SocketAddr,
+    /// How far it came.
+    pub stage: AttemptStage,
+    /// What became of it.
+    pub outcome: AttemptOutcome,
+    /// When it began, after the opening began.
+    pub began: Duration,
+    /// When its outcome was known, after the opening began.
+    pub ended: Option<Duration>,
+    /// What the negotiation, the handshake or the blocks had against it, for people.
+    pub why: Option<String>,
+}
+
+impl fmt::Display for AttemptStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SynSent => "SYN sent",
+            Self::Established => "TCP established",
+            Self::Handshake => "in the handshake",
+            Self::Authenticated => "handshake complete",
+            Self::Confirmed => "confirmed by the peer",
+        })
+    }
+}
+
+/// What is suspected of the path, in a few words.
+impl fmt::Display for AttemptStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(why), AttemptOutcome::Failed(_)) = (&self.why, self.outcome) {
+            return f.write_str(why);
+        }
+        let silence = match self.stage {
+            AttemptStage::SynSent => "nobody answered the SYN",
+            AttemptStage::Established => "silence behind the SYN/ACK",
+            AttemptStage::Handshake => "silence in the handshake",
+            AttemptStage::Authenticated => "silence behind the handshake",
+            AttemptStage::Confirmed => "slower",
+        };
+        let words = match self.outcome {
+            AttemptOutcome::Running => "not decided",
+            AttemptOutcome::Chosen => "chosen",
+            AttemptOutcome::PathLost => "the path went away",
+            AttemptOutcome::Overtaken | AttemptOutcome::Failed(ConnectionError::TimedOut) => silence,
+            AttemptOutcome::Failed(error) => match error {
+                ConnectionError::Refused => "refused",
+                ConnectionError::Unreachable => "unreachable",
+                ConnectionError::Reset | ConnectionError::FastClose => "reset by the peer, or in its name",
+                ConnectionError::PlainRefused | ConnectionError::NotScrambled(_) => {
+                    "the options of Multipath TCP were stripped or are not spoken there"
+                }
+                ConnectionError::NotSealed => "the offer to seal was stripped, altered or refused",
+                ConnectionError::HandshakeFailed => "the handshake failed",
+                ConnectionError::NegotiationAltered => "not one block could be verified",
+                ConnectionError::AllPathsLost => "lost",
+                ConnectionError::Aborted => "given up here",
+                ConnectionError::Protocol | ConnectionError::Corrupted => "the protocol was broken there",
+                ConnectionError::NoTrustedPath => "not trusted",
+                ConnectionError::TimedOut => silence,
+            },
+        };
+        f.write_str(words)
+    }
+}

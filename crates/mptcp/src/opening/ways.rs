@@ -1,0 +1,51 @@
+//! The ways to the peer, best first.
+
+use base::{Instant, PathId};
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+
+use crate::trust::may_open_over;
+use crate::{Config, ConnectionError, Host, Path, PathClass};
+
+/// Ways that are tried at most: an application may know a host by any number of addresses.
+const MAX_WAYS: usize = 64;
+
+/// One path to one address of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Way {
+    pub(super) path: PathId,
+    pub(super) remote: SocketAddr,
+}
+
+/// All ways: those that have not failed lately first, then regular paths before backups, then trusted paths before
+/// untrusted ones, then in the order of preference; the next way differs from the last at both ends if it can.
+pub(super) fn ways(now: Instant, config: &Config, remotes: &[SocketAddr], host: &dyn Host) -> VecDeque<Way> {
+    let usable = |path: &&Path| path.up && may_open_over(&config.protect, path, host);
+    let mut paths: Vec<&Path> = host.paths().iter().filter(usable).collect();
+    // Stable: the order of preference stays.
+    paths.sort_by_key(|path| (path.backup, path.class));
+    let mut ways = Vec::new();
+    for group in paths.chunk_by(|one, other| (one.backup, one.class) == (other.backup, other.class)) {
+        for (row, path) in group.iter().enumerate() {
+            for (column, &remote) in remotes.iter().enumerate() {
+                if path.local_for(remote.ip()).is_some() {
+                    let order = (path.backup, path.class, row.abs_diff(column), row);
+                    ways.push((order, Way { path: path.id, remote }));
+                }
+            }
+        }
+    }
+    ways.sort_by_key(|&(order, way)| (host.has_failed_lately(now, way.path, way.remote.ip()), order));
+    ways.into_iter().map(|(_, way)| way).take(MAX_WAYS).collect()
+}
+
+/// Why there is no way at all.
+pub(super) fn no_way(remotes: &[SocketAddr], host: &dyn Host) -> ConnectionError {
+    let is_usable = |path: &Path| path.up && path.class != PathClass::Never;
+    let reaches = |path: &Path| remotes.iter().any(|remote| path.local_for(remote.ip()).is_some());
+    if host.paths().iter().any(|path| is_usable(path) && reaches(path)) {
+        ConnectionError::NoTrustedPath
+    } else {
+        ConnectionError::Unreachable
+    }
+}
