@@ -1,0 +1,259 @@
+//! A known stream each way, and what arrives of it.
+
+use std::io::{Read, Write};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use crate::attacks::program::{Ending, Program};
+
+/// Bytes written and read at a time.
+const CHUNK: usize = 1 << 16;
+/// How often a waiting loop looks again.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// A stream that can be made again from any place on.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// Bytes without any order; the number makes another stream.
+    Noise(u64),
+    /// A text, again and again.
+    Text(Arc<[u8]>),
+}
+
+impl Source {
+    /// The bytes from place `at` on.
+    fn fill(&self, at: u64, room: &mut [u8]) {
+        match self {
+            Self::Noise(seed) => {
+                let mut place = at;
+                let mut rest = room;
+                while !rest.is_empty() {
+                    let word = mixed(seed.wrapping_add(place / 8)).to_be_bytes();
+                    let word = &word[(place % 8) as usize..];
+                    let count = word.len().min(rest.len());
+                    let (now, later) = rest.split_at_mut(count);
+                    now.copy_from_slice(&word[..count]);
+                    place += count as u64;
+                    rest = later;
+                }
+            }
+            Self::Text(text) => {
+                let begin = (at % text.len() as u64) as usize;
+                let again = text.iter().cycle().skip(begin);
+                room.iter_mut().zip(again).for_each(|(byte, from)| *byte = *from);
+            }
+        }
+    }
+
+    /// SHA-256 of its first `size` bytes.
+    fn digest(&self, size: u64) -> [u8; 32] {
+        let (mut hash, mut room, mut at) = (Sha256::new(), vec![0; CHUNK], 0);
+        while at < size {
+            let count = (size - at).min(CHUNK as u64) as usize;
+            self.fill(at, &mut room[..count]);
+            hash.update(&room[..count]);
+            at += count as u64;
+        }
+        hash.finalize().into()
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): its output at place `number`.
+fn mixed(number: u64) -> u64 {
+    let mut word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// What is sent each way.
+#[derive(Clone)]
+pub(crate) struct Load {
+    pub(crate) up: Source,
+    pub(crate) down: Source,
+    /// Bytes each way.
+    pub(crate) size: u64,
+}
+
+impl Load {
+    /// Two different streams of noise.
+    pub(crate) fn noise(size: u64) -> Self {
+        Self { up: Source::Noise(1 << 40), down: Source::Noise(2 << 40), size }
+    }
+}
+
+/// What arrived in one direction.
+pub(crate) struct Arrived {
+    pub(crate) bytes: u64,
+    /// Place of the first byte that is not the one that was sent.
+    pub(crate) first_wrong: Option<u64>,
+    /// Whether the SHA-256 of all that arrived is that of all that was sent.
+    pub(crate) is_equal: bool,
+    /// When the first byte was read: on the clock of captures.
+    pub(crate) first_at: Option<SystemTime>,
+    /// Longest time between two arrivals at the program that reads.
+    pub(crate) longest_gap: Duration,
+}
+
+/// A transfer both ways that is over.
+pub(crate) struct Exchange {
+    /// At the server.
+    pub(crate) up: Arrived,
+    /// At the client.
+    pub(crate) down: Arrived,
+    pub(crate) client: Ending,
+    pub(crate) server: Ending,
+    /// From the first byte to the end of both programs.
+    pub(crate) time: Duration,
+    /// The programs had to be killed: nothing moved any more and they did not end.
+    pub(crate) hung: bool,
+}
+
+/// A transfer both ways that goes on.
+pub(crate) struct Running {
+    began: Instant,
+    moved: Arc<AtomicU64>,
+    readers: [JoinHandle<Arrived>; 2],
+}
+
+/// Starts to feed both programs and to read what they give. `moved` counts what arrives.
+pub(crate) fn start(client: &mut Program, server: &mut Program, load: &Load) -> Result<Running> {
+    let (client_in, client_out) = client.take_pipes()?;
+    let (server_in, server_out) = server.take_pipes()?;
+    let moved = Arc::new(AtomicU64::new(0));
+    feed(client_in, load.up.clone(), load.size);
+    feed(server_in, load.down.clone(), load.size);
+    let readers = [
+        read(server_out, load.up.clone(), load.size, Arc::clone(&moved)),
+        read(client_out, load.down.clone(), load.size, Arc::clone(&moved)),
+    ];
+    Ok(Running { began: Instant::now(), moved, readers })
+}
+
+impl Running {
+    /// Bytes that have arrived so far, both directions together.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so much has arrived.
+    pub(crate) fn wait_for(&self, bytes: u64, patience: Duration) -> Result<()> {
+        let until = Instant::now() + patience;
+        while self.moved() < bytes {
+            if Instant::now() > until {
+                bail!("{} of {bytes} bytes arrived in {patience:?}", self.moved());
+            }
+            std::thread::sleep(INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Waits until both programs have ended; kills them when nothing has moved for `patience`.
+    pub(crate) fn finish(
+        self,
+        client: &mut Program,
+        server: &mut Program,
+        patience: Duration,
+    ) -> Result<Exchange> {
+        let (mut last, mut since, mut hung) = (self.moved(), Instant::now(), false);
+        let mut alive = 2;
+        loop {
+            let left = [client.has_ended()?, server.has_ended()?].into_iter().filter(|ended| !ended).count();
+            if left == 0 {
+                break;
+            }
+            let moved = self.moved();
+            if (moved, left) != (last, alive) {
+                (last, alive, since) = (moved, left, Instant::now());
+            }
+            if since.elapsed() > patience {
+                hung = true;
+                client.signal(nix::sys::signal::Signal::SIGKILL)?;
+                server.signal(nix::sys::signal::Signal::SIGKILL)?;
+            }
+            std::thread::sleep(INTERVAL);
+        }
+        let time = self.began.elapsed();
+        let [up, down] = self.readers.map(|reader| reader.join().ok().context("a reader panicked"));
+        let ending = Duration::from_secs(5);
+        Ok(Exchange {
+            up: up?,
+            down: down?,
+            client: client.wait(ending)?,
+            server: server.wait(ending)?,
+            time,
+            hung,
+        })
+    }
+}
+
+/// Writes the stream and then the end of the file. A program that takes no more is seen by how it ends.
+fn feed(mut into: ChildStdin, source: Source, size: u64) {
+    std::thread::spawn(move || {
+        let (mut room, mut at) = (vec![0; CHUNK], 0);
+        while at < size {
+            let count = (size - at).min(CHUNK as u64) as usize;
+            source.fill(at, &mut room[..count]);
+            if into.write_all(&room[..count]).is_err() {
+                return;
+            }
+            at += count as u64;
+        }
+    });
+}
+
+fn read(mut from: ChildStdout, source: Source, size: u64, moved: Arc<AtomicU64>) -> JoinHandle<Arrived> {
+    std::thread::spawn(move || {
+        let (mut room, mut expected) = (vec![0; CHUNK], vec![0; CHUNK]);
+        let (mut hash, mut first_wrong, mut bytes) = (Sha256::new(), None, 0_u64);
+        let (mut first_at, mut last, mut longest_gap) = (None, None::<Instant>, Duration::ZERO);
+        while let Ok(count @ 1..) = from.read(&mut room) {
+            first_at = first_at.or_else(|| Some(SystemTime::now()));
+            let now = Instant::now();
+            longest_gap = longest_gap.max(last.map_or(Duration::ZERO, |last| now - last));
+            last = Some(now);
+            let got = &room[..count];
+            hash.update(got);
+            source.fill(bytes, &mut expected[..count]);
+            if first_wrong.is_none() && got != &expected[..count] {
+                let place = got.iter().zip(&expected).position(|(got, sent)| got != sent);
+                first_wrong = place.map(|place| bytes + place as u64);
+            }
+            bytes += count as u64;
+            moved.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        // More than was sent is wrong from there on.
+        let first_wrong = first_wrong.or((bytes > size).then_some(size));
+        let is_equal = <[u8; 32]>::from(hash.finalize()) == source.digest(size);
+        Arrived { bytes, first_wrong, is_equal, first_at, longest_gap }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_the_same_from_wherever_it_is_made() {
+        for source in [Source::Noise(7), Source::Text(b"a short text".as_slice().into())] {
+            let mut whole = vec![0; 100];
+            source.fill(0, &mut whole);
+            for (at, count) in [(0, 1), (3, 20), (8, 8), (13, 87), (99, 1)] {
+                let mut piece = vec![0; count];
+                source.fill(at, &mut piece);
+                assert_eq!(piece, whole[at as usize..at as usize + count]);
+            }
+            assert_eq!(source.digest(100), <[u8; 32]>::from(Sha256::digest(&whole)));
+        }
+        let (mut one, mut other) = ([0; 64], [0; 64]);
+        Source::Noise(1 << 40).fill(0, &mut one);
+        Source::Noise(2 << 40).fill(0, &mut other);
+        assert_ne!(one, other);
+    }
+}

@@ -1,0 +1,121 @@
+//! The memory of a running program, all of it that a core dump would have, and more.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use memchr::memmem::Finder;
+use nix::sys::signal::Signal;
+
+use crate::attacks::program::Program;
+use crate::attacks::secrets::Secret;
+
+/// Bytes read at a time.
+const WINDOW: usize = 8 << 20;
+/// How often we look whether a program stands still.
+const INTERVAL: Duration = Duration::from_millis(2);
+
+/// A place in memory at which a secret was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) secret: String,
+    pub(crate) address: u64,
+    /// `[heap]`, `[stack]`, a file, or nothing for other mappings.
+    pub(crate) mapping: String,
+}
+
+/// What a search went through and found.
+pub(crate) struct Search {
+    pub(crate) bytes: u64,
+    pub(crate) places: Vec<Place>,
+}
+
+/// Stops the program, searches every readable mapping, and lets it go on.
+pub(crate) fn search<'a>(
+    program: &mut Program,
+    secrets: impl IntoIterator<Item = &'a Secret>,
+) -> Result<Search> {
+    let secrets: Vec<(&Secret, Finder<'_>)> =
+        secrets.into_iter().map(|secret| (secret, Finder::new(&secret.bytes))).collect();
+    program.signal(Signal::SIGSTOP)?;
+    let found = wait_until_stopped(program).and_then(|()| search_stopped(program.pid(), &secrets));
+    program.signal(Signal::SIGCONT)?;
+    found.with_context(|| format!("reading the memory of {}", program.name()))
+}
+
+/// A stop is not finished when `kill` returns; all threads have to stand.
+fn wait_until_stopped(program: &mut Program) -> Result<()> {
+    let tasks = format!("/proc/{}/task", program.pid());
+    loop {
+        ensure!(!program.has_ended()?, "it has ended");
+        let mut all_stand = true;
+        for task in std::fs::read_dir(&tasks)? {
+            let stat = std::fs::read_to_string(task?.path().join("stat")).unwrap_or_default();
+            // Behind the name, which is in parentheses and may contain anything.
+            let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+            all_stand &= state == Some("T");
+        }
+        if all_stand {
+            return Ok(());
+        }
+        sleep(INTERVAL);
+    }
+}
+
+fn search_stopped(pid: u32, secrets: &[(&Secret, Finder<'_>)]) -> Result<Search> {
+    let longest = secrets.iter().map(|(secret, _)| secret.bytes.len()).max().unwrap_or(1);
+    let memory = File::open(format!("/proc/{pid}/mem"))?;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let (mut room, mut result) = (vec![0; WINDOW], Search { bytes: 0, places: Vec::new() });
+    for (range, mapping) in maps.lines().filter_map(readable) {
+        let mut at = range.start;
+        while at < range.end {
+            let count = usize::try_from(range.end - at).unwrap_or(WINDOW).min(WINDOW);
+            let Ok(count @ 1..) = memory.read_at(&mut room[..count], at) else { break };
+            for (secret, finder) in secrets {
+                let places = finder.find_iter(&room[..count]).map(|place| Place {
+                    secret: secret.name.clone(),
+                    address: at + place as u64,
+                    mapping: mapping.to_owned(),
+                });
+                result.places.extend(places);
+            }
+            result.bytes += count as u64;
+            let end = at + count as u64;
+            // What lies across two windows is found in the second.
+            at = if end < range.end { end - (longest as u64 - 1).min(count as u64 - 1) } else { end };
+        }
+    }
+    ensure!(result.bytes > 0, "there is none");
+    result.places.sort_by_key(|place| place.address);
+    result.places.dedup();
+    Ok(result)
+}
+
+/// Range and name of a mapping, if it can be read: the kernel's own pages cannot.
+fn readable(line: &str) -> Option<(std::ops::Range<u64>, &str)> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let is_readable = words.next()?.starts_with('r');
+    let name = words.nth(3).unwrap_or_default();
+    let number = |hex| u64::from_str_radix(hex, 16).ok();
+    let is_kernels = name.starts_with("[vvar") || name == "[vsyscall]";
+    (is_readable && !is_kernels).then_some((number(start)?..number(end)?, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_that_can_be_read_are_read() {
+        let heap = "5581c0a00000-5581c0a21000 rw-p 00000000 00:00 0                          [heap]";
+        assert_eq!(readable(heap), Some((0x5581_c0a0_0000..0x5581_c0a2_1000, "[heap]")));
+        let nameless = "7f00aa000000-7f00aa021000 rw-p 00000000 00:00 0 ";
+        assert_eq!(readable(nameless).map(|(_, name)| name), Some(""));
+        assert_eq!(readable("7f00aa000000-7f00aa021000 ---p 00000000 00:00 0 "), None);
+        assert_eq!(readable("7ffd1f5f0000-7ffd1f5f4000 r--p 00000000 00:00 0    [vvar]"), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! Programs on the kernel's Multipath TCP, with or without TLS 1.3: what other systems are, and who a stock Linux host is.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::attacks::program::Program;
+use crate::attacks::stage::{PORT, START, Side, Stage};
+
+/// Standard input and output to and from a socket, by one thread that never blocks in one direction. With a certificate or the word
+/// `tls`, through OpenSSL. A side is done when it has sent and received as much as it was told to; an end of the stream before that
+/// is an error, as it would be for any program that knows what it waits for.
+const PROGRAM: &str = r#"
+import os, select, socket, ssl, sys
+side, address, port, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+tls = sys.argv[5] if len(sys.argv) > 5 else None
+if side == "server":
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, port))
+    listener.listen(4)
+    print("listening on port", port, file=sys.stderr, flush=True)
+    peer, _ = listener.accept()
+else:
+    peer = socket.create_connection((address, port), timeout=20)
+if tls:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if side == "server" else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if side == "server":
+        context.load_cert_chain(tls)
+    else:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    peer = context.wrap_socket(peer, server_side=side == "server")
+peer.setblocking(False)
+waiting = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+sent = received = 0
+block, room = b"", 65536
+is_open = True
+while sent < size or received < size:
+    progress = False
+    if sent < size and not block and is_open and select.select([0], [], [], 0)[0]:
+        block = os.read(0, room)
+        is_open = bool(block)
+    if block:
+        try:
+            count = peer.send(block)
+            block, sent, progress = block[count:], sent + count, True
+        except waiting:
+            pass
+    if received < size:
+        try:
+            data = peer.recv(room)
+            if not data:
+                sys.exit("the stream has ended early")
+            received, progress = received + len(data), True
+            while data:
+                data = data[os.write(1, data):]
+        except waiting:
+            pass
+    if not progress:
+        reading = [peer] + ([0] if sent < size and not block and is_open else [])
+        select.select(reading, [peer] if block else [], [], 1)
+os.close(1)
+if tls:
+    # What the other side still has to say it says before it ends as well.
+    peer.setblocking(True)
+    peer.settimeout(20)
+    try:
+        peer.unwrap()
+    except (ssl.SSLError, OSError):
+        pass
+else:
+    peer.shutdown(socket.SHUT_WR)
+    peer.setblocking(True)
+    peer.settimeout(20)
+    peer.recv(1)
+"#;
+
+/// What the peers have above Multipath TCP.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layer {
+    Nothing,
+    Tls,
+}
+
+/// Starts the program on one side, for so many bytes each way; a server is waited for.
+pub(crate) fn start(stage: &Stage<'_>, side: Side, layer: Layer, size: u64) -> Result<Program> {
+    let address = stage.path("a")?.server().v4.to_string();
+    let mut command = Command::new("mptcpize");
+    command.args(["run", "python3", "-c", PROGRAM, side.name(), &address]);
+    command.args([PORT.to_string(), size.to_string()]);
+    match (layer, side) {
+        (Layer::Nothing, _) => {}
+        (Layer::Tls, Side::Client) => {
+            command.arg("tls");
+        }
+        (Layer::Tls, Side::Server) => {
+            command.arg(certificate(&stage.file("tls"))?);
+        }
+    }
+    let mut program = stage.start(side, &mut command)?;
+    if side == Side::Server {
+        program.wait_for_words("listening on port", START)?;
+    }
+    Ok(program)
+}
+
+/// Makes a key and its certificate, in one file.
+fn certificate(stem: &Path) -> Result<std::path::PathBuf> {
+    let (key, shown, both) =
+        (stem.with_extension("key"), stem.with_extension("crt"), stem.with_extension("pem"));
+    lab::certificate(&key, &shown)?;
+    std::fs::write(&both, [std::fs::read(&key)?, std::fs::read(&shown)?].concat())?;
+    Ok(both)
+}

@@ -1,0 +1,148 @@
+//! The lab of a trial, and the two `plait` programs in it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{Conditions, Lab, LabConfig, Path, PathClass, PathConfig};
+use serde_json::Value;
+
+use crate::attacks::program::Program;
+use crate::attacks::trial::Context;
+
+/// The port that `plait listen` has.
+pub(crate) const PORT: u16 = 5000;
+/// How long a program may take until it listens, on a busy machine.
+pub(crate) const START: Duration = Duration::from_secs(20);
+/// Rate of each path and direction: fast enough for large transfers, slow enough that the programs wait for the paths.
+const MEGABITS: u64 = 300;
+/// One way.
+const DELAY_MS: u64 = 5;
+
+/// A lab with two paths, `a` and `b`, and the place for what its programs write.
+pub(crate) struct Stage<'a> {
+    context: &'a Context<'a>,
+    pub(crate) lab: Lab,
+}
+
+/// What a stage does besides carrying packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ears {
+    /// Counts.
+    Closed,
+    /// Keeps all payload.
+    Open,
+    /// Writes every packet to a capture, and keeps nothing else.
+    Capture,
+}
+
+/// Which end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub(crate) const BOTH: [Self; 2] = [Self::Client, Self::Server];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn up(context: &'a Context<'a>, ears: Ears) -> Result<Self> {
+        let conditions = Conditions::megabits(MEGABITS, DELAY_MS);
+        let paths = vec![
+            PathConfig::new("a", PathClass::Trusted, conditions.clone()),
+            PathConfig::new("b", PathClass::Untrusted, conditions),
+        ];
+        let config = LabConfig {
+            paths,
+            captures: (ears == Ears::Capture).then(|| context.directory.to_owned()),
+            memory: if ears == Ears::Open { 1 << 30 } else { 0 },
+            ..LabConfig::default()
+        };
+        Ok(Self { context, lab: Lab::up(config).context("bring the lab up")? })
+    }
+
+    /// A file of this trial.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.context.directory.join(name)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> Result<&Path> {
+        Ok(self.lab.path(name)?)
+    }
+
+    /// `plait` with a subcommand, and the options that each side has in every trial.
+    pub(crate) fn plait(&self, side: Side, subcommand: &str) -> Command {
+        let mut command = Command::new(&self.context.settings.plait);
+        command.arg(subcommand).arg("--keys").arg(self.file(&format!("{}-keys", side.name())));
+        command.arg("--status-json").arg(self.status_file(side));
+        command
+    }
+
+    fn status_file(&self, side: Side) -> PathBuf {
+        self.file(&format!("{}-status.json", side.name()))
+    }
+
+    /// Both paths, as options of `plait`.
+    pub(crate) const PATHS: [&'static str; 4] = ["--path", "a=trusted", "--path", "b=untrusted"];
+
+    /// Starts `plait listen` with further options, and waits until it listens.
+    pub(crate) fn listen(&self, options: &[&str]) -> Result<Program> {
+        let mut command = self.plait(Side::Server, "listen");
+        command.arg(PORT.to_string()).args(Self::PATHS).args(options);
+        let mut server = Program::start(self.lab.server(), self.context.directory, "server", &mut command)?;
+        server.wait_for_words("listening on port", START)?;
+        Ok(server)
+    }
+
+    /// Starts `plait connect` towards the server's address on path `a`, over these paths, with further options.
+    pub(crate) fn connect(&self, paths: &[&str], options: &[&str]) -> Result<Program> {
+        let address = self.path("a")?.server().v4.to_string();
+        let mut command = self.plait(Side::Client, "connect");
+        command.arg(address).arg(PORT.to_string()).args(paths).args(options);
+        Program::start(self.lab.client(), self.context.directory, "client", &mut command)
+    }
+
+    /// Where the client is asked about its paths, if it was started with this as `--control`.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.file("control")
+    }
+
+    /// Lets the client use a path differently from now on, as with `plait path`.
+    pub(crate) fn change_path(&self, change: &str) -> Result<()> {
+        let mut command = Command::new(&self.context.settings.plait);
+        let output = command.arg("path").arg("--control").arg(self.control()).arg(change).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "plait path {change}: {}", said.trim());
+        Ok(())
+    }
+
+    /// A program of another kind in one of the hosts.
+    pub(crate) fn start(&self, side: Side, command: &mut Command) -> Result<Program> {
+        let host = match side {
+            Side::Client => self.lab.client(),
+            Side::Server => self.lab.server(),
+        };
+        Program::start(host, self.context.directory, side.name(), command)
+    }
+
+    /// What a side said about its last connection, if there was one.
+    pub(crate) fn status(&self, side: Side) -> Result<Option<Value>> {
+        let text = std::fs::read_to_string(self.status_file(side)).unwrap_or_default();
+        text.lines().last().map(|line| serde_json::from_str(line).context("the status")).transpose()
+    }
+
+    /// Connections whose end a side has reported.
+    pub(crate) fn reports(&self, side: Side) -> usize {
+        std::fs::read_to_string(self.status_file(side)).unwrap_or_default().lines().count()
+    }
+}

@@ -1,0 +1,82 @@
+//! Somebody who listens on both paths.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail, ensure};
+use lab::Direction;
+
+use super::{Outcome, PATIENCE, outcome};
+use crate::attacks::exchange::{self, Load, Source};
+use crate::attacks::stage::{Ears, Stage};
+use crate::attacks::trial::{Context, Trial, Verdict};
+
+/// Bytes each way: what both eavesdroppers keep must fit into memory.
+const MOST: u64 = 32 << 20;
+/// Bytes of text before it begins again.
+const LENGTH: usize = 64 << 10;
+
+pub(crate) fn all() -> Vec<Trial> {
+    vec![
+        Trial::new("eavesdropper/sealed", "no eight bytes in a row of the text on either path", |context| {
+            listen(context, &[], false)
+        })
+        .quick(),
+        Trial::new("eavesdropper/tcpcrypt", "the same with the other handshake", |context| {
+            listen(context, &["--handshake", "tcpcrypt"], false)
+        }),
+        Trial::new("eavesdropper/plain", "unsealed, the same search finds the text", |context| {
+            listen(context, &["--protect", "plain"], true)
+        })
+        .quick(),
+    ]
+}
+
+fn listen(context: &Context<'_>, options: &[&str], is_expected: bool) -> Result<Verdict> {
+    let size = context.settings.size.min(MOST);
+    let (up, down) = (letter("Dear server"), letter("Dear client"));
+    let all = [&up[..], &down[..]].concat();
+    let stage = Stage::up(context, Ears::Open)?;
+    for path in stage.lab.paths() {
+        path.watch(&all)?;
+    }
+    let mut server = stage.listen(options)?;
+    let mut client = stage.connect(&Stage::PATHS, options)?;
+    let load = Load { up: Source::Text(up), down: Source::Text(down), size };
+    let running = exchange::start(&mut client, &mut server, &load)?;
+    let exchange = running.finish(&mut client, &mut server, PATIENCE)?;
+    let result = outcome(&exchange, size);
+    ensure!(result == Outcome::Equal, "{result:?}");
+    let (mut heard, mut found) = (0, 0);
+    for path in stage.lab.paths() {
+        let summary = path.summary()?;
+        for direction in Direction::BOTH {
+            let here = summary.heard(direction);
+            ensure!(here.payload > size / 20, "path {} carried {} bytes only", path.name(), here.payload);
+            ensure!(here.kept > 0, "path {} kept nothing", path.name());
+            heard += here.payload;
+            found += here.matches;
+        }
+        // What lies across two packets.
+        found += path.matches(&all)?;
+    }
+    match (found, is_expected) {
+        (0, true) => bail!("the search finds nothing in {heard} bytes that are in clear"),
+        (0, false) => Ok(Verdict::Passed(format!("no run of the text in {heard} bytes on both paths"))),
+        (_, true) => Ok(Verdict::Passed(format!("found as it should be: {found} places in {heard} bytes"))),
+        (_, false) => bail!("eight bytes in a row of the text at {found} places in {heard} bytes"),
+    }
+}
+
+/// A text of lines that all differ.
+fn letter(to: &str) -> Arc<[u8]> {
+    let lines = (0..)
+        .map(|day| format!("{to}, it is day {day} and the harbour is quiet; {} ships came in.\n", day % 17));
+    let mut text: Vec<u8> = Vec::new();
+    for line in lines {
+        if text.len() >= LENGTH {
+            break;
+        }
+        text.extend_from_slice(line.as_bytes());
+    }
+    text.into()
+}

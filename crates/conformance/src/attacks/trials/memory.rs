@@ -1,0 +1,221 @@
+//! Keys and secrets in the memory of both programs, while a sealed connection lives and after it is closed.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::attacks::memory::{self, Place};
+use crate::attacks::program::Program;
+use crate::attacks::secrets::{self, Connection, Suite};
+use crate::attacks::stage::{Ears, START, Side, Stage};
+use crate::attacks::trial::{Context, Trial, Verdict};
+
+/// Bytes that go through the connection each way.
+const SIZE: usize = 1 << 20;
+/// How long closed connections may linger until their keys have to be gone.
+const LINGERING: Duration = Duration::from_secs(5);
+/// Longest any step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SERVICE_PORT: u16 = 8080;
+const PROXY_PORT: u16 = 7443;
+const SOCKS_PORT: u16 = 1080;
+
+pub(crate) fn all() -> Vec<Trial> {
+    let about = "keys are in memory while a connection lives, and in neither program's once it is closed";
+    vec![
+        Trial::new("memory/keys", about, |context| keys(context, Handshake::Tls)).quick(),
+        Trial::new("memory/tcpcrypt", about, |context| keys(context, Handshake::Tcpcrypt)).quick(),
+    ]
+}
+
+/// How the secrets are agreed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Handshake {
+    Tls,
+    Tcpcrypt,
+}
+
+impl Handshake {
+    fn options(self) -> [&'static str; 2] {
+        ["--handshake", if self == Self::Tls { "tls" } else { "tcpcrypt" }]
+    }
+}
+
+fn keys(context: &Context<'_>, handshake: Handshake) -> Result<Verdict> {
+    let stage = Stage::up(context, Ears::Capture)?;
+    let service = SocketAddr::new(stage.lab.service().v4, SERVICE_PORT);
+    let echo = listen_in(stage.lab.server(), service)?;
+    let mut server = serve(&stage, service, handshake)?;
+    let mut client = proxy(&stage, &server.1, handshake)?;
+    let mut stream = through_socks(&stage, service)?;
+    let (mut other, _) = echo.accept()?;
+    for stream in [&stream, &other] {
+        stream.set_read_timeout(Some(PATIENCE))?;
+    }
+    talk(&mut stream, &mut other)?;
+
+    let connections = derive(&stage)?;
+    let count: usize = connections.iter().map(|connection| connection.secrets.len()).sum();
+    let mut living = Vec::new();
+    for program in [&mut client, &mut server.0] {
+        let found = memory::search(program, all_of(&connections))?;
+        let names: BTreeSet<&str> = found.places.iter().map(|place| place.secret.as_str()).collect();
+        for needed in ["key ab", "key ba"] {
+            ensure!(
+                names.contains(needed),
+                "`{needed}` is not in the memory of {} while the connection lives: the search proves nothing",
+                program.name()
+            );
+        }
+        living.push(format!("{} of {count} in {}", names.len(), program.name()));
+    }
+
+    drop((stream, other));
+    for side in Side::BOTH {
+        wait_for_status(&stage, side, if side == Side::Client { 1 } else { 2 })?;
+    }
+    let closed = Instant::now();
+    let mut searched = 0;
+    for program in [&mut client, &mut server.0] {
+        let found = loop {
+            let found = memory::search(program, all_of(&connections))?;
+            if found.places.is_empty() || closed.elapsed() > LINGERING {
+                break found;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        if !found.places.is_empty() {
+            let whole = fate(&found.places);
+            bail!(
+                "after the end {} still has {whole} (while it lived: {})",
+                program.name(),
+                living.join(", ")
+            );
+        }
+        searched += found.bytes;
+    }
+    client.stop(PATIENCE)?;
+    server.0.stop(PATIENCE)?;
+    let joins: usize = connections.iter().map(|connection| connection.joins).sum();
+    Ok(Verdict::Passed(format!(
+        "{} connections with {joins} joins, {count} secrets; while one lives {}; after the end none in {} MiB",
+        connections.len(),
+        living.join(", "),
+        searched >> 20
+    )))
+}
+
+fn all_of(connections: &[Connection]) -> impl Iterator<Item = &secrets::Secret> {
+    connections.iter().flat_map(|connection| &connection.secrets)
+}
+
+fn fate(places: &[Place]) -> String {
+    let words: Vec<String> = places
+        .iter()
+        .map(|place| format!("`{}` at {:x} {}", place.secret, place.address, place.mapping))
+        .collect();
+    words.join(", ")
+}
+
+/// The secrets of the client's connections, and that the server's log has the same but for its own private keys.
+fn derive(stage: &Stage<'_>) -> Result<Vec<Connection>> {
+    let mut captures = Vec::new();
+    for path in stage.lab.paths() {
+        path.flush()?;
+        captures.push(stage.file(&format!("{}.pcapng", path.name())));
+    }
+    let suite = Suite::of("aes-128-gcm")?;
+    let [client, server] = Side::BOTH.map(|side| secrets::derive(&key_log(stage, side), &captures, &suite));
+    let (mut client, server) = (client?, server?);
+    let shared = |side: &[Connection]| {
+        let shared = all_of(side).filter(|secret| secret.name != secrets::PRIVATE_KEY);
+        shared.map(|secret| secret.bytes.clone()).collect::<BTreeSet<_>>()
+    };
+    ensure!(shared(&client) == shared(&server), "the two key logs have different secrets");
+    let joins: usize = client.iter().map(|connection| connection.joins).sum();
+    ensure!(joins > 0, "no join has a token that follows from a key log: the secrets are derived wrongly");
+    for (mine, theirs) in client.iter_mut().zip(server) {
+        mine.secrets.extend(theirs.secrets.into_iter().filter(|secret| secret.name == secrets::PRIVATE_KEY));
+    }
+    Ok(client)
+}
+
+fn key_log(stage: &Stage<'_>, side: Side) -> std::path::PathBuf {
+    stage.file(&format!("{}-key-log", side.name()))
+}
+
+/// `plait serve` in front of the service, and what it printed for its clients.
+fn serve(stage: &Stage<'_>, service: SocketAddr, handshake: Handshake) -> Result<(Program, String)> {
+    let mut command = stage.plait(Side::Server, "serve");
+    command.args(["--forward", &service.to_string()]).args(Stage::PATHS).args(handshake.options());
+    command.env("SSLKEYLOGFILE", key_log(stage, Side::Server));
+    let mut server = stage.start(Side::Server, &mut command)?;
+    let (_, output) = server.take_pipes()?;
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)?;
+    let key = line.trim().rsplit_once('#').map(|(_, key)| key.to_owned());
+    let key = key.with_context(|| format!("`{line}` is no address with a key"))?;
+    let place = format!("plait://{}:{PROXY_PORT}", stage.path("a")?.server().v4);
+    // tcpcrypt proves nobody's key.
+    Ok((server, if handshake == Handshake::Tls { format!("{place}#{key}") } else { place }))
+}
+
+fn proxy(stage: &Stage<'_>, url: &str, handshake: Handshake) -> Result<Program> {
+    let mut command = stage.plait(Side::Client, "proxy");
+    command.args(["--socks", &format!("127.0.0.1:{SOCKS_PORT}"), "--server", url]).args(Stage::PATHS);
+    command.args(handshake.options());
+    command.env("SSLKEYLOGFILE", key_log(stage, Side::Client));
+    let mut client = stage.start(Side::Client, &mut command)?;
+    client.wait_for_words("SOCKS5 at", START)?;
+    Ok(client)
+}
+
+fn listen_in(host: &lab::Host, at: SocketAddr) -> Result<TcpListener> {
+    Ok(host.namespace().enter(|| TcpListener::bind(at))??)
+}
+
+/// A stream to the service through the proxy (RFC 1928).
+fn through_socks(stage: &Stage<'_>, to: SocketAddr) -> Result<TcpStream> {
+    let at = SocketAddr::from(([127, 0, 0, 1], SOCKS_PORT));
+    let mut stream = stage.lab.client().namespace().enter(|| TcpStream::connect(at))??;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let SocketAddr::V4(to) = to else { bail!("the service has an IPv4 address") };
+    stream.write_all(&[5, 1, 0])?;
+    let mut choice = [0; 2];
+    stream.read_exact(&mut choice)?;
+    let [a, b, c, d] = to.ip().octets();
+    let [high, low] = to.port().to_be_bytes();
+    stream.write_all(&[5, 1, 0, 1, a, b, c, d, high, low])?;
+    let mut answer = [0; 10];
+    stream.read_exact(&mut answer)?;
+    ensure!((choice, answer[1]) == ([5, 0], 0), "SOCKS: {choice:?} {answer:?}");
+    Ok(stream)
+}
+
+/// Some bytes each way.
+fn talk(stream: &mut TcpStream, other: &mut TcpStream) -> Result<()> {
+    let block = vec![b'x'; SIZE];
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| stream.write_all(&block));
+        let mut got = vec![0; SIZE];
+        other.read_exact(&mut got)?;
+        other.write_all(b"done")?;
+        ensure!(got == block, "other bytes arrived");
+        Ok(writer.join().ok().context("a writer panicked")??)
+    })?;
+    stream.read_exact(&mut [0; 4])?;
+    Ok(())
+}
+
+/// Waits until a side has reported so many connections as ended.
+fn wait_for_status(stage: &Stage<'_>, side: Side, count: usize) -> Result<()> {
+    let until = Instant::now() + PATIENCE;
+    while stage.reports(side) < count {
+        ensure!(Instant::now() < until, "the {} does not report the end", side.name());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}

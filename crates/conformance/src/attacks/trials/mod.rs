@@ -1,0 +1,154 @@
+//! The trials, by what they are about.
+
+pub(crate) mod control;
+pub(crate) mod eavesdropper;
+pub(crate) mod every_path;
+pub(crate) mod kernel_tls;
+pub(crate) mod memory;
+pub(crate) mod negotiation;
+pub(crate) mod one_path;
+pub(crate) mod opening;
+pub(crate) mod records;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use lab::{Attack, AttackName, Direction, Expected};
+
+use crate::attacks::exchange::{Arrived, Exchange};
+
+/// Longest time in which nothing moves before a program is taken for dead: longer than any of plait's own timeouts.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
+/// Strikes, about, while a transfer lasts on a path that carries half of it.
+const STRIKES: u64 = 256;
+
+/// The attacks of which this is expected.
+pub(crate) fn expected_to(expected: Expected) -> impl Iterator<Item = AttackName> {
+    AttackName::ALL.iter().copied().filter(move |name| name.expected() == expected)
+}
+
+/// Bytes of payload on the attacked path before the first strike in a transfer of `size` bytes: the handshake is over, and all paths
+/// carry.
+pub(crate) fn before(size: u64) -> u64 {
+    (size / 32).max(1 << 20)
+}
+
+/// An attack again and again during a transfer of `size` bytes each way.
+pub(crate) fn repeated(name: AttackName, size: u64) -> Attack {
+    let attack = Attack::new(name).after(before(size));
+    match name {
+        // A middlebox that strips options strips them all.
+        AttackName::Strip => attack,
+        AttackName::Cut => attack.every(size / 8).lasting(Duration::from_millis(300)),
+        AttackName::CutAll => attack.every(size / 4).lasting(Duration::from_millis(500)),
+        _ => attack.every(size / STRIKES),
+    }
+}
+
+/// How a transfer of `size` bytes each way ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// Every byte at both ends.
+    Equal,
+    /// An error that whoever missed bytes was told; its words.
+    Error(String),
+    /// Somebody was given bytes that were never sent there, or an end of the stream before its end.
+    Deceived(String),
+    /// No end.
+    Hung(String),
+}
+
+/// Judges what arrived and what the programs said.
+pub(crate) fn outcome(exchange: &Exchange, size: u64) -> Outcome {
+    let Exchange { up, down, client, server, time: _, hung } = exchange;
+    let ends = [("the server", up, server), ("the client", down, client)];
+    for (who, arrived, _) in &ends {
+        if let Some(place) = arrived.first_wrong {
+            return Outcome::Deceived(format!("wrong bytes: {who} got another byte at place {place}"));
+        }
+    }
+    if *hung {
+        return Outcome::Hung(format!("{} and {} bytes arrived, then nothing", up.bytes, down.bytes));
+    }
+    for (who, arrived, ending) in &ends {
+        let missing = size - arrived.bytes;
+        if missing > 0 && ending.code == Some(0) {
+            return Outcome::Deceived(format!("a false end: {missing} bytes missing and {who} was not told"));
+        }
+    }
+    let is_equal = up.is_equal && down.is_equal;
+    let failed = ends.iter().find(|(_, arrived, _)| arrived.bytes < size);
+    let failed = failed.or_else(|| ends.iter().find(|(_, _, ending)| ending.code != Some(0)));
+    match failed {
+        None if is_equal => Outcome::Equal,
+        // The places agree, so the sums do.
+        None => Outcome::Deceived("the sums differ".to_owned()),
+        Some((who, arrived, ending)) => {
+            let code = ending.code.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
+            let missing = size - arrived.bytes;
+            Outcome::Error(format!("{who} ended with {code}, {missing} bytes missing: {}", ending.said))
+        }
+    }
+}
+
+/// Longest gap each way.
+pub(crate) fn gaps(exchange: &Exchange) -> String {
+    let millis = |arrived: &Arrived| arrived.longest_gap.as_millis();
+    format!("longest gap {}/{} ms", millis(&exchange.up), millis(&exchange.down))
+}
+
+/// When the injector of a path struck first and last, and how often, by its own log. An error if never.
+pub(crate) struct Strikes {
+    pub(crate) count: u64,
+    pub(crate) first: Duration,
+    pub(crate) last: Duration,
+}
+
+impl Strikes {
+    pub(crate) fn on(path: &lab::Path, name: AttackName) -> Result<Self> {
+        let log = path.injections()?;
+        let mine = || log.entries.iter().filter(|entry| entry.attack == name);
+        let (Some(first), Some(last)) = (mine().next(), mine().next_back()) else {
+            bail!("{name} never reached the wire on path {}", path.name())
+        };
+        Ok(Self { count: log.total, first: first.at, last: last.at })
+    }
+
+    pub(crate) fn words(&self) -> String {
+        format!("struck {} times", self.count)
+    }
+}
+
+/// The first subflow that is wholly on a path, both ways, has lived from before the first strike elsewhere to the last one.
+///
+/// Between a client's address on one path and a server's on the other, packets take one path there and the other back: such
+/// subflows are on both.
+pub(crate) fn lived(path: &lab::Path, strikes: &Strikes) -> Result<String> {
+    /// A subflow may have nothing to carry for a moment.
+    const PAUSE: Duration = Duration::from_millis(500);
+    let name = path.name();
+    let samples = path.series()?.samples;
+    let carried = |flow: u32, direction: Direction| {
+        let mut mine =
+            samples.iter().filter(move |sample| (sample.flow, sample.direction) == (flow, direction));
+        Some((mine.next()?.at, mine.next_back()?.at))
+    };
+    for flow in 1..=path.summary()?.flows {
+        let (Some(up), Some(down)) = (carried(flow, Direction::ToServer), carried(flow, Direction::ToClient))
+        else {
+            continue;
+        };
+        ensure!(
+            up.0.min(down.0) < strikes.first,
+            "no subflow of path {name} was there before the first strike"
+        );
+        ensure!(
+            up.1.max(down.1) + PAUSE > strikes.last,
+            "the subflow on path {name} carried nothing after {:?}; the last strike was at {:?}",
+            up.1.max(down.1),
+            strikes.last
+        );
+        return Ok(format!("subflow on {name} lived"));
+    }
+    bail!("no subflow was wholly on path {name}")
+}

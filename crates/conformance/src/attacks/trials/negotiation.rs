@@ -1,0 +1,329 @@
+//! What comes of the negotiation when the peer cannot seal, and when somebody on every path rewrites it.
+//!
+//! Under `require` there is an error before a byte of data; under `prefer` there may be less, and then both the warning and the
+//! status say so. Never is protection lost in silence.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lab::{Attack, AttackName, Direction};
+use serde_json::Value;
+
+use super::{Outcome, PATIENCE, outcome};
+use crate::attacks::exchange::{self, Exchange, Load, Source};
+use crate::attacks::peer::{self, Layer};
+use crate::attacks::stage::{Ears, Side, Stage};
+use crate::attacks::trial::{Context, Trial, Verdict};
+
+/// Bytes each way.
+const SIZE: u64 = 300_000;
+/// How the program ends where the policy forbids what was to be had, and where its SYN is answered by a reset.
+const FORBIDDEN: i32 = 6;
+const UNREACHABLE: i32 = 4;
+/// What is said of two ends with different transcripts.
+const UNVERIFIED: &str = "not one block could be verified";
+/// What a client says where less than sealed was agreed on.
+const WARNING: &str = "warning: the peer cannot seal";
+
+/// What has to come of it.
+#[derive(Clone, Copy)]
+enum Expected {
+    /// An error with this exit code and these words, before a byte of data.
+    Refused(i32, &'static str),
+    /// The handshakes end and no block verifies: whoever got the first one says so, and the other may only hear of a reset.
+    Unverified,
+    /// The server goes on waiting for somebody else, and no byte of data was sent.
+    Ignored,
+    /// Multipath TCP of version 1, unsealed, with a warning.
+    Regular,
+    /// TCP, unsealed, with a warning.
+    PlainTcp,
+}
+
+/// One case.
+struct Case {
+    name: &'static str,
+    about: &'static str,
+    /// Of both sides.
+    policy: &'static str,
+    /// Somebody on every path, and in which direction.
+    attack: Option<(AttackName, Option<Direction>)>,
+    /// The side that is a program on a stock kernel.
+    stock: Option<Side>,
+    handshake: Option<&'static str>,
+    /// What a server of ours says of the client that it refuses.
+    warning: Option<&'static str>,
+    expected: Expected,
+}
+
+const PLAIN_CASE: Case = Case {
+    name: "",
+    about: "",
+    policy: "require",
+    attack: None,
+    stock: None,
+    handshake: None,
+    warning: None,
+    expected: Expected::Ignored,
+};
+
+const CASES: [Case; 17] = [
+    Case {
+        name: "linux-require",
+        about: "a stock Linux server is refused, and the error says why",
+        stock: Some(Side::Server),
+        expected: Expected::Refused(FORBIDDEN, "cannot be sealed, and nothing less is allowed"),
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "linux-prefer",
+        about: "with a stock Linux server it is regular Multipath TCP, and says so",
+        policy: "prefer",
+        stock: Some(Side::Server),
+        expected: Expected::Regular,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "linux-client-require",
+        about: "a stock Linux client is refused",
+        stock: Some(Side::Client),
+        warning: Some("the peer speaks Multipath TCP version 1 without encryption"),
+        expected: Expected::Ignored,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "linux-client-prefer",
+        about: "with a stock Linux client it is regular Multipath TCP, and says so",
+        policy: "prefer",
+        stock: Some(Side::Client),
+        expected: Expected::Regular,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "strip-eno-require",
+        about: "TCP-ENO is stripped from the SYNs",
+        attack: Some((AttackName::StripEno, None)),
+        warning: Some("came without TCP-ENO (kind 69): stripped"),
+        expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "strip-eno-prefer",
+        about: "TCP-ENO is stripped from the SYNs",
+        policy: "prefer",
+        attack: Some((AttackName::StripEno, None)),
+        expected: Expected::Regular,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "strip-capable-require",
+        about: "MP_CAPABLE is stripped from the SYNs",
+        attack: Some((AttackName::StripCapable, None)),
+        warning: Some("TCP-ENO came without MP_CAPABLE: stripped"),
+        expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "strip-capable-prefer",
+        about: "MP_CAPABLE is stripped from the SYNs",
+        policy: "prefer",
+        attack: Some((AttackName::StripCapable, None)),
+        expected: Expected::PlainTcp,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "downgrade-require",
+        about: "MP_CAPABLE is rewritten to version 1",
+        attack: Some((AttackName::Downgrade, None)),
+        warning: Some("the version was rewritten"),
+        expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "downgrade-prefer",
+        about: "MP_CAPABLE is rewritten to version 1",
+        policy: "prefer",
+        attack: Some((AttackName::Downgrade, None)),
+        expected: Expected::Regular,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "rewrite-tep-require",
+        about: "the only handshake that is offered becomes another",
+        attack: Some((AttackName::RewriteTep, None)),
+        expected: Expected::Refused(FORBIDDEN, "no encryption protocol that both hosts have"),
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "rewrite-tep-prefer",
+        about: "the same where less is allowed: lies are not",
+        policy: "prefer",
+        attack: Some((AttackName::RewriteTep, None)),
+        expected: Expected::Refused(FORBIDDEN, "no encryption protocol that both hosts have"),
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "add-tep-require",
+        about: "TLS stays what is chosen from a longer offer: the transcripts differ",
+        attack: Some((AttackName::AddTep, Some(Direction::ToServer))),
+        expected: Expected::Unverified,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "add-tep-prefer",
+        about: "the same where less is allowed",
+        policy: "prefer",
+        attack: Some((AttackName::AddTep, Some(Direction::ToServer))),
+        expected: Expected::Unverified,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "add-tep-tcpcrypt",
+        about: "the same with tcpcrypt, in the answer",
+        policy: "prefer",
+        attack: Some((AttackName::AddTep, Some(Direction::ToClient))),
+        handshake: Some("tcpcrypt"),
+        expected: Expected::Unverified,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "rewrite-offer-require",
+        about: "the better of two handshakes is taken out of the offer: the transcripts differ",
+        attack: Some((AttackName::RewriteTep, Some(Direction::ToServer))),
+        handshake: Some("tcpcrypt"),
+        expected: Expected::Unverified,
+        ..PLAIN_CASE
+    },
+    Case {
+        name: "rewrite-offer-prefer",
+        about: "the same where less is allowed: lies are not",
+        policy: "prefer",
+        attack: Some((AttackName::RewriteTep, Some(Direction::ToServer))),
+        handshake: Some("tcpcrypt"),
+        expected: Expected::Unverified,
+        ..PLAIN_CASE
+    },
+];
+
+pub(crate) fn all() -> Vec<Trial> {
+    CASES
+        .iter()
+        .map(|case| {
+            let run = move |context: &Context<'_>| negotiate(context, case);
+            Trial::new(format!("negotiation/{}", case.name), case.about, run).quick()
+        })
+        .collect()
+}
+
+fn negotiate(context: &Context<'_>, case: &Case) -> Result<Verdict> {
+    let stage = Stage::up(context, Ears::Open)?;
+    let text =
+        || Source::Text(b"what nobody on the way is to read before both ends agree. ".as_slice().into());
+    let load = Load { up: text(), down: text(), size: SIZE };
+    for path in stage.lab.paths() {
+        path.watch(b"what nobody on the way is to read before both ends agree. ")?;
+        if let Some((name, direction)) = case.attack {
+            path.attack(Attack { direction, ..Attack::new(name) })?;
+        }
+    }
+    if case.stock.is_some() {
+        stage.lab.enable_kernel_mptcp()?;
+    }
+    let mut options = vec!["--policy", case.policy];
+    options.extend(case.handshake.map(|handshake| ["--handshake", handshake]).into_iter().flatten());
+    let mut server = match case.stock {
+        Some(Side::Server) => peer::start(&stage, Side::Server, Layer::Nothing, SIZE)?,
+        Some(Side::Client) | None => stage.listen(&options)?,
+    };
+    let mut client = match case.stock {
+        Some(Side::Client) => peer::start(&stage, Side::Client, Layer::Nothing, SIZE)?,
+        Some(Side::Server) | None => stage.connect(&Stage::PATHS, &options)?,
+    };
+    let running = exchange::start(&mut client, &mut server, &load)?;
+    // Whoever is refused may leave a server that waits for the next one.
+    client.wait(PATIENCE)?;
+    let exchange = running.finish(&mut client, &mut server, std::time::Duration::from_secs(3))?;
+    let mut struck = 0;
+    for path in stage.lab.paths() {
+        struck += path.injections()?.total;
+    }
+    ensure!(case.attack.is_none() || struck > 0, "the attack never reached the wire");
+    let evidence = judge(&stage, case, &exchange)?;
+    let struck = case.attack.map(|_| format!(", struck {struck} times")).unwrap_or_default();
+    Ok(Verdict::Passed(format!("{evidence}{struck}")))
+}
+
+fn judge(stage: &Stage<'_>, case: &Case, exchange: &Exchange) -> Result<String> {
+    let ours = case
+        .stock
+        .map_or(Side::Client, |stock| if stock == Side::Client { Side::Server } else { Side::Client });
+    let ending = if ours == Side::Client { &exchange.client } else { &exchange.server };
+    if let Some(warning) = case.warning {
+        let said = &exchange.server.said;
+        ensure!(said.contains(warning), "the server does not say whom it refused, and why: {said}");
+    }
+    match case.expected {
+        Expected::Refused(code, words) => {
+            is_untouched(stage, exchange)?;
+            ensure!(ending.code == Some(code), "exit {:?}: {}", ending.code, ending.said);
+            ensure!(ending.said.contains(words), "it says: {}", ending.said);
+            Ok(format!("refused before any data, exit {code}: {}", ending.said))
+        }
+        Expected::Unverified => {
+            is_untouched(stage, exchange)?;
+            let ends = [&exchange.client, &exchange.server];
+            ensure!(ends.iter().all(|end| end.code != Some(0)), "somebody took it for an orderly end");
+            let known =
+                ends.into_iter().find(|end| end.code == Some(FORBIDDEN) && end.said.contains(UNVERIFIED));
+            let Some(known) = known else {
+                bail!("nobody says `{UNVERIFIED}`: {} and {}", exchange.client.said, exchange.server.said)
+            };
+            Ok(format!("refused before any data, exit {FORBIDDEN}: {}", known.said))
+        }
+        Expected::Ignored => {
+            is_untouched(stage, exchange)?;
+            ensure!(ending.code.is_none(), "it has ended: {}", ending.said);
+            ensure!(exchange.client.code != Some(0), "the client was told nothing");
+            let said = &exchange.server.said;
+            Ok(format!("refused before any data; the server waits for another and says: {said}"))
+        }
+        Expected::Regular | Expected::PlainTcp => {
+            let result = outcome(exchange, SIZE);
+            ensure!(result == Outcome::Equal, "{result:?}");
+            let sides = Side::BOTH.into_iter().filter(|side| case.stock != Some(*side));
+            for side in sides {
+                let status =
+                    stage.status(side)?.with_context(|| format!("no status of the {}", side.name()))?;
+                is_unsealed(&status, case.expected)?;
+            }
+            if ours == Side::Client {
+                ensure!(ending.said.contains(WARNING), "no warning: {}", ending.said);
+            }
+            Ok(format!("not sealed, and says so: {}", ending.said))
+        }
+    }
+}
+
+/// No byte of data arrived, and none was on the wire in clear.
+fn is_untouched(stage: &Stage<'_>, exchange: &Exchange) -> Result<()> {
+    let (up, down) = (exchange.up.bytes, exchange.down.bytes);
+    ensure!(up + down == 0, "{up} and {down} bytes arrived");
+    for path in stage.lab.paths() {
+        let summary = path.summary()?;
+        let seen = summary.to_server.matches + summary.to_client.matches;
+        ensure!(seen == 0, "the text was on path {} in clear", path.name());
+    }
+    Ok(())
+}
+
+/// The status names what there is, and nothing more.
+fn is_unsealed(status: &Value, expected: Expected) -> Result<()> {
+    let (kind, version) = (status["negotiated"].as_str(), status["version"].as_u64());
+    let is_right = match expected {
+        Expected::Regular => (kind, version) == (Some("multipath"), Some(1)),
+        Expected::PlainTcp => kind == Some("plain"),
+        Expected::Refused(_, _) | Expected::Unverified | Expected::Ignored => false,
+    };
+    if !is_right || !status["sealed"].is_null() {
+        bail!("the status says {kind:?}, version {version:?}, sealed {}", status["sealed"]);
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The Linux kernel as the peer: scenarios in network namespaces, with the kernel's counters as evidence.
+//!
+//! Two hosts, each a network namespace, are joined by two paths, each with a router of its own in the middle, so that a path can
+//! be cut, slowed, corrupted or silenced without either host being told. One host runs `plait`, the
+//! other a program on the kernel's `IPPROTO_MPTCP` sockets ([`peer`]). With `--baseline` the kernel takes both sides: this
+//! shows that the scenarios hold for a peer known to be good, and what the kernel's own figures are.
+//!
+//! * [`testbed`]: the hosts and paths; [`middlebox`]: what a path does to packets.
+//! * [`peer`]: the kernel-side programs, run as `conformance peer ...` inside a namespace.
+//! * [`process`]: children that cannot outlive the run; [`session`]: one transfer between the two hosts.
+//! * [`scenario`]: the register of scenarios and what one is given; [`scenarios`]: the scenarios.
+//! * [`runner`]: one after the other, a line each, a table at the end.
+
+mod middlebox;
+pub(crate) mod peer;
+mod process;
+pub(crate) mod runner;
+mod scenario;
+mod scenarios;
+mod session;
+mod testbed;

@@ -1,0 +1,164 @@
+//! The register of scenarios, and what one is given when it runs.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context as _, Result};
+
+use crate::interop::scenarios;
+use crate::interop::testbed::Family;
+
+/// On which side the subject is: `plait`, or in a baseline the kernel that stands in for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+impl Role {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// How a scenario ended, if not with an error.
+pub(crate) enum Verdict {
+    /// It holds; the text is the evidence.
+    Passed(String),
+    /// It says nothing here (most often: a feature the kernel itself does not have, in a baseline).
+    NotApplicable(&'static str),
+}
+
+/// One scenario.
+pub(crate) struct Scenario {
+    /// Its name, in words with dashes.
+    pub(crate) name: &'static str,
+    /// What it shows, in one line.
+    pub(crate) about: &'static str,
+    /// The sides on which it makes sense to have the subject.
+    pub(crate) roles: &'static [Role],
+    /// The scenario.
+    pub(crate) run: fn(&Context<'_>) -> Result<Verdict>,
+}
+
+/// Both sides.
+pub(crate) const BOTH: &[Role] = &[Role::Client, Role::Server];
+/// The active side only.
+pub(crate) const CLIENT: &[Role] = &[Role::Client];
+/// The passive side only.
+pub(crate) const SERVER: &[Role] = &[Role::Server];
+
+/// All scenarios in the order in which they run.
+pub(crate) fn all() -> Vec<Scenario> {
+    [
+        scenarios::transfer::ALL,
+        scenarios::joining::ALL,
+        scenarios::closing::ALL,
+        scenarios::corruption::ALL,
+        scenarios::outage::ALL,
+        scenarios::fallback::ALL,
+        scenarios::decoding::ALL,
+        scenarios::crowd::ALL,
+        scenarios::hostile::ALL,
+        scenarios::throughput::ALL,
+        scenarios::scramble::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .map(|&Scenario { name, about, roles, run }| Scenario { name, about, roles, run })
+    .collect()
+}
+
+/// The same for all scenarios of a run.
+pub(crate) struct Settings {
+    /// The binary under test; without it the kernel takes its side.
+    pub(crate) plait: Option<PathBuf>,
+    /// Smaller sizes, and no judgement by time, for CI.
+    pub(crate) quick: bool,
+    /// Bytes of a full transfer over paths without a rate limit.
+    pub(crate) size: u64,
+}
+
+/// What a scenario is given.
+pub(crate) struct Context<'a> {
+    settings: &'a Settings,
+    /// The side of the subject.
+    pub(crate) role: Role,
+    /// The family of the addresses.
+    pub(crate) family: Family,
+    /// Where its programs leave their output.
+    directory: &'a Path,
+    /// Whether packets are captured there as well.
+    pub(crate) capture: bool,
+    baseline: bool,
+    runs: Rc<Cell<u32>>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        role: Role,
+        family: Family,
+        directory: &'a Path,
+        capture: bool,
+    ) -> Self {
+        let (baseline, runs) = (settings.plait.is_none(), Rc::new(Cell::new(0)));
+        Self { settings, role, family, directory, capture, baseline, runs }
+    }
+
+    /// The same with the kernel in the subject's place: for figures to stand beside plait's.
+    pub(crate) fn as_baseline(&self) -> Self {
+        let Self { settings, role, family, directory, capture, baseline: _, runs } = self;
+        let runs = Rc::clone(runs);
+        Context { settings, role: *role, family: *family, directory, capture: *capture, baseline: true, runs }
+    }
+
+    /// The binary under test, unless this is a baseline.
+    pub(crate) fn plait(&self) -> Option<&Path> {
+        self.settings.plait.as_deref().filter(|_| !self.baseline)
+    }
+
+    pub(crate) fn is_baseline(&self) -> bool {
+        self.plait().is_none()
+    }
+
+    pub(crate) fn is_quick(&self) -> bool {
+        self.settings.quick
+    }
+
+    /// Whether a goal in seconds, or one of speed, decides. In a quick run it is only printed: other work on the machine may
+    /// be what takes the time.
+    pub(crate) fn judges_time(&self) -> bool {
+        !self.settings.quick
+    }
+
+    /// Bytes of a full transfer.
+    pub(crate) fn size(&self) -> u64 {
+        self.settings.size
+    }
+
+    /// Bytes of a transfer that something happens in the middle of, over paths of `megabits` together: it takes some `seconds`.
+    pub(crate) fn bytes_for(&self, seconds: u64, megabits: u64) -> u64 {
+        seconds * megabits * 125_000
+    }
+
+    /// A new directory for the output of the programs of one session.
+    pub(crate) fn run_directory(&self) -> Result<PathBuf> {
+        let run = self.runs.replace(self.runs.get() + 1);
+        let kind = if self.is_baseline() { "kernel" } else { "plait" };
+        let directory = self.directory.join(format!("{kind}-{run}"));
+        std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+        Ok(directory)
+    }
+}

@@ -1,0 +1,278 @@
+//! More subflows: joins, announced and removed addresses, backup paths and priorities.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use netns::mptcp::EndpointFlag;
+
+use super::transfer::{Direction, expect_join};
+use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
+use crate::interop::session::{Plan, Session, Use, endpoint, namespace_of};
+use crate::interop::testbed::{Shape, Testbed, device};
+
+pub(crate) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "join-by-client",
+        about: "the client joins from its second address; announcements are not followed",
+        roles: BOTH,
+        run: join_by_client,
+    },
+    Scenario {
+        name: "add-addr-by-peer",
+        about: "the kernel announces its second address: echoed, and joined if it listens there",
+        roles: BOTH,
+        run: announced_by_peer,
+    },
+    Scenario {
+        name: "add-addr-by-subject",
+        about: "the subject announces its second address, with the right HMAC",
+        roles: BOTH,
+        run: announced_by_subject,
+    },
+    Scenario {
+        name: "remove-addr-by-peer",
+        about: "the kernel removes an address in mid-transfer",
+        roles: BOTH,
+        run: removed_by_peer,
+    },
+    Scenario {
+        name: "remove-addr-by-subject",
+        about: "the subject loses an address in mid-transfer and says so",
+        roles: BOTH,
+        run: removed_by_subject,
+    },
+    Scenario {
+        name: "backup-path",
+        about: "a backup path is idle until the other one is black-holed",
+        roles: BOTH,
+        run: backup,
+    },
+    Scenario {
+        name: "mp-prio-by-peer",
+        about: "the kernel makes a path a backup in mid-transfer, and takes it back",
+        roles: BOTH,
+        run: priority_by_peer,
+    },
+    Scenario {
+        name: "mp-prio-by-subject",
+        about: "the subject makes a path a backup in mid-transfer, and takes it back: the kernel obeys",
+        roles: BOTH,
+        run: priority_by_subject,
+    },
+];
+
+/// The speed of each path here, in Mbit/s.
+const RATE: u32 = 100;
+
+fn shaped() -> Result<Testbed> {
+    let bed = Testbed::new(Shape::Routed)?;
+    bed.limit(RATE)?;
+    Ok(bed)
+}
+
+fn join_by_client(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let mut plan =
+        Plan::two_paths(context, &bed).moving(context.bytes_for(1, 200), context.bytes_for(1, 200));
+    if context.is_baseline() && context.role == Role::Server {
+        // The kernel needs no more to take a join over its other device; what plait announces is not followed.
+        plan.subject_paths.truncate(1);
+    }
+    let outcome = Session::run(context, &bed, plan)?;
+    outcome.verify()?;
+    expect_join(context, &outcome)?;
+    Ok(Verdict::Passed(outcome.evidence()))
+}
+
+fn announced_by_peer(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let mut announced = endpoint(context, &bed, context.role.other(), &[EndpointFlag::Signal]);
+    if context.role == Role::Server {
+        // Only an address with a port makes the kernel's client listen.
+        announced.port = Some(10_100);
+        // ADD_ADDR with an IPv6 address, a port and the HMAC takes 32 bytes of option space: none is left for timestamps.
+        bed.client.set_sysctl("net.ipv4.tcp_timestamps", 0)?;
+    }
+    let bytes = context.bytes_for(2, 100);
+    let mut plan = Plan::two_paths(context, &bed).moving(bytes, bytes);
+    plan.peer_endpoints = vec![announced];
+    if context.is_baseline() {
+        // The path follows from the announcement alone.
+        plan.subject_paths.truncate(1);
+    }
+    let outcome = Session::run(context, &bed, plan)?;
+    outcome.verify()?;
+    outcome.expect("AddAddrTx", 1)?;
+    outcome.expect("EchoAdd", 1)?;
+    if context.role == Role::Client {
+        outcome.expect("MPJoinAckRx", 1)?;
+    }
+    Ok(Verdict::Passed(outcome.evidence()))
+}
+
+fn announced_by_subject(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let bytes = context.bytes_for(2, 100);
+    let mut plan = Plan::two_paths(context, &bed).moving(bytes, bytes);
+    (plan.peer_endpoints, plan.peer_accepts_announced, plan.subject_announces) = (Vec::new(), true, true);
+    let outcome = Session::run(context, &bed, plan)?;
+    outcome.verify()?;
+    outcome.expect("AddAddr", 1)?;
+    outcome.expect_event("ANNOUNCED")?;
+    outcome.expect("EchoAddTx", 1)?;
+    if context.role == Role::Server {
+        outcome.expect("MPJoinSynAckRx", 1)?;
+    }
+    Ok(Verdict::Passed(outcome.evidence()))
+}
+
+fn removed_by_peer(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let bytes = context.bytes_for(3, 200);
+    let (up, down) = Direction::FromSubject.split(context.role, bytes);
+    let mut plan = Plan::two_paths(context, &bed).moving(up, down);
+    if context.role == Role::Client {
+        plan.peer_endpoints = vec![endpoint(context, &bed, Role::Server, &[EndpointFlag::Signal])];
+    }
+    let mut session = Session::start(context, &bed, plan)?;
+    session.wait_for_bytes(bytes / 3)?;
+    session.peer().remove_mptcp_endpoint(2)?;
+    let outcome = session.finish()?;
+    outcome.verify()?;
+    outcome.expect("RmAddrTx", 1)?;
+    Ok(Verdict::Passed(outcome.evidence()))
+}
+
+fn removed_by_subject(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let bytes = context.bytes_for(3, 200);
+    let (up, down) = Direction::FromSubject.split(context.role, bytes);
+    let mut plan = Plan::two_paths(context, &bed).moving(up, down);
+    plan.peer_accepts_announced = true;
+    let mut session = Session::start(context, &bed, plan)?;
+    session.wait_for_bytes(bytes / 3)?;
+    let subject = namespace_of(&bed, context.role);
+    if context.is_baseline() {
+        subject.remove_mptcp_endpoint(2)?;
+    } else {
+        netns::Link::existing(subject, &device(2))?.down()?;
+    }
+    let outcome = session.finish()?;
+    outcome.verify()?;
+    outcome.expect("RmAddr", 1)?;
+    outcome.expect_event("REMOVED")?;
+    Ok(Verdict::Passed(outcome.evidence()))
+}
+
+/// The client's second path is the backup: the subject's own as a client, the kernel's when the subject listens.
+fn backup(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let bytes = context.bytes_for(3, 100);
+    let (up, down) = Direction::FromSubject.split(context.role, bytes);
+    let mut plan = Plan::two_paths(context, &bed).moving(up, down);
+    match context.role {
+        Role::Client => plan.subject_paths[1].1 = Use::Backup,
+        Role::Server => {
+            if context.is_baseline() {
+                plan.subject_paths.truncate(1);
+            }
+            plan.peer_endpoints[0].flags.push(EndpointFlag::Backup);
+        }
+    }
+    let mut session = Session::start(context, &bed, plan)?;
+    session.wait_for_bytes(bytes / 2)?;
+    let carried = session.carried()?;
+    let on = |path: usize| carried[path].0 + carried[path].1;
+    let share = 100 * on(1) / (on(0) + on(1));
+    ensure!(share < 5, "the backup path carried {share} % while the other was well");
+    let hole = bed.black_hole(1)?;
+    let outcome = session.finish()?;
+    drop(hole);
+    outcome.verify()?;
+    match context.role {
+        Role::Client => outcome.expect("MPJoinSynBackupRx", 1)?,
+        Role::Server => outcome.expect("MPJoinSynAckRx", 1)?,
+    }
+    let text = format!("backup carried {share} % before, then all; {}", outcome.evidence());
+    Ok(Verdict::Passed(text))
+}
+
+/// Which of its subflows the kernel can give a priority depends on its side: as a client, the one from its second
+/// address, so what the subject then sends there can be watched; as a server, those to its announced address.
+fn priority_by_peer(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let bytes = context.bytes_for(if context.is_quick() { 4 } else { 6 }, 200);
+    let (up, down) = Direction::FromSubject.split(context.role, bytes);
+    let mut plan = Plan::two_paths(context, &bed).moving(up, down);
+    match context.role {
+        Role::Client => {
+            plan.peer_endpoints = vec![endpoint(context, &bed, Role::Server, &[EndpointFlag::Signal])];
+            if context.is_baseline() {
+                plan.subject_paths.truncate(1);
+            }
+        }
+        Role::Server if context.is_baseline() => plan.subject_paths.truncate(1),
+        Role::Server => {}
+    }
+    let mut session = Session::start(context, &bed, plan)?;
+    session.wait_for_bytes(bytes / 4)?;
+    session.peer().set_mptcp_backup(2, true)?;
+    // What is queued on the path still has to drain.
+    sleep(Duration::from_millis(700));
+    let share = share_of_second(&session, Duration::from_millis(700))?;
+    session.peer().set_mptcp_backup(2, false)?;
+    sleep(Duration::from_millis(300));
+    let again = share_of_second(&session, Duration::from_millis(500))?;
+    let outcome = session.finish()?;
+    outcome.verify()?;
+    outcome.expect("MPPrioTx", 2)?;
+    let text =
+        format!("second path carried {share} % as a backup, {again} % afterwards; {}", outcome.evidence());
+    if context.role == Role::Server {
+        ensure!(share < 10 && again > 20, "{text}");
+    }
+    Ok(Verdict::Passed(text))
+}
+
+/// The kernel sends, and the subject says by MP_PRIO how its second path is to be used.
+fn priority_by_subject(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let bytes = context.bytes_for(if context.is_quick() { 4 } else { 6 }, 200);
+    let (up, down) = Direction::ToSubject.split(context.role, bytes);
+    let mut plan = Plan { is_controlled: true, ..Plan::two_paths(context, &bed) }.moving(up, down);
+    if context.role == Role::Server {
+        // The second subflow goes to the second address of the subject, which is the one that the priority is for.
+        (plan.peer_endpoints, plan.peer_accepts_announced) = (Vec::new(), true);
+    }
+    let mut session = Session::start(context, &bed, plan)?;
+    session.wait_for_bytes(bytes / 4)?;
+    session.use_second_path(Use::Backup)?;
+    // What is queued on the path still has to drain.
+    sleep(Duration::from_millis(700));
+    let share = share_of_second(&session, Duration::from_millis(700))?;
+    let sockets = session.sockets()?;
+    session.use_second_path(Use::Regular)?;
+    sleep(Duration::from_millis(300));
+    let again = share_of_second(&session, Duration::from_millis(500))?;
+    let outcome = session.finish()?;
+    outcome.verify()?;
+    outcome.expect("MPPrioRx", 2)?;
+    let text = format!(
+        "second path carried {share} % as a backup, {again} % afterwards; {}\nss, as a backup: {}",
+        outcome.evidence(),
+        sockets.evidence()
+    );
+    ensure!(sockets.has_subflow_with('B'), "no subflow is a backup by the subject's word: {text}");
+    ensure!(share < 10 && again > 20, "{text}");
+    Ok(Verdict::Passed(text))
+}
+
+/// The second path's share in what is carried during `time`, in percent.
+fn share_of_second(session: &Session<'_>, time: Duration) -> Result<u64> {
+    let before = session.carried()?;
+    sleep(time);
+    let after = session.carried()?;
+    let grown = |path: usize| after[path].0 + after[path].1 - before[path].0 - before[path].1;
+    Ok(100 * grown(1) / (grown(0) + grown(1)).max(1))
+}

@@ -1,0 +1,77 @@
+//! Whether `plait` keeps to its word in network namespaces: towards the Linux kernel as its peer, and under attack.
+//!
+//! The `plait` program is started as a person would start it; nothing here is linked with the stack.
+//!
+//! * [`interop`]: the kernel as the peer, with the kernel's own counters as evidence.
+//! * [`attacks`]: two `plait` programs with an eavesdropper and an injector on each path, with the injector's own log as evidence.
+
+// This program is the operating-system side: it is outside the deterministic core.
+#![allow(clippy::disallowed_methods)]
+
+mod attacks;
+mod interop;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs plait against the Linux kernel, and under attack.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Group,
+}
+
+#[derive(Subcommand)]
+enum Group {
+    /// The Linux kernel as the peer.
+    #[command(subcommand)]
+    Interop(Interop),
+    /// Two plait programs under attack.
+    #[command(subcommand)]
+    Attacks(Attacks),
+    /// A kernel-side program of a scenario, in the namespace it is started in.
+    #[command(subcommand)]
+    Peer(interop::peer::Action),
+}
+
+#[derive(Subcommand)]
+enum Interop {
+    /// List the scenarios.
+    List,
+    /// Run scenarios (as root); ends with 1 if one fails.
+    Run(interop::runner::Options),
+}
+
+#[derive(Subcommand)]
+enum Attacks {
+    /// List the cases.
+    List,
+    /// Run cases (as root); ends with 1 if one fails.
+    Run(attacks::runner::Options),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Group::Interop(Interop::List) => {
+            interop::runner::list();
+            Ok(true)
+        }
+        Group::Attacks(Attacks::List) => {
+            attacks::runner::list();
+            Ok(true)
+        }
+        Group::Interop(Interop::Run(options)) => interop::runner::run(&options),
+        Group::Attacks(Attacks::Run(options)) => attacks::runner::run(&options),
+        Group::Peer(action) => interop::peer::run(action).map(|()| true),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("conformance: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
