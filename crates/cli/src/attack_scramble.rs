@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
 
 use anyhow::{Context, bail};
-use attack::{Capture, Effort, Model, Recovered, Truth, read_runs};
+use cryptanalysis::{Capture, Effort, Model, Recovered, Truth, read_runs};
 
 use crate::arguments::AttackScramble;
 

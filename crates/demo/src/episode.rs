@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use attack::{Effort, Model, Run, Truth};
+use cryptanalysis::{Effort, Model, Run, Truth};
 use lab::{Attack, AttackName, Conditions, Direction, Lab, LabConfig, PathClass, PathConfig};
 use serde::{Deserialize, Serialize};
 
@@ -219,7 +219,7 @@ fn recover(path: &lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)
             continue;
         }
         let runs = [Run { start: 0, scrambled: piece }];
-        let recovered = attack::read_runs(&runs, &[], &model, Effort::default());
+        let recovered = cryptanalysis::read_runs(&runs, &[], &model, Effort::default());
         if let Some(score) = Truth::align(page, &runs).map(|truth| truth.score(&recovered)) {
             right += score.right;
             seen += score.seen;

@@ -36,7 +36,7 @@ fn text() -> Vec<u8> {
         include_str!("../../../../../../docs/protocol.md"),
         include_str!("../../../../../../ARCHITECTURE.md"),
         include_str!("../../../../../../README.md"),
-        include_str!("../../../../../attack/tests/text/alice.txt"),
+        include_str!("../../../../../cryptanalysis/tests/text/alice.txt"),
     ];
     parts.concat().into_bytes()
 }

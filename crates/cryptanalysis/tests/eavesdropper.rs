@@ -1,8 +1,8 @@
 //! Captures of one path, put together by hand, and what is read of them.
 
-use attack::{Capture, Effort, Model, Recovered, Run, Score, Truth, read_runs};
 use base::SeqNum;
 use bytes::Bytes;
+use cryptanalysis::{Capture, Effort, Model, Recovered, Run, Score, Truth, read_runs};
 use pcap_file::{DataLink, pcap};
 use plait_pcap::{Interface, Packet, Writer};
 use wire::{
