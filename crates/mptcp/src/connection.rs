@@ -305,7 +305,7 @@ impl Connection {
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
         if let Some(data) = self.incoming.read() {
             self.bytes_read += data.len() as u64;
-            let slowest = self.flows.iter().filter_map(|flow| flow.tcp.receive_round_trip()).max();
+            let slowest = self.flows.iter().filter_map(|flow| flow.tcp.receive_round_trip(now)).max();
             if self.buffer.on_read(now, data.len(), slowest.unwrap_or_default()) {
                 self.incoming.grow(self.buffer.size());
             }

@@ -3,6 +3,7 @@
 mod world;
 
 use base::Duration;
+use bytes::Bytes;
 use mptcp::{Negotiated, PlainReason, Scheduler};
 use world::{CLIENT, Link, SERVER, World, pattern};
 
@@ -132,6 +133,23 @@ fn a_fast_long_path_is_filled() {
 }
 
 #[test]
+fn after_a_minute_of_silence_a_fast_long_path_is_filled_as_fast() {
+    let [at_once, after_silence] = [100, 60_000].map(|silence| {
+        let mut world = World::new(8, vec![Link { delay: Duration::from_millis(100), ..long_path() }], 1);
+        world.send(SERVER, b"x").connect();
+        world.sides[CLIENT].outbox.push_back(Bytes::from_static(b"a request"));
+        world.serve(CLIENT);
+        world.wait(silence);
+        let data = pattern(20_000_000, 1);
+        world.send(CLIENT, &data).serve(CLIENT);
+        let time = world.finish(60);
+        assert_eq!(world.sides[SERVER].received.len(), data.len() + 9);
+        time
+    });
+    assert!(after_silence < at_once * 11 / 10, "{after_silence:?}, {at_once:?} without silence");
+}
+
+#[test]
 fn who_reads_nothing_is_sent_no_more_than_a_connection_begins_with() {
     const INITIAL: u64 = 256 << 10;
     // A window field counts in units of 512 bytes, and is rounded up once.
@@ -202,7 +220,7 @@ fn small_writes_share_segments_and_none_waits_for_ever() {
         world.wait(200);
         let before = segments_sent(&mut world);
         for number in 0..1000u32 {
-            let piece = bytes::Bytes::copy_from_slice(&number.to_be_bytes());
+            let piece = Bytes::copy_from_slice(&number.to_be_bytes());
             world.sides[CLIENT].outbox.push_back(piece);
         }
         world.serve(CLIENT);

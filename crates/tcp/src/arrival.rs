@@ -70,7 +70,7 @@ impl Subflow {
             if !segment.payload.is_empty()
                 && let Some(elapsed) = clock.round_trip(now, stamp.echo)
             {
-                self.receive.round_trip.sample(stamp.echo, elapsed);
+                self.receive.round_trip.on_data(now, stamp.echo, elapsed, self.send.rtt.smoothed());
             }
         }
         self.take_ack(now, segment, place.offset, ack, &view);

@@ -7,28 +7,54 @@ use crate::ack_policy::AckPolicy;
 use crate::receive_queue::{Block, ReceiveQueue};
 use crate::receive_window::ReceiveWindow;
 
+/// The clock of timestamps has no finer steps.
+const CLOCK_STEP: Duration = Duration::from_millis(1);
+
 /// The round trip as the receiver of data sees it: from an acknowledgment to the first data that answers it, smoothed
 /// like a sender's (RFC 6298, section 2.3).
-#[derive(Clone, Copy, Debug, Default)]
+///
+/// Data answers an acknowledgment at once only while the peer has more to send, which shows in data that comes without a
+/// pause as long as a round trip: a *run*. What the first data of a run answers may have lain with the peer for any
+/// time, so it can only show that the round trip is shorter than believed. What an earlier run has told is forgotten.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     smoothed: Option<Duration>,
     /// Echo of the last sample: there is one for each value of our clock.
     echo: u32,
+    /// When the run began, and when the last data of it came.
+    since: Instant,
+    last: Instant,
 }
 
 impl RoundTrip {
-    /// Data came that echoes `echo`, `elapsed` after that value was sent.
-    pub(crate) fn sample(&mut self, echo: u32, elapsed: Duration) {
-        if self.smoothed.is_some() && self.echo == echo {
+    fn new(now: Instant) -> Self {
+        Self { smoothed: None, echo: 0, since: now, last: now }
+    }
+
+    /// Data came that echoes `echo`, `elapsed` after that value was sent. `usual` is the round trip of our own data.
+    pub(crate) fn on_data(&mut self, now: Instant, echo: u32, elapsed: Duration, usual: Option<Duration>) {
+        let elapsed = elapsed.max(CLOCK_STEP);
+        let known = self.current(now);
+        if known.is_none() {
+            self.since = now;
+        }
+        self.last = now;
+        if known.is_some() && self.echo == echo {
             return;
         }
         self.echo = echo;
-        self.smoothed = Some(self.smoothed.map_or(elapsed, |smoothed| (smoothed * 7 + elapsed) / 8));
+        let answers_run = now - elapsed >= self.since;
+        let sample = match known.or(usual) {
+            Some(known) if answers_run => (known * 7 + elapsed) / 8,
+            Some(known) => known.min(elapsed),
+            None => elapsed,
+        };
+        self.smoothed = Some(sample);
     }
 
-    /// The estimate; `None` without timestamps or data.
-    pub(crate) fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+    /// The estimate; `None` where no data has come for as long as a round trip.
+    pub(crate) fn current(&self, now: Instant) -> Option<Duration> {
+        self.smoothed.filter(|&smoothed| now.saturating_since(self.last) <= smoothed)
     }
 }
 
@@ -65,7 +91,7 @@ impl Receiver {
             duplicate: None,
             last_arrival: now,
             keep_alives: 0,
-            round_trip: RoundTrip::default(),
+            round_trip: RoundTrip::new(now),
         }
     }
 

@@ -345,11 +345,11 @@ impl Subflow {
         }
     }
 
-    /// The smoothed round trip from an acknowledgment of ours to the data that it let the peer send, to a millisecond;
-    /// without timestamps or data, that from our data to its acknowledgment. It is longer than the path's where the
-    /// peer waits for its application or a queue.
-    pub fn receive_round_trip(&self) -> Option<Duration> {
-        self.receive.round_trip.smoothed().or_else(|| self.send.rtt.smoothed())
+    /// The smoothed round trip from an acknowledgment of ours to the data that it let the peer send, to a millisecond.
+    /// Without timestamps, and where no data has come for so long, that from our data to its acknowledgment. It is longer
+    /// than the path's by what waits in queues; time in which the peer had nothing to send does not count.
+    pub fn receive_round_trip(&self, now: Instant) -> Option<Duration> {
+        self.receive.round_trip.current(now).or_else(|| self.send.rtt.smoothed())
     }
 
     /// A segment without payload is to go out at the next [`Subflow::poll_transmit`] (to carry options).

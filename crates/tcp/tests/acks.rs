@@ -177,3 +177,60 @@ fn the_user_timeout_counts_from_the_last_progress() {
     s.wait(1);
     assert_eq!(s.events.last(), Some(&Event::Closed(tcp::Closed::TimedOut)));
 }
+
+/// `millis` of a bulk transfer over a path of 40 ms: a segment of 100 bytes each millisecond, each with the echo of the
+/// acknowledgment that left 40 ms before. Returns the next offset.
+fn bulk(s: &mut Script, from: i64, millis: u64) -> i64 {
+    let mut left: std::collections::VecDeque<u32> = [s.our_stamp; 40].into();
+    let mut next = from;
+    for _ in 0..millis {
+        s.wait(1);
+        let echo = left.pop_front().expect("forty");
+        let value = 5000 + s.now.as_millis() as u32;
+        s.give(seg(".", next, 1).data(100).stamp(value, echo));
+        next += 100;
+        left.push_back(s.our_stamp);
+        s.read();
+    }
+    next
+}
+
+fn millis(s: &Script) -> u128 {
+    s.tcp.receive_round_trip(s.now).expect("timestamps").as_millis()
+}
+
+#[test]
+fn the_round_trip_of_a_receiver_is_that_of_the_path_and_no_idle_time() {
+    let mut s = Script::stamped(Config::default());
+    assert_eq!(millis(&s), 40, "of the handshake");
+    let next = bulk(&mut s, 1, 500);
+    assert!((39..=45).contains(&millis(&s)), "{}", millis(&s));
+    s.wait(60_000);
+    let next = bulk(&mut s, next, 10);
+    assert!((39..=45).contains(&millis(&s)), "after a minute of silence: {}", millis(&s));
+    // A request is answered every second.
+    for n in 0..100 {
+        s.wait(1000);
+        s.give(seg(".", next + n * 100, 1).data(100));
+    }
+    assert!((39..=45).contains(&millis(&s)), "{}", millis(&s));
+}
+
+#[test]
+fn the_round_trip_of_a_receiver_follows_a_queue_that_fills_and_empties() {
+    let mut s = Script::stamped(Config::default());
+    let next = bulk(&mut s, 1, 200);
+    // The queue in front of a bottleneck fills: each segment waits for longer than the one before.
+    let mut at = next;
+    for n in 0..400 {
+        let echo = s.our_stamp.wrapping_sub(40 + n);
+        s.wait(1);
+        s.give(seg(".", at, 1).data(100).stamp(5000 + s.now.as_millis() as u32, echo));
+        at += 100;
+    }
+    assert!(millis(&s) > 200, "{}", millis(&s));
+    s.wait(3000);
+    assert_eq!(millis(&s), 40, "what was long ago says nothing");
+    bulk(&mut s, at, 300);
+    assert!((39..=45).contains(&millis(&s)), "{}", millis(&s));
+}
