@@ -334,15 +334,24 @@ impl Connection {
             return;
         }
         if self.flows[index].is_open() && !self.life.is_over() {
-            let id = self.flows[index].state.id;
-            let others_work = self.flows.iter().any(|flow| flow.state.id != id && flow.is_good());
-            // Nobody has signed the FIN. On a sealed connection the subflow is left in any case, and another
-            // takes its place.
-            if others_work || self.outgoing.queued() == 0 || self.protection.must_be_sealed() {
-                self.outgoing.on_stalled(id, |_| true);
-                self.flows[index].leave();
-            }
+            self.leave_half_closed(index);
         }
+    }
+
+    /// The peer sends nothing more on this subflow: it is left, unless our bytes have no other way. `true` if it is.
+    pub(crate) fn leave_half_closed(&mut self, index: usize) -> bool {
+        let id = self.flows[index].state.id;
+        let others_work = self.flows.iter().any(|flow| flow.state.id != id && flow.is_good());
+        // Behind its DATA_FIN the peer waits for our stream and opens no other subflow, however long we are silent.
+        let is_needed = self.outgoing.queued() > 0 || self.incoming.has_fin();
+        // Nobody has signed the FIN. On a sealed connection the subflow is left in any case, and another takes its place;
+        // its DATA_FIN says that the peer has all of our stream.
+        let is_left = others_work || !is_needed || self.protection.must_be_sealed();
+        if is_left {
+            self.outgoing.on_stalled(id, |_| true);
+            self.flows[index].leave();
+        }
+        is_left
     }
 
     fn on_flow_closed(&mut self, now: Instant, index: usize, why: Closed) {

@@ -81,12 +81,12 @@ impl Connection {
         let flow = &self.flows[index];
         let (id, acked) = (flow.state.id, flow.tcp.acked_offset());
         let has_other = self.flows.iter().any(|other| other.state.id != id && other.is_good());
-        if flow.tcp.state() == State::CloseWait && self.outgoing.queued() == 0 {
-            // The peer has left it and there was something to send then; now there is not.
-            self.outgoing.on_stalled(id, |_| true);
-            self.flows[index].leave();
+        // The peer may have left it when there was something to send; now there is not.
+        let is_half_closed = flow.tcp.state() == State::CloseWait && self.outgoing.queued() == 0;
+        if is_half_closed && self.leave_half_closed(index) {
             return;
         }
+        let flow = &self.flows[index];
         match flow.state.stall {
             Some(stall) if stall.acked < acked || !flow.is_busy() => self.flows[index].state.stall = None,
             Some(stall) if has_other && stall.since + MAX_STALL <= now => {
