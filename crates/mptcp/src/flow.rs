@@ -57,6 +57,8 @@ pub(crate) struct FlowState {
     pub(crate) has_dss: bool,
     /// MP_CAPABLE was left out of the last SYN.
     pub(crate) plain_syn: bool,
+    /// The last ACK had both keys: a DATA_FIN goes with the next.
+    pub(crate) keys_told: bool,
     /// The infinite mapping is to go with the next data.
     pub(crate) announce_infinite: bool,
     /// What a sealed connection knows about it.

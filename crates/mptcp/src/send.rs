@@ -38,7 +38,8 @@ impl Connection {
             let mut options = OptionsOut { flow: &mut flow.state, protection: &mut self.protection, stream };
             let segment = flow.tcp.poll_transmit(now, &mut options);
             if segment.is_some() {
-                if (1..waiting).contains(&flow.state.control.len()) {
+                let owes_fin = stream.fin.is_some() && !stream.has_sent && flow.state.keys_told;
+                if owes_fin || (1..waiting).contains(&flow.state.control.len()) {
                     // One at a time; the next one goes with an ACK of its own.
                     flow.tcp.request_ack();
                 }

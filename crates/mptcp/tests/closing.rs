@@ -4,8 +4,13 @@ mod world;
 
 use base::Duration;
 use bytes::Bytes;
-use mptcp::{ConnectionError, Event, ReadError};
+use mptcp::{ConnectionError, Event, Negotiated, ReadError};
+use std::cell::RefCell;
+use std::rc::Rc;
+use wire::{Flags, MptcpOption, Segment, TcpOption, options};
 use world::{CLIENT, Fate, Link, SERVER, World, pattern};
+
+const MULTIPATH: Negotiated = Negotiated::Multipath { version: 1, checksum: false };
 
 fn open(seed: u64, loss: f64) -> World {
     let mut world = World::new(seed, vec![Link { loss, ..Link::default() }; 2], 1);
@@ -62,10 +67,7 @@ fn a_lost_data_fin_is_repeated() {
     let mut world = open(3, 0.0);
     let mut lost = 4;
     world.tap = Box::new(move |from, segment| {
-        let is_fin = wire::options(&segment.options).any(|option| {
-            matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::Dss(dss))) if dss.data_fin)
-        });
-        if from == CLIENT && is_fin && lost > 0 {
+        if from == CLIENT && is_data_fin(segment) && lost > 0 {
             lost -= 1;
             return Fate::Drop;
         }
@@ -195,4 +197,66 @@ fn a_slow_reader_gets_everything_over_lossy_paths() {
         assert!(world.sides[SERVER].received == data, "{}", world.sides[SERVER].received.len());
         let _ = Duration::ZERO;
     }
+}
+
+fn mptcp(segment: &Segment) -> impl Iterator<Item = MptcpOption<'_>> {
+    options(&segment.options).filter_map(|option| match option {
+        Ok(TcpOption::Mptcp(option)) => Some(option),
+        Ok(_) | Err(_) => None,
+    })
+}
+
+fn is_data_fin(segment: &Segment) -> bool {
+    mptcp(segment).any(|option| matches!(option, MptcpOption::Dss(dss) if dss.data_fin))
+}
+
+/// Whether the client closes before it is connected or afterwards, and whatever was lost of its opening.
+#[test]
+fn a_client_that_has_nothing_to_say_ends_its_stream_at_once() {
+    for (delay, lost, at_most) in
+        [(0, 0, 40), (15, 0, 40), (25, 0, 40), (300, 0, 320), (0, 1, 1100), (0, 2, 1100)]
+    {
+        let mut world = World::new(2, vec![Link::default()], 1);
+        let mut count = 0;
+        world.tap = Box::new(move |from, segment| {
+            count += usize::from(from == CLIENT && !segment.flags.contains(Flags::SYN));
+            if from == CLIENT && (1..=lost).contains(&count) { Fate::Drop } else { Fate::Pass }
+        });
+        world.connect();
+        world.wait(delay);
+        world.sides[CLIENT].finishes = true;
+        world.serve(CLIENT);
+        let time = world.run(Duration::from_secs(60), |world| world.sides[SERVER].ended);
+        let case = format!("closed after {delay} ms, {lost} lost");
+        assert!(time + Duration::from_millis(delay) <= Duration::from_millis(at_most), "{case}: {time:?}");
+        assert_eq!([CLIENT, SERVER].map(|side| world.status(side).negotiated), [MULTIPATH; 2], "{case}");
+        world.sides[SERVER].finishes = true;
+        world.serve(SERVER);
+        world.assert_clean_end();
+    }
+}
+
+/// The kernel's third ACK is answered by nothing, so nothing has confirmed the options when the client closes.
+#[test]
+fn a_data_fin_does_not_wait_for_a_server_that_is_silent() {
+    let mut world = World::new(3, vec![Link::default()], 1);
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let log = Rc::clone(&said);
+    world.tap = Box::new(move |from, segment| match from {
+        CLIENT if !segment.flags.contains(Flags::SYN) => {
+            let has_keys = mptcp(segment).any(|option| matches!(option, MptcpOption::Capable(_)));
+            log.borrow_mut().push((has_keys, is_data_fin(segment)));
+            Fate::Pass
+        }
+        SERVER if !segment.flags.contains(Flags::SYN) => Fate::Drop,
+        _ => Fate::Pass,
+    });
+    world.connect();
+    world.wait(100);
+    world.sides[CLIENT].finishes = true;
+    world.serve(CLIENT);
+    assert_eq!(*said.borrow(), [(true, false), (false, true)], "the keys, and then the end");
+    // Either may be lost: both are repeated.
+    world.wait(1000);
+    assert_eq!(said.borrow()[2..], [(true, false), (false, true)]);
 }

@@ -89,6 +89,7 @@ impl Connection {
             reinjected: 0,
             has_dss: false,
             plain_syn: false,
+            keys_told: false,
             announce_infinite: false,
             sealed: crate::protection::sealed::SealedFlow::default(),
             acks_data_still: false,

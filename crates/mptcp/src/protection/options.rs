@@ -145,6 +145,7 @@ impl Clear<'_> {
     }
 
     fn write_ack(&mut self, room: usize, out: &mut OptionBytes) {
+        let keys_were_told = core::mem::take(&mut self.flow.keys_told);
         let Some(session) = self.session else {
             self.write_control(room, out);
             return;
@@ -159,8 +160,11 @@ impl Clear<'_> {
             return;
         }
         if self.flow.kind == Kind::FirstActive && !session.numbers.is_confirmed && !self.stream.has_sent {
-            put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);
-            return;
+            // A DATA_FIN does not fit beside them, and either ACK may be lost: they take turns.
+            if self.stream.fin.is_none() || !keys_were_told {
+                self.flow.keys_told = put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);
+                return;
+            }
         }
         self.write_control(room, out);
         self.write_dss(session, room, out);
