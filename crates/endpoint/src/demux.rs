@@ -82,6 +82,11 @@ impl Demux {
         }
     }
 
+    /// All four-tuples.
+    pub(crate) fn tuples(&self) -> impl Iterator<Item = &FourTuple> {
+        self.tuples.keys()
+    }
+
     /// The four-tuples of `connection`.
     pub(crate) fn tuples_of(&self, connection: ConnectionId) -> &[FourTuple] {
         self.names.get(&connection).map_or(&[], |names| &names.tuples)

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use mptcp::{
     Association, Config, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::{Segment, TcpEmit};
 
 use crate::counters::MalformedCounts;
@@ -371,6 +371,11 @@ impl Endpoint {
     /// Of several since the last call it is the first: strangers do not make us keep anything.
     pub fn take_unsealed(&mut self) -> Option<(Unsealed, u64)> {
         Some((self.unsealed.take()?, self.counters.unsealed_refused))
+    }
+
+    /// The ports of this host that subflows are bound to, or are about to be.
+    pub fn local_ports(&self) -> BTreeSet<u16> {
+        self.around.demux.tuples().map(|tuple| tuple.local.port()).collect()
     }
 
     /// Totals.

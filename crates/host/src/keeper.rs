@@ -1,9 +1,9 @@
 //! The keeper of the network: sets it up, follows its changes, and takes it down, on a thread of its own.
 //!
-//! The kernel announces changes of links, addresses and routes on a netlink socket. What an announcement says
-//! is not even looked at: it is the occasion to read the state itself, which cannot be missed or reordered.
+//! The kernel announces changes of links, addresses and routes, and of the rules of nftables: whoever flushes the ruleset,
+//! as a firewall does that is loaded anew, removes ours, and they are put back.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -11,23 +11,19 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
-};
 use tokio::sync::oneshot;
-use tracing::{trace, warn};
+use tracing::warn;
 
+use crate::announcements::Announcements;
 use crate::error::Error;
+use crate::log_limit::LogLimit;
 use crate::path::PathSpec;
 use crate::setup::Network;
 use crate::shared::Shared;
 use crate::wake::Wake;
 
-/// Announcements within this time after a look share the next one. The first is acted upon at once.
-const SETTLE: Duration = Duration::from_millis(50);
-
-/// Multicast groups of NETLINK_ROUTE (linux/rtnetlink.h): links, and addresses and routes of both families.
-const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+/// Time before rules that could not be put back are tried again: somebody else may have been changing them.
+const MEND_AGAIN: Duration = Duration::from_secs(1);
 
 /// To be asked from any thread. Dropping it takes the network down and waits for that.
 pub(crate) struct Keeper {
@@ -62,10 +58,20 @@ pub(crate) struct OpenPort {
 /// The thread's side.
 struct Watch {
     network: Network,
-    announcements: OwnedFd,
+    links: Announcements,
+    rules: Announcements,
+    mended: Tally,
+    not_mended: Tally,
     shared: Arc<Shared>,
     requests: Receiver<Request>,
     wake: Arc<Wake>,
+}
+
+/// How often something has happened, and how much of it is in the log.
+#[derive(Default)]
+struct Tally {
+    total: u64,
+    log: LogLimit,
 }
 
 impl Keeper {
@@ -75,9 +81,11 @@ impl Keeper {
         let (sender, received) = channel();
         let wake = Arc::new(Wake::new()?);
         // Subscribed before the first look, so that nothing falls in between.
-        let announcements =
-            subscribe().map_err(|errno| Error::system("follow the links of this host", errno))?;
-        let mut watch = Watch { network, announcements, shared, requests: received, wake: wake.clone() };
+        let (links, rules) = (Announcements::of_links()?, Announcements::of_rules()?);
+        let (mended, not_mended) = (Tally::default(), Tally::default());
+        let wakes = wake.clone();
+        let mut watch =
+            Watch { network, links, rules, mended, not_mended, shared, requests: received, wake: wakes };
         watch.look()?;
         let thread = std::thread::Builder::new()
             .name("plait-keeper".into())
@@ -134,18 +142,13 @@ impl Drop for OpenPort {
 
 impl Watch {
     fn run(mut self) {
-        let mut last_look = Instant::now();
-        let mut look_due: Option<Instant> = None;
+        // The rules may have been removed since they were installed.
+        self.rules.look_again(Duration::ZERO);
         loop {
             self.wake.begin_to_look();
             while let Ok(request) = self.requests.try_recv() {
                 match request {
-                    Request::OpenPort(port, reply) => {
-                        let result = self.network.open_port(port);
-                        if let Err(Ok(())) = reply.send(result) {
-                            self.network.close_port(port);
-                        }
-                    }
+                    Request::OpenPort(port, reply) => self.open_port(port, reply),
                     Request::UsePath(spec, reply) => {
                         // Whoever asked may have gone; the path is used so all the same.
                         let _ = reply.send(self.use_path(spec));
@@ -154,19 +157,57 @@ impl Watch {
                     Request::TakeDown => return,
                 }
             }
-            if look_due.is_some_and(|due| due <= Instant::now()) {
+            if self.links.is_due() {
                 if let Err(error) = self.look() {
                     warn!(%error, "cannot see the state of the network");
                 }
-                (last_look, look_due) = (Instant::now(), None);
+                self.links.note_look();
             }
-            match self.wait(look_due) {
-                Ok(true) => look_due = look_due.or_else(|| Some(last_look + SETTLE)),
-                Ok(false) => {}
-                Err(errno) => {
-                    warn!(%errno, "the network is no longer followed");
-                    return;
+            if self.rules.is_due() {
+                self.rules.note_look();
+                self.mend_rules();
+            }
+            if let Err(errno) = self.wait() {
+                warn!(%errno, "the network is no longer followed");
+                return;
+            }
+        }
+    }
+
+    fn open_port(&mut self, port: u16, reply: Reply) {
+        let mut result = self.network.open_port(port);
+        // The rules may have been removed a moment ago.
+        if matches!(result, Err(Error::Program { .. })) && self.mend_rules() {
+            result = self.network.open_port(port);
+        }
+        if let Err(Ok(())) = reply.send(result) {
+            self.network.close_port(port);
+        }
+    }
+
+    /// Puts our rules back if they were removed; whether that was so. What this changes is announced to us, too, and
+    /// found to be whole then.
+    fn mend_rules(&mut self) -> bool {
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        match self.network.mend_rules(|| shared.lock().endpoint.local_ports()) {
+            Ok(false) => false,
+            Ok(true) => {
+                if let Some(others) = self.mended.count(now) {
+                    warn!(
+                        others,
+                        "our rules of nftables were removed (is a firewall being reloaded?) and have been put back; \
+                         connections that began meanwhile may fail"
+                    );
                 }
+                true
+            }
+            Err(error) => {
+                if self.not_mended.count(now).is_some() {
+                    warn!(%error, "our rules of nftables cannot be looked after: new connections may fail");
+                }
+                self.rules.look_again(MEND_AGAIN);
+                false
             }
         }
     }
@@ -189,47 +230,41 @@ impl Watch {
         Ok(())
     }
 
-    /// Waits for announcements (then the answer is `true`), requests, or the time of the next look.
-    fn wait(&self, until: Option<Instant>) -> Result<bool, Errno> {
+    /// Waits for announcements, requests, or the time of the next look.
+    fn wait(&mut self) -> Result<(), Errno> {
         if !self.wake.may_sleep() {
-            return Ok(false);
+            return Ok(());
         }
+        let until = [self.links.due(), self.rules.due()].into_iter().flatten().min();
         let timeout = until.map_or(PollTimeout::NONE, |until| {
             // Rounded up: a look that is due in half a millisecond is not waited for in a loop.
             let millis = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds = [
-            PollFd::new(self.announcements.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
-        ];
+        let fds = [self.links.as_fd(), self.rules.as_fd(), self.wake.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
-        if fds[1].any().unwrap_or(false) {
+        let [links, rules, wake] = fds.map(|fd| fd.any().unwrap_or(false));
+        if wake {
             self.wake.clear();
         }
-        if fds[0].any().unwrap_or(false) { self.drain() } else { Ok(false) }
-    }
-
-    /// Throws the announcements away. A full queue is as good as a message in it.
-    fn drain(&self) -> Result<bool, Errno> {
-        let mut message = [0; 8192];
-        loop {
-            match recv(self.announcements.as_raw_fd(), &mut message, MsgFlags::empty()) {
-                Ok(len) => trace!(len, "the network has changed"),
-                Err(Errno::EAGAIN) => return Ok(true),
-                Err(Errno::ENOBUFS | Errno::EINTR) => {}
-                Err(errno) => return Err(errno),
-            }
+        if links {
+            self.links.drain()?;
         }
+        if rules {
+            self.rules.drain()?;
+        }
+        Ok(())
     }
 }
 
-fn subscribe() -> Result<OwnedFd, Errno> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
-    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
-    Ok(fd)
+impl Tally {
+    /// It has happened: how many times that no line tells of there were before, if it is time for a line.
+    fn count(&mut self, now: base::Instant) -> Option<u64> {
+        self.total += 1;
+        self.log.note(now, self.total)
+    }
 }

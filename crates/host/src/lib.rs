@@ -32,6 +32,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
 
+mod announcements;
 mod capture;
 mod clock;
 mod control;
@@ -41,6 +42,7 @@ mod failure;
 mod host;
 mod keeper;
 mod listener;
+mod log_limit;
 mod path;
 mod pool;
 mod refusals;

@@ -1,5 +1,5 @@
-//! A host on the real kernel, in network namespaces of its own, with the kernel's TCP as its peer. Without root
-//! these tests say so and pass: they cannot make namespaces.
+//! A host on the real kernel, in network namespaces of its own, with the kernel's TCP as its peer.
+//! They need root, which network namespaces are made with: `cargo test -p plait-host --test network -- --ignored`.
 
 #![allow(clippy::disallowed_methods, reason = "the kernel has a clock and threads")]
 

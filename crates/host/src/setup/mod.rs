@@ -16,7 +16,7 @@ mod routes;
 mod snapshot;
 mod sysctl;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use base::PathId;
@@ -95,8 +95,8 @@ impl Network {
             self.paths.push(ConfiguredPath { spec: spec.clone(), id, table, current: None });
         }
         let router = self.forward_v6(snapshot)?;
-        let translations: Vec<_> = self.paths.iter().map(|path| self.translation(path)).collect();
-        self.nat = Some(Nat::install(self.number, &self.subnets, &translations, router)?);
+        let translations = self.paths.iter().map(|path| self.translation(path)).collect();
+        self.nat = Some(Nat::install(self.number, self.subnets, translations, router)?);
         self.journal.set(&format!("net/ipv4/conf/{}/forwarding", self.device), "1")?;
         // Segments that the kernel's connection tracking takes for stray, because it saw less than the two
         // ends or counts otherwise, are translated all the same; the ends know better.
@@ -202,6 +202,17 @@ impl Network {
         }
         self.ports.insert(port, reservation);
         Ok(())
+    }
+
+    /// Puts our rules back if somebody has removed them or changed them; whether that was so. `opened` is asked for the
+    /// ports that connections of the stack were opened from.
+    pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
+        let Some(nat) = &mut self.nat else { return Ok(false) };
+        if nat.is_whole()? {
+            return Ok(false);
+        }
+        let listening = self.ports.keys().copied().collect();
+        nat.put(&listening, &opened()).map(|()| true)
     }
 
     /// Undoes [`Network::open_port`].

@@ -1,0 +1,107 @@
+//! What the kernel announces on a netlink socket, as an occasion to look at its state.
+//!
+//! What an announcement says is not even looked at: the state itself is read, which cannot be missed or reordered. The
+//! first announcement is acted upon at once; those that come soon after a look share the next one.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+};
+use tracing::trace;
+
+use crate::error::Error;
+
+/// Multicast groups of NETLINK_ROUTE (linux/rtnetlink.h): links, and addresses and routes of both families.
+const LINK_GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+
+/// NFNLGRP_NFTABLES (linux/netfilter/nfnetlink.h) as a bit: every change of nftables.
+const RULE_GROUPS: u32 = 1 << (7 - 1);
+
+/// A look at links, addresses and routes costs three short programs.
+const LINKS_SETTLE: Duration = Duration::from_millis(50);
+
+/// A look at our rules costs one, and there are hosts whose rules change all the time.
+const RULES_SETTLE: Duration = Duration::from_millis(500);
+
+/// A subscription, and when it gives occasion to look.
+#[derive(Debug)]
+pub(crate) struct Announcements {
+    socket: OwnedFd,
+    settle: Duration,
+    last_look: Option<Instant>,
+    due: Option<Instant>,
+}
+
+impl Announcements {
+    /// Of changes to the links, addresses and routes of this network namespace.
+    pub(crate) fn of_links() -> Result<Self, Error> {
+        let subscription = Self::subscribe(SockProtocol::NetlinkRoute, LINK_GROUPS, LINKS_SETTLE);
+        subscription.map_err(|errno| Error::system("follow the links of this host", errno))
+    }
+
+    /// Of changes to the rules of nftables in this network namespace.
+    pub(crate) fn of_rules() -> Result<Self, Error> {
+        let subscription = Self::subscribe(SockProtocol::NetlinkNetFilter, RULE_GROUPS, RULES_SETTLE);
+        subscription.map_err(|errno| Error::system("follow the rules of nftables", errno))
+    }
+
+    fn subscribe(protocol: SockProtocol, groups: u32, settle: Duration) -> Result<Self, Errno> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
+        Ok(Self { socket, settle, last_look: None, due: None })
+    }
+
+    /// Takes what has come. A full queue is as good as a message in it.
+    ///
+    /// # Errors
+    /// The socket is of no use any more.
+    pub(crate) fn drain(&mut self) -> Result<(), Errno> {
+        let mut message = [0; 8192];
+        let mut has_come = false;
+        loop {
+            match recv(self.socket.as_raw_fd(), &mut message, MsgFlags::empty()) {
+                Ok(len) => trace!(len, "the network has changed"),
+                Err(Errno::EAGAIN) => break,
+                Err(Errno::EINTR) => continue,
+                Err(Errno::ENOBUFS) => {}
+                Err(errno) => return Err(errno),
+            }
+            has_come = true;
+        }
+        if has_come {
+            let now = Instant::now();
+            self.due.get_or_insert_with(|| self.last_look.map_or(now, |last| last + self.settle));
+        }
+        Ok(())
+    }
+
+    /// When to look.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether it is time to look.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+
+    /// The state has been read, and everything announced before is covered by that.
+    pub(crate) fn note_look(&mut self) {
+        (self.last_look, self.due) = (Some(Instant::now()), None);
+    }
+
+    /// Looks again after a while, announced or not.
+    pub(crate) fn look_again(&mut self, after: Duration) {
+        self.due = Some(Instant::now() + after);
+    }
+}
+
+impl AsFd for Announcements {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
