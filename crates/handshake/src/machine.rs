@@ -12,9 +12,9 @@ use crate::identity::PublicKey;
 use crate::scrub::scrubbed;
 use crate::settings::{ListenerSettings, OpenerSettings};
 use crate::tcpcrypt::Tcpcrypt;
-use crate::tep::Tep;
 use crate::tls::Tls;
-use crate::transcript::Transcript;
+use protect::handshake::Tep;
+use protect::handshake::Transcript;
 
 /// The most bytes that a peer may send for its handshake. A TLS flight with a long certificate chain and ML-KEM keys
 /// stays below 20 KiB; what is kept of it at any time is bounded by this, too.

@@ -19,8 +19,8 @@ use self::agreement::{Curve, PrivateKey};
 use self::message::{Collector, Init, NONCE_LEN};
 use crate::error::HandshakeError;
 use crate::machine::{Complete, Peer};
-use crate::tep::Tep;
-use crate::transcript::Transcript;
+use protect::handshake::Tep;
+use protect::handshake::Transcript;
 
 /// One end of the exchange.
 pub struct Tcpcrypt {

@@ -29,8 +29,8 @@ use self::server::ServerConfigs;
 use crate::error::{HandshakeError, UNSUPPORTED_CERTIFICATE};
 use crate::machine::{Complete, MAX_PEER_BYTES, Peer};
 use crate::settings::{ListenerSettings, OpenerSettings};
-use crate::tep::Tep;
-use crate::transcript::Transcript;
+use protect::handshake::Tep;
+use protect::handshake::Transcript;
 
 /// What both sides name in ALPN: nobody mistakes this connection for another use of TLS, nor the reverse.
 const ALPN: &[u8] = b"mptcpsec/2";

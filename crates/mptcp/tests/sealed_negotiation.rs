@@ -4,9 +4,11 @@
 mod sealing;
 mod world;
 
-use handshake::{Policy, Tep};
-use mptcp::{ConnectionError, Negotiated, Protect};
+use base::SeededRandom;
+use handshake::{ClientPolicy, Identity, ListenerSettings, Policy, Tep};
+use mptcp::{ConnectionError, Negotiated, Protect, SealedSettings};
 use sealing::{SEALED, both_ways, sealed, set_policy, settings};
+use std::sync::Arc;
 use wire::{Flags, MptcpOption, Segment, TcpOption, option_bytes, options};
 use world::{CLIENT, Fate, Link, SERVER, Side, World, pattern};
 
@@ -196,5 +198,50 @@ fn lost_segments_of_the_opening_are_sent_again() {
         both_ways(&mut world, 5_000);
         assert_eq!(world.status(CLIENT).negotiated, SEALED);
         world.assert_clean_end();
+    }
+}
+
+const TCPCRYPT: &[Tep] = &[Tep::TcpcryptCurve25519, Tep::TcpcryptP256];
+
+#[test]
+fn an_opener_that_pins_a_key_sends_nothing_to_a_server_that_proves_none() {
+    let mut world = sealed(6, vec![Link::default()], &Tep::ALL);
+    let Protect::Sealed(server) = &mut world.sides[SERVER].config.protect else { unreachable!("sealed") };
+    server.teps = TCPCRYPT.to_vec();
+    world.send(CLIENT, b"for the owner of the key alone").connect();
+    world.finish(100);
+    assert_eq!(
+        world.sides[CLIENT].failed,
+        Some(ConnectionError::Refused),
+        "nothing was offered that it takes"
+    );
+    assert!(world.sides[SERVER].received.is_empty() && !world.sides[SERVER].ended);
+}
+
+#[test]
+fn an_opener_that_has_only_what_proves_nobody_and_pins_a_key_does_not_even_try() {
+    let mut world = sealed(6, vec![Link::default()], &Tep::ALL);
+    let Protect::Sealed(client) = &mut world.sides[CLIENT].config.protect else { unreachable!("sealed") };
+    client.teps = TCPCRYPT.to_vec();
+    world.send(CLIENT, b"for the owner of the key alone").connect();
+    world.finish(100);
+    assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::NotSealed));
+    let status = world.status(CLIENT);
+    assert!(status.sealed.is_some_and(|sealed| sealed.failure.is_some()), "it says why");
+    assert!(world.sides[SERVER].received.is_empty());
+}
+
+#[test]
+fn a_listener_with_a_list_of_clients_takes_none_that_proves_nothing() {
+    let mut world = sealed(6, vec![Link::default()], TCPCRYPT);
+    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
+    let listener =
+        ListenerSettings { clients: ClientPolicy::Authorised(Vec::new()), ..ListenerSettings::new(identity) };
+    world.sides[SERVER].config.protect = Protect::Sealed(SealedSettings::listener(Arc::new(listener)));
+    world.send(CLIENT, b"let me in").send(SERVER, b"for those on the list").connect();
+    world.finish(100);
+    assert!(world.sides[CLIENT].failed.is_some());
+    for side in [CLIENT, SERVER] {
+        assert!(world.sides[side].received.is_empty() && !world.sides[side].ended);
     }
 }

@@ -2,5 +2,6 @@
 
 #[cfg(feature = "alternatives")]
 pub mod alternatives;
+pub mod handshake;
 pub mod scramble;
 pub mod sealed;

@@ -161,7 +161,7 @@ fn offer_sealed(
     checksum: bool,
     session: Option<Session>,
 ) -> (Protection, Result<(), ConnectionError>) {
-    use handshake::Policy;
+    use protect::handshake::Policy;
     match (settings.policy, Sealed::offer(settings, checksum)) {
         (Policy::Off, _) | (Policy::Prefer, None) => (Protection::Plain(Plain::opening(session)), Ok(())),
         (Policy::Prefer, Some(sealed)) => {

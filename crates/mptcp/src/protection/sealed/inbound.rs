@@ -7,6 +7,7 @@
 
 use base::Instant;
 use bytes::Bytes;
+use protect::handshake::Failed;
 use protect::sealed::{AckContext, AckTag, OpenError, ProtectedOptions};
 use wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
@@ -153,8 +154,8 @@ impl Connection {
         {
             // The server may have refused our key after we were through.
             let Some(bytes) = state.sealed.inbox.take(usize::MAX) else { return };
-            if let Err(error @ handshake::HandshakeError::PeerGaveUp(_)) = handshake.handle_bytes(&bytes) {
-                self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed);
+            if let Err(Failed { why, by_peer: true }) = handshake.handle_bytes(&bytes) {
+                self.fail_sealing(why, ConnectionError::HandshakeFailed);
                 return;
             }
             self.flows[index].state.sealed.inbox.give_back(bytes);
@@ -169,9 +170,9 @@ impl Connection {
         let state = &self.flows[index].state;
         if let Some(running) = self.protection.running_mut()
             && let Some(handshake) = running.handshake.as_mut().filter(|_| state.is_first())
-            && let Err(error @ handshake::HandshakeError::PeerGaveUp(_)) = handshake.handle_bytes(bytes)
+            && let Err(Failed { why, by_peer: true }) = handshake.handle_bytes(bytes)
         {
-            self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed);
+            self.fail_sealing(why, ConnectionError::HandshakeFailed);
             return;
         }
         self.on_failed(Some(index), OpenError::Length);

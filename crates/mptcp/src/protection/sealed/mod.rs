@@ -30,7 +30,7 @@ pub(super) use negotiation::Unsealed;
 pub use settings::SealedSettings;
 
 use base::SubflowId;
-use handshake::{Tep, Transcript};
+use protect::handshake::{Handshakes, Tep, Transcript};
 use wire::OptionBytes;
 
 use super::Protection;
@@ -99,6 +99,14 @@ impl Protection {
 impl Sealed {
     fn new(settings: SealedSettings, role: Role, capable: [u8; 4], stage: Stage) -> Self {
         Self { settings, role, capable, stage, is_heard: false, failure: None }
+    }
+
+    /// What our side brings along.
+    fn ours(&self) -> Option<&dyn Handshakes> {
+        match self.role {
+            Role::Active => self.settings.opener.as_deref(),
+            Role::Passive => self.settings.listener.as_deref(),
+        }
     }
 
     /// The connection has failed, or will before it is used.

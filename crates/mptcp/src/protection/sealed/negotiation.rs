@@ -1,8 +1,8 @@
 //! What the SYNs offer and answer (Jadin et al., section III-A): MP_CAPABLE of version 2 beside TCP-ENO.
 
 use base::{Instant, SubflowId};
-use handshake::{
-    ACK_ENO, Policy, Refusal, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
+use protect::handshake::{
+    ACK_ENO, Policy, Refusal, Tep, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
     offer_eno,
 };
 use wire::{CapableFlags, Eno, MpCapable, OptionBytes, Segment};
@@ -30,12 +30,13 @@ pub(in crate::protection) enum Unsealed {
 impl Sealed {
     /// What our SYN offers, if there is anything to offer.
     pub(in crate::protection) fn offer(settings: &SealedSettings, checksum: bool) -> Option<Self> {
-        if settings.policy == Policy::Off || settings.teps.is_empty() || settings.opener.is_none() {
+        let teps = settings.teps_to_open();
+        if settings.policy == Policy::Off || teps.is_empty() {
             return None;
         }
         let checksum = if checksum { CapableFlags::CHECKSUM } else { 0 };
         let capable = [MPTCP, 4, VERSION, CapableFlags::HMAC_SHA256 | checksum];
-        let stage = Stage::Offered { eno: offer_eno(&settings.teps) };
+        let stage = Stage::Offered { eno: offer_eno(&teps) };
         Some(Self::new(settings.clone(), Role::Active, capable, stage))
     }
 
@@ -45,9 +46,9 @@ impl Sealed {
         syn: &Segment,
         capable: Option<&MpCapable>,
     ) -> Result<Self, Unsealed> {
-        let ours = if settings.listener.is_some() { &settings.teps[..] } else { &[] };
+        let ours = settings.teps_to_accept();
         let eno = raw_option(&syn.options, ENO);
-        let tep = read(judge_offer(settings.policy, ours, capable, contents(&eno)))?;
+        let tep = read(judge_offer(settings.policy, &ours, capable, contents(&eno)))?;
         let answer = answer_eno(tep);
         let transcript = Transcript::new(
             &raw_option(&syn.options, MPTCP).unwrap_or_default(),
@@ -95,8 +96,12 @@ impl Sealed {
             return Err(Unsealed::Refused(Refusal::NotOffered));
         };
         let eno = raw_option(answer.options, ENO);
-        let tep =
-            read(judge_answer(self.settings.policy, &self.settings.teps, answer.capable, contents(&eno)))?;
+        let tep = read(judge_answer(
+            self.settings.policy,
+            &self.settings.teps_to_open(),
+            answer.capable,
+            contents(&eno),
+        ))?;
         let transcript = Transcript::new(
             &self.capable,
             offered,
@@ -153,7 +158,7 @@ impl Sealed {
 }
 
 /// A verdict, with the ways on that are not sealed as one.
-fn read(verdict: Verdict) -> Result<handshake::Tep, Unsealed> {
+fn read(verdict: Verdict) -> Result<Tep, Unsealed> {
     match verdict {
         Verdict::Sealed(tep) => Ok(tep),
         Verdict::Multipath | Verdict::Plain => Err(Unsealed::StepDown),

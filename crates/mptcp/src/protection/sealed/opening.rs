@@ -2,8 +2,7 @@
 
 use base::{Instant, SubflowId};
 use bytes::Bytes;
-use core::time::Duration as StdDuration;
-use handshake::{Complete, Handshake, HandshakeError, Tep, UnixTime};
+use protect::handshake::{Complete, Failed, Handshake, Tep};
 use protect::sealed::{ConnectionSecrets, Role as End};
 use tcp::Record as TcpRecord;
 use wire::OptionBytes;
@@ -19,14 +18,14 @@ pub(super) const INITIAL_WINDOW: u64 = 64 << 10;
 
 /// A handshake that runs.
 pub(super) struct Shaking {
-    handshake: Handshake,
+    handshake: Box<dyn Handshake>,
     flow: SubflowId,
     tep: Tep,
     began: Instant,
     /// What it has to say, for TCP.
     outbox: Vec<Bytes>,
     /// How it ended: told once its last bytes are handed to TCP. The bytes behind it are not its own.
-    outcome: Option<Result<Complete, HandshakeError>>,
+    outcome: Option<Result<Complete, Failed>>,
 }
 
 impl Shaking {
@@ -67,16 +66,11 @@ impl Connection {
         let Some(sealed) = self.protection.sealed_mut() else { return };
         let Stage::Agreed(Agreed { flow, tep, transcript }) = &sealed.stage else { return };
         let (flow, tep) = (*flow, *tep);
-        let clock = UnixTime::since_unix_epoch(StdDuration::from_secs(host.unix_time(now)));
-        let begun = match (sealed.role, &sealed.settings.opener, &sealed.settings.listener) {
-            (Role::Active, Some(opener), _) => {
-                Handshake::open(tep, opener, transcript, host.secrets(), clock)
-            }
-            (Role::Passive, _, Some(listener)) => {
-                Handshake::accept(tep, listener, transcript, host.secrets(), clock)
-            }
-            (Role::Active, None, _) | (Role::Passive, _, None) => {
-                Err(HandshakeError::Settings("there are none for this direction"))
+        let unix_time = host.unix_time(now);
+        let begun = match sealed.ours() {
+            Some(ours) => ours.begin(tep, transcript, host.secrets(), unix_time),
+            None => {
+                Err(Failed { why: "there are no settings for this direction".to_owned(), by_peer: false })
             }
         };
         match begun {
@@ -89,7 +83,7 @@ impl Connection {
                     self.read_handshake(index);
                 }
             }
-            Err(error) => self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed),
+            Err(error) => self.fail_sealing(error.why, ConnectionError::HandshakeFailed),
         }
     }
 
@@ -127,14 +121,20 @@ impl Connection {
         }
         match shaking.outcome.take() {
             Some(Ok(complete)) => self.start_sealed(now, index, complete, host),
-            Some(Err(error)) if speaks => self.fail_behind_alert(now, error.to_string(), flow),
-            Some(Err(error)) => self.fail_sealing(error.to_string(), ConnectionError::HandshakeFailed),
+            Some(Err(error)) if speaks => self.fail_behind_alert(now, error.why, flow),
+            Some(Err(error)) => self.fail_sealing(error.why, ConnectionError::HandshakeFailed),
             None => {}
         }
     }
 
     fn start_sealed(&mut self, now: Instant, index: usize, complete: Complete, host: &mut dyn Host) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
+        // Whatever the handshake has let through: from here on data may flow.
+        if !sealed.ours().is_some_and(|ours| ours.admits(&complete.peer)) {
+            let why = "the handshake has not proved the identity that is required of the peer";
+            self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
+            return;
+        }
         let Stage::Shaking(shaking) =
             core::mem::replace(&mut sealed.stage, Stage::Failed { was_running: false })
         else {

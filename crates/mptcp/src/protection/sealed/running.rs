@@ -1,6 +1,6 @@
 //! A sealed connection in use.
 
-use handshake::{Handshake, Peer, Tep};
+use protect::handshake::{Handshake, Peer, Tep};
 use protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -36,7 +36,7 @@ pub(super) struct Running {
     pub(super) sealer: Sealer,
     pub(super) opener: Opener,
     /// Until the first block is opened: what comes unmapped before may be its alert.
-    pub(super) handshake: Option<Handshake>,
+    pub(super) handshake: Option<Box<dyn Handshake>>,
     token: u32,
     pub(super) peer_token: u32,
     /// Blocks that no subflow was given yet.
@@ -71,7 +71,7 @@ impl Running {
         role: End,
         about: About,
         (identity, sealer, opener): (ConnectionIdentity, Sealer, Opener),
-        handshake: Handshake,
+        handshake: Box<dyn Handshake>,
     ) -> Self {
         Self {
             role,
@@ -139,12 +139,10 @@ impl Running {
             key_exchange: Some(key_exchange),
             peer: match peer {
                 Peer::Anonymous => PeerIdentity::Anonymous,
-                Peer::Key { key, is_known } => PeerIdentity::Key {
-                    line: key.to_string(),
-                    fingerprint: key.fingerprint().to_string(),
-                    is_known: *is_known,
-                },
-                Peer::Certificate { end_entity: _ } => PeerIdentity::Certificate,
+                Peer::Key { line, fingerprint: _, name, is_known } => {
+                    PeerIdentity::Key { line: line.clone(), fingerprint: name.clone(), is_known: *is_known }
+                }
+                Peer::Certificate => PeerIdentity::Certificate,
             },
             generations: [self.sealer.generation(), self.opener.generation()],
             handshake_bytes: [*sent, *received],

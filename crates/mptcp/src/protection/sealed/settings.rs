@@ -1,7 +1,7 @@
 //! What can be chosen about a sealed connection.
 
 use base::Duration;
-use handshake::{ListenerSettings, OpenerSettings, Policy, Tep};
+use protect::handshake::{Handshakes, Policy, Tep};
 use std::sync::Arc;
 use tcp::KeepAlive;
 
@@ -10,12 +10,13 @@ use tcp::KeepAlive;
 pub struct SealedSettings {
     /// What happens where the peer, or the way to it, does not let us seal.
     pub policy: Policy,
-    /// Handshakes, best first.
+    /// Handshakes, best first. Of these `opener` and `listener` use what can prove the identities that they require
+    /// ([`Handshakes::allows`]).
     pub teps: Vec<Tep>,
     /// What connections that we open bring along.
-    pub opener: Option<Arc<OpenerSettings>>,
+    pub opener: Option<Arc<dyn Handshakes>>,
     /// What connections that we accept bring along.
-    pub listener: Option<Arc<ListenerSettings>>,
+    pub listener: Option<Arc<dyn Handshakes>>,
     /// How long the handshake may take from the SYN/ACK on.
     pub handshake_patience: Duration,
     /// Probing of silent subflows, where [`tcp::Config::keep_alive`] does not ask for another. Somebody who cuts all
@@ -26,13 +27,28 @@ pub struct SealedSettings {
 
 impl SealedSettings {
     /// For connections that we open: required, all handshakes.
-    pub fn opener(settings: Arc<OpenerSettings>) -> Self {
+    pub fn opener(settings: Arc<dyn Handshakes>) -> Self {
         Self { opener: Some(settings), ..Self::default() }
     }
 
     /// For connections that we accept: required, all handshakes.
-    pub fn listener(settings: Arc<ListenerSettings>) -> Self {
+    pub fn listener(settings: Arc<dyn Handshakes>) -> Self {
         Self { listener: Some(settings), ..Self::default() }
+    }
+
+    /// What our SYNs may offer.
+    pub(super) fn teps_to_open(&self) -> Vec<Tep> {
+        self.teps_of(self.opener.as_ref())
+    }
+
+    /// What our SYN/ACKs may agree to.
+    pub(super) fn teps_to_accept(&self) -> Vec<Tep> {
+        self.teps_of(self.listener.as_ref())
+    }
+
+    fn teps_of(&self, side: Option<&Arc<dyn Handshakes>>) -> Vec<Tep> {
+        let Some(side) = side else { return Vec::new() };
+        self.teps.iter().copied().filter(|&tep| side.allows(tep)).collect()
     }
 }
 

@@ -48,7 +48,7 @@ impl Tep {
         }
     }
 
-    pub(crate) const fn suboption(self) -> EnoSuboption<'static> {
+    pub(super) const fn suboption(self) -> EnoSuboption<'static> {
         match self {
             Self::Tls13 => EnoSuboption::Tep { id: EXPERIMENTAL, has_data: true, data: TLS13_DATA },
             Self::TcpcryptCurve25519 => EnoSuboption::Tep { id: 0x23, has_data: false, data: &[] },
@@ -58,7 +58,7 @@ impl Tep {
 
     /// The TEP that a suboption offers. Data behind a tcpcrypt identifier would be an offer to resume, which we read
     /// as the offer of a fresh exchange that it also is (RFC 8548, section 3.2).
-    pub(crate) fn of(suboption: &EnoSuboption<'_>) -> Option<Self> {
+    pub(super) fn of(suboption: &EnoSuboption<'_>) -> Option<Self> {
         match *suboption {
             EnoSuboption::Global(_) => None,
             EnoSuboption::Tep { id: EXPERIMENTAL, has_data: true, data: TLS13_DATA } => Some(Self::Tls13),

@@ -17,7 +17,7 @@ use core::fmt;
 
 use wire::{CapableFlags, Eno, EnoSuboption, Malformed, MpCapable, OptionBytes};
 
-use crate::tep::Tep;
+use super::tep::Tep;
 
 /// What the user wants of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
