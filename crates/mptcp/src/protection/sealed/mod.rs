@@ -167,7 +167,8 @@ impl Sealed {
     pub(super) fn opening_stage(&self, is_open: bool, has_read: bool) -> AttemptStage {
         match &self.stage {
             Stage::Running(_) => AttemptStage::Authenticated,
-            Stage::Shaking(_) if has_read => AttemptStage::Handshake,
+            // It may fail with the first bytes of the peer.
+            Stage::Shaking(_) | Stage::Failed { .. } if has_read => AttemptStage::Handshake,
             Stage::Shaking(_) | Stage::Agreed(_) => AttemptStage::Established,
             Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed { .. } if is_open => {
                 AttemptStage::Established
