@@ -4,6 +4,8 @@
 //! are positions in two number spaces that must never mix, [`Random`] is where unpredictable bytes
 //! come from. None of it asks the operating system for anything.
 
+#![cfg_attr(not(test), no_std)]
+
 mod circle;
 mod dsn;
 mod id;

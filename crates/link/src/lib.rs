@@ -19,6 +19,8 @@
 //! assert_eq!(at, Instant::from_micros(20_100), "0.1 ms to put it on the wire, 20 ms to cross it");
 //! ```
 
+#![cfg_attr(not(test), no_std)]
+
 mod bottleneck;
 mod config;
 mod jitter;

@@ -11,8 +11,8 @@
 //! Beside the ranges runs a log of transmissions in order of time. RACK reads only its front: who was sent
 //! later cannot be overdue before.
 
+use alloc::collections::VecDeque;
 use base::Instant;
-use std::collections::VecDeque;
 
 /// Ranges beyond which a SACK block splits no more: it then counts only for ranges that lie wholly inside it. A path
 /// of 1 Gbit/s and 200 ms holds 17,000 segments, with hundreds of gaps where a hundredth of them is lost.

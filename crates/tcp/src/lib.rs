@@ -20,6 +20,10 @@
 //!   `rack`, `tail_probe`, `recovery` and `prr` judge that, `rtt` and `expiry` keep the time;
 //! - how much: `congestion`, `send_window`, `pace`, summed up in `room`.
 
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
 mod ack_policy;
 mod acknowledgment;
 mod arrival;

@@ -4,8 +4,8 @@
 //! means that nobody can change a byte that was already acknowledged). Data is kept as slices of the buffers
 //! it arrived in.
 
+use alloc::collections::VecDeque;
 use bytes::Bytes;
-use std::collections::VecDeque;
 
 use crate::Chunk;
 

@@ -4,8 +4,9 @@
 //! rest of a record without options is joined with the beginning of the next one, so that a stream of plain
 //! records leaves in full segments. At most one segment per record is copied that way.
 
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use bytes::Bytes;
-use std::collections::VecDeque;
 use wire::OptionBytes;
 
 use crate::Record;

@@ -1,8 +1,8 @@
 //! The connection itself.
 
+use alloc::collections::VecDeque;
 use base::{Duration, Instant, SeqNum};
 use bytes::Bytes;
-use std::collections::VecDeque;
 use wire::{IcmpError, IpVersion, MAX_OPTIONS, OptionBytes, Segment};
 
 use crate::ack_policy::Urgency;

@@ -1,5 +1,6 @@
 //! ICMP and ICMPv6 errors about a TCP segment of ours (RFC 792, 1191, 4443, 8201).
 
+use alloc::vec::Vec;
 use base::SeqNum;
 use core::net::{IpAddr, SocketAddr};
 

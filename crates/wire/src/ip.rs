@@ -1,5 +1,6 @@
 //! IPv4 and IPv6 headers (RFC 791, 8200).
 
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 

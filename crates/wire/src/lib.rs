@@ -7,6 +7,10 @@
 //! TCP options stay raw inside a [`Segment`] (at most 40 bytes, inline); [`options`] walks over them and
 //! gives typed values, unknown ones included. Nothing here keeps state or allocates per packet.
 
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
 mod checksum;
 mod eno;
 mod fields;

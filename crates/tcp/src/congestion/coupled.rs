@@ -27,6 +27,10 @@ pub struct Coupling {
     pub olia_alpha: f64,
 }
 
+fn square(x: f64) -> f64 {
+    x * x
+}
+
 impl Coupling {
     /// The coupling of `members[index]` with the others.
     pub fn of(members: &[Member], index: usize) -> Self {
@@ -34,7 +38,7 @@ impl Coupling {
         let window = |member: &Member| f64::from(member.window);
         Self {
             total_window: members.iter().map(window).sum(),
-            best_window_per_rtt2: members.iter().map(|m| window(m) / rtt(m).powi(2)).fold(0.0, f64::max),
+            best_window_per_rtt2: members.iter().map(|m| window(m) / square(rtt(m))).fold(0.0, f64::max),
             total_rate: members.iter().map(|m| window(m) / rtt(m)).sum(),
             olia_alpha: olia_alpha(members, index),
         }
@@ -46,7 +50,7 @@ impl Coupling {
             return 0.0;
         }
         // alpha = total * best / rate²; the total cancels out.
-        let per_byte = self.best_window_per_rtt2 / self.total_rate.powi(2);
+        let per_byte = self.best_window_per_rtt2 / square(self.total_rate);
         per_byte * f64::from(acked) * f64::from(mss)
     }
 
@@ -56,7 +60,7 @@ impl Coupling {
             return 0.0;
         }
         let (window, rtt) = (f64::from(window.max(1)), srtt.as_secs_f64().max(1e-6));
-        let optimal = window / rtt.powi(2) / self.total_rate.powi(2);
+        let optimal = window / square(rtt) / square(self.total_rate);
         (optimal + self.olia_alpha / window) * f64::from(acked) * f64::from(mss)
     }
 }

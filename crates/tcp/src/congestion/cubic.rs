@@ -85,12 +85,13 @@ impl Cubic {
 impl Epoch {
     fn new(start: Instant, segments: f64, w_max: f64) -> Self {
         let origin = w_max.max(segments);
-        Self { start, k: ((origin - segments) / C).cbrt(), origin, reno: segments }
+        Self { start, k: libm::cbrt((origin - segments) / C), origin, reno: segments }
     }
 
     /// W_cubic of equation 1, in segments.
     fn window_at(&self, t: Duration) -> f64 {
-        C * (t.as_secs_f64() - self.k).powi(3) + self.origin
+        let from_plateau = t.as_secs_f64() - self.k;
+        C * (from_plateau * from_plateau * from_plateau) + self.origin
     }
 }
 

@@ -251,7 +251,7 @@ impl Window {
             }
             return;
         }
-        self.fraction = total.fract();
+        self.fraction = total % 1.0;
         self.bytes = self.bytes.saturating_add(total as u32).min(MAX_WINDOW);
     }
 }

@@ -1,5 +1,7 @@
 //! From [`Segment`] to the bytes in front of its payload.
 
+use alloc::vec::Vec;
+
 use super::Segment;
 use crate::ip::{emit_header, pseudo_header};
 use crate::{Checksum, IpVersion, Protocol};
