@@ -4,12 +4,14 @@
 //!
 //! * [`interop`]: the kernel as the peer, with the kernel's own counters as evidence.
 //! * [`attacks`]: two `plait` programs with an eavesdropper and an injector on each path, with the injector's own log as evidence.
+//! * [`runner`]: cases one after the other, a line each, a table at the end.
 
 // This program is the operating-system side: it is outside the deterministic core.
 #![allow(clippy::disallowed_methods)]
 
 mod attacks;
 mod interop;
+mod runner;
 
 use std::process::ExitCode;
 
@@ -41,7 +43,7 @@ enum Interop {
     /// List the scenarios.
     List,
     /// Run scenarios (as root); ends with 1 if one fails.
-    Run(interop::runner::Options),
+    Run(interop::runner::Selection),
 }
 
 #[derive(Subcommand)]
@@ -49,7 +51,7 @@ enum Attacks {
     /// List the cases.
     List,
     /// Run cases (as root); ends with 1 if one fails.
-    Run(attacks::runner::Options),
+    Run(attacks::runner::Selection),
 }
 
 fn main() -> ExitCode {
@@ -73,5 +75,16 @@ fn main() -> ExitCode {
             eprintln!("conformance: {error:#}");
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_one_that_clap_takes() {
+        Arguments::command().debug_assert();
     }
 }

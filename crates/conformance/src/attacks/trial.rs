@@ -5,14 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::attacks::trials;
-
-/// How a trial ended, if not with an error.
-pub(crate) enum Verdict {
-    /// It holds; the text is the evidence.
-    Passed(String),
-    /// What another system did, which nobody here judges.
-    Recorded(String),
-}
+pub(crate) use crate::runner::Verdict;
 
 /// One trial.
 pub(crate) struct Trial {

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::interop::scenarios;
 use crate::interop::testbed::Family;
+pub(crate) use crate::runner::Verdict;
 
 /// On which side the subject is: `plait`, or in a baseline the kernel that stands in for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +31,6 @@ impl Role {
             Self::Server => Self::Client,
         }
     }
-}
-
-/// How a scenario ended, if not with an error.
-pub(crate) enum Verdict {
-    /// It holds; the text is the evidence.
-    Passed(String),
-    /// It says nothing here (most often: a feature the kernel itself does not have, in a baseline).
-    NotApplicable(&'static str),
 }
 
 /// One scenario.

@@ -1,0 +1,175 @@
+//! Runs cases one after the other, a line each, and prints a table at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+
+/// What to run and how.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only cases whose name contains this; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// Not those whose name contains this; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    skip: Vec<String>,
+    /// For CI, where other work may share the machine: smaller transfers; nothing is judged by time or speed, and what depends on
+    /// them is left out unless --only names it.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Bytes of a full transfer, each way [default: 256 MiB, with --quick much less].
+    #[arg(long, value_name = "BYTES")]
+    size: Option<u64>,
+    /// The binary under test.
+    #[arg(long, default_value = "target/release/plait")]
+    plait: PathBuf,
+    /// Keeps the programs' output, and captures, of cases that fail.
+    #[arg(long, value_name = "DIRECTORY")]
+    keep: Option<PathBuf>,
+}
+
+/// Bytes of a full transfer, each way.
+const FULL: u64 = 256 << 20;
+
+impl Options {
+    /// Bytes of a full transfer; `small` with `--quick`.
+    pub(crate) fn size(&self, small: u64) -> u64 {
+        self.size.unwrap_or(if self.quick { small } else { FULL })
+    }
+
+    /// The binary under test.
+    pub(crate) fn plait(&self) -> Result<PathBuf> {
+        self.plait.canonicalize().with_context(|| {
+            format!(
+                "no binary at {}: build it with `cargo build --release`, or name it with --plait",
+                self.plait.display()
+            )
+        })
+    }
+
+    /// Whether the output of cases that fail is kept.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keep.is_some()
+    }
+
+    fn wants(&self, case: &Case<'_>) -> bool {
+        let fits = |patterns: &[String]| patterns.iter().any(|pattern| case.name.contains(pattern.as_str()));
+        let is_named = if self.only.is_empty() { case.is_quick || !self.quick } else { fits(&self.only) };
+        is_named && !fits(&self.skip)
+    }
+}
+
+/// One thing to show.
+pub(crate) struct Case<'a> {
+    /// Its line, and what patterns are looked for in.
+    pub(crate) name: String,
+    /// Where it is in the table.
+    pub(crate) row: String,
+    pub(crate) column: String,
+    /// Whether it is one of those that `--quick` runs.
+    pub(crate) is_quick: bool,
+    pub(crate) run: Box<Run<'a>>,
+}
+
+/// What a case does, with a directory of its own for the output of its programs.
+pub(crate) type Run<'a> = dyn Fn(&Path) -> Result<Verdict> + 'a;
+
+/// How a case ended, if not with an error.
+pub(crate) enum Verdict {
+    /// It holds; the text is the evidence.
+    Passed(String),
+    /// What another system did, which is not judged.
+    Recorded(String),
+    /// It says nothing here (most often: a feature the kernel itself does not have, in a baseline).
+    NotApplicable(&'static str),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Passed,
+    Failed,
+    Recorded,
+    NotApplicable,
+}
+
+impl Class {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "ok",
+            Self::Failed => "FAIL",
+            Self::Recorded => "seen",
+            Self::NotApplicable => "n/a",
+        }
+    }
+}
+
+/// Runs what was asked for; false if a case failed.
+pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("network namespaces need root: run it with sudo, or as root in a user namespace (unshare -rn)");
+    }
+    for name in netns::sweep()? {
+        eprintln!("removed {name}, left behind by an earlier run");
+    }
+    let usual = std::env::temp_dir().join(format!("plait-conformance-{}", std::process::id()));
+    let root = options.keep.clone().unwrap_or(usual);
+    let mut results = Vec::new();
+    for case in cases.into_iter().filter(|case| options.wants(case)) {
+        let class = one(&case, &root, options.keeps())?;
+        results.push((case.row, case.column, class));
+    }
+    if !options.keeps() {
+        let _ = std::fs::remove_dir_all(&root);
+    }
+    ensure!(!results.is_empty(), "no case is called so; `list` names them");
+    print_table(&results);
+    let of = |wanted| results.iter().filter(|(_, _, class)| *class == wanted).count();
+    println!("\n{} passed, {} failed", of(Class::Passed), of(Class::Failed));
+    for (class, word) in [(Class::Recorded, "recorded"), (Class::NotApplicable, "not applicable")] {
+        if of(class) > 0 {
+            println!("{} {word}", of(class));
+        }
+    }
+    Ok(of(Class::Failed) == 0)
+}
+
+/// Runs one case and prints its line.
+fn one(case: &Case<'_>, root: &Path, keep: bool) -> Result<Class> {
+    let directory = root.join(case.name.replace(['/', ' '], "-"));
+    std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+    let began = Instant::now();
+    let (class, text) = match (case.run)(&directory) {
+        Ok(Verdict::Passed(evidence)) => (Class::Passed, evidence),
+        Ok(Verdict::Recorded(what)) => (Class::Recorded, what),
+        Ok(Verdict::NotApplicable(reason)) => (Class::NotApplicable, reason.to_owned()),
+        Err(error) => (Class::Failed, format!("{error:#}")),
+    };
+    let (seconds, text) = (began.elapsed().as_secs_f64(), text.replace('\n', "\n    "));
+    println!("{:<40} {:<4} {seconds:6.1} s  {text}", case.name, class.word());
+    if class != Class::Failed || !keep {
+        std::fs::remove_dir_all(&directory).with_context(|| format!("remove {}", directory.display()))?;
+    }
+    Ok(class)
+}
+
+fn print_table(results: &[(String, String, Class)]) {
+    let columns: BTreeSet<&str> = results.iter().map(|(_, column, _)| column.as_str()).collect();
+    let cells: BTreeMap<(&str, &str), Class> =
+        results.iter().map(|(row, column, class)| ((row.as_str(), column.as_str()), *class)).collect();
+    let print_row = |name: &str, of: &dyn Fn(&str) -> String| {
+        let row: Vec<String> = columns.iter().map(|column| format!("{:<12}", of(column))).collect();
+        println!("{name:<40} {}", row.join(" ").trim_end());
+    };
+    println!();
+    print_row("", &|column| column.to_owned());
+    let mut printed = BTreeSet::new();
+    for (row, _, _) in results {
+        if printed.insert(row) {
+            let cell = |column: &str| cells.get(&(row, column)).map_or("-", |class| class.word());
+            print_row(row, &|column| cell(column).to_owned());
+        }
+    }
+}
