@@ -107,15 +107,15 @@ attacks! {
     CutAll = "cut-all", Established, Once, Survives, [];
     /// The SYN/ACK becomes a bare SYN, as of a peer that opens at the same moment, and a bare ACK; nothing else passes. With to=server:
     /// so do the segments behind the client's SYN.
-    SynCrossing = "syn-crossing", Any, Always, OpensElsewhere, [BothHandshakes, SecondPath];
+    SynCrossing = "syn-crossing", Any, Always, OpensElsewhere, [Quick, BothHandshakes, SecondPath];
     /// The SYN/ACK loses all options of Multipath TCP and TCP-ENO. With to=server: the SYN.
-    SynAckBare = "synack-bare", Syn, Always, OpensElsewhere, [BothHandshakes, SecondPath];
+    SynAckBare = "synack-bare", Syn, Always, OpensElsewhere, [Quick, BothHandshakes, SecondPath];
     /// SYN and SYN/ACK pass, and nothing more.
-    SynAckThenSilence = "synack-then-silence", Any, Always, OpensElsewhere, [BothHandshakes, SecondPath];
+    SynAckThenSilence = "synack-then-silence", Any, Always, OpensElsewhere, [Quick, BothHandshakes, SecondPath];
     /// Everything passes until the first payload with a mapping, which is the end of a sealed handshake; and nothing more.
     HandshakeThenSilence = "handshake-then-silence", Any, Always, OpensAfterHandshake, [BothHandshakes, SecondPath];
     /// One byte of each payload without a mapping, as a sealed handshake has, is changed, all checksums are mended.
-    HandshakeAlteredAlways = "handshake-altered-always", Payload, Always, OpensElsewhere, [BothHandshakes];
+    HandshakeAlteredAlways = "handshake-altered-always", Payload, Always, OpensElsewhere, [Quick, BothHandshakes];
     /// One byte of each payload with a mapping is changed, from the first one on, all checksums are mended.
     BlocksAlteredAlways = "blocks-altered-always", Payload, Always, OpensAfterHandshake, [BothHandshakes, SecondPath];
 }

@@ -103,10 +103,12 @@ fn trial(case: Case) -> Trial {
         }
         _ => "complete over the honest path, the first byte less than 1 s later",
     };
-    Trial::new(name, about, move |context: &Context<'_>| match place {
+    let run = move |context: &Context<'_>| match place {
         Place::First | Place::Second => opens(context, case),
         Place::Every => fails(context, case),
-    })
+    };
+    let is_quick = place == Place::First && victim.is_none() && attack.runs(Run::Quick);
+    Trial::new(name, about, run).quick_if(is_quick)
 }
 
 impl Case {
