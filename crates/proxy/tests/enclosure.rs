@@ -2,6 +2,8 @@
 //!
 //! The test binary is its own child: started with `--child`, it becomes the enclosed program.
 
+#![allow(clippy::disallowed_methods, reason = "processes")]
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::process::Command;

@@ -1,6 +1,8 @@
 //! Random configurations, paths and operations, both ways at once: every byte arrives once and in order, each
 //! record keeps its options, both ends agree on how it ended, and nothing is left running.
 
+#![allow(clippy::disallowed_methods, reason = "the environment says how many seeds to run")]
+
 mod common;
 
 use base::{Duration, Random, SeededRandom, SeqNum};
