@@ -1,6 +1,10 @@
 //! `plait`, the one binary: arguments in, exit status out.
 
 #![allow(clippy::disallowed_methods, reason = "standard input and output are served by threads")]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "doc comments are the text of --help, where [...] is optional"
+)]
 
 mod acquaintance;
 mod arguments;

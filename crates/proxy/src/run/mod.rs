@@ -5,7 +5,7 @@
 //! faces the program, and [`original_destination`] says where it wanted to go. Names are asked for at a
 //! listener too. Nothing of the program is changed, so static binaries work as well.
 //!
-//! Two processes take part. [`enclosure`] is the child: it makes the namespace, opens the listeners there,
+//! Two processes take part. [`enclose`] runs in the child: it makes the namespace, opens the listeners there,
 //! hands them to the parent, and becomes the program. [`Enclosed`] is the parent's view of it.
 
 mod descriptor;

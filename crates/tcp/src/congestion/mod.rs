@@ -4,7 +4,7 @@
 //! and how the window is approached during recovery (proportional rate reduction), is not its business.
 //!
 //! Slow start and the reaction to timeouts are common to all; they differ in how the window grows in
-//! congestion avoidance and how far it falls on loss: [`cubic`], [`coupled`], or one segment per round trip.
+//! congestion avoidance and how far it falls on loss: `cubic`, `coupled`, or one segment per round trip.
 
 mod coupled;
 mod cubic;
