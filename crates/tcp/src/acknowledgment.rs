@@ -8,6 +8,7 @@ use wire::Segment;
 use crate::congestion::Ack;
 use crate::flight::Sent;
 use crate::header_options::SegmentView;
+use crate::log;
 use crate::prr::Prr;
 use crate::rack::Verdict;
 use crate::receive_queue::{Block, MAX_BLOCKS};
@@ -225,6 +226,7 @@ impl Subflow {
             (_, _, _) => false,
         };
         if by_timestamp || self.send.recovery.was_mistake(self.send.una) {
+            log::debug!(una = self.send.una, by_timestamp, "recovery undone: nothing was lost");
             self.send.recovery.undo();
             self.send.rack.on_mistake();
             self.send.congestion.undo();
@@ -266,6 +268,7 @@ impl Subflow {
         repeats: bool,
     ) {
         if self.send.recovery.ends_at(self.send.una) {
+            log::debug!(una = self.send.una, window = self.send.congestion.window(), "recovery ends");
             self.send.recovery.finish();
             self.send.rack.on_recovered();
         }
@@ -292,6 +295,13 @@ impl Subflow {
         prr.on_ack(delivered, self.pipe(), false);
         self.send.recovery.enter_fast(self.send.una, self.send.next, prr);
         self.send.probe.reset();
+        log::debug!(
+            una = self.send.una,
+            in_flight,
+            lost = self.send.flight.lost(),
+            threshold,
+            "recovery begins"
+        );
     }
 
     fn grow_window(&mut self, now: Instant, in_flight: u64, una: u64, delivered: u64) {

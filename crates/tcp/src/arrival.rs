@@ -8,6 +8,7 @@ use crate::ack_policy::Urgency;
 use crate::challenge::Challenge;
 use crate::handshake::SynRepeat;
 use crate::header_options::SegmentView;
+use crate::log;
 use crate::receive_queue::Received;
 use crate::subflow::{Role, Subflow};
 use crate::{Arrival, Closed, DropReason, Event, State, Timer};
@@ -181,6 +182,10 @@ impl Subflow {
         let ack = una as i64 + i64::from(segment.ack.distance(self.send.seq(una)));
         if self.state == State::SynReceived {
             if ack < 1 || ack > self.send.next as i64 {
+                log::debug!(
+                    ack = segment.ack.bits(),
+                    "reset: the third segment acknowledges what was never sent"
+                );
                 self.reset = Some((segment.ack, false));
                 return Err((Answer::Never, DropReason::UnacceptableAck));
             }

@@ -3,6 +3,7 @@
 use base::Instant;
 use wire::{Flags, Segment};
 
+use crate::log;
 use crate::sender::Finish;
 use crate::subflow::Subflow;
 use crate::{Closed, Event, State, Timer};
@@ -79,6 +80,7 @@ impl Subflow {
     /// Ends the connection, for whatever reason, unless its end was reported before.
     pub(crate) fn close(&mut self, reason: Closed) {
         let reported = self.state == State::TimeWait;
+        log::debug!(?reason, state = ?self.state, "connection ends");
         self.state = State::Closed;
         self.timers.stop_all();
         self.send.queue.clear();

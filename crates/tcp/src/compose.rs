@@ -6,6 +6,7 @@ use wire::{Flags, OptionBytes, SackBlocks, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::header_options::{self, SynOptions};
+use crate::log;
 use crate::receive_queue::Block;
 use crate::subflow::{SegmentKind, SegmentOptions, Subflow};
 use crate::{State, Timer};
@@ -193,6 +194,7 @@ impl Subflow {
         }
         self.put_opaque(SegmentKind::Reset, options, &mut all);
         self.stats.segments_sent += 1;
+        log::debug!(seq = seq.bits(), state = ?self.state, answers_nothing_of_ours = !with_ack, "reset leaves");
         let next = self.receive.irs + self.receive.next() as u32;
         Segment {
             source: self.tuple.local,

@@ -4,6 +4,7 @@ use base::{Duration, Instant};
 
 use crate::acknowledgment::clamp;
 use crate::flight::Fate;
+use crate::log;
 use crate::recovery::Phase;
 use crate::subflow::{Nudge, Subflow};
 use crate::tail_probe::TailProbe;
@@ -66,6 +67,7 @@ impl Subflow {
                     return;
                 }
                 self.send.rtt.back_off();
+                log::debug!(attempts = self.opening.attempts, state = ?self.state, "no answer to the SYN");
                 self.opening.due = true;
             }
             State::Established | State::FinWait1 | State::CloseWait | State::Closing | State::LastAck => {
@@ -89,6 +91,13 @@ impl Subflow {
             self.send.congestion.on_timeout(now, clamp(in_flight));
         }
         self.send.rtt.back_off();
+        log::debug!(
+            una = self.send.una,
+            in_flight,
+            backoff = self.send.rtt.backoff(),
+            window = self.send.congestion.window(),
+            "retransmission timeout"
+        );
         self.shrink_black_hole();
         if self.send.flight.first().is_some_and(|first| first.fate == Fate::Delivered) {
             // The peer had it and does not acknowledge it: it has thrown it away.
@@ -144,6 +153,7 @@ impl Subflow {
         }
         self.send.window_probes += 1;
         self.send.persist_backoff = self.send.persist_backoff.saturating_add(1);
+        log::debug!(probes = self.send.window_probes, "window probe");
         self.nudge = Nudge::Probe;
         self.timers.set(Timer::Persist, now + self.persist_wait());
     }
@@ -177,6 +187,7 @@ impl Subflow {
             return;
         }
         self.receive.keep_alives += 1;
+        log::debug!(probes = self.receive.keep_alives, "keep-alive probe");
         self.nudge = Nudge::Probe;
         self.timers.set(Timer::KeepAlive, now + keep_alive.interval);
     }

@@ -6,6 +6,7 @@ use wire::{Flags, IpVersion, Segment};
 use crate::ack_policy::Urgency;
 use crate::congestion::Controller;
 use crate::header_options::SynOptions;
+use crate::log;
 use crate::send_window::SendWindow;
 use crate::subflow::{Role, Subflow};
 use crate::{Arrival, Closed, DropReason, Event, State, Timer};
@@ -23,6 +24,10 @@ impl Subflow {
         let acks_syn = segment.ack == self.send.seq(1);
         if segment.flags.contains(Flags::ACK) && !acks_syn {
             if !segment.flags.contains(Flags::RST) {
+                log::debug!(
+                    ack = segment.ack.bits(),
+                    "reset: the answer to the SYN acknowledges something else"
+                );
                 self.reset = Some((segment.ack, false));
             }
             return Arrival::Dropped(DropReason::UnacceptableAck);

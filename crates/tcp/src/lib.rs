@@ -37,6 +37,7 @@ mod flight;
 mod handshake;
 mod header_options;
 mod isn;
+mod log;
 mod network;
 mod pace;
 mod path_mtu;

@@ -5,6 +5,7 @@ use wire::{IcmpError, IcmpReason};
 
 use crate::flight::Sent;
 use crate::header_options::TIMESTAMPS_LEN;
+use crate::log;
 use crate::subflow::Subflow;
 use crate::{Closed, Event, State};
 
@@ -31,6 +32,7 @@ impl Subflow {
         let quoted = i64::from(error.seq.distance(self.send.seq(self.send.una)));
         let outstanding = (self.send.next - self.send.una) as i64;
         if self.state == State::Closed || !(0..outstanding).contains(&quoted) {
+            log::debug!(reason = ?error.reason, state = ?self.state, "ICMP error quotes nothing in flight");
             self.stats.segments_dropped += 1;
             return;
         }
@@ -55,6 +57,7 @@ impl Subflow {
         if mss >= before {
             return;
         }
+        log::debug!(before, mss, "segments are cut smaller");
         self.send.congestion.set_mss(self.segment_payload(0));
         let stamps = if self.timestamps.is_some() { TIMESTAMPS_LEN as u16 } else { 0 };
         let fits = u64::from(mss - stamps - MOST_OPAQUE);

@@ -9,6 +9,7 @@ use crate::ack_policy::Urgency;
 use crate::challenge::ChallengeLimit;
 use crate::congestion::{Controller, Coupling};
 use crate::header_options::{SynOptions, TIMESTAMPS_LEN};
+use crate::log;
 use crate::receiver::Receiver;
 use crate::sender::{Finish, Sender};
 use crate::timers::Timers;
@@ -211,7 +212,16 @@ impl Subflow {
     /// is then available from [`Subflow::read`]: an owner that needs the segment's options before the data
     /// looks at them in between.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) -> Arrival {
+        let _span = log::enter(&self.tuple);
         self.stats.segments_received += segment.wire_segments() as u64;
+        log::trace!(
+            seq = segment.seq.bits(),
+            ack = segment.ack.bits(),
+            len = segment.payload.len(),
+            flags = ?segment.flags,
+            window = segment.window,
+            "segment arrives"
+        );
         let arrival = match self.state {
             State::Closed => Arrival::Dropped(DropReason::Closed),
             State::SynSent => self.arrive_in_syn_sent(now, segment),
@@ -225,6 +235,15 @@ impl Subflow {
             | State::TimeWait => self.arrive_synchronized(now, segment),
         };
         if let Arrival::Dropped(_) = arrival {
+            log::debug!(
+                ?arrival,
+                state = ?self.state,
+                seq = segment.seq.bits(),
+                ack = segment.ack.bits(),
+                len = segment.payload.len(),
+                flags = ?segment.flags,
+                "segment dropped"
+            );
             self.stats.segments_dropped += segment.wire_segments() as u64;
         }
         arrival
@@ -232,17 +251,29 @@ impl Subflow {
 
     /// Takes an ICMP error that quotes a segment of this connection (RFC 5927: checked against the window).
     pub fn handle_icmp(&mut self, now: Instant, error: &IcmpError) {
+        let _span = log::enter(&self.tuple);
         self.icmp_arrives(now, error);
     }
 
     /// Runs all timers that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let _span = log::enter(&self.tuple);
         self.run_timers(now);
     }
 
     /// The next segment or super-segment to send, if any. Call until `None`.
     pub fn poll_transmit(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {
-        self.next_segment(now, options)
+        let _span = log::enter(&self.tuple);
+        let segment = self.next_segment(now, options)?;
+        log::trace!(
+            seq = segment.seq.bits(),
+            ack = segment.ack.bits(),
+            len = segment.payload.len(),
+            flags = ?segment.flags,
+            window = segment.window,
+            "segment leaves"
+        );
+        Some(segment)
     }
 
     /// The earliest deadline.
@@ -303,6 +334,7 @@ impl Subflow {
 
     /// Ends the connection at once: a RST goes out (with options of kind [`SegmentKind::Reset`]).
     pub fn abort(&mut self) {
+        let _span = log::enter(&self.tuple);
         match self.state {
             State::Closed => return,
             State::SynSent | State::TimeWait => {}

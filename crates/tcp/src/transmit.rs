@@ -6,6 +6,7 @@ use wire::{Flags, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::compose::Grant;
+use crate::log;
 use crate::recovery::Retransmission;
 use crate::send_queue::Extent;
 use crate::sender::Finish;
@@ -175,6 +176,7 @@ impl Subflow {
                 segment
             }
         };
+        log::debug!(una = self.send.una, len = probe.payload.len(), "tail loss probe");
         self.timers.stop(Timer::LossProbe);
         self.restart_rto(now);
         Some(probe)
