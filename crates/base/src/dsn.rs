@@ -1,9 +1,9 @@
 //! Data sequence numbers: 64 bits, one space per direction of a Multipath TCP connection
 //! (RFC 8684, section 3.3).
 
-use crate::circle::circle;
+use crate::serial::serial_number;
 
-circle! {
+serial_number! {
     /// A position in the data sequence space of one direction of a connection.
     Dsn(u64), distance i64, shown as "dsn";
 

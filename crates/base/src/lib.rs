@@ -6,11 +6,11 @@
 
 #![cfg_attr(not(test), no_std)]
 
-mod circle;
 mod dsn;
 mod id;
 mod random;
 mod seq;
+mod serial;
 mod time;
 
 pub use dsn::{Dsn, DsnRange};

@@ -1,8 +1,8 @@
 //! TCP sequence numbers: 32 bits that wrap (RFC 9293, section 3.4).
 
-use crate::circle::circle;
+use crate::serial::serial_number;
 
-circle! {
+serial_number! {
     /// A position in the sequence space of one TCP connection.
     SeqNum(u32), distance i32, shown as "seq";
 

@@ -12,7 +12,7 @@ pub(crate) struct Stamp {
     pub(crate) echo: u32,
 }
 
-/// `a` lies before `b` on the circle.
+/// `a` is before `b`, modulo the wrap (RFC 7323, section 5.2).
 fn is_before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }

@@ -1,10 +1,10 @@
-//! Positions on a circle: what TCP's and Multipath TCP's sequence numbers have in common.
+//! Serial number arithmetic (as in RFC 1982): what TCP's and Multipath TCP's sequence numbers have in common.
 
 /// Makes a number type of `$bits` bits that wrap, and the type of non-empty ranges of it.
 ///
-/// There is no `Ord`: order on a circle only exists between numbers less than half a turn apart, so the
+/// There is no `Ord`: serial numbers are only ordered when they are less than half the space apart, so the
 /// comparisons are named functions that say so.
-macro_rules! circle {
+macro_rules! serial_number {
     (
         $(#[$number_doc:meta])* $number:ident($bits:ty), distance $signed:ty, shown as $shown:literal;
         $(#[$range_doc:meta])* $range:ident;
@@ -29,22 +29,22 @@ macro_rules! circle {
                 self.0.wrapping_sub(earlier.0).cast_signed()
             }
 
-            /// `self` < `other` on the circle.
+            /// `self` < `other`, modulo the wrap.
             pub const fn is_before(self, other: Self) -> bool {
                 self.distance(other) < 0
             }
 
-            /// `self` > `other` on the circle.
+            /// `self` > `other`, modulo the wrap.
             pub const fn is_after(self, other: Self) -> bool {
                 self.distance(other) > 0
             }
 
-            /// `self` <= `other` on the circle.
+            /// `self` <= `other`, modulo the wrap.
             pub const fn is_at_or_before(self, other: Self) -> bool {
                 self.distance(other) <= 0
             }
 
-            /// `self` >= `other` on the circle.
+            /// `self` >= `other`, modulo the wrap.
             pub const fn is_at_or_after(self, other: Self) -> bool {
                 self.distance(other) >= 0
             }
@@ -130,4 +130,4 @@ macro_rules! circle {
     };
 }
 
-pub(crate) use circle;
+pub(crate) use serial_number;
