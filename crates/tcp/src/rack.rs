@@ -96,15 +96,15 @@ impl Rack {
         recovering: bool,
     ) -> Verdict {
         let Some((newest, end)) = self.newest else { return Verdict::Unknown };
-        let patience = self.rtt + self.reordering_window(rtt, delivered_segments, recovering);
-        Verdict::Judge { overdue: Overdue { newest, end, sent_by: now - patience }, next: newest + patience }
+        let timeout = self.rtt + self.reordering_window(rtt, delivered_segments, recovering);
+        Verdict::Judge { overdue: Overdue { newest, end, sent_by: now - timeout }, next: newest + timeout }
     }
 
     /// The moment up to which transmissions are lost when the retransmission timer has fired
     /// (RFC 8985, section 6.3).
     pub(crate) fn lost_on_timeout(&self, now: Instant, rtt: &Rtt) -> Instant {
-        let patience = self.rtt.max(rtt.smoothed().unwrap_or_default());
-        now - patience - self.reordering_window(rtt, 0, false)
+        let timeout = self.rtt.max(rtt.smoothed().unwrap_or_default());
+        now - timeout - self.reordering_window(rtt, 0, false)
     }
 
     #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
         rtt
     }
 
-    fn patience(rack: &Rack, delivered: u64, recovering: bool) -> u64 {
+    fn window_millis(rack: &Rack, delivered: u64, recovering: bool) -> u64 {
         rack.reordering_window(&measured(), delivered, recovering).as_millis() as u64
     }
 
@@ -136,11 +136,11 @@ mod tests {
     fn without_reordering_three_duplicates_are_enough() {
         let mut rack = Rack::default();
         rack.on_delivery(Instant::from_millis(40), &sent(101, 201, 0, false), &measured(), false);
-        assert_eq!(patience(&rack, 2, false), 10, "a quarter of the smallest RTT");
-        assert_eq!(patience(&rack, 3, false), 0);
+        assert_eq!(window_millis(&rack, 2, false), 10, "a quarter of the smallest RTT");
+        assert_eq!(window_millis(&rack, 3, false), 0);
         rack.on_delivery(Instant::from_millis(41), &sent(1, 101, 0, false), &measured(), false);
         assert!(rack.has_seen_reordering());
-        assert_eq!(patience(&rack, 3, false), 10);
+        assert_eq!(window_millis(&rack, 3, false), 10);
     }
 
     #[test]
@@ -148,13 +148,13 @@ mod tests {
         let mut rack = Rack::default();
         rack.on_duplicate(1, 1000);
         rack.on_duplicate(500, 1500);
-        assert_eq!(patience(&rack, 0, false), 20, "one round, one step");
+        assert_eq!(window_millis(&rack, 0, false), 20, "one round, one step");
         for round in 1..9 {
             rack.on_duplicate(round * 1000, round * 1000 + 1000);
         }
-        assert_eq!(patience(&rack, 0, false), 40);
+        assert_eq!(window_millis(&rack, 0, false), 40);
         (0..16).for_each(|_| rack.on_recovered());
-        assert_eq!(patience(&rack, 0, false), 10, "forgotten after sixteen recoveries");
+        assert_eq!(window_millis(&rack, 0, false), 10, "forgotten after sixteen recoveries");
     }
 
     #[test]
