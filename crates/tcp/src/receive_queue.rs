@@ -11,9 +11,9 @@ use crate::Chunk;
 
 /// Memory that a piece costs beside its bytes, roughly.
 const PIECE_COST: u64 = 256;
-/// Shorter data is joined with what waits to be read, up to this much.
-const CRUMB: usize = 256;
-const CRUMBS: usize = 4096;
+/// Shorter data is copied behind what waits to be read (coalescing), up to [`LARGEST_COALESCED`] bytes.
+const SHORT: usize = 256;
+const LARGEST_COALESCED: usize = 4096;
 /// Gaps at one time; more would make each arrival expensive, and no path needs them.
 const MAX_GAPS: usize = 4096;
 /// SACK blocks that fit into a segment.
@@ -57,8 +57,8 @@ pub(crate) struct ReceiveQueue {
     ready_from: u64,
     /// Behind the first gap, sorted, without overlap.
     pieces: VecDeque<Piece>,
-    /// Runs of adjoining pieces.
-    islands: VecDeque<Block>,
+    /// Runs of adjoining pieces: the isolated blocks of RFC 2018.
+    isolated: VecDeque<Block>,
     /// Starts of the runs that arrived last, latest first.
     recent: VecDeque<u64>,
     held: u64,
@@ -73,7 +73,7 @@ impl ReceiveQueue {
             ready: VecDeque::new(),
             ready_from: 1,
             pieces: VecDeque::new(),
-            islands: VecDeque::new(),
+            isolated: VecDeque::new(),
             recent: VecDeque::with_capacity(MAX_BLOCKS + 1),
             held: 0,
             limit: limit.max(PIECE_COST * 64),
@@ -99,7 +99,7 @@ impl ReceiveQueue {
     /// Gives back all that waits behind gaps; it will not be completed.
     pub(crate) fn clear_gaps(&mut self) {
         self.pieces.clear();
-        self.islands.clear();
+        self.isolated.clear();
         self.recent.clear();
         self.held = 0;
     }
@@ -128,8 +128,8 @@ impl ReceiveQueue {
     fn append(&mut self, data: Bytes) {
         self.next += data.len() as u64;
         match self.ready.back_mut() {
-            // Nobody has read for a while: crumbs must not each pin a buffer.
-            Some(last) if data.len() < CRUMB && last.len() < CRUMBS => {
+            // The application has not read for a while: each short piece would pin a whole buffer.
+            Some(last) if data.len() < SHORT && last.len() < LARGEST_COALESCED => {
                 *last = last.iter().chain(&data).copied().collect();
             }
             Some(_) | None => self.ready.push_back(data),
@@ -141,8 +141,8 @@ impl ReceiveQueue {
         if start < self.next {
             return Some((start, end.min(self.next)));
         }
-        let index = self.islands.partition_point(|island| island.1 <= start);
-        let &(from, to) = self.islands.get(index)?;
+        let index = self.isolated.partition_point(|block| block.1 <= start);
+        let &(from, to) = self.isolated.get(index)?;
         (from < end).then(|| (from.max(start), to.min(end)))
     }
 
@@ -159,7 +159,7 @@ impl ReceiveQueue {
                 if self.may_keep(start, part.len()) {
                     self.held += part.len() as u64 + PIECE_COST;
                     self.pieces.insert(index, Piece { start, data: part });
-                    self.grow_island(start, start + room as u64);
+                    self.add_block(start, start + room as u64);
                     kept = true;
                     index += 1;
                 } else {
@@ -181,36 +181,36 @@ impl ReceiveQueue {
     /// The piece that begins at the first gap is kept whatever the memory: it frees some.
     fn may_keep(&self, start: u64, len: usize) -> bool {
         start == self.next
-            || (self.held + len as u64 + PIECE_COST <= self.limit && self.islands.len() < MAX_GAPS)
+            || (self.held + len as u64 + PIECE_COST <= self.limit && self.isolated.len() < MAX_GAPS)
     }
 
     /// `start..end` is new: it may adjoin the run before, the run behind, both or none.
-    fn grow_island(&mut self, start: u64, end: u64) {
-        let index = self.islands.partition_point(|island| island.1 < start);
-        let left = self.islands.get(index).is_some_and(|island| island.1 == start);
+    fn add_block(&mut self, start: u64, end: u64) {
+        let index = self.isolated.partition_point(|block| block.1 < start);
+        let left = self.isolated.get(index).is_some_and(|block| block.1 == start);
         let right = index + usize::from(left);
-        let joins_right = self.islands.get(right).is_some_and(|island| island.0 == end);
+        let joins_right = self.isolated.get(right).is_some_and(|block| block.0 == end);
         match (left, joins_right) {
             (true, true) => {
-                self.islands[index].1 = self.islands[right].1;
-                self.islands.remove(right);
+                self.isolated[index].1 = self.isolated[right].1;
+                self.isolated.remove(right);
             }
-            (true, false) => self.islands[index].1 = end,
-            (false, true) => self.islands[index].0 = start,
-            (false, false) => self.islands.insert(index, (start, end)),
+            (true, false) => self.isolated[index].1 = end,
+            (false, true) => self.isolated[index].0 = start,
+            (false, false) => self.isolated.insert(index, (start, end)),
         }
     }
 
-    fn island_of(&self, offset: u64) -> Option<Block> {
-        let index = self.islands.partition_point(|island| island.1 <= offset);
-        self.islands.get(index).copied().filter(|island| island.0 <= offset)
+    fn block_at(&self, offset: u64) -> Option<Block> {
+        let index = self.isolated.partition_point(|block| block.1 <= offset);
+        self.isolated.get(index).copied().filter(|block| block.0 <= offset)
     }
 
     /// The run that holds `start..end` is the latest news (RFC 2018, section 4).
     fn touch(&mut self, start: u64, end: u64) {
-        let Some(island) = self.island_of(start).or_else(|| self.island_of(end - 1)) else { return };
-        self.recent.retain(|&at| !(island.0 <= at && at < island.1));
-        self.recent.push_front(island.0);
+        let Some(block) = self.block_at(start).or_else(|| self.block_at(end - 1)) else { return };
+        self.recent.retain(|&at| !(block.0 <= at && at < block.1));
+        self.recent.push_front(block.0);
         self.recent.truncate(MAX_BLOCKS);
     }
 
@@ -221,8 +221,8 @@ impl ReceiveQueue {
             self.held -= piece.data.len() as u64 + PIECE_COST;
             self.append(piece.data);
         }
-        while self.islands.front().is_some_and(|island| island.1 <= self.next) {
-            self.islands.pop_front();
+        while self.isolated.front().is_some_and(|block| block.1 <= self.next) {
+            self.isolated.pop_front();
         }
         let next = self.next;
         self.recent.retain(|&at| at >= next);
@@ -231,8 +231,8 @@ impl ReceiveQueue {
     /// The runs behind gaps, latest first, at most `max`.
     pub(crate) fn blocks(&self, max: usize, out: &mut impl FnMut(Block)) {
         for &at in self.recent.iter().take(max) {
-            if let Some(island) = self.island_of(at) {
-                out(island);
+            if let Some(block) = self.block_at(at) {
+                out(block);
             }
         }
     }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn crumbs_that_nobody_reads_are_swept_together() {
+    fn short_pieces_that_nobody_reads_are_coalesced() {
         let mut queue = ReceiveQueue::new(1 << 20);
         for n in 1..10_001 {
             queue.insert(n, stream(n, n + 1));
@@ -326,8 +326,8 @@ mod tests {
                 for piece in &queue.pieces {
                     assert!(last == u64::MAX || last <= piece.start);
                     last = piece.end();
-                    assert_eq!(queue.island_of(piece.start), queue.island_of(piece.end() - 1));
-                    assert!(queue.island_of(piece.start).is_some());
+                    assert_eq!(queue.block_at(piece.start), queue.block_at(piece.end() - 1));
+                    assert!(queue.block_at(piece.start).is_some());
                 }
                 while let Some(chunk) = queue.read() {
                     assert_eq!(chunk.offset, 1 + all.len() as u64);
@@ -335,7 +335,7 @@ mod tests {
                 }
             }
             assert_eq!(all, stream(1, end));
-            assert!(!queue.has_gaps() && queue.held == 0 && queue.islands.is_empty());
+            assert!(!queue.has_gaps() && queue.held == 0 && queue.isolated.is_empty());
         }
     }
 }

@@ -142,9 +142,9 @@ fn a_black_hole_for_large_packets_is_found_without_icmp() {
     assert!(s.now.as_millis() < 20_000);
 }
 
-/// CVE-2019-11477 to 11479 are of this kind: selective acknowledgments that tear what was sent into crumbs.
+/// CVE-2019-11477 to 11479 are of this kind: selective acknowledgments that cut what was sent into pieces.
 #[test]
-fn a_peer_that_reports_every_second_byte_draws_no_crumbs() {
+fn a_peer_that_reports_every_second_byte_draws_no_small_segments() {
     let mut s = Script::established(Config { initial_window: 60, ..Config::default() });
     s.send(60_000);
     s.sent();
