@@ -84,7 +84,7 @@ impl Subflow {
         }
         self.judge_probe(now, ack, &blocks, repeats);
         self.judge_duplicates(una, &blocks);
-        self.judge_episode(echo, advanced);
+        self.judge_recovery(echo, advanced);
         self.detect_losses(now);
         let lost = self.stats.segments_lost > lost_before;
         self.move_recovery(now, in_flight, delivery.bytes, advanced, lost, repeats);
@@ -219,7 +219,7 @@ impl Subflow {
 
     /// Takes the last reduction back if it turns out to have been a mistake: by the echoed timestamp
     /// (RFC 3522) or because every retransmission arrived twice (RFC 3708).
-    fn judge_episode(&mut self, echo: Option<u32>, advanced: bool) {
+    fn judge_recovery(&mut self, echo: Option<u32>, advanced: bool) {
         let answered = self.send.recovery.answered_retransmission(self.send.una).filter(|_| advanced);
         let by_timestamp = match (self.timestamps, echo, answered) {
             (Some(clock), Some(echo), Some(sent)) => clock.echoes_before(echo, sent),

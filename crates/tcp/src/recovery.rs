@@ -18,7 +18,7 @@ pub(crate) enum Phase {
 /// What speaks for or against the last reduction (RFC 3522, 4015, 3708).
 #[derive(Clone, Copy, Debug, Default)]
 struct Evidence {
-    /// The first retransmission of the episode.
+    /// The first retransmission of the recovery.
     first: Option<Retransmission>,
     /// Retransmitted bytes that no D-SACK has called unnecessary.
     needed: u64,
@@ -38,9 +38,9 @@ pub(crate) struct Retransmission {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recovery {
     phase: Phase,
-    /// The episode ends when this offset is acknowledged.
+    /// The recovery ends when this offset is acknowledged.
     end: u64,
-    /// Where the episode began, while it can be undone.
+    /// Where the recovery began, while it can be undone.
     undo: Option<u64>,
     evidence: Evidence,
 }
@@ -68,7 +68,7 @@ impl Recovery {
         self.begin(una, next);
     }
 
-    /// The retransmission timer fired. A timeout in an episode that began with one goes on with it.
+    /// The retransmission timer fired. A timeout in a recovery that began with one goes on with it.
     pub(crate) fn enter_timeout(&mut self, una: u64, next: u64) {
         let goes_on = self.is_timeout() && una < self.end;
         self.phase = Phase::Timeout;
@@ -85,7 +85,7 @@ impl Recovery {
         self.evidence = Evidence::default();
     }
 
-    /// Paces an episode that is paced.
+    /// Paces a recovery that is paced.
     pub(crate) fn on_ack(&mut self, delivered: u64, pipe: u64, safe: bool) {
         match &mut self.phase {
             Phase::Fast(prr) => prr.on_ack(delivered, pipe, safe),
@@ -115,19 +115,19 @@ impl Recovery {
         }
     }
 
-    /// When the first retransmission of the episode left, if an acknowledgment of all below `una` covers it
+    /// When the first retransmission of the recovery left, if an acknowledgment of all below `una` covers it
     /// and its echo can tell who is answered (RFC 3522, section 3.2).
     pub(crate) fn answered_retransmission(&self, una: u64) -> Option<Instant> {
         let first = self.undo.and(self.evidence.first)?;
         (!first.repeated && first.end <= una).then_some(first.at)
     }
 
-    /// Whether an acknowledgment up to `una` ends the episode.
+    /// Whether an acknowledgment up to `una` ends the recovery.
     pub(crate) fn ends_at(&self, una: u64) -> bool {
         !self.is_open() && una >= self.end
     }
 
-    /// Whether the episode was a mistake for all that is known at `una`: every retransmission arrived twice,
+    /// Whether the recovery was a mistake for all that is known at `una`: every retransmission arrived twice,
     /// or nothing had to be sent again until the end.
     pub(crate) fn was_mistake(&self, una: u64) -> bool {
         let Some(start) = self.undo else { return false };
@@ -138,12 +138,12 @@ impl Recovery {
         }
     }
 
-    /// Ends the episode. It can still be undone by late D-SACKs.
+    /// Ends the recovery. It can still be undone by late D-SACKs.
     pub(crate) fn finish(&mut self) {
         self.phase = Phase::Open;
     }
 
-    /// Takes the episode back.
+    /// Takes the recovery back.
     pub(crate) fn undo(&mut self) {
         self.phase = Phase::Open;
         self.undo = None;

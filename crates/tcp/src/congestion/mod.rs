@@ -166,7 +166,7 @@ impl Controller {
         state.grow(growth);
     }
 
-    /// Loss (or ECN) once per window of data: the recovery episode begins. Sets the threshold and the window
+    /// Loss (or ECN) once per window of data: a recovery begins. Sets the threshold and the window
     /// that recovery ends with. `in_flight` is what was outstanding before the loss was noticed.
     pub fn on_congestion(&mut self, now: Instant, in_flight: u32) {
         self.before_reduction = Some((self.state, self.law));
