@@ -6,7 +6,7 @@ use crate::acknowledgment::clamp;
 use crate::flight::Fate;
 use crate::log;
 use crate::recovery::Phase;
-use crate::subflow::{Nudge, Subflow};
+use crate::subflow::{AckProbe, Subflow};
 use crate::tail_probe::TailProbe;
 use crate::{Closed, State, Timer};
 
@@ -154,7 +154,7 @@ impl Subflow {
         self.send.window_probes += 1;
         self.send.persist_backoff = self.send.persist_backoff.saturating_add(1);
         log::debug!(probes = self.send.window_probes, "window probe");
-        self.nudge = Nudge::Probe;
+        self.ack_probe = AckProbe::Due;
         self.timers.set(Timer::Persist, now + self.persist_wait());
     }
 
@@ -188,7 +188,7 @@ impl Subflow {
         }
         self.receive.keep_alives += 1;
         log::debug!(probes = self.receive.keep_alives, "keep-alive probe");
-        self.nudge = Nudge::Probe;
+        self.ack_probe = AckProbe::Due;
         self.timers.set(Timer::KeepAlive, now + keep_alive.interval);
     }
 

@@ -141,13 +141,13 @@ pub(crate) struct Opening {
     pub(crate) due: bool,
 }
 
-/// A segment without payload that is owed for another reason than an acknowledgment.
+/// Whether a segment without payload is due that the peer must acknowledge: a keep-alive or a window probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Nudge {
-    /// None.
-    Quiet,
-    /// One that the peer must answer: keep-alive or window probe.
-    Probe,
+pub(crate) enum AckProbe {
+    /// No.
+    Idle,
+    /// Yes, with the next segment that leaves.
+    Due,
 }
 
 /// One TCP connection.
@@ -161,7 +161,7 @@ pub struct Subflow {
     pub(crate) send: Sender,
     pub(crate) receive: Receiver,
     pub(crate) challenge: ChallengeLimit,
-    pub(crate) nudge: Nudge,
+    pub(crate) ack_probe: AckProbe,
     /// A RST to be sent: its sequence number, and whether it acknowledges.
     pub(crate) reset: Option<(SeqNum, bool)>,
     /// Nobody waits for the rest any more.
@@ -199,7 +199,7 @@ impl Subflow {
             send,
             receive,
             challenge: ChallengeLimit::default(),
-            nudge: Nudge::Quiet,
+            ack_probe: AckProbe::Idle,
             reset: None,
             orphaned: false,
             timers: Timers::default(),
@@ -392,7 +392,7 @@ impl Subflow {
     /// Asks for an acknowledgment of the peer, by a segment like that of a keep-alive, which it must answer (RFC 9293,
     /// section 3.8.4).
     pub fn probe(&mut self) {
-        self.nudge = Nudge::Probe;
+        self.ack_probe = AckProbe::Due;
     }
 
     /// What was to be acknowledged now waits for [`Subflow::release_ack`], though no longer than

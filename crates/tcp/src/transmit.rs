@@ -10,7 +10,7 @@ use crate::log;
 use crate::recovery::Retransmission;
 use crate::send_queue::Extent;
 use crate::sender::Finish;
-use crate::subflow::{Nudge, SegmentOptions, Subflow};
+use crate::subflow::{AckProbe, SegmentOptions, Subflow};
 use crate::{State, Timer};
 
 /// Largest IP packet that leaves: a virtual link in front of a real one adds 14 bytes, and above 65,535 the
@@ -64,8 +64,8 @@ impl Subflow {
         {
             return Some(segment);
         }
-        if self.nudge == Nudge::Probe {
-            self.nudge = Nudge::Quiet;
+        if self.ack_probe == AckProbe::Due {
+            self.ack_probe = AckProbe::Idle;
             // One number before the window: unacceptable on purpose, so that it must be answered.
             let offset = self.send.una.max(1) - 1;
             return Some(self.bare(now, offset, Flags::ACK, options));
