@@ -47,7 +47,7 @@ fn syn_ack(tuple: FourTuple) -> Segment {
 }
 
 /// A connection with a full window in flight.
-fn flying(now: Instant) -> Subflow {
+fn in_flight(now: Instant) -> Subflow {
     let at = |text: &str| text.parse().expect("an address");
     let tuple = FourTuple { local: at("10.0.0.1:1"), remote: at("10.0.0.2:2") };
     let isn = Isn { seq: OURS, timestamp_offset: 0 };
@@ -101,7 +101,7 @@ fn main() {
     let mut drawn = [0; 3];
     for _ in 0..RUNS {
         let mut now = Instant::from_millis(1000);
-        let mut tcp = flying(now);
+        let mut tcp = in_flight(now);
         now += Duration::from_millis(40);
         drawn[0] = measure(&mut tcp, &mut now, every_second(1), &mut costs[0]);
         drawn[1] = measure(&mut tcp, &mut now, every_second(mss), &mut costs[1]);

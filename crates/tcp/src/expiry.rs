@@ -251,7 +251,7 @@ impl Subflow {
             }
             return;
         }
-        let one = flight.flying() <= u64::from(self.segment_payload(0));
+        let one = flight.in_flight() <= u64::from(self.segment_payload(0));
         // One probe comes before the timeout, which then waits for its answer (RFC 8985, section 7.2).
         let at = (now + TailProbe::timeout(&self.send.rtt, one)).min(self.send.rto_from + rto).max(now);
         self.timers.set(Timer::LossProbe, at);

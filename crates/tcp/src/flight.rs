@@ -26,7 +26,7 @@ const SHORT_LOG: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// On its way.
-    Flying,
+    InFlight,
     /// The peer has it (SACK).
     Delivered,
     /// Declared lost and not yet sent again.
@@ -100,8 +100,8 @@ impl Sent {
         let alike = continues && self.at == next.at && self.size == next.size && self.again == next.again;
         match (self.fate, next.fate) {
             (Fate::Delivered, Fate::Delivered) => true,
-            (Fate::Flying, Fate::Flying) | (Fate::Lost, Fate::Lost) => alike,
-            (Fate::Flying | Fate::Delivered | Fate::Lost, _) => false,
+            (Fate::InFlight, Fate::InFlight) | (Fate::Lost, Fate::Lost) => alike,
+            (Fate::InFlight | Fate::Delivered | Fate::Lost, _) => false,
         }
     }
 }
@@ -128,7 +128,7 @@ pub(crate) struct Overdue {
 pub(crate) struct Flight {
     ranges: VecDeque<Sent>,
     log: VecDeque<Transmission>,
-    flying: u64,
+    in_flight: u64,
     delivered: u64,
     lost: u64,
     /// No range below this offset is lost.
@@ -141,8 +141,8 @@ impl Flight {
     }
 
     /// Bytes on their way.
-    pub(crate) fn flying(&self) -> u64 {
-        self.flying
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
     }
 
     /// Bytes that SACK blocks cover.
@@ -166,8 +166,8 @@ impl Flight {
     /// New data left, behind all that was sent before.
     pub(crate) fn push(&mut self, start: u64, end: u64, at: Instant, size: u16) {
         debug_assert!(self.ranges.back().is_none_or(|last| last.end == start), "sent in order");
-        self.flying += end - start;
-        let sent = Sent { start, end, at, size, skip: 0, again: false, fate: Fate::Flying };
+        self.in_flight += end - start;
+        let sent = Sent { start, end, at, size, skip: 0, again: false, fate: Fate::InFlight };
         match self.ranges.back_mut() {
             Some(last) if last.joins(&sent) => last.end = end,
             Some(_) | None => self.ranges.push_back(sent),
@@ -185,11 +185,11 @@ impl Flight {
         }
     }
 
-    /// Makes the log anew from what is flying: nothing else in it is of use.
+    /// Makes the log anew from what is in flight: nothing else in it is of use.
     fn renew_log(&mut self) {
         self.log.clear();
-        let flying = self.ranges.iter().filter(|sent| sent.fate == Fate::Flying);
-        self.log.extend(flying.map(|sent| Transmission { start: sent.start, end: sent.end, at: sent.at }));
+        let in_flight = self.ranges.iter().filter(|sent| sent.fate == Fate::InFlight);
+        self.log.extend(in_flight.map(|sent| Transmission { start: sent.start, end: sent.end, at: sent.at }));
         self.log.make_contiguous().sort_by_key(|sent| (sent.at, sent.start));
     }
 
@@ -207,8 +207,8 @@ impl Flight {
             }
             match gone.fate {
                 Fate::Delivered => self.delivered -= gone.len(),
-                Fate::Flying => {
-                    self.flying -= gone.len();
+                Fate::InFlight => {
+                    self.in_flight -= gone.len();
                     on_delivery(&gone);
                 }
                 Fate::Lost => {
@@ -272,7 +272,7 @@ impl Flight {
     /// Bytes of this fate.
     fn book(&mut self, fate: Fate) -> &mut u64 {
         match fate {
-            Fate::Flying => &mut self.flying,
+            Fate::InFlight => &mut self.in_flight,
             Fate::Delivered => &mut self.delivered,
             Fate::Lost => &mut self.lost,
         }
@@ -306,7 +306,7 @@ impl Flight {
             }
             let end = if tied { front.end.min(overdue.end) } else { front.end };
             if front.at > overdue.sent_by {
-                if self.is_flying(front.start, end, front.at) {
+                if self.is_in_flight(front.start, end, front.at) {
                     break;
                 }
             } else {
@@ -325,14 +325,14 @@ impl Flight {
         self.log.front().is_some_and(|front| front.at < newest || (front.at == newest && front.start < end))
     }
 
-    fn is_flying(&self, start: u64, end: u64, at: Instant) -> bool {
+    fn is_in_flight(&self, start: u64, end: u64, at: Instant) -> bool {
         self.ranges
             .range(self.index_of(start)..)
             .take_while(|sent| sent.start < end)
-            .any(|sent| sent.fate == Fate::Flying && sent.at == at)
+            .any(|sent| sent.fate == Fate::InFlight && sent.at == at)
     }
 
-    /// Marks all of `start..end` that is flying and satisfies `which` lost.
+    /// Marks all of `start..end` that is in flight and satisfies `which` lost.
     pub(crate) fn lose(
         &mut self,
         start: u64,
@@ -367,10 +367,10 @@ impl Flight {
     pub(crate) fn unlose(&mut self) {
         for sent in &mut self.ranges {
             if sent.fate == Fate::Lost {
-                sent.fate = Fate::Flying;
+                sent.fate = Fate::InFlight;
             }
         }
-        self.flying += self.lost;
+        self.in_flight += self.lost;
         self.lost = 0;
         self.join(0, self.ranges.len());
         self.renew_log();
@@ -401,8 +401,8 @@ impl Flight {
             return;
         }
         *self.book(sent.fate) -= end - start;
-        self.flying += end - start;
-        let again = Sent { start, end, at, size, skip: 0, again: true, fate: Fate::Flying };
+        self.in_flight += end - start;
+        let again = Sent { start, end, at, size, skip: 0, again: true, fate: Fate::InFlight };
         let placed = self.replace(index, again);
         self.join(index.saturating_sub(1), placed + 2);
         self.record(start, end, at);

@@ -119,7 +119,7 @@ mod tests {
     use crate::flight::Fate;
 
     fn sent(start: u64, end: u64, at: u64, again: bool) -> Sent {
-        Sent { start, end, at: Instant::from_millis(at), size: 100, skip: 0, again, fate: Fate::Flying }
+        Sent { start, end, at: Instant::from_millis(at), size: 100, skip: 0, again, fate: Fate::InFlight }
     }
 
     fn measured() -> Rtt {

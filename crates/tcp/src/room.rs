@@ -8,7 +8,7 @@ impl Subflow {
     /// Bytes on their way. Without SACK each duplicate acknowledgment stands for a segment that has arrived.
     pub(crate) fn pipe(&self) -> u64 {
         let arrived = u64::from(self.send.dup_acks) * u64::from(self.segment_payload(0));
-        self.send.flight.flying().saturating_sub(arrived)
+        self.send.flight.in_flight().saturating_sub(arrived)
     }
 
     pub(crate) fn congestion_window(&self) -> u64 {

@@ -469,7 +469,7 @@ impl Subflow {
             backoff: rtt.backoff(),
             congestion_window: congestion.window(),
             slow_start_threshold: congestion.slow_start_threshold(),
-            in_flight: u32::try_from(flight.flying()).unwrap_or(u32::MAX),
+            in_flight: u32::try_from(flight.in_flight()).unwrap_or(u32::MAX),
             ..self.stats
         }
     }

@@ -242,13 +242,13 @@ impl Subflow {
         if !(grant.len as u64).is_multiple_of(size) {
             self.send.small_until = self.send.next;
         }
-        let (flying, window) = (self.send.flight.flying(), self.congestion_window());
+        let (in_flight, window) = (self.send.flight.in_flight(), self.congestion_window());
         // In slow start half of the window in use says that the next round will need more (RFC 7661).
-        let doubling = self.send.congestion.is_slow_start() && flying * 2 > window;
-        if flying + size > window || doubling {
+        let doubling = self.send.congestion.is_slow_start() && in_flight * 2 > window;
+        if in_flight + size > window || doubling {
             self.send.limited_until = self.send.next;
         }
-        if self.send.flight.flying() == left {
+        if self.send.flight.in_flight() == left {
             self.send.progress_at = now;
         }
         self.send.recovery.on_send(left);

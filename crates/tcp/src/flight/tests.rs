@@ -1,6 +1,6 @@
 //! The books of what is in flight.
 
-use super::Fate::{Delivered, Flying, Lost};
+use super::Fate::{Delivered, InFlight, Lost};
 use super::*;
 
 const fn at(millis: u64) -> Instant {
@@ -13,7 +13,7 @@ fn shape(flight: &Flight) -> Vec<(u64, u64, Fate)> {
 
 fn check(flight: &Flight) {
     let sum = |fate| flight.ranges.iter().filter(|s| s.fate == fate).map(Sent::len).sum::<u64>();
-    assert_eq!(flight.flying, sum(Flying));
+    assert_eq!(flight.in_flight, sum(InFlight));
     assert_eq!(flight.delivered, sum(Delivered));
     assert_eq!(flight.lost, sum(Lost));
     for (a, b) in flight.ranges.iter().zip(flight.ranges.iter().skip(1)) {
@@ -29,12 +29,12 @@ fn a_super_segment_is_split_where_a_block_goes_through_it() {
     flight.push(1, 1001, at(0), 100);
     let mut news = Vec::new();
     flight.deliver(301, 401, |sent| news.push((sent.start, sent.end)));
-    assert_eq!(shape(&flight), [(1, 301, Flying), (301, 401, Delivered), (401, 1001, Flying)]);
+    assert_eq!(shape(&flight), [(1, 301, InFlight), (301, 401, Delivered), (401, 1001, InFlight)]);
     flight.deliver(301, 501, |sent| news.push((sent.start, sent.end)));
-    assert_eq!(shape(&flight), [(1, 301, Flying), (301, 501, Delivered), (501, 1001, Flying)]);
+    assert_eq!(shape(&flight), [(1, 301, InFlight), (301, 501, Delivered), (501, 1001, InFlight)]);
     flight.deliver(801, 1001, |sent| news.push((sent.start, sent.end)));
     flight.deliver(301, 1001, |sent| news.push((sent.start, sent.end)));
-    assert_eq!(shape(&flight), [(1, 301, Flying), (301, 1001, Delivered)]);
+    assert_eq!(shape(&flight), [(1, 301, InFlight), (301, 1001, Delivered)]);
     assert_eq!(news, [(301, 401), (401, 501), (801, 1001), (501, 801)], "each part is news once");
     check(&flight);
 }
@@ -45,8 +45,8 @@ fn an_acknowledgment_inside_a_range_leaves_the_rest() {
     flight.push(1, 1001, at(0), 100);
     let mut acked = 0;
     flight.acknowledge(251, |sent| acked += sent.len());
-    assert_eq!((acked, flight.flying()), (250, 750));
-    assert_eq!(shape(&flight), [(251, 1001, Flying)]);
+    assert_eq!((acked, flight.in_flight()), (250, 750));
+    assert_eq!(shape(&flight), [(251, 1001, InFlight)]);
 }
 
 #[test]
@@ -69,14 +69,14 @@ fn only_what_was_sent_before_the_newest_delivery_is_overdue() {
     flight.mark_overdue(Overdue { newest: at(0), end: 601, sent_by: at(5) }, |_| {});
     assert_eq!(
         shape(&flight),
-        [(1, 501, Lost), (501, 601, Delivered), (601, 1001, Flying), (1001, 2001, Flying)],
+        [(1, 501, Lost), (501, 601, Delivered), (601, 1001, InFlight), (1001, 2001, InFlight)],
         "the rest of the same super-segment was sent after it"
     );
     flight.retransmit(1, 501, at(6), 100);
     flight.mark_overdue(Overdue { newest: at(1), end: 2001, sent_by: at(5) }, |_| {});
     assert_eq!(
         shape(&flight),
-        [(1, 501, Flying), (501, 601, Delivered), (601, 1001, Lost), (1001, 2001, Lost)],
+        [(1, 501, InFlight), (501, 601, Delivered), (601, 1001, Lost), (1001, 2001, Lost)],
         "the retransmission was sent later than all of them"
     );
     check(&flight);
@@ -105,9 +105,9 @@ fn a_mistake_is_taken_back_and_can_be_found_again() {
     flight.push(101, 201, at(1), 100);
     flight.lose(1, 201, |_| true, |_| {});
     flight.unlose();
-    assert_eq!((flight.flying(), flight.lost()), (200, 0));
+    assert_eq!((flight.in_flight(), flight.lost()), (200, 0));
     flight.mark_overdue(Overdue { newest: at(1), end: 201, sent_by: at(0) }, |_| {});
-    assert_eq!(shape(&flight), [(1, 101, Lost), (101, 201, Flying)]);
+    assert_eq!(shape(&flight), [(1, 101, Lost), (101, 201, InFlight)]);
     assert_eq!(flight.first_lost().map(|sent| sent.start), Some(1));
 }
 
@@ -164,7 +164,11 @@ fn a_peer_cannot_make_more_ranges_than_the_limit() {
     assert!(flight.ranges.len() <= MAX_RANGES, "{}", flight.ranges.len());
     check(&flight);
     flight.deliver(101, 10_000_001, |_| {});
-    assert_eq!(shape(&flight), [(1, 101, Flying), (101, 10_000_001, Delivered)], "whole ranges still count");
+    assert_eq!(
+        shape(&flight),
+        [(1, 101, InFlight), (101, 10_000_001, Delivered)],
+        "whole ranges still count"
+    );
     check(&flight);
 }
 
@@ -190,7 +194,7 @@ fn the_log_of_transmissions_does_not_outgrow_what_is_outstanding() {
     }
     assert!(flight.log.len() < 200, "{}", flight.log.len());
     flight.mark_overdue(Overdue { newest: at(20_000), end: 1001, sent_by: at(20_000) }, |_| {});
-    assert_eq!((flight.flying(), flight.lost()), (0, 1000), "nothing in flight was forgotten");
+    assert_eq!((flight.in_flight(), flight.lost()), (0, 1000), "nothing in flight was forgotten");
     check(&flight);
 }
 
