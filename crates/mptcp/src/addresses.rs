@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use wire::AddAddr;
 
 use crate::connection::Role;
-use crate::flow::{Control, Parting};
+use crate::flow::{Control, ResetInfo};
 use crate::protection::Mode;
 use crate::protection::keys::{address_hmac, same};
 use crate::protection::options::announcement;
@@ -281,7 +281,7 @@ impl Connection {
                 self.outgoing.on_stalled(own, |_| false);
                 self.flows[index].leave();
             } else {
-                self.flows[index].reset(Parting::because(wire::ResetReason::Unspecified));
+                self.flows[index].reset(ResetInfo::because(wire::ResetReason::Unspecified));
             }
         }
     }

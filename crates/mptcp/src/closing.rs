@@ -3,7 +3,7 @@
 use base::{Dsn, Instant};
 use wire::ResetReason;
 
-use crate::flow::{Flow, Parting, Stage};
+use crate::flow::{Flow, ResetInfo, Stage};
 use crate::protection::Mode;
 use crate::{Connection, ConnectionError};
 
@@ -11,7 +11,7 @@ use crate::{Connection, ConnectionError};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Life {
     /// It does.
-    Running {
+    Open {
         /// Nobody reads: data is answered by a reset.
         refuses_data: bool,
     },
@@ -23,25 +23,25 @@ pub(crate) enum Life {
 
 impl Default for Life {
     fn default() -> Self {
-        Self::Running { refuses_data: false }
+        Self::Open { refuses_data: false }
     }
 }
 
 impl Life {
     pub(crate) fn is_over(self) -> bool {
         match self {
-            Self::Running { .. } => false,
+            Self::Open { .. } => false,
             Self::Complete | Self::Failed(_) => true,
         }
     }
 
     pub(crate) fn refuses_data(self) -> bool {
-        self == Self::Running { refuses_data: true }
+        self == Self::Open { refuses_data: true }
     }
 
     pub(crate) fn error(self) -> Option<ConnectionError> {
         match self {
-            Self::Running { .. } | Self::Complete => None,
+            Self::Open { .. } | Self::Complete => None,
             Self::Failed(error) => Some(error),
         }
     }
@@ -54,14 +54,14 @@ impl Connection {
     }
 
     /// The connection ends here; what becomes of each subflow is the caller's to say.
-    pub(crate) fn fail_and(&mut self, error: ConnectionError, part: impl Fn(&mut Flow, Parting)) {
+    pub(crate) fn fail_and(&mut self, error: ConnectionError, part: impl Fn(&mut Flow, ResetInfo)) {
         if self.life.is_over() {
             return;
         }
         self.life = Life::Failed(error);
-        let parting = self.last_words(error);
+        let reset_info = self.last_words(error);
         for flow in &mut self.flows {
-            part(flow, parting);
+            part(flow, reset_info);
         }
         self.stop_everything();
         self.notices.closed(Some(error));
@@ -78,7 +78,7 @@ impl Connection {
             match flow.state.stage {
                 Stage::Open if flow.state.stall.is_none() => flow.leave(),
                 Stage::Open | Stage::Opening | Stage::Unconfirmed { .. } => {
-                    flow.reset(Parting::because(ResetReason::Unspecified));
+                    flow.reset(ResetInfo::because(ResetReason::Unspecified));
                 }
                 Stage::Leaving | Stage::Over => {}
             }
@@ -89,7 +89,7 @@ impl Connection {
     }
 
     pub(crate) fn refuse_data(&mut self) {
-        if let Life::Running { refuses_data } = &mut self.life {
+        if let Life::Open { refuses_data } = &mut self.life {
             *refuses_data = true;
             self.tell_reader();
         }
@@ -157,7 +157,7 @@ impl Connection {
     }
 
     /// What the resets say.
-    fn last_words(&self, error: ConnectionError) -> Parting {
+    fn last_words(&self, error: ConnectionError) -> ResetInfo {
         let reason = match error {
             ConnectionError::Protocol
             | ConnectionError::NotSealed
@@ -177,9 +177,9 @@ impl Connection {
         };
         match self.mode() {
             // Without a session, or before there is one, nobody could read the options.
-            Mode::Plain(_) | Mode::Opening => Parting::default(),
+            Mode::Plain(_) | Mode::Opening => ResetInfo::default(),
             Mode::Multipath => {
-                Parting { fast_close: error != ConnectionError::FastClose, ..Parting::because(reason) }
+                ResetInfo { fast_close: error != ConnectionError::FastClose, ..ResetInfo::because(reason) }
             }
         }
     }

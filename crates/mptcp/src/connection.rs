@@ -10,7 +10,7 @@ use wire::{Dss, IcmpError, Segment};
 
 use crate::addresses::Addresses;
 use crate::closing::Life;
-use crate::dispersion::Sightings;
+use crate::exposure::ExposureTracker;
 use crate::flow::{Flow, Kind};
 use crate::mesh::Mesh;
 use crate::notices::Notices;
@@ -99,14 +99,14 @@ pub struct Connection {
     pub(crate) counters: Counters,
     pub(crate) data_timer: DataTimer,
     /// DSS options that came before the peer's key, with the stream offset of their segment.
-    pub(crate) premature: Vec<(Dss, u64)>,
+    pub(crate) early_mappings: Vec<(Dss, u64)>,
     /// Data has only ever travelled on one subflow, so that numbers of stream and subflow go together and
     /// falling back is possible.
     pub(crate) is_contiguous: bool,
     pub(crate) last_chosen: Option<SubflowId>,
-    pub(crate) sightings: Sightings,
+    pub(crate) exposure: ExposureTracker,
     /// No subflow is present since then.
-    pub(crate) lonely_since: Option<Instant>,
+    pub(crate) no_subflow_since: Option<Instant>,
     /// The earliest deadline; `None` inside means that it has to be looked for.
     pub(crate) deadline: Cell<Option<Option<Instant>>>,
 }
@@ -168,11 +168,11 @@ impl Connection {
             notices: Notices::default(),
             counters: Counters::default(),
             data_timer: DataTimer::default(),
-            premature: Vec::new(),
+            early_mappings: Vec::new(),
             is_contiguous: true,
             last_chosen: None,
-            sightings: Sightings::default(),
-            lonely_since: None,
+            exposure: ExposureTracker::default(),
+            no_subflow_since: None,
             deadline: Cell::new(None),
             config,
         }

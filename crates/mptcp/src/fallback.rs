@@ -3,7 +3,7 @@
 use base::Dsn;
 use wire::{Mapping, ResetReason};
 
-use crate::flow::{Control, Parting};
+use crate::flow::{Control, ResetInfo};
 use crate::protection::Mode;
 use crate::{Connection, PlainReason};
 
@@ -43,13 +43,13 @@ impl Connection {
         flow.state.unmapped_since = None;
         self.outgoing.forget_blocks();
         self.incoming.drop_early();
-        self.premature.clear();
+        self.early_mappings.clear();
         self.data_timer.stop();
         self.follow_plain_acks();
         self.tell_reader();
         for (other, flow) in self.flows.iter_mut().enumerate() {
             if other != index && flow.state.is_present() {
-                flow.reset(Parting::because(ResetReason::Mptcp));
+                flow.reset(ResetInfo::because(ResetReason::Mptcp));
             }
         }
     }
@@ -68,14 +68,14 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
         //# the affected subflow
         //# must be immediately closed with a RST that includes an MP_FAIL option
-        let because = Parting::because(ResetReason::MiddleboxInterference);
-        self.flows[index].reset(Parting { fail: Some(dsn.bits()), ..because });
+        let because = ResetInfo::because(ResetReason::MiddleboxInterference);
+        self.flows[index].reset(ResetInfo { fail: Some(dsn.bits()), ..because });
     }
 
     /// The peer says that what we sent from `dsn` on did not arrive as it was.
     pub(crate) fn on_fail(&mut self, index: usize) {
         if !self.can_fall_back(index) {
-            self.flows[index].reset(Parting::because(ResetReason::MiddleboxInterference));
+            self.flows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             return;
         }
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
@@ -118,7 +118,7 @@ impl Connection {
             //# host MUST close the subflow with a RST, which SHOULD contain an
             //# MP_TCPRST option (Section 3.6) with a "Middlebox interference"
             //# reason code.
-            self.flows[index].reset(Parting::because(ResetReason::MiddleboxInterference));
+            self.flows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct FlowState {
     /// Options that wait for a segment without payload.
     pub(crate) control: VecDeque<Control>,
     /// What a reset says.
-    pub(crate) parting: Parting,
+    pub(crate) reset_info: ResetInfo,
     /// No progress although others make some: carries nothing new until that changes.
     pub(crate) stall: Option<Stall>,
     /// Redundant scheduling: data offset up to which everything was sent here.
@@ -123,7 +123,7 @@ pub(crate) enum Control {
 
 /// What the options of a reset say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Parting {
+pub(crate) struct ResetInfo {
     /// MP_FASTCLOSE: the connection is over, not just this subflow.
     pub(crate) fast_close: bool,
     /// MP_FAIL: a checksum failed here.
@@ -132,7 +132,7 @@ pub(crate) struct Parting {
     pub(crate) reason: Option<MpReset>,
 }
 
-impl Parting {
+impl ResetInfo {
     /// The subflow is reset for this reason.
     pub(crate) fn because(reason: ResetReason) -> Self {
         Self { reason: Some(MpReset { transient: false, reserved: 0, reason }), ..Self::default() }
@@ -206,8 +206,8 @@ impl Flow {
     }
 
     /// Resets it.
-    pub(crate) fn reset(&mut self, parting: Parting) {
-        self.state.parting = parting;
+    pub(crate) fn reset(&mut self, reset_info: ResetInfo) {
+        self.state.reset_info = reset_info;
         self.state.stage = Stage::Over;
         self.tcp.abort();
     }

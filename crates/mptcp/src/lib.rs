@@ -10,14 +10,15 @@
 
 mod addresses;
 mod blocks;
+mod buffer_pool;
 mod closing;
+mod coalescing;
 mod config;
 mod connection;
-mod crumbs;
 mod data_space;
-mod dispersion;
 mod early;
 mod event;
+mod exposure;
 mod fallback;
 mod flow;
 mod handshake;
@@ -35,7 +36,6 @@ mod receive_buffer;
 mod reinject;
 mod scheduler;
 mod send;
-mod spare;
 mod status;
 mod trust;
 

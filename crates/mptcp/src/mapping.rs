@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use tcp::Chunk;
 use wire::{Checksum, data_checksum};
 
-use crate::crumbs;
+use crate::coalescing;
 
 /// Mappings of one subflow that are kept; mappings that continue each other count once. With a window of
 /// 16 MiB and checksums (which prevent joining them) this is one for every 2 KiB.
@@ -144,7 +144,7 @@ impl Mappings {
 
     /// Takes the next in-order bytes of the subflow.
     pub(crate) fn push(&mut self, chunk: Chunk) {
-        crumbs::push(&mut self.waiting, chunk);
+        coalescing::push(&mut self.waiting, chunk);
     }
 
     /// The next bytes whose place is known (and whose checksum fits).

@@ -10,7 +10,7 @@ use wire::ResetReason;
 
 use crate::addresses::Remote;
 use crate::connection::Role;
-use crate::flow::{Control, Kind, Parting};
+use crate::flow::{Control, Kind, ResetInfo};
 use crate::protection::Mode;
 use crate::{Connection, Host, Path, PathClass};
 
@@ -243,7 +243,7 @@ impl Connection {
             Mode::Plain(_) | Mode::Opening => {}
             Mode::Multipath => {
                 let id = self.flows[index].state.id;
-                self.flows[index].reset(Parting::for_now(ResetReason::Unspecified));
+                self.flows[index].reset(ResetInfo::for_now(ResetReason::Unspecified));
                 self.outgoing.on_lost(id);
             }
         }

@@ -318,9 +318,9 @@ impl Outgoing {
         self.blocks.iter_mut()
     }
 
-    /// A block did not get through unharmed: it goes out again, on a subflow that has not carried it if
+    /// A block did not get through intact: it goes out again, on a subflow that has not carried it if
     /// `elsewhere`.
-    pub(crate) fn on_harmed(&mut self, start: u64, elsewhere: bool) {
+    pub(crate) fn on_block_corrupted(&mut self, start: u64, elsewhere: bool) {
         if let Some(block) = self.block_mut(start) {
             block.arrived = None;
             if !elsewhere {

@@ -6,7 +6,7 @@ use tcp::{Arrival, Closed, Event as TcpEvent};
 use wire::{Dss, Flags, ResetReason, Segment};
 
 use crate::connection::Role;
-use crate::flow::{Kind, Parting, Stage};
+use crate::flow::{Kind, ResetInfo, Stage};
 use crate::mapping::{Declaration, Declared, Mapping, Placed};
 use crate::options_in::Signals;
 use crate::outgoing::Acked;
@@ -131,8 +131,8 @@ impl Connection {
     }
 
     /// DSS options that came before the key.
-    pub(crate) fn take_premature(&mut self, index: usize) {
-        for (dss, offset) in core::mem::take(&mut self.premature) {
+    pub(crate) fn take_early_mappings(&mut self, index: usize) {
+        for (dss, offset) in core::mem::take(&mut self.early_mappings) {
             self.flows[index].state.has_dss = true;
             self.take_mapping(index, offset, &dss);
         }
@@ -157,7 +157,7 @@ impl Connection {
                 let reason = crate::PlainReason::PeerFellBack;
                 self.fall_back(arrived.index, reason, crate::fallback::Mapped::Announce);
             } else {
-                self.flows[arrived.index].reset(Parting::because(ResetReason::MiddleboxInterference));
+                self.flows[arrived.index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             }
             return;
         }
@@ -178,7 +178,7 @@ impl Connection {
             //# If a checksum is not present when its use has been negotiated, the
             //# receiver MUST close the subflow with a RST, as it is considered
             //# broken.
-            self.flows[index].reset(Parting::because(ResetReason::Mptcp));
+            self.flows[index].reset(ResetInfo::because(ResetReason::Mptcp));
             return;
         }
         let ahead = mapping.ssn.wrapping_sub(near as u32).cast_signed();
@@ -282,7 +282,7 @@ impl Connection {
             if self.mode() == Mode::Multipath && since.is_some_and(|since| since + UNMAPPED_PATIENCE <= now) {
                 self.flows[index].state.unmapped_since = None;
                 self.counters.stripped += 1;
-                self.flows[index].reset(Parting::because(ResetReason::MiddleboxInterference));
+                self.flows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             }
         }
     }

@@ -4,7 +4,7 @@ use base::{Duration, Instant, SubflowId};
 use tcp::{State, Stats};
 use wire::ResetReason;
 
-use crate::flow::{Parting, Stage, Stall};
+use crate::flow::{ResetInfo, Stage, Stall};
 use crate::protection::Mode;
 use crate::{Connection, ConnectionError};
 
@@ -72,7 +72,7 @@ impl Connection {
         let most = if self.life.is_over() { MAX_LAST_FIN_TIMEOUTS } else { MAX_FIN_TIMEOUTS };
         for flow in self.flows.iter_mut().filter(|flow| flow.state.stage == Stage::Leaving) {
             if flow.tcp.stats().backoff >= most {
-                flow.reset(Parting::for_now(ResetReason::UnacceptablePerformance));
+                flow.reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
         }
     }
@@ -91,7 +91,7 @@ impl Connection {
             Some(stall) if stall.acked < acked || !flow.is_busy() => self.flows[index].state.stall = None,
             Some(stall) if has_other && stall.since + MAX_STALL <= now => {
                 self.counters.stalled_closed += 1;
-                self.flows[index].reset(Parting::for_now(ResetReason::UnacceptablePerformance));
+                self.flows[index].reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
             Some(_) => {}
             None => {
@@ -131,15 +131,15 @@ impl Connection {
     }
 
     fn life_without_flows(&mut self, now: Instant) {
-        if self.lonely_since.is_none() {
-            self.lonely_since = Some(now);
+        if self.no_subflow_since.is_none() {
+            self.no_subflow_since = Some(now);
         }
     }
 
     /// Without any subflow the connection waits, but not for ever.
     pub(crate) fn check_patience(&mut self, now: Instant) {
         if self.flows.iter().any(super::flow::Flow::is_open) {
-            self.lonely_since = None;
+            self.no_subflow_since = None;
         }
         if self.patience_deadline().is_some_and(|deadline| deadline <= now) {
             self.fail(ConnectionError::AllPathsLost);
@@ -150,11 +150,11 @@ impl Connection {
         if self.life.is_over() {
             return None;
         }
-        let lonely = self.lonely_since.map(|since| since + self.config.patience);
+        let lonely = self.no_subflow_since.map(|since| since + self.config.patience);
         lonely.into_iter().chain(self.stuck_deadline()).min()
     }
 
-    /// Paths that harm whatever crosses them look alive to TCP. Where Data-ACKs can be believed, none of them for as long
+    /// Paths that corrupt whatever crosses them look alive to TCP. Where Data-ACKs can be believed, none of them for as long
     /// as dead paths would be borne is the same as no path.
     fn stuck_deadline(&self) -> Option<Instant> {
         let since = self.data_timer.stuck_since.filter(|_| self.protection.is_sealed())?;

@@ -119,7 +119,7 @@ impl Connection {
         let trusted = self.trusted_paths();
         let limit = self.visit_limit(trusted);
         let allowance = |flow: &crate::flow::Flow| {
-            limit.and_then(|limit| self.sightings.allowance(&flow.state, next, limit))
+            limit.and_then(|limit| self.exposure.allowance(&flow.state, next, limit))
         };
         let mut candidates = self.candidates(now, |flow| {
             self.protection.may_carry(flow.state.trust(), trusted, next) && allowance(flow) != Some(0)

@@ -42,7 +42,7 @@ impl Connection {
         self.protection.may_carry(flow.state.trust(), trusted, start)
             && self
                 .visit_limit(trusted)
-                .is_none_or(|limit| self.sightings.allows(&flow.state, start, end, limit))
+                .is_none_or(|limit| self.exposure.allows(&flow.state, start, end, limit))
     }
 
     /// Most bytes in a row that an untrusted path may see now. Without a trusted path somebody has to see the
@@ -69,8 +69,8 @@ impl Connection {
             && matches!(self.config.scheduler, Scheduler::Dispersed { .. })
         {
             let first = self.outgoing.first().map_or(start, |block| block.start);
-            self.sightings.forget_below(first);
-            self.sightings.note(state, start, start + length);
+            self.exposure.forget_below(first);
+            self.exposure.note(state, start, start + length);
         }
     }
 

@@ -8,7 +8,7 @@ use wire::{Flags, Segment};
 
 use crate::connection::Role;
 use crate::fallback::Mapped;
-use crate::flow::{Kind, Parting, Stage};
+use crate::flow::{Kind, ResetInfo, Stage};
 use crate::options_in::Signals;
 use crate::protection::{Answered, Mode, Opened, Protection, SynAck};
 use crate::receive::Arrived;
@@ -16,7 +16,7 @@ use crate::trust::may_open_over;
 use crate::{Config, Connection, ConnectionError, Host, Path, PathClass};
 
 /// DSS options kept that came before the key of the peer.
-const MAX_PREMATURE: usize = 64;
+const MAX_EARLY_MAPPINGS: usize = 64;
 
 impl Connection {
     /// The path that a SYN without MP_JOIN came over.
@@ -109,19 +109,19 @@ impl Connection {
             Opened::Fail(_) => {}
             Opened::WrongKeys => {
                 self.counters.bad_keys += 1;
-                self.flows[index].reset(Parting::because(wire::ResetReason::Mptcp));
+                self.flows[index].reset(ResetInfo::because(wire::ResetReason::Mptcp));
             }
             Opened::NotYet => {
                 if let Some(dss) = signals.dss
-                    && self.premature.len() < MAX_PREMATURE
+                    && self.early_mappings.len() < MAX_EARLY_MAPPINGS
                 {
-                    self.premature.push((dss, arrived.offset));
+                    self.early_mappings.push((dss, arrived.offset));
                 }
             }
         }
         self.on_opened(index, opened, arrived.window);
         if opened == Opened::Multipath {
-            self.take_premature(index);
+            self.take_early_mappings(index);
         }
     }
 
@@ -146,7 +146,7 @@ impl Connection {
             }
             (Kind::FirstActive | Kind::FirstPassive, _, _) => {}
             (Kind::JoinActive { .. } | Kind::JoinPassive { .. }, _, _) => {
-                self.flows[index].reset(Parting::because(wire::ResetReason::Mptcp));
+                self.flows[index].reset(ResetInfo::because(wire::ResetReason::Mptcp));
             }
         }
     }

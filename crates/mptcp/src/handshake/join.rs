@@ -6,7 +6,7 @@
 use base::{Duration, Instant};
 use wire::{Flags, MpJoin, ResetReason, Segment};
 
-use crate::flow::{Kind, Parting, Stage};
+use crate::flow::{Kind, ResetInfo, Stage};
 use crate::options_in::Signals;
 use crate::protection::Mode;
 use crate::protection::Nonces;
@@ -72,14 +72,14 @@ impl Connection {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
             //# missing MP_JOIN in SYN/ACK response): send RST
             self.counters.joins_unanswered += 1;
-            flow.reset(Parting::because(ResetReason::MiddleboxInterference));
+            flow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             return;
         };
         flow.state.sealed.responder_said(backup, reserved, address_id);
         let nonces = Nonces { own, theirs: nonce };
         if !self.protection.is_join_answer(&mut flow.state, nonces, &hmac) {
             self.counters.bad_join_hmacs += 1;
-            flow.reset(Parting::because(ResetReason::Mptcp));
+            flow.reset(ResetInfo::because(ResetReason::Mptcp));
             return;
         }
         flow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
@@ -115,10 +115,10 @@ impl Connection {
             flow.tcp.request_ack();
             self.is_contiguous = false;
         } else if is_right {
-            flow.reset(Parting::for_now(ResetReason::LackOfResources));
+            flow.reset(ResetInfo::for_now(ResetReason::LackOfResources));
         } else {
             self.counters.bad_join_hmacs += 1;
-            flow.reset(Parting::because(ResetReason::Mptcp));
+            flow.reset(ResetInfo::because(ResetReason::Mptcp));
         }
     }
 
@@ -129,7 +129,7 @@ impl Connection {
                 continue;
             }
             if tries >= THIRD_ACK_TRIES {
-                flow.reset(Parting::because(ResetReason::MiddleboxInterference));
+                flow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
                 continue;
             }
             let wait = THIRD_ACK_INTERVAL * 2u32.pow(u32::from(tries) + 1);
@@ -167,7 +167,7 @@ impl Connection {
         if unproved.count() + 1 >= MAX_UNPROVED
             && let Some(oldest) = oldest
         {
-            oldest.reset(Parting::for_now(ResetReason::LackOfResources));
+            oldest.reset(ResetInfo::for_now(ResetReason::LackOfResources));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use tcp::{FourTuple, Subflow};
 use wire::Segment;
 
-use crate::flow::{Flow, FlowState, Kind, Parting, Stage};
+use crate::flow::{Flow, FlowState, Kind, ResetInfo, Stage};
 use crate::mapping::Mappings;
 use crate::{Config, Connection, Event, Host, Path};
 
@@ -83,7 +83,7 @@ impl Connection {
             read: 1,
             unmapped_since: None,
             control: VecDeque::new(),
-            parting: Parting::default(),
+            reset_info: ResetInfo::default(),
             stall: None,
             copied: 0,
             reinjected: 0,

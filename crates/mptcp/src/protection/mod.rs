@@ -75,7 +75,7 @@ impl Protection {
             Self::Plain(plain) => plain.mode(),
             Self::Scrambled(scrambled) => scrambled.mode(),
             Self::Preferred(_) => Mode::Opening,
-            Self::Sealed(sealed) if sealed.is_or_was_running() => Mode::Multipath,
+            Self::Sealed(sealed) if sealed.is_or_was_established() => Mode::Multipath,
             Self::Sealed(_) => Mode::Opening,
         }
     }

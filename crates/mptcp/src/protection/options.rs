@@ -205,14 +205,14 @@ impl Clear<'_> {
 }
 
 fn write_reset(protection: &Protection, flow: &FlowState, room: usize, out: &mut OptionBytes) {
-    let parting = flow.parting;
-    if let Some(receiver_key) = protection.fast_close(flow.trust()).filter(|_| parting.fast_close) {
+    let reset_info = flow.reset_info;
+    if let Some(receiver_key) = protection.fast_close(flow.trust()).filter(|_| reset_info.fast_close) {
         put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
     }
-    if let Some(dsn) = parting.fail {
+    if let Some(dsn) = reset_info.fail {
         put(&MptcpOption::Fail(MpFail { dsn }), room, out);
     }
-    if let Some(reset) = parting.reason {
+    if let Some(reset) = reset_info.reason {
         put(&MptcpOption::Reset(reset), room, out);
     }
 }

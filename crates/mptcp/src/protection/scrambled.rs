@@ -11,8 +11,8 @@ use wire::MpCapable;
 use super::plain::Plain;
 use super::session::{OpenerKeys, Session};
 use super::{Mode, Opened};
+use crate::buffer_pool::BufferPool;
 use crate::event::Unscrambled;
-use crate::spare::Spare;
 use crate::trust::TrustedPaths;
 use crate::{ConnectionError, Fallback, PlainReason, ScrambleStart};
 
@@ -85,7 +85,7 @@ enum Stage {
     /// Our SYN/ACK agrees to it; the key of the opener is to come.
     Answered(Session),
     /// Both keys are known.
-    Running(Session, Coders),
+    Agreed(Session, Coders),
     /// It came to nothing, and there is nothing in its place.
     Refused,
 }
@@ -94,8 +94,8 @@ enum Stage {
 struct Coders {
     outgoing: Scrambler,
     incoming: Descrambler,
-    sending: Spare,
-    receiving: Spare,
+    sending: BufferPool,
+    receiving: BufferPool,
     degraded: u64,
 }
 
@@ -118,20 +118,20 @@ impl Scrambled {
     pub(super) fn mode(&self) -> Mode {
         match self.stage {
             Stage::Offered(_) | Stage::Answered(_) | Stage::Refused => Mode::Opening,
-            Stage::Running(..) => Mode::Multipath,
+            Stage::Agreed(..) => Mode::Multipath,
         }
     }
 
     pub(super) fn session(&self) -> Option<&Session> {
         match &self.stage {
-            Stage::Offered(session) | Stage::Answered(session) | Stage::Running(session, _) => Some(session),
+            Stage::Offered(session) | Stage::Answered(session) | Stage::Agreed(session, _) => Some(session),
             Stage::Refused => None,
         }
     }
 
     pub(super) fn session_mut(&mut self) -> Option<&mut Session> {
         match &mut self.stage {
-            Stage::Offered(session) | Stage::Answered(session) | Stage::Running(session, _) => Some(session),
+            Stage::Offered(session) | Stage::Answered(session) | Stage::Agreed(session, _) => Some(session),
             Stage::Refused => None,
         }
     }
@@ -150,7 +150,7 @@ impl Scrambled {
     ) -> (Option<Plain>, Opened) {
         let mut session = match core::mem::replace(&mut self.stage, Stage::Refused) {
             Stage::Offered(session) => session,
-            other @ (Stage::Answered(_) | Stage::Running(..) | Stage::Refused) => {
+            other @ (Stage::Answered(_) | Stage::Agreed(..) | Stage::Refused) => {
                 self.stage = other;
                 return (None, Opened::Fail(ConnectionError::Protocol));
             }
@@ -167,7 +167,7 @@ impl Scrambled {
                 (None, Opened::FallBack(reason))
             }
             None if session.scrambled => {
-                self.stage = self.running(session);
+                self.stage = self.agreed(session);
                 (None, Opened::Multipath)
             }
             None if self.may_omit_offer() => (Some(Plain::multipath(session)), Opened::Multipath),
@@ -180,10 +180,10 @@ impl Scrambled {
         match core::mem::replace(&mut self.stage, Stage::Refused) {
             Stage::Answered(mut session) => {
                 let is_right = session.take_keys(keys);
-                self.stage = if is_right { self.running(session) } else { Stage::Answered(session) };
+                self.stage = if is_right { self.agreed(session) } else { Stage::Answered(session) };
                 is_right
             }
-            other @ (Stage::Offered(_) | Stage::Running(..) | Stage::Refused) => {
+            other @ (Stage::Offered(_) | Stage::Agreed(..) | Stage::Refused) => {
                 self.stage = other;
                 false
             }
@@ -191,16 +191,16 @@ impl Scrambled {
     }
 
     /// What waits in the send buffer is scrambled when it gets its number, like all the rest.
-    fn running(&self, session: Session) -> Stage {
+    fn agreed(&self, session: Session) -> Stage {
         let Some(remote) = &session.remote else { return Stage::Answered(session) };
         let coders = Coders {
             outgoing: Scrambler::new(self.settings.start, session.local.bytes()),
             incoming: Descrambler::new(self.settings.start, remote.bytes()),
-            sending: Spare::default(),
-            receiving: Spare::default(),
+            sending: BufferPool::default(),
+            receiving: BufferPool::default(),
             degraded: 0,
         };
-        Stage::Running(session, coders)
+        Stage::Agreed(session, coders)
     }
 
     /// The plain connection in place of this one: there is one only where nothing was agreed on yet, and the settings
@@ -212,7 +212,7 @@ impl Scrambled {
             }
             Stage::Offered(_) | Stage::Refused => Err(ConnectionError::NotScrambled(Unscrambled::Plain)),
             // What was received in order is still to be read.
-            agreed @ (Stage::Answered(_) | Stage::Running(..)) => {
+            agreed @ (Stage::Answered(_) | Stage::Agreed(..)) => {
                 self.stage = agreed;
                 Err(match reason {
                     PlainReason::ChecksumFailed => ConnectionError::Corrupted,
@@ -231,7 +231,7 @@ impl Scrambled {
 
     /// The next bytes of the application: in place if nobody else has them.
     pub(super) fn scramble(&mut self, data: Bytes) -> Bytes {
-        let Stage::Running(_, coders) = &mut self.stage else { unreachable!("{NO_KEYS}") };
+        let Stage::Agreed(_, coders) = &mut self.stage else { unreachable!("{NO_KEYS}") };
         match data.try_into_mut() {
             Ok(mut own) => {
                 coders.outgoing.scramble(&mut own);
@@ -245,7 +245,7 @@ impl Scrambled {
 
     /// The next bytes of the peer.
     pub(super) fn descramble(&mut self, data: Bytes) -> Bytes {
-        let Stage::Running(_, coders) = &mut self.stage else { unreachable!("{NO_KEYS}") };
+        let Stage::Agreed(_, coders) = &mut self.stage else { unreachable!("{NO_KEYS}") };
         match data.try_into_mut() {
             Ok(mut own) => {
                 coders.incoming.descramble(&mut own);
@@ -271,14 +271,14 @@ impl Scrambled {
 
     /// An untrusted path carries so many bytes because there is no trusted one.
     pub(super) fn note_degraded(&mut self, bytes: u64) {
-        if let Stage::Running(_, coders) = &mut self.stage {
+        if let Stage::Agreed(_, coders) = &mut self.stage {
             coders.degraded += bytes;
         }
     }
 
     /// For people, once it is agreed on.
     pub(super) fn status(&self, trusted: TrustedPaths) -> Option<ScrambleStatus> {
-        let Stage::Running(_, coders) = &self.stage else { return None };
+        let Stage::Agreed(_, coders) = &self.stage else { return None };
         Some(ScrambleStatus {
             start: self.settings.start,
             trusted,

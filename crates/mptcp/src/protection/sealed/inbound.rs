@@ -13,7 +13,7 @@ use wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
 use super::Stage;
 use super::inbox::{Declaration, Declared, Next};
-use crate::flow::{Parting, Stage as FlowStage};
+use crate::flow::{ResetInfo, Stage as FlowStage};
 use crate::outgoing::Acked;
 use crate::receive::{Arrived, MAX_UNMAPPED};
 use crate::{Connection, ConnectionError};
@@ -60,19 +60,19 @@ impl Connection {
 
     /// A Data-ACK or DATA_FIN without a block: its tag has to be right.
     fn take_tagged(&mut self, arrived: &Arrived<'_>, ack: Option<DataAck>, fin: Option<DataSequence>) {
-        let Some(running) = self.protection.running_mut() else { return };
-        let numbers = &running.numbers;
+        let Some(established) = self.protection.established_mut() else { return };
+        let numbers = &established.numbers;
         let Some(subflow) = self.flows[arrived.index].state.sealed.tag else { return };
         let data_ack = ack.map(|ack| numbers.outgoing.ack_number(ack, self.outgoing.acked()));
         let data_fin = fin.map(|dsn| numbers.incoming.sequence(dsn, self.incoming.next()));
         let context = AckContext { subflow, data_ack, data_fin, options: ProtectedOptions::NONE };
         let tag = arrived.signals.tag.and_then(|tag| AckTag::parse(&tag));
-        if tag.is_none_or(|tag| running.opener.check_ack(&context, &tag).is_err()) {
+        if tag.is_none_or(|tag| established.opener.check_ack(&context, &tag).is_err()) {
             self.counters.forged_acks += 1;
             return;
         }
         let fin = data_fin.and_then(|dsn| numbers.incoming.offset(dsn));
-        let may_end = running.eof_received;
+        let may_end = established.eof_received;
         if let Some(acked) = data_ack.and_then(|dsn| numbers.outgoing.offset(dsn)) {
             self.on_genuine_ack(acked);
         }
@@ -86,14 +86,14 @@ impl Connection {
 
     /// A Data-ACK that is the peer's.
     pub(super) fn on_genuine_ack(&mut self, acked: u64) {
-        let Some(running) = self.protection.running_mut() else { return };
+        let Some(established) = self.protection.established_mut() else { return };
         match self.outgoing.on_data_ack(acked, 0) {
             Acked::New(_) => {
-                running.numbers.is_confirmed = true;
+                established.numbers.is_confirmed = true;
                 self.data_timer.on_progress();
-                running.sealer.handle_data_ack(running.numbers.outgoing.dsn(acked));
+                established.sealer.handle_data_ack(established.numbers.outgoing.dsn(acked));
             }
-            Acked::Old => running.numbers.is_confirmed = true,
+            Acked::Old => established.numbers.is_confirmed = true,
             Acked::Beyond => self.fail(ConnectionError::Protocol),
         }
     }
@@ -106,8 +106,8 @@ impl Connection {
             state.sealed.inbox.push(chunk);
         }
         match self.protection.sealed().map(|sealed| &sealed.stage) {
-            Some(Stage::Shaking(_)) => self.read_handshake(index),
-            Some(Stage::Running(_)) => self.open_blocks(now, index),
+            Some(Stage::Handshaking(_)) => self.read_handshake(index),
+            Some(Stage::Established(_)) => self.open_blocks(now, index),
             Some(
                 Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. },
             )
@@ -149,8 +149,8 @@ impl Connection {
         let state = &mut self.flows[index].state;
         state.unmapped_since = state.unmapped_since.or(Some(now));
         let is_first = state.is_first();
-        if let Some(running) = self.protection.running_mut()
-            && let Some(handshake) = running.handshake.as_mut().filter(|_| is_first)
+        if let Some(established) = self.protection.established_mut()
+            && let Some(handshake) = established.handshake.as_mut().filter(|_| is_first)
         {
             // The server may have refused our key after we were through.
             let Some(bytes) = state.sealed.inbox.take(usize::MAX) else { return };
@@ -162,14 +162,14 @@ impl Connection {
         }
         if bytes > MAX_UNMAPPED {
             self.counters.stripped += 1;
-            self.flows[index].reset(Parting::for_now(ResetReason::MiddleboxInterference));
+            self.flows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
         }
     }
 
     fn on_garbage(&mut self, index: usize, bytes: &Bytes) {
         let state = &self.flows[index].state;
-        if let Some(running) = self.protection.running_mut()
-            && let Some(handshake) = running.handshake.as_mut().filter(|_| state.is_first())
+        if let Some(established) = self.protection.established_mut()
+            && let Some(handshake) = established.handshake.as_mut().filter(|_| state.is_first())
             && let Err(Failed { why, by_peer: true }) = handshake.handle_bytes(bytes)
         {
             self.fail_sealing(why, ConnectionError::HandshakeFailed);
@@ -181,7 +181,8 @@ impl Connection {
     /// Something that was not sealed by the peer came on a subflow, which may be gone by now.
     pub(super) fn on_failed(&mut self, index: Option<usize>, error: OpenError) {
         self.counters.blocks_failed += 1;
-        let has_opened = self.protection.running().is_some_and(|running| running.opener.has_opened());
+        let has_opened =
+            self.protection.established().is_some_and(|established| established.opener.has_opened());
         let Some(flow) = index.and_then(|index| self.flows.get_mut(index)) else { return };
         flow.state.sealed.failures += 1;
         if flow.state.sealed.failures < MAX_FAILURES {
@@ -198,6 +199,6 @@ impl Connection {
             return;
         }
         self.counters.attacked_closed += 1;
-        flow.reset(Parting::for_now(ResetReason::MiddleboxInterference));
+        flow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
     }
 }

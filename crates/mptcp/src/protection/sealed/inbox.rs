@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tcp::Chunk;
 use wire::{DataAck, DataSequence};
 
-use crate::crumbs;
+use crate::coalescing;
 
 /// Mappings of one subflow that are kept: with blocks of one segment of 1400 bytes they cover 5.7 MB.
 const MAX_DECLARED: usize = 4096;
@@ -86,7 +86,7 @@ impl Inbox {
     /// Takes the next in-order bytes of the subflow.
     pub(super) fn push(&mut self, chunk: Chunk) {
         self.waiting_bytes += chunk.data.len();
-        crumbs::push(&mut self.waiting, chunk);
+        coalescing::push(&mut self.waiting, chunk);
     }
 
     /// Bytes that wait.

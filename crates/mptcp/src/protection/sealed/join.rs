@@ -2,11 +2,11 @@
 
 use protect::sealed::JoinHmacs;
 
+use super::established::Established;
 use super::flow::SealedFlow;
-use super::running::Running;
 use super::{Sealed, Stage};
 
-impl Running {
+impl Established {
     /// The HMACs of a join that we began.
     pub(super) fn join_by_us(&self, flow: &SealedFlow, own: u32, theirs: u32) -> JoinHmacs {
         self.identity.join(self.role, &flow.transcript(own, theirs))
@@ -21,16 +21,16 @@ impl Running {
 impl Sealed {
     /// A subflow is gone, and its keys with it.
     pub(crate) fn forget(&mut self, flow: &SealedFlow) {
-        if let (Stage::Running(running), Some(subflow)) = (&mut self.stage, flow.tag) {
-            running.sealer.forget_subflow(subflow);
-            running.opener.forget_subflow(subflow);
+        if let (Stage::Established(established), Some(subflow)) = (&mut self.stage, flow.tag) {
+            established.sealer.forget_subflow(subflow);
+            established.opener.forget_subflow(subflow);
         }
     }
 
     /// Whether the SYN/ACK to our join comes from the peer. The subflow then has its name.
     pub(crate) fn is_join_answer(&self, flow: &mut SealedFlow, nonces: (u32, u32), hmac: &[u8; 8]) -> bool {
-        let Stage::Running(running) = &self.stage else { return false };
-        let hmacs = running.join_by_us(flow, nonces.0, nonces.1);
+        let Stage::Established(established) = &self.stage else { return false };
+        let hmacs = established.join_by_us(flow, nonces.0, nonces.1);
         let is_right = hmacs.is_syn_ack(hmac);
         flow.tag = is_right.then(|| hmacs.subflow());
         is_right
@@ -38,8 +38,8 @@ impl Sealed {
 
     /// Whether the third segment of the peer's join comes from it. The subflow then has its name.
     pub(crate) fn is_join_ack(&self, flow: &mut SealedFlow, nonces: (u32, u32), hmac: &[u8; 20]) -> bool {
-        let Stage::Running(running) = &self.stage else { return false };
-        let hmacs = running.join_by_peer(flow, nonces.0, nonces.1);
+        let Stage::Established(established) = &self.stage else { return false };
+        let hmacs = established.join_by_peer(flow, nonces.0, nonces.1);
         let is_right = hmacs.is_ack(hmac);
         flow.tag = is_right.then(|| hmacs.subflow());
         is_right

@@ -3,11 +3,12 @@
 //! The SYNs agree on a handshake ([`negotiation`]); it runs over the unmapped bytes that open the first subflow
 //! ([`opening`]); from then on every mapping is one block that was sealed once ([`outbound`]) and is verified
 //! before anything in it counts ([`inbound`]). What regular Multipath TCP says in options of their own goes into
-//! control records inside the stream ([`records`]); plain options have no effect. A block that was harmed on
+//! control records inside the stream ([`records`]); plain options have no effect. A block that was corrupted on
 //! the way is sent again ([`repair`]).
 
 mod ahead;
 mod body;
+mod established;
 mod flow;
 mod inbound;
 mod inbox;
@@ -19,7 +20,6 @@ mod options;
 mod outbound;
 mod records;
 mod repair;
-mod running;
 mod settings;
 mod unsealing;
 
@@ -38,8 +38,8 @@ use super::session::Numbers;
 use crate::AttemptStage;
 use crate::connection::Role;
 use crate::status::SealedStatus;
-use opening::Shaking;
-use running::Running;
+use established::Established;
+use opening::Handshaking;
 
 /// A connection that is sealed or shall be. Whatever becomes of it, it is not plain.
 pub(crate) struct Sealed {
@@ -63,13 +63,13 @@ enum Stage {
     /// Both sides want it; the handshake is about to begin.
     Agreed(Agreed),
     /// The handshake runs.
-    Shaking(Box<Shaking>),
+    Handshaking(Box<Handshaking>),
     /// Both sides have the keys.
-    Running(Box<Running>),
+    Established(Box<Established>),
     /// It came to nothing.
     Failed {
         /// After both sides had the keys.
-        was_running: bool,
+        was_established: bool,
     },
 }
 
@@ -82,17 +82,17 @@ pub(super) struct Agreed {
 
 impl Protection {
     /// The sealed connection in use, if it is one.
-    fn running(&self) -> Option<&Running> {
-        self.sealed()?.running()
+    fn established(&self) -> Option<&Established> {
+        self.sealed()?.established()
     }
 
-    fn running_mut(&mut self) -> Option<&mut Running> {
-        self.sealed_mut()?.running_mut()
+    fn established_mut(&mut self) -> Option<&mut Established> {
+        self.sealed_mut()?.established_mut()
     }
 
     /// Whether blocks are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.running().is_some()
+        self.established().is_some()
     }
 }
 
@@ -112,64 +112,64 @@ impl Sealed {
     /// The connection has failed, or will before it is used.
     pub(super) fn note_failure(&mut self, why: Option<String>) {
         self.failure = why.or(self.failure.take());
-        self.stage = Stage::Failed { was_running: self.is_or_was_running() };
+        self.stage = Stage::Failed { was_established: self.is_or_was_established() };
     }
 
     /// Whether both sides have the keys, or had them.
-    pub(super) fn is_or_was_running(&self) -> bool {
+    pub(super) fn is_or_was_established(&self) -> bool {
         match self.stage {
-            Stage::Running(_) | Stage::Failed { was_running: true } => true,
+            Stage::Established(_) | Stage::Failed { was_established: true } => true,
             Stage::Offered { .. }
             | Stage::Answered { .. }
             | Stage::Agreed(_)
-            | Stage::Shaking(_)
-            | Stage::Failed { was_running: false } => false,
+            | Stage::Handshaking(_)
+            | Stage::Failed { was_established: false } => false,
         }
     }
 
-    fn running(&self) -> Option<&Running> {
+    fn established(&self) -> Option<&Established> {
         match &self.stage {
-            Stage::Running(running) => Some(running),
+            Stage::Established(established) => Some(established),
             Stage::Offered { .. }
             | Stage::Answered { .. }
             | Stage::Agreed(_)
-            | Stage::Shaking(_)
+            | Stage::Handshaking(_)
             | Stage::Failed { .. } => None,
         }
     }
 
-    fn running_mut(&mut self) -> Option<&mut Running> {
+    fn established_mut(&mut self) -> Option<&mut Established> {
         match &mut self.stage {
-            Stage::Running(running) => Some(running),
+            Stage::Established(established) => Some(established),
             Stage::Offered { .. }
             | Stage::Answered { .. }
             | Stage::Agreed(_)
-            | Stage::Shaking(_)
+            | Stage::Handshaking(_)
             | Stage::Failed { .. } => None,
         }
     }
 
     /// Data sequence numbers, once they are derived.
     pub(super) fn numbers(&self) -> Option<&Numbers> {
-        self.running().map(|running| &running.numbers)
+        self.established().map(|established| &established.numbers)
     }
 
     pub(super) fn numbers_mut(&mut self) -> Option<&mut Numbers> {
-        self.running_mut().map(|running| &mut running.numbers)
+        self.established_mut().map(|established| &mut established.numbers)
     }
 
     /// The token by which joins name this connection.
     pub(crate) fn token(&self) -> Option<u32> {
-        self.running().map(Running::token)
+        self.established().map(Established::token)
     }
 
     /// How far the opening is, given whether the first subflow is open and has brought anything.
     pub(super) fn opening_stage(&self, is_open: bool, has_read: bool) -> AttemptStage {
         match &self.stage {
-            Stage::Running(_) => AttemptStage::Authenticated,
+            Stage::Established(_) => AttemptStage::Authenticated,
             // It may fail with the first bytes of the peer.
-            Stage::Shaking(_) | Stage::Failed { .. } if has_read => AttemptStage::Handshake,
-            Stage::Shaking(_) | Stage::Agreed(_) => AttemptStage::Established,
+            Stage::Handshaking(_) | Stage::Failed { .. } if has_read => AttemptStage::Handshake,
+            Stage::Handshaking(_) | Stage::Agreed(_) => AttemptStage::Established,
             Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed { .. } if is_open => {
                 AttemptStage::Established
             }
@@ -179,12 +179,12 @@ impl Sealed {
 
     /// What our MP_FASTCLOSE proves itself with.
     pub(crate) fn fast_close(&self) -> Option<[u8; 8]> {
-        self.running().map(Running::fast_close)
+        self.established().map(Established::fast_close)
     }
 
     /// Whether the peer's MP_FASTCLOSE is genuine.
     pub(crate) fn is_fast_close(&self, key: &[u8; 8]) -> bool {
-        self.running().is_some_and(|running| running.is_fast_close(key))
+        self.established().is_some_and(|established| established.is_fast_close(key))
     }
 
     /// For people.
@@ -195,8 +195,10 @@ impl Sealed {
             Stage::Answered { agreed, .. } | Stage::Agreed(agreed) => {
                 SealedStatus { handshake: Some(agreed.tep.name()), ..status }
             }
-            Stage::Shaking(shaking) => SealedStatus { handshake: Some(shaking.tep().name()), ..status },
-            Stage::Running(running) => running.status(status),
+            Stage::Handshaking(handshaking) => {
+                SealedStatus { handshake: Some(handshaking.tep().name()), ..status }
+            }
+            Stage::Established(established) => established.status(status),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Sealed {
 
     /// A connection that fails before its SYN was looked at.
     pub(in crate::protection) fn unanswered(settings: &SealedSettings) -> Self {
-        Self::new(settings.clone(), Role::Passive, ANSWER, Stage::Failed { was_running: false })
+        Self::new(settings.clone(), Role::Passive, ANSWER, Stage::Failed { was_established: false })
     }
 
     /// A connection whose opening is refused, for this reason.
@@ -78,7 +78,7 @@ impl Sealed {
 
     /// The same offer, come to nothing for this reason.
     pub(in crate::protection) fn failed(&self, why: String) -> Self {
-        let stage = Stage::Failed { was_running: false };
+        let stage = Stage::Failed { was_established: false };
         Self { failure: Some(why), ..Self::new(self.settings.clone(), self.role, self.capable, stage) }
     }
 
@@ -135,15 +135,15 @@ impl Sealed {
         if let Err(refusal) = judge_ack(capable, contents(&eno)) {
             return self.refuse(refusal);
         }
-        match core::mem::replace(&mut self.stage, Stage::Failed { was_running: false }) {
+        match core::mem::replace(&mut self.stage, Stage::Failed { was_established: false }) {
             Stage::Answered { agreed, eno: _ } => {
                 self.stage = Stage::Agreed(Agreed { flow, ..agreed });
                 Opened::Sealing
             }
             other @ (Stage::Offered { .. }
             | Stage::Agreed(_)
-            | Stage::Shaking(_)
-            | Stage::Running(_)
+            | Stage::Handshaking(_)
+            | Stage::Established(_)
             | Stage::Failed { .. }) => {
                 self.stage = other;
                 Opened::NotYet
@@ -176,12 +176,12 @@ impl Connection {
     /// As [`Connection::fail_sealing`] for a handshake whose last bytes, an alert, tell the peer why: they are with TCP,
     /// and a reset would overtake them.
     pub(super) fn fail_behind_alert(&mut self, now: Instant, why: String, flow: SubflowId) {
-        self.fail_and(ConnectionError::HandshakeFailed, |each, parting| {
+        self.fail_and(ConnectionError::HandshakeFailed, |each, reset_info| {
             if each.state.id == flow {
                 each.leave();
                 each.tcp.orphan(now);
             } else {
-                each.reset(parting);
+                each.reset(reset_info);
             }
         });
         self.note_failure(why);

@@ -7,8 +7,8 @@ use protect::sealed::{ConnectionSecrets, Role as End};
 use tcp::Record as TcpRecord;
 use wire::OptionBytes;
 
+use super::established::Established;
 use super::negotiation::third_segment;
-use super::running::Running;
 use super::{Agreed, Stage};
 use crate::connection::Role;
 use crate::{Connection, ConnectionError, Host};
@@ -17,7 +17,7 @@ use crate::{Connection, ConnectionError, Host};
 pub(super) const INITIAL_WINDOW: u64 = 64 << 10;
 
 /// A handshake that runs.
-pub(super) struct Shaking {
+pub(super) struct Handshaking {
     handshake: Box<dyn Handshake>,
     flow: SubflowId,
     tep: Tep,
@@ -28,7 +28,7 @@ pub(super) struct Shaking {
     outcome: Option<Result<Complete, Failed>>,
 }
 
-impl Shaking {
+impl Handshaking {
     pub(super) fn tep(&self) -> Tep {
         self.tep
     }
@@ -75,10 +75,10 @@ impl Connection {
         };
         match begun {
             Ok(handshake) => {
-                let mut shaking =
-                    Shaking { handshake, flow, tep, began: now, outbox: Vec::new(), outcome: None };
-                shaking.pump();
-                sealed.stage = Stage::Shaking(Box::new(shaking));
+                let mut handshaking =
+                    Handshaking { handshake, flow, tep, began: now, outbox: Vec::new(), outcome: None };
+                handshaking.pump();
+                sealed.stage = Stage::Handshaking(Box::new(handshaking));
                 if let Some(index) = self.index_of(flow) {
                     self.read_handshake(index);
                 }
@@ -90,36 +90,38 @@ impl Connection {
     /// Gives the handshake the bytes that are its own; what lies behind them stays in the inbox.
     pub(super) fn read_handshake(&mut self, index: usize) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
-        let Stage::Shaking(shaking) = &mut sealed.stage else { return };
+        let Stage::Handshaking(handshaking) = &mut sealed.stage else { return };
         let state = &mut self.flows[index].state;
-        if state.id != shaking.flow {
+        if state.id != handshaking.flow {
             return;
         }
         let inbox = &mut state.sealed.inbox;
-        while shaking.outcome.is_none()
+        while handshaking.outcome.is_none()
             && let Some(bytes) = inbox.take(usize::MAX)
         {
-            match shaking.handshake.handle_bytes(&bytes) {
+            match handshaking.handshake.handle_bytes(&bytes) {
                 Ok(taken) => inbox.give_back(bytes.slice(taken..)),
-                Err(error) => shaking.outcome = Some(Err(error)),
+                Err(error) => handshaking.outcome = Some(Err(error)),
             }
-            shaking.pump();
+            handshaking.pump();
         }
     }
 
     fn pump_handshake(&mut self, now: Instant, host: &mut dyn Host) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
-        let Stage::Shaking(shaking) = &mut sealed.stage else { return };
-        let Some(index) = self.flows.iter().position(|flow| flow.state.id == shaking.flow) else { return };
+        let Stage::Handshaking(handshaking) = &mut sealed.stage else { return };
+        let Some(index) = self.flows.iter().position(|flow| flow.state.id == handshaking.flow) else {
+            return;
+        };
         let options = match (sealed.role, sealed.is_heard) {
             (Role::Active, false) => third_segment(sealed.capable),
             (Role::Active, true) | (Role::Passive, _) => OptionBytes::new(),
         };
-        let (flow, speaks) = (shaking.flow, !shaking.outbox.is_empty());
-        for payload in shaking.outbox.drain(..) {
+        let (flow, speaks) = (handshaking.flow, !handshaking.outbox.is_empty());
+        for payload in handshaking.outbox.drain(..) {
             self.flows[index].tcp.send(TcpRecord { payload, options: options.clone(), push: true });
         }
-        match shaking.outcome.take() {
+        match handshaking.outcome.take() {
             Some(Ok(complete)) => self.start_sealed(now, index, complete, host),
             Some(Err(error)) if speaks => self.fail_behind_alert(now, error.why, flow),
             Some(Err(error)) => self.fail_sealing(error.why, ConnectionError::HandshakeFailed),
@@ -135,8 +137,8 @@ impl Connection {
             self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
             return;
         }
-        let Stage::Shaking(shaking) =
-            core::mem::replace(&mut sealed.stage, Stage::Failed { was_running: false })
+        let Stage::Handshaking(handshaking) =
+            core::mem::replace(&mut sealed.stage, Stage::Failed { was_established: false })
         else {
             return;
         };
@@ -149,12 +151,13 @@ impl Connection {
             token = host.secrets().next_u32();
         }
         let (identity, sealer, opener) = secrets.start(role, suite, suite.limits(), now);
-        let about = super::running::About { tep, suite, key_exchange, peer, sent, received };
-        let mut running = Running::new(role, about, (identity, sealer, opener), shaking.handshake);
+        let about = super::established::About { tep, suite, key_exchange, peer, sent, received };
+        let mut established =
+            Established::new(role, about, (identity, sealer, opener), handshaking.handshake);
         if token != derived {
-            running.rename(token);
+            established.rename(token);
         }
-        sealed.stage = Stage::Running(Box::new(running));
+        sealed.stage = Stage::Established(Box::new(established));
         let opens = sealed.role == Role::Active;
         self.outgoing.hold_fin(1 + INITIAL_WINDOW);
         let state = &mut self.flows[index].state;
@@ -179,11 +182,11 @@ impl Connection {
     fn handshake_deadline(&self) -> Option<Instant> {
         let sealed = self.protection.sealed().filter(|_| !self.life.is_over())?;
         match &sealed.stage {
-            Stage::Shaking(shaking) => Some(shaking.began + sealed.settings.handshake_patience),
+            Stage::Handshaking(handshaking) => Some(handshaking.began + sealed.settings.handshake_patience),
             Stage::Offered { .. }
             | Stage::Answered { .. }
             | Stage::Agreed(_)
-            | Stage::Running(_)
+            | Stage::Established(_)
             | Stage::Failed { .. } => None,
         }
     }

@@ -4,8 +4,8 @@ use protect::sealed::{AckContext, ProtectedOptions};
 use tcp::SegmentKind;
 use wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
 
+use super::established::Established;
 use super::negotiation::third_segment;
-use super::running::Running;
 use super::{Sealed, Stage};
 use crate::connection::Role;
 use crate::flow::{FlowState, Kind, Stage as FlowStage};
@@ -44,13 +44,13 @@ impl Sealed {
             // Nothing is gained by leaving it out, however often it goes unanswered.
             Kind::FirstActive => self.write_offer(out),
             Kind::JoinActive { nonce, peer_nonce: _ } => {
-                let Some(running) = self.running() else { return };
+                let Some(established) = self.established() else { return };
                 flow.sealed.initiator_said(flow.backup_ours, 0, flow.local_address);
                 let join = MpJoin::Syn {
                     backup: flow.backup_ours,
                     reserved: 0,
                     address_id: flow.local_address,
-                    token: running.peer_token,
+                    token: established.peer_token,
                     nonce,
                 };
                 put(&MptcpOption::Join(join), usize::MAX, out);
@@ -67,13 +67,13 @@ impl Sealed {
                 }
             }
             Kind::JoinPassive { nonce, peer_nonce } => {
-                let Some(running) = self.running() else { return };
+                let Some(established) = self.established() else { return };
                 flow.sealed.responder_said(flow.backup_ours, 0, flow.local_address);
                 let join = MpJoin::SynAck {
                     backup: flow.backup_ours,
                     reserved: 0,
                     address_id: flow.local_address,
-                    hmac: running.join_by_peer(&flow.sealed, peer_nonce, nonce).syn_ack(),
+                    hmac: established.join_by_peer(&flow.sealed, peer_nonce, nonce).syn_ack(),
                     nonce,
                 };
                 put(&MptcpOption::Join(join), usize::MAX, out);
@@ -84,12 +84,12 @@ impl Sealed {
 
     fn write_ack(&mut self, room: usize, flow: &mut FlowState, next: u64, out: &mut OptionBytes) {
         match &mut self.stage {
-            Stage::Agreed(_) | Stage::Shaking(_) => {
+            Stage::Agreed(_) | Stage::Handshaking(_) => {
                 if self.role == Role::Active && !self.is_heard && room >= 8 {
                     *out = third_segment(self.capable);
                 }
             }
-            Stage::Running(running) => {
+            Stage::Established(established) => {
                 let is_new = match flow.stage {
                     FlowStage::Opening | FlowStage::Unconfirmed { .. } => true,
                     FlowStage::Open | FlowStage::Leaving | FlowStage::Over => false,
@@ -97,10 +97,10 @@ impl Sealed {
                 if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = flow.kind
                     && is_new
                 {
-                    let hmac = running.join_by_us(&flow.sealed, nonce, peer_nonce).ack();
+                    let hmac = established.join_by_us(&flow.sealed, nonce, peer_nonce).ack();
                     put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
                 } else {
-                    running.write_data_ack(room, flow, next, out);
+                    established.write_data_ack(room, flow, next, out);
                 }
             }
             Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed { .. } => {}
@@ -115,7 +115,7 @@ fn put_first(capable: [u8; 4], eno: &OptionBytes, out: &mut OptionBytes) {
     pad_options(out);
 }
 
-impl Running {
+impl Established {
     /// A Data-ACK with its tag. Where TCP has to report missing bytes it gives way once it was told: an option
     /// for selective acknowledgments does not fit beside it.
     fn write_data_ack(&mut self, room: usize, flow: &mut FlowState, next: u64, out: &mut OptionBytes) {

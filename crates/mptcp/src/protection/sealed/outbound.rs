@@ -6,7 +6,7 @@ use protect::sealed::{
 };
 use wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
 
-use super::running::Running;
+use super::established::Established;
 use crate::blocks::Body;
 use crate::protection::options::{DATA_OPTIONS, put};
 use crate::scheduler::Candidate;
@@ -34,25 +34,27 @@ impl Connection {
     }
 
     fn has_control(&self, now: Instant) -> bool {
-        let Some(running) = self.protection.running() else { return false };
-        if self.outgoing.is_fin_sent() || running.ahead.ends_stream() {
+        let Some(established) = self.protection.established() else { return false };
+        if self.outgoing.is_fin_sent() || established.ahead.ends_stream() {
             return false;
         }
         let all_cut = self.outgoing.is_finished() && self.outgoing.uncut() == 0;
-        !running.pending.is_empty()
-            || running.sealer.is_update_due(now)
-            || (all_cut && (!running.eof_sent || running.eof_received))
+        !established.pending.is_empty()
+            || established.sealer.is_update_due(now)
+            || (all_cut && (!established.eof_sent || established.eof_received))
     }
 
     fn is_control_next(&self) -> bool {
-        let running = self.protection.running();
-        running.and_then(|running| running.ahead.first()).is_some_and(|first| first.kind == Kind::Control)
+        let established = self.protection.established();
+        established
+            .and_then(|established| established.ahead.first())
+            .is_some_and(|first| first.kind == Kind::Control)
     }
 
     fn has_room_for_control(&self) -> bool {
-        let Some(running) = self.protection.running() else { return false };
-        let end = self.outgoing.next() + running.ahead.numbers() + MAX_CONTROL as u64;
-        running.ahead.len() < self.most_ahead()
+        let Some(established) = self.protection.established() else { return false };
+        let end = self.outgoing.next() + established.ahead.numbers() + MAX_CONTROL as u64;
+        established.ahead.len() < self.most_ahead()
             && end <= self.outgoing.edge().max(self.outgoing.acked()) + CONTROL_SLACK
     }
 
@@ -75,35 +77,35 @@ impl Connection {
     /// Control blocks are short: they are sealed here and now.
     fn seal_control(&mut self, now: Instant) {
         let all_cut = self.outgoing.is_finished() && self.outgoing.uncut() == 0;
-        let Some(running) = self.protection.running_mut() else { return };
-        if running.sealer.is_update_due(now)
-            && let Ok(block) = running.sealer.update_keys(now)
+        let Some(established) = self.protection.established_mut() else { return };
+        if established.sealer.is_update_due(now)
+            && let Ok(block) = established.sealer.update_keys(now)
         {
-            running.sealed_blocks += 1;
-            running.ahead.push(block, false);
+            established.sealed_blocks += 1;
+            established.ahead.push(block, false);
             return;
         }
         let mut plain = BlockBuffer::with_capacity(MAX_CONTROL - BLOCK_OVERHEAD);
         let mut ends_stream = false;
-        if !running.pending.is_empty() {
+        if !established.pending.is_empty() {
             while plain.len() + LONGEST_RECORD <= MAX_CONTROL - BLOCK_OVERHEAD
-                && let Some(record) = running.pending.pop_front()
+                && let Some(record) = established.pending.pop_front()
             {
                 plain.put(&record.to_bytes());
             }
-        } else if all_cut && !running.eof_sent {
+        } else if all_cut && !established.eof_sent {
             plain.put(&Record::Eof.to_bytes());
-            running.eof_sent = true;
-        } else if all_cut && running.eof_received {
+            established.eof_sent = true;
+        } else if all_cut && established.eof_received {
             plain.put(&[Record::PADDING]);
             ends_stream = true;
         } else {
             return;
         }
-        match running.sealer.seal(Kind::Control, plain) {
+        match established.sealer.seal(Kind::Control, plain) {
             Ok(block) => {
-                running.sealed_blocks += 1;
-                running.ahead.push(block, ends_stream);
+                established.sealed_blocks += 1;
+                established.ahead.push(block, ends_stream);
             }
             Err(KeyUsedUp) => self.on_keys_used_up(),
         }
@@ -125,8 +127,8 @@ impl Connection {
             let index = widest.index;
             while self.is_sealing_due() && self.cut_block(index, turn) {}
         }
-        let running = self.protection.running();
-        let Some(first) = running.and_then(|running| running.ahead.first()) else { return true };
+        let established = self.protection.established();
+        let Some(first) = established.and_then(|established| established.ahead.first()) else { return true };
         for candidate in candidates {
             // A part of a block would be a super-segment of its own. Who has nothing in flight has no more room to
             // hope for.
@@ -139,14 +141,16 @@ impl Connection {
     }
 
     fn is_sealing_due(&self) -> bool {
-        let running = self.protection.running();
-        self.outgoing.uncut() > 0 && running.is_some_and(|running| running.ahead.len() < self.most_ahead())
+        let established = self.protection.established();
+        self.outgoing.uncut() > 0
+            && established.is_some_and(|established| established.ahead.len() < self.most_ahead())
     }
 
     /// Sends the next block of data on the subflow that was chosen.
     pub(crate) fn send_sealed(&mut self, index: usize, room: usize) -> bool {
-        let running = self.protection.running();
-        if self.config.crypto_jobs == 0 && running.is_some_and(|running| running.ahead.is_empty()) {
+        let established = self.protection.established();
+        if self.config.crypto_jobs == 0 && established.is_some_and(|established| established.ahead.is_empty())
+        {
             self.cut_block(index, room);
         }
         self.send_first(index)
@@ -160,23 +164,23 @@ impl Connection {
             return false;
         }
         let wanted = self.outgoing.uncut().min(length - BLOCK_OVERHEAD).min(MAX_PLAIN);
-        let Some(running) = self.protection.running_mut() else { return false };
-        if wanted == 0 || running.eof_sent {
+        let Some(established) = self.protection.established_mut() else { return false };
+        if wanted == 0 || established.eof_sent {
             return false;
         }
         let mut plain = BlockBuffer::with_capacity(0);
         self.outgoing.drain_queue(wanted, |piece| plain.append(piece));
-        let dsn = running.sealer.next_dsn();
-        let Ok(job) = running.sealer.begin(Kind::Data, plain) else {
+        let dsn = established.sealer.next_dsn();
+        let Ok(job) = established.sealer.begin(Kind::Data, plain) else {
             self.on_keys_used_up();
             return false;
         };
-        running.sealed_blocks += 1;
-        running.ahead.expect(dsn, (wanted + BLOCK_OVERHEAD) as u64, wanted);
+        established.sealed_blocks += 1;
+        established.ahead.expect(dsn, (wanted + BLOCK_OVERHEAD) as u64, wanted);
         if self.config.is_job(wanted) {
-            running.jobs.seal(job);
+            established.jobs.seal(job);
         } else {
-            running.ahead.fill(job.run());
+            established.ahead.fill(job.run());
         }
         true
     }
@@ -189,8 +193,8 @@ impl Connection {
         // A rest of room that is smaller than a segment is not worth a block of its own.
         let longest = whole_segments(self.config.tcp.max_super_segment, segment as u16).min(grown);
         let length = (room - room % segment.max(1)).clamp(segment, longest.max(segment));
-        let running = self.protection.running();
-        let ahead = running.map_or(0, |running| running.ahead.numbers());
+        let established = self.protection.established();
+        let ahead = established.map_or(0, |established| established.ahead.numbers());
         let left = self.outgoing.window_left().saturating_sub(ahead);
         let whole_window = self.outgoing.window_left() + self.outgoing.in_doubt();
         let most = left.min((whole_window / 2).max(segment as u64));
@@ -199,8 +203,8 @@ impl Connection {
 
     /// Gives the first block to this subflow, if it is sealed.
     fn send_first(&mut self, index: usize) -> bool {
-        let running = self.protection.running_mut();
-        let Some(body) = running.and_then(|running| running.ahead.pop()) else { return false };
+        let established = self.protection.established_mut();
+        let Some(body) = established.and_then(|established| established.ahead.pop()) else { return false };
         if body.block.kind() == Kind::Data {
             self.last_chosen = Some(self.flows[index].state.id);
         }
@@ -222,12 +226,12 @@ impl Connection {
 
     /// Sends a block on this subflow, for the first time or once more; the cipher text stays what it is.
     pub(crate) fn transmit_block(&mut self, index: usize, start: u64) -> bool {
-        let Some(running) = self.protection.running_mut() else { return false };
+        let Some(established) = self.protection.established_mut() else { return false };
         let flow = &mut self.flows[index];
         let Some(subflow) = flow.state.sealed.tag else { return false };
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };
-        let data_ack = running.numbers.incoming.dsn(self.incoming.next());
+        let data_ack = established.numbers.incoming.dsn(self.incoming.next());
         let ssn = flow.tcp.next_offset() as u32;
         let context = OptionContext {
             subflow,
@@ -236,7 +240,7 @@ impl Connection {
             data_fin: body.ends_stream,
             options: ProtectedOptions::NONE,
         };
-        let Some(payload) = running.sealer.transmit(&mut body.block, &context) else { return false };
+        let Some(payload) = established.sealer.transmit(&mut body.block, &context) else { return false };
         let length = payload.bytes.len() as u16 + u16::from(body.ends_stream);
         let dss = Dss {
             data_ack: Some(DataAck::Long(data_ack.bits())),
@@ -255,7 +259,7 @@ impl Connection {
     }
 }
 
-impl Running {
+impl Established {
     /// Sealing has nothing to say any more.
     pub(super) fn is_silent(&self) -> bool {
         self.eof_received

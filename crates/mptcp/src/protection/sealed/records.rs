@@ -27,8 +27,8 @@ impl Sealed {
     }
 
     fn say(&mut self, record: Record) {
-        if let Some(running) = self.running_mut() {
-            running.say(record);
+        if let Some(established) = self.established_mut() {
+            established.say(record);
         }
     }
 }
@@ -36,32 +36,32 @@ impl Sealed {
 impl Connection {
     /// The records of a block that is in order.
     pub(super) fn take_records(&mut self, records: Vec<Record>, generation: u64) {
-        let Some(running) = self.protection.running_mut() else { return };
+        let Some(established) = self.protection.established_mut() else { return };
         for record in records {
             match record {
-                Record::Eof if running.eof_received => {
+                Record::Eof if established.eof_received => {
                     self.fail(ConnectionError::Protocol);
                     return;
                 }
                 Record::Eof => {
-                    running.eof_received = true;
+                    established.eof_received = true;
                     self.incoming.end_data();
                 }
                 Record::KeyUpdate => {
-                    if running.opener.handle_key_update(generation).is_err() {
+                    if established.opener.handle_key_update(generation).is_err() {
                         self.fail(ConnectionError::Protocol);
                         return;
                     }
                 }
                 Record::MaxData(dsn) => {
-                    if let Some(edge) = running.numbers.outgoing.offset(base::Dsn::new(dsn)) {
+                    if let Some(edge) = established.numbers.outgoing.offset(base::Dsn::new(dsn)) {
                         self.outgoing.raise_edge(edge);
                     }
                 }
-                Record::Token(token) => running.peer_token = token,
+                Record::Token(token) => established.peer_token = token,
                 Record::AddAddr { .. } | Record::RemoveAddr { .. } | Record::Prio { .. } => {
                     // At most as many as one window of blocks holds; acted upon before the next segment.
-                    running.arrived.push_back(record);
+                    established.arrived.push_back(record);
                 }
             }
         }
@@ -69,7 +69,7 @@ impl Connection {
 
     /// Acts on records that need the host.
     pub(super) fn act_on_records(&mut self, now: Instant, host: &mut dyn Host) {
-        while let Some(record) = self.protection.running_mut().and_then(|r| r.arrived.pop_front()) {
+        while let Some(record) = self.protection.established_mut().and_then(|e| e.arrived.pop_front()) {
             match record {
                 Record::AddAddr { id, address, port } => {
                     let port = Some(port).filter(|&port| port != 0);
@@ -90,18 +90,18 @@ impl Connection {
 
     /// Tells the peer how much more it may send, once that is worth a block.
     pub(crate) fn update_window(&mut self) {
-        let Some(running) = self.protection.running_mut() else { return };
-        if running.is_silent() {
+        let Some(established) = self.protection.established_mut() else { return };
+        if established.is_silent() {
             return;
         }
         let edge = self.incoming.next() + u64::from(self.incoming.free());
         let step = (self.buffer.size() as u64 / 4).max(1);
-        let is_first = running.announced == 1 + super::opening::INITIAL_WINDOW;
-        if edge < running.announced + step && !(is_first && edge > running.announced) {
+        let is_first = established.announced == 1 + super::opening::INITIAL_WINDOW;
+        if edge < established.announced + step && !(is_first && edge > established.announced) {
             return;
         }
-        running.announced = edge;
-        running.pending.retain(|record| !matches!(record, Record::MaxData(_)));
-        running.say(Record::MaxData(running.numbers.incoming.dsn(edge).bits()));
+        established.announced = edge;
+        established.pending.retain(|record| !matches!(record, Record::MaxData(_)));
+        established.say(Record::MaxData(established.numbers.incoming.dsn(edge).bits()));
     }
 }

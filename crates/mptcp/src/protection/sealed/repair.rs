@@ -1,8 +1,8 @@
-//! Blocks that arrived harmed.
+//! Blocks that arrived corrupted.
 //!
 //! TCP acknowledges bytes before anybody has verified them; the Data-ACK covers them afterwards, and the same segment
 //! carries both. So a block whose bytes TCP has seen acknowledged on every subflow that carried it, while a Data-ACK
-//! still asks for it, did not get through unharmed: it goes out again, on another subflow if there is one.
+//! still asks for it, did not get through intact: it goes out again, on another subflow if there is one.
 
 use base::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const MIN_GRACE: Duration = Duration::from_millis(2);
 const MAX_GRACE: Duration = Duration::from_millis(100);
 
 impl Connection {
-    /// Finds blocks that were harmed and has them sent again.
+    /// Finds blocks that were corrupted and has them sent again.
     pub(super) fn repair(&mut self, now: Instant) {
         if !self.protection.is_sealed() {
             return;
@@ -42,10 +42,10 @@ impl Connection {
             |flow: &Flow| flow.is_good() && !flow.state.is_backup() && !first.is_carried_by(flow.state.id);
         let elsewhere = self.flows.iter().any(is_other);
         self.counters.blocks_repaired += 1;
-        self.outgoing.on_harmed(start, elsewhere);
+        self.outgoing.on_block_corrupted(start, elsewhere);
     }
 
-    /// When the first block counts as harmed.
+    /// When the first block counts as corrupted.
     pub(super) fn repair_deadline(&self) -> Option<Instant> {
         if !self.protection.is_sealed() || self.life.is_over() {
             return None;

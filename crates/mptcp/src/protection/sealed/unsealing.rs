@@ -10,10 +10,10 @@ use protect::sealed::{
     Kind, OpenError, OpenJob, Opened, OptionContext, ProtectedOptions, Records, SubflowTag,
 };
 
+use super::established::Established;
 use super::inbox::Declared;
 use super::jobs::{CryptoJob, CryptoResult, Outcome, Ticket};
 use super::outbound::CONTROL_SLACK;
-use super::running::Running;
 use crate::early::unpinned;
 use crate::{Connection, ConnectionError};
 
@@ -61,14 +61,14 @@ impl Connection {
     /// The next job; none once the connection is over.
     pub(crate) fn next_job(&mut self) -> Option<CryptoJob> {
         let is_over = self.life.is_over();
-        let running = self.protection.running_mut()?;
-        core::iter::from_fn(|| running.jobs.pop()).find(|_| !is_over)
+        let established = self.protection.established_mut()?;
+        core::iter::from_fn(|| established.jobs.pop()).find(|_| !is_over)
     }
 
     /// Whether there is one.
     pub(crate) fn has_jobs(&self) -> bool {
-        let running = self.protection.running();
-        !self.life.is_over() && running.is_some_and(|running| !running.jobs.is_empty())
+        let established = self.protection.established();
+        !self.life.is_over() && established.is_some_and(|established| !established.jobs.is_empty())
     }
 
     /// What came of a job.
@@ -76,12 +76,12 @@ impl Connection {
         if self.life.is_over() {
             return;
         }
-        let Some(running) = self.protection.running_mut() else { return };
-        running.blocks_elsewhere += 1;
+        let Some(established) = self.protection.established_mut() else { return };
+        established.blocks_elsewhere += 1;
         match result.0 {
-            Outcome::Sealed(block) => running.ahead.fill(block),
+            Outcome::Sealed(block) => established.ahead.fill(block),
             Outcome::Opened { ticket, result } => {
-                let Some(opening) = running.opening.remove(&ticket) else { return };
+                let Some(opening) = established.opening.remove(&ticket) else { return };
                 self.on_opened_elsewhere(now, &opening, result);
             }
         }
@@ -106,7 +106,7 @@ impl Connection {
     /// Whether as many blocks are being opened as may be.
     pub(super) fn is_opening_enough(&self) -> bool {
         let most = usize::from(self.config.crypto_jobs);
-        let opening = self.protection.running().map_or(0, |r| r.opening.len());
+        let opening = self.protection.established().map_or(0, |r| r.opening.len());
         most > 0 && opening >= most
     }
 
@@ -132,8 +132,8 @@ impl Connection {
         let Some((opening, job)) = begun else { return };
         if !self.config.is_job(opening.length as usize) {
             self.take_opened(&opening, job.run());
-        } else if let Some(running) = self.protection.running_mut() {
-            running.open_elsewhere(opening, job);
+        } else if let Some(established) = self.protection.established_mut() {
+            established.open_elsewhere(opening, job);
             // What acknowledges the bytes is to acknowledge the block as well.
             self.flows[index].tcp.hold_ack(now);
         }
@@ -141,12 +141,14 @@ impl Connection {
 
     /// Whether all of this block has been delivered, and its generation is over.
     fn has_passed(&self, generation: u8, declared: &Declared, length: usize) -> bool {
-        let Some(running) = self.protection.running().filter(|running| running.opener.is_past(generation))
+        let Some(established) =
+            self.protection.established().filter(|established| established.opener.is_past(generation))
         else {
             return false;
         };
         let next = self.incoming.next();
-        let offset = running.numbers.incoming.offset(running.numbers.incoming.sequence(declared.dsn, next));
+        let offset =
+            established.numbers.incoming.offset(established.numbers.incoming.sequence(declared.dsn, next));
         offset.is_some_and(|offset| offset + length as u64 <= next)
     }
 
@@ -158,21 +160,21 @@ impl Connection {
         declared: Declared,
         payload: Bytes,
     ) -> Result<Option<(Opening, OpenJob)>, OpenError> {
-        let Some(running) = self.protection.running_mut() else { return Ok(None) };
+        let Some(established) = self.protection.established_mut() else { return Ok(None) };
         let Declared { dsn, ssn, length: _, data_fin, data_ack } = declared;
-        let numbers = &running.numbers;
+        let numbers = &established.numbers;
         let dsn = numbers.incoming.sequence(dsn, self.incoming.next());
         let data_ack = data_ack.map(|ack| numbers.outgoing.ack_number(ack, self.outgoing.acked()));
         let context = OptionContext { subflow, ssn, data_ack, data_fin, options: ProtectedOptions::NONE };
         let acked = data_ack.and_then(|dsn| numbers.outgoing.offset(dsn));
         let length = payload.len() as u64;
-        let job = running.opener.begin(dsn, &context, payload)?;
+        let job = established.opener.begin(dsn, &context, payload)?;
         let Some(offset) = numbers.incoming.offset(dsn) else {
             self.counters.bytes_outside += length;
             return Ok(None);
         };
-        let limit = running.announced.max(self.incoming.next()) + 2 * CONTROL_SLACK;
-        if offset < self.incoming.next() || running.early.contains_key(&offset) {
+        let limit = established.announced.max(self.incoming.next()) + 2 * CONTROL_SLACK;
+        if offset < self.incoming.next() || established.early.contains_key(&offset) {
             // Our Data-ACK may have been lost.
             self.flows[index].state.sealed.told = 0;
             self.flows[index].tcp.request_ack();
@@ -194,15 +196,15 @@ impl Connection {
             Ok(opened) => opened,
             Err(error) => return self.on_failed(self.index_of(flow), error),
         };
-        let Some(running) = self.protection.running_mut() else { return };
-        running.opener.finish(&opened);
-        running.opened_blocks += 1;
-        running.handshake = None;
-        if offset < self.incoming.next() || running.early.contains_key(&offset) {
+        let Some(established) = self.protection.established_mut() else { return };
+        established.opener.finish(&opened);
+        established.opened_blocks += 1;
+        established.handshake = None;
+        if offset < self.incoming.next() || established.early.contains_key(&offset) {
             // A copy that was opened at the same time was faster.
             return self.on_duplicate(length, acked);
         }
-        if running.overlaps(offset, length) {
+        if established.overlaps(offset, length) {
             return self.fail(ConnectionError::Protocol);
         }
         let plain = opened.plain.freeze();
@@ -211,7 +213,7 @@ impl Connection {
             Kind::Data => Contents::Data(plain),
             Kind::Control => Contents::Control { plain, generation: opened.generation },
         };
-        running.early.insert(offset, Early { length, contents, data_fin });
+        established.early.insert(offset, Early { length, contents, data_fin });
         if let Some(acked) = acked {
             self.on_genuine_ack(acked);
         }
@@ -228,15 +230,15 @@ impl Connection {
     /// Hands on what is in order now.
     fn deliver_blocks(&mut self) {
         while !self.life.is_over() {
-            let Some(running) = self.protection.running_mut() else { return };
-            let Some(early) = running.early.remove(&self.incoming.next()) else { return };
+            let Some(established) = self.protection.established_mut() else { return };
+            let Some(early) = established.early.remove(&self.incoming.next()) else { return };
             if self.incoming.is_finished() {
                 self.fail(ConnectionError::Protocol);
                 return;
             }
             let Early { length, contents, data_fin } = early;
             match contents {
-                Contents::Data(_) if running.eof_received => {
+                Contents::Data(_) if established.eof_received => {
                     self.fail(ConnectionError::Protocol);
                     return;
                 }
@@ -257,7 +259,7 @@ impl Connection {
 
     /// DATA_FIN counts only behind a verified EOF.
     pub(super) fn end_stream(&mut self) {
-        let may_end = self.protection.running().is_some_and(|running| running.eof_received);
+        let may_end = self.protection.established().is_some_and(|established| established.eof_received);
         if !may_end || !self.incoming.finish(self.incoming.next()) {
             self.counters.fin_conflicts += 1;
         }
@@ -278,7 +280,7 @@ impl Connection {
     }
 }
 
-impl Running {
+impl Established {
     /// Whether a block that waits has numbers of this one: blocks are sealed once, so an honest peer sends no such.
     fn overlaps(&self, offset: u64, length: u64) -> bool {
         let before = self.early.range(..offset).next_back();

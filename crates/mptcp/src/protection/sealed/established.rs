@@ -27,7 +27,7 @@ pub(super) struct About {
 }
 
 /// Everything that a sealed connection has beyond a plain one.
-pub(super) struct Running {
+pub(super) struct Established {
     pub(super) role: End,
     about: About,
     pub(super) identity: ConnectionIdentity,
@@ -66,7 +66,7 @@ pub(super) struct Running {
     pub(super) blocks_elsewhere: u64,
 }
 
-impl Running {
+impl Established {
     pub(super) fn new(
         role: End,
         about: About,

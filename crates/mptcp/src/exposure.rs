@@ -24,7 +24,7 @@ enum Listener {
 
 /// Rows of bytes (start to end, by data offset) that each of them has seen, as far as they can still grow.
 #[derive(Debug, Default)]
-pub(crate) struct Sightings(Vec<(Listener, BTreeMap<u64, u64>)>);
+pub(crate) struct ExposureTracker(Vec<(Listener, BTreeMap<u64, u64>)>);
 
 /// Who listens on a subflow.
 fn listeners(flow: &FlowState) -> impl Iterator<Item = Listener> + use<> {
@@ -33,7 +33,7 @@ fn listeners(flow: &FlowState) -> impl Iterator<Item = Listener> + use<> {
     ours.into_iter().chain(theirs)
 }
 
-impl Sightings {
+impl ExposureTracker {
     /// Whether nobody on this subflow sees more than `limit` bytes in a row if it carries those from `start`
     /// to `end`.
     pub(crate) fn allows(&self, flow: &FlowState, start: u64, end: u64, limit: u64) -> bool {

@@ -7,15 +7,15 @@ use std::collections::VecDeque;
 use tcp::Chunk;
 
 /// Shorter runs of bytes are copied together, lest each keep the buffer of a whole packet alive.
-const CRUMB: usize = 256;
+const SHORT: usize = 256;
 /// Up to this much.
-const CRUMBS: usize = 4096;
+const LONGEST: usize = 4096;
 
 /// Puts the next in-order bytes behind those that wait.
 pub(crate) fn push(waiting: &mut VecDeque<Chunk>, chunk: Chunk) {
     match waiting.back_mut() {
         _ if chunk.data.is_empty() => {}
-        Some(last) if chunk.data.len() < CRUMB && last.data.len() < CRUMBS => {
+        Some(last) if chunk.data.len() < SHORT && last.data.len() < LONGEST => {
             let mut joined = BytesMut::from(core::mem::take(&mut last.data));
             joined.extend_from_slice(&chunk.data);
             last.data = joined.freeze();
@@ -30,13 +30,13 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn crumbs_do_not_each_keep_the_packet_that_they_came_in() {
+    fn short_runs_do_not_each_keep_the_packet_that_they_came_in() {
         let mut waiting = VecDeque::new();
         for at in 0..65_000 {
             let packet = Bytes::from(vec![at as u8; 1500]);
             push(&mut waiting, Chunk { offset: 1 + at, data: packet.slice(..1) });
         }
-        assert!(waiting.len() <= 65_000 / CRUMBS + 1, "{} pieces", waiting.len());
+        assert!(waiting.len() <= 65_000 / LONGEST + 1, "{} pieces", waiting.len());
         let mut next = 0;
         for chunk in waiting {
             assert_eq!(chunk.offset, 1 + next);
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_crumb_is_not_copied() {
+    fn what_is_not_short_is_not_copied() {
         let mut waiting = VecDeque::new();
         let packet = Bytes::from(vec![1; 1400]);
         for number in 0..3 {
