@@ -8,46 +8,29 @@
 //! mapping is one record of a subflow. Blocks are reference counted: retransmission is the subflow's,
 //! reinjection on another subflow is ours, and neither copies.
 
-mod addresses;
-mod blocks;
 mod buffer_pool;
-mod closing;
-mod coalescing;
 mod config;
 mod connection;
 mod data_space;
-mod early;
 mod event;
-mod exposure;
-mod fallback;
-mod flow;
-mod handshake;
-mod mapping;
-mod mesh;
-mod notices;
 mod opening;
-mod options_in;
-mod outgoing;
-mod path;
+mod paths;
 mod protection;
-mod reassembly;
 mod receive;
-mod receive_buffer;
-mod reinject;
 mod scheduler;
 mod send;
 mod status;
-mod trust;
+mod subflows;
 
 pub use config::{Config, Fallback, Protect, Scheduler};
+pub use connection::trust::TrustedPaths;
 pub use connection::{Connection, Host, Refused};
 pub use event::{ConnectionError, Event, ReadError, Unscrambled};
 pub use opening::{ActiveOpen, Association, AttemptOutcome, AttemptStage, AttemptStatus};
-pub use path::{Path, PathClass, Paths};
+pub use paths::{Path, PathClass, Paths};
 pub use protect::scramble::Variant as ScrambleStart;
 pub use protection::keys::token_of;
 pub use protection::scrambled::{ScrambleSettings, ScrambleStatus, WithoutTrusted};
 pub use protection::sealed::SealedSettings;
 pub use protection::sealed::{CryptoJob, CryptoResult};
 pub use status::{Counters, Negotiated, PeerIdentity, PlainReason, SealedStatus, Status, SubflowStatus};
-pub use trust::TrustedPaths;

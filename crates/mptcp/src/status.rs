@@ -3,9 +3,9 @@
 use base::{Duration, Instant, PathId, SubflowId};
 use tcp::FourTuple;
 
-use crate::flow::Flow;
 use crate::protection::Mode;
 use crate::protection::scrambled::ScrambleStatus;
+use crate::subflows::flow::Flow;
 use crate::{AttemptStatus, Connection};
 
 /// What was agreed on.

@@ -9,7 +9,7 @@ use wire::{IcmpError, Segment};
 use super::attempt::Attempt;
 use super::early::Early;
 use super::ways::{Way, ways};
-use crate::options_in::Signals;
+use crate::connection::options_in::Signals;
 use crate::{Config, Connection, CryptoJob, CryptoResult, Event, Host, ReadError, Refused, Status};
 
 /// A connection that is being opened: attempts over one path each, until it is certain which of them is the connection.

@@ -5,8 +5,8 @@ use core::net::SocketAddr;
 
 use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use super::ways::Way;
-use crate::flow::Stage;
 use crate::protection::Mode;
+use crate::subflows::flow::Stage;
 use crate::{Config, Connection, ConnectionError, Event, Host, Path};
 
 /// Subflows of one attempt have ids from a range of their own, so that an id names a subflow of any of them.

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use super::active_open::ActiveOpen;
 use super::attempt::Attempt;
 use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
-use crate::trust::may_open_over;
+use crate::connection::trust::may_open_over;
 use crate::{Connection, ConnectionError, Event, Host, Path, PathClass};
 
 impl ActiveOpen {

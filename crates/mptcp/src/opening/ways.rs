@@ -4,7 +4,7 @@ use base::{Instant, PathId};
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use crate::trust::may_open_over;
+use crate::connection::trust::may_open_over;
 use crate::{Config, ConnectionError, Host, Path, PathClass};
 
 /// Ways that are tried at most: an application may know a host by any number of addresses.

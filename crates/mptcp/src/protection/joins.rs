@@ -4,7 +4,7 @@ use super::Protection;
 use super::keys::{join_hmac, same};
 use super::session::Session;
 use crate::PathClass;
-use crate::flow::FlowState;
+use crate::subflows::flow::FlowState;
 
 /// Reserved bit of MP_JOIN that in version 2 says: the sender does not trust the path that this comes over.
 /// The other side has no other way to know which of the subflows to one address of its own these are.

@@ -35,9 +35,9 @@ use bytes::Bytes;
 use core::net::IpAddr;
 
 use crate::connection::Role;
-use crate::flow::FlowState;
+use crate::connection::trust::TrustedPaths;
 use crate::status::SealedStatus;
-use crate::trust::TrustedPaths;
+use crate::subflows::flow::FlowState;
 use crate::{AttemptStage, ConnectionError, Fallback, PathClass, PlainReason, ScrambleStatus};
 use plain::Plain;
 use preferred::Preferred;

@@ -11,7 +11,7 @@ use super::keys::{Key, join_hmac};
 use super::preferred::OFFERING_SYNS;
 use super::session::Session;
 use super::{Mode, Protection};
-use crate::flow::{Control, FlowState, Kind, Stage};
+use crate::subflows::flow::{Control, FlowState, Kind, Stage};
 
 /// What the streams have to say in options.
 #[derive(Clone, Copy)]

@@ -9,8 +9,8 @@ use super::sealed::{Sealed, Unsealed};
 use super::session::Session;
 use super::{Opened, Protection, SynAck};
 use crate::ConnectionError;
-use crate::flow::FlowState;
 use crate::status::SealedStatus;
+use crate::subflows::flow::FlowState;
 
 /// SYNs that carry an offer before it is left out, because something on the way may drop them for it (the number is
 /// the one of Linux).

@@ -12,8 +12,8 @@ use super::plain::Plain;
 use super::session::{OpenerKeys, Session};
 use super::{Mode, Opened};
 use crate::buffer_pool::BufferPool;
+use crate::connection::trust::TrustedPaths;
 use crate::event::Unscrambled;
-use crate::trust::TrustedPaths;
 use crate::{ConnectionError, Fallback, PlainReason, ScrambleStart};
 
 /// Settings of scrambling. Both hosts choose the same start value, and nothing on the wire tells whether they

@@ -13,9 +13,9 @@ use wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
 use super::Stage;
 use super::inbox::{Declaration, Declared, Next};
-use crate::flow::{ResetInfo, Stage as FlowStage};
-use crate::outgoing::Acked;
-use crate::receive::{Arrived, MAX_UNMAPPED};
+use crate::connection::receiving::{Arrived, MAX_UNMAPPED};
+use crate::send::Acked;
+use crate::subflows::flow::{ResetInfo, Stage as FlowStage};
 use crate::{Connection, ConnectionError};
 
 /// Failed blocks after which a subflow is closed.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tcp::Chunk;
 use wire::{DataAck, DataSequence};
 
-use crate::coalescing;
+use crate::receive::coalescing;
 
 /// Mappings of one subflow that are kept: with blocks of one segment of 1400 bytes they cover 5.7 MB.
 const MAX_DECLARED: usize = 4096;

@@ -8,8 +8,8 @@ use super::established::Established;
 use super::negotiation::third_segment;
 use super::{Sealed, Stage};
 use crate::connection::Role;
-use crate::flow::{FlowState, Kind, Stage as FlowStage};
 use crate::protection::options::put;
+use crate::subflows::flow::{FlowState, Kind, Stage as FlowStage};
 
 /// A Data-ACK of 8 bytes and its tag.
 const TAGGED_ACK: usize = 24;

@@ -7,10 +7,10 @@ use protect::sealed::{
 use wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
 
 use super::established::Established;
-use crate::blocks::Body;
+use crate::connection::sending::whole_segments;
 use crate::protection::options::{DATA_OPTIONS, put};
 use crate::scheduler::Candidate;
-use crate::send::whole_segments;
+use crate::send::blocks::Body;
 use crate::{Connection, ConnectionError, Scheduler};
 
 /// Control blocks may go so far beyond the window of the data, lest two ends that both wait for room wait for

@@ -7,8 +7,8 @@
 use base::{Duration, Instant};
 
 use crate::Connection;
-use crate::blocks::Carrier;
-use crate::flow::{Flow, UNKNOWN_RTT};
+use crate::send::blocks::Carrier;
+use crate::subflows::flow::{Flow, UNKNOWN_RTT};
 
 /// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
 const LOOK_AHEAD: usize = 64;

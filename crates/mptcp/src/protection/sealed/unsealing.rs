@@ -14,7 +14,7 @@ use super::established::Established;
 use super::inbox::Declared;
 use super::jobs::{CryptoJob, CryptoResult, Outcome, Ticket};
 use super::outbound::CONTROL_SLACK;
-use crate::early::unpinned;
+use crate::receive::early::unpinned;
 use crate::{Connection, ConnectionError};
 
 /// A block whose option tag is right, on its way through decryption.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use tcp::Chunk;
 use wire::{Checksum, data_checksum};
 
-use crate::coalescing;
+use crate::receive::coalescing;
 
 /// Mappings of one subflow that are kept; mappings that continue each other count once. With a window of
 /// 16 MiB and checksums (which prevent joining them) this is one for every 2 KiB.

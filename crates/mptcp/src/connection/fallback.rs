@@ -3,8 +3,8 @@
 use base::Dsn;
 use wire::{Mapping, ResetReason};
 
-use crate::flow::{Control, ResetInfo};
 use crate::protection::Mode;
+use crate::subflows::flow::{Control, ResetInfo};
 use crate::{Connection, PlainReason};
 
 /// Whether mappings were already sent, so that the peer has to be told where they end.

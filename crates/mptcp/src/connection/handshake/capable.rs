@@ -7,12 +7,12 @@ use base::Instant;
 use wire::{Flags, Segment};
 
 use crate::connection::Role;
-use crate::fallback::Mapped;
-use crate::flow::{Kind, ResetInfo, Stage};
-use crate::options_in::Signals;
+use crate::connection::fallback::Mapped;
+use crate::connection::options_in::Signals;
+use crate::connection::receiving::Arrived;
+use crate::connection::trust::may_open_over;
 use crate::protection::{Answered, Mode, Opened, Protection, SynAck};
-use crate::receive::Arrived;
-use crate::trust::may_open_over;
+use crate::subflows::flow::{Kind, ResetInfo, Stage};
 use crate::{Config, Connection, ConnectionError, Host, Path, PathClass};
 
 /// DSS options kept that came before the key of the peer.

@@ -6,11 +6,11 @@ use core::net::{IpAddr, SocketAddr};
 use wire::AddAddr;
 
 use crate::connection::Role;
-use crate::flow::{Control, ResetInfo};
 use crate::protection::Mode;
 use crate::protection::keys::{address_hmac, same};
 use crate::protection::options::announcement;
 use crate::protection::session::Session;
+use crate::subflows::flow::{Control, ResetInfo};
 use crate::{Connection, Host, Path, PathClass};
 
 /// First interval of repeating an announcement that was not echoed; doubles.
@@ -162,7 +162,7 @@ impl Connection {
         if self.mode() != Mode::Multipath || self.life.is_over() {
             return;
         }
-        let Some(index) = self.flows.iter().position(super::flow::Flow::is_good) else { return };
+        let Some(index) = self.flows.iter().position(crate::subflows::flow::Flow::is_good) else { return };
         self.repeat_withdrawals(now, index);
         let is_sealed = self.protection.is_sealed();
         while let Some((due, next)) = self.addresses.next_to_tell(is_sealed)
@@ -187,7 +187,7 @@ impl Connection {
     }
 
     pub(crate) fn announcement_deadline(&self) -> Option<Instant> {
-        if self.mode() != Mode::Multipath || !self.flows.iter().any(super::flow::Flow::is_good) {
+        if self.mode() != Mode::Multipath || !self.flows.iter().any(crate::subflows::flow::Flow::is_good) {
             return None;
         }
         let told = self.addresses.next_to_tell(self.protection.is_sealed()).map(|(due, _)| due);

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-use crate::reassembly::Inserted;
+use crate::receive::reassembly::Inserted;
 
 /// Shorter runs are copied, lest a byte keep the buffer of a whole packet alive.
 pub(crate) const SMALL: usize = 1024;

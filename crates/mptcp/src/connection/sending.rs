@@ -5,12 +5,12 @@ use bytes::Bytes;
 use tcp::Record;
 use wire::{OptionBytes, Segment};
 
-use crate::blocks::{Block, Body, Carrier};
-use crate::flow::{Kind, UNKNOWN_RTT};
 use crate::protection::Mode;
 use crate::protection::options::{DATA_OPTIONS, data_options, first_data_options, infinite_options};
 use crate::protection::{OptionsOut, StreamFacts};
 use crate::scheduler::{Candidate, Demand, choose};
+use crate::send::blocks::{Block, Body, Carrier};
+use crate::subflows::flow::{Kind, UNKNOWN_RTT};
 
 use crate::{Connection, Event, Scheduler, Status};
 
@@ -118,7 +118,7 @@ impl Connection {
         let next = self.outgoing.next();
         let trusted = self.trusted_paths();
         let limit = self.visit_limit(trusted);
-        let allowance = |flow: &crate::flow::Flow| {
+        let allowance = |flow: &crate::subflows::flow::Flow| {
             limit.and_then(|limit| self.exposure.allowance(&flow.state, next, limit))
         };
         let mut candidates = self.candidates(now, |flow| {
@@ -141,16 +141,16 @@ impl Connection {
     pub(crate) fn candidates(
         &self,
         now: Instant,
-        may_carry: impl Fn(&crate::flow::Flow) -> bool,
+        may_carry: impl Fn(&crate::subflows::flow::Flow) -> bool,
     ) -> Vec<Candidate> {
-        let may_carry = |flow: &&crate::flow::Flow| may_carry(flow);
+        let may_carry = |flow: &&crate::subflows::flow::Flow| may_carry(flow);
         let open = || self.flows.iter().filter(|flow| flow.is_open()).filter(may_carry);
         let has_regular = open().any(|flow| flow.is_good() && !flow.state.is_backup());
-        let has_good = open().any(super::flow::Flow::is_good);
-        let is_candidate = |flow: &crate::flow::Flow| {
+        let has_good = open().any(crate::subflows::flow::Flow::is_good);
+        let is_candidate = |flow: &crate::subflows::flow::Flow| {
             if has_regular { flow.is_good() && !flow.state.is_backup() } else { flow.is_good() || !has_good }
         };
-        let figures = |(index, flow): (usize, &crate::flow::Flow)| {
+        let figures = |(index, flow): (usize, &crate::subflows::flow::Flow)| {
             let stats = flow.tcp.stats();
             Candidate {
                 index,

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use tcp::{FourTuple, State, Stats, Subflow};
 use wire::{AddAddr, MpReset, ResetReason};
 
-use crate::mapping::Mappings;
 use crate::protection::sealed::SealedFlow;
+use crate::receive::mapping::Mappings;
 use crate::{PathClass, SubflowStatus};
 
 /// Control options that wait for a segment; more are dropped and counted.

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 
 use crate::PathClass;
-use crate::flow::FlowState;
+use crate::subflows::flow::FlowState;
 
 /// A gap of fewer bytes does not end a row: a byte on the wire is a sum over 64 bytes before it, so the text before
 /// the gap says what is in it.

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-use crate::early::{Early, SMALL, unpinned};
+use crate::receive::early::{Early, SMALL, unpinned};
 
 /// Small pieces for the reader are put together up to this size.
 const GATHER: usize = 8192;

@@ -1,5 +1,17 @@
 //! The connection.
 
+mod addresses;
+mod closing;
+mod fallback;
+mod handshake;
+mod joining;
+mod notices;
+pub(crate) mod options_in;
+pub(crate) mod receiving;
+mod reinjecting;
+pub(crate) mod sending;
+pub(crate) mod trust;
+
 use base::{Instant, PathId, Random, SubflowId};
 use bytes::Bytes;
 use core::cell::Cell;
@@ -8,19 +20,19 @@ use std::collections::VecDeque;
 use tcp::{FourTuple, Isn, State};
 use wire::{Dss, IcmpError, Segment};
 
-use crate::addresses::Addresses;
-use crate::closing::Life;
-use crate::exposure::ExposureTracker;
-use crate::flow::{Flow, Kind};
-use crate::mesh::Mesh;
-use crate::notices::Notices;
+use crate::connection::addresses::Addresses;
+use crate::connection::closing::Life;
+use crate::connection::joining::Mesh;
+use crate::connection::notices::Notices;
+use crate::connection::reinjecting::DataTimer;
 use crate::opening::Start;
-use crate::outgoing::Outgoing;
 use crate::protection::sealed::{CryptoJob, CryptoResult};
 use crate::protection::{Mode, Protection};
-use crate::reassembly::Reassembly;
-use crate::receive_buffer::ReceiveBuffer;
-use crate::reinject::DataTimer;
+use crate::receive::buffer::ReceiveBuffer;
+use crate::receive::reassembly::Reassembly;
+use crate::send::Outgoing;
+use crate::send::exposure::ExposureTracker;
+use crate::subflows::flow::{Flow, Kind};
 use crate::{AttemptStatus, Config, ConnectionError, Counters, Paths, ReadError, Status, SubflowStatus};
 
 /// What a connection needs from the host that it lives on.

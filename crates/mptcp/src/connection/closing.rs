@@ -3,8 +3,8 @@
 use base::{Dsn, Instant};
 use wire::ResetReason;
 
-use crate::flow::{Flow, ResetInfo, Stage};
 use crate::protection::Mode;
+use crate::subflows::flow::{Flow, ResetInfo, Stage};
 use crate::{Connection, ConnectionError};
 
 /// Whether the connection lives.

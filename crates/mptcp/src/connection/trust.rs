@@ -1,8 +1,8 @@
 //! Which subflow may carry which bytes: path classes of both sides, and what is left of the trusted ones.
 
 use crate::config::Protect;
-use crate::flow::{Flow, FlowState};
 use crate::protection::scrambled::WithoutTrusted;
+use crate::subflows::flow::{Flow, FlowState};
 use crate::{Connection, Host, Path, PathClass, Scheduler};
 
 /// What a connection has left of its trusted paths.

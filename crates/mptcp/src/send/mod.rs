@@ -3,12 +3,15 @@
 //! What the application writes waits un-numbered. Only when a subflow can take bytes a *block* is cut and
 //! gets its data sequence numbers; it stays here until the peer has acknowledged it at data level.
 
+pub(crate) mod blocks;
+pub(crate) mod exposure;
+
 use base::SubflowId;
 use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::blocks::{Block, Body, Carrier};
 use crate::protection::sealed::SealedBody;
+use crate::send::blocks::{Block, Body, Carrier};
 
 /// What a Data-ACK did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use base::{Duration, Instant, SubflowId};
 use tcp::{State, Stats};
 use wire::ResetReason;
 
-use crate::flow::{ResetInfo, Stage, Stall};
 use crate::protection::Mode;
+use crate::subflows::flow::{ResetInfo, Stage, Stall};
 use crate::{Connection, ConnectionError};
 
 /// A stalled subflow is closed after so long if others work; the mesh tries the path again later.
@@ -138,7 +138,7 @@ impl Connection {
 
     /// Without any subflow the connection waits, but not for ever.
     pub(crate) fn check_patience(&mut self, now: Instant) {
-        if self.flows.iter().any(super::flow::Flow::is_open) {
+        if self.flows.iter().any(crate::subflows::flow::Flow::is_open) {
             self.no_subflow_since = None;
         }
         if self.patience_deadline().is_some_and(|deadline| deadline <= now) {
@@ -166,7 +166,7 @@ impl Connection {
             return None;
         }
         let good = self.flows.iter().filter(|flow| flow.is_good()).count();
-        let of = |flow: &crate::flow::Flow| match flow.state.stall {
+        let of = |flow: &crate::subflows::flow::Flow| match flow.state.stall {
             Some(stall) if good > 0 => Some(stall.since + MAX_STALL),
             Some(_) => None,
             None if good > 1 => flow.stall_deadline(&flow.tcp.stats()),
@@ -211,7 +211,7 @@ impl Connection {
             return;
         }
         let start = block.start;
-        let is_in_tcp = |flow: &crate::flow::Flow| {
+        let is_in_tcp = |flow: &crate::subflows::flow::Flow| {
             let carrier = block.carriers.iter().find(|carrier| carrier.flow == flow.state.id);
             carrier.is_some_and(|carrier| carrier.end > flow.tcp.acked_offset())
         };
@@ -240,12 +240,12 @@ impl Connection {
             Algorithm::Lia | Algorithm::Olia => {}
             Algorithm::NewReno | Algorithm::Cubic => return,
         }
-        let member = |flow: &crate::flow::Flow| {
+        let member = |flow: &crate::subflows::flow::Flow| {
             let Stats { srtt, .. } = flow.tcp.stats();
             let congestion = flow.tcp.congestion();
             Member {
                 window: congestion.window(),
-                srtt: srtt.unwrap_or(crate::flow::UNKNOWN_RTT),
+                srtt: srtt.unwrap_or(crate::subflows::flow::UNKNOWN_RTT),
                 bytes_between_losses: congestion.bytes_between_losses(),
             }
         };

@@ -6,11 +6,11 @@
 use base::{Duration, Instant};
 use wire::{Flags, MpJoin, ResetReason, Segment};
 
-use crate::flow::{Kind, ResetInfo, Stage};
-use crate::options_in::Signals;
+use crate::connection::options_in::Signals;
+use crate::connection::receiving::Arrived;
 use crate::protection::Mode;
 use crate::protection::Nonces;
-use crate::receive::Arrived;
+use crate::subflows::flow::{Kind, ResetInfo, Stage};
 use crate::{Connection, Host, PathClass, Refused};
 
 /// First interval of repeating the third ACK; doubles.

@@ -8,10 +8,10 @@ use base::{Duration, Instant, PathId};
 use core::net::SocketAddr;
 use wire::ResetReason;
 
-use crate::addresses::Remote;
 use crate::connection::Role;
-use crate::flow::{Control, Kind, ResetInfo};
+use crate::connection::addresses::Remote;
 use crate::protection::Mode;
+use crate::subflows::flow::{Control, Kind, ResetInfo};
 use crate::{Connection, Host, Path, PathClass};
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
@@ -143,7 +143,7 @@ impl Connection {
             && self.config.full_mesh
             && !self.life.is_over()
             && !self.mesh.is_stopped
-            && !(is_ending && self.flows.iter().any(super::flow::Flow::is_good))
+            && !(is_ending && self.flows.iter().any(crate::subflows::flow::Flow::is_good))
             && self.protection.is_confirmed()
     }
 

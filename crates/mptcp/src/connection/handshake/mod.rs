@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use tcp::{FourTuple, Subflow};
 use wire::Segment;
 
-use crate::flow::{Flow, FlowState, Kind, ResetInfo, Stage};
-use crate::mapping::Mappings;
+use crate::receive::mapping::Mappings;
+use crate::subflows::flow::{Flow, FlowState, Kind, ResetInfo, Stage};
 use crate::{Config, Connection, Event, Host, Path};
 
 /// Attempts to open a further subflow: it is not worth two minutes, and there are others.

@@ -6,11 +6,11 @@ use tcp::{Arrival, Closed, Event as TcpEvent};
 use wire::{Dss, Flags, ResetReason, Segment};
 
 use crate::connection::Role;
-use crate::flow::{Kind, ResetInfo, Stage};
-use crate::mapping::{Declaration, Declared, Mapping, Placed};
-use crate::options_in::Signals;
-use crate::outgoing::Acked;
+use crate::connection::options_in::Signals;
 use crate::protection::Mode;
+use crate::receive::mapping::{Declaration, Declared, Mapping, Placed};
+use crate::send::Acked;
+use crate::subflows::flow::{Kind, ResetInfo, Stage};
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes of a subflow that may wait for a mapping that comes late.
@@ -155,7 +155,7 @@ impl Connection {
         if is_infinite && !arrived.segment.payload.is_empty() {
             if self.can_fall_back(arrived.index) {
                 let reason = crate::PlainReason::PeerFellBack;
-                self.fall_back(arrived.index, reason, crate::fallback::Mapped::Announce);
+                self.fall_back(arrived.index, reason, crate::connection::fallback::Mapped::Announce);
             } else {
                 self.flows[arrived.index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             }
@@ -222,7 +222,11 @@ impl Connection {
         } else if acked > self.outgoing.acked() && self.can_fall_back(index) {
             // It was Multipath TCP before. Only a peer that has fallen back acknowledges data like that; its
             // infinite mapping would come with its next data, and it may have none.
-            self.fall_back(index, crate::PlainReason::PeerFellBack, crate::fallback::Mapped::Announce);
+            self.fall_back(
+                index,
+                crate::PlainReason::PeerFellBack,
+                crate::connection::fallback::Mapped::Announce,
+            );
         }
     }
 

@@ -1,0 +1,5 @@
+//! Paths of this host.
+
+mod path;
+
+pub use path::{Path, PathClass, Paths};

@@ -1,0 +1,3 @@
+//! The subflows of a connection.
+
+pub(crate) mod flow;
