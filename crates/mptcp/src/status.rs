@@ -5,7 +5,6 @@ use tcp::FourTuple;
 
 use crate::protection::Mode;
 use crate::protection::scrambled::ScrambleStatus;
-use crate::subflows::flow::Flow;
 use crate::{AttemptStatus, Connection};
 
 /// What was agreed on.
@@ -204,9 +203,9 @@ impl Connection {
             scrambling: self.protection.scramble_status(self.trusted_paths()),
             sealed: self.protection.sealed_status(),
             attempts: self.attempts.clone(),
-            subflows: self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect(),
+            subflows: self.flows.status(),
             bytes_delivered: self.outgoing.delivered(),
-            bytes_read: self.bytes_read,
+            bytes_read: self.incoming.bytes_read(),
             age: now.saturating_since(self.opened),
             counters: self.counters,
         }

@@ -147,13 +147,13 @@ impl Connection {
         }
         if was_sent {
             self.outgoing.on_fin_sent();
-            self.data_timer.start(now);
+            self.outgoing.follow_timer(now);
         }
     }
 
     fn stop_everything(&mut self) {
-        self.data_timer.stop();
-        self.mesh.stop();
+        self.outgoing.stop_timer();
+        self.paths.stop();
     }
 
     /// What the resets say.

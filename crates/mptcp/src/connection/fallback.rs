@@ -19,7 +19,7 @@ pub(crate) enum Mapped {
 impl Connection {
     /// Whether numbers of stream and subflow still go together, and no other subflow is in the way.
     pub(crate) fn can_fall_back(&self, index: usize) -> bool {
-        self.protection.can_fall_back() && self.is_contiguous && self.flows[index].state.is_first()
+        self.protection.can_fall_back() && self.outgoing.is_contiguous() && self.flows[index].state.is_first()
     }
 
     /// From here on the subflow at `index` is the connection.
@@ -43,8 +43,6 @@ impl Connection {
         flow.state.unmapped_since = None;
         self.outgoing.forget_blocks();
         self.incoming.drop_early();
-        self.early_mappings.clear();
-        self.data_timer.stop();
         self.follow_plain_acks();
         self.tell_reader();
         for (other, flow) in self.flows.iter_mut().enumerate() {
@@ -133,7 +131,7 @@ impl Connection {
     /// The one subflow of plain TCP.
     pub(crate) fn plain_flow(&self) -> Option<usize> {
         match self.mode() {
-            Mode::Plain(tcp) => self.index_of(tcp.flow()),
+            Mode::Plain(tcp) => self.flows.index_of(tcp.flow()),
             Mode::Opening | Mode::Multipath => None,
         }
     }

@@ -16,24 +16,20 @@ use base::{Instant, PathId, Random, SubflowId};
 use bytes::Bytes;
 use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
-use std::collections::VecDeque;
 use tcp::{FourTuple, Isn, State};
-use wire::{Dss, IcmpError, Segment};
+use wire::{IcmpError, Segment};
 
-use crate::connection::addresses::Addresses;
 use crate::connection::closing::Life;
-use crate::connection::joining::Mesh;
 use crate::connection::notices::Notices;
-use crate::connection::reinjecting::DataTimer;
 use crate::opening::Start;
+use crate::paths::PathManager;
 use crate::protection::sealed::{CryptoJob, CryptoResult};
 use crate::protection::{Mode, Protection};
-use crate::receive::buffer::ReceiveBuffer;
-use crate::receive::reassembly::Reassembly;
-use crate::send::Outgoing;
-use crate::send::exposure::ExposureTracker;
-use crate::subflows::flow::{Flow, Kind};
-use crate::{AttemptStatus, Config, ConnectionError, Counters, Paths, ReadError, Status, SubflowStatus};
+use crate::receive::RecvStream;
+use crate::send::SendStream;
+use crate::subflows::Subflows;
+use crate::subflows::flow::Kind;
+use crate::{AttemptStatus, Config, ConnectionError, Counters, Paths, ReadError, Status};
 
 /// What a connection needs from the host that it lives on.
 pub trait Host {
@@ -97,26 +93,16 @@ pub struct Connection {
     pub(crate) attempts: Vec<AttemptStatus>,
     /// What protects the bytes, and what is spoken.
     pub(crate) protection: Protection,
-    pub(crate) flows: Vec<Flow>,
-    pub(crate) past: VecDeque<SubflowStatus>,
-    pub(crate) next_id: u32,
-    pub(crate) outgoing: Outgoing,
-    pub(crate) incoming: Reassembly,
-    pub(crate) buffer: ReceiveBuffer,
-    pub(crate) bytes_read: u64,
+    pub(crate) flows: Subflows,
+    /// What we send.
+    pub(crate) outgoing: SendStream,
+    /// What the peer sends.
+    pub(crate) incoming: RecvStream,
     pub(crate) life: Life,
-    pub(crate) addresses: Addresses,
-    pub(crate) mesh: Mesh,
+    /// Ways to the peer.
+    pub(crate) paths: PathManager,
     pub(crate) notices: Notices,
     pub(crate) counters: Counters,
-    pub(crate) data_timer: DataTimer,
-    /// DSS options that came before the peer's key, with the stream offset of their segment.
-    pub(crate) early_mappings: Vec<(Dss, u64)>,
-    /// Data has only ever travelled on one subflow, so that numbers of stream and subflow go together and
-    /// falling back is possible.
-    pub(crate) is_contiguous: bool,
-    pub(crate) last_chosen: Option<SubflowId>,
-    pub(crate) exposure: ExposureTracker,
     /// No subflow is present since then.
     pub(crate) no_subflow_since: Option<Instant>,
     /// The earliest deadline; `None` inside means that it has to be looked for.
@@ -128,8 +114,8 @@ impl Connection {
     pub(crate) fn connect(now: Instant, config: Config, start: &Start<'_>, host: &mut dyn Host) -> Self {
         let (protection, offered) = Protection::offer(&config, || host.draw_key());
         let mut connection = Self::new(now, config, Role::Active, protection);
-        connection.next_id = start.first_id;
-        connection.addresses.set_remotes(start.remotes);
+        connection.flows = Subflows::new(start.first_id);
+        connection.paths.set_remotes(start.remotes);
         let first = (Kind::FirstActive, Some(0));
         if let Err(error) = offered {
             connection.fail(error);
@@ -161,29 +147,18 @@ impl Connection {
     }
 
     pub(crate) fn new(now: Instant, config: Config, role: Role, protection: Protection) -> Self {
-        let buffer = ReceiveBuffer::new(now, config.receive_buffer);
         Self {
             role,
             opened: now,
             attempts: Vec::new(),
             protection,
-            flows: Vec::new(),
-            past: VecDeque::new(),
-            next_id: 0,
-            outgoing: Outgoing::new(),
-            incoming: Reassembly::new(buffer.size(), config.receive_buffer),
-            buffer,
-            bytes_read: 0,
+            flows: Subflows::default(),
+            outgoing: SendStream::new(),
+            incoming: RecvStream::new(now, config.receive_buffer),
             life: Life::default(),
-            addresses: Addresses::default(),
-            mesh: Mesh::default(),
+            paths: PathManager::default(),
             notices: Notices::default(),
             counters: Counters::default(),
-            data_timer: DataTimer::default(),
-            early_mappings: Vec::new(),
-            is_contiguous: true,
-            last_chosen: None,
-            exposure: ExposureTracker::default(),
             no_subflow_since: None,
             deadline: Cell::new(None),
             config,
@@ -207,7 +182,7 @@ impl Connection {
 
     /// A segment for one of its subflows.
     pub fn handle_segment(&mut self, now: Instant, id: SubflowId, segment: &Segment, host: &mut dyn Host) {
-        if let Some(index) = self.index_of(id) {
+        if let Some(index) = self.flows.index_of(id) {
             self.take_segment(now, index, segment, host);
             self.settle(now, host);
         }
@@ -215,7 +190,7 @@ impl Connection {
 
     /// An ICMP error about one of its subflows.
     pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
-        if let Some(index) = self.index_of(id) {
+        if let Some(index) = self.flows.index_of(id) {
             self.flows[index].tcp.handle_icmp(now, error);
             self.settle(now, host);
         }
@@ -315,12 +290,8 @@ impl Connection {
 
     /// The next bytes of the peer, in order.
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
-        if let Some(data) = self.incoming.read() {
-            self.bytes_read += data.len() as u64;
-            let slowest = self.flows.iter().filter_map(|flow| flow.tcp.receive_round_trip(now)).max();
-            if self.buffer.on_read(now, data.len(), slowest.unwrap_or_default()) {
-                self.incoming.grow(self.buffer.size());
-            }
+        let round_trips = self.flows.iter().filter_map(|flow| flow.tcp.receive_round_trip(now));
+        if let Some(data) = self.incoming.read(now, || round_trips.max().unwrap_or_default()) {
             self.offer_window();
             return Ok(self.protection.deliver(data));
         }
@@ -378,10 +349,6 @@ impl Connection {
         self.protection.mode()
     }
 
-    pub(crate) fn index_of(&self, id: SubflowId) -> Option<usize> {
-        self.flows.iter().position(|flow| flow.state.id == id)
-    }
-
     /// Bytes of the application in the send buffer.
     fn kept(&self) -> usize {
         match self.mode() {
@@ -417,7 +384,7 @@ impl Connection {
             self.data_timer_deadline(),
             self.stall_deadline(),
             self.patience_deadline(),
-            self.mesh_deadline(),
+            self.join_deadline(),
             self.sealing_deadline(),
         ];
         flows.chain(own.into_iter().flatten()).min()

@@ -71,7 +71,9 @@ impl Connection {
             let state = &self.flows[index].state;
             // Nobody has signed the reason: on a sealed connection it may not keep us from a path.
             let reason = signals.reset.map(|reset| reset.reason).filter(|_| self.protection.trusts_options());
-            self.mesh.on_reset(state.path, state.tuple.remote, reason);
+            if reason == Some(ResetReason::Prohibited) {
+                self.paths.on_prohibited(state.path, state.tuple.remote);
+            }
             return;
         }
         let is_syn = segment.flags.contains(Flags::SYN);
@@ -132,7 +134,7 @@ impl Connection {
 
     /// DSS options that came before the key.
     pub(crate) fn take_early_mappings(&mut self, index: usize) {
-        for (dss, offset) in core::mem::take(&mut self.early_mappings) {
+        for (dss, offset) in self.incoming.take_early_mappings() {
             self.flows[index].state.has_dss = true;
             self.take_mapping(index, offset, &dss);
         }
@@ -145,7 +147,6 @@ impl Connection {
             match acked.map(|acked| self.outgoing.on_data_ack(acked, arrived.window)) {
                 Some(Acked::New(_)) => {
                     numbers.is_confirmed = true;
-                    self.data_timer.on_progress();
                 }
                 Some(Acked::Old) => numbers.is_confirmed = true,
                 Some(Acked::Beyond) | None => self.counters.forged_acks += 1,
@@ -345,7 +346,7 @@ impl Connection {
     /// The peer sends nothing more on this subflow: it is left, unless our bytes have no other way. `true` if it is.
     pub(crate) fn leave_half_closed(&mut self, index: usize) -> bool {
         let id = self.flows[index].state.id;
-        let others_work = self.flows.iter().any(|flow| flow.state.id != id && flow.is_good());
+        let others_work = self.flows.has_other_good(id);
         // Behind its DATA_FIN the peer waits for our stream and opens no other subflow, however long we are silent.
         let is_needed = self.outgoing.queued() > 0 || self.incoming.has_fin();
         // Nobody has signed the FIN. On a sealed connection the subflow is left in any case, and another takes its place;
@@ -389,9 +390,7 @@ impl Connection {
     /// The subflow that has just closed was the first and only one, and the peer has not shown that options
     /// get through: no other may be opened.
     fn is_beyond_repair(&self) -> bool {
-        self.role == Role::Active
-            && !self.protection.is_confirmed()
-            && !self.flows.iter().any(|flow| flow.state.is_present())
+        self.role == Role::Active && !self.protection.is_confirmed() && !self.flows.has_present()
     }
 
     fn on_plain_closed(&mut self, now: Instant, why: Closed) {

@@ -5,7 +5,8 @@ use tcp::{State, Stats};
 use wire::ResetReason;
 
 use crate::protection::Mode;
-use crate::subflows::flow::{ResetInfo, Stage, Stall};
+use crate::send::DataTimeout;
+use crate::subflows::flow::{Flow, ResetInfo, Stage, Stall};
 use crate::{Connection, ConnectionError};
 
 /// A stalled subflow is closed after so long if others work; the mesh tries the path again later.
@@ -14,41 +15,6 @@ const MAX_STALL: Duration = Duration::from_secs(8);
 const MAX_FIN_TIMEOUTS: u8 = 4;
 /// The same once the connection is complete: nobody misses anything then, and somebody may wait for the end.
 const MAX_LAST_FIN_TIMEOUTS: u8 = 2;
-/// Data acknowledged by TCP but not at data level is sent again after this, or two retransmission timeouts.
-const MIN_DATA_TIMEOUT: Duration = Duration::from_millis(500);
-const MAX_DATA_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The retransmission timer of the data level.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DataTimer {
-    /// Runs since then, if it runs.
-    since: Option<Instant>,
-    /// Nothing was acknowledged since then.
-    stuck_since: Option<Instant>,
-    /// Timeouts in a row.
-    tries: u8,
-    /// Restart with the next moment that is known.
-    moved: bool,
-}
-
-impl DataTimer {
-    pub(crate) fn start(&mut self, now: Instant) {
-        if self.since.is_none() {
-            *self = Self { since: Some(now), stuck_since: Some(now), tries: 0, moved: false };
-        }
-    }
-
-    pub(crate) fn stop(&mut self) {
-        *self = Self::default();
-    }
-
-    /// New data was acknowledged.
-    pub(crate) fn on_progress(&mut self) {
-        self.moved = true;
-        self.tries = 0;
-    }
-}
-
 impl Connection {
     /// Looks for subflows that stand still, and for those that move again.
     pub(crate) fn check_stalls(&mut self, now: Instant) {
@@ -56,7 +22,7 @@ impl Connection {
         if self.mode() != Mode::Multipath || self.life.is_over() {
             return;
         }
-        self.follow_data_timer(now);
+        self.outgoing.follow_timer(now);
         for index in 0..self.flows.len() {
             if self.flows[index].is_open() {
                 self.check_stall(now, index);
@@ -80,7 +46,7 @@ impl Connection {
     fn check_stall(&mut self, now: Instant, index: usize) {
         let flow = &self.flows[index];
         let (id, acked) = (flow.state.id, flow.tcp.acked_offset());
-        let has_other = self.flows.iter().any(|other| other.state.id != id && other.is_good());
+        let has_other = self.flows.has_other_good(id);
         // The peer may have left it when there was something to send; now there is not.
         let is_half_closed = flow.tcp.state() == State::CloseWait && self.outgoing.queued() == 0;
         if is_half_closed && self.leave_half_closed(index) {
@@ -120,12 +86,12 @@ impl Connection {
         self.outgoing.on_lost(id);
         match was {
             Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Over => {
-                self.mesh.on_lost(now, path, remote);
+                self.paths.on_lost(now, path, remote);
             }
             Stage::Leaving => {}
         }
-        if !self.flows.iter().any(|flow| flow.state.is_present()) {
-            self.mesh.hurry(now);
+        if !self.flows.has_present() {
+            self.paths.hurry(now);
             self.life_without_flows(now);
         }
     }
@@ -138,7 +104,7 @@ impl Connection {
 
     /// Without any subflow the connection waits, but not for ever.
     pub(crate) fn check_patience(&mut self, now: Instant) {
-        if self.flows.iter().any(crate::subflows::flow::Flow::is_open) {
+        if self.flows.has_open() {
             self.no_subflow_since = None;
         }
         if self.patience_deadline().is_some_and(|deadline| deadline <= now) {
@@ -157,7 +123,7 @@ impl Connection {
     /// Paths that corrupt whatever crosses them look alive to TCP. Where Data-ACKs can be believed, none of them for as long
     /// as dead paths would be borne is the same as no path.
     fn stuck_deadline(&self) -> Option<Instant> {
-        let since = self.data_timer.stuck_since.filter(|_| self.protection.is_sealed())?;
+        let since = self.outgoing.stuck_since().filter(|_| self.protection.is_sealed())?;
         Some(since + self.config.protect.longest_silence()? + self.config.patience)
     }
 
@@ -166,7 +132,7 @@ impl Connection {
             return None;
         }
         let good = self.flows.iter().filter(|flow| flow.is_good()).count();
-        let of = |flow: &crate::subflows::flow::Flow| match flow.state.stall {
+        let of = |flow: &Flow| match flow.state.stall {
             Some(stall) if good > 0 => Some(stall.since + MAX_STALL),
             Some(_) => None,
             None if good > 1 => flow.stall_deadline(&flow.tcp.stats()),
@@ -175,62 +141,49 @@ impl Connection {
         self.flows.iter().filter(|flow| flow.is_open()).filter_map(of).min()
     }
 
-    /// Starts, restarts or stops the timer as the stream asks.
-    fn follow_data_timer(&mut self, now: Instant) {
-        if !self.outgoing.awaits_ack() {
-            self.data_timer.stop();
-            return;
-        }
-        if self.data_timer.moved {
-            self.data_timer.stop();
-        }
-        self.data_timer.start(now);
-    }
-
     /// Data that should have been acknowledged by now is sent again, the first block of it.
     pub(crate) fn run_data_timer(&mut self, now: Instant) {
         if self.data_timer_deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
-        self.data_timer.since = Some(now);
-        self.data_timer.tries = self.data_timer.tries.saturating_add(1);
         self.counters.data_timeouts += 1;
-        let Some(block) = self.outgoing.first() else {
-            for flow in self.flows.iter_mut().filter(|flow| flow.is_open()) {
-                flow.tcp.request_ack();
+        match self.outgoing.on_timeout(now) {
+            DataTimeout::RepeatFin => {
+                for flow in self.flows.iter_mut().filter(|flow| flow.is_open()) {
+                    flow.tcp.request_ack();
+                }
             }
-            return;
-        };
-        if self.is_contiguous {
-            // What the only subflow ever has delivered cannot be missing; if the peer has fallen back, a
-            // second copy would be new data to it. What can be missing is the Data-ACK: the Linux kernel acknowledges
-            // for TCP before it has moved the bytes up, and may say nothing when it has.
-            for flow in self.flows.iter_mut().filter(|flow| flow.is_open() && !flow.is_busy()) {
-                flow.tcp.probe();
+            DataTimeout::Probe => {
+                for flow in self.flows.iter_mut().filter(|flow| flow.is_open() && !flow.is_busy()) {
+                    flow.tcp.probe();
+                }
             }
-            return;
+            DataTimeout::Resend { start } => {
+                if let Some(target) = self.other_way_for(start) {
+                    self.resend(target, start);
+                }
+            }
         }
-        let start = block.start;
-        let is_in_tcp = |flow: &crate::subflows::flow::Flow| {
+    }
+
+    /// A subflow that may send the block at `start` once more, and whose TCP does not have it under way.
+    fn other_way_for(&self, start: u64) -> Option<usize> {
+        let block = self.outgoing.block(start)?;
+        let is_in_tcp = |flow: &Flow| {
             let carrier = block.carriers.iter().find(|carrier| carrier.flow == flow.state.id);
             carrier.is_some_and(|carrier| carrier.end > flow.tcp.acked_offset())
         };
-        if let Some(target) = self.flows.iter().position(|flow| {
+        self.flows.iter().position(|flow| {
             flow.is_good()
                 && !is_in_tcp(flow)
                 && flow.tcp.unsent() == 0
                 && self.may_carry(flow, start, block.end())
-        }) {
-            self.resend(target, start);
-        }
+        })
     }
 
     pub(crate) fn data_timer_deadline(&self) -> Option<Instant> {
-        let since = self.data_timer.since?;
         let slowest = self.flows.iter().filter(|flow| flow.is_open()).map(|flow| flow.tcp.stats().rto).max();
-        let base = (2 * slowest.unwrap_or(MIN_DATA_TIMEOUT)).max(MIN_DATA_TIMEOUT);
-        let wait = base * 2u32.pow(u32::from(self.data_timer.tries.min(6)));
-        Some(since + wait.min(MAX_DATA_TIMEOUT))
+        self.outgoing.timer_deadline(slowest)
     }
 
     /// Figures of the coupled controllers follow each other (RFC 6356).
@@ -240,7 +193,7 @@ impl Connection {
             Algorithm::Lia | Algorithm::Olia => {}
             Algorithm::NewReno | Algorithm::Cubic => return,
         }
-        let member = |flow: &crate::subflows::flow::Flow| {
+        let member = |flow: &Flow| {
             let Stats { srtt, .. } = flow.tcp.stats();
             let congestion = flow.tcp.congestion();
             Member {

@@ -12,7 +12,7 @@ use crate::scheduler::{Candidate, Demand, choose};
 use crate::send::blocks::{Block, Body, Carrier};
 use crate::subflows::flow::{Kind, UNKNOWN_RTT};
 
-use crate::{Connection, Event, Scheduler, Status};
+use crate::{Connection, Event, Scheduler};
 
 impl Connection {
     pub(crate) fn next_segment(&mut self, now: Instant) -> Option<Segment> {
@@ -103,7 +103,8 @@ impl Connection {
         if window_left == 0 {
             return self.schedule_probe(&candidates) || self.schedule_opportunity(&candidates);
         }
-        let demand = Demand { queued: self.outgoing.queued() as u64, window_left, last: self.last_chosen };
+        let demand =
+            Demand { queued: self.outgoing.queued() as u64, window_left, last: self.outgoing.last_chosen() };
         match choose(self.config.scheduler, &candidates, &demand) {
             Some(index) => {
                 let room = candidates.iter().find(|c| c.index == index).map_or(0, |c| c.room);
@@ -119,7 +120,7 @@ impl Connection {
         let trusted = self.trusted_paths();
         let limit = self.visit_limit(trusted);
         let allowance = |flow: &crate::subflows::flow::Flow| {
-            limit.and_then(|limit| self.exposure.allowance(&flow.state, next, limit))
+            limit.and_then(|limit| self.outgoing.exposure_allowance(&flow.state, limit))
         };
         let mut candidates = self.candidates(now, |flow| {
             self.protection.may_carry(flow.state.trust(), trusted, next) && allowance(flow) != Some(0)
@@ -301,7 +302,7 @@ impl Connection {
         } else {
             data_options(session, self.incoming.next(), start, offset, &payload)
         };
-        self.last_chosen = Some(flow.state.id);
+        self.outgoing.on_chosen(flow.state.id);
         self.give(index, start, payload, options);
         true
     }
@@ -337,19 +338,9 @@ impl Connection {
 
     /// Lets go of subflows that TCP is through with and that have nothing left to send.
     pub(crate) fn reap(&mut self) {
-        let mut index = 0;
-        while index < self.flows.len() {
-            if !self.flows[index].is_closed() {
-                index += 1;
-                continue;
-            }
-            let flow = self.flows.remove(index);
+        while let Some(flow) = self.flows.take_closed() {
             self.protection.forget(&flow.state);
             self.notices.push(Event::SubflowClosed { id: flow.state.id, tuple: flow.state.tuple });
-            if self.past.len() + self.flows.len() >= Status::MAX_SUBFLOWS {
-                self.past.pop_front();
-            }
-            self.past.push_back(flow.status());
         }
     }
 }

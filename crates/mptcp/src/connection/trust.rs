@@ -42,7 +42,7 @@ impl Connection {
         self.protection.may_carry(flow.state.trust(), trusted, start)
             && self
                 .visit_limit(trusted)
-                .is_none_or(|limit| self.exposure.allows(&flow.state, start, end, limit))
+                .is_none_or(|limit| self.outgoing.exposure_allows(&flow.state, start, end, limit))
     }
 
     /// Most bytes in a row that an untrusted path may see now. Without a trusted path somebody has to see the
@@ -68,9 +68,7 @@ impl Connection {
         if self.protection.is_readable_in_rows()
             && matches!(self.config.scheduler, Scheduler::Dispersed { .. })
         {
-            let first = self.outgoing.first().map_or(start, |block| block.start);
-            self.exposure.forget_below(first);
-            self.exposure.note(state, start, start + length);
+            self.outgoing.note_exposed(state, start, start + length);
         }
     }
 

@@ -1,7 +1,143 @@
 //! The incoming stream: what the peer has sent, from mappings to the application.
 
-pub(crate) mod buffer;
+mod buffer;
 pub(crate) mod coalescing;
 pub(crate) mod early;
 pub(crate) mod mapping;
-pub(crate) mod reassembly;
+mod reassembly;
+
+use base::{Duration, Instant};
+use bytes::Bytes;
+use wire::Dss;
+
+use buffer::ReceiveBuffer;
+use reassembly::{Inserted, Reassembly};
+
+/// DSS options kept that came before the key of the peer.
+const MAX_EARLY_MAPPINGS: usize = 64;
+
+/// The incoming stream: reassembly, and a receive buffer that grows with what is read.
+#[derive(Debug)]
+pub(crate) struct RecvStream {
+    reassembly: Reassembly,
+    buffer: ReceiveBuffer,
+    bytes_read: u64,
+    /// DSS options that came before the peer's key, with the stream offset of their segment.
+    early_mappings: Vec<(Dss, u64)>,
+}
+
+impl RecvStream {
+    /// An empty stream whose first byte is at offset 1, with a buffer of at most `largest` bytes.
+    pub(crate) fn new(now: Instant, largest: usize) -> Self {
+        let buffer = ReceiveBuffer::new(now, largest);
+        Self {
+            reassembly: Reassembly::new(buffer.size(), largest),
+            buffer,
+            bytes_read: 0,
+            early_mappings: Vec::new(),
+        }
+    }
+
+    /// The next bytes for the application. `slowest` is the round-trip time of the slowest path.
+    pub(crate) fn read(&mut self, now: Instant, slowest: impl FnOnce() -> Duration) -> Option<Bytes> {
+        let data = self.reassembly.read()?;
+        self.bytes_read += data.len() as u64;
+        if self.buffer.on_read(now, data.len(), slowest()) {
+            self.reassembly.grow(self.buffer.size());
+        }
+        Some(data)
+    }
+
+    /// Bytes that the application has read.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Size of the receive buffer, in bytes.
+    pub(crate) fn buffer_size(&self) -> u64 {
+        self.buffer.size() as u64
+    }
+
+    /// Bytes of the buffer that are free.
+    pub(crate) fn free(&self) -> u32 {
+        self.reassembly.free()
+    }
+
+    /// Offset of the first byte that has not arrived in order; what the Data-ACK says.
+    pub(crate) fn next(&self) -> u64 {
+        self.reassembly.next()
+    }
+
+    /// Whether the offset of the end is known.
+    pub(crate) fn has_fin(&self) -> bool {
+        self.reassembly.has_fin()
+    }
+
+    /// Whether all of the stream has arrived, its end included.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.reassembly.is_finished()
+    }
+
+    /// Whether all of it was read.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.reassembly.is_exhausted()
+    }
+
+    /// Whether there is something to read.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.reassembly.is_readable()
+    }
+
+    /// The window to offer, in bytes from [`RecvStream::next`] on; remembered as offered.
+    pub(crate) fn offer_window(&mut self) -> u32 {
+        self.reassembly.offer_window()
+    }
+
+    /// Takes the bytes at `offset`.
+    pub(crate) fn insert(&mut self, offset: u64, data: Bytes) -> Inserted {
+        self.reassembly.insert(offset, data)
+    }
+
+    /// Takes a verified block that is next in order: `length` numbers, and the application's bytes in it.
+    pub(crate) fn deliver_block(&mut self, length: u64, data: Bytes) {
+        self.reassembly.deliver_block(length, data);
+    }
+
+    /// Bytes without a place of their own, behind everything so far: plain TCP.
+    pub(crate) fn append(&mut self, data: Bytes) {
+        self.reassembly.append(data);
+    }
+
+    /// The stream ends at `offset`. `false` if that contradicts what is known; the first word stands.
+    pub(crate) fn finish(&mut self, offset: u64) -> bool {
+        self.reassembly.finish(offset)
+    }
+
+    /// The stream ends behind what has arrived: plain TCP.
+    pub(crate) fn finish_here(&mut self) {
+        self.reassembly.finish_here();
+    }
+
+    /// No more bytes for the application come, though control blocks may.
+    pub(crate) fn end_data(&mut self) {
+        self.reassembly.end_data();
+    }
+
+    /// Plain TCP from now on: what is not in order, and what was said about it, is gone.
+    pub(crate) fn drop_early(&mut self) {
+        self.reassembly.drop_early();
+        self.early_mappings.clear();
+    }
+
+    /// Keeps a DSS that came before the peer's key, on a segment at this stream offset; too many are dropped.
+    pub(crate) fn keep_early_mapping(&mut self, dss: Dss, offset: u64) {
+        if self.early_mappings.len() < MAX_EARLY_MAPPINGS {
+            self.early_mappings.push((dss, offset));
+        }
+    }
+
+    /// The DSS options that came before the peer's key.
+    pub(crate) fn take_early_mappings(&mut self) -> Vec<(Dss, u64)> {
+        core::mem::take(&mut self.early_mappings)
+    }
+}

@@ -4,14 +4,19 @@
 //! gets its data sequence numbers; it stays here until the peer has acknowledged it at data level.
 
 pub(crate) mod blocks;
-pub(crate) mod exposure;
+mod data_timer;
+mod exposure;
 
-use base::SubflowId;
+use base::{Duration, Instant, SubflowId};
 use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeSet, VecDeque};
 
+use data_timer::DataTimer;
+use exposure::ExposureTracker;
+
 use crate::protection::sealed::SealedBody;
-use crate::send::blocks::{Block, Body, Carrier};
+use crate::subflows::flow::FlowState;
+use blocks::{Block, Body, Carrier};
 
 /// What a Data-ACK did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,9 +29,25 @@ pub(crate) enum Acked {
     Beyond,
 }
 
+/// What a data timeout calls for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DataTimeout {
+    /// All subflows repeat the DATA_FIN.
+    RepeatFin,
+    /// The only subflow there ever was is probed: what it has delivered cannot be missing, and if the peer has fallen back, a
+    /// second copy would be new data to it. What can be missing is the Data-ACK: the Linux kernel acknowledges
+    /// for TCP before it has moved the bytes up, and may say nothing when it has.
+    Probe,
+    /// This block goes out again.
+    Resend {
+        /// Its data offset.
+        start: u64,
+    },
+}
+
 /// The outgoing stream.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct SendStream {
     queue: VecDeque<Bytes>,
     queued: usize,
     /// Bytes of the application that have left the queue for blocks which no subflow was given yet.
@@ -48,9 +69,17 @@ pub(crate) struct Outgoing {
     holds_fin: bool,
     /// Bytes of the application in blocks that were sealed and acknowledged.
     delivered: u64,
+    timer: DataTimer,
+    /// Data has only ever travelled on one subflow, so that numbers of stream and subflow go together and
+    /// falling back is possible.
+    is_contiguous: bool,
+    /// The subflow that was given a new block last.
+    last_chosen: Option<SubflowId>,
+    /// What each untrusted path has seen in a row.
+    exposure: ExposureTracker,
 }
 
-impl Outgoing {
+impl SendStream {
     /// An empty stream whose first byte is at offset 1.
     pub(crate) fn new() -> Self {
         Self {
@@ -66,6 +95,10 @@ impl Outgoing {
             fin_sent: false,
             holds_fin: false,
             delivered: 0,
+            timer: DataTimer::default(),
+            is_contiguous: true,
+            last_chosen: None,
+            exposure: ExposureTracker::default(),
         }
     }
 
@@ -184,6 +217,73 @@ impl Outgoing {
         payload.freeze()
     }
 
+    /// Starts, restarts or stops the data timer as the stream asks.
+    pub(crate) fn follow_timer(&mut self, now: Instant) {
+        let awaits_ack = self.awaits_ack();
+        self.timer.follow(now, awaits_ack);
+    }
+
+    /// Nothing will be sent again.
+    pub(crate) fn stop_timer(&mut self) {
+        self.timer.stop();
+    }
+
+    /// When the data timer runs out, given the longest retransmission timeout of the subflows in use.
+    pub(crate) fn timer_deadline(&self, slowest: Option<Duration>) -> Option<Instant> {
+        self.timer.deadline(slowest)
+    }
+
+    /// The data timer has run out: what that calls for.
+    pub(crate) fn on_timeout(&mut self, now: Instant) -> DataTimeout {
+        self.timer.on_timeout(now);
+        match self.first() {
+            None => DataTimeout::RepeatFin,
+            Some(_) if self.is_contiguous => DataTimeout::Probe,
+            Some(first) => DataTimeout::Resend { start: first.start },
+        }
+    }
+
+    /// Since when nothing was acknowledged, if something is to be.
+    pub(crate) fn stuck_since(&self) -> Option<Instant> {
+        self.timer.stuck_since()
+    }
+
+    /// Whether numbers of the stream and of its only subflow still go together.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.is_contiguous
+    }
+
+    /// There is another subflow that may carry data.
+    pub(crate) fn on_other_subflow(&mut self) {
+        self.is_contiguous = false;
+    }
+
+    pub(crate) fn last_chosen(&self) -> Option<SubflowId> {
+        self.last_chosen
+    }
+
+    /// A subflow is given a new block.
+    pub(crate) fn on_chosen(&mut self, flow: SubflowId) {
+        self.last_chosen = Some(flow);
+    }
+
+    /// Whether nobody on this subflow sees more than `limit` bytes in a row if it carries those from `start` to `end`.
+    pub(crate) fn exposure_allows(&self, flow: &FlowState, start: u64, end: u64, limit: u64) -> bool {
+        self.exposure.allows(flow, start, end, limit)
+    }
+
+    /// How many of the next bytes this subflow may carry; `None` for any number.
+    pub(crate) fn exposure_allowance(&self, flow: &FlowState, limit: u64) -> Option<u64> {
+        self.exposure.allowance(flow, self.next, limit)
+    }
+
+    /// The subflow carries these bytes, where it matters how many in a row.
+    pub(crate) fn note_exposed(&mut self, flow: &FlowState, start: u64, end: u64) {
+        let first = self.blocks.front().map_or(start, |block| block.start);
+        self.exposure.forget_below(first);
+        self.exposure.note(flow, start, end);
+    }
+
     /// A subflow was given the block that starts at `start`.
     pub(crate) fn on_carried(&mut self, start: u64, carrier: Carrier) {
         self.again.remove(&start);
@@ -205,6 +305,7 @@ impl Outgoing {
         }
         let new = ack - self.acked;
         self.acked = ack;
+        self.timer.on_progress();
         while self.blocks.front().is_some_and(|block| block.end() <= ack) {
             if let Some(Block { body: Body::Sealed(sealed), .. }) = self.blocks.pop_front() {
                 self.delivered += sealed.application_bytes();
@@ -270,7 +371,7 @@ impl Outgoing {
         }
     }
 
-    /// The stream is sealed: the DATA_FIN waits until [`Outgoing::on_fin_sent`], and windows come in records.
+    /// The stream is sealed: the DATA_FIN waits until [`SendStream::on_fin_sent`], and windows come in records.
     pub(crate) fn hold_fin(&mut self, edge: u64) {
         self.holds_fin = true;
         self.edge = edge;
@@ -337,6 +438,7 @@ impl Outgoing {
     pub(crate) fn forget_blocks(&mut self) {
         self.blocks.clear();
         self.again.clear();
+        self.timer.stop();
     }
 
     /// Plain TCP: the subflow says that everything below `offset` was acknowledged.
@@ -368,15 +470,15 @@ mod tests {
     const FIRST: SubflowId = SubflowId(0);
     const SECOND: SubflowId = SubflowId(1);
 
-    fn filled(pieces: &[&'static str]) -> Outgoing {
-        let mut stream = Outgoing::new();
+    fn filled(pieces: &[&'static str]) -> SendStream {
+        let mut stream = SendStream::new();
         for piece in pieces {
             stream.write(Bytes::from_static(piece.as_bytes()));
         }
         stream
     }
 
-    fn cut(stream: &mut Outgoing, max: usize, flow: SubflowId) -> (u64, Bytes) {
+    fn cut(stream: &mut SendStream, max: usize, flow: SubflowId) -> (u64, Bytes) {
         let (start, payload) = stream.cut(max, |data| data).expect("something to cut");
         stream.on_carried(start, Carrier { flow, end: start + payload.len() as u64 });
         (start, payload)
@@ -399,7 +501,7 @@ mod tests {
     #[test]
     fn a_long_write_is_cut_without_copying() {
         let data = Bytes::from(vec![7; 1000]);
-        let mut stream = Outgoing::new();
+        let mut stream = SendStream::new();
         stream.write(data.clone());
         stream.cut(400, |data| data);
         let (_, second) = stream.cut(400, |data| data).expect("600 are left");

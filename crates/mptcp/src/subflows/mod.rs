@@ -1,3 +1,172 @@
-//! The subflows of a connection.
+//! The subflows of a connection: which there are, which can be used, and which there have been.
 
 pub(crate) mod flow;
+
+use base::SubflowId;
+use core::net::SocketAddr;
+use core::ops::{Index, IndexMut};
+use std::collections::VecDeque;
+use tcp::FourTuple;
+
+use crate::paths::Path;
+use crate::status::{Status, SubflowStatus};
+use flow::{Flow, ResetInfo};
+use wire::ResetReason;
+
+/// Joins of the peer that may wait for their third segment.
+const MAX_UNPROVED: usize = 16;
+
+/// All subflows, in the order in which they were opened. A place among them is an index until one is let go of
+/// ([`Subflows::take_closed`]).
+#[derive(Default)]
+pub(crate) struct Subflows {
+    flows: Vec<Flow>,
+    past: VecDeque<SubflowStatus>,
+    next_id: u32,
+}
+
+impl Subflows {
+    /// None yet; the first will have the id `first_id`.
+    pub(crate) fn new(first_id: u32) -> Self {
+        Self { next_id: first_id, ..Self::default() }
+    }
+
+    /// An id for the next one, used once.
+    pub(crate) fn draw_id(&mut self) -> SubflowId {
+        let id = SubflowId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1);
+        id
+    }
+
+    /// Adds one, and says where it is.
+    pub(crate) fn add(&mut self, flow: Flow) -> usize {
+        self.flows.push(flow);
+        self.flows.len() - 1
+    }
+
+    /// Lets go of one that TCP is through with and that has nothing left to send, if there is one.
+    pub(crate) fn take_closed(&mut self) -> Option<Flow> {
+        let index = self.flows.iter().position(Flow::is_closed)?;
+        let flow = self.flows.remove(index);
+        if self.past.len() + self.flows.len() >= Status::MAX_SUBFLOWS {
+            self.past.pop_front();
+        }
+        self.past.push_back(flow.status());
+        Some(flow)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> core::slice::Iter<'_, Flow> {
+        self.flows.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> core::slice::IterMut<'_, Flow> {
+        self.flows.iter_mut()
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Flow> {
+        self.flows.get_mut(index)
+    }
+
+    /// Where the subflow with this id is.
+    pub(crate) fn index_of(&self, id: SubflowId) -> Option<usize> {
+        self.flows.iter().position(|flow| flow.state.id == id)
+    }
+
+    pub(crate) fn first(&self) -> Option<&Flow> {
+        self.flows.first()
+    }
+
+    /// Whether one has these addresses.
+    pub(crate) fn has_tuple(&self, tuple: &FourTuple) -> bool {
+        self.flows.iter().any(|flow| flow.state.tuple == *tuple)
+    }
+
+    /// Whether there could be one over `path` to `remote`, and is not.
+    pub(crate) fn lacks(&self, path: &Path, remote: SocketAddr) -> bool {
+        path.local_for(remote.ip()).is_some_and(|local| {
+            !self.flows.iter().any(|flow| {
+                let tuple = &flow.state.tuple;
+                flow.state.is_present() && tuple.local.ip() == local && tuple.remote.ip() == remote.ip()
+            })
+        })
+    }
+
+    /// Whether there is one as far as limits and further joins are concerned.
+    pub(crate) fn has_present(&self) -> bool {
+        self.flows.iter().any(|flow| flow.state.is_present())
+    }
+
+    /// Whether one may be given data at all.
+    pub(crate) fn has_open(&self) -> bool {
+        self.flows.iter().any(Flow::is_open)
+    }
+
+    /// Whether one should be given data.
+    pub(crate) fn has_good(&self) -> bool {
+        self.flows.iter().any(Flow::is_good)
+    }
+
+    /// Whether one other than `id` should be given data.
+    pub(crate) fn has_other_good(&self, id: SubflowId) -> bool {
+        self.flows.iter().any(|flow| flow.state.id != id && flow.is_good())
+    }
+
+    /// How many count against the limit where we open another: all of them.
+    pub(crate) fn present(&self) -> usize {
+        self.flows.iter().filter(|flow| flow.state.is_present()).count()
+    }
+
+    /// How many count where the peer opens another: whoever has seen our token can send the SYN of a join, and
+    /// must not keep the peer out with it.
+    pub(crate) fn proved(&self) -> usize {
+        self.flows.iter().filter(|flow| flow.state.is_present() && !flow.state.is_unproved_join()).count()
+    }
+
+    /// Of the joins whose third segment has not come, one more pushes the oldest out, as one more SYN does at a
+    /// listener.
+    pub(crate) fn make_room_for_join(&mut self) {
+        let mut unproved = self.flows.iter_mut().filter(|flow| flow.state.is_unproved_join());
+        let oldest = unproved.next();
+        if unproved.count() + 1 >= MAX_UNPROVED
+            && let Some(oldest) = oldest
+        {
+            oldest.reset(ResetInfo::for_now(ResetReason::LackOfResources));
+        }
+    }
+
+    /// All that there ever were, as far as they are remembered.
+    pub(crate) fn status(&self) -> Vec<SubflowStatus> {
+        self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect()
+    }
+}
+
+impl Index<usize> for Subflows {
+    type Output = Flow;
+
+    fn index(&self, index: usize) -> &Flow {
+        &self.flows[index]
+    }
+}
+
+impl IndexMut<usize> for Subflows {
+    fn index_mut(&mut self, index: usize) -> &mut Flow {
+        &mut self.flows[index]
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Subflows {
+    type Item = &'a mut Flow;
+    type IntoIter = core::slice::IterMut<'a, Flow>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.flows.iter_mut()
+    }
+}

@@ -15,9 +15,6 @@ use crate::protection::{Answered, Mode, Opened, Protection, SynAck};
 use crate::subflows::flow::{Kind, ResetInfo, Stage};
 use crate::{Config, Connection, ConnectionError, Host, Path, PathClass};
 
-/// DSS options kept that came before the key of the peer.
-const MAX_EARLY_MAPPINGS: usize = 64;
-
 impl Connection {
     /// The path that a SYN without MP_JOIN came over.
     ///
@@ -46,7 +43,7 @@ impl Connection {
             Protection::answer(&config, syn, offer.as_ref(), || host.draw_key());
         let mut connection = Self::new(now, config, Role::Passive, protection);
         let index = connection.accept_flow(now, path, syn, (Kind::FirstPassive, Some(0)), host);
-        connection.addresses.set_initial(syn.destination.ip(), syn.source);
+        connection.paths.set_initial(syn.destination.ip(), syn.source);
         match decided {
             Some(Opened::FallBack(reason)) => connection.fall_back(index, reason, Mapped::Never),
             Some(Opened::Fail(error)) => connection.fail(error),
@@ -60,7 +57,7 @@ impl Connection {
         let index = arrived.index;
         self.flows[index].state.stage = Stage::Open;
         let tuple = self.flows[index].state.tuple;
-        self.addresses.set_initial(tuple.local.ip(), tuple.remote);
+        self.paths.set_initial(tuple.local.ip(), tuple.remote);
         let opened = self.protection.take_answer(&SynAck {
             flow: self.flows[index].state.id,
             options: &arrived.segment.options,
@@ -112,10 +109,8 @@ impl Connection {
                 self.flows[index].reset(ResetInfo::because(wire::ResetReason::Mptcp));
             }
             Opened::NotYet => {
-                if let Some(dss) = signals.dss
-                    && self.early_mappings.len() < MAX_EARLY_MAPPINGS
-                {
-                    self.early_mappings.push((dss, arrived.offset));
+                if let Some(dss) = signals.dss {
+                    self.incoming.keep_early_mapping(dss, arrived.offset);
                 }
             }
         }

@@ -18,9 +18,6 @@ const THIRD_ACK_INTERVAL: Duration = Duration::from_millis(250);
 /// Then the subflow is given up.
 const THIRD_ACK_TRIES: u8 = 6;
 
-/// Joins of the peer that may wait for their third segment.
-const MAX_UNPROVED: usize = 16;
-
 impl Connection {
     /// A SYN with MP_JOIN and our token.
     pub(crate) fn accept_join(
@@ -43,17 +40,13 @@ impl Connection {
         if path.class == PathClass::Never {
             return Err(Refused::Prohibited);
         }
-        let tuple_is_taken = self
-            .flows
-            .iter()
-            .any(|flow| flow.state.tuple.local == syn.destination && flow.state.tuple.remote == syn.source);
-        if tuple_is_taken {
+        if self.flows.has_tuple(&tcp::FourTuple { local: syn.destination, remote: syn.source }) {
             return Err(Refused::Malformed);
         }
-        if self.proved_flows() >= usize::from(self.config.max_subflows) {
+        if self.flows.proved() >= usize::from(self.config.max_subflows) {
             return Err(Refused::TooMany);
         }
-        self.make_room_for_join();
+        self.flows.make_room_for_join();
         let kind = Kind::JoinPassive { nonce: host.random().next_u32(), peer_nonce: nonce };
         let index = self.accept_flow(now, &path, syn, (kind, Some(address_id)), host);
         let class_theirs = self.protection.class_of(reserved);
@@ -88,13 +81,13 @@ impl Connection {
         flow.state.remote_address = flow.state.remote_address.or(Some(address_id));
         flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
         // The peer may send data here as soon as it has our third ACK.
-        self.is_contiguous = false;
+        self.outgoing.on_other_subflow();
     }
 
     /// Something came back after the third ACK: the peer has it.
     pub(crate) fn on_join_confirmed(&mut self, index: usize) {
         self.flows[index].state.stage = Stage::Open;
-        self.mesh.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
+        self.paths.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
     }
 
     /// An acceptable segment on a subflow whose third ACK we wait for.
@@ -102,7 +95,7 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
-        let others = self.proved_flows();
+        let others = self.flows.proved();
         let flow = &mut self.flows[arrived.index];
         let Kind::JoinPassive { nonce, peer_nonce } = flow.state.kind else { return };
         let nonces = Nonces { own: nonce, theirs: peer_nonce };
@@ -113,7 +106,7 @@ impl Connection {
         if is_right && others < usize::from(self.config.max_subflows) {
             flow.state.stage = Stage::Open;
             flow.tcp.request_ack();
-            self.is_contiguous = false;
+            self.outgoing.on_other_subflow();
         } else if is_right {
             flow.reset(ResetInfo::for_now(ResetReason::LackOfResources));
         } else {
@@ -146,28 +139,5 @@ impl Connection {
                 Stage::Opening | Stage::Open | Stage::Leaving | Stage::Over => None,
             })
             .min()
-    }
-
-    /// Subflows that count against the limit where we open another: all of them.
-    pub(crate) fn present_flows(&self) -> usize {
-        self.flows.iter().filter(|flow| flow.state.is_present()).count()
-    }
-
-    /// Those that count where the peer opens another: whoever has seen our token can send the SYN of a join, and
-    /// must not keep the peer out with it.
-    fn proved_flows(&self) -> usize {
-        self.flows.iter().filter(|flow| flow.state.is_present() && !flow.state.is_unproved_join()).count()
-    }
-
-    /// Of the joins whose third segment has not come, one more pushes the oldest out, as one more SYN does at a
-    /// listener.
-    fn make_room_for_join(&mut self) {
-        let mut unproved = self.flows.iter_mut().filter(|flow| flow.state.is_unproved_join());
-        let oldest = unproved.next();
-        if unproved.count() + 1 >= MAX_UNPROVED
-            && let Some(oldest) = oldest
-        {
-            oldest.reset(ResetInfo::for_now(ResetReason::LackOfResources));
-        }
     }
 }

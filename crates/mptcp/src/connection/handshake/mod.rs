@@ -61,11 +61,10 @@ impl Connection {
         kind: Kind,
         remote_address: Option<u8>,
     ) -> usize {
-        let id = base::SubflowId(self.next_id);
-        self.next_id = self.next_id.wrapping_add(1);
+        let id = self.flows.draw_id();
         let local_address = match kind {
             Kind::FirstActive | Kind::FirstPassive => 0,
-            Kind::JoinActive { .. } | Kind::JoinPassive { .. } => self.addresses.local_id(tuple.local.ip()),
+            Kind::JoinActive { .. } | Kind::JoinPassive { .. } => self.paths.local_id(tuple.local.ip()),
         };
         let state = FlowState {
             id,
@@ -94,9 +93,8 @@ impl Connection {
             sealed: crate::protection::sealed::SealedFlow::default(),
             acks_data_still: false,
         };
-        self.flows.push(Flow { tcp, state });
         self.notices.push(Event::SubflowOpened { id, tuple });
-        self.flows.len() - 1
+        self.flows.add(Flow { tcp, state })
     }
 
     fn tcp_config(&self, path: &Path) -> tcp::Config {

@@ -90,7 +90,6 @@ impl Connection {
         match self.outgoing.on_data_ack(acked, 0) {
             Acked::New(_) => {
                 established.numbers.is_confirmed = true;
-                self.data_timer.on_progress();
                 established.sealer.handle_data_ack(established.numbers.outgoing.dsn(acked));
             }
             Acked::Old => established.numbers.is_confirmed = true,

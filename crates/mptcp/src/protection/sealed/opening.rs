@@ -79,7 +79,7 @@ impl Connection {
                     Handshaking { handshake, flow, tep, began: now, outbox: Vec::new(), outcome: None };
                 handshaking.pump();
                 sealed.stage = Stage::Handshaking(Box::new(handshaking));
-                if let Some(index) = self.index_of(flow) {
+                if let Some(index) = self.flows.index_of(flow) {
                     self.read_handshake(index);
                 }
             }

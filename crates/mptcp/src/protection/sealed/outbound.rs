@@ -206,7 +206,7 @@ impl Connection {
         let established = self.protection.established_mut();
         let Some(body) = established.and_then(|established| established.ahead.pop()) else { return false };
         if body.block.kind() == Kind::Data {
-            self.last_chosen = Some(self.flows[index].state.id);
+            self.outgoing.on_chosen(self.flows[index].state.id);
         }
         let (dsn, ends_stream) = (body.block.dsn(), body.ends_stream);
         let start = self.outgoing.push_sealed(body);

@@ -95,7 +95,7 @@ impl Connection {
             return;
         }
         let edge = self.incoming.next() + u64::from(self.incoming.free());
-        let step = (self.buffer.size() as u64 / 4).max(1);
+        let step = (self.incoming.buffer_size() / 4).max(1);
         let is_first = established.announced == 1 + super::opening::INITIAL_WINDOW;
         if edge < established.announced + step && !(is_first && edge > established.announced) {
             return;

@@ -90,7 +90,7 @@ impl Connection {
     fn on_opened_elsewhere(&mut self, now: Instant, opening: &Opening, result: Result<Opened, OpenError>) {
         let before = self.progress();
         self.take_opened(opening, result);
-        let index = self.index_of(opening.flow);
+        let index = self.flows.index_of(opening.flow);
         if let Some(index) = index {
             self.flows[index].tcp.release_ack();
             self.on_progress(index, before);
@@ -194,7 +194,7 @@ impl Connection {
         let Opening { flow, offset, length, data_fin, acked } = *opening;
         let opened = match result {
             Ok(opened) => opened,
-            Err(error) => return self.on_failed(self.index_of(flow), error),
+            Err(error) => return self.on_failed(self.flows.index_of(flow), error),
         };
         let Some(established) = self.protection.established_mut() else { return };
         established.opener.finish(&opened);
