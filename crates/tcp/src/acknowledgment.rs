@@ -10,7 +10,7 @@ use crate::flight::Sent;
 use crate::header_options::SegmentView;
 use crate::log;
 use crate::prr::Prr;
-use crate::rack::Verdict;
+use crate::rack::Detection;
 use crate::receive_queue::{Block, MAX_BLOCKS};
 use crate::recovery::Phase;
 use crate::sender::Finish;
@@ -246,8 +246,8 @@ impl Subflow {
         let delivered = self.send.flight.delivered().div_ceil(size);
         let recovering = !self.send.recovery.is_open();
         match self.send.rack.judge(now, &self.send.rtt, delivered, recovering) {
-            Verdict::Unknown => {}
-            Verdict::Judge { overdue, next } => {
+            Detection::NothingDelivered => {}
+            Detection::Judged { overdue, next } => {
                 let lost = &mut self.stats.segments_lost;
                 self.send.flight.mark_overdue(overdue, |sent| *lost += sent.segments());
                 if self.send.flight.awaits(overdue.newest, overdue.end) {

@@ -29,11 +29,11 @@ pub(crate) struct Rack {
 
 /// What it says about the flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum Detection {
     /// Nothing was delivered yet.
-    Unknown,
+    NothingDelivered,
     /// What is overdue, and when the rest of what was sent before will be.
-    Judge { overdue: Overdue, next: Instant },
+    Judged { overdue: Overdue, next: Instant },
 }
 
 impl Rack {
@@ -94,10 +94,10 @@ impl Rack {
         rtt: &Rtt,
         delivered_segments: u64,
         recovering: bool,
-    ) -> Verdict {
-        let Some((newest, end)) = self.newest else { return Verdict::Unknown };
+    ) -> Detection {
+        let Some((newest, end)) = self.newest else { return Detection::NothingDelivered };
         let timeout = self.rtt + self.reordering_window(rtt, delivered_segments, recovering);
-        Verdict::Judge { overdue: Overdue { newest, end, sent_by: now - timeout }, next: newest + timeout }
+        Detection::Judged { overdue: Overdue { newest, end, sent_by: now - timeout }, next: newest + timeout }
     }
 
     /// The moment up to which transmissions are lost when the retransmission timer has fired
@@ -162,6 +162,9 @@ mod tests {
         let mut rack = Rack::default();
         rack.on_delivery(Instant::from_millis(140), &sent(1, 101, 100, true), &measured(), true);
         rack.on_delivery(Instant::from_millis(110), &sent(1, 101, 100, true), &measured(), false);
-        assert!(matches!(rack.judge(Instant::from_millis(150), &measured(), 0, false), Verdict::Unknown));
+        assert!(matches!(
+            rack.judge(Instant::from_millis(150), &measured(), 0, false),
+            Detection::NothingDelivered
+        ));
     }
 }
