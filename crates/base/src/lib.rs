@@ -1,4 +1,4 @@
-//! Numbers that everything else counts in.
+//! Time, sequence numbers, ids and seedable randomness: what all other crates count in.
 //!
 //! Nothing here knows a protocol: [`Instant`] is a plain count of nanoseconds, [`SeqNum`] and [`Dsn`]
 //! are positions in two number spaces that must never mix, [`Random`] is where unpredictable bytes

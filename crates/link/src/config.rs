@@ -1,4 +1,4 @@
-//! What one asks of a link.
+//! The configuration of a link.
 
 use base::Duration;
 use core::num::NonZeroU64;

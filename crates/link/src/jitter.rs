@@ -1,4 +1,4 @@
-//! Delay that wanders.
+//! Jitter: a delay that varies without reordering.
 
 use base::{Duration, Instant, Random, SeededRandom};
 

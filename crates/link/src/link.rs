@@ -159,7 +159,7 @@ impl Link {
         if self.loss.strikes(self.config.loss) { Err(DropReason::Lost) } else { Ok(departure) }
     }
 
-    /// Over the distance, with what can happen there.
+    /// Across the link behind the bottleneck: delay, reordering, duplication, corruption.
     fn deliver(&mut self, departure: Instant, len: u32) -> Verdict {
         let jitter = self.jitter.at(departure, self.config.jitter);
         let in_order = (departure + self.config.delay + jitter).max(self.last_arrival);

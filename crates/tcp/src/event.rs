@@ -70,9 +70,9 @@ pub enum Closed {
     ResetByPeer,
     /// The peer answered the SYN with a RST.
     Refused,
-    /// Nobody answered (SYN, data, keep-alive or user timeout).
+    /// No answer came: to the SYN, to data, to a keep-alive, or within the user timeout.
     TimedOut,
-    /// ICMP says that nobody can be reached; only while opening.
+    /// ICMP says that the peer cannot be reached; only while opening.
     Unreachable,
     /// [`crate::Subflow::abort`].
     Aborted,
@@ -81,9 +81,9 @@ pub enum Closed {
 /// When the connection wants to be woken, and by which timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadline {
-    /// The moment; may lie in the past.
+    /// When it expires; may lie in the past.
     pub at: Instant,
-    /// Who asked.
+    /// The timer that expires then.
     pub timer: Timer,
 }
 

@@ -4,12 +4,12 @@
 //! acknowledgment or a loss goes through it, and neighbours that no longer differ are joined. Ranges are found by
 //! binary search.
 //!
-//! A peer chooses its SACK blocks as it likes, so what they can make us keep and do has bounds: a block counts only for
+//! A peer chooses its SACK blocks as it likes, so the memory and the work they cause are bounded: a block counts only for
 //! the wire segments that lie wholly inside it (an honest receiver drops or keeps a segment as a whole), no more than
 //! [`MAX_RANGES`] ranges come of splitting, and one block costs one pass over what it covers.
 //!
-//! Beside the ranges runs a log of transmissions in order of time. RACK reads only its front: who was sent
-//! later cannot be overdue before.
+//! Beside the ranges runs a log of transmissions in order of time. RACK reads only its front: what was
+//! sent later cannot be overdue earlier.
 
 use alloc::collections::VecDeque;
 use base::Instant;
@@ -19,7 +19,7 @@ use base::Instant;
 const MAX_RANGES: usize = 8192;
 /// Transmissions per range beyond which the log is made anew.
 const LOG_PER_RANGE: usize = 2;
-/// Transmissions that are never too many.
+/// Transmissions that the log may always hold.
 const SHORT_LOG: usize = 64;
 
 /// What became of a range.

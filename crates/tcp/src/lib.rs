@@ -1,8 +1,8 @@
-//! One TCP connection (RFC 9293) as a value that answers questions.
+//! One TCP connection (RFC 9293) without I/O, clock or randomness of its own.
 //!
 //! A [`Subflow`] takes segments and moments in and hands segments, deadlines and events out; it never
-//! waits. It does not know what it is a part of: whoever owns it gives it *records* (payload with opaque
-//! option bytes that go with each segment of it) and is given back the bytes in order and the options of
+//! waits. It does not know what it is a part of: its owner hands over *records* (payload with opaque
+//! option bytes that go with each segment of it) and gets back the bytes in order and the options of
 //! every acceptable segment.
 //!
 //! Positions in the stream are 64-bit offsets relative to the initial sequence number: the SYN is 0, the
@@ -16,7 +16,7 @@
 //!   about our side, `receive_queue` for its data, `closing` for FINs, `network` for ICMP;
 //! - out: `transmit` decides what leaves, `compose` writes it, `ack_policy` and `receive_window` say what it tells
 //!   the peer;
-//! - what is outstanding: `send_queue` holds the bytes, `flight` who of them was sent when and what became of it;
+//! - what is outstanding: `send_queue` holds the bytes, `flight` when each range was sent and what became of it;
 //!   `rack`, `tail_probe`, `recovery` and `prr` judge that, `rtt` and `expiry` keep the time;
 //! - how much: `congestion`, `send_window`, `pace`, summed up in `room`.
 

@@ -73,7 +73,7 @@ pub enum SegmentKind {
     Reset,
 }
 
-/// Who supplies the opaque options of segments that carry no record.
+/// Supplies the opaque options of segments that carry no record.
 pub trait SegmentOptions {
     /// Appends at most `room` bytes (a multiple of four) to `out`. Called exactly once for each such segment
     /// that is then really sent.
@@ -164,7 +164,7 @@ pub struct Subflow {
     pub(crate) ack_probe: AckProbe,
     /// A RST to be sent: its sequence number, and whether it acknowledges.
     pub(crate) reset: Option<(SeqNum, bool)>,
-    /// Nobody waits for the rest any more.
+    /// The owner no longer waits for the rest ([`Subflow::orphan`]).
     pub(crate) orphaned: bool,
     pub(crate) timers: Timers,
     pub(crate) events: VecDeque<Event>,
@@ -349,7 +349,7 @@ impl Subflow {
         self.close(Closed::Aborted);
     }
 
-    /// Nobody reads or waits any more, though the peer may not have finished: once our FIN is acknowledged,
+    /// The owner no longer reads or waits, though the peer may not have finished: once our FIN is acknowledged,
     /// the connection lasts no longer than [`Config::time_wait`]. Data that still comes is acknowledged and
     /// can be ignored; an owner that wants to refuse it calls [`Subflow::abort`].
     pub fn orphan(&mut self, now: Instant) {

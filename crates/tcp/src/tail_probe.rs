@@ -1,4 +1,4 @@
-//! Tail loss probes (RFC 8985, section 7): the last segments of a flight have nobody behind them whose
+//! Tail loss probes (RFC 8985, section 7): behind the last segments of a flight comes no other whose
 //! arrival could show their loss.
 
 use base::Duration;

@@ -51,7 +51,7 @@ impl Flags {
 
 /// A TCP segment as a value: what arrived, or what is to be sent.
 ///
-/// A super-segment (`payload` longer than `segment_size`) stands for a train of wire segments with the same
+/// A super-segment (`payload` longer than `segment_size`; a GSO or GRO packet in Linux) stands for a train of wire segments with the same
 /// header and the same options: receive offload has merged them, or send offload will cut them. FIN and PSH
 /// belong to the last of the train, CWR to the first.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! What holds for bytes nobody vouches for. The fuzz targets and the replay of their corpora call the same
+//! What holds for bytes from an untrusted sender. The fuzz targets and the replay of their corpora call the same
 //! functions; each returns whether there was anything in the bytes, so that a corpus can be seen to work.
 
 use bytes::Bytes;
