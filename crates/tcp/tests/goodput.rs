@@ -1,10 +1,10 @@
 //! Goodput of one connection over a path of 100 Mbit/s and 40 ms, printed as a table
 //! (`cargo test -p plait-tcp --test goodput -- --nocapture`) and held to a floor.
 
-mod common;
+mod pair;
 
 use base::Duration;
-use common::{Link, Pair};
+use pair::{Link, Pair};
 use tcp::Config;
 use tcp::congestion::Algorithm;
 

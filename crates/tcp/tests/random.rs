@@ -3,11 +3,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "the environment says how many seeds to run")]
 
-mod common;
+mod pair;
 
 use base::{Duration, Random, SeededRandom, SeqNum};
 use bytes::Bytes;
-use common::{ISN_A, ISN_B, Link, Pair, Side, pattern};
+use pair::{ISN_A, ISN_B, Link, Pair, Side, pattern};
 use tcp::congestion::Algorithm;
 use tcp::{Closed, Config, Record, State};
 use wire::{Flags, OptionBytes, Segment};

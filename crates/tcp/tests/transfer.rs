@@ -1,9 +1,9 @@
 //! Streams over pipes that misbehave: every byte arrives, in order and once.
 
-mod common;
+mod pair;
 
 use base::Duration;
-use common::{Link, Pair};
+use pair::{Link, Pair};
 use tcp::{Closed, Config, State};
 
 const MINUTE: Duration = Duration::from_secs(60);
