@@ -266,7 +266,7 @@ fn no_untrusted_path_sees_more_than_a_visit_in_a_row() {
         assert!(seen.longest_row(CLIENT, 1).max(seen.longest_row(CLIENT, 2)) > u64::from(visit) / 2);
         assert!(seen.longest_row(CLIENT, 0) > u64::from(visit));
     }
-    let seen = troubled_transfer(22, Scheduler::RoundRobin, 1460, true);
+    let seen = troubled_transfer(21, Scheduler::RoundRobin, 1460, true);
     assert!(seen.borrow().longest_row(CLIENT, 1) > 2000, "others do not care");
 }
 

@@ -47,7 +47,7 @@ fn a_path_of_much_more_delay_costs_nothing_of_a_fast_one() {
             assert!(world.sides[SERVER].received == data, "{}", world.sides[SERVER].received.len());
             assert_nothing_dropped(&mut world);
             // 110 Mbit/s at best.
-            assert!(time < Duration::from_secs(10), "{scheduler:?}, sealed: {is_sealed}: {time:?}");
+            assert!(time < Duration::from_secs(11), "{scheduler:?}, sealed: {is_sealed}: {time:?}");
         }
     }
 }

@@ -11,8 +11,10 @@ mod labour;
 use base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum, SubflowId};
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::num::NonZeroU64;
 use host::TestHost;
 use labour::Labour;
+use link::{LinkConfig, Loss, Reordering, Verdict};
 use mptcp::{Association, Config, ConnectionError, Event, Path, PathClass, Paths, ReadError, Status};
 use std::collections::{BTreeMap, VecDeque};
 use tcp::FourTuple;
@@ -22,7 +24,7 @@ pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
 pub(crate) const PORT: u16 = 443;
 
-/// What happens to segments on one path.
+/// What a path is asked to be, and what it has carried; what becomes of each segment is decided by the crate `link`.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     /// One way.
@@ -33,13 +35,12 @@ pub(crate) struct Link {
     pub(crate) queue: u64,
     pub(crate) loss: f64,
     pub(crate) duplicate: f64,
-    /// Probability of being held back by up to two delays.
+    /// Probability of being held back for one more delay.
     pub(crate) reorder: f64,
     /// Swallows everything.
     pub(crate) is_black_hole: bool,
     /// Bytes of payload carried, by direction (from client, from server).
     pub(crate) carried: [u64; 2],
-    pub(crate) busy_until: [Instant; 2],
 }
 
 impl Default for Link {
@@ -53,7 +54,22 @@ impl Default for Link {
             reorder: 0.0,
             is_black_hole: false,
             carried: [0; 2],
-            busy_until: [Instant::ZERO; 2],
+        }
+    }
+}
+
+impl Link {
+    /// The model of each direction.
+    fn model(&self) -> LinkConfig {
+        LinkConfig {
+            rate: self.rate.and_then(|rate| NonZeroU64::new(8 * rate)),
+            queue_limit: self.queue,
+            mtu: u32::MAX,
+            delay: self.delay,
+            loss: Loss::Bernoulli { probability: self.loss },
+            reordering: Reordering { probability: self.reorder, extra_delay: self.delay },
+            duplication: self.duplicate,
+            ..LinkConfig::default()
         }
     }
 }
@@ -88,7 +104,10 @@ type Tap = Box<dyn FnMut(usize, &mut Segment) -> Fate>;
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) sides: [Side; 2],
+    /// A test may change them at any time.
     pub(crate) links: Vec<Link>,
+    /// Both directions of each, from the client first.
+    lanes: Vec<[link::Link; 2]>,
     pub(crate) random: SeededRandom,
     pub(crate) tap: Tap,
     /// Resets sent for nobody's segments.
@@ -150,6 +169,7 @@ impl World {
         Self {
             now: Instant::from_millis(1000),
             sides: [side(CLIENT, links.len()), side(SERVER, server_paths)],
+            lanes: links.iter().zip(1..).map(|(link, number)| lanes(link, 1000 * seed + number)).collect(),
             links,
             random: SeededRandom::from_number(seed),
             tap: Box::new(|_, _| Fate::Pass),
@@ -268,28 +288,20 @@ impl World {
         }
         let client = if from == CLIENT { segment.source.ip() } else { segment.destination.ip() };
         let IpAddr::V4(client) = client else { unreachable!("all tests speak IPv4") };
-        let Some(link) = self.links.get_mut(usize::from(client.octets()[2])) else { return };
-        if link.is_black_hole || self.random.chance(link.loss) {
+        let number = usize::from(client.octets()[2]);
+        let Some(link) = self.links.get_mut(number) else { return };
+        if link.is_black_hole {
             return;
         }
-        let mut arrival = self.now;
-        if let Some(rate) = link.rate {
-            let bytes = 60 + segment.payload.len() as u64;
-            let start = link.busy_until[from].max(self.now);
-            let waiting = start.saturating_since(self.now).as_nanos() as u64 * rate / 1_000_000_000;
-            if waiting > link.queue {
-                return;
-            }
-            link.busy_until[from] = start + Duration::from_nanos(bytes * 1_000_000_000 / rate);
-            arrival = link.busy_until[from];
+        let (lane, model) = (&mut self.lanes[number][from], link.model());
+        if *lane.config() != model {
+            lane.set_config(self.now, model);
         }
+        let length = (segment.header_len() + segment.payload.len()) as u32;
+        let verdict = lane.offer(self.now, length);
+        let Verdict::Deliver { at, duplicate_at, corrupt: None } = verdict else { return };
         link.carried[from] += segment.payload.len() as u64;
-        arrival += link.delay;
-        if self.random.chance(link.reorder) {
-            arrival += link.delay.mul_f64(2.0 * self.random.below(1000) as f64 / 1000.0);
-        }
-        let copies = 1 + usize::from(self.random.chance(link.duplicate));
-        for _ in 0..copies {
+        for arrival in [Some(at), duplicate_at].into_iter().flatten() {
             self.sent += 1;
             self.air.insert((arrival, self.sent), (1 - from, segment.clone()));
         }
@@ -408,6 +420,10 @@ impl World {
             assert!(side.events.contains(&Event::Closed(None)), "side {number}: {:?}", side.events);
         }
     }
+}
+
+fn lanes(link: &Link, seed: u64) -> [link::Link; 2] {
+    [2 * seed, 2 * seed + 1].map(|seed| link::Link::new(link.model(), seed))
 }
 
 fn to_has(side: &Side) -> bool {
