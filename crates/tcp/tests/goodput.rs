@@ -4,42 +4,57 @@
 mod pair;
 
 use base::Duration;
-use pair::{Link, Pair};
+use link::{LinkConfig, Reordering, megabits};
+use pair::{Pair, Path, loss, plain_link};
 use tcp::Config;
 use tcp::congestion::Algorithm;
 
+/// Bytes per second.
 const RATE: u64 = 12_500_000;
 
 struct Row {
     what: &'static str,
     config: Config,
-    link: Link,
+    path: Path,
     /// Share of the rate that it must reach.
     floor: f64,
 }
 
 fn rows() -> Vec<Row> {
-    let path = Link { delay: Duration::from_millis(20), rate: RATE, buffer: 500_000, ..Link::default() };
-    let row = |what, link, floor| Row { what, config: Config::default(), link, floor };
+    let link = || LinkConfig {
+        delay: Duration::from_millis(20),
+        rate: megabits(100),
+        queue_limit: 500_000,
+        ..plain_link()
+    };
+    let row = |what, path, floor| Row { what, config: Config::default(), path, floor };
+    let both = |what, link, floor| row(what, Path::of(link), floor);
     let reno = Config { congestion: Algorithm::NewReno, ..Config::default() };
+    let late = Reordering { probability: 0.1, extra_delay: Duration::from_millis(5) };
+    let lossy_back = LinkConfig { loss: loss(500.0), ..link() };
     vec![
-        row("no loss but its own", path, 0.55),
-        row("0.01 % loss", Link { loss: 0.0001, ..path }, 0.5),
-        row("0.1 % loss", Link { loss: 0.001, ..path }, 0.1),
-        row("1 % loss", Link { loss: 0.01, ..path }, 0.02),
-        row("10 % late by 5 ms", Link { reorder: 0.1, ..path }, 0.55),
-        row("5 % twice", Link { duplicate: 0.05, ..path }, 0.5),
-        row("half of the acknowledgments lost", Link { ack_loss: 0.5, ..path }, 0.5),
-        Row { what: "NewReno", config: reno, link: path, floor: 0.5 },
-        Row { what: "paced", config: Config { pacing: true, ..Config::default() }, link: path, floor: 0.5 },
+        both("no loss but its own", link(), 0.55),
+        both("0.01 % loss", LinkConfig { loss: loss(0.1), ..link() }, 0.5),
+        both("0.1 % loss", LinkConfig { loss: loss(1.0), ..link() }, 0.1),
+        both("1 % loss", LinkConfig { loss: loss(10.0), ..link() }, 0.02),
+        both("10 % late by 5 ms", LinkConfig { reordering: late, ..link() }, 0.55),
+        both("5 % twice", LinkConfig { duplication: 0.05, ..link() }, 0.5),
+        row("half of the acknowledgments lost", Path { backward: lossy_back, ..Path::of(link()) }, 0.5),
+        Row { what: "NewReno", config: reno, path: Path::of(link()), floor: 0.5 },
+        Row {
+            what: "paced",
+            config: Config { pacing: true, ..Config::default() },
+            path: Path::of(link()),
+            floor: 0.5,
+        },
     ]
 }
 
 #[test]
 fn goodput_under_loss_reordering_and_repetition() {
     println!("{:<34}{:>9}{:>9}{:>7}{:>6}{:>9}", "path", "Mbit/s", "again %", "lost", "undo", "RTO");
-    for Row { what, config, link, floor } in rows() {
-        let mut pair = Pair::established(5, config, link);
+    for Row { what, config, path, floor } in rows() {
+        let mut pair = Pair::established(5, config, &path);
         let took = pair.transfer(12_000_000, 60_000, Duration::from_secs(300));
         let stats = pair.a.tcp.stats();
         let rate = 12_000_000.0 / took.as_secs_f64();

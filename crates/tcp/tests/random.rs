@@ -7,7 +7,9 @@ mod pair;
 
 use base::{Duration, Random, SeededRandom, SeqNum};
 use bytes::Bytes;
-use pair::{ISN_A, ISN_B, Link, Pair, Side, pattern};
+use core::num::NonZeroU64;
+use link::{LinkConfig, Loss, Reordering};
+use pair::{ISN_A, ISN_B, Pair, Path, Side, pattern, plain_link};
 use tcp::congestion::Algorithm;
 use tcp::{Closed, Config, Record, State};
 use wire::{Flags, OptionBytes, Segment};
@@ -29,19 +31,28 @@ fn config(random: &mut SeededRandom) -> Config {
     }
 }
 
-fn link(random: &mut SeededRandom) -> Link {
+fn path(random: &mut SeededRandom) -> Path {
     let share = |random: &mut SeededRandom, of: u64| random.below(of) as f64 / 1000.0;
-    Link {
+    let rate = if random.chance(0.5) { 0 } else { 800_000 + random.below(80_000_000) };
+    let link = LinkConfig {
         delay: Duration::from_micros(10 + random.below(40_000)),
-        rate: if random.chance(0.5) { 0 } else { 100_000 + random.below(10_000_000) },
-        buffer: 5_000 + random.below(200_000),
-        loss: share(random, 80),
-        ack_loss: share(random, 100),
-        reorder: share(random, 200),
-        detour: Duration::from_micros(random.below(20_000)),
-        duplicate: share(random, 50),
-        merge: random.chance(0.5),
-    }
+        rate: NonZeroU64::new(rate),
+        queue_limit: 5_000 + random.below(200_000),
+        reordering: Reordering {
+            probability: share(random, 200),
+            extra_delay: Duration::from_micros(random.below(20_000)),
+        },
+        duplication: share(random, 50),
+        ..plain_link()
+    };
+    let mut lossy = |of: u64| {
+        // Trains that are not lost arrive merged.
+        let probability = if random.chance(0.3) { 0.0 } else { share(random, of) };
+        let loss = if probability > 0.0 { Loss::Bernoulli { probability } } else { Loss::None };
+        LinkConfig { loss, ..link.clone() }
+    };
+    let (forward, backward) = (lossy(80), lossy(100));
+    Path { forward, backward, merge: random.chance(0.5) }
 }
 
 /// Record number `n` of `len` bytes, marked with its number if `marked`.
@@ -98,9 +109,9 @@ impl Plan {
 
 fn run(seed: u64) {
     let mut random = SeededRandom::from_number(seed);
-    let (config_a, config_b, link) = (config(&mut random), config(&mut random), link(&mut random));
+    let (config_a, config_b, path) = (config(&mut random), config(&mut random), path(&mut random));
     let mut plan = Plan::new(&mut random);
-    let mut pair = Pair::with(seed, config_a, config_b, link);
+    let mut pair = Pair::with(seed, config_a, config_b, &path);
     let (marked, len) = (plan.marked, plan.len);
     pair.filter = Box::new(move |side, segment| {
         if marked {

@@ -1,16 +1,17 @@
-//! Streams over pipes that misbehave: every byte arrives, in order and once.
+//! Streams over paths that misbehave: every byte arrives, in order and once.
 
 mod pair;
 
 use base::Duration;
-use pair::{Link, Pair};
+use link::{LinkConfig, Reordering};
+use pair::{Pair, Path, loss, plain_link};
 use tcp::{Closed, Config, State};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_stream_arrives_over_a_quiet_pipe_without_a_retransmission() {
-    let mut pair = Pair::established(1, Config::default(), Link::default());
+fn a_stream_arrives_over_a_quiet_path_without_a_retransmission() {
+    let mut pair = Pair::established(1, Config::default(), &Path::of(plain_link()));
     pair.transfer(3_000_000, 60_000, MINUTE);
     let stats = pair.a.tcp.stats();
     assert_eq!(stats.bytes_retransmitted, 0, "{stats:?}");
@@ -21,15 +22,15 @@ fn a_stream_arrives_over_a_quiet_pipe_without_a_retransmission() {
 #[test]
 fn a_stream_survives_loss_reordering_and_repetition() {
     for seed in 0..30 {
-        let link = Link {
-            loss: 0.03,
-            ack_loss: 0.1,
-            reorder: 0.1,
-            duplicate: 0.05,
-            merge: false,
-            ..Link::default()
+        let forward = LinkConfig {
+            loss: loss(30.0),
+            reordering: Reordering { probability: 0.1, extra_delay: Duration::from_millis(5) },
+            duplication: 0.05,
+            ..plain_link()
         };
-        let mut pair = Pair::established(seed, Config::default(), link);
+        let backward = LinkConfig { loss: loss(100.0), ..forward.clone() };
+        let path = Path { forward, backward, merge: false };
+        let mut pair = Pair::established(seed, Config::default(), &path);
         pair.transfer(400_000, 1 + 977 * (seed as usize + 1), 5 * MINUTE);
     }
 }
@@ -38,16 +39,17 @@ fn a_stream_survives_loss_reordering_and_repetition() {
 fn a_stream_arrives_without_sack_and_without_timestamps() {
     for seed in 0..30 {
         let config = Config { sack: seed % 2 == 0, timestamps: seed % 3 == 0, ..Config::default() };
-        let link = Link { loss: 0.03, ack_loss: 0.03, reorder: 0.03, ..Link::default() };
-        let mut pair = Pair::established(seed, config, link);
+        let reordering = Reordering { probability: 0.03, extra_delay: Duration::from_millis(5) };
+        let path = Path::of(LinkConfig { loss: loss(30.0), reordering, ..plain_link() });
+        let mut pair = Pair::established(seed, config, &path);
         pair.transfer(300_000, 30_000, 10 * MINUTE);
     }
 }
 
 #[test]
 fn a_thousand_holes_in_one_window_are_repaired_in_a_few_round_trips() {
-    let link = Link { delay: Duration::from_millis(50), ..Link::default() };
-    let mut pair = Pair::established(9, Config { initial_window: 250, ..Config::default() }, link);
+    let path = Path::of(LinkConfig { delay: Duration::from_millis(50), ..plain_link() });
+    let mut pair = Pair::established(9, Config { initial_window: 250, ..Config::default() }, &path);
     pair.transfer(12_000_000, 2_000_000, MINUTE);
     let in_flight = pair.a.tcp.congestion().window() / 1448;
     let (mut furthest, mut count) = (None, 0);
@@ -69,7 +71,7 @@ fn a_thousand_holes_in_one_window_are_repaired_in_a_few_round_trips() {
 
 #[test]
 fn both_sides_finish_and_one_waits() {
-    let mut pair = Pair::established(3, Config::default(), Link::default());
+    let mut pair = Pair::established(3, Config::default(), &Path::of(plain_link()));
     pair.transfer(10_000, 5_000, MINUTE);
     pair.a.tcp.finish();
     pair.run_for(Duration::from_millis(100));

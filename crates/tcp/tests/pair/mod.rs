@@ -1,48 +1,51 @@
-//! Two connections joined by a pipe that delays, loses, reorders, repeats and merges, all from one seed.
+//! Two connections joined by a path that delays, loses, reorders, repeats and merges, all from one seed.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use base::{Duration, Instant, Random, SeededRandom, SeqNum};
+use base::{Duration, Instant, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
+use link::{Link, LinkConfig, Loss, Verdict};
 use std::collections::BTreeMap;
 use tcp::{Closed, Config, Event, FourTuple, Isn, Record, State, Subflow};
 use wire::{Flags, OptionBytes, Segment};
 
-/// What the pipe does to wire segments, per direction alike.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
-    pub(crate) delay: Duration,
-    /// Bytes per second; 0 for no limit.
-    pub(crate) rate: u64,
-    /// Bytes that may wait for the rate.
-    pub(crate) buffer: u64,
-    /// Probability that a wire segment with data is lost.
-    pub(crate) loss: f64,
-    /// The same for one without.
-    pub(crate) ack_loss: f64,
-    /// Probability that a wire segment takes `detour` longer.
-    pub(crate) reorder: f64,
-    pub(crate) detour: Duration,
-    pub(crate) duplicate: f64,
+/// What lies between the two ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// From A to B.
+    pub(crate) forward: LinkConfig,
+    /// Back.
+    pub(crate) backward: LinkConfig,
     /// Whether neighbours arrive merged, as receive offload does.
     pub(crate) merge: bool,
 }
 
-impl Default for Link {
-    fn default() -> Self {
-        Self {
-            delay: Duration::from_millis(10),
-            rate: 0,
-            buffer: 1 << 20,
-            loss: 0.0,
-            ack_loss: 0.0,
-            reorder: 0.0,
-            detour: Duration::from_millis(5),
-            duplicate: 0.0,
-            merge: false,
-        }
+impl Path {
+    /// The same both ways.
+    pub(crate) fn of(link: LinkConfig) -> Self {
+        Self { forward: link.clone(), backward: link, merge: false }
     }
+
+    fn lossless(&self) -> Self {
+        let without = |link: &LinkConfig| LinkConfig { loss: Loss::None, ..link.clone() };
+        Self { forward: without(&self.forward), backward: without(&self.backward), merge: self.merge }
+    }
+}
+
+/// A link of 10 ms, perfect, with a queue of 1 MiB for those that give it a rate. Super-segments cross it too.
+pub(crate) fn plain_link() -> LinkConfig {
+    LinkConfig {
+        delay: Duration::from_millis(10),
+        queue_limit: 1 << 20,
+        mtu: u32::MAX,
+        ..LinkConfig::default()
+    }
+}
+
+/// So many wire segments of a thousand are lost.
+pub(crate) fn loss(per_mille: f64) -> Loss {
+    Loss::Bernoulli { probability: per_mille / 1000.0 }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -74,12 +77,11 @@ pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) a: End,
     pub(crate) b: Option<End>,
-    pub(crate) link: Link,
-    pub(crate) random: SeededRandom,
+    links: [Link; 2],
+    merge: bool,
     /// Wire segments under way.
     pipe: BTreeMap<(Instant, u64), (Side, Segment)>,
     sent: u64,
-    free: [Instant; 2],
     config_b: Config,
     /// Decides about a wire segment; `false` loses it.
     pub(crate) filter: Filter,
@@ -138,22 +140,22 @@ pub(crate) fn cut(segment: &Segment) -> Vec<Segment> {
 }
 
 impl Pair {
-    pub(crate) fn new(seed: u64, config: Config, link: Link) -> Self {
-        Self::with(seed, config.clone(), config, link)
+    pub(crate) fn new(seed: u64, config: Config, path: &Path) -> Self {
+        Self::with(seed, config.clone(), config, path)
     }
 
-    pub(crate) fn with(seed: u64, config_a: Config, config_b: Config, link: Link) -> Self {
+    pub(crate) fn with(seed: u64, config_a: Config, config_b: Config, path: &Path) -> Self {
         let now = Instant::from_millis(1000);
+        let Path { forward, backward, merge } = path;
         let tcp = Subflow::connect(now, config_a, tuple(), isn(ISN_A));
         Self {
             now,
             a: End { tcp, received: Vec::new(), events: Vec::new() },
             b: None,
-            link,
-            random: SeededRandom::from_number(seed),
+            links: [Link::new(forward.clone(), 2 * seed), Link::new(backward.clone(), 2 * seed + 1)],
+            merge: *merge,
             pipe: BTreeMap::new(),
             sent: 0,
-            free: [now; 2],
             config_b,
             filter: Box::new(|_, _| true),
             wire_data: 0,
@@ -161,13 +163,21 @@ impl Pair {
     }
 
     /// A pair whose handshake is complete.
-    pub(crate) fn established(seed: u64, config: Config, link: Link) -> Self {
-        let mut pair = Self::new(seed, config, Link { loss: 0.0, ack_loss: 0.0, ..link });
+    pub(crate) fn established(seed: u64, config: Config, path: &Path) -> Self {
+        let mut pair = Self::new(seed, config, &path.lossless());
         pair.run_for(Duration::from_millis(500));
         assert_eq!(pair.a.tcp.state(), State::Established);
         assert_eq!(pair.b().tcp.state(), State::Established);
-        pair.link = link;
+        pair.set_path(path);
         pair
+    }
+
+    /// Makes it another path from now on.
+    pub(crate) fn set_path(&mut self, path: &Path) {
+        let Path { forward, backward, merge } = path;
+        self.links[0].set_config(self.now, forward.clone());
+        self.links[1].set_config(self.now, backward.clone());
+        self.merge = *merge;
     }
 
     pub(crate) fn b(&mut self) -> &mut End {
@@ -175,8 +185,9 @@ impl Pair {
     }
 
     fn transmit(&mut self, side: Side, segment: &Segment) {
-        let whole =
-            if self.link.merge && self.link.loss == 0.0 { vec![segment.clone()] } else { cut(segment) };
+        // One verdict for a whole train is good enough unless some of it is to be lost.
+        let is_whole = self.merge && self.links[side as usize].config().loss == Loss::None;
+        let whole = if is_whole { vec![segment.clone()] } else { cut(segment) };
         for wire in whole {
             assert_eq!(wire.options.len() % 4, 0);
             let headers = if wire.source.is_ipv4() { 40 } else { 60 } + wire.options.len();
@@ -188,37 +199,19 @@ impl Pair {
             if !(self.filter)(side, &wire) {
                 continue;
             }
-            let loss = if data { self.link.loss } else { self.link.ack_loss };
-            if self.random.chance(loss) {
-                continue;
-            }
-            let copies = 1 + usize::from(self.random.chance(self.link.duplicate));
-            for _ in 0..copies {
-                self.carry(side, wire.clone());
-            }
+            self.carry(side, wire);
         }
     }
 
     fn carry(&mut self, side: Side, wire: Segment) {
-        let mut at = self.now;
-        if self.link.rate > 0 {
-            let bytes = wire.payload.len() as u64 + 60;
-            let free = &mut self.free[side as usize];
-            let start = (*free).max(self.now);
-            let waiting =
-                start.saturating_since(self.now).as_nanos() * u128::from(self.link.rate) / 1_000_000_000;
-            if waiting > u128::from(self.link.buffer) {
-                return;
-            }
-            *free = start + Duration::from_nanos(bytes * 1_000_000_000 / self.link.rate);
-            at = *free;
+        let len = (wire.header_len() + wire.payload.len()) as u32;
+        let verdict = self.links[side as usize].offer(self.now, len);
+        let Verdict::Deliver { at, duplicate_at, corrupt } = verdict else { return };
+        assert_eq!(corrupt, None, "no test asks for it: there are no checksums here");
+        for arrival in [Some(at), duplicate_at].into_iter().flatten() {
+            self.sent += 1;
+            self.pipe.insert((arrival, self.sent), (side, wire.clone()));
         }
-        at += self.link.delay;
-        if self.random.chance(self.link.reorder) {
-            at += self.link.detour;
-        }
-        self.sent += 1;
-        self.pipe.insert((at, self.sent), (side, wire));
     }
 
     /// Lets one end say all it has to say.
