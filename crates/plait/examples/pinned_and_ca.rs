@@ -1,0 +1,44 @@
+//! Four ways to know a server.
+//!
+//! ```console
+//! # cargo run --example pinned_and_ca -- gw.example.com:7443 pinned SHA256:…
+//! # cargo run --example pinned_and_ca -- gw.example.com:7443 ca /etc/ssl/certs/ca-certificates.crt
+//! # cargo run --example pinned_and_ca -- gw.example.com:7443 known ~/.config/example/known_peers
+//! # cargo run --example pinned_and_ca -- gw.example.com:7443 anonymous
+//! ```
+
+#![allow(clippy::disallowed_methods, reason = "a program has arguments, time and files")]
+
+use plait::{ErrorKind, Host, KnownPeers, Trust};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (server, trust) = match arguments[..] {
+        // Its key came to us by a way that nobody could change: a mail, a phone call, a QR code.
+        [server, "pinned", key] => (server, Trust::pinned(key.parse()?)),
+        // A certificate authority vouches for its name.
+        [server, "ca", roots] => (server, Trust::authorities(&std::fs::read(roots)?)?),
+        // Whoever was there the first time.
+        [server, "known", file] => (server, Trust::known_peers(KnownPeers::in_file(file))),
+        // Anybody: good against those who only listen.
+        [server, "anonymous"] => (server, Trust::anonymous()),
+        _ => {
+            return Err("usage: pinned_and_ca HOST:PORT pinned KEY | ca FILE | known FILE | anonymous".into());
+        }
+    };
+    let host = Host::builder().start()?;
+    match host.connect(server, trust).await {
+        Ok(stream) => {
+            println!("{} at {} is {:?}", server, stream.peer_addr(), stream.peer_identity());
+            drop(stream);
+        }
+        Err(error) if error.kind() == ErrorKind::NotAuthenticated => {
+            println!("somebody answers for {server} who is not the one: {error}");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    host.close().await;
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Connections over several network paths that no single path can read or break.
+//!
+//! This is Multipath TCP (RFC 8684) in user space, with tokio streams on top. A [`Host`] has paths, which are network
+//! devices of this machine; a [`Stream`] is one connection over all of them: it survives the loss of any path while another
+//! works, and its bytes are encrypted and authenticated block by block, so that whoever sits on a path can only break that
+//! path.
+//!
+//! # Sealed, unless something else is said by name
+//!
+//! To open a connection one says who the server has to be, by a [`Trust`]: one of some keys, a name vouched for by a
+//! certificate authority, whoever was there the first time, or anybody. To accept connections one says who we are and who may
+//! come, by a [`Service`]. What is opened with a [`Trust`] is sealed, or fails: there is no way from there to plain TCP,
+//! whatever happens on the way. Plain connections, as the Linux kernel speaks them, are [`Protection::plain`] and
+//! [`Service::plain`].
+//!
+//! ```no_run
+//! use plait::{Host, Trust};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::builder().path("eth0".parse()?).path("wlan0=backup".parse()?).start()?;
+//!
+//! let server = Trust::pinned("SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU".parse()?);
+//! let mut stream = host.connect("gw.example.com:7443", server).await?;
+//! stream.write_all(b"hello").await?;
+//! stream.shutdown().await?;
+//! let mut answer = Vec::new();
+//! stream.read_to_end(&mut answer).await?;
+//!
+//! host.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Without a [`Trust`] that does not compile:
+//!
+//! ```compile_fail
+//! # async fn example(host: plait::Host) {
+//! let stream = host.connect("gw.example.com:7443").await;
+//! # }
+//! ```
+//!
+//! and a server's side is not good for opening:
+//!
+//! ```compile_fail
+//! # async fn example(host: plait::Host) {
+//! let stream = host.connect("gw.example.com:7443", plait::Service::plain()).await;
+//! # }
+//! ```
+//!
+//! # What it needs
+//!
+//! Linux, and root or CAP_NET_ADMIN: [`HostBuilder::start`] makes a TUN device, routes and address translation, and
+//! dropping the [`Host`] removes them. Two hosts of one machine do not reach each other by this library.
+//!
+//! # Examples
+//!
+//! `examples/` has whole programs: `echo`, `http_get` (plain, to any web server), `sealed_server`, `pinned_and_ca` and
+//! `path_control`.
+
+#![allow(clippy::disallowed_methods, reason = "keys are in files, and names are looked up")]
+
+mod error;
+mod host;
+mod identity;
+mod known_peers;
+mod listener;
+mod path;
+mod protection;
+mod service;
+mod status;
+mod stream;
+mod trust;
+
+pub use crate::host::{Host, HostBuilder, Remote};
+pub use error::{Error, ErrorKind};
+pub use handshake::{Certificate, Fingerprint, ParseFingerprintError, PemError};
+pub use identity::{Identity, ReadIdentityError};
+pub use known_peers::{KnownPeer, KnownPeers};
+pub use listener::Listener;
+pub use path::{Path, PathControl, PathState, TrustLevel};
+pub use protection::{Protection, Scheduler};
+pub use service::{Clients, Service};
+pub use status::{Monitor, Peer, Status, Subflow};
+pub use stream::Stream;
+pub use trust::Trust;

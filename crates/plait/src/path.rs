@@ -1,0 +1,158 @@
+//! The ways out of this host.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use ::host::{PathClass, PathSpec};
+
+use crate::error::Error;
+
+/// A network device to use, and how.
+///
+/// ```
+/// use plait::{Path, TrustLevel};
+///
+/// let path = Path::new("wlan0")?.trust_level(TrustLevel::Untrusted).backup();
+/// assert_eq!(path, "wlan0=untrusted,backup".parse()?);
+/// # Ok::<(), plait::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Path(pub(crate) PathSpec);
+
+/// How far a path is trusted. Sealed connections use all but [`TrustLevel::Never`]; scrambled and dispersed ones show untrusted
+/// paths less.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum TrustLevel {
+    /// It may carry anything.
+    #[default]
+    Trusted,
+    /// It may carry what the protection in use allows.
+    Untrusted,
+    /// It carries nothing.
+    Never,
+}
+
+impl Path {
+    /// The device of this name, trusted and used like any other. It may appear later, and come and go.
+    ///
+    /// # Errors
+    /// No device can have that name.
+    pub fn new(device: &str) -> Result<Self, Error> {
+        Ok(Self(PathSpec::new(device)?))
+    }
+
+    /// The same, trusted that far.
+    #[must_use]
+    pub fn trust_level(self, level: TrustLevel) -> Self {
+        let class = match level {
+            TrustLevel::Trusted => PathClass::Trusted,
+            TrustLevel::Untrusted => PathClass::Untrusted,
+            TrustLevel::Never => PathClass::Never,
+        };
+        Self(self.0.with_class(class))
+    }
+
+    /// The same, used only when no other path works.
+    #[must_use]
+    pub fn backup(self) -> Self {
+        Self(self.0.as_backup())
+    }
+
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        self.0.device()
+    }
+}
+
+/// `DEV`, or `DEV=` and some of `trusted`, `untrusted`, `never`, `backup` with commas between them.
+impl FromStr for Path {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self(text.parse()?))
+    }
+}
+
+/// As it can be parsed again.
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A path as it is now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathState(pub(crate) ::host::Path);
+
+impl PathState {
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Whether it can be used: the device is there, has a carrier and an address.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.0.up
+    }
+
+    /// How far it is trusted.
+    #[must_use]
+    pub fn trust_level(&self) -> TrustLevel {
+        match self.0.class {
+            PathClass::Trusted => TrustLevel::Trusted,
+            PathClass::Untrusted => TrustLevel::Untrusted,
+            PathClass::Never => TrustLevel::Never,
+        }
+    }
+
+    /// Whether it is used only when no other path works.
+    #[must_use]
+    pub fn is_backup(&self) -> bool {
+        self.0.backup
+    }
+
+    /// The address that others see, if it speaks IPv4.
+    #[must_use]
+    pub fn ipv4(&self) -> Option<Ipv4Addr> {
+        self.0.public_v4
+    }
+
+    /// The same for IPv6.
+    #[must_use]
+    pub fn ipv6(&self) -> Option<Ipv6Addr> {
+        self.0.public_v6
+    }
+
+    /// The longest packet that it takes, in bytes.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.0.mtu
+    }
+}
+
+/// Asks about the paths of a [`Host`](crate::Host) and changes how they are used. It may outlive the host, and then has no
+/// effect.
+#[derive(Clone, Debug)]
+pub struct PathControl(pub(crate) ::host::PathControl);
+
+impl PathControl {
+    /// The paths and their state now.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathState> {
+        self.0.paths().into_iter().map(PathState).collect()
+    }
+
+    /// From now on the path of this device is used so. Running connections tell their peers (MP_PRIO, RFC 8684, section
+    /// 3.3.8), and leave a path that may carry nothing.
+    ///
+    /// # Errors
+    /// The host has no path of this device, or has ended.
+    pub async fn set(&self, path: Path) -> Result<(), Error> {
+        Ok(self.0.set(path.0).await?)
+    }
+}

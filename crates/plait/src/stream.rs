@@ -1,0 +1,138 @@
+//! A connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::error::Error;
+use crate::status::{Monitor, Peer, Subflow};
+
+/// A connection over all paths, read and written like any tokio socket; [`tokio::io::split`] makes two halves of it.
+///
+/// [`tokio::io::AsyncWriteExt::shutdown`] ends our direction and leaves the other open. Dropping the stream lets go of the
+/// connection: what was written is still delivered as long as the [`Host`](crate::Host) lives. If the peer had sent something
+/// that was not read, it is told by a reset.
+#[derive(Debug)]
+pub struct Stream {
+    inner: ::host::Stream,
+    monitor: Monitor,
+    peer_addr: SocketAddr,
+    local_addr: SocketAddr,
+    peer: Peer,
+}
+
+impl Stream {
+    /// A connection that is open. `from`: where it came from, if it was not opened by us.
+    pub(crate) fn new(
+        inner: ::host::Stream,
+        control: ::host::PathControl,
+        from: Option<SocketAddr>,
+    ) -> Result<Self, Error> {
+        let monitor = Monitor { inner: inner.monitor(), control };
+        let gone = || Error::from(io::Error::from(io::ErrorKind::NotConnected));
+        let status = monitor.status().ok_or_else(gone)?;
+        let subflows = status.subflows();
+        let first = subflows.iter().find(|subflow| subflow.is_usable()).or(subflows.first());
+        let first = first.ok_or_else(gone)?;
+        let peer_addr = from.unwrap_or(first.peer_addr());
+        Ok(Self { inner, peer_addr, local_addr: first.local_addr(), peer: status.peer(), monitor })
+    }
+
+    /// The peer's address on the subflow that the connection was opened by. Others are in [`Stream::paths`].
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer_addr
+    }
+
+    /// Our address there, as others see it without another address translation in between.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Who the peer has proved to be.
+    #[must_use]
+    pub fn peer_identity(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The subflows that it has now, and those that it had.
+    #[must_use]
+    pub fn paths(&self) -> Vec<Subflow> {
+        self.monitor.status().map_or_else(Vec::new, |status| status.subflows())
+    }
+
+    /// Something that tells the status, and can end the connection, while the stream is in use elsewhere.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+
+    /// The next bytes without copying them; `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub async fn read_chunk(&mut self) -> io::Result<Option<Bytes>> {
+        self.inner.read_chunk().await
+    }
+
+    /// Writes all of `data` without copying it.
+    ///
+    /// # Errors
+    /// The connection failed, or was shut down.
+    pub async fn write_chunk(&mut self, data: Bytes) -> io::Result<()> {
+        self.inner.write_chunk(data).await
+    }
+
+    /// Waits until both directions have ended and the peer knows.
+    ///
+    /// # Errors
+    /// The connection failed. Reading may have ended in order all the same: that what was written was lost is learned only
+    /// here.
+    pub async fn closed(&self) -> io::Result<()> {
+        self.inner.closed().await
+    }
+
+    /// Ends the connection at once, in both directions.
+    pub fn abort(&self) {
+        self.inner.abort();
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_read(context, buffer)
+    }
+}
+
+impl AsyncBufRead for Stream {
+    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        Pin::new(&mut self.get_mut().inner).poll_fill_buf(context)
+    }
+
+    fn consume(self: Pin<&mut Self>, len: usize) {
+        Pin::new(&mut self.get_mut().inner).consume(len);
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write(context, data)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,189 @@
+//! Who the server has to be.
+
+use std::sync::Arc;
+
+use ::host::{PeerIdentity, SealedStatus};
+use handshake::{Fingerprint, OpenerSettings, PemError, ServerName, ServerTrust, roots_from_pem};
+
+use crate::error::{Error, ErrorKind};
+use crate::host::Remote;
+use crate::identity::Identity;
+use crate::known_peers::{KnownPeer, KnownPeers};
+
+/// How we know the server that we open a connection to.
+///
+/// Each of them excludes the handshakes that could not prove it: only with [`Trust::anonymous`] a peer may use tcpcrypt
+/// (RFC 8548), which proves nobody's identity.
+#[derive(Clone, Debug)]
+pub struct Trust(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Pinned(Vec<Fingerprint>),
+    Authorities { roots: ServerTrust, name: Option<String> },
+    Known(KnownPeers),
+    Anonymous,
+}
+
+/// What a trust comes to for one server.
+pub(crate) struct Expected {
+    pub(crate) settings: OpenerSettings,
+    demand: Demand,
+}
+
+enum Demand {
+    Pinned(Vec<Fingerprint>),
+    Certificate,
+    Known { authority: String, peers: KnownPeers, known: Option<KnownPeer> },
+    Nothing,
+}
+
+impl Trust {
+    /// The server has this key.
+    #[must_use]
+    pub fn pinned(key: Fingerprint) -> Self {
+        Self::any_of([key])
+    }
+
+    /// The server has one of these keys: an old one and its successor, say. With none of them no server is good enough.
+    #[must_use]
+    pub fn any_of(keys: impl IntoIterator<Item = Fingerprint>) -> Self {
+        Self(Kind::Pinned(keys.into_iter().collect()))
+    }
+
+    /// The server shows a certificate for its name that leads to one of these roots (PEM). The name is the one that is
+    /// connected to.
+    ///
+    /// # Errors
+    /// There is no certificate in `pem`, or one that makes no sense.
+    pub fn authorities(pem: &[u8]) -> Result<Self, PemError> {
+        let roots = ServerTrust::Roots(Arc::new(roots_from_pem(pem)?));
+        Ok(Self(Kind::Authorities { roots, name: None }))
+    }
+
+    /// As [`Trust::authorities`], with the name that the certificate has to be for, whatever is connected to.
+    ///
+    /// # Errors
+    /// As [`Trust::authorities`].
+    pub fn authorities_for(server: impl Into<String>, pem: &[u8]) -> Result<Self, PemError> {
+        let roots = ServerTrust::Roots(Arc::new(roots_from_pem(pem)?));
+        Ok(Self(Kind::Authorities { roots, name: Some(server.into()) }))
+    }
+
+    /// The server has the key that this file knows of it. One that it does not know is believed the first time and
+    /// written down: who intercepts that first connection is believed, too.
+    #[must_use]
+    pub fn known_peers(peers: KnownPeers) -> Self {
+        Self(Kind::Known(peers))
+    }
+
+    /// Anybody: the connection is encrypted and nobody who only listens reads it, but who stands in between on all paths is
+    /// not noticed. [`Stream::peer_identity`](crate::Stream::peer_identity) says whom the handshake has found.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self(Kind::Anonymous)
+    }
+
+    pub(crate) fn expect(&self, remote: &Remote, identity: Option<&Identity>) -> Result<Expected, Error> {
+        let host = match &self.0 {
+            Kind::Authorities { name: Some(name), .. } => name,
+            Kind::Pinned(_) | Kind::Authorities { .. } | Kind::Known(_) | Kind::Anonymous => remote.host(),
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            Error::new(ErrorKind::InvalidInput, format!("{host} is not a name a server can have"))
+        })?;
+        let (server, demand) = match &self.0 {
+            Kind::Pinned(keys) => (ServerTrust::Pinned(keys.clone()), Demand::Pinned(keys.clone())),
+            Kind::Authorities { roots, .. } => (roots.clone(), Demand::Certificate),
+            Kind::Known(peers) => {
+                let authority = remote.authority();
+                let known = peers.find(&authority)?;
+                let server = match &known {
+                    Some(known) => ServerTrust::Pinned(vec![known.fingerprint]),
+                    None => ServerTrust::AcceptNew,
+                };
+                (server, Demand::Known { authority, peers: peers.clone(), known })
+            }
+            Kind::Anonymous => (ServerTrust::AcceptNew, Demand::Nothing),
+        };
+        let mut settings = OpenerSettings::new(name, server);
+        settings.identity = identity.map(|identity| identity.0.clone());
+        Ok(Expected { settings, demand })
+    }
+}
+
+impl Expected {
+    /// Whether a server that proves nobody's identity will do.
+    pub(crate) fn takes_anybody(&self) -> bool {
+        match self.demand {
+            Demand::Nothing => true,
+            Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. } => false,
+        }
+    }
+
+    /// Judges the peer of a connection that is open, before its owner gets it. The handshake has done so already, but for a
+    /// server that is met for the first time; what it has found is looked at once more here, where data may first flow.
+    pub(crate) fn judge(&self, sealed: Option<&SealedStatus>) -> Result<(), Error> {
+        let Some(sealed) = sealed.filter(|sealed| sealed.suite.is_some()) else {
+            return Err(Error::new(ErrorKind::NotProtected, "the connection is not sealed"));
+        };
+        let shown = match &sealed.peer {
+            PeerIdentity::Key { fingerprint, .. } => fingerprint.parse::<Fingerprint>().ok(),
+            PeerIdentity::Anonymous | PeerIdentity::Certificate => None,
+        };
+        match (&self.demand, shown) {
+            (Demand::Nothing, _) => Ok(()),
+            (Demand::Pinned(keys), Some(shown)) if keys.contains(&shown) => Ok(()),
+            (Demand::Certificate, _) if sealed.peer == PeerIdentity::Certificate => Ok(()),
+            (Demand::Known { known: Some(known), .. }, Some(shown)) if known.fingerprint == shown => Ok(()),
+            (Demand::Known { known: Some(known), peers, .. }, Some(shown)) => {
+                Err(peers.another_key(known, shown))
+            }
+            (Demand::Known { known: None, peers, authority }, Some(shown)) => peers.add(authority, shown),
+            (Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. }, _) => {
+                let words = "the server has not proved to be the one that was asked for";
+                Err(Error::new(ErrorKind::NotAuthenticated, words))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(peer: PeerIdentity) -> SealedStatus {
+        SealedStatus { suite: Some("AES-128-GCM"), peer, ..SealedStatus::default() }
+    }
+
+    fn key(byte: u8) -> PeerIdentity {
+        let fingerprint = Fingerprint::new([byte; 32]).to_string();
+        PeerIdentity::Key { line: String::new(), fingerprint, is_known: true }
+    }
+
+    fn kind_of(trust: &Trust, status: Option<&SealedStatus>) -> Option<ErrorKind> {
+        let expected = trust.expect(&"gw:7443".into(), None).expect("it makes sense");
+        expected.judge(status).err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn what_is_not_sealed_with_a_suite_is_refused_whoever_is_trusted() {
+        for trust in [Trust::anonymous(), Trust::pinned(Fingerprint::new([1; 32]))] {
+            let asked_for = SealedStatus { suite: None, ..sealed(key(1)) };
+            for status in [None, Some(&asked_for)] {
+                assert_eq!(kind_of(&trust, status), Some(ErrorKind::NotProtected));
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_does_not_show_the_pinned_key_is_refused() {
+        let trust = Trust::pinned(Fingerprint::new([1; 32]));
+        assert_eq!(kind_of(&trust, Some(&sealed(key(1)))), None);
+        for peer in [key(2), PeerIdentity::Anonymous, PeerIdentity::Certificate] {
+            assert_eq!(kind_of(&trust, Some(&sealed(peer))), Some(ErrorKind::NotAuthenticated));
+        }
+        let nobody = Trust::any_of([]);
+        assert_eq!(kind_of(&nobody, Some(&sealed(key(1)))), Some(ErrorKind::NotAuthenticated));
+    }
+}

@@ -1,0 +1,203 @@
+//! What the library's defaults do with peers that are not what they should be: in network namespaces, over two paths, with root.
+
+#![allow(clippy::disallowed_methods, reason = "the kernel has a clock and files")]
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use netns::{Cidr, Namespace, veth};
+use plait::{
+    Certificate, Clients, ErrorKind, Fingerprint, Host, Identity, KnownPeers, Peer, Protection, Service,
+    Stream, Trust,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+/// The server's address on the first path.
+const SERVER: &str = "10.94.1.2:7443";
+
+#[test]
+#[ignore = "needs root"]
+fn a_pinned_server_is_reached_over_both_paths_and_says_who_it_is() {
+    let net = Net::new();
+    let (ours, theirs) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
+    let clients = Clients::known([ours.fingerprint()]);
+    let protection = Protection::sealed_as(&ours, Trust::pinned(theirs.fingerprint()));
+    net.runtime.block_on(async {
+        let mut listener = net.server.listen(7443, Service::sealed(&theirs, clients)).await.expect("free");
+        let (near, far) = tokio::join!(net.client.connect(SERVER, protection), listener.accept());
+        let (mut near, mut far) = (near.expect("it is the right one"), far.expect("it takes us"));
+        assert_eq!(near.peer_identity(), &Peer::Key(theirs.fingerprint()));
+        assert_eq!(far.peer_identity(), &Peer::Key(ours.fingerprint()));
+        assert_eq!(near.peer_addr().to_string(), SERVER);
+        assert_eq!(near.local_addr(), far.peer_addr(), "not the stack's private address");
+        exchange(&mut near, &mut far).await;
+        let monitor = near.monitor();
+        let both = async {
+            while near.paths().iter().filter(|subflow| subflow.is_usable()).count() < 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), both).await.expect("both paths");
+        let status = monitor.status().expect("it lives");
+        assert!(status.is_sealed() && status.is_multipath() && status.cipher_suite().is_some());
+        let mut devices: Vec<_> =
+            status.subflows().iter().map(|subflow| subflow.device().to_owned()).collect();
+        devices.sort();
+        devices.dedup();
+        assert_eq!(devices, ["a1", "a2"]);
+        near.shutdown().await.expect("open until now");
+        far.shutdown().await.expect("open until now");
+        near.closed().await.expect("in order");
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_impostor_gets_nothing_whatever_it_offers() {
+    let net = Net::new();
+    let impostor = Identity::generate().expect("a key");
+    let pinned = || Trust::pinned(Fingerprint::new([7; 32]));
+    net.runtime.block_on(async {
+        for (port, service, kind) in [
+            (7443, Service::sealed(&impostor, Clients::anyone()), ErrorKind::NotAuthenticated),
+            (7444, Service::plain(), ErrorKind::NotProtected),
+            // It refuses us as we would refuse it.
+            (7445, Service::scrambled(), ErrorKind::Refused),
+        ] {
+            let mut listener = net.server.listen(port, service).await.expect("free");
+            let connecting = net.client.connect(("10.94.1.2", port), pinned());
+            let error =
+                timeout(Duration::from_secs(20), connecting).await.expect("an answer").expect_err("no");
+            assert_eq!(error.kind(), kind, "{port}: {error}");
+            // Where it believes to have a connection, there is nothing in it.
+            if let Ok(Ok(mut stream)) = timeout(Duration::from_secs(1), listener.accept()).await {
+                let mut got = Vec::new();
+                let _ = timeout(Duration::from_secs(5), stream.read_to_end(&mut got)).await;
+                assert!(got.is_empty(), "{port}");
+            }
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_service_for_nobody_lets_nobody_in() {
+    let net = Net::new();
+    let (ours, theirs) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
+    net.runtime.block_on(async {
+        let nobody = Service::sealed(&theirs, Clients::known([]));
+        let mut listener = net.server.listen(7443, nobody).await.expect("free");
+        for protection in [
+            Protection::sealed(Trust::anonymous()),
+            Protection::sealed(Trust::pinned(theirs.fingerprint())),
+            Protection::sealed_as(&ours, Trust::pinned(theirs.fingerprint())),
+            Protection::plain(),
+        ] {
+            let refused = async {
+                // A client learns that it is refused when it wants to use the connection at the latest.
+                let mut stream = net.client.connect(SERVER, protection).await.ok()?;
+                stream.write_all(b"let me in").await.ok()?;
+                stream.read_u8().await.ok()
+            };
+            assert_eq!(timeout(Duration::from_secs(20), refused).await.expect("an answer"), None);
+        }
+        let came = timeout(Duration::from_millis(500), listener.accept()).await;
+        assert!(came.is_err(), "{came:?}");
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_is_believed_the_first_time_and_with_another_key_never_again() {
+    let net = Net::new();
+    let [first, second] = [(); 2].map(|()| Identity::generate().expect("a key"));
+    let file = std::env::temp_dir().join(format!("plait-first-{}", std::process::id()));
+    let _ = std::fs::remove_file(&file);
+    let trust = || Trust::known_peers(KnownPeers::in_file(&file));
+    net.runtime.block_on(async {
+        let mut listener =
+            net.server.listen(7443, Service::sealed(&first, Clients::anyone())).await.expect("free");
+        for _ in 0..2 {
+            let (near, far) = tokio::join!(net.client.connect(SERVER, trust()), listener.accept());
+            exchange(&mut near.expect("new, then known"), &mut far.expect("it has come")).await;
+        }
+        drop(listener);
+        let mut listener =
+            net.server.listen(7443, Service::sealed(&second, Clients::anyone())).await.expect("free again");
+        let connecting = timeout(Duration::from_secs(20), net.client.connect(SERVER, trust()));
+        let accepting = timeout(Duration::from_secs(2), listener.accept());
+        let (error, _) = tokio::join!(connecting, accepting);
+        let error = error.expect("an answer").expect_err("another key");
+        assert_eq!(error.kind(), ErrorKind::NotAuthenticated, "{error}");
+    });
+    let known = KnownPeers::in_file(&file).find(SERVER).expect("read").expect("there");
+    assert_eq!(known.fingerprint, first.fingerprint());
+    std::fs::remove_file(&file).expect("removed");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_certificate_is_good_for_its_name_only() {
+    let net = Net::new();
+    let identity = Identity::generate().expect("a key");
+    let made = rcgen::generate_simple_self_signed(vec!["gw.example.com".to_owned()]).expect("a certificate");
+    let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    net.runtime.block_on(async {
+        let certificate = Certificate::from_pem(pem.as_bytes(), key.as_bytes()).expect("ours");
+        let service = Service::certified(&identity, certificate, Clients::anyone());
+        let mut listener = net.server.listen(7443, service).await.expect("free");
+        let right = Trust::authorities_for("gw.example.com", pem.as_bytes()).expect("a root");
+        let (near, far) = tokio::join!(net.client.connect(SERVER, right), listener.accept());
+        let (mut near, mut far) = (near.expect("vouched for"), far.expect("it has come"));
+        assert_eq!(near.peer_identity(), &Peer::Certificate);
+        exchange(&mut near, &mut far).await;
+        for other in
+            [Trust::authorities_for("other.example.com", pem.as_bytes()), Trust::authorities(pem.as_bytes())]
+        {
+            let connecting = net.client.connect(SERVER, other.expect("a root"));
+            let error =
+                timeout(Duration::from_secs(20), connecting).await.expect("an answer").expect_err("no");
+            assert_eq!(error.kind(), ErrorKind::NotAuthenticated, "{error}");
+        }
+    });
+}
+
+async fn exchange(near: &mut Stream, far: &mut Stream) {
+    let mut got = [0; 4];
+    near.write_all(b"ping").await.expect("taken");
+    far.read_exact(&mut got).await.expect("four bytes");
+    assert_eq!(&got, b"ping");
+    far.write_all(b"pong").await.expect("taken");
+    near.read_exact(&mut got).await.expect("four bytes");
+    assert_eq!(&got, b"pong");
+}
+
+/// A client and a server in namespaces of their own, with two paths between them.
+struct Net {
+    client: Host,
+    server: Host,
+    runtime: Runtime,
+}
+
+impl Net {
+    fn new() -> Self {
+        let (a, b) = (Namespace::anonymous().expect("root"), Namespace::anonymous().expect("root"));
+        for path in ["1", "2"] {
+            let (near, far) = veth((&a, &format!("a{path}")), (&b, &format!("b{path}"))).expect("a pair");
+            for (link, host) in [(&near, 1), (&far, 2)] {
+                let address: IpAddr = format!("10.94.{path}.{host}").parse().expect("an address");
+                link.add_address(Cidr::new(address, 24)).expect("added");
+            }
+        }
+        let start = |namespace: &Namespace, side: &str| {
+            let path = |number| format!("{side}{number}").parse().expect("a device");
+            let builder = Host::builder().path(path(1)).path(path(2));
+            namespace.enter(|| builder.start().expect("a host")).expect("entered")
+        };
+        let (client, server) = (start(&a, "a"), start(&b, "b"));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self { client, server, runtime: runtime.expect("threads") }
+    }
+}
