@@ -197,6 +197,10 @@ impl Endpoint {
         while let Some(id) = self.alarms.pop_due(now) {
             let Some(entry) = self.connections.get_mut(&id) else { continue };
             entry.alarm = None;
+            if entry.deadline().is_none_or(|deadline| deadline > now) {
+                self.set_alarm(id);
+                continue;
+            }
             entry.connection.handle_timeout(now, &mut self.around.lend_to(id));
             self.check_orphan(now, id);
             self.on_progress(now, id);

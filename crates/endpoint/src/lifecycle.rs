@@ -51,10 +51,15 @@ impl Endpoint {
         }
     }
 
-    /// Sets the alarm of the connection to its deadline.
+    /// Sets the alarm of the connection to its deadline. One that rings too early is left where it is, and moved when it
+    /// rings: with every packet deadlines move away, and seldom come nearer.
     pub(crate) fn set_alarm(&mut self, id: ConnectionId) {
         if let Some(entry) = self.connections.get_mut(&id) {
             let deadline = entry.deadline();
+            let rings_before = |alarm: Instant| deadline.is_some_and(|deadline| alarm <= deadline);
+            if entry.alarm.is_some_and(rings_before) {
+                return;
+            }
             self.alarms.set(id, entry.alarm, deadline);
             entry.alarm = deadline;
         }
