@@ -8,7 +8,7 @@ use wire::{OptionBytes, Segment};
 use crate::protection::Mode;
 use crate::protection::options::{DATA_OPTIONS, data_options, first_data_options, infinite_options};
 use crate::protection::{OptionsOut, StreamFacts};
-use crate::scheduler::{Candidate, Demand, choose};
+use crate::scheduler::{Candidate, Candidates, Demand, MAX_CANDIDATES, choose};
 use crate::send::blocks::{Block, Body, Carrier};
 use crate::subflows::flow::{Kind, UNKNOWN_RTT};
 
@@ -115,7 +115,7 @@ impl Connection {
     }
 
     /// The subflows that may carry the next bytes, each with room for as many of them as it may carry.
-    fn candidates_for_new(&self, now: Instant) -> Vec<Candidate> {
+    fn candidates_for_new(&self, now: Instant) -> Candidates {
         let next = self.outgoing.next();
         let trusted = self.trusted_paths();
         let limit = self.visit_limit(trusted);
@@ -143,7 +143,7 @@ impl Connection {
         &self,
         now: Instant,
         may_carry: impl Fn(&crate::subflows::flow::Flow) -> bool,
-    ) -> Vec<Candidate> {
+    ) -> Candidates {
         let may_carry = |flow: &&crate::subflows::flow::Flow| may_carry(flow);
         let open = || self.flows.iter().filter(|flow| flow.is_open()).filter(may_carry);
         let has_regular = open().any(|flow| flow.is_good() && !flow.state.is_backup());
@@ -166,6 +166,7 @@ impl Connection {
         flows
             .filter(|(_, flow)| flow.is_open() && is_candidate(flow) && may_carry(flow))
             .map(figures)
+            .take(MAX_CANDIDATES)
             .collect()
     }
 
@@ -183,7 +184,7 @@ impl Connection {
         self.resend_on_one_of(others)
     }
 
-    fn resend_on_one_of(&mut self, mut candidates: Vec<Candidate>) -> bool {
+    fn resend_on_one_of(&mut self, mut candidates: Candidates) -> bool {
         candidates.retain(|candidate| candidate.room > 0);
         candidates.sort_by_key(|candidate| (candidate.srtt, candidate.id));
         for candidate in candidates {

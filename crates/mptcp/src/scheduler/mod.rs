@@ -5,6 +5,7 @@
 mod lowest_rtt;
 mod round_robin;
 
+use arrayvec::ArrayVec;
 use base::{Duration, SubflowId};
 
 use crate::Scheduler;
@@ -23,6 +24,12 @@ pub(crate) struct Candidate {
     /// Bytes in flight.
     pub(crate) in_flight: u32,
 }
+
+/// Subflows that are weighed for one block. Of more than these the last to be opened wait until one of the others is gone.
+pub(crate) const MAX_CANDIDATES: usize = 32;
+
+/// The subflows that are weighed, without an allocation per block.
+pub(crate) type Candidates = ArrayVec<Candidate, MAX_CANDIDATES>;
 
 /// What the stream looks like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
