@@ -13,7 +13,6 @@ use crate::{Connection, Host, Path, PathClass};
 impl Connection {
     /// Opens the subflows that are missing and due.
     pub(crate) fn open_joins(&mut self, now: Instant, host: &mut dyn Host) {
-        self.paths.rest();
         while self.may_join() && self.flows.present() < usize::from(self.config.max_subflows) {
             let joining = Joining {
                 is_opener: self.role == Role::Active,
@@ -24,7 +23,8 @@ impl Connection {
             };
             let flows = &self.flows;
             let is_missing = |path: &Path, remote: SocketAddr| flows.lacks(path, remote);
-            let NextJoin::Open(id, remote) = self.paths.next_join(now, joining, host.paths(), is_missing)
+            let beside = (joining, flows.present_ids());
+            let NextJoin::Open(id, remote) = self.paths.next_join(now, beside, host.paths(), is_missing)
             else {
                 return;
             };
@@ -34,6 +34,7 @@ impl Connection {
                 self.paths.on_lost(now, id, remote.address);
             }
         }
+        self.paths.rest();
     }
 
     pub(crate) fn join_deadline(&self) -> Option<Instant> {

@@ -15,6 +15,7 @@ use core::net::{IpAddr, SocketAddr};
 pub(crate) use addresses::{Announcement, Learned, Remote};
 pub use path::{Path, PathClass, Paths};
 
+use crate::subflows::PresentIds;
 use addresses::Addresses;
 use pairs::{Due, Pairs};
 
@@ -31,10 +32,20 @@ pub(crate) struct PathManager {
     /// When a pair can be tried again; `None` if none waits.
     next_at: Option<Instant>,
     is_stopped: bool,
+    /// What was looked at last, while nothing of it has changed: a packet that says nothing about ways to the peer costs
+    /// no search for one.
+    looked_at: Option<LookedAt>,
+}
+
+/// What a search for a further subflow depends on, beside what the path manager keeps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct LookedAt {
+    joining: Joining,
+    present: PresentIds,
 }
 
 /// Which ways are open for further subflows.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Joining {
     /// The connection was opened by us.
     pub(crate) is_opener: bool,
@@ -54,11 +65,13 @@ pub(crate) enum NextJoin {
 impl PathManager {
     /// What the opener knows about the peer beforehand.
     pub(crate) fn set_remotes(&mut self, remotes: &[SocketAddr]) {
+        self.looked_at = None;
         self.addresses.set_remotes(remotes);
     }
 
     /// The addresses of the first subflow: id 0 on both sides.
     pub(crate) fn set_initial(&mut self, local: IpAddr, remote: SocketAddr) {
+        self.looked_at = None;
         self.addresses.set_initial(local, remote);
     }
 
@@ -75,6 +88,7 @@ impl PathManager {
 
     /// There is no subflow: all pairs that failed may be tried at once.
     pub(crate) fn hurry(&mut self, now: Instant) {
+        self.looked_at = None;
         self.pairs.hurry(now);
     }
 
@@ -83,33 +97,42 @@ impl PathManager {
     }
 
     pub(crate) fn on_lost(&mut self, now: Instant, path: PathId, remote: SocketAddr) {
+        self.looked_at = None;
         self.pairs.on_lost(now, path, remote);
     }
 
     /// The peer says that it will always refuse this pair.
     pub(crate) fn on_prohibited(&mut self, path: PathId, remote: SocketAddr) {
+        self.looked_at = None;
         self.pairs.on_prohibited(path, remote);
     }
 
     /// What was against pairs with this address no longer counts.
     pub(crate) fn forget_pairs_with(&mut self, remote: SocketAddr) {
+        self.looked_at = None;
         self.pairs.forget_remote(remote);
     }
 
     /// A path has come up: what was against it before no longer counts.
     pub(crate) fn on_path_up(&mut self, path: PathId) {
+        self.looked_at = None;
         self.pairs.forget_path(path);
     }
 
-    /// The further subflow to be opened next, of those that `is_missing`.
+    /// The further subflow to be opened next, of those that `is_missing` beside the subflows that are `present`.
     pub(crate) fn next_join(
         &mut self,
         now: Instant,
-        joining: Joining,
+        (joining, present): (Joining, Option<PresentIds>),
         paths: &Paths,
         is_missing: impl Fn(&Path, SocketAddr) -> bool,
     ) -> NextJoin {
+        let looked_at = present.map(|present| LookedAt { joining, present });
+        if looked_at.is_some() && looked_at == self.looked_at && self.next_at.is_none_or(|at| at > now) {
+            return NextJoin::Wait;
+        }
         self.next_at = None;
+        self.looked_at = looked_at;
         match self.first_due(joining, paths, is_missing).filter(|_| !self.is_stopped) {
             Some((at, path, remote)) if at <= now => NextJoin::Open(path, remote),
             Some((at, _, _)) => {
@@ -123,6 +146,7 @@ impl PathManager {
     /// No further subflow is wanted now.
     pub(crate) fn rest(&mut self) {
         self.next_at = None;
+        self.looked_at = None;
     }
 
     /// When a further subflow may be opened.
@@ -168,6 +192,7 @@ impl PathManager {
     /// The paths are not what they were: some may have to be announced.
     pub(crate) fn on_paths_changed(&mut self) {
         self.is_settled = false;
+        self.looked_at = None;
     }
 
     /// Whether there may be paths of ours that the peer does not know yet.
@@ -229,11 +254,13 @@ impl PathManager {
 
     /// The peer has announced an address, of which at most `most` are kept.
     pub(crate) fn learn(&mut self, now: Instant, id: u8, address: SocketAddr, most: usize) -> Learned {
+        self.looked_at = None;
         self.addresses.learn(now, id, address, most)
     }
 
     /// The peer has lost an address.
     pub(crate) fn forget_remote(&mut self, id: u8) {
+        self.looked_at = None;
         self.addresses.forget_remote(id);
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod flow;
 
+use arrayvec::ArrayVec;
 use base::SubflowId;
 use core::net::SocketAddr;
 use core::ops::{Index, IndexMut};
@@ -15,6 +16,12 @@ use wire::ResetReason;
 
 /// Joins of the peer that may wait for their third segment.
 const MAX_UNPROVED: usize = 16;
+
+/// Subflows whose set is compared; with more there is no telling.
+const MAX_PRESENT: usize = 32;
+
+/// The ids of the subflows that are present; an id has the same addresses for life.
+pub(crate) type PresentIds = ArrayVec<SubflowId, MAX_PRESENT>;
 
 /// All subflows, in the order in which they were opened. A place among them is an index until one is let go of
 /// ([`Subflows::take_closed`]).
@@ -104,11 +111,6 @@ impl Subflows {
         self.flows.iter().any(|flow| flow.state.is_present())
     }
 
-    /// Whether one may be given data at all.
-    pub(crate) fn has_open(&self) -> bool {
-        self.flows.iter().any(Flow::is_open)
-    }
-
     /// Whether one should be given data.
     pub(crate) fn has_good(&self) -> bool {
         self.flows.iter().any(Flow::is_good)
@@ -117,6 +119,13 @@ impl Subflows {
     /// Whether one other than `id` should be given data.
     pub(crate) fn has_other_good(&self, id: SubflowId) -> bool {
         self.flows.iter().any(|flow| flow.state.id != id && flow.is_good())
+    }
+
+    /// Which are present; `None` if they are too many to tell.
+    pub(crate) fn present_ids(&self) -> Option<PresentIds> {
+        let present = || self.flows.iter().filter(|flow| flow.state.is_present());
+        let ids = present().map(|flow| flow.state.id).take(MAX_PRESENT).collect();
+        (self.flows.len() <= MAX_PRESENT).then_some(ids)
     }
 
     /// How many count against the limit where we open another: all of them.
