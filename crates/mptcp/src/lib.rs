@@ -21,6 +21,7 @@ mod scheduler;
 mod send;
 mod status;
 mod subflows;
+mod timers;
 
 pub use config::{Config, Fallback, Protect, Scheduler};
 pub use connection::trust::TrustedPaths;

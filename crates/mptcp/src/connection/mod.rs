@@ -29,6 +29,7 @@ use crate::receive::RecvStream;
 use crate::send::SendStream;
 use crate::subflows::Subflows;
 use crate::subflows::flow::Kind;
+use crate::timers::{Timer, Timers};
 use crate::{AttemptStatus, Config, ConnectionError, Counters, Paths, ReadError, Status};
 
 /// What a connection needs from the host that it lives on.
@@ -105,8 +106,8 @@ pub struct Connection {
     pub(crate) counters: Counters,
     /// No subflow is present since then.
     pub(crate) no_subflow_since: Option<Instant>,
-    /// The earliest deadline; `None` inside means that it has to be looked for.
-    pub(crate) deadline: Cell<Option<Option<Instant>>>,
+    /// Who asks to be called, and when; `None` if that has to be looked for.
+    timers: Cell<Option<Timers>>,
 }
 
 impl Connection {
@@ -160,7 +161,7 @@ impl Connection {
             notices: Notices::default(),
             counters: Counters::default(),
             no_subflow_since: None,
-            deadline: Cell::new(None),
+            timers: Cell::new(None),
             config,
         }
     }
@@ -198,17 +199,19 @@ impl Connection {
 
     /// Runs what is due.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) {
-        for flow in &mut self.flows {
-            if flow.tcp.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
-                flow.tcp.handle_timeout(now);
+        for timer in self.timers().due(now) {
+            match timer {
+                Timer::Subflows => self.run_subflows(now),
+                Timer::ThirdAck => self.repeat_third_acks(now),
+                Timer::Announcement => self.repeat_announcements(now),
+                Timer::Unmapped => self.check_unmapped(now),
+                Timer::Data => self.run_data_timer(now),
+                Timer::NoSubflow => self.fail(ConnectionError::AllPathsLost),
+                Timer::Handshake => self.give_up_handshake(),
+                // Looked at whatever has happened.
+                Timer::Stall | Timer::Join | Timer::Repair => {}
             }
         }
-        self.repeat_third_acks(now);
-        self.repeat_announcements(now);
-        self.check_unmapped(now);
-        self.run_data_timer(now);
-        self.check_patience(now);
-        self.check_sealing(now);
         self.settle(now, host);
     }
 
@@ -220,7 +223,7 @@ impl Connection {
 
     /// The next segment to send. Call until `None`.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
-        self.deadline.set(None);
+        self.timers.set(None);
         let segment = self.next_segment(now);
         if segment.is_none() {
             self.reap();
@@ -247,12 +250,7 @@ impl Connection {
 
     /// The earliest deadline of the connection and all subflows.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if let Some(known) = self.deadline.get() {
-            return known;
-        }
-        let deadline = self.earliest_deadline();
-        self.deadline.set(Some(deadline));
-        deadline
+        self.timers().next()
     }
 
     /// The next event. Call until `None`.
@@ -277,7 +275,7 @@ impl Connection {
     /// the caller and is cut off). Returns how many were taken.
     pub fn write(&mut self, now: Instant, mut data: Bytes) -> usize {
         let _ = now;
-        self.deadline.set(None);
+        self.timers.set(None);
         let room = self.writable();
         if data.len() >= room {
             data.truncate(room);
@@ -309,7 +307,7 @@ impl Connection {
 
     /// No more writes: DATA_FIN (or FIN) follows the last byte. Reading goes on.
     pub fn finish(&mut self, now: Instant) {
-        self.deadline.set(None);
+        self.timers.set(None);
         self.outgoing.finish();
         self.progress_closing(now);
     }
@@ -317,14 +315,14 @@ impl Connection {
     /// Ends at once: MP_FASTCLOSE, or RST on plain TCP.
     pub fn abort(&mut self, now: Instant) {
         let _ = now;
-        self.deadline.set(None);
+        self.timers.set(None);
         self.fail(ConnectionError::Aborted);
     }
 
     /// Nobody will read any more: what still arrives is refused (RST / MP_FASTCLOSE once data comes).
     pub fn stop_reading(&mut self, now: Instant) {
         let _ = now;
-        self.deadline.set(None);
+        self.timers.set(None);
         self.refuse_data();
     }
 
@@ -361,7 +359,7 @@ impl Connection {
 
     /// After anything has happened: passes on what the subflows report, and does what follows from it.
     fn settle(&mut self, now: Instant, host: &mut dyn Host) {
-        self.deadline.set(None);
+        self.timers.set(None);
         self.drain_flows(now);
         self.progress_sealing(now, host);
         self.check_stalls(now);
@@ -375,18 +373,39 @@ impl Connection {
         }
     }
 
-    fn earliest_deadline(&self) -> Option<Instant> {
-        let flows = self.flows.iter().filter_map(|flow| Some(flow.tcp.poll_timeout()?.at));
-        let own = [
-            self.third_ack_deadline(),
-            self.announcement_deadline(),
-            self.unmapped_deadline(),
-            self.data_timer_deadline(),
-            self.stall_deadline(),
-            self.patience_deadline(),
-            self.join_deadline(),
-            self.sealing_deadline(),
-        ];
-        flows.chain(own.into_iter().flatten()).min()
+    /// Who asks to be called, and when.
+    fn timers(&self) -> Timers {
+        let timers = self.timers.get().unwrap_or_else(|| self.look_for_timers());
+        self.timers.set(Some(timers));
+        timers
+    }
+
+    fn look_for_timers(&self) -> Timers {
+        let tcp = self.flows.iter().filter_map(|flow| Some(flow.tcp.poll_timeout()?.at)).min();
+        let mut timers = Timers::default();
+        for (timer, at) in [
+            (Timer::Subflows, tcp),
+            (Timer::ThirdAck, self.third_ack_deadline()),
+            (Timer::Announcement, self.announcement_deadline()),
+            (Timer::Unmapped, self.unmapped_deadline()),
+            (Timer::Data, self.data_timer_deadline()),
+            (Timer::Stall, self.stall_deadline()),
+            (Timer::NoSubflow, self.no_subflow_deadline()),
+            (Timer::Join, self.join_deadline()),
+            (Timer::Handshake, self.handshake_deadline()),
+            (Timer::Repair, self.repair_deadline()),
+        ] {
+            timers.set(timer, at);
+        }
+        timers
+    }
+
+    /// Runs what is due on the subflows.
+    fn run_subflows(&mut self, now: Instant) {
+        for flow in &mut self.flows {
+            if flow.tcp.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
+                flow.tcp.handle_timeout(now);
+            }
+        }
     }
 }

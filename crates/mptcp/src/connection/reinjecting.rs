@@ -4,10 +4,10 @@ use base::{Duration, Instant, SubflowId};
 use tcp::{State, Stats};
 use wire::ResetReason;
 
+use crate::Connection;
 use crate::protection::Mode;
 use crate::send::DataTimeout;
 use crate::subflows::flow::{Flow, ResetInfo, Stage, Stall};
-use crate::{Connection, ConnectionError};
 
 /// A stalled subflow is closed after so long if others work; the mesh tries the path again later.
 const MAX_STALL: Duration = Duration::from_secs(8);
@@ -60,10 +60,11 @@ impl Connection {
                 self.flows[index].reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
             Some(_) => {}
+            None if !flow.is_busy() => {}
             None => {
                 let stats = flow.tcp.stats();
                 let is_late = flow.stall_deadline(&stats).is_some_and(|deadline| deadline <= now);
-                if flow.is_busy() && (stats.backoff > 0 || (is_late && has_other)) {
+                if stats.backoff > 0 || (is_late && has_other) {
                     self.flows[index].state.stall = Some(Stall { since: now, acked });
                     self.counters.stalls += 1;
                     self.reinject_from(id);
@@ -92,27 +93,12 @@ impl Connection {
         }
         if !self.flows.has_present() {
             self.paths.hurry(now);
-            self.life_without_flows(now);
-        }
-    }
-
-    fn life_without_flows(&mut self, now: Instant) {
-        if self.no_subflow_since.is_none() {
-            self.no_subflow_since = Some(now);
+            self.no_subflow_since = self.no_subflow_since.or(Some(now));
         }
     }
 
     /// Without any subflow the connection waits, but not for ever.
-    pub(crate) fn check_patience(&mut self, now: Instant) {
-        if self.flows.has_open() {
-            self.no_subflow_since = None;
-        }
-        if self.patience_deadline().is_some_and(|deadline| deadline <= now) {
-            self.fail(ConnectionError::AllPathsLost);
-        }
-    }
-
-    pub(crate) fn patience_deadline(&self) -> Option<Instant> {
+    pub(crate) fn no_subflow_deadline(&self) -> Option<Instant> {
         if self.life.is_over() {
             return None;
         }
@@ -143,6 +129,7 @@ impl Connection {
 
     /// Data that should have been acknowledged by now is sent again, the first block of it.
     pub(crate) fn run_data_timer(&mut self, now: Instant) {
+        // A timeout of TCP that was run just now may have moved it.
         if self.data_timer_deadline().is_none_or(|deadline| deadline > now) {
             return;
         }

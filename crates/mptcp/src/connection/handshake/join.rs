@@ -87,6 +87,7 @@ impl Connection {
     /// Something came back after the third ACK: the peer has it.
     pub(crate) fn on_join_confirmed(&mut self, index: usize) {
         self.flows[index].state.stage = Stage::Open;
+        self.no_subflow_since = None;
         self.paths.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
     }
 
@@ -106,6 +107,7 @@ impl Connection {
         if is_right && others < usize::from(self.config.max_subflows) {
             flow.state.stage = Stage::Open;
             flow.tcp.request_ack();
+            self.no_subflow_since = None;
             self.outgoing.on_other_subflow();
         } else if is_right {
             flow.reset(ResetInfo::for_now(ResetReason::LackOfResources));

@@ -170,16 +170,15 @@ impl Connection {
     }
 
     /// A handshake that takes too long, or a peer that never finishes one, ends here.
-    pub(crate) fn check_sealing(&mut self, now: Instant) {
-        if self.handshake_deadline().is_some_and(|deadline| deadline <= now) {
-            self.fail_sealing(
-                "the peer did not finish the handshake in time".into(),
-                ConnectionError::HandshakeFailed,
-            );
-        }
+    pub(crate) fn give_up_handshake(&mut self) {
+        self.fail_sealing(
+            "the peer did not finish the handshake in time".into(),
+            ConnectionError::HandshakeFailed,
+        );
     }
 
-    fn handshake_deadline(&self) -> Option<Instant> {
+    /// When that is.
+    pub(crate) fn handshake_deadline(&self) -> Option<Instant> {
         let sealed = self.protection.sealed().filter(|_| !self.life.is_over())?;
         match &sealed.stage {
             Stage::Handshaking(handshaking) => Some(handshaking.began + sealed.settings.handshake_patience),
@@ -189,10 +188,5 @@ impl Connection {
             | Stage::Established(_)
             | Stage::Failed { .. } => None,
         }
-    }
-
-    /// When sealing has something to do by itself.
-    pub(crate) fn sealing_deadline(&self) -> Option<Instant> {
-        [self.handshake_deadline(), self.repair_deadline()].into_iter().flatten().min()
     }
 }

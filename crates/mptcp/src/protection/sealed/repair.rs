@@ -46,7 +46,7 @@ impl Connection {
     }
 
     /// When the first block counts as corrupted.
-    pub(super) fn repair_deadline(&self) -> Option<Instant> {
+    pub(crate) fn repair_deadline(&self) -> Option<Instant> {
         if !self.protection.is_sealed() || self.life.is_over() {
             return None;
         }
