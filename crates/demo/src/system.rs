@@ -1,13 +1,12 @@
 //! The four systems, as the command lines that a person would type.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use lab::Lab;
+use anyhow::Context;
+use lab::{End, Host, Lab, Program};
 use serde::{Deserialize, Serialize};
 
 /// How the bytes get from server to client.
@@ -104,7 +103,7 @@ impl Stage {
 
 /// The programs of a running system; ended on drop.
 pub(crate) struct Running {
-    children: Vec<Child>,
+    programs: Vec<Program>,
     system: System,
     stage: Stage,
     /// What `plait serve` printed for its clients.
@@ -114,7 +113,7 @@ pub(crate) struct Running {
 impl Running {
     /// Starts the server's side of `system` in `lab`.
     pub(crate) fn start(system: System, lab: &Lab, stage: &Stage) -> anyhow::Result<Self> {
-        let mut running = Self { children: Vec::new(), system, stage: stage.clone(), url: None };
+        let mut running = Self { programs: Vec::new(), system, stage: stage.clone(), url: None };
         let server = lab.server();
         let mut http = match system {
             System::TlsOverKernel => {
@@ -129,7 +128,7 @@ impl Running {
         if system == System::TlsOverKernel {
             http.arg(stage.bundle());
         }
-        running.spawn(&mut http, |line| line == "listening", "the web server")?;
+        running.spawn(server, http, "listening", "the web server")?;
         if let Some(protection) = system.protection() {
             let mut serve = server.command(&stage.plait);
             serve.args(["serve", "--protect", protection, "--proxy", "--anyone", "--allow"]);
@@ -138,39 +137,20 @@ impl Running {
                 serve.args(["--path", &classed(path)]);
             }
             serve.arg("--keys").arg(stage.scratch.join("server-keys"));
-            let line = running.spawn(&mut serve, |line| line.starts_with("plait://"), "plait serve")?;
+            let line = running.spawn(server, serve, "plait://", "plait serve")?;
             running.url = Some(line);
         }
         Ok(running)
     }
 
-    /// Starts `command` and waits for the line of its standard output that `is_ready` knows.
-    fn spawn(
-        &mut self,
-        command: &mut Command,
-        is_ready: impl Fn(&str) -> bool,
-        what: &str,
-    ) -> anyhow::Result<String> {
-        let errors = self.stage.scratch.join("last-error.txt");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&errors)?);
-        let mut child = command.spawn().with_context(|| format!("cannot start {what}"))?;
-        let output = child.stdout.take().context("no standard output")?;
-        self.children.push(child);
-        let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let deadline = Instant::now() + START;
-        while let Ok(line) = told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            if is_ready(&line) {
-                return Ok(line);
-            }
-        }
-        bail!("{what} did not start: {}", fs::read_to_string(&errors)?.trim())
+    /// Starts `command`, which is made for this host, and waits for the line of its standard output that has `ready` in it.
+    fn spawn(&mut self, host: &Host, command: Command, ready: &str, what: &str) -> anyhow::Result<String> {
+        let directory = &self.stage.scratch;
+        let program = Program::start(host.namespace(), directory, what, command, End::Own, End::Own)
+            .with_context(|| format!("cannot start {what}"))?;
+        self.programs.push(program);
+        let started = self.programs.last_mut().context("it was put there")?;
+        started.wait_for_output(ready, START).with_context(|| format!("{what} did not start"))
     }
 
     /// The command that fetches `document` into `file` from the client's host.
@@ -212,16 +192,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for child in self.children.iter_mut().rev() {
-            // `plait serve` takes its devices and rules away when it is asked to end.
-            let id = child.id().to_string();
-            let _ = Command::new("kill").args(["-TERM", &id]).status();
-            let deadline = Instant::now() + Duration::from_secs(3);
-            while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            let _ = child.kill();
-            let _ = child.wait();
+        for program in self.programs.iter_mut().rev() {
+            // `plait serve` takes its devices and rules away when it is asked to end. What does not end is killed.
+            let _ = program.stop(Duration::from_secs(3));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::attacks::program::{Ending, Program};
+use lab::Program;
 
 /// Bytes written and read at a time.
 const CHUNK: usize = 1 << 16;
@@ -101,6 +101,21 @@ pub(crate) struct Arrived {
     pub(crate) longest_gap: Duration,
 }
 
+/// How a program ended.
+pub(crate) struct Ending {
+    /// Its exit code; `None`: it was killed, by us or by a signal.
+    pub(crate) code: Option<i32>,
+    /// The last lines of its standard error.
+    pub(crate) said: String,
+}
+
+impl Ending {
+    fn of(program: &mut Program) -> Result<Self> {
+        let status = program.wait(Duration::from_secs(5))?;
+        Ok(Self { code: status.code(), said: program.last_words() })
+    }
+}
+
 /// A transfer both ways that is over.
 pub(crate) struct Exchange {
     /// At the server.
@@ -124,8 +139,7 @@ pub(crate) struct Running {
 
 /// Starts to feed both programs and to read what they give. `moved` counts what arrives.
 pub(crate) fn start(client: &mut Program, server: &mut Program, load: &Load) -> Result<Running> {
-    let (client_in, client_out) = client.take_pipes()?;
-    let (server_in, server_out) = server.take_pipes()?;
+    let [(client_in, client_out), (server_in, server_out)] = [pipes(client)?, pipes(server)?];
     let moved = Arc::new(AtomicU64::new(0));
     feed(client_in, load.up.clone(), load.size);
     feed(server_in, load.down.clone(), load.size);
@@ -134,6 +148,11 @@ pub(crate) fn start(client: &mut Program, server: &mut Program, load: &Load) -> 
         read(client_out, load.down.clone(), load.size, Arc::clone(&moved)),
     ];
     Ok(Running { began: Instant::now(), moved, readers })
+}
+
+fn pipes(program: &mut Program) -> Result<(ChildStdin, ChildStdout)> {
+    let input = program.take_input().context("its standard input is taken")?;
+    Ok((input, program.take_output().context("its standard output is taken")?))
 }
 
 impl Running {
@@ -174,19 +193,18 @@ impl Running {
             }
             if since.elapsed() > patience {
                 hung = true;
-                client.signal(nix::sys::signal::Signal::SIGKILL)?;
-                server.signal(nix::sys::signal::Signal::SIGKILL)?;
+                client.signal(nix::sys::signal::Signal::SIGKILL);
+                server.signal(nix::sys::signal::Signal::SIGKILL);
             }
             std::thread::sleep(INTERVAL);
         }
         let time = self.began.elapsed();
         let [up, down] = self.readers.map(|reader| reader.join().ok().context("a reader panicked"));
-        let ending = Duration::from_secs(5);
         Ok(Exchange {
             up: up?,
             down: down?,
-            client: client.wait(ending)?,
-            server: server.wait(ending)?,
+            client: Ending::of(client)?,
+            server: Ending::of(server)?,
             time,
             hung,
         })

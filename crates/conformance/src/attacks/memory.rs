@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use memchr::memmem::Finder;
 use nix::sys::signal::Signal;
 
-use crate::attacks::program::Program;
 use crate::attacks::secrets::Secret;
+use lab::Program;
 
 /// Bytes read at a time.
 const WINDOW: usize = 8 << 20;
@@ -39,9 +39,9 @@ pub(crate) fn search<'a>(
 ) -> Result<Search> {
     let secrets: Vec<(&Secret, Finder<'_>)> =
         secrets.into_iter().map(|secret| (secret, Finder::new(&secret.bytes))).collect();
-    program.signal(Signal::SIGSTOP)?;
+    program.signal(Signal::SIGSTOP);
     let found = wait_until_stopped(program).and_then(|()| search_stopped(program.pid(), &secrets));
-    program.signal(Signal::SIGCONT)?;
+    program.signal(Signal::SIGCONT);
     found.with_context(|| format!("reading the memory of {}", program.name()))
 }
 

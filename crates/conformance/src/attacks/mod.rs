@@ -6,7 +6,7 @@
 //! happen.
 //!
 //! * [`trial`]: the register and what a trial is given; [`runner`]: one after the other, a line each, a table at the end.
-//! * [`stage`]: the lab and the programs in it; [`program`]: children that cannot outlive their trial.
+//! * [`stage`]: the lab and the programs in it.
 //! * [`exchange`]: a known stream each way, and what arrives of it; [`peer`]: the same programs of the kernel's Multipath TCP.
 //! * [`wiretap`]: what is in the captures; [`secrets`] and [`memory`]: which keys there are, and whether a process still has them.
 //! * [`trials`]: the trials.
@@ -14,7 +14,6 @@
 mod exchange;
 mod memory;
 mod peer;
-mod program;
 pub(crate) mod runner;
 mod secrets;
 mod stage;

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::attacks::program::Program;
 use crate::attacks::stage::{PORT, START, Side, Stage};
+use lab::Program;
 
 /// Standard input and output to and from a socket, by one thread that never blocks in one direction. With a certificate or the word
 /// `tls`, through OpenSSL. A side is done when it has sent and received as much as it was told to; an end of the stream before that
@@ -99,9 +99,9 @@ pub(crate) fn start(stage: &Stage<'_>, side: Side, layer: Layer, size: u64) -> R
             command.arg(certificate(&stage.file("tls"))?);
         }
     }
-    let mut program = stage.start(side, &mut command)?;
+    let mut program = stage.start(side, command)?;
     if side == Side::Server {
-        program.wait_for_words("listening on port", START)?;
+        program.wait_for_line("listening on port", START)?;
     }
     Ok(program)
 }

@@ -5,10 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lab::{Conditions, Lab, LabConfig, Path, PathClass, PathConfig};
+use lab::{Conditions, End, Lab, LabConfig, Path, PathClass, PathConfig, Program};
 use serde_json::Value;
 
-use crate::attacks::program::Program;
 use crate::attacks::trial::Context;
 
 /// The port that `plait listen` has.
@@ -99,8 +98,8 @@ impl<'a> Stage<'a> {
     pub(crate) fn listen(&self, options: &[&str]) -> Result<Program> {
         let mut command = self.plait(Side::Server, "listen");
         command.arg(PORT.to_string()).args(Self::PATHS).args(options);
-        let mut server = Program::start(self.lab.server(), self.context.directory, "server", &mut command)?;
-        server.wait_for_words("listening on port", START)?;
+        let mut server = self.start(Side::Server, command)?;
+        server.wait_for_line("listening on port", START)?;
         Ok(server)
     }
 
@@ -109,7 +108,7 @@ impl<'a> Stage<'a> {
         let address = self.path("a")?.server().v4.to_string();
         let mut command = self.plait(Side::Client, "connect");
         command.arg(address).arg(PORT.to_string()).args(paths).args(options);
-        Program::start(self.lab.client(), self.context.directory, "client", &mut command)
+        self.start(Side::Client, command)
     }
 
     /// Where the client is asked about its paths, if it was started with this as `--control`.
@@ -126,13 +125,14 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// A program of another kind in one of the hosts.
-    pub(crate) fn start(&self, side: Side, command: &mut Command) -> Result<Program> {
+    /// A program in one of the hosts, with pipes for its standard input and output.
+    pub(crate) fn start(&self, side: Side, command: Command) -> Result<Program> {
         let host = match side {
             Side::Client => self.lab.client(),
             Side::Server => self.lab.server(),
         };
-        Program::start(host, self.context.directory, side.name(), command)
+        let directory = self.context.directory;
+        Ok(Program::start(host.namespace(), directory, side.name(), command, End::Pipe, End::Pipe)?)
     }
 
     /// What a side said about its last connection, if there was one.

@@ -7,13 +7,12 @@
 //!
 //! * [`testbed`]: the hosts and paths; [`middlebox`]: what a path does to packets.
 //! * [`peer`]: the kernel-side programs, run as `conformance peer ...` inside a namespace.
-//! * [`process`]: children that cannot outlive the run; [`session`]: one transfer between the two hosts.
+//! * [`session`]: one transfer between the two hosts.
 //! * [`scenario`]: the register of scenarios and what one is given; [`scenarios`]: the scenarios.
 //! * [`runner`]: one after the other, a line each, a table at the end.
 
 mod middlebox;
 pub(crate) mod peer;
-mod process;
 pub(crate) mod runner;
 mod scenario;
 mod scenarios;

@@ -93,7 +93,7 @@ fn earlier(stage: &Stage<'_>, is_killed: bool) -> Result<()> {
     let running = exchange::start(&mut client, &mut server, &Load::noise(size))?;
     if is_killed {
         running.wait_for(1 << 20, PATIENCE)?;
-        client.signal(Signal::SIGKILL)?;
+        client.signal(Signal::SIGKILL);
     }
     running.finish(&mut client, &mut server, PATIENCE).map(drop)
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::attacks::memory::{self, Place};
-use crate::attacks::program::Program;
 use crate::attacks::secrets::{self, Connection, Suite};
 use crate::attacks::stage::{Ears, START, Side, Stage};
 use crate::attacks::trial::{Context, Trial, Verdict};
+use lab::Program;
 
 /// Bytes that go through the connection each way.
 const SIZE: usize = 1 << 20;
@@ -152,8 +152,8 @@ fn serve(stage: &Stage<'_>, service: SocketAddr, handshake: Handshake) -> Result
     let mut command = stage.plait(Side::Server, "serve");
     command.args(["--forward", &service.to_string()]).args(Stage::PATHS).args(handshake.options());
     command.env("SSLKEYLOGFILE", key_log(stage, Side::Server));
-    let mut server = stage.start(Side::Server, &mut command)?;
-    let (_, output) = server.take_pipes()?;
+    let mut server = stage.start(Side::Server, command)?;
+    let output = server.take_output().context("its standard output is a pipe")?;
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)?;
     let key = line.trim().rsplit_once('#').map(|(_, key)| key.to_owned());
@@ -168,8 +168,8 @@ fn proxy(stage: &Stage<'_>, url: &str, handshake: Handshake) -> Result<Program> 
     command.args(["--socks", &format!("127.0.0.1:{SOCKS_PORT}"), "--server", url]).args(Stage::PATHS);
     command.args(handshake.options());
     command.env("SSLKEYLOGFILE", key_log(stage, Side::Client));
-    let mut client = stage.start(Side::Client, &mut command)?;
-    client.wait_for_words("SOCKS5 at", START)?;
+    let mut client = stage.start(Side::Client, command)?;
+    client.wait_for_line("SOCKS5 at", START)?;
     Ok(client)
 }
 

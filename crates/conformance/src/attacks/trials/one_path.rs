@@ -100,7 +100,7 @@ fn prelude(stage: &Stage<'_>, attacked: &str, earlier: Earlier) -> Result<()> {
     let running = exchange::start(&mut client, &mut server, &Load::noise(size))?;
     if earlier == Earlier::Aborted {
         running.wait_for(1 << 20, Duration::from_secs(30))?;
-        client.signal(Signal::SIGINT)?;
+        client.signal(Signal::SIGINT);
     }
     let exchange = running.finish(&mut client, &mut server, PATIENCE)?;
     let is_as_wanted = match (earlier, outcome(&exchange, size)) {

@@ -10,10 +10,10 @@ use wire::Flags;
 
 use super::{Outcome, expected_to, outcome};
 use crate::attacks::exchange::{self, Arrived, Exchange, Load, Source};
-use crate::attacks::program::Program;
 use crate::attacks::stage::{Ears, Side, Stage};
 use crate::attacks::trial::{Context, Trial, Verdict};
 use crate::attacks::wiretap::{self, Captured};
+use lab::Program;
 
 /// Bytes each way.
 const SIZE: u64 = 1 << 20;

@@ -8,10 +8,10 @@ use nix::sys::signal::Signal;
 
 use super::transfer::{Direction, expect_join};
 use crate::interop::middlebox::corrupt_one_segment;
-use crate::interop::process::wait_until;
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Outcome, Plan, Session, mptcp_counters, peer_namespace};
 use crate::interop::testbed::{Shape, Testbed};
+use lab::wait_until;
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
@@ -86,7 +86,7 @@ fn only_one_to_subject(context: &Context<'_>) -> Result<Verdict> {
     let counters = || Ok::<_, anyhow::Error>(session.peer().counters()?.since(&before));
     wait_until("MP_FAIL at the kernel and its infinite mapping", Duration::from_secs(5), || {
         let counters = counters()?;
-        Ok(counters.count("MPTcpExtMPFailRx") > 0 && counters.count("MPTcpExtInfiniteMapTx") > 0)
+        anyhow::Ok(counters.count("MPTcpExtMPFailRx") > 0 && counters.count("MPTcpExtInfiniteMapTx") > 0)
     })?;
     ensure!(rule.packets()? == 1, "{} segments were changed", rule.packets()?);
     let told = mptcp_counters(&counters()?);

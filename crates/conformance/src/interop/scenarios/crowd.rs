@@ -10,10 +10,10 @@ use netns::Namespace;
 use serde::Deserialize;
 
 use crate::interop::peer::{CrowdReport, TransferReport};
-use crate::interop::process::{End, Program};
 use crate::interop::scenario::{BOTH, Context, Role, SERVER, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, configure_kernels, interop, mptcp_counters};
 use crate::interop::testbed::{Shape, Testbed, device};
+use lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
@@ -75,7 +75,7 @@ impl Standing {
         command.args(["--seed", "9", "--expect-seed", "9"]);
         let mut client =
             Program::start(&bed.client, &context.run_directory()?, "probe", command, End::Own, End::Own)?;
-        client.wait(Instant::now() + Duration::from_secs(20))?;
+        client.wait(Duration::from_secs(20))?;
         let report: TransferReport = client.report()?;
         let back = if context.is_baseline() { 0 } else { 1_000_000 };
         ensure!(
@@ -105,7 +105,7 @@ fn churn(context: &Context<'_>) -> Result<Verdict> {
         }
         let directory = context.run_directory()?;
         let mut crowd = Program::start(&bed.client, &directory, "churn", command, End::Own, End::Own)?;
-        crowd.wait(Instant::now() + Duration::from_secs(300))?;
+        crowd.wait(Duration::from_secs(300))?;
         let report: CrowdReport = crowd.report()?;
         ensure!(
             report.failed == 0,
@@ -162,7 +162,7 @@ fn churn_of_client(context: &Context<'_>) -> Result<Verdict> {
     let mut command = Command::new(churn);
     command.args([&address.to_string(), &device(1), &count.to_string()]);
     let mut subject = Program::start(&bed.client, &directory, "subject", command, End::Own, End::Own)?;
-    let status = subject.wait(Instant::now() + Duration::from_secs(300))?;
+    let status = subject.wait(Duration::from_secs(300))?;
     ensure!(status.success(), "the subject failed: {}", subject.last_words());
     let halves: Vec<Half> = std::fs::read_to_string(subject.output())?
         .lines()

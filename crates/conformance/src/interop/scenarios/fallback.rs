@@ -3,17 +3,17 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use super::transfer::Direction;
 use crate::interop::middlebox::Strip;
 use crate::interop::peer::{TransferReport, sha256_of_pattern};
-use crate::interop::process::{End, Program, wait_until};
 use crate::interop::scenario::{BOTH, CLIENT, Context, SERVER, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, Session, interop, mptcp_counters, peer_namespace};
 use crate::interop::testbed::{Shape, Testbed, device};
+use lab::{End, Program, wait_until};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
@@ -129,11 +129,11 @@ fn curl(context: &Context<'_>) -> Result<Verdict> {
     command.args(["--silent", "--show-error", "--max-time", "30"]).arg(format!("http://{address}/file"));
     let before = bed.client.counters()?;
     let mut curl = Program::start(&bed.client, &directory, "curl", command, End::Own, End::Own)?;
-    let status = curl.wait(Instant::now() + Duration::from_secs(40))?;
+    let status = curl.wait(Duration::from_secs(40))?;
     ensure!(status.success(), "curl: {}; server: {}", curl.last_words(), server.last_words());
     ensure!(fs::read(curl.output())? == body, "curl received other bytes than were sent");
     // curl has closed: some round trips later the server is over as well.
-    let status = server.wait(Instant::now() + Duration::from_secs(3))?;
+    let status = server.wait(Duration::from_secs(3))?;
     ensure!(status.success(), "the server failed: {}", server.last_words());
     let counters = bed.client.counters()?.since(&before);
     ensure!(counters.count("MPTcpExtMPCapableSYNTX") == 0, "curl used Multipath TCP itself");
@@ -176,7 +176,7 @@ fn http_server(context: &Context<'_>) -> Result<Verdict> {
         }
     }
     let mut client = Program::start(&bed.client, &directory, "subject", command, input, End::Own)?;
-    let status = client.wait(Instant::now() + Duration::from_secs(40))?;
+    let status = client.wait(Duration::from_secs(40))?;
     ensure!(status.success(), "the client failed: {}", client.last_words());
     if context.is_baseline() {
         let report: TransferReport = client.report()?;

@@ -1,16 +1,16 @@
 //! Bad input: the subject counts and drops it, or answers with the reset the RFC asks for, and goes on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use netns::nft::Table;
 
 use super::crowd::Standing;
 use crate::interop::peer::CrowdReport;
-use crate::interop::process::{End, Program};
 use crate::interop::scenario::{Context, SERVER, Scenario, Verdict};
 use crate::interop::session::interop;
 use crate::interop::testbed::{Shape, Testbed};
+use lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
@@ -51,7 +51,7 @@ fn attack(context: &Context<'_>, kind: &str, words: &[&str]) -> Result<Verdict> 
     command.args(["--from", &bed.client_address(context.family, 1).to_string()]).args(words);
     let mut attacker =
         Program::start(&bed.client, &context.run_directory()?, kind, command, End::Own, End::Own)?;
-    let status = attacker.wait(Instant::now() + Duration::from_secs(120))?;
+    let status = attacker.wait(Duration::from_secs(120))?;
     ensure!(status.success(), "the attack itself failed: {}", attacker.last_words());
     let report: CrowdReport = attacker.report()?;
     drop(quiet);

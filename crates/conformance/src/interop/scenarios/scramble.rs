@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result, ensure};
 use lab::{Conditions, Lab, LabConfig, PathClass, PathConfig};
 use netns::Link;
 
-use crate::interop::process::{End, Program};
 use crate::interop::scenario::{CLIENT, Context, Scenario, Verdict};
 use crate::interop::session::PORT;
 use crate::interop::testbed::{Shape, Testbed};
+use lab::{End, Program};
 use pair::Pair;
 
 pub(crate) const ALL: &[Scenario] = &[
@@ -220,7 +220,7 @@ fn one_transfer(
     let mut client = Program::start(&bed.client, directory, "client", command, source, End::Own)?;
     let until = Instant::now() + PATIENCE;
     for end in [&mut client, &mut server] {
-        let status = end.wait(until)?;
+        let status = end.wait_by(until)?;
         ensure!(status.success(), "one end failed: {}", end.last_words());
     }
     Ok(bytes as f64 / began.elapsed().as_secs_f64() / 1e9)

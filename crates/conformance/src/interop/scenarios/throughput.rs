@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use crate::interop::peer::TransferReport;
-use crate::interop::process::{End, Program};
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, configure_kernels, interop, plait_words};
 use crate::interop::testbed::{Shape, Testbed};
+use lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[Scenario {
     name: "throughput",
@@ -121,7 +121,7 @@ fn one(context: &Context<'_>, bed: &Testbed, input: &Path, bytes: u64) -> Result
     let mut client = Program::start(&bed.client, &directory, "client", command, source, End::Own)?;
     let until = Instant::now() + Duration::from_secs(60);
     for end in [&mut client, &mut server] {
-        let status = end.wait(until)?;
+        let status = end.wait_by(until)?;
         ensure!(status.success(), "one end failed: {}", end.last_words());
     }
     let report: TransferReport =

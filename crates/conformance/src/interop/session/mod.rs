@@ -19,9 +19,9 @@ use nix::sys::signal::Signal;
 use self::plan::path_word;
 use self::sides::{Side, Starter, capture_file, control_socket, status_file};
 use self::watch::Watch;
-use crate::interop::process::{End, Program, wait_until};
 use crate::interop::scenario::{Context, Role};
 use crate::interop::testbed::{PATHS, Testbed, device};
+use lab::{End, Program, wait_until};
 
 pub(crate) use self::outcome::{Outcome, mptcp_counters};
 pub(crate) use self::plan::{Plan, Use, configure_kernels, endpoint, plait_words};

@@ -11,9 +11,9 @@ use super::outcome::PlaitEnd;
 use super::plan::{Plan, plait_words};
 use super::{PORT, namespace_of, seeds};
 use crate::interop::peer::TransferReport;
-use crate::interop::process::{End, Program};
 use crate::interop::scenario::{Context, Role};
 use crate::interop::testbed::Testbed;
+use lab::{End, Program};
 
 /// One host's programs.
 pub(super) enum Side {
@@ -51,14 +51,14 @@ impl Side {
     pub(super) fn finish(&mut self, until: Instant) -> Result<(TransferReport, Option<PlaitEnd>)> {
         match self {
             Self::Kernel(program) => {
-                program.wait(until)?;
+                program.wait_by(until)?;
                 Ok((program.report()?, None))
             }
             Self::Plait(piped) => {
                 let Piped { plait, check, source } = &mut **piped;
                 drop(source.take_input());
-                let status = plait.wait(until)?;
-                check.wait(until)?;
+                let status = plait.wait_by(until)?;
+                check.wait_by(until)?;
                 let end =
                     PlaitEnd { succeeded: status.success(), last_words: plait.last_words(), status: None };
                 Ok((check.report()?, Some(end)))

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use netns::Namespace;
 
-use crate::interop::process::{End, Program, wait_until};
+use lab::{End, Program, wait_until};
 
 /// How often the sockets are looked at while a transfer runs.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -49,7 +49,7 @@ impl Watch {
         let monitor = Program::start(namespace, directory, "monitor", command, End::Own, End::Own)?;
         let sockets = format!("/proc/{}/net/netlink", monitor.pid());
         wait_until("a listening `ip mptcp monitor`", Duration::from_secs(10), || {
-            Ok(std::fs::read_to_string(&sockets)?.lines().any(follows_generic_netlink))
+            anyhow::Ok(std::fs::read_to_string(&sockets)?.lines().any(follows_generic_netlink))
         })?;
         Ok(Self {
             namespace: namespace.clone(),

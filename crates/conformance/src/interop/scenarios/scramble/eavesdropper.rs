@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
 use super::{NOT_US, PATIENCE, plait};
-use crate::interop::process::{End, Program, wait_until};
 use crate::interop::scenario::{Context, Verdict};
 use crate::interop::session::PORT;
 use crate::interop::testbed::{Shape, Testbed};
+use lab::{End, Program, wait_until};
 
 /// The share of the text that the attack has to read off visits of a segment and more.
 const READ_GOAL: f64 = 95.0;
@@ -149,14 +149,14 @@ fn overhear(
     input.write_all(&text[..HEAD])?;
     // SYN and third ACK of the join.
     wait_until("the join over the second path", Duration::from_secs(10), || {
-        Ok(bed.carried()?[1].1 >= before + 150)
+        anyhow::Ok(bed.carried()?[1].1 >= before + 150)
     })?;
     std::thread::sleep(Duration::from_millis(200));
     input.write_all(&text[HEAD..])?;
     drop(input);
     let until = Instant::now() + PATIENCE;
     for end in [&mut client, &mut server] {
-        let status = end.wait(until)?;
+        let status = end.wait_by(until)?;
         ensure!(status.success(), "one end failed: {}", end.last_words());
     }
     ensure!(fs::read(directory.join("server.out"))? == text, "the text arrived as something else");
@@ -166,10 +166,10 @@ fn overhear(
     wait_until("the end of the capture", Duration::from_secs(10), || {
         std::thread::sleep(Duration::from_millis(100));
         let now = fs::metadata(&file)?.len();
-        Ok(std::mem::replace(&mut size, now) == now && now > carried)
+        anyhow::Ok(std::mem::replace(&mut size, now) == now && now > carried)
     })?;
     tcpdump.signal(Signal::SIGINT);
-    tcpdump.wait(until)?;
+    tcpdump.wait_by(until)?;
     Ok(file)
 }
 
@@ -195,7 +195,7 @@ fn attack(
     let mut command = plait(context, &["attack", "scramble"])?;
     command.arg(capture).arg("--plain").arg(plain).arg("--output").arg(directory.join("recovered"));
     let mut program = Program::start(&bed.client, directory, "attack", command, End::Own, End::Own)?;
-    let status = program.wait(Instant::now() + TIME_TO_THINK)?;
+    let status = program.wait(TIME_TO_THINK)?;
     ensure!(status.success(), "the attack failed: {}", program.last_words());
     let said = program.errors();
     let counts = said.split("% right: ").nth(1).and_then(|rest| rest.split_once(" of "));

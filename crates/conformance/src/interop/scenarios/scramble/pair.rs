@@ -9,10 +9,10 @@ use lab::Lab;
 
 use super::{PATIENCE, plait};
 use crate::interop::peer::{TransferReport, sha256_of_pattern};
-use crate::interop::process::{End, Program, wait_until};
 use crate::interop::scenario::Context;
 use crate::interop::session::{PORT, interop};
 use crate::interop::testbed::Family;
+use lab::{End, Program, wait_until};
 
 /// Seeds of what the client and the server send.
 const SEEDS: [u64; 2] = [0x75, 0x64];
@@ -119,9 +119,9 @@ impl Side {
     /// The status at the end.
     fn finish(&mut self, until: Instant) -> Result<String> {
         let Self { name, main, check, _source, bytes, seed, status } = self;
-        let end = main.wait(until)?;
+        let end = main.wait_by(until)?;
         ensure!(end.success(), "the {name} failed: {}", main.last_words());
-        check.wait(until)?;
+        check.wait_by(until)?;
         let report: TransferReport = check.report()?;
         ensure!(report.received == *bytes, "the {name} received {} of {bytes} bytes", report.received);
         ensure!(report.sha256 == sha256_of_pattern(*seed, *bytes), "the {name} received other bytes");
