@@ -29,6 +29,8 @@
 //! # }
 //! ```
 //!
+//! Where no attacker is wanted, [`wired`] joins hosts by the kernel's own devices; [`Program`] starts programs in hosts of both kinds.
+//!
 //! Everything is undone when the lab is dropped; what a crash leaves behind is removed by the next [`Lab::up`], or by
 //! [`sweep`]. It needs root, or a user namespace: see [`privilege`]. [`control`] keeps a lab in a background process.
 
@@ -55,6 +57,7 @@ mod topology;
 
 pub mod control;
 pub mod privilege;
+pub mod wired;
 
 pub use capture::injected_packets;
 pub use certificate::certificate;

@@ -4,8 +4,8 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::interop::scenario::{Context, Scenario, Settings, all};
-use crate::interop::testbed::Family;
 use crate::runner::{self, Case};
+use lab::wired::Family;
 
 /// Bytes of transfers over paths without a rate limit, for CI.
 const SMALL: u64 = 32 << 20;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result};
 
 use crate::interop::scenarios;
-use crate::interop::testbed::Family;
 pub(crate) use crate::runner::Verdict;
+use lab::wired::Family;
 
 /// On which side the subject is: `plait`, or in a baseline the kernel that stands in for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

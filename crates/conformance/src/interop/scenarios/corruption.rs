@@ -10,8 +10,8 @@ use super::transfer::{Direction, expect_join};
 use crate::interop::middlebox::corrupt_one_segment;
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Outcome, Plan, Session, mptcp_counters, peer_namespace};
-use crate::interop::testbed::{Shape, Testbed};
 use lab::wait_until;
+use lab::wired::{Shape, Testbed};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

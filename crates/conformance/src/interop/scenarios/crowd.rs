@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::interop::peer::{CrowdReport, TransferReport};
 use crate::interop::scenario::{BOTH, Context, Role, SERVER, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, configure_kernels, interop, mptcp_counters};
-use crate::interop::testbed::{Shape, Testbed, device};
+use lab::wired::{Shape, Testbed, device};
 use lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[

@@ -12,7 +12,7 @@ use crate::interop::middlebox::Strip;
 use crate::interop::peer::{TransferReport, sha256_of_pattern};
 use crate::interop::scenario::{BOTH, CLIENT, Context, SERVER, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, Session, interop, mptcp_counters, peer_namespace};
-use crate::interop::testbed::{Shape, Testbed, device};
+use lab::wired::{Shape, Testbed, device};
 use lab::{End, Program, wait_until};
 
 pub(crate) const ALL: &[Scenario] = &[

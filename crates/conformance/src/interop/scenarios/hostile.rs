@@ -9,7 +9,7 @@ use super::crowd::Standing;
 use crate::interop::peer::CrowdReport;
 use crate::interop::scenario::{Context, SERVER, Scenario, Verdict};
 use crate::interop::session::interop;
-use crate::interop::testbed::{Shape, Testbed};
+use lab::wired::{Shape, Testbed};
 use lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[

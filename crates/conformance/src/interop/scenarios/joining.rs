@@ -9,7 +9,7 @@ use netns::mptcp::EndpointFlag;
 use super::transfer::{Direction, expect_join};
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Plan, Session, Use, endpoint, namespace_of};
-use crate::interop::testbed::{Shape, Testbed, device};
+use lab::wired::{Shape, Testbed, device};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

@@ -14,7 +14,7 @@ use netns::Link;
 
 use crate::interop::scenario::{CLIENT, Context, Scenario, Verdict};
 use crate::interop::session::PORT;
-use crate::interop::testbed::{Shape, Testbed};
+use lab::wired::{Shape, Testbed};
 use lab::{End, Program};
 use pair::Pair;
 

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use crate::interop::peer::TransferReport;
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, configure_kernels, interop, plait_words};
-use crate::interop::testbed::{Shape, Testbed};
+use lab::wired::{Shape, Testbed};
 use lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[Scenario {

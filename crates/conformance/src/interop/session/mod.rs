@@ -20,7 +20,7 @@ use self::plan::path_word;
 use self::sides::{Side, Starter, capture_file, control_socket, status_file};
 use self::watch::Watch;
 use crate::interop::scenario::{Context, Role};
-use crate::interop::testbed::{PATHS, Testbed, device};
+use lab::wired::{PATHS, Testbed, device};
 use lab::{End, Program, wait_until};
 
 pub(crate) use self::outcome::{Outcome, mptcp_counters};

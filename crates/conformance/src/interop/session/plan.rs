@@ -7,7 +7,7 @@ use netns::mptcp::{Endpoint, EndpointFlag};
 
 use super::{namespace_of, peer_namespace};
 use crate::interop::scenario::{Context, Role};
-use crate::interop::testbed::{Testbed, device};
+use lab::wired::{Testbed, device};
 
 /// How the subject uses one of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::plan::{Plan, plait_words};
 use super::{PORT, namespace_of, seeds};
 use crate::interop::peer::TransferReport;
 use crate::interop::scenario::{Context, Role};
-use crate::interop::testbed::Testbed;
+use lab::wired::Testbed;
 use lab::{End, Program};
 
 /// One host's programs.

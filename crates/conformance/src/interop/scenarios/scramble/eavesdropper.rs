@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use super::{NOT_US, PATIENCE, plait};
 use crate::interop::scenario::{Context, Verdict};
 use crate::interop::session::PORT;
-use crate::interop::testbed::{Shape, Testbed};
+use lab::wired::{Shape, Testbed};
 use lab::{End, Program, wait_until};
 
 /// The share of the text that the attack has to read off visits of a segment and more.

@@ -11,7 +11,7 @@ use super::{PATIENCE, plait};
 use crate::interop::peer::{TransferReport, sha256_of_pattern};
 use crate::interop::scenario::Context;
 use crate::interop::session::{PORT, interop};
-use crate::interop::testbed::Family;
+use lab::wired::Family;
 use lab::{End, Program, wait_until};
 
 /// Seeds of what the client and the server send.

@@ -1,4 +1,8 @@
-//! Two hosts, two paths.
+//! Hosts joined by wires (veth): what the kernel's own devices, queues and routers do, at full speed and without an emulator. For peers on
+//! the kernel's Multipath TCP, and for programs under test that need no attacker.
+//!
+//! [`Pair`] is two hosts and the wires between them; [`Testbed`] is such a pair with two paths, routes for a client with several
+//! networks, and a router on each path where that is wanted:
 //!
 //! ```text
 //!              10.1.1.2 p1 ── c router1 s ── p1 10.2.1.2
@@ -13,21 +17,71 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use anyhow::{Context, Result};
 use netns::nft::Table;
 use netns::{Cidr, Link, Namespace, Rate, Route, Rule, Target, veth};
 
+use crate::{Error, Result};
+
+/// A wire: its device and addresses at the client, and at the server.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    /// Names of the devices.
+    pub devices: [String; 2],
+    /// Per network the client's address and the server's.
+    pub addresses: Vec<[Cidr; 2]>,
+}
+
+/// Two hosts and the wires between them, and nothing else: no routes but those of the addresses. All gone on drop.
+#[derive(Debug)]
+pub struct Pair {
+    /// One end.
+    pub client: Namespace,
+    /// The other.
+    pub server: Namespace,
+    /// The devices of each wire, the client's first.
+    pub wires: Vec<[Link; 2]>,
+}
+
+impl Pair {
+    /// Two namespaces with `label` in their names.
+    ///
+    /// # Errors
+    /// This user may not, or the kernel refuses.
+    pub fn new(label: &str) -> Result<Self> {
+        Ok(Self { client: host(label)?, server: host(label)?, wires: Vec::new() })
+    }
+
+    /// Lays another wire.
+    ///
+    /// # Errors
+    /// There is such a device, or such an address.
+    pub fn lay(&mut self, wire: &Wire) -> Result<()> {
+        let [near, far] = &wire.devices;
+        let (near, far) = veth((&self.client, near), (&self.server, far))?;
+        for [client, server] in &wire.addresses {
+            near.add_address(*client)?;
+            far.add_address(*server)?;
+        }
+        self.wires.push([near, far]);
+        Ok(())
+    }
+}
+
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
+pub enum Family {
+    /// Addresses `10.…`.
     V4,
+    /// Addresses `fd00:…`.
     V6,
 }
 
 impl Family {
-    pub(crate) const BOTH: [Self; 2] = [Self::V4, Self::V6];
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// `v4` or `v6`.
+    pub fn name(self) -> &'static str {
         match self {
             Self::V4 => "v4",
             Self::V6 => "v6",
@@ -63,7 +117,7 @@ impl Family {
 
 /// How the hosts are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// Through a router per path.
     Routed,
     /// Two veth pairs and nothing between.
@@ -71,12 +125,15 @@ pub(crate) enum Shape {
 }
 
 /// The numbers of the paths.
-pub(crate) const PATHS: RangeInclusive<u8> = 1..=2;
+pub const PATHS: RangeInclusive<u8> = 1..=2;
 
 /// The two hosts and what is between them; all gone on drop.
-pub(crate) struct Testbed {
-    pub(crate) client: Namespace,
-    pub(crate) server: Namespace,
+#[derive(Debug)]
+pub struct Testbed {
+    /// The active host.
+    pub client: Namespace,
+    /// The passive one.
+    pub server: Namespace,
     routers: Vec<Namespace>,
     shape: Shape,
     /// Per path: the end of each link from which packets leave towards (client, server).
@@ -84,7 +141,11 @@ pub(crate) struct Testbed {
 }
 
 impl Testbed {
-    pub(crate) fn new(shape: Shape) -> Result<Self> {
+    /// Joins two hosts by two paths.
+    ///
+    /// # Errors
+    /// This user may not, or the kernel refuses. So it is below.
+    pub fn new(shape: Shape) -> Result<Self> {
         let (client, server) = (host("client")?, host("server")?);
         let mut bed = Self { client, server, routers: Vec::new(), shape, towards: Vec::new() };
         for path in PATHS {
@@ -157,12 +218,12 @@ impl Testbed {
     }
 
     /// The client's address on a path.
-    pub(crate) fn client_address(&self, family: Family, path: u8) -> IpAddr {
+    pub fn client_address(&self, family: Family, path: u8) -> IpAddr {
         family.address(1, path, 2)
     }
 
     /// The server's address on a path.
-    pub(crate) fn server_address(&self, family: Family, path: u8) -> IpAddr {
+    pub fn server_address(&self, family: Family, path: u8) -> IpAddr {
         match self.shape {
             Shape::Routed => family.address(2, path, 2),
             Shape::Direct => family.address(1, path, 1),
@@ -170,12 +231,14 @@ impl Testbed {
     }
 
     /// The router of a path.
-    pub(crate) fn router(&self, path: u8) -> Result<&Namespace> {
-        self.routers.get(usize::from(path) - 1).context("a direct path has no router")
+    pub fn router(&self, path: u8) -> Result<&Namespace> {
+        self.routers
+            .get(usize::from(path) - 1)
+            .ok_or_else(|| Error::Config("a direct path has no router".to_owned()))
     }
 
     /// Limits every path to this rate, in both directions.
-    pub(crate) fn limit(&self, megabits: u32) -> Result<()> {
+    pub fn limit(&self, megabits: u32) -> Result<()> {
         for path in PATHS {
             self.limit_path(path, megabits)?;
         }
@@ -183,7 +246,7 @@ impl Testbed {
     }
 
     /// Limits one path to this rate, in both directions.
-    pub(crate) fn limit_path(&self, path: u8, megabits: u32) -> Result<()> {
+    pub fn limit_path(&self, path: u8, megabits: u32) -> Result<()> {
         let (to_client, to_server) = &self.towards[usize::from(path) - 1];
         to_client.limit_rate(Rate::megabits(megabits))?;
         to_server.limit_rate(Rate::megabits(megabits))?;
@@ -191,28 +254,29 @@ impl Testbed {
     }
 
     /// Swallows everything on a path; nobody is told.
-    pub(crate) fn black_hole(&self, path: u8) -> Result<Table> {
+    pub fn black_hole(&self, path: u8) -> Result<Table> {
         Ok(Table::black_hole(self.router(path)?, "s")?)
     }
 
     /// Takes the device of a path down, at the client.
-    pub(crate) fn take_down(&self, path: u8) -> Result<()> {
+    pub fn take_down(&self, path: u8) -> Result<()> {
         Ok(Link::existing(&self.client, &device(path))?.down()?)
     }
 
     /// Bytes each path has carried so far, towards the (client, server).
-    pub(crate) fn carried(&self) -> Result<Vec<(u64, u64)>> {
+    pub fn carried(&self) -> Result<Vec<(u64, u64)>> {
         self.towards.iter().map(|(to_client, to_server)| Ok((sent(to_client)?, sent(to_server)?))).collect()
     }
 }
 
 fn sent(link: &Link) -> Result<u64> {
     let counters = link.namespace().interface_counters()?;
-    Ok(counters.get(link.name()).context("the device is gone")?.sent_bytes)
+    let counted = counters.get(link.name());
+    Ok(counted.ok_or_else(|| Error::Config(format!("the device {} is gone", link.name())))?.sent_bytes)
 }
 
 /// The name of a host's device on a path.
-pub(crate) fn device(path: u8) -> String {
+pub fn device(path: u8) -> String {
     format!("p{path}")
 }
 
