@@ -105,8 +105,8 @@ fn listen_and_connect_know_each_other_by_keys_and_certificates() {
         let mut listen = Command::new(PLAIT);
         listen.args(["listen", port, "--echo", "--count", "1", "--path", "wan1", "--keys", "server"]);
         listen.args(["--client-key", &ada, "--certificate", "server.pem", "--certificate-key", "server.key"]);
-        listen.current_dir(&world.directory).stdin(Stdio::null()).stderr(Stdio::piped());
-        let _listening = support::Daemon(world.server.spawn(&mut listen).expect("started"));
+        listen.current_dir(&world.directory);
+        let _listening = world.start(&world.server, "listen", listen);
         let is_ready = || world.server.run("nft", "list ruleset").is_ok_and(|rules| rules.contains(port));
         until("the port", is_ready);
         let mut connect = Command::new(PLAIT);
@@ -138,12 +138,10 @@ fn listen_and_connect_know_each_other_by_keys_and_certificates() {
 #[ignore = "needs root"]
 fn a_listener_says_whom_it_refused_and_what_was_missing() {
     let world = World::without_server("unsealed");
-    let words = world.file("words");
     let mut listen = Command::new(PLAIT);
     listen.args(["listen", "7105", "--path", "wan1", "--keys", "server"]);
-    listen.current_dir(&world.directory).stdin(Stdio::null());
-    listen.stderr(fs::File::create(&words).expect("a file"));
-    let _listening = support::Daemon(world.server.spawn(&mut listen).expect("started"));
+    listen.current_dir(&world.directory);
+    let listening = world.start(&world.server, "listen", listen);
     until("the port", || world.server.run("nft", "list ruleset").is_ok_and(|rules| rules.contains("7105")));
     for _ in 0..3 {
         let mut connect = Command::new(PLAIT);
@@ -152,7 +150,7 @@ fn a_listener_says_whom_it_refused_and_what_was_missing() {
         let refused = world.client.spawn(&mut connect).expect("started").wait().expect("an end");
         assert_eq!(refused.code(), Some(4));
     }
-    let said = || fs::read_to_string(&words).expect("still there");
+    let said = || listening.errors();
     until("a line", || said().contains("refused"));
     let said = said();
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("refused a peer")).collect();

@@ -7,7 +7,6 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -294,14 +293,14 @@ fn signals_reach_the_program() {
     command.args(["run", "-s", &world.url, "--path", "wan1", "--keys", "client", "--"]);
     // Who runs the tests in the background, or under nohup, has these ignored, which programs inherit.
     command.args(["env", "--default-signal=INT,QUIT,HUP", "sh", "-c", script]);
-    command.current_dir(&world.directory).stdin(std::process::Stdio::null());
-    let mut run = support::Daemon(world.client.spawn(command.process_group(0)).expect("started"));
+    command.current_dir(&world.directory);
+    let mut run = world.start(&world.client, "run", command);
     until("the program", || world.file("ready").exists());
-    let id = Pid::from_raw(i32::try_from(run.0.id()).expect("an id"));
+    let id = Pid::from_raw(i32::try_from(run.pid()).expect("an id"));
     for signal in signals {
         kill(id, signal).expect("sent");
         let name = signal.as_str().trim_start_matches("SIG");
         until(name, || name == "USR2" || world.file(name).exists());
     }
-    assert_eq!(run.0.wait().expect("an end").code(), Some(9));
+    assert_eq!(run.wait(support::PATIENCE).expect("an end").code(), Some(9));
 }

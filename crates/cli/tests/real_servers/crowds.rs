@@ -4,13 +4,12 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::TcpStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::outage::counted;
-use crate::support::{Daemon, PLAIT, SERVER, World, until};
+use crate::support::{PLAIT, SERVER, World, until};
 use crate::{line_over_paths, world};
 
 const PORT: u16 = 7007;
@@ -74,10 +73,10 @@ fn crowd(label: &str, count: u32, script: &str, what: &str) {
     );
     let mut command = Command::new(PLAIT);
     command.args(["run", "-s", &world.url, "--path", "wan1", "--path", "wan2", "--keys", "client", "--"]);
-    command.args(["python3", "-c", &script]).current_dir(&world.directory).stdin(Stdio::null());
-    let mut run = Daemon(world.client.spawn(command.process_group(0)).expect("started"));
+    command.args(["python3", "-c", &script]).current_dir(&world.directory);
+    let mut run = world.start(&world.client, "run", command);
     until("the program", || world.file("ready").exists());
-    let footprints = || [Footprint::of(world.serve_id()), Footprint::of(run.0.id())];
+    let footprints = || [Footprint::of(world.serve_id()), Footprint::of(run.pid())];
     let before = footprints();
     let started = Instant::now();
     let (good, carried) = counted(&world, || {
@@ -94,7 +93,7 @@ fn crowd(label: &str, count: u32, script: &str, what: &str) {
         println!("      {name:<6} before: {before}; after: {after}");
     }
     fs::write(world.file("leave"), "").expect("written");
-    assert!(run.0.wait().expect("an end").success());
+    assert!(run.wait(PATIENCE).expect("an end").success());
 }
 
 /// What the script says at its end.

@@ -2,14 +2,13 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::crowds::Footprint;
 use crate::outage::counted;
-use crate::support::{Daemon, PLAIT, SERVER};
+use crate::support::{PLAIT, SERVER};
 use crate::{line_over_paths, world};
 
 const PORT: u16 = 7008;
@@ -37,23 +36,23 @@ pub(crate) fn show() {
         format!("import os, socket, time\nHOST, PORT, COUNT = '{SERVER}', {PORT}, {MEBIBYTES}\n{SCRIPT}");
     let mut command = Command::new(PLAIT);
     command.args(["run", "-s", &world.url, "--path", "wan1", "--path", "wan2", "--keys", "client", "--"]);
-    command.args(["python3", "-c", &script]).current_dir(&world.directory).stdin(Stdio::null());
+    command.args(["python3", "-c", &script]).current_dir(&world.directory);
     let started = Instant::now();
-    let mut run = Daemon(world.client.spawn(command.process_group(0)).expect("started"));
+    let mut run = world.start(&world.client, "run", command);
     let ((), carried) = counted(&world, || {
         while !world.file("read").exists() {
-            assert!(run.0.try_wait().expect("a state").is_none(), "the reader has ended early");
+            assert!(!run.has_ended().expect("a state"), "the reader has ended early");
             sleep(Duration::from_millis(50));
         }
     });
     line_over_paths("a slow reader of 1 GiB", "every byte in order", started, &carried);
-    for (name, process) in [("serve", world.serve_id()), ("run", run.0.id())] {
+    for (name, process) in [("serve", world.serve_id()), ("run", run.pid())] {
         let footprint = Footprint::of(process);
         println!("      {name:<6} {footprint}");
         assert!(footprint.peak < MOST, "{name} must not keep what nobody reads");
     }
     std::fs::write(world.file("leave"), "").expect("written");
-    assert!(run.0.wait().expect("an end").success());
+    assert!(run.wait(crate::support::PATIENCE).expect("an end").success());
 }
 
 fn send(mut stream: TcpStream) {

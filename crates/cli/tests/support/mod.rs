@@ -5,15 +5,16 @@
 pub(crate) mod static_program;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netns::{Cidr, Link, Namespace, Rate, veth};
+use lab::wired::{Pair, Wire};
+use lab::{End, Program};
+use netns::{Cidr, Link, Namespace, Rate};
 
 /// Where the servers are: nowhere the client has a route to.
 pub(crate) const SERVER: &str = "198.51.100.1";
@@ -24,7 +25,7 @@ pub(crate) const NAME: &str = "files.example";
 /// The program under test.
 pub(crate) const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
     pub(crate) client: Namespace,
@@ -35,22 +36,8 @@ pub(crate) struct World {
     pub(crate) directory: PathBuf,
     /// What `plait serve` printed.
     pub(crate) url: String,
-    serve: Option<Daemon>,
-    daemons: Vec<Daemon>,
-}
-
-/// A process that ends with its owner; with its children, where it was started as the first of a group.
-pub(crate) struct Daemon(pub(crate) Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Once it was waited for its number may be somebody else's; and what has no group is ended by itself.
-        if let (Ok(None), Ok(id)) = (self.0.try_wait(), i32::try_from(self.0.id())) {
-            let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(id), nix::sys::signal::SIGKILL);
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    serve: Option<Program>,
+    daemons: Vec<Program>,
 }
 
 impl World {
@@ -63,17 +50,14 @@ impl World {
 
     pub(crate) fn without_server(label: &str) -> Self {
         netns::tun::permitted().expect("root, with /dev/net/tun");
-        let client = Namespace::named(label).expect("root can make namespaces");
-        let server = Namespace::named(label).expect("as the first");
-        let mut paths = Vec::new();
+        let mut pair = Pair::new(label).expect("root can make namespaces");
         for (number, name) in [(1, "wan1"), (2, "wan2")] {
-            let (near, far) = veth((&client, name), (&server, name)).expect("a path");
-            for (link, host) in [(&near, 1), (&far, 2)] {
-                let address = format!("10.77.{number}.{host}").parse().expect("an address");
-                link.add_address(Cidr::new(address, 24)).expect("added");
-            }
-            paths.push(near);
+            let at = |host: u8| Cidr::new([10, 77, number, host].into(), 24);
+            let devices = [name, name].map(str::to_owned);
+            pair.lay(&Wire { devices, addresses: vec![[at(1), at(2)]] }).expect("a path");
         }
+        let Pair { client, server, wires } = pair;
+        let paths = wires.into_iter().map(|[near, _]| near).collect();
         server.ip(&format!("address add {SERVER}/32 dev lo")).expect("added");
         let directory = std::env::temp_dir().join(format!("plait-{label}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
@@ -92,27 +76,25 @@ impl World {
         ]);
         command.arg("--keys").arg(self.directory.join("server"));
         command.args(["--resolver", SERVER]).args(arguments).current_dir(&self.directory);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = self.server.spawn(&mut command).expect("started");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-        self.url.clear();
-        self.serve = Some(Daemon(child));
-        lines.read_line(&mut self.url).expect("a line");
-        self.url.truncate(self.url.trim_end().len());
-        assert!(self.url.starts_with("plait://"), "plait serve says {:?}", self.url);
+        let mut serve = self.start(&self.server, "serve", command);
+        self.url = serve.wait_for_output("plait://", PATIENCE).expect("the address of plait serve");
+        self.serve = Some(serve);
+    }
+
+    /// Starts a program in one of the hosts, with its output in files of this world.
+    pub(crate) fn start(&self, host: &Namespace, name: &str, command: Command) -> Program {
+        Program::start(host, &self.directory, name, command, End::Own, End::Own).expect("started")
     }
 
     /// Ends `plait serve` by SIGTERM and returns its exit code.
     pub(crate) fn stop_serving(&mut self) -> Option<i32> {
         let mut serve = self.serve.take().expect("it runs");
-        let id = i32::try_from(serve.0.id()).expect("a process id");
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::SIGTERM).expect("sent");
-        serve.0.wait().expect("an end").code()
+        serve.stop(PATIENCE).expect("an end").code()
     }
 
     /// The process of `plait serve`.
     pub(crate) fn serve_id(&self) -> u32 {
-        self.serve.as_ref().expect("it runs").0.id()
+        self.serve.as_ref().expect("it runs").pid()
     }
 
     /// IPv6 beside IPv4 on both paths, and at [`SERVER_V6`].
@@ -144,9 +126,10 @@ impl World {
     /// Starts a server and waits until its port answers.
     pub(crate) fn daemon(&mut self, port: u16, program: &str, arguments: &[&str]) {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.directory).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.daemons.push(Daemon(self.server.spawn(&mut command).expect("started")));
+        command.args(arguments).current_dir(&self.directory);
+        let name = format!("server-{port}");
+        let daemon = self.start(&self.server, &name, command);
+        self.daemons.push(daemon);
         let answers = || TcpStream::connect((SERVER, port)).is_ok();
         until(program, || self.server.enter(answers).expect("entered"));
     }
@@ -208,7 +191,7 @@ impl World {
     }
 
     /// Starts `plait proxy` and returns it with its address.
-    pub(crate) fn proxy(&self, arguments: &[&str]) -> (Daemon, String) {
+    pub(crate) fn proxy(&self, arguments: &[&str]) -> (Program, String) {
         let mut command = Command::new(PLAIT);
         command.args([
             "proxy",
@@ -222,16 +205,10 @@ impl World {
             "127.0.0.1:0",
         ]);
         command.args(arguments).current_dir(&self.directory);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = self.client.spawn(&mut command).expect("started");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
-        let daemon = Daemon(child);
-        let mut line = String::new();
-        lines.read_line(&mut line).expect("a line");
-        let at = line.trim().strip_prefix("plait: SOCKS5 at ").expect(&line).to_owned();
-        // What it says later must have somewhere to go.
-        thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        (daemon, at)
+        let mut proxy = self.start(&self.client, "proxy", command);
+        let line = proxy.wait_for_line("SOCKS5 at ", PATIENCE).expect("its address");
+        let at = line.strip_prefix("plait: SOCKS5 at ").expect(&line).to_owned();
+        (proxy, at)
     }
 }
 

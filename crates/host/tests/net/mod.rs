@@ -7,7 +7,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use host::{Host, PathSpec};
-use netns::{Cidr, Namespace, veth};
+use lab::wired::{Pair, Wire};
+use netns::{Cidr, Namespace};
 
 /// Two namespaces joined by two veth pairs: `a1` and `a2` are the host's, `b1` and `b2` the peer's.
 pub(crate) struct Net {
@@ -17,14 +18,15 @@ pub(crate) struct Net {
 
 impl Net {
     pub(crate) fn new() -> Self {
-        let (a, b) = (Namespace::anonymous().expect("root"), Namespace::anonymous().expect("root"));
+        let mut pair = Pair::new("host").expect("root");
         for path in ["1", "2"] {
-            let (near, far) = veth((&a, &format!("a{path}")), (&b, &format!("b{path}"))).expect("a pair");
-            for (link, host) in [(&near, 1), (&far, 2)] {
-                link.add_address(cidr(&format!("10.91.{path}.{host}"), 24)).expect("added");
-                link.add_address(cidr(&format!("fd91:{path}::{host}"), 64)).expect("added");
-            }
+            let both =
+                |network: &str, prefix: u8| [1, 2].map(|host| cidr(&format!("{network}{host}"), prefix));
+            let addresses = vec![both(&format!("10.91.{path}."), 24), both(&format!("fd91:{path}::"), 64)];
+            let devices = [format!("a{path}"), format!("b{path}")];
+            pair.lay(&Wire { devices, addresses }).expect("a pair");
         }
+        let Pair { client: a, server: b, wires: _ } = pair;
         Self { a, b }
     }
 
