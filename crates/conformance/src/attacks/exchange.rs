@@ -162,23 +162,23 @@ impl Running {
     }
 
     /// Waits until so much has arrived.
-    pub(crate) fn wait_for(&self, bytes: u64, patience: Duration) -> Result<()> {
-        let until = Instant::now() + patience;
+    pub(crate) fn wait_for(&self, bytes: u64, timeout: Duration) -> Result<()> {
+        let until = Instant::now() + timeout;
         while self.moved() < bytes {
             if Instant::now() > until {
-                bail!("{} of {bytes} bytes arrived in {patience:?}", self.moved());
+                bail!("{} of {bytes} bytes arrived in {timeout:?}", self.moved());
             }
             std::thread::sleep(INTERVAL);
         }
         Ok(())
     }
 
-    /// Waits until both programs have ended; kills them when nothing has moved for `patience`.
+    /// Waits until both programs have ended; kills them when nothing has moved for `timeout`.
     pub(crate) fn finish(
         self,
         client: &mut Program,
         server: &mut Program,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Exchange> {
         let (mut last, mut since, mut hung) = (self.moved(), Instant::now(), false);
         let mut alive = 2;
@@ -191,7 +191,7 @@ impl Running {
             if (moved, left) != (last, alive) {
                 (last, alive, since) = (moved, left, Instant::now());
             }
-            if since.elapsed() > patience {
+            if since.elapsed() > timeout {
                 hung = true;
                 client.signal(nix::sys::signal::Signal::SIGKILL);
                 server.signal(nix::sys::signal::Signal::SIGKILL);

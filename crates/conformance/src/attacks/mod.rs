@@ -1,22 +1,22 @@
 //! Two `plait` programs under attack, in network namespaces.
 //!
-//! Each *trial* brings up a lab (crate `lab`): a client, a server, two paths with an eavesdropper and an injector on each. The
+//! Each *case* brings up a lab (crate `lab`): a client, a server, two paths with an eavesdropper and an injector on each. The
 //! programs in it are started as a person would start them; nothing here is linked with the stack, and the attackers know only
-//! what crosses their path. A trial passes with evidence or fails with a reason; those of other systems are recorded as they
+//! what crosses their path. A case passes with evidence or fails with a reason; those of other systems are recorded as they
 //! happen.
 //!
-//! * [`trial`]: the register and what a trial is given; [`runner`]: one after the other, a line each, a table at the end.
-//! * [`stage`]: the lab and the programs in it.
+//! * [`case`]: the register and what a case is given; [`runner`]: one after the other, a line each, a table at the end.
+//! * [`fixture`]: the lab and the programs in it.
 //! * [`exchange`]: a known stream each way, and what arrives of it; [`peer`]: the same programs of the kernel's Multipath TCP.
 //! * [`wiretap`]: what is in the captures; [`secrets`] and [`memory`]: which keys there are, and whether a process still has them.
-//! * [`trials`]: the trials.
+//! * [`cases`]: the cases.
 
+mod case;
+mod cases;
 mod exchange;
+mod fixture;
 mod memory;
 mod peer;
 pub(crate) mod runner;
 mod secrets;
-mod stage;
-mod trial;
-mod trials;
 mod wiretap;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::attacks::stage::{PORT, START, Side, Stage};
+use crate::attacks::fixture::{Fixture, PORT, START, Side};
 use lab::Program;
 
 /// Standard input and output to and from a socket, by one thread that never blocks in one direction. With a certificate or the word
@@ -85,8 +85,8 @@ pub(crate) enum Layer {
 }
 
 /// Starts the program on one side, for so many bytes each way; a server is waited for.
-pub(crate) fn start(stage: &Stage<'_>, side: Side, layer: Layer, size: u64) -> Result<Program> {
-    let address = stage.path("a")?.server().v4.to_string();
+pub(crate) fn start(fixture: &Fixture<'_>, side: Side, layer: Layer, size: u64) -> Result<Program> {
+    let address = fixture.path("a")?.server().v4.to_string();
     let mut command = Command::new("mptcpize");
     command.args(["run", "python3", "-c", PROGRAM, side.name(), &address]);
     command.args([PORT.to_string(), size.to_string()]);
@@ -96,10 +96,10 @@ pub(crate) fn start(stage: &Stage<'_>, side: Side, layer: Layer, size: u64) -> R
             command.arg("tls");
         }
         (Layer::Tls, Side::Server) => {
-            command.arg(certificate(&stage.file("tls"))?);
+            command.arg(certificate(&fixture.file("tls"))?);
         }
     }
-    let mut program = stage.start(side, command)?;
+    let mut program = fixture.start(side, command)?;
     if side == Side::Server {
         program.wait_for_line("listening on port", START)?;
     }

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::attacks::trial::{Context, Settings, Trial, all};
-use crate::runner::{self, Case};
+use crate::attacks::case::{Case, Context, Settings, all};
+use crate::runner;
 
 /// Bytes each way of a transfer under attack, for CI.
 const SMALL: u64 = 8 << 20;
@@ -18,7 +18,7 @@ pub(crate) struct Selection {
 
 /// Prints the names.
 pub(crate) fn list() {
-    for Trial { name, about, is_quick, run: _ } in all() {
+    for Case { name, about, is_quick, run: _ } in all() {
         println!("{name:<40} {} {about}", if is_quick { "quick" } else { "     " });
     }
 }
@@ -26,16 +26,16 @@ pub(crate) fn list() {
 /// Runs what was asked for; false if a case failed.
 pub(crate) fn run(Selection { common }: &Selection) -> Result<bool> {
     let settings = Settings { plait: common.plait()?, size: common.size(SMALL) };
-    let trials = all();
-    let cases = trials.iter().map(|trial| {
-        let (column, row) = trial.name.split_once('/').unwrap_or(("", &trial.name));
+    let cases = all();
+    let cases = cases.iter().map(|case| {
+        let (column, row) = case.name.split_once('/').unwrap_or(("", &case.name));
         let settings = &settings;
-        Case {
-            name: trial.name.clone(),
+        runner::Case {
+            name: case.name.clone(),
             row: row.to_owned(),
             column: column.to_owned(),
-            is_quick: trial.is_quick,
-            run: Box::new(move |directory| (trial.run)(&Context { settings, directory })),
+            is_quick: case.is_quick,
+            run: Box::new(move |directory| (case.run)(&Context { settings, directory })),
         }
     });
     runner::run(common, cases.collect())

@@ -1,28 +1,28 @@
-//! The register of trials, and what one is given when it runs.
+//! The register of cases, and what one is given when it runs.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::attacks::trials;
+use crate::attacks::cases;
 pub(crate) use crate::runner::Verdict;
 
-/// One trial.
-pub(crate) struct Trial {
+/// One case.
+pub(crate) struct Case {
     /// `GROUP/NAME`.
     pub(crate) name: String,
     /// What it shows, in one line.
     pub(crate) about: &'static str,
     /// Whether it is one of those for CI: short, and the same on a busy machine.
     pub(crate) is_quick: bool,
-    /// The trial.
-    pub(crate) run: Box<Deed>,
+    /// The case.
+    pub(crate) run: Box<Run>,
 }
 
-/// What a trial does.
-type Deed = dyn Fn(&Context<'_>) -> Result<Verdict>;
+/// What a case does.
+type Run = dyn Fn(&Context<'_>) -> Result<Verdict>;
 
-impl Trial {
+impl Case {
     pub(crate) fn new(
         name: impl Into<String>,
         about: &'static str,
@@ -42,25 +42,25 @@ impl Trial {
     }
 }
 
-/// All trials in the order in which they run.
-pub(crate) fn all() -> Vec<Trial> {
+/// All cases in the order in which they run.
+pub(crate) fn all() -> Vec<Case> {
     [
-        trials::opening::all(),
-        trials::one_path::all(),
-        trials::every_path::all(),
-        trials::records::all(),
-        trials::control::all(),
-        trials::negotiation::all(),
-        trials::eavesdropper::all(),
-        trials::memory::all(),
-        trials::kernel_tls::all(),
+        cases::opening::all(),
+        cases::one_path::all(),
+        cases::every_path::all(),
+        cases::records::all(),
+        cases::control::all(),
+        cases::negotiation::all(),
+        cases::eavesdropper::all(),
+        cases::memory::all(),
+        cases::kernel_tls::all(),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// The same for all trials of a run.
+/// The same for all cases of a run.
 pub(crate) struct Settings {
     /// The binary under attack.
     pub(crate) plait: PathBuf,
@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) size: u64,
 }
 
-/// What a trial is given.
+/// What a case is given.
 pub(crate) struct Context<'a> {
     pub(crate) settings: &'a Settings,
     /// Where its programs leave their output; empty, and removed after it.

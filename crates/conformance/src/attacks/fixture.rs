@@ -1,4 +1,4 @@
-//! The lab of a trial, and the two `plait` programs in it.
+//! The lab of a case, and the two `plait` programs in it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use lab::{Conditions, End, Lab, LabConfig, Path, PathClass, PathConfig, Program};
 use serde_json::Value;
 
-use crate::attacks::trial::Context;
+use crate::attacks::case::Context;
 
 /// The port that `plait listen` has.
 pub(crate) const PORT: u16 = 5000;
@@ -20,14 +20,14 @@ const MEGABITS: u64 = 300;
 const DELAY_MS: u64 = 5;
 
 /// A lab with two paths, `a` and `b`, and the place for what its programs write.
-pub(crate) struct Stage<'a> {
+pub(crate) struct Fixture<'a> {
     context: &'a Context<'a>,
     pub(crate) lab: Lab,
 }
 
-/// What a stage does besides carrying packets.
+/// What a fixture does besides carrying packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ears {
+pub(crate) enum Listening {
     /// Counts.
     Closed,
     /// Keeps all payload.
@@ -54,8 +54,8 @@ impl Side {
     }
 }
 
-impl<'a> Stage<'a> {
-    pub(crate) fn up(context: &'a Context<'a>, ears: Ears) -> Result<Self> {
+impl<'a> Fixture<'a> {
+    pub(crate) fn up(context: &'a Context<'a>, ears: Listening) -> Result<Self> {
         let conditions = Conditions::megabits(MEGABITS, DELAY_MS);
         let paths = vec![
             PathConfig::new("a", PathClass::Trusted, conditions.clone()),
@@ -63,14 +63,14 @@ impl<'a> Stage<'a> {
         ];
         let config = LabConfig {
             paths,
-            captures: (ears == Ears::Capture).then(|| context.directory.to_owned()),
-            memory: if ears == Ears::Open { 1 << 30 } else { 0 },
+            captures: (ears == Listening::Capture).then(|| context.directory.to_owned()),
+            memory: if ears == Listening::Open { 1 << 30 } else { 0 },
             ..LabConfig::default()
         };
         Ok(Self { context, lab: Lab::up(config).context("bring the lab up")? })
     }
 
-    /// A file of this trial.
+    /// A file of this case.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.context.directory.join(name)
     }
@@ -79,7 +79,7 @@ impl<'a> Stage<'a> {
         Ok(self.lab.path(name)?)
     }
 
-    /// `plait` with a subcommand, and the options that each side has in every trial.
+    /// `plait` with a subcommand, and the options that each side has in every case.
     pub(crate) fn plait(&self, side: Side, subcommand: &str) -> Command {
         let mut command = Command::new(&self.context.settings.plait);
         command.arg(subcommand).arg("--keys").arg(self.file(&format!("{}-keys", side.name())));

@@ -9,9 +9,9 @@ use lab::{Attack, AttackName, Direction, Expected, Needles, Run};
 use wire::Flags;
 
 use super::{Outcome, expected_to, outcome};
+use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::exchange::{self, Arrived, Exchange, Load, Source};
-use crate::attacks::stage::{Ears, Side, Stage};
-use crate::attacks::trial::{Context, Trial, Verdict};
+use crate::attacks::fixture::{Fixture, Listening, Side};
 use crate::attacks::wiretap::{self, Captured};
 use lab::Program;
 
@@ -59,16 +59,16 @@ impl Place {
 
 /// One case.
 #[derive(Clone, Copy)]
-struct Case {
+struct Opening {
     attack: AttackName,
     place: Place,
-    /// Whose incoming packets are struck; `None`: both sides'.
+    /// Whose incoming packets are injected; `None`: both sides'.
     victim: Option<Side>,
     handshake: &'static str,
 }
 
-pub(crate) fn all() -> Vec<Trial> {
-    let mut trials = Vec::new();
+pub(crate) fn all() -> Vec<Case> {
+    let mut cases = Vec::new();
     for attack in [Expected::OpensElsewhere, Expected::OpensAfterHandshake].into_iter().flat_map(expected_to)
     {
         let handshakes: &[_] = if attack.runs(Run::BothHandshakes) { &["tls", "tcpcrypt"] } else { &["tls"] };
@@ -84,16 +84,16 @@ pub(crate) fn all() -> Vec<Trial> {
             }
             for victim in [None, Some(Side::Client), Some(Side::Server)] {
                 for handshake in handshakes {
-                    trials.push(trial(Case { attack, place, victim, handshake }));
+                    cases.push(case(Opening { attack, place, victim, handshake }));
                 }
             }
         }
     }
-    trials
+    cases
 }
 
-fn trial(case: Case) -> Trial {
-    let Case { attack, place, victim, handshake } = case;
+fn case(opening: Opening) -> Case {
+    let Opening { attack, place, victim, handshake } = opening;
     let towards = victim.map_or("both", Side::name);
     let name = format!("opening/{attack}-{}-{towards}-{handshake}", place.name());
     let about = match (place, attack.expected()) {
@@ -104,20 +104,20 @@ fn trial(case: Case) -> Trial {
         _ => "complete over the honest path, the first byte less than 1 s later",
     };
     let run = move |context: &Context<'_>| match place {
-        Place::First | Place::Second => opens(context, case),
-        Place::Every => fails(context, case),
+        Place::First | Place::Second => opens(context, opening),
+        Place::Every => fails(context, opening),
     };
     let is_quick = place == Place::First && victim.is_none() && attack.runs(Run::Quick);
-    Trial::new(name, about, run).quick_if(is_quick)
+    Case::new(name, about, run).quick_if(is_quick)
 }
 
-impl Case {
-    fn arm(self, stage: &Stage<'_>) -> Result<()> {
+impl Opening {
+    fn arm(self, fixture: &Fixture<'_>) -> Result<()> {
         let direction = self.victim.map(|victim| match victim {
             Side::Client => Direction::ToClient,
             Side::Server => Direction::ToServer,
         });
-        for path in stage.lab.paths().iter().filter(|path| self.place.has(path.name())) {
+        for path in fixture.lab.paths().iter().filter(|path| self.place.has(path.name())) {
             path.attack(Attack { direction, ..Attack::new(self.attack) })?;
         }
         Ok(())
@@ -129,47 +129,47 @@ impl Case {
 }
 
 /// Two connections, of which only the second is attacked.
-fn opens(context: &Context<'_>, case: Case) -> Result<Verdict> {
-    let stage = Stage::up(context, Ears::Capture)?;
+fn opens(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
+    let fixture = Fixture::up(context, Listening::Capture)?;
     let before = SystemTime::now();
-    let undisturbed = transfer(&stage, case)?;
+    let undisturbed = transfer(&fixture, opening)?;
     let result = outcome(&undisturbed, SIZE);
     ensure!(result == Outcome::Equal, "without an attack: {result:?}");
     // A first contact: what the client remembers of the server would give the attacker away.
-    let known = stage.file("client-keys");
+    let known = fixture.file("client-keys");
     if known.exists() {
         std::fs::remove_dir_all(known)?;
     }
-    case.arm(&stage)?;
+    opening.arm(&fixture)?;
     let between = SystemTime::now();
-    let attacked = transfer(&stage, case)?;
-    let struck = struck(&stage, case)?;
-    let captured = Capture::of(&stage)?;
+    let attacked = transfer(&fixture, opening)?;
+    let injected = injected(&fixture, opening)?;
+    let captured = Capture::of(&fixture)?;
     captured.is_sealed()?;
     match outcome(&attacked, SIZE) {
         Outcome::Equal => {}
         Outcome::Error(text) | Outcome::Deceived(text) | Outcome::Hung(text) => {
-            bail!("{text}; {struck}; the client says: {}", attacked.client.said)
+            bail!("{text}; {injected}; the client says: {}", attacked.client.said)
         }
     }
     let usual = first_byte(&undisturbed, captured.first_syn(before)?)?;
     let under = first_byte(&attacked, captured.first_syn(between)?)?;
-    let allowed = match case.attack.expected() {
+    let allowed = match opening.attack.expected() {
         Expected::OpensAfterHandshake => LATER_AFTER_HANDSHAKE,
         _ => LATER,
     };
     let words = format!("first byte after {} ms, undisturbed {} ms", under.as_millis(), usual.as_millis());
-    ensure!(under < usual + allowed, "{words}: more than {} ms later; {struck}", allowed.as_millis());
-    Ok(Verdict::Passed(format!("equal, {words}, {struck}")))
+    ensure!(under < usual + allowed, "{words}: more than {} ms later; {injected}", allowed.as_millis());
+    Ok(Verdict::Passed(format!("equal, {words}, {injected}")))
 }
 
 /// One connection that cannot be.
-fn fails(context: &Context<'_>, case: Case) -> Result<Verdict> {
-    let stage = Stage::up(context, Ears::Capture)?;
-    case.arm(&stage)?;
-    let exchange = transfer(&stage, case)?;
-    let struck = struck(&stage, case)?;
-    Capture::of(&stage)?.is_sealed()?;
+fn fails(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
+    let fixture = Fixture::up(context, Listening::Capture)?;
+    opening.arm(&fixture)?;
+    let exchange = transfer(&fixture, opening)?;
+    let injected = injected(&fixture, opening)?;
+    Capture::of(&fixture)?.is_sealed()?;
     let Exchange { up, down, client, server, .. } = &exchange;
     for (who, arrived, ending) in [("the server", up, server), ("the client", down, client)] {
         if let Some(place) = arrived.first_wrong {
@@ -183,17 +183,17 @@ fn fails(context: &Context<'_>, case: Case) -> Result<Verdict> {
         ensure!(said.contains(path), "exit {:?}, and not a word of what {path} did: {said}", client.code);
     }
     let seconds = exchange.time.as_secs_f64();
-    Ok(Verdict::Passed(format!("an error after {seconds:.1} s, {struck}: {said}")))
+    Ok(Verdict::Passed(format!("an error after {seconds:.1} s, {injected}: {said}")))
 }
 
 /// A transfer both ways that is left alone until the client has ended, or takes too long.
-fn transfer(stage: &Stage<'_>, case: Case) -> Result<Exchange> {
-    let mut server = stage.listen(&case.options())?;
-    let mut client = stage.connect(&Stage::PATHS, &case.options())?;
+fn transfer(fixture: &Fixture<'_>, opening: Opening) -> Result<Exchange> {
+    let mut server = fixture.listen(&opening.options())?;
+    let mut client = fixture.connect(&Fixture::PATHS, &opening.options())?;
     let [up, down] = [UP, DOWN].map(|text| Source::Text(Arc::from(text)));
     let running = exchange::start(&mut client, &mut server, &Load { up, down, size: SIZE })?;
-    let patience = if ends(&mut client) { LINGERS } else { Duration::ZERO };
-    running.finish(&mut client, &mut server, patience)
+    let timeout = if ends(&mut client) { LINGERS } else { Duration::ZERO };
+    running.finish(&mut client, &mut server, timeout)
 }
 
 /// Whether the client ends before long.
@@ -201,14 +201,14 @@ fn ends(client: &mut Program) -> bool {
     client.wait(GIVES_UP).is_ok()
 }
 
-/// How often the attack has struck, by the injectors' own logs. An error if it never did where it could.
-fn struck(stage: &Stage<'_>, case: Case) -> Result<String> {
+/// How often the attack has injected, by the injectors' own logs. An error if it never did where it could.
+fn injected(fixture: &Fixture<'_>, opening: Opening) -> Result<String> {
     let mut count = 0;
-    for path in stage.lab.paths() {
+    for path in fixture.lab.paths() {
         count += path.injections()?.total;
     }
-    ensure!(count > 0, "{} never reached the wire", case.attack);
-    Ok(format!("struck {count} times"))
+    ensure!(count > 0, "{} never reached the wire", opening.attack);
+    Ok(format!("injected {count} times"))
 }
 
 /// From the first SYN to the first byte that a program reads; the later one of both ends.
@@ -229,12 +229,12 @@ struct Capture {
 }
 
 impl Capture {
-    fn of(stage: &Stage<'_>) -> Result<Self> {
+    fn of(fixture: &Fixture<'_>) -> Result<Self> {
         let words = Needles::of(&[UP, UP, DOWN, DOWN].concat());
         let mut all = Self::default();
-        for path in stage.lab.paths() {
+        for path in fixture.lab.paths() {
             path.flush()?;
-            let file = stage.file(&format!("{}.pcapng", path.name()));
+            let file = fixture.file(&format!("{}.pcapng", path.name()));
             wiretap::read_all(&file, |captured| all.add(captured, &words))?;
         }
         all.syns.sort();

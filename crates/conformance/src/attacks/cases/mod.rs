@@ -1,4 +1,4 @@
-//! The trials, by what they are about.
+//! The cases, by what they are about.
 
 pub(crate) mod control;
 pub(crate) mod eavesdropper;
@@ -18,16 +18,16 @@ use lab::{Attack, AttackName, Direction, Expected};
 use crate::attacks::exchange::{Arrived, Exchange};
 
 /// Longest time in which nothing moves before a program is taken for dead: longer than any of plait's own timeouts.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
-/// Strikes, about, while a transfer lasts on a path that carries half of it.
-const STRIKES: u64 = 256;
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(150);
+/// Injections, about, while a transfer lasts on a path that carries half of it.
+const INJECTIONS: u64 = 256;
 
 /// The attacks of which this is expected.
 pub(crate) fn expected_to(expected: Expected) -> impl Iterator<Item = AttackName> {
     AttackName::ALL.iter().copied().filter(move |name| name.expected() == expected)
 }
 
-/// Bytes of payload on the attacked path before the first strike in a transfer of `size` bytes: the handshake is over, and all paths
+/// Bytes of payload on the attacked path before the first attack in a transfer of `size` bytes: the handshake is over, and all paths
 /// carry.
 pub(crate) fn before(size: u64) -> u64 {
     (size / 32).max(1 << 20)
@@ -41,7 +41,7 @@ pub(crate) fn repeated(name: AttackName, size: u64) -> Attack {
         AttackName::Strip => attack,
         AttackName::Cut => attack.every(size / 8).lasting(Duration::from_millis(300)),
         AttackName::CutAll => attack.every(size / 4).lasting(Duration::from_millis(500)),
-        _ => attack.every(size / STRIKES),
+        _ => attack.every(size / INJECTIONS),
     }
 }
 
@@ -97,14 +97,14 @@ pub(crate) fn gaps(exchange: &Exchange) -> String {
     format!("longest gap {}/{} ms", millis(&exchange.up), millis(&exchange.down))
 }
 
-/// When the injector of a path struck first and last, and how often, by its own log. An error if never.
-pub(crate) struct Strikes {
+/// When the injector of a path injected first and last, and how often, by its own log. An error if never.
+pub(crate) struct Injections {
     pub(crate) count: u64,
     pub(crate) first: Duration,
     pub(crate) last: Duration,
 }
 
-impl Strikes {
+impl Injections {
     pub(crate) fn on(path: &lab::Path, name: AttackName) -> Result<Self> {
         let log = path.injections()?;
         let mine = || log.entries.iter().filter(|entry| entry.attack == name);
@@ -115,15 +115,15 @@ impl Strikes {
     }
 
     pub(crate) fn words(&self) -> String {
-        format!("struck {} times", self.count)
+        format!("injected {} times", self.count)
     }
 }
 
-/// The first subflow that is wholly on a path, both ways, has lived from before the first strike elsewhere to the last one.
+/// The first subflow that is wholly on a path, both ways, has lived from before the first attack elsewhere to the last one.
 ///
 /// Between a client's address on one path and a server's on the other, packets take one path there and the other back: such
 /// subflows are on both.
-pub(crate) fn lived(path: &lab::Path, strikes: &Strikes) -> Result<String> {
+pub(crate) fn lived(path: &lab::Path, injections: &Injections) -> Result<String> {
     /// A subflow may have nothing to carry for a moment.
     const PAUSE: Duration = Duration::from_millis(500);
     let name = path.name();
@@ -139,14 +139,14 @@ pub(crate) fn lived(path: &lab::Path, strikes: &Strikes) -> Result<String> {
             continue;
         };
         ensure!(
-            up.0.min(down.0) < strikes.first,
-            "no subflow of path {name} was there before the first strike"
+            up.0.min(down.0) < injections.first,
+            "no subflow of path {name} was there before the first attack"
         );
         ensure!(
-            up.1.max(down.1) + PAUSE > strikes.last,
-            "the subflow on path {name} carried nothing after {:?}; the last strike was at {:?}",
+            up.1.max(down.1) + PAUSE > injections.last,
+            "the subflow on path {name} carried nothing after {:?}; the last attack was at {:?}",
             up.1.max(down.1),
-            strikes.last
+            injections.last
         );
         return Ok(format!("subflow on {name} lived"));
     }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::attacks::case::{Case, Context, Verdict};
+use crate::attacks::fixture::{Fixture, Listening, START, Side};
 use crate::attacks::memory::{self, Place};
 use crate::attacks::secrets::{self, Connection, Suite};
-use crate::attacks::stage::{Ears, START, Side, Stage};
-use crate::attacks::trial::{Context, Trial, Verdict};
 use lab::Program;
 
 /// Bytes that go through the connection each way.
@@ -18,16 +18,16 @@ const SIZE: usize = 1 << 20;
 /// How long closed connections may linger until their keys have to be gone.
 const LINGERING: Duration = Duration::from_secs(5);
 /// Longest any step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const SERVICE_PORT: u16 = 8080;
 const PROXY_PORT: u16 = 7443;
 const SOCKS_PORT: u16 = 1080;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Case> {
     let about = "keys are in memory while a connection lives, and in neither program's once it is closed";
     vec![
-        Trial::new("memory/keys", about, |context| keys(context, Handshake::Tls)).quick(),
-        Trial::new("memory/tcpcrypt", about, |context| keys(context, Handshake::Tcpcrypt)).quick(),
+        Case::new("memory/keys", about, |context| keys(context, Handshake::Tls)).quick(),
+        Case::new("memory/tcpcrypt", about, |context| keys(context, Handshake::Tcpcrypt)).quick(),
     ]
 }
 
@@ -45,19 +45,19 @@ impl Handshake {
 }
 
 fn keys(context: &Context<'_>, handshake: Handshake) -> Result<Verdict> {
-    let stage = Stage::up(context, Ears::Capture)?;
-    let service = SocketAddr::new(stage.lab.service().v4, SERVICE_PORT);
-    let echo = listen_in(stage.lab.server(), service)?;
-    let mut server = serve(&stage, service, handshake)?;
-    let mut client = proxy(&stage, &server.1, handshake)?;
-    let mut stream = through_socks(&stage, service)?;
+    let fixture = Fixture::up(context, Listening::Capture)?;
+    let service = SocketAddr::new(fixture.lab.service().v4, SERVICE_PORT);
+    let echo = listen_in(fixture.lab.server(), service)?;
+    let mut server = serve(&fixture, service, handshake)?;
+    let mut client = proxy(&fixture, &server.1, handshake)?;
+    let mut stream = through_socks(&fixture, service)?;
     let (mut other, _) = echo.accept()?;
     for stream in [&stream, &other] {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
     }
     talk(&mut stream, &mut other)?;
 
-    let connections = derive(&stage)?;
+    let connections = derive(&fixture)?;
     let count: usize = connections.iter().map(|connection| connection.secrets.len()).sum();
     let mut living = Vec::new();
     for program in [&mut client, &mut server.0] {
@@ -75,7 +75,7 @@ fn keys(context: &Context<'_>, handshake: Handshake) -> Result<Verdict> {
 
     drop((stream, other));
     for side in Side::BOTH {
-        wait_for_status(&stage, side, if side == Side::Client { 1 } else { 2 })?;
+        wait_for_status(&fixture, side, if side == Side::Client { 1 } else { 2 })?;
     }
     let closed = Instant::now();
     let mut searched = 0;
@@ -97,8 +97,8 @@ fn keys(context: &Context<'_>, handshake: Handshake) -> Result<Verdict> {
         }
         searched += found.bytes;
     }
-    client.stop(PATIENCE)?;
-    server.0.stop(PATIENCE)?;
+    client.stop(TIMEOUT)?;
+    server.0.stop(TIMEOUT)?;
     let joins: usize = connections.iter().map(|connection| connection.joins).sum();
     Ok(Verdict::Passed(format!(
         "{} connections with {joins} joins, {count} secrets; while one lives {}; after the end none in {} MiB",
@@ -121,14 +121,14 @@ fn fate(places: &[Place]) -> String {
 }
 
 /// The secrets of the client's connections, and that the server's log has the same but for its own private keys.
-fn derive(stage: &Stage<'_>) -> Result<Vec<Connection>> {
+fn derive(fixture: &Fixture<'_>) -> Result<Vec<Connection>> {
     let mut captures = Vec::new();
-    for path in stage.lab.paths() {
+    for path in fixture.lab.paths() {
         path.flush()?;
-        captures.push(stage.file(&format!("{}.pcapng", path.name())));
+        captures.push(fixture.file(&format!("{}.pcapng", path.name())));
     }
     let suite = Suite::of("aes-128-gcm")?;
-    let [client, server] = Side::BOTH.map(|side| secrets::derive(&key_log(stage, side), &captures, &suite));
+    let [client, server] = Side::BOTH.map(|side| secrets::derive(&key_log(fixture, side), &captures, &suite));
     let (mut client, server) = (client?, server?);
     let shared = |side: &[Connection]| {
         let shared = all_of(side).filter(|secret| secret.name != secrets::PRIVATE_KEY);
@@ -143,32 +143,32 @@ fn derive(stage: &Stage<'_>) -> Result<Vec<Connection>> {
     Ok(client)
 }
 
-fn key_log(stage: &Stage<'_>, side: Side) -> std::path::PathBuf {
-    stage.file(&format!("{}-key-log", side.name()))
+fn key_log(fixture: &Fixture<'_>, side: Side) -> std::path::PathBuf {
+    fixture.file(&format!("{}-key-log", side.name()))
 }
 
 /// `plait serve` in front of the service, and what it printed for its clients.
-fn serve(stage: &Stage<'_>, service: SocketAddr, handshake: Handshake) -> Result<(Program, String)> {
-    let mut command = stage.plait(Side::Server, "serve");
-    command.args(["--forward", &service.to_string()]).args(Stage::PATHS).args(handshake.options());
-    command.env("SSLKEYLOGFILE", key_log(stage, Side::Server));
-    let mut server = stage.start(Side::Server, command)?;
+fn serve(fixture: &Fixture<'_>, service: SocketAddr, handshake: Handshake) -> Result<(Program, String)> {
+    let mut command = fixture.plait(Side::Server, "serve");
+    command.args(["--forward", &service.to_string()]).args(Fixture::PATHS).args(handshake.options());
+    command.env("SSLKEYLOGFILE", key_log(fixture, Side::Server));
+    let mut server = fixture.start(Side::Server, command)?;
     let output = server.take_output().context("its standard output is a pipe")?;
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)?;
     let key = line.trim().rsplit_once('#').map(|(_, key)| key.to_owned());
     let key = key.with_context(|| format!("`{line}` is no address with a key"))?;
-    let place = format!("plait://{}:{PROXY_PORT}", stage.path("a")?.server().v4);
+    let place = format!("plait://{}:{PROXY_PORT}", fixture.path("a")?.server().v4);
     // tcpcrypt proves nobody's key.
     Ok((server, if handshake == Handshake::Tls { format!("{place}#{key}") } else { place }))
 }
 
-fn proxy(stage: &Stage<'_>, url: &str, handshake: Handshake) -> Result<Program> {
-    let mut command = stage.plait(Side::Client, "proxy");
-    command.args(["--socks", &format!("127.0.0.1:{SOCKS_PORT}"), "--server", url]).args(Stage::PATHS);
+fn proxy(fixture: &Fixture<'_>, url: &str, handshake: Handshake) -> Result<Program> {
+    let mut command = fixture.plait(Side::Client, "proxy");
+    command.args(["--socks", &format!("127.0.0.1:{SOCKS_PORT}"), "--server", url]).args(Fixture::PATHS);
     command.args(handshake.options());
-    command.env("SSLKEYLOGFILE", key_log(stage, Side::Client));
-    let mut client = stage.start(Side::Client, command)?;
+    command.env("SSLKEYLOGFILE", key_log(fixture, Side::Client));
+    let mut client = fixture.start(Side::Client, command)?;
     client.wait_for_line("SOCKS5 at", START)?;
     Ok(client)
 }
@@ -178,10 +178,10 @@ fn listen_in(host: &lab::Host, at: SocketAddr) -> Result<TcpListener> {
 }
 
 /// A stream to the service through the proxy (RFC 1928).
-fn through_socks(stage: &Stage<'_>, to: SocketAddr) -> Result<TcpStream> {
+fn through_socks(fixture: &Fixture<'_>, to: SocketAddr) -> Result<TcpStream> {
     let at = SocketAddr::from(([127, 0, 0, 1], SOCKS_PORT));
-    let mut stream = stage.lab.client().namespace().enter(|| TcpStream::connect(at))??;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = fixture.lab.client().namespace().enter(|| TcpStream::connect(at))??;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let SocketAddr::V4(to) = to else { bail!("the service has an IPv4 address") };
     stream.write_all(&[5, 1, 0])?;
     let mut choice = [0; 2];
@@ -211,9 +211,9 @@ fn talk(stream: &mut TcpStream, other: &mut TcpStream) -> Result<()> {
 }
 
 /// Waits until a side has reported so many connections as ended.
-fn wait_for_status(stage: &Stage<'_>, side: Side, count: usize) -> Result<()> {
-    let until = Instant::now() + PATIENCE;
-    while stage.reports(side) < count {
+fn wait_for_status(fixture: &Fixture<'_>, side: Side, count: usize) -> Result<()> {
+    let until = Instant::now() + TIMEOUT;
+    while fixture.reports(side) < count {
         ensure!(Instant::now() < until, "the {} does not report the end", side.name());
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use lab::{Attack, AttackName, Conditions, Direction, Path};
 use serde_json::Value;
 
-use super::{Outcome, PATIENCE, Strikes, gaps, outcome};
+use super::{Injections, Outcome, TIMEOUT, gaps, outcome};
+use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::exchange::{self, Load};
-use crate::attacks::stage::{Ears, Side, Stage};
-use crate::attacks::trial::{Context, Trial, Verdict};
+use crate::attacks::fixture::{Fixture, Listening, Side};
 
 /// Bytes each way: enough that all that was kept comes again before the end.
 const SIZE: u64 = 192 << 20;
@@ -24,45 +24,45 @@ const IN_USE: u64 = 100_000;
 /// Longest time until a change of priority shows.
 const CHANGE: Duration = Duration::from_secs(20);
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Case> {
     let about = "a path becomes a backup and regular again, the other one goes and comes: replayed, none of it counts";
-    let trial = |attacked: &'static str| {
+    let case = |attacked: &'static str| {
         let run = move |context: &Context<'_>| replay(context, attacked);
-        Trial::new(format!("records/replay-on-{attacked}"), about, run)
+        Case::new(format!("records/replay-on-{attacked}"), about, run)
     };
-    ["a", "b"].map(trial).into()
+    ["a", "b"].map(case).into()
 }
 
 fn replay(context: &Context<'_>, attacked: &str) -> Result<Verdict> {
-    let stage = Stage::up(context, Ears::Closed)?;
-    for path in stage.lab.paths() {
+    let fixture = Fixture::up(context, Listening::Closed)?;
+    for path in fixture.lab.paths() {
         for direction in [Direction::ToServer, Direction::ToClient] {
             path.set(direction, &Conditions::megabits(MEGABITS, DELAY_MS))?;
         }
     }
-    let path = stage.path(attacked)?;
-    let mut server = stage.listen(&[])?;
-    let control = stage.control().display().to_string();
-    let mut client = stage.connect(&Stage::PATHS, &["--control", &control])?;
+    let path = fixture.path(attacked)?;
+    let mut server = fixture.listen(&[])?;
+    let control = fixture.control().display().to_string();
+    let mut client = fixture.connect(&Fixture::PATHS, &["--control", &control])?;
     let running = exchange::start(&mut client, &mut server, &Load::noise(SIZE))?;
-    running.wait_for(SIZE / 16, PATIENCE)?;
+    running.wait_for(SIZE / 16, TIMEOUT)?;
     path.attack(Attack::new(AttackName::ReplayAll).after(u64::MAX))?;
-    say_records(&stage, attacked)?;
+    say_records(&fixture, attacked)?;
     ensure!(path.injections()?.total == 0, "it was replayed before all was said");
     path.call_off()?;
-    let before = carried(&stage, Direction::ToClient)?;
+    let before = carried(&fixture, Direction::ToClient)?;
     path.attack(Attack::new(AttackName::ReplayAll).every(0))?;
-    let exchange = running.finish(&mut client, &mut server, PATIENCE)?;
+    let exchange = running.finish(&mut client, &mut server, TIMEOUT)?;
     match outcome(&exchange, SIZE) {
         Outcome::Equal => {}
         Outcome::Error(text) | Outcome::Deceived(text) | Outcome::Hung(text) => bail!("{text}"),
     }
-    let strikes = Strikes::on(path, AttackName::ReplayAll)?;
+    let injections = Injections::on(path, AttackName::ReplayAll)?;
     let kept = all_came_again(path)?;
     for side in Side::BOTH {
-        has_no_backup(&stage.status(side)?.with_context(|| format!("no status of the {}", side.name()))?)?;
+        has_no_backup(&fixture.status(side)?.with_context(|| format!("no status of the {}", side.name()))?)?;
     }
-    let after = carried(&stage, Direction::ToClient)?;
+    let after = carried(&fixture, Direction::ToClient)?;
     let [on_a, on_b] = [0, 1].map(|index| after[index].saturating_sub(before[index]));
     ensure!(on_a.min(on_b) > IN_USE, "since the replays path a carried {on_a} bytes to the client, b {on_b}");
     Ok(Verdict::Passed(format!(
@@ -71,7 +71,7 @@ fn replay(context: &Context<'_>, attacked: &str) -> Result<Verdict> {
         gaps(&exchange),
         kept[0],
         kept[1],
-        strikes.words(),
+        injections.words(),
         on_a / 1_000_000,
         on_b / 1_000_000
     )))
@@ -79,31 +79,31 @@ fn replay(context: &Context<'_>, attacked: &str) -> Result<Verdict> {
 
 /// Makes the client say records that have to cross the attacked path, since there is no other at the time; and shows by what the server
 /// then sends that it has heard them.
-fn say_records(stage: &Stage<'_>, attacked: &str) -> Result<()> {
+fn say_records(fixture: &Fixture<'_>, attacked: &str) -> Result<()> {
     let (mine, other) = match attacked {
         "a" => ("a=trusted", "b=untrusted"),
         _ => ("b=untrusted", "a=trusted"),
     };
     let (other_name, _) = other.split_once('=').context("a name")?;
-    stage.change_path(&format!("{other_name}=never"))?;
+    fixture.change_path(&format!("{other_name}=never"))?;
     let index = usize::from(attacked == "b");
-    wait_for(stage, |carried| carried[1 - index] == 0, "the other path is still used")?;
-    stage.change_path(&format!("{mine},backup"))?;
-    stage.change_path(other)?;
+    wait_for(fixture, |carried| carried[1 - index] == 0, "the other path is still used")?;
+    fixture.change_path(&format!("{mine},backup"))?;
+    fixture.change_path(other)?;
     let is_backup = |carried: [u64; 2]| carried[index] == 0 && carried[1 - index] > IN_USE;
-    wait_for(stage, is_backup, "the server does not treat the path as a backup")?;
-    stage.change_path(mine)?;
+    wait_for(fixture, is_backup, "the server does not treat the path as a backup")?;
+    fixture.change_path(mine)?;
     let is_regular = |carried: [u64; 2]| carried.iter().all(|bytes| *bytes > IN_USE);
-    wait_for(stage, is_regular, "the server does not treat the path as a regular one again")
+    wait_for(fixture, is_regular, "the server does not treat the path as a regular one again")
 }
 
 /// Waits until what the server sends on subflows wholly on path a, and on path b, is as it should be.
-fn wait_for(stage: &Stage<'_>, is_so: impl Fn([u64; 2]) -> bool, otherwise: &str) -> Result<()> {
+fn wait_for(fixture: &Fixture<'_>, is_so: impl Fn([u64; 2]) -> bool, otherwise: &str) -> Result<()> {
     let until = Instant::now() + CHANGE;
-    let mut before = carried(stage, Direction::ToClient)?;
+    let mut before = carried(fixture, Direction::ToClient)?;
     loop {
         std::thread::sleep(LULL);
-        let now = carried(stage, Direction::ToClient)?;
+        let now = carried(fixture, Direction::ToClient)?;
         let since = [0, 1].map(|index| now[index].saturating_sub(before[index]));
         if is_so(since) {
             return Ok(());
@@ -114,9 +114,9 @@ fn wait_for(stage: &Stage<'_>, is_so: impl Fn([u64; 2]) -> bool, otherwise: &str
 }
 
 /// Bytes of payload that arrived this way on subflows that are wholly on path a, and on path b.
-fn carried(stage: &Stage<'_>, direction: Direction) -> Result<[u64; 2]> {
+fn carried(fixture: &Fixture<'_>, direction: Direction) -> Result<[u64; 2]> {
     let on = |name: &str| -> Result<u64> {
-        let samples = stage.path(name)?.series()?.samples;
+        let samples = fixture.path(name)?.series()?.samples;
         let back: std::collections::BTreeSet<u32> =
             samples.iter().filter(|sample| sample.direction != direction).map(|sample| sample.flow).collect();
         let mine =

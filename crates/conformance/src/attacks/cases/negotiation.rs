@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use lab::{Attack, AttackName, Direction};
 use serde_json::Value;
 
-use super::{Outcome, PATIENCE, outcome};
+use super::{Outcome, TIMEOUT, outcome};
+use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::exchange::{self, Exchange, Load, Source};
+use crate::attacks::fixture::{Fixture, Listening, Side};
 use crate::attacks::peer::{self, Layer};
-use crate::attacks::stage::{Ears, Side, Stage};
-use crate::attacks::trial::{Context, Trial, Verdict};
 
 /// Bytes each way.
 const SIZE: u64 = 300_000;
@@ -39,7 +39,7 @@ enum Expected {
 }
 
 /// One case.
-struct Case {
+struct Negotiation {
     name: &'static str,
     about: &'static str,
     /// Of both sides.
@@ -54,7 +54,7 @@ struct Case {
     expected: Expected,
 }
 
-const PLAIN_CASE: Case = Case {
+const PLAIN: Negotiation = Negotiation {
     name: "",
     about: "",
     policy: "require",
@@ -65,210 +65,210 @@ const PLAIN_CASE: Case = Case {
     expected: Expected::Ignored,
 };
 
-const CASES: [Case; 17] = [
-    Case {
+const NEGOTIATIONS: [Negotiation; 17] = [
+    Negotiation {
         name: "linux-require",
         about: "a stock Linux server is refused, and the error says why",
         stock: Some(Side::Server),
         expected: Expected::Refused(FORBIDDEN, "cannot be sealed, and nothing less is allowed"),
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "linux-prefer",
         about: "with a stock Linux server it is regular Multipath TCP, and says so",
         policy: "prefer",
         stock: Some(Side::Server),
         expected: Expected::Regular,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "linux-client-require",
         about: "a stock Linux client is refused",
         stock: Some(Side::Client),
         warning: Some("the peer speaks Multipath TCP version 1 without encryption"),
         expected: Expected::Ignored,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "linux-client-prefer",
         about: "with a stock Linux client it is regular Multipath TCP, and says so",
         policy: "prefer",
         stock: Some(Side::Client),
         expected: Expected::Regular,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "strip-eno-require",
         about: "TCP-ENO is stripped from the SYNs",
         attack: Some((AttackName::StripEno, None)),
         warning: Some("came without TCP-ENO (kind 69): stripped"),
         expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "strip-eno-prefer",
         about: "TCP-ENO is stripped from the SYNs",
         policy: "prefer",
         attack: Some((AttackName::StripEno, None)),
         expected: Expected::Regular,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "strip-capable-require",
         about: "MP_CAPABLE is stripped from the SYNs",
         attack: Some((AttackName::StripCapable, None)),
         warning: Some("TCP-ENO came without MP_CAPABLE: stripped"),
         expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "strip-capable-prefer",
         about: "MP_CAPABLE is stripped from the SYNs",
         policy: "prefer",
         attack: Some((AttackName::StripCapable, None)),
         expected: Expected::PlainTcp,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "downgrade-require",
         about: "MP_CAPABLE is rewritten to version 1",
         attack: Some((AttackName::Downgrade, None)),
         warning: Some("the version was rewritten"),
         expected: Expected::Refused(UNREACHABLE, "stripped from our SYN"),
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "downgrade-prefer",
         about: "MP_CAPABLE is rewritten to version 1",
         policy: "prefer",
         attack: Some((AttackName::Downgrade, None)),
         expected: Expected::Regular,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "rewrite-tep-require",
         about: "the only handshake that is offered becomes another",
         attack: Some((AttackName::RewriteTep, None)),
         expected: Expected::Refused(FORBIDDEN, "no encryption protocol that both hosts have"),
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "rewrite-tep-prefer",
         about: "the same where less is allowed: lies are not",
         policy: "prefer",
         attack: Some((AttackName::RewriteTep, None)),
         expected: Expected::Refused(FORBIDDEN, "no encryption protocol that both hosts have"),
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "add-tep-require",
         about: "TLS stays what is chosen from a longer offer: the transcripts differ",
         attack: Some((AttackName::AddTep, Some(Direction::ToServer))),
         expected: Expected::Unverified,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "add-tep-prefer",
         about: "the same where less is allowed",
         policy: "prefer",
         attack: Some((AttackName::AddTep, Some(Direction::ToServer))),
         expected: Expected::Unverified,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "add-tep-tcpcrypt",
         about: "the same with tcpcrypt, in the answer",
         policy: "prefer",
         attack: Some((AttackName::AddTep, Some(Direction::ToClient))),
         handshake: Some("tcpcrypt"),
         expected: Expected::Unverified,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "rewrite-offer-require",
         about: "the better of two handshakes is taken out of the offer: the transcripts differ",
         attack: Some((AttackName::RewriteTep, Some(Direction::ToServer))),
         handshake: Some("tcpcrypt"),
         expected: Expected::Unverified,
-        ..PLAIN_CASE
+        ..PLAIN
     },
-    Case {
+    Negotiation {
         name: "rewrite-offer-prefer",
         about: "the same where less is allowed: lies are not",
         policy: "prefer",
         attack: Some((AttackName::RewriteTep, Some(Direction::ToServer))),
         handshake: Some("tcpcrypt"),
         expected: Expected::Unverified,
-        ..PLAIN_CASE
+        ..PLAIN
     },
 ];
 
-pub(crate) fn all() -> Vec<Trial> {
-    CASES
+pub(crate) fn all() -> Vec<Case> {
+    NEGOTIATIONS
         .iter()
-        .map(|case| {
-            let run = move |context: &Context<'_>| negotiate(context, case);
-            Trial::new(format!("negotiation/{}", case.name), case.about, run).quick()
+        .map(|negotiation| {
+            let run = move |context: &Context<'_>| negotiate(context, negotiation);
+            Case::new(format!("negotiation/{}", negotiation.name), negotiation.about, run).quick()
         })
         .collect()
 }
 
-fn negotiate(context: &Context<'_>, case: &Case) -> Result<Verdict> {
-    let stage = Stage::up(context, Ears::Open)?;
+fn negotiate(context: &Context<'_>, negotiation: &Negotiation) -> Result<Verdict> {
+    let fixture = Fixture::up(context, Listening::Open)?;
     let text =
         || Source::Text(b"what nobody on the way is to read before both ends agree. ".as_slice().into());
     let load = Load { up: text(), down: text(), size: SIZE };
-    for path in stage.lab.paths() {
+    for path in fixture.lab.paths() {
         path.watch(b"what nobody on the way is to read before both ends agree. ")?;
-        if let Some((name, direction)) = case.attack {
+        if let Some((name, direction)) = negotiation.attack {
             path.attack(Attack { direction, ..Attack::new(name) })?;
         }
     }
-    if case.stock.is_some() {
-        stage.lab.enable_kernel_mptcp()?;
+    if negotiation.stock.is_some() {
+        fixture.lab.enable_kernel_mptcp()?;
     }
-    let mut options = vec!["--policy", case.policy];
-    options.extend(case.handshake.map(|handshake| ["--handshake", handshake]).into_iter().flatten());
-    let mut server = match case.stock {
-        Some(Side::Server) => peer::start(&stage, Side::Server, Layer::Nothing, SIZE)?,
-        Some(Side::Client) | None => stage.listen(&options)?,
+    let mut options = vec!["--policy", negotiation.policy];
+    options.extend(negotiation.handshake.map(|handshake| ["--handshake", handshake]).into_iter().flatten());
+    let mut server = match negotiation.stock {
+        Some(Side::Server) => peer::start(&fixture, Side::Server, Layer::Nothing, SIZE)?,
+        Some(Side::Client) | None => fixture.listen(&options)?,
     };
-    let mut client = match case.stock {
-        Some(Side::Client) => peer::start(&stage, Side::Client, Layer::Nothing, SIZE)?,
-        Some(Side::Server) | None => stage.connect(&Stage::PATHS, &options)?,
+    let mut client = match negotiation.stock {
+        Some(Side::Client) => peer::start(&fixture, Side::Client, Layer::Nothing, SIZE)?,
+        Some(Side::Server) | None => fixture.connect(&Fixture::PATHS, &options)?,
     };
     let running = exchange::start(&mut client, &mut server, &load)?;
     // Whoever is refused may leave a server that waits for the next one.
-    client.wait(PATIENCE)?;
+    client.wait(TIMEOUT)?;
     let exchange = running.finish(&mut client, &mut server, std::time::Duration::from_secs(3))?;
-    let mut struck = 0;
-    for path in stage.lab.paths() {
-        struck += path.injections()?.total;
+    let mut injected = 0;
+    for path in fixture.lab.paths() {
+        injected += path.injections()?.total;
     }
-    ensure!(case.attack.is_none() || struck > 0, "the attack never reached the wire");
-    let evidence = judge(&stage, case, &exchange)?;
-    let struck = case.attack.map(|_| format!(", struck {struck} times")).unwrap_or_default();
-    Ok(Verdict::Passed(format!("{evidence}{struck}")))
+    ensure!(negotiation.attack.is_none() || injected > 0, "the attack never reached the wire");
+    let evidence = judge(&fixture, negotiation, &exchange)?;
+    let injected = negotiation.attack.map(|_| format!(", injected {injected} times")).unwrap_or_default();
+    Ok(Verdict::Passed(format!("{evidence}{injected}")))
 }
 
-fn judge(stage: &Stage<'_>, case: &Case, exchange: &Exchange) -> Result<String> {
-    let ours = case
+fn judge(fixture: &Fixture<'_>, negotiation: &Negotiation, exchange: &Exchange) -> Result<String> {
+    let ours = negotiation
         .stock
         .map_or(Side::Client, |stock| if stock == Side::Client { Side::Server } else { Side::Client });
     let ending = if ours == Side::Client { &exchange.client } else { &exchange.server };
-    if let Some(warning) = case.warning {
+    if let Some(warning) = negotiation.warning {
         let said = &exchange.server.said;
         ensure!(said.contains(warning), "the server does not say whom it refused, and why: {said}");
     }
-    match case.expected {
+    match negotiation.expected {
         Expected::Refused(code, words) => {
-            is_untouched(stage, exchange)?;
+            is_untouched(fixture, exchange)?;
             ensure!(ending.code == Some(code), "exit {:?}: {}", ending.code, ending.said);
             ensure!(ending.said.contains(words), "it says: {}", ending.said);
             Ok(format!("refused before any data, exit {code}: {}", ending.said))
         }
         Expected::Unverified => {
-            is_untouched(stage, exchange)?;
+            is_untouched(fixture, exchange)?;
             let ends = [&exchange.client, &exchange.server];
             ensure!(ends.iter().all(|end| end.code != Some(0)), "somebody took it for an orderly end");
             let known =
@@ -279,7 +279,7 @@ fn judge(stage: &Stage<'_>, case: &Case, exchange: &Exchange) -> Result<String> 
             Ok(format!("refused before any data, exit {FORBIDDEN}: {}", known.said))
         }
         Expected::Ignored => {
-            is_untouched(stage, exchange)?;
+            is_untouched(fixture, exchange)?;
             ensure!(ending.code.is_none(), "it has ended: {}", ending.said);
             ensure!(exchange.client.code != Some(0), "the client was told nothing");
             let said = &exchange.server.said;
@@ -288,11 +288,11 @@ fn judge(stage: &Stage<'_>, case: &Case, exchange: &Exchange) -> Result<String> 
         Expected::Regular | Expected::PlainTcp => {
             let result = outcome(exchange, SIZE);
             ensure!(result == Outcome::Equal, "{result:?}");
-            let sides = Side::BOTH.into_iter().filter(|side| case.stock != Some(*side));
+            let sides = Side::BOTH.into_iter().filter(|side| negotiation.stock != Some(*side));
             for side in sides {
                 let status =
-                    stage.status(side)?.with_context(|| format!("no status of the {}", side.name()))?;
-                is_unsealed(&status, case.expected)?;
+                    fixture.status(side)?.with_context(|| format!("no status of the {}", side.name()))?;
+                is_unsealed(&status, negotiation.expected)?;
             }
             if ours == Side::Client {
                 ensure!(ending.said.contains(WARNING), "no warning: {}", ending.said);
@@ -303,10 +303,10 @@ fn judge(stage: &Stage<'_>, case: &Case, exchange: &Exchange) -> Result<String> 
 }
 
 /// No byte of data arrived, and none was on the wire in clear.
-fn is_untouched(stage: &Stage<'_>, exchange: &Exchange) -> Result<()> {
+fn is_untouched(fixture: &Fixture<'_>, exchange: &Exchange) -> Result<()> {
     let (up, down) = (exchange.up.bytes, exchange.down.bytes);
     ensure!(up + down == 0, "{up} and {down} bytes arrived");
-    for path in stage.lab.paths() {
+    for path in fixture.lab.paths() {
         let summary = path.summary()?;
         let seen = summary.to_server.matches + summary.to_client.matches;
         ensure!(seen == 0, "the text was on path {} in clear", path.name());

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use anyhow::{Result, bail, ensure};
 use lab::Direction;
 
-use super::{Outcome, PATIENCE, outcome};
+use super::{Outcome, TIMEOUT, outcome};
+use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::exchange::{self, Load, Source};
-use crate::attacks::stage::{Ears, Stage};
-use crate::attacks::trial::{Context, Trial, Verdict};
+use crate::attacks::fixture::{Fixture, Listening};
 
 /// Bytes each way: what both eavesdroppers keep must fit into memory.
 const MOST: u64 = 32 << 20;
 /// Bytes of text before it begins again.
 const LENGTH: usize = 64 << 10;
 
-pub(crate) fn all() -> Vec<Trial> {
+pub(crate) fn all() -> Vec<Case> {
     vec![
-        Trial::new("eavesdropper/sealed", "no eight bytes in a row of the text on either path", |context| {
+        Case::new("eavesdropper/sealed", "no eight bytes in a row of the text on either path", |context| {
             listen(context, &[], false)
         })
         .quick(),
-        Trial::new("eavesdropper/tcpcrypt", "the same with the other handshake", |context| {
+        Case::new("eavesdropper/tcpcrypt", "the same with the other handshake", |context| {
             listen(context, &["--handshake", "tcpcrypt"], false)
         }),
-        Trial::new("eavesdropper/plain", "unsealed, the same search finds the text", |context| {
+        Case::new("eavesdropper/plain", "unsealed, the same search finds the text", |context| {
             listen(context, &["--protect", "plain"], true)
         })
         .quick(),
@@ -35,19 +35,19 @@ fn listen(context: &Context<'_>, options: &[&str], is_expected: bool) -> Result<
     let size = context.settings.size.min(MOST);
     let (up, down) = (letter("Dear server"), letter("Dear client"));
     let all = [&up[..], &down[..]].concat();
-    let stage = Stage::up(context, Ears::Open)?;
-    for path in stage.lab.paths() {
+    let fixture = Fixture::up(context, Listening::Open)?;
+    for path in fixture.lab.paths() {
         path.watch(&all)?;
     }
-    let mut server = stage.listen(options)?;
-    let mut client = stage.connect(&Stage::PATHS, options)?;
+    let mut server = fixture.listen(options)?;
+    let mut client = fixture.connect(&Fixture::PATHS, options)?;
     let load = Load { up: Source::Text(up), down: Source::Text(down), size };
     let running = exchange::start(&mut client, &mut server, &load)?;
-    let exchange = running.finish(&mut client, &mut server, PATIENCE)?;
+    let exchange = running.finish(&mut client, &mut server, TIMEOUT)?;
     let result = outcome(&exchange, size);
     ensure!(result == Outcome::Equal, "{result:?}");
     let (mut heard, mut found) = (0, 0);
-    for path in stage.lab.paths() {
+    for path in fixture.lab.paths() {
         let summary = path.summary()?;
         for direction in Direction::BOTH {
             let here = summary.heard(direction);
