@@ -65,7 +65,7 @@ pub(crate) enum Command {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Verbosity {
-    /// Say more on standard error; twice: decisions, three times: packets.
+    /// Say on standard error which connections and paths come and go; twice: decisions, with addresses; three times: packets.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub(crate) verbose: u8,
     /// Say nothing but errors.

@@ -68,7 +68,8 @@ async fn one_by_one(
             reporter.report(&host.paths(), Some(from), &status)?;
         }
         if let Err(error) = &result {
-            tracing::info!(%error, %from, "a connection has ended early");
+            tracing::info!(%error, "a connection has ended early");
+            tracing::debug!(%from, "it came from there");
         }
         last = result.with_context(|| format!("the connection from {from} has ended early"));
         if terminal.is_closed() {
@@ -109,7 +110,8 @@ async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, mut stream: Strea
         stream.closed().await
     };
     if let Err(error) = scrambling::watched(monitor, conversation).await {
-        tracing::info!(%error, %from, "a connection has ended early");
+        tracing::info!(%error, "a connection has ended early");
+        tracing::debug!(%from, "it came from there");
     }
     if let Some(status) = stream.status() {
         let mut reporter = reporter.lock().await;

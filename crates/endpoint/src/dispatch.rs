@@ -10,7 +10,7 @@ use crate::demux::Owner;
 use crate::entry::{Entry, Stage};
 use crate::reset::reset_for;
 use crate::time_wait::Verdict;
-use crate::{ConnectionId, Endpoint};
+use crate::{ConnectionId, Endpoint, log};
 
 impl Endpoint {
     /// Takes one packet, maybe a super-segment (`segment_size` 0 if not).
@@ -18,7 +18,10 @@ impl Endpoint {
         match Packet::parse(packet, segment_size, trust) {
             Ok(Packet::Tcp(segment)) => self.handle_segment(now, &segment),
             Ok(Packet::Icmp(error)) => self.handle_icmp(now, &error),
-            Err(reason) => self.malformed.count(reason),
+            Err(reason) => {
+                log::debug!(?reason, len = packet.len(), "packet dropped: malformed");
+                self.malformed.count(reason);
+            }
         }
     }
 
@@ -27,15 +30,25 @@ impl Endpoint {
         if let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple)
             && let Some(entry) = self.connections.get_mut(&id)
         {
-            entry.connection.handle_segment(now, subflow, segment, &mut self.around.lend_to(id));
+            let around = &mut self.around.lend_to(id);
+            log::within(id, || entry.connection.handle_segment(now, subflow, segment, around));
             self.on_progress(now, id);
             return;
         }
+        log::trace!(
+            from = %segment.source,
+            to = %segment.destination,
+            flags = ?segment.flags,
+            len = segment.payload.len(),
+            "segment of no connection arrives"
+        );
         if !self.around.is_ours(segment.destination.ip()) {
+            log::debug!(to = %segment.destination, "segment dropped: not an address of ours");
             self.counters.not_ours += 1;
             return;
         }
         if segment.source == segment.destination {
+            log::debug!(from = %segment.source, "segment dropped: it names itself as its sender");
             self.counters.from_self += 1;
             return;
         }
@@ -52,6 +65,7 @@ impl Endpoint {
     /// A segment of no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
     fn handle_stranger(&mut self, now: Instant, segment: &Segment) {
         if segment.flags.contains(Flags::RST) {
+            log::debug!(from = %segment.source, to = %segment.destination, "reset dropped: no such connection");
             self.counters.stray_resets += 1;
             return;
         }
@@ -62,6 +76,7 @@ impl Endpoint {
             }
             return;
         }
+        log::debug!(from = %segment.source, to = %segment.destination, "reset: no such connection");
         self.counters.no_connection += 1;
         self.reset(now, segment, None);
     }
@@ -69,11 +84,13 @@ impl Endpoint {
     /// A SYN that opens a connection.
     fn handle_syn(&mut self, now: Instant, syn: &Segment) {
         let Some((listener_id, listener)) = self.listeners.on_port(syn.destination.port()) else {
+            log::debug!(from = %syn.source, to = %syn.destination, "reset: nobody listens on the port");
             self.counters.no_connection += 1;
             self.reset(now, syn, None);
             return;
         };
         if listener.is_full() || self.config.max_half_open == 0 {
+            log::debug!(from = %syn.source, "SYN dropped: too many connections wait to be accepted");
             self.counters.syn_limited += 1;
             return;
         }
@@ -82,16 +99,22 @@ impl Endpoint {
             && let Some(oldest) = self.half_open.oldest()
         {
             // Without a reset: in a flood nobody waits for it.
+            log::debug!(connection = oldest.0, "half-open connection dropped: a younger one takes its place");
             self.counters.syn_limited += 1;
             self.forget(oldest);
         }
         if self.connections.len() >= self.config.max_connections {
+            log::debug!(from = %syn.source, "SYN dropped: too many connections");
             self.counters.syn_limited += 1;
             return;
         }
         let id = self.draw_id();
         let (time_wait, stage) = (config.tcp.time_wait, Stage::HalfOpen(listener_id));
-        let connection = Association::accept(now, config, syn, &mut self.around.lend_to(id));
+        let around = &mut self.around.lend_to(id);
+        let connection = log::within(id, || {
+            log::debug!(from = %syn.source, to = %syn.destination, "SYN opens a connection");
+            Association::accept(now, config, syn, around)
+        });
         self.connections.insert(id, Entry::new(connection, stage, syn.source, time_wait));
         self.half_open.insert(id);
         self.on_progress(now, id);
@@ -103,12 +126,14 @@ impl Endpoint {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.2
             //# If the token is unknown or the host wants to refuse subflow
             //# establishment [...], the receiver will send back a reset (RST) signal
+            log::debug!(from = %syn.source, "reset: no connection has the token of the join");
             self.counters.unknown_token += 1;
             self.reset(now, syn, Some(ResetReason::Mptcp));
             return;
         };
         let Some(entry) = self.connections.get_mut(&id) else { return };
-        let result = entry.connection.handle_join(now, syn, &mut self.around.lend_to(id));
+        let around = &mut self.around.lend_to(id);
+        let result = log::within(id, || entry.connection.handle_join(now, syn, around));
         self.on_progress(now, id);
         let reason = match result {
             Ok(_) => return,
@@ -116,6 +141,7 @@ impl Endpoint {
             Err(Refused::Prohibited) => ResetReason::Prohibited,
             Err(Refused::Malformed) => ResetReason::Mptcp,
         };
+        log::debug!(from = %syn.source, ?reason, "reset: the join is refused");
         self.counters.join_refused += 1;
         self.reset(now, syn, Some(reason));
     }
@@ -133,10 +159,12 @@ impl Endpoint {
         if let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple)
             && let Some(entry) = self.connections.get_mut(&id)
         {
-            entry.connection.handle_icmp(now, subflow, error, &mut self.around.lend_to(id));
+            let around = &mut self.around.lend_to(id);
+            log::within(id, || entry.connection.handle_icmp(now, subflow, error, around));
             self.on_progress(now, id);
             return;
         }
+        log::debug!(reason = ?error.reason, "ICMP error dropped: no such connection");
         self.counters.stray_icmp += 1;
     }
 
@@ -148,6 +176,7 @@ impl Endpoint {
 
     fn reply(&mut self, now: Instant, reply: Segment) {
         if !self.replies.push(now, reply) {
+            log::debug!("answer not given: there are too many");
             self.counters.replies_limited += 1;
         }
     }

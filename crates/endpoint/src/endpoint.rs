@@ -16,7 +16,7 @@ use crate::listener::Listeners;
 use crate::notices::{Notices, Unsealed};
 use crate::ready::{Alarms, ReadyQueue};
 use crate::surroundings::Surroundings;
-use crate::{Counters, EndpointConfig, Event};
+use crate::{Counters, EndpointConfig, Event, log};
 
 /// Names a connection; never used twice in the life of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -114,6 +114,8 @@ impl Endpoint {
         if self.around.paths.get(path.id) == Some(&path) {
             return;
         }
+        log::info!(path = path.name, class = ?path.class, backup = path.backup, up = path.up, "path changes");
+        log::debug!(path = path.name, v4 = ?path.v4, v6 = ?path.v6, mtu = path.mtu, "it has these addresses");
         self.around.way_memory.forget(path.id);
         self.around.paths.insert(path);
         self.on_paths_changed(now);
@@ -122,6 +124,7 @@ impl Endpoint {
     /// Takes a path away; running connections leave it.
     pub fn remove_path(&mut self, now: Instant, id: PathId) {
         if self.around.paths.remove(id).is_some() {
+            log::info!(path = ?id, "path is gone");
             self.around.way_memory.forget(id);
             self.on_paths_changed(now);
         }
@@ -154,7 +157,11 @@ impl Endpoint {
         }
         let id = self.draw_id();
         let time_wait = config.tcp.time_wait;
-        let connection = Association::connect(now, config, remotes, &mut self.around.lend_to(id));
+        let around = &mut self.around.lend_to(id);
+        let connection = log::within(id, || {
+            log::debug!(?remotes, "connection opens");
+            Association::connect(now, config, remotes, around)
+        });
         self.connections.insert(id, Entry::new(connection, Stage::Held, best, time_wait));
         self.on_progress(now, id);
         Ok(id)
@@ -201,7 +208,8 @@ impl Endpoint {
                 self.set_alarm(id);
                 continue;
             }
-            entry.connection.handle_timeout(now, &mut self.around.lend_to(id));
+            let around = &mut self.around.lend_to(id);
+            log::within(id, || entry.connection.handle_timeout(now, around));
             self.check_orphan(now, id);
             self.on_progress(now, id);
         }
@@ -216,7 +224,8 @@ impl Endpoint {
         }
         while let Some(id) = self.ready.next() {
             let entry = self.connections.get_mut(&id);
-            let sent = entry.and_then(|entry| Some((entry.connection.poll_transmit(now)?, entry)));
+            let sent = entry
+                .and_then(|entry| Some((log::within(id, || entry.connection.poll_transmit(now))?, entry)));
             match sent {
                 Some((segment, entry)) => {
                     entry.note_last_words(now, &segment);

@@ -16,6 +16,7 @@ mod entry;
 mod lifecycle;
 mod limits;
 mod listener;
+mod log;
 mod notices;
 mod ports;
 mod ready;

@@ -5,7 +5,7 @@ use mptcp::{ConnectionError, Event as ConnectionEvent};
 
 use crate::entry::{Entry, Stage};
 use crate::notices::Unsealed;
-use crate::{ConnectionId, Endpoint, Event};
+use crate::{ConnectionId, Endpoint, Event, log};
 
 impl Endpoint {
     /// Something has happened to the connection: acts on its events, and lets it send.
@@ -32,6 +32,7 @@ impl Endpoint {
             self.forget(id);
             for remnant in remains {
                 if !self.around.time_waits.insert(now, remnant) {
+                    log::debug!(connection = id.0, "another leaves TIME-WAIT early: there are too many");
                     self.counters.time_wait_limited += 1;
                 }
             }
@@ -92,6 +93,7 @@ impl Endpoint {
         let delivered = entry.connection.status(now).bytes_delivered;
         entry.stage = Stage::Orphan { check: now + self.config.orphan_timeout, delivered };
         if delivered == before && !entry.connection.is_time_wait() {
+            log::debug!(connection = id.0, "reset: its application has gone and nothing moves");
             self.counters.orphans_aborted += 1;
             entry.connection.abort(now);
         }
@@ -109,17 +111,31 @@ impl Endpoint {
     fn drain_events(&mut self, now: Instant, id: ConnectionId) {
         while let Some(event) = self.connections.get_mut(&id).and_then(|entry| entry.connection.poll_event())
         {
-            self.on_event(now, id, event);
+            log::within(id, || self.on_event(now, id, event));
         }
     }
 
     fn on_event(&mut self, now: Instant, id: ConnectionId, event: ConnectionEvent) {
         match event {
             ConnectionEvent::SubflowOpened { id: subflow, tuple } => {
+                log::debug!(
+                    subflow = ?subflow,
+                    path = self.around.path_name(tuple.local.ip()),
+                    local = %tuple.local,
+                    remote = %tuple.remote,
+                    "subflow opens"
+                );
                 let bound = self.around.demux.bind(id, subflow, tuple);
                 debug_assert!(bound, "{tuple:?} belongs to another connection");
             }
             ConnectionEvent::SubflowClosed { id: subflow, tuple } => {
+                log::debug!(
+                    subflow = ?subflow,
+                    path = self.around.path_name(tuple.local.ip()),
+                    local = %tuple.local,
+                    remote = %tuple.remote,
+                    "subflow has closed"
+                );
                 self.around.demux.unbind(id, subflow, &tuple);
             }
             ConnectionEvent::Connected => self.on_connected(now, id),
@@ -131,6 +147,13 @@ impl Endpoint {
 
     fn on_connected(&mut self, now: Instant, id: ConnectionId) {
         let Some(entry) = self.connections.get_mut(&id) else { return };
+        log::info!(
+            connection = id.0,
+            opened_by = if entry.stage == Stage::Held { "us" } else { "the peer" },
+            protection = log::protection(&entry.connection.status(now)),
+            negotiated = ?entry.connection.status(now).negotiated,
+            "connected"
+        );
         match entry.stage {
             Stage::Held => self.notices.push(Event::Connected(id)),
             Stage::Waiting(_) | Stage::Orphan { check: _, delivered: _ } => {}
@@ -157,17 +180,27 @@ impl Endpoint {
         entry.end = Some(error.map_or(Ok(()), Err));
         match entry.stage {
             Stage::HalfOpen(_) => {
+                log::debug!(?error, "half-open connection has ended");
                 if error == Some(ConnectionError::NotSealed) {
                     self.note_unsealed(now, id);
                 }
                 self.disown(now, id);
             }
-            Stage::Held | Stage::Waiting(_) => self.tell(id, Event::Closed(id)),
-            Stage::Orphan { check: _, delivered: _ } => {}
+            Stage::Held | Stage::Waiting(_) | Stage::Orphan { check: _, delivered: _ } => {
+                log::info!(
+                    connection = id.0,
+                    error = error.map(tracing::field::debug),
+                    delivered = entry.connection.status(now).bytes_delivered,
+                    read = entry.connection.status(now).bytes_read,
+                    "connection has ended"
+                );
+                self.tell(id, Event::Closed(id));
+            }
         }
     }
 
     fn note_unsealed(&mut self, now: Instant, id: ConnectionId) {
+        log::debug!(connection = id.0, "refused: it cannot be sealed, and nothing less is allowed");
         self.counters.unsealed_refused += 1;
         if self.unsealed.is_some() {
             return;

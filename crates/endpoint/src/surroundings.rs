@@ -57,6 +57,12 @@ impl Surroundings {
     pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
         self.paths.with_address(address).is_some()
     }
+
+    /// What people call the path that has `address`.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn path_name(&self, address: IpAddr) -> Option<&str> {
+        self.paths.with_address(address).map(|path| path.name.as_str())
+    }
 }
 
 /// The host as one connection sees it.
