@@ -1,5 +1,6 @@
 //! When a subflow makes no progress, others send its data too; when it is lost, they send all of it.
 
+use arrayvec::ArrayVec;
 use base::{Duration, Instant, SubflowId};
 use tcp::{State, Stats};
 use wire::ResetReason;
@@ -9,12 +10,15 @@ use crate::protection::Mode;
 use crate::send::DataTimeout;
 use crate::subflows::flow::{Flow, ResetInfo, Stage, Stall};
 
-/// A stalled subflow is closed after so long if others work; the mesh tries the path again later.
+/// Subflows whose congestion control is coupled; further ones are on their own.
+const MAX_COUPLED: usize = 32;
+/// A stalled subflow is closed after so long if others work; the path manager tries the path again later.
 const MAX_STALL: Duration = Duration::from_secs(8);
 /// Timeouts in a row after which a subflow that is being closed is dropped: its data goes other ways.
 const MAX_FIN_TIMEOUTS: u8 = 4;
 /// The same once the connection is complete: nobody misses anything then, and somebody may wait for the end.
 const MAX_LAST_FIN_TIMEOUTS: u8 = 2;
+
 impl Connection {
     /// Looks for subflows that stand still, and for those that move again.
     pub(crate) fn check_stalls(&mut self, now: Instant) {
@@ -189,8 +193,9 @@ impl Connection {
                 bytes_between_losses: congestion.bytes_between_losses(),
             }
         };
-        let members: Vec<_> = self.flows.iter().filter(|flow| flow.is_good()).map(member).collect();
-        let good = self.flows.iter_mut().filter(|flow| flow.is_good());
+        let good = self.flows.iter().filter(|flow| flow.is_good()).take(MAX_COUPLED);
+        let members: ArrayVec<_, MAX_COUPLED> = good.map(member).collect();
+        let good = self.flows.iter_mut().filter(|flow| flow.is_good()).take(MAX_COUPLED);
         for (index, flow) in good.enumerate() {
             flow.tcp.set_coupling(Coupling::of(&members, index));
         }
