@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::ahead::Ahead;
 use super::jobs::{Jobs, Ticket};
 use super::opening::INITIAL_WINDOW;
+use super::repair::Deliveries;
 use super::unsealing::{Early, Opening};
 use crate::data_space::DataSpace;
 use crate::protection::session::Numbers;
@@ -55,6 +56,8 @@ pub(super) struct Established {
     pub(super) pending: VecDeque<Record>,
     /// Records of the peer that are to be acted upon.
     pub(super) arrived: VecDeque<Record>,
+    /// What was seen of TCP's deliveries when blocks were last looked at.
+    pub(super) deliveries: Option<Deliveries>,
     /// Our stream has ended for the peer.
     pub(super) eof_sent: bool,
     /// The peer's has, in order.
@@ -98,6 +101,7 @@ impl Established {
             announced: 1 + INITIAL_WINDOW,
             pending: VecDeque::new(),
             arrived: VecDeque::new(),
+            deliveries: None,
             eof_sent: false,
             eof_received: false,
             sealed_blocks: 0,

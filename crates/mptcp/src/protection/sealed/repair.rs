@@ -4,11 +4,11 @@
 //! carries both. So a block whose bytes TCP has seen acknowledged on every subflow that carried it, while a Data-ACK
 //! still asks for it, did not get through intact: it goes out again, on another subflow if there is one.
 
-use base::{Duration, Instant};
+use base::{Duration, Instant, SubflowId};
 
 use crate::Connection;
 use crate::send::blocks::Carrier;
-use crate::subflows::flow::{Flow, UNKNOWN_RTT};
+use crate::subflows::flow::{Flow, Stage, UNKNOWN_RTT};
 
 /// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
 const LOOK_AHEAD: usize = 64;
@@ -16,12 +16,53 @@ const LOOK_AHEAD: usize = 64;
 const MIN_GRACE: Duration = Duration::from_millis(2);
 const MAX_GRACE: Duration = Duration::from_millis(100);
 
+/// What it follows from which blocks TCP has delivered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Deliveries {
+    /// Stream offsets acknowledged, of all subflows together.
+    acked: u64,
+    subflows: usize,
+    /// Of those, subflows that are over and carry nothing any more.
+    over: usize,
+    newest: Option<SubflowId>,
+    /// Data offset of the first block.
+    first: Option<u64>,
+}
+
 impl Connection {
     /// Finds blocks that were corrupted and has them sent again.
     pub(super) fn repair(&mut self, now: Instant) {
         if !self.protection.is_sealed() {
             return;
         }
+        self.note_arrivals(now);
+        if self.repair_deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        let Some(first) = self.outgoing.first() else { return };
+        let start = first.start;
+        let is_other =
+            |flow: &Flow| flow.is_good() && !flow.state.is_backup() && !first.is_carried_by(flow.state.id);
+        let elsewhere = self.flows.iter().any(is_other);
+        self.counters.blocks_repaired += 1;
+        self.outgoing.on_block_corrupted(start, elsewhere);
+    }
+
+    /// Notes which of the first blocks TCP has delivered on every subflow that carries them, if anything has changed that
+    /// this follows from.
+    fn note_arrivals(&mut self, now: Instant) {
+        let seen = Deliveries {
+            acked: self.flows.iter().map(|flow| flow.tcp.acked_offset()).sum(),
+            subflows: self.flows.len(),
+            over: self.flows.iter().filter(|flow| flow.state.stage == Stage::Over).count(),
+            newest: self.flows.iter().map(|flow| flow.state.id).max(),
+            first: self.outgoing.first().map(|first| first.start),
+        };
+        let Some(established) = self.protection.established_mut() else { return };
+        if established.deliveries.as_ref() == Some(&seen) {
+            return;
+        }
+        established.deliveries = Some(seen);
         let flows = &self.flows;
         let has_arrived = |carrier: &Carrier| {
             let flow = flows.iter().find(|flow| flow.state.id == carrier.flow);
@@ -33,16 +74,6 @@ impl Connection {
                 block.arrived = Some(now);
             }
         }
-        if self.repair_deadline().is_none_or(|deadline| deadline > now) {
-            return;
-        }
-        let Some(first) = self.outgoing.first() else { return };
-        let start = first.start;
-        let is_other =
-            |flow: &Flow| flow.is_good() && !flow.state.is_backup() && !first.is_carried_by(flow.state.id);
-        let elsewhere = self.flows.iter().any(is_other);
-        self.counters.blocks_repaired += 1;
-        self.outgoing.on_block_corrupted(start, elsewhere);
     }
 
     /// When the first block counts as corrupted.
