@@ -20,7 +20,7 @@ use crate::privilege::{OWNER_VARIABLE, RUNTIME_VARIABLE};
 use crate::{Attack, Conditions, Direction, Error, Lab, LabConfig, Path, Result, Summary};
 
 /// How long the other side may take for a line.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the background process may take to come up.
 const COMING_UP: Duration = Duration::from_secs(20);
 /// Longest request: a configuration of a path is far shorter.
@@ -191,8 +191,8 @@ pub fn serve() -> Result<()> {
 
 /// Answers requests until the other side has no more; whether one of them was the last.
 fn converse(lab: &Lab, mut client: &UnixStream) -> std::io::Result<bool> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
+    client.set_read_timeout(Some(TIMEOUT))?;
+    client.set_write_timeout(Some(TIMEOUT))?;
     let mut reader = BufReader::new(std::io::Read::take(client, LONGEST_REQUEST));
     let mut line = String::new();
     while reader.read_line(&mut line)? > 0 {
@@ -267,7 +267,7 @@ pub fn ask(request: &Request) -> Result<Value> {
     let wrong = |error: String| Error::Background(format!("no answer from the lab: {error}"));
     let mut stream = UnixStream::connect(socket())
         .map_err(|_| Error::Background("no lab is up; `plait lab up` starts one".to_owned()))?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|error| wrong(error.to_string()))?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(|error| wrong(error.to_string()))?;
     let mut text = serde_json::to_string(request).map_err(|error| wrong(error.to_string()))?;
     text.push('\n');
     stream.write_all(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
@@ -306,12 +306,12 @@ pub fn down() -> Result<Vec<String>> {
         ask(&Request::Down)?;
         let process = PathBuf::from(format!("/proc/{}", running.process));
         let start = Instant::now();
-        while process.exists() && socket().exists() && start.elapsed() < PATIENCE {
+        while process.exists() && socket().exists() && start.elapsed() < TIMEOUT {
             std::thread::sleep(Duration::from_millis(10));
         }
         // The namespaces go when the process ends, a moment after the socket.
         while running.hosts.iter().any(|name| PathBuf::from("/run/netns").join(name).exists()) {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 return Err(Error::Background(format!("process {} does not end", running.process)));
             }
             std::thread::sleep(Duration::from_millis(10));

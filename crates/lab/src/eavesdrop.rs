@@ -1,4 +1,4 @@
-//! Somebody who listens on a path: what passes, and what a person would read in it.
+//! The eavesdropper of a path: what passes, and what a person would read in it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::needles::Needles;
 /// seven million, eight once in 2400.
 pub const TEXT_RUN: usize = 16;
 
-/// Lines kept for whoever looks at them live.
+/// Lines kept to be shown live.
 const MAX_LINES: usize = 256;
 /// Longest line shown.
 const LINE_LENGTH: usize = 100;
@@ -127,7 +127,7 @@ impl Eavesdropper {
         self.show(at, direction, payload);
     }
 
-    /// The first text of a payload, for whoever looks on.
+    /// The first text of a payload, to be shown live.
     fn show(&mut self, at: Duration, direction: Direction, payload: &[u8]) {
         let Some(run) = text_runs(payload).next() else { return };
         if self.lines.len() == MAX_LINES {

@@ -173,7 +173,7 @@ impl<'a> TcpView<'a> {
     }
 }
 
-/// The packets that a frame is on the wire, with complete checksums: for captures, and for chance that strikes each alone.
+/// The packets that a frame is on the wire, with complete checksums: for captures, and for chance that falls on each alone.
 pub(crate) fn wire_packets(frame: &Frame) -> Vec<Vec<u8>> {
     if matches!(frame.vnet.segment_size(frame.length), None | Some(0)) && !frame.vnet.is_partial() {
         return vec![frame.bytes().to_vec()];

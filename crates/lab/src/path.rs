@@ -44,7 +44,7 @@ pub struct Summary {
     pub carried_to_server: PathCounters,
     /// And to the client.
     pub carried_to_client: PathCounters,
-    /// Attacks that may still strike.
+    /// Attacks that may still act.
     pub armed: Vec<Attack>,
     /// Packets of the injector on the wire.
     pub injected: u64,

@@ -148,7 +148,7 @@ fn send_syn(lab: &lab::Lab, options: &[u8]) -> Vec<u8> {
     sender.send_to(&packet[20..], &std::net::SocketAddr::new(to, 0).into()).expect("sent");
     let start = Instant::now();
     let mut room = [0; 2048];
-    while start.elapsed() < support::PATIENCE {
+    while start.elapsed() < support::TIMEOUT {
         let length = std::io::Read::read(&mut (&receiver), &mut room).expect("it arrives");
         let packet = bytes::Bytes::copy_from_slice(&room[..length]);
         if let Ok(Packet::Tcp(found)) = Packet::parse(&packet, 0, Trust::Verify)

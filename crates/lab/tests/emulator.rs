@@ -200,7 +200,7 @@ fn udp(lab: &Lab) -> (UdpSocket, UdpSocket) {
     let (client, server) = (bind(lab.client(), path.client().v4), bind(lab.server(), path.server().v4));
     client.connect(server.local_addr().expect("bound")).expect("connected");
     for socket in [&client, &server] {
-        socket.set_read_timeout(Some(support::PATIENCE)).expect("a time");
+        socket.set_read_timeout(Some(support::TIMEOUT)).expect("a time");
     }
     (client, server)
 }

@@ -248,7 +248,7 @@ impl Emulator {
             self.log(now, direction, mark, &[]);
         }
         if let Some(cut) = outcome.cut {
-            self.strike_dead(now, direction, cut);
+            self.go_dead(now, direction, cut);
         }
     }
 
@@ -278,7 +278,7 @@ impl Emulator {
         }
     }
 
-    fn strike_dead(&mut self, now: Instant, direction: Direction, cut: Cut) {
+    fn go_dead(&mut self, now: Instant, direction: Direction, cut: Cut) {
         let Cut { mark, lasting, all_paths } = cut;
         if all_paths {
             let until = (now + lasting).as_nanos();

@@ -1,4 +1,4 @@
-//! The attacks by name, and when they strike.
+//! The attacks by name, and when they act.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Direction, Error};
 
-/// One row per attack: its name here and on the command line, which packets it strikes, how often unless told otherwise, what a sealed
+/// One row per attack: its name here and on the command line, which packets it acts on, how often unless told otherwise, what a sealed
 /// connection has to make of it, and how the attack tests run it. Everything that lists attacks is made of this.
 macro_rules! attacks {
     ($($(#[doc = $about:literal])+
-       $attack:ident = $name:literal, $prey:ident, $rhythm:ident, $expected:ident, [$($run:ident),*];)+) => {
+       $attack:ident = $name:literal, $target:ident, $rhythm:ident, $expected:ident, [$($run:ident),*];)+) => {
         /// What an attacker on the path does. All of it is done knowing only what has crossed this path.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum AttackName {
@@ -28,7 +28,7 @@ macro_rules! attacks {
                     $(Self::$attack => Row {
                         name: $name,
                         about: concat!($($about,)+),
-                        prey: Prey::$prey,
+                        target: Target::$target,
                         rhythm: Rhythm::$rhythm,
                         expected: Expected::$expected,
                         runs: &[$(Run::$run,)*],
@@ -78,7 +78,7 @@ attacks! {
     ReplayDss = "replay-dss", Established, Once, Survives, [];
     /// An old payload again: every second time as it was, else with its options at the current sequence number.
     Replay = "replay", Payload, Once, Survives, [Quick];
-    /// All payloads that have crossed from the first time that this was armed to its first strike, one at a strike, in their order and
+    /// All payloads that have crossed from the first time that this was armed to its first injection, one at a time, in their order and
     /// as they were; short ones, as control records are, also with their options at the current sequence number.
     ReplayAll = "replay-all", Payload, Once, IgnoresRecords, [];
     /// Options of kind 30 are removed from everything but SYNs.
@@ -123,7 +123,7 @@ attacks! {
 struct Row {
     name: &'static str,
     about: &'static str,
-    prey: Prey,
+    target: Target,
     rhythm: Rhythm,
     expected: Expected,
     runs: &'static [Run],
@@ -155,11 +155,11 @@ pub enum Run {
     EveryPath,
     /// With each of the handshakes of sealed connections.
     BothHandshakes,
-    /// Also on the path on which nothing opens while the first one is honest: it strikes joins as well.
+    /// Also on the path on which nothing opens while the first one is honest: it acts on joins as well.
     SecondPath,
 }
 
-/// How often an attack strikes unless it is told.
+/// How often an attack acts unless it is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rhythm {
     Once,
@@ -188,9 +188,9 @@ impl AttackName {
         self.row().runs.contains(&run)
     }
 
-    /// Which packets it can strike.
-    pub(crate) const fn prey(self) -> Prey {
-        self.row().prey
+    /// Which packets it acts on.
+    pub(crate) const fn target(self) -> Target {
+        self.row().target
     }
 
     const fn is_steady(self) -> bool {
@@ -216,9 +216,9 @@ impl FromStr for AttackName {
     }
 }
 
-/// The packets an attack can strike.
+/// The packets an attack acts on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Prey {
+pub(crate) enum Target {
     /// Segments with SYN.
     Syn,
     /// Segments with payload.
@@ -229,10 +229,10 @@ pub(crate) enum Prey {
     Any,
 }
 
-/// An attack and when it strikes.
+/// An attack and when it acts.
 ///
 /// Time is counted in bytes of TCP payload that have crossed the path, both directions together, since the attack
-/// was armed: an attack strikes at the first fitting packet after `after` bytes, and again every `every` bytes.
+/// was armed: an attack acts on the first fitting packet after `after` bytes, and again every `every` bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attack {
@@ -241,13 +241,13 @@ pub struct Attack {
     /// Only packets that go this way; `None`: both. What is forged goes the same way as the packet it follows.
     #[serde(default)]
     pub direction: Option<Direction>,
-    /// Bytes of payload before the first strike.
+    /// Bytes of payload before the first injection.
     #[serde(default)]
     pub after: u64,
-    /// Bytes of payload between two strikes; 0: every packet.
+    /// Bytes of payload between two injections; 0: every packet.
     #[serde(default)]
     pub every: u64,
-    /// How many strikes; `None`: until it is called off.
+    /// How many injections; `None`: until it is called off.
     #[serde(default)]
     pub count: Option<u64>,
     /// Only connections to this port.
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_when_and_where_an_attack_strikes() {
+    fn words_say_when_and_where_an_attack_acts() {
         let attack = Attack::parse(["flip", "after=1000", "every=500", "count=3", "to=client", "port=443"]);
         let expected = Attack::new(AttackName::Flip)
             .after(1000)

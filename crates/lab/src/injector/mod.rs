@@ -1,16 +1,16 @@
 //! An attacker on the path: may change, hold back, drop and invent packets, and knows only what crossed this path.
 //!
-//! Each armed attack waits for packets it can strike. A struck packet is taken apart, one wire segment of it is treated, and
-//! what comes of it goes on over the link in place of the packet, forged segments before or behind it. Packets that no attack strikes pass
+//! Each armed attack waits for packets of its kind. A treated packet is taken apart, one wire segment of it is treated, and
+//! what comes of it goes on over the link in place of the packet, forged segments before or behind it. Packets that no attack acts on pass
 //! untouched, byte by byte.
 
 mod attack;
 mod handshake;
-mod hoard;
 mod log;
 mod opening;
 mod option_list;
 mod payload;
+mod replay_buffer;
 mod signal;
 mod termination;
 
@@ -26,8 +26,8 @@ use crate::packet::{Frame, TcpView, part};
 pub use attack::{Attack, AttackName, Expected, Run};
 pub use log::{Injection, InjectionLog};
 
-use attack::Prey;
-use hoard::Hoard;
+use attack::Target;
+use replay_buffer::ReplayBuffer;
 
 /// Segments kept for replays. Old enough to be acknowledged, few enough to be forgotten.
 const MAX_OLD: usize = 64;
@@ -80,21 +80,21 @@ impl Piece {
     }
 }
 
-/// What an attack sees of the packet that it strikes.
-struct Scene<'a> {
+/// What an attack sees of the packet that it acts on.
+struct Context<'a> {
     direction: Direction,
     flow: &'a Flow,
     flows: &'a Flows,
     now: Instant,
-    /// How often this attack has struck before.
-    strikes: u64,
+    /// How often this attack has acted before.
+    injections: u64,
 }
 
 struct Armed {
     attack: Attack,
-    /// Strikes once this much payload has passed.
+    /// Acts once this much payload has passed.
     due: u64,
-    strikes: u64,
+    injections: u64,
 }
 
 /// A segment held back.
@@ -114,7 +114,7 @@ pub(crate) struct Injector {
     passed: u64,
     held: Option<Held>,
     old: VecDeque<(u32, Direction, Segment)>,
-    hoard: Hoard,
+    replay_buffer: ReplayBuffer,
     random: SeededRandom,
     pub(crate) log: InjectionLog,
 }
@@ -126,7 +126,7 @@ impl Injector {
             passed: 0,
             held: None,
             old: VecDeque::new(),
-            hoard: Hoard::default(),
+            replay_buffer: ReplayBuffer::default(),
             random: SeededRandom::from_number(seed),
             log: InjectionLog::default(),
         }
@@ -134,7 +134,7 @@ impl Injector {
 
     pub(crate) fn arm(&mut self, attack: Attack) {
         let due = self.passed.saturating_add(attack.after);
-        self.armed.push(Armed { attack, due, strikes: 0 });
+        self.armed.push(Armed { attack, due, injections: 0 });
     }
 
     /// Calls off all attacks; what is held back still goes on.
@@ -142,7 +142,7 @@ impl Injector {
         self.armed.clear();
     }
 
-    /// Attacks that may still strike.
+    /// Attacks that may still act.
     pub(crate) fn armed(&self) -> impl Iterator<Item = &Attack> {
         self.armed.iter().map(|armed| &armed.attack)
     }
@@ -187,8 +187,8 @@ impl Injector {
         let mut outcome = Outcome::default();
         let mut pieces = vec![Piece::untouched(segment)];
         if due {
-            let scene = Scene { direction, flow, flows, now, strikes: 0 };
-            pieces = self.strike(&scene, pieces, &mut outcome);
+            let context = Context { direction, flow, flows, now, injections: 0 };
+            pieces = self.inject(&context, pieces, &mut outcome);
         }
         if is_awaited {
             self.pass_held(direction, flow, &mut pieces, &mut outcome);
@@ -205,11 +205,11 @@ impl Injector {
 
     /// Keeps a copy of the first wire segment of a payload while a replay is armed, and all of it while that of all has not begun.
     fn remember(&mut self, direction: Direction, flow: &Flow, frame: &Frame) {
-        let waits = |armed: &Armed| armed.attack.name == AttackName::ReplayAll && armed.strikes == 0;
+        let waits = |armed: &Armed| armed.attack.name == AttackName::ReplayAll && armed.injections == 0;
         if self.armed.iter().any(waits)
             && let Some(segment) = frame.to_segment().filter(|segment| !segment.payload.is_empty())
         {
-            self.hoard.keep(direction, segment);
+            self.replay_buffer.keep(direction, segment);
         }
         let wanted = self.armed.iter().any(|armed| armed.attack.name == AttackName::Replay);
         if !wanted || frame.tcp().is_none_or(|tcp| tcp.payload().is_empty()) {
@@ -223,22 +223,22 @@ impl Injector {
     }
 
     /// Lets every due attack have its turn.
-    fn strike(&mut self, scene: &Scene<'_>, mut pieces: Vec<Piece>, outcome: &mut Outcome) -> Vec<Piece> {
-        let Scene { direction, flow, .. } = *scene;
+    fn inject(&mut self, context: &Context<'_>, mut pieces: Vec<Piece>, outcome: &mut Outcome) -> Vec<Piece> {
+        let Context { direction, flow, .. } = *context;
         let mut armed = std::mem::take(&mut self.armed);
         for one in &mut armed {
-            let struck = pieces.iter().position(|piece| {
+            let found = pieces.iter().position(|piece| {
                 let sight = (piece.segment.flags, piece.segment.payload.len());
                 piece.what.is_none() && one.is_due(self.passed, direction, flow, sight)
             });
-            let Some(index) = struck else { continue };
+            let Some(index) = found else { continue };
             let piece = pieces.remove(index);
-            let scene = Scene { strikes: one.strikes, ..*scene };
+            let context = Context { injections: one.injections, ..*context };
             let original = piece.segment.clone();
-            let after = self.treat(&one.attack, &scene, piece.segment, outcome);
+            let after = self.treat(&one.attack, &context, piece.segment, outcome);
             match after {
                 Some(after) => {
-                    one.strikes += 1;
+                    one.injections += 1;
                     one.due = self.passed.saturating_add(one.attack.every);
                     pieces.splice(index..index, after);
                 }
@@ -246,7 +246,7 @@ impl Injector {
                 None => pieces.insert(index, Piece::untouched(original)),
             }
         }
-        armed.retain(|one| one.attack.count.is_none_or(|count| one.strikes < count));
+        armed.retain(|one| one.attack.count.is_none_or(|count| one.injections < count));
         self.armed = armed;
         pieces
     }
@@ -255,7 +255,7 @@ impl Injector {
     fn treat(
         &mut self,
         attack: &Attack,
-        scene: &Scene<'_>,
+        context: &Context<'_>,
         segment: Segment,
         outcome: &mut Outcome,
     ) -> Option<Vec<Piece>> {
@@ -264,9 +264,9 @@ impl Injector {
             AttackName::Insert => payload::insert(segment),
             AttackName::Truncate => payload::truncate(segment),
             AttackName::Split => payload::split(segment),
-            AttackName::Replay => payload::replay(segment, scene, &self.old),
-            AttackName::ReplayAll => self.hoard.replay(scene.direction, segment),
-            AttackName::Reorder | AttackName::Merge => self.hold(attack.name, segment, scene),
+            AttackName::Replay => payload::replay(segment, context, &self.old),
+            AttackName::ReplayAll => self.replay_buffer.replay(context.direction, segment),
+            AttackName::Reorder | AttackName::Merge => self.hold(attack.name, segment, context),
             AttackName::Rst => Some(termination::reset(segment)),
             AttackName::Fin => Some(termination::fin(segment)),
             AttackName::ForgeDss => signal::forge_mapping(segment),
@@ -275,24 +275,24 @@ impl Injector {
             | AttackName::RemoveAddr
             | AttackName::Prio
             | AttackName::Fastclose
-            | AttackName::DataFin => signal::forge(attack.name, segment, scene, &mut self.random),
+            | AttackName::DataFin => signal::forge(attack.name, segment, context, &mut self.random),
             AttackName::ReplayAddAddr
             | AttackName::ReplayRemoveAddr
             | AttackName::ReplayPrio
             | AttackName::ReplayFastclose
             | AttackName::ReplayDataFin
             | AttackName::ReplayAck
-            | AttackName::ReplayDss => signal::replay(attack.name, segment, scene),
+            | AttackName::ReplayDss => signal::replay(attack.name, segment, context),
             AttackName::Strip | AttackName::StripCapable | AttackName::StripEno => {
                 handshake::strip(attack.name, segment)
             }
             AttackName::Downgrade => handshake::downgrade(segment),
             AttackName::RewriteTep => handshake::rewrite_tep(segment),
             AttackName::AddTep => handshake::add_tep(segment),
-            AttackName::SynCrossing => opening::cross(segment, attack.direction, scene, outcome),
+            AttackName::SynCrossing => opening::cross(segment, attack.direction, context, outcome),
             AttackName::SynAckBare => opening::strip_bare(segment, attack.direction),
             AttackName::SynAckThenSilence | AttackName::HandshakeThenSilence => {
-                opening::fall_silent(attack, &segment, scene, outcome)
+                opening::fall_silent(attack, &segment, context, outcome)
             }
             AttackName::HandshakeAlteredAlways | AttackName::BlocksAlteredAlways => {
                 opening::alter(attack.name, segment)
@@ -300,7 +300,7 @@ impl Injector {
             AttackName::Cut | AttackName::CutAll => {
                 let all_paths = attack.name == AttackName::CutAll;
                 let what = format!("dead for {} ms", attack.lasting.as_millis());
-                let mark = Mark { attack: attack.name, flow: scene.flow.number, what };
+                let mark = Mark { attack: attack.name, flow: context.flow.number, what };
                 outcome.cut = Some(Cut { mark, lasting: attack.lasting, all_paths });
                 Some(vec![Piece::untouched(segment)])
             }
@@ -308,7 +308,7 @@ impl Injector {
     }
 
     /// Holds a wire segment back; the rest goes on.
-    fn hold(&mut self, attack: AttackName, segment: Segment, scene: &Scene<'_>) -> Option<Vec<Piece>> {
+    fn hold(&mut self, attack: AttackName, segment: Segment, context: &Context<'_>) -> Option<Vec<Piece>> {
         if self.held.is_some() {
             return None;
         }
@@ -318,7 +318,7 @@ impl Injector {
         let held = part(&segment, index, index + 1)?;
         let before = part(&segment, 0, index);
         let behind = part(&segment, index + 1, count);
-        let Scene { direction, flow, flows: _, now, strikes: _ } = scene;
+        let Context { direction, flow, flows: _, now, injections: _ } = context;
         self.held = Some(Held {
             attack,
             direction: *direction,
@@ -373,14 +373,14 @@ impl Armed {
         let (flags, payload) = sight;
         let is_syn = flags.contains(Flags::SYN);
         let Attack { name, direction: wanted, after: _, every: _, count, port, lasting: _ } = &self.attack;
-        let fits = match name.prey() {
-            Prey::Syn => is_syn,
-            Prey::Payload => !is_syn && payload > 0,
-            Prey::Established => !is_syn && !flags.contains(Flags::RST),
-            Prey::Any => true,
+        let fits = match name.target() {
+            Target::Syn => is_syn,
+            Target::Payload => !is_syn && payload > 0,
+            Target::Established => !is_syn && !flags.contains(Flags::RST),
+            Target::Any => true,
         };
         fits && passed >= self.due
-            && count.is_none_or(|count| self.strikes < count)
+            && count.is_none_or(|count| self.injections < count)
             && wanted.is_none_or(|wanted| wanted == direction)
             && port.is_none_or(|port| port == flow.server_port)
     }

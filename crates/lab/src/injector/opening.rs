@@ -3,7 +3,7 @@
 use wire::{Dss, Flags, MptcpOption, OptionBytes, Segment, TcpOption};
 
 use super::option_list::{ENO, MPTCP, join, list};
-use super::{Attack, AttackName, Mark, Outcome, Piece, Scene, payload};
+use super::{Attack, AttackName, Context, Mark, Outcome, Piece, payload};
 use crate::Direction;
 
 /// A simultaneous open that its victim did not ask for (RFC 9293, section 3.5): the victim's peer seems to speak plain TCP. The real
@@ -11,10 +11,10 @@ use crate::Direction;
 pub(super) fn cross(
     segment: Segment,
     only: Option<Direction>,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     outcome: &mut Outcome,
 ) -> Option<Vec<Piece>> {
-    let Scene { direction, flow, .. } = *scene;
+    let Context { direction, flow, .. } = *context;
     let (is_syn, is_ack) = (segment.flags.contains(Flags::SYN), segment.flags.contains(Flags::ACK));
     let is_reset = segment.flags.contains(Flags::RST);
     match (direction, only) {
@@ -25,7 +25,7 @@ pub(super) fn cross(
         }
         (Direction::ToClient, _) if is_syn && is_ack => Some(crossing(&segment, segment.seq)),
         (Direction::ToServer | Direction::ToClient, _) => {
-            Some(swallow(AttackName::SynCrossing, scene, outcome))
+            Some(swallow(AttackName::SynCrossing, context, outcome))
         }
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn strip_bare(segment: Segment, only: Option<Direction>) -> Option<Ve
 pub(super) fn fall_silent(
     attack: &Attack,
     segment: &Segment,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     outcome: &mut Outcome,
 ) -> Option<Vec<Piece>> {
     let is_silent = match attack.name {
@@ -75,9 +75,9 @@ pub(super) fn fall_silent(
         _ => Direction::BOTH
             .into_iter()
             .filter(|way| attack.direction.is_none_or(|only| only == *way))
-            .any(|way| scene.flow.sent(way).has_mapped()),
+            .any(|way| context.flow.sent(way).has_mapped()),
     };
-    is_silent.then(|| swallow(attack.name, scene, outcome))
+    is_silent.then(|| swallow(attack.name, context, outcome))
 }
 
 /// Changes a byte of what is, or is not, mapped.
@@ -94,7 +94,7 @@ fn is_mapped(segment: &Segment) -> bool {
         .any(|option| matches!(option, TcpOption::Mptcp(MptcpOption::Dss(Dss { mapping: Some(_), .. }))))
 }
 
-fn swallow(attack: AttackName, scene: &Scene<'_>, outcome: &mut Outcome) -> Vec<Piece> {
-    outcome.swallowed.push(Mark { attack, flow: scene.flow.number, what: "swallowed".to_owned() });
+fn swallow(attack: AttackName, context: &Context<'_>, outcome: &mut Outcome) -> Vec<Piece> {
+    outcome.swallowed.push(Mark { attack, flow: context.flow.number, what: "swallowed".to_owned() });
     Vec::new()
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use wire::Segment;
 
-use super::{AttackName, Piece, Scene, option_list};
+use super::{AttackName, Context, Piece, option_list};
 use crate::Direction;
 use crate::packet::part;
 
@@ -18,8 +18,8 @@ const MAX_MERGED: usize = 64_000;
 fn isolate(segment: &Segment) -> Option<(Option<Segment>, Segment, Option<Segment>)> {
     let count = segment.wire_segments();
     let middle = count / 2;
-    let struck = part(segment, middle, middle + 1)?;
-    Some((part(segment, 0, middle), struck, part(segment, middle + 1, count)))
+    let treated = part(segment, middle, middle + 1)?;
+    Some((part(segment, 0, middle), treated, part(segment, middle + 1, count)))
 }
 
 /// The pieces around a treated one.
@@ -40,9 +40,9 @@ pub(super) fn flip(attack: AttackName, mut segment: Segment) -> Option<Vec<Piece
     bytes[at] = new;
     mend_data_checksum(&mut segment, at, old, new);
     segment.payload = bytes.into();
-    let (before, struck, behind) = isolate(&segment)?;
+    let (before, treated, behind) = isolate(&segment)?;
     let what = format!("byte {at} of the payload changed from {old:#04x} to {new:#04x}, checksum mended");
-    Some(around(before, vec![Piece::treated(attack, struck, what)], behind))
+    Some(around(before, vec![Piece::treated(attack, treated, what)], behind))
 }
 
 /// Adds the difference to the checksum at the end of a DSS mapping (RFC 1624).
@@ -81,31 +81,31 @@ fn checksum_of_mapping(option: &[u8]) -> Option<usize> {
 
 /// Puts forged bytes in front of the real ones.
 pub(super) fn insert(segment: Segment) -> Option<Vec<Piece>> {
-    let (before, struck, behind) = isolate(&segment)?;
-    let mut forged = struck.clone();
-    forged.payload = FORGED.iter().copied().cycle().take(struck.payload.len()).collect();
+    let (before, treated, behind) = isolate(&segment)?;
+    let mut forged = treated.clone();
+    forged.payload = FORGED.iter().copied().cycle().take(treated.payload.len()).collect();
     let what = format!("{} forged bytes before the real ones", forged.payload.len());
-    let pieces = vec![Piece::treated(AttackName::Insert, forged, what), Piece::untouched(struck)];
+    let pieces = vec![Piece::treated(AttackName::Insert, forged, what), Piece::untouched(treated)];
     Some(around(before, pieces, behind))
 }
 
 /// Cuts off the second half of a payload.
 pub(super) fn truncate(segment: Segment) -> Option<Vec<Piece>> {
-    let (before, mut struck, behind) = isolate(&segment)?;
-    let whole = struck.payload.len();
-    struck.payload = struck.payload.slice(..whole / 2);
+    let (before, mut treated, behind) = isolate(&segment)?;
+    let whole = treated.payload.len();
+    treated.payload = treated.payload.slice(..whole / 2);
     let what = format!("payload cut from {whole} to {} bytes", whole / 2);
-    Some(around(before, vec![Piece::treated(AttackName::Truncate, struck, what)], behind))
+    Some(around(before, vec![Piece::treated(AttackName::Truncate, treated, what)], behind))
 }
 
 /// Makes two segments of one.
 pub(super) fn split(segment: Segment) -> Option<Vec<Piece>> {
-    let (before, struck, behind) = isolate(&segment)?;
-    let half = struck.payload.len() / 2;
+    let (before, treated, behind) = isolate(&segment)?;
+    let half = treated.payload.len() / 2;
     if half == 0 {
         return None;
     }
-    let halves = Segment { segment_size: (struck.payload.len() - half) as u16, ..struck };
+    let halves = Segment { segment_size: (treated.payload.len() - half) as u16, ..treated };
     let pieces = (0..2).filter_map(|index| part(&halves, index, index + 1)).map(|piece| {
         let what = format!("{} of {} bytes, same options", piece.payload.len(), halves.payload.len());
         Piece::treated(AttackName::Split, piece, what)
@@ -157,15 +157,15 @@ pub(super) fn with_timestamps_of(current: &Segment, old: &Segment) -> wire::Opti
 /// An old payload of this flow again.
 pub(super) fn replay(
     segment: Segment,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     old: &VecDeque<(u32, Direction, Segment)>,
 ) -> Option<Vec<Piece>> {
     let mut mine = old.iter().filter(|(flow, direction, past)| {
-        *flow == scene.flow.number && *direction == scene.direction && past.seq.is_before(segment.seq)
+        *flow == context.flow.number && *direction == context.direction && past.seq.is_before(segment.seq)
     });
     let (_, _, past) = mine.next()?;
     let mut again = past.clone();
-    let what = if scene.strikes.is_multiple_of(2) {
+    let what = if context.injections.is_multiple_of(2) {
         format!("{} old bytes as they were", again.payload.len())
     } else {
         again.seq = segment.seq;

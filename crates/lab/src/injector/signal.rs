@@ -11,7 +11,7 @@ use wire::{
 
 use super::option_list::{join, list, subtype};
 use super::termination::bare;
-use super::{AttackName, Piece, Scene};
+use super::{AttackName, Context, Piece};
 use crate::flows::OptionClass;
 
 /// The address announced by forged ADD_ADDRs: of documentation (RFC 5737, RFC 3849), where nobody answers.
@@ -30,19 +30,20 @@ const SHIFT: u64 = 4096;
 pub(super) fn forge(
     attack: AttackName,
     segment: Segment,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     random: &mut SeededRandom,
 ) -> Option<Vec<Piece>> {
     match attack {
         AttackName::ForgeAck => {
-            let (highest, is_long) = scene.flow.sent(scene.direction.opposite()).data_next?;
-            let ack = if scene.strikes.is_multiple_of(2) { highest } else { highest.wrapping_add(BEYOND) };
+            let (highest, is_long) = context.flow.sent(context.direction.opposite()).data_next?;
+            let ack =
+                if context.injections.is_multiple_of(2) { highest } else { highest.wrapping_add(BEYOND) };
             let wire = if is_long { DataAck::Long(ack) } else { DataAck::Short(ack as u32) };
             let dss = Dss { data_ack: Some(wire), mapping: None, data_fin: false };
             with_option(attack, segment, &MptcpOption::Dss(dss), format!("Data-ACK {ack}"))
         }
         AttackName::DataFin => {
-            let highest = scene.flow.sent(scene.direction).data_next;
+            let highest = context.flow.sent(context.direction).data_next;
             let (next, is_long) = first_mapped(&segment).or(highest)?;
             let dsn = if is_long { DataSequence::Long(next) } else { DataSequence::Short(next as u32) };
             let mapping = Mapping { dsn, ssn: 0, length: 1, checksum: None };
@@ -50,7 +51,7 @@ pub(super) fn forge(
             with_option(attack, segment, &MptcpOption::Dss(dss), format!("DATA_FIN at {next}"))
         }
         AttackName::AddAddr => {
-            let (option, what) = add_addr(&segment, scene, random);
+            let (option, what) = add_addr(&segment, context, random);
             with_option(attack, segment, &MptcpOption::AddAddr(option), what)
         }
         AttackName::RemoveAddr => {
@@ -62,7 +63,7 @@ pub(super) fn forge(
             with_option(attack, segment, &option, "MP_PRIO: backup".to_owned())
         }
         AttackName::Fastclose => {
-            let known = scene.flow.sent(scene.direction.opposite()).key;
+            let known = context.flow.sent(context.direction.opposite()).key;
             let receiver_key = known.unwrap_or_else(|| bytes_of(random));
             let what = if known.is_some() { "with the receiver's key" } else { "with a guessed key" };
             let option = MptcpOption::FastClose(FastClose { receiver_key });
@@ -90,9 +91,10 @@ fn first_mapped(segment: &Segment) -> Option<(u64, bool)> {
 }
 
 /// An ADD_ADDR as from the sender of `segment`.
-fn add_addr(segment: &Segment, scene: &Scene<'_>, random: &mut SeededRandom) -> (AddAddr, String) {
+fn add_addr(segment: &Segment, context: &Context<'_>, random: &mut SeededRandom) -> (AddAddr, String) {
     let address = if segment.source.is_ipv4() { ANNOUNCED_V4 } else { ANNOUNCED_V6 };
-    let keys = (scene.flow.sent(scene.direction).key, scene.flow.sent(scene.direction.opposite()).key);
+    let keys =
+        (context.flow.sent(context.direction).key, context.flow.sent(context.direction.opposite()).key);
     let (hmac, how) = match keys {
         (Some(own), Some(other)) => (address_hmac(own, other, address), "a valid HMAC"),
         (None, _) | (_, None) => (bytes_of(random), "a guessed HMAC"),
@@ -146,7 +148,7 @@ fn with_bytes(attack: AttackName, segment: Segment, option: &[u8], what: String)
 }
 
 /// A captured option again, on a new segment without payload.
-pub(super) fn replay(attack: AttackName, segment: Segment, scene: &Scene<'_>) -> Option<Vec<Piece>> {
+pub(super) fn replay(attack: AttackName, segment: Segment, context: &Context<'_>) -> Option<Vec<Piece>> {
     let class = match attack {
         AttackName::ReplayAddAddr => OptionClass::AddAddr,
         AttackName::ReplayRemoveAddr => OptionClass::RemoveAddr,
@@ -157,7 +159,7 @@ pub(super) fn replay(attack: AttackName, segment: Segment, scene: &Scene<'_>) ->
         AttackName::ReplayDss => OptionClass::Mapping,
         other => return unreachable_family(other),
     };
-    let option = scene.flows.captured(scene.flow, scene.direction, class)?;
+    let option = context.flows.captured(context.flow, context.direction, class)?;
     let what = format!("a captured {class:?} of {} bytes again", option.len());
     Some(with_bytes(attack, segment, option, what))
 }

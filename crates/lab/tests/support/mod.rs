@@ -10,7 +10,7 @@ use lab::{Conditions, Host, Lab, LabConfig, PathClass, PathConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Longer than any transfer here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A transfer in which nothing moves for this long hangs.
 const STALLED: Duration = Duration::from_secs(4);
@@ -76,7 +76,7 @@ pub(crate) fn connect(host: &Host, to: SocketAddr, transport: Transport) -> std:
     host.namespace()
         .enter(|| {
             let socket = socket(to, transport);
-            socket.connect_timeout(&to.into(), PATIENCE)?;
+            socket.connect_timeout(&to.into(), TIMEOUT)?;
             Ok(TcpStream::from(socket))
         })
         .expect("the host is there")

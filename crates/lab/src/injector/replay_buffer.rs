@@ -15,7 +15,7 @@ const SHORT: usize = 256;
 
 /// What has crossed the path, each way.
 #[derive(Default)]
-pub(super) struct Hoard {
+pub(super) struct ReplayBuffer {
     to_server: Kept,
     to_client: Kept,
 }
@@ -27,7 +27,7 @@ struct Kept {
     played: usize,
 }
 
-impl Hoard {
+impl ReplayBuffer {
     fn kept(&mut self, direction: Direction) -> &mut Kept {
         match direction {
             Direction::ToServer => &mut self.to_server,
