@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Key(Key),
     /// Two hosts and two paths, with an eavesdropper and an injector on each, to try things out in.
     Lab(Lab),
-    /// The whole story: what eavesdroppers read and what attacks do, by four systems; ends in a report.
+    /// The walkthrough: what eavesdroppers read and what attacks do, by four systems; ends in a report.
     Demo(Demo),
     /// Say what this machine lacks for plait, and what helps.
     Doctor,

@@ -1,4 +1,4 @@
-//! `plait demo`: the whole story, and its report.
+//! `plait demo`: the walkthrough, and its report.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -30,10 +30,10 @@ impl Demo {
             return Err(again.args(env::args_os().skip(1)).exec()).context("starting the program again");
         }
         let scratch = env::temp_dir().join(format!("plait-demo-{}", std::process::id()));
-        let story = demo::tell(&demo::Options { plait, scratch, size: self.size })?;
-        demo::write_report(&story, &self.report)?;
+        let walkthrough = demo::run_all(&demo::Options { plait, scratch, size: self.size })?;
+        demo::write_report(&walkthrough, &self.report)?;
         println!("report: {}", self.report.display());
-        let contradictions = story.contradictions();
+        let contradictions = walkthrough.contradictions();
         if !contradictions.is_empty() {
             bail!("this is not what plait promises:\n  {}", contradictions.join("\n  "));
         }

@@ -24,7 +24,7 @@ pub enum System {
 }
 
 impl System {
-    /// All four, in the order of the story.
+    /// All four, in the order of the walkthrough.
     pub const ALL: [Self; 4] = [Self::TlsOverKernel, Self::Plain, Self::Scrambled, Self::Sealed];
 
     /// For people.
@@ -73,9 +73,9 @@ print("listening", flush=True)
 server.serve_forever()
 "#;
 
-/// Where the programs and files of a story are.
+/// Where the programs and files of a walkthrough are.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     /// The `plait` program.
     pub(crate) plait: PathBuf,
     /// Documents that the web server has.
@@ -84,7 +84,7 @@ pub(crate) struct Stage {
     pub(crate) scratch: PathBuf,
 }
 
-impl Stage {
+impl Fixture {
     /// Makes the certificate that the TLS server shows.
     pub(crate) fn prepare(&self) -> anyhow::Result<()> {
         fs::create_dir_all(&self.documents)?;
@@ -105,15 +105,15 @@ impl Stage {
 pub(crate) struct Running {
     programs: Vec<Program>,
     system: System,
-    stage: Stage,
+    fixture: Fixture,
     /// What `plait serve` printed for its clients.
     url: Option<String>,
 }
 
 impl Running {
     /// Starts the server's side of `system` in `lab`.
-    pub(crate) fn start(system: System, lab: &Lab, stage: &Stage) -> anyhow::Result<Self> {
-        let mut running = Self { programs: Vec::new(), system, stage: stage.clone(), url: None };
+    pub(crate) fn start(system: System, lab: &Lab, fixture: &Fixture) -> anyhow::Result<Self> {
+        let mut running = Self { programs: Vec::new(), system, fixture: fixture.clone(), url: None };
         let server = lab.server();
         let mut http = match system {
             System::TlsOverKernel => {
@@ -124,19 +124,19 @@ impl Running {
             }
             System::Plain | System::Scrambled | System::Sealed => server.command("python3"),
         };
-        http.args(["-c", SERVER, &HTTP_PORT.to_string()]).arg(&stage.documents);
+        http.args(["-c", SERVER, &HTTP_PORT.to_string()]).arg(&fixture.documents);
         if system == System::TlsOverKernel {
-            http.arg(stage.bundle());
+            http.arg(fixture.bundle());
         }
         running.spawn(server, http, "listening", "the web server")?;
         if let Some(protection) = system.protection() {
-            let mut serve = server.command(&stage.plait);
+            let mut serve = server.command(&fixture.plait);
             serve.args(["serve", "--protect", protection, "--proxy", "--anyone", "--allow"]);
             serve.arg(format!("{}:{HTTP_PORT}", lab.service().v4));
             for path in lab.paths() {
                 serve.args(["--path", &classed(path)]);
             }
-            serve.arg("--keys").arg(stage.scratch.join("server-keys"));
+            serve.arg("--keys").arg(fixture.scratch.join("server-keys"));
             let line = running.spawn(server, serve, "plait://", "plait serve")?;
             running.url = Some(line);
         }
@@ -145,7 +145,7 @@ impl Running {
 
     /// Starts `command`, which is made for this host, and waits for the line of its standard output that has `ready` in it.
     fn spawn(&mut self, host: &Host, command: Command, ready: &str, what: &str) -> anyhow::Result<String> {
-        let directory = &self.stage.scratch;
+        let directory = &self.fixture.scratch;
         let program = Program::start(host.namespace(), directory, what, command, End::Own, End::Own)
             .with_context(|| format!("cannot start {what}"))?;
         self.programs.push(program);
@@ -159,12 +159,12 @@ impl Running {
         let mut command;
         match (&self.url, self.system.protection()) {
             (Some(url), Some(protection)) => {
-                command = lab.client().command(&self.stage.plait);
+                command = lab.client().command(&self.fixture.plait);
                 command.args(["run", "--protect", protection, "-s", &self.reachable(url, lab)?]);
                 for path in lab.paths() {
                     command.args(["--path", &classed(path)]);
                 }
-                command.arg("--keys").arg(self.stage.scratch.join("client-keys"));
+                command.arg("--keys").arg(self.fixture.scratch.join("client-keys"));
                 command.args(["--", "curl", "-sS"]);
                 command.arg(format!("http://{address}:{HTTP_PORT}/{document}"));
             }

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use plotters::prelude::*;
 
-use crate::episode::{Episode, STEP};
+use crate::run::{Run, STEP};
 
 /// Colours of the paths, readable on light and on dark, and for people who do not see red and green apart.
 pub(super) const PATHS: [RGBColor; 4] =
@@ -22,27 +22,27 @@ struct Frame {
 }
 
 /// Place in the stream over time, a point per arrival, a colour per path: the paper's Figure 9.
-pub(super) fn arrivals(episode: &Episode, until: f64) -> anyhow::Result<String> {
-    let highest = episode.size.max(1) as f64 / 1e6;
-    let frame = Frame { until, highest: highest * 1.05, unit: "MB of the stream", struck: episode.struck };
+pub(super) fn arrivals(run: &Run, until: f64) -> anyhow::Result<String> {
+    let highest = run.size.max(1) as f64 / 1e6;
+    let frame = Frame { until, highest: highest * 1.05, unit: "MB of the stream", struck: run.struck };
     let points = |path: usize| -> Vec<(f64, f64)> {
-        let mine = episode.arrivals.iter().filter(|arrival| arrival.1 == path);
+        let mine = run.arrivals.iter().filter(|arrival| arrival.1 == path);
         mine.map(|(at, _, place)| (*at, *place as f64 / 1e6)).collect()
     };
-    draw(frame, episode.overheard.len(), points, Shape::Points)
+    draw(frame, run.overheard.len(), points, Shape::Points)
 }
 
 /// Mbit/s over time, a line per path.
-pub(super) fn rates(episode: &Episode, until: f64) -> anyhow::Result<String> {
-    let highest = episode.rates.iter().flatten().copied().fold(55.0, f64::max);
-    let frame = Frame { until, highest: highest * 1.05, unit: "Mbit/s", struck: episode.struck };
+pub(super) fn rates(run: &Run, until: f64) -> anyhow::Result<String> {
+    let highest = run.rates.iter().flatten().copied().fold(55.0, f64::max);
+    let frame = Frame { until, highest: highest * 1.05, unit: "Mbit/s", struck: run.struck };
     let points = |path: usize| -> Vec<(f64, f64)> {
         let step = STEP.as_secs_f64();
-        let mine = episode.rates.get(path).into_iter().flatten().enumerate();
+        let mine = run.rates.get(path).into_iter().flatten().enumerate();
         // A step's rate belongs to its middle.
         mine.map(|(at, rate)| ((at as f64 + 0.5) * step, *rate)).collect()
     };
-    draw(frame, episode.overheard.len(), points, Shape::Lines)
+    draw(frame, run.overheard.len(), points, Shape::Lines)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::episode::{Episode, Overheard, Verdict};
-use crate::story::Story;
+use crate::run::{Overheard, Run, Verdict};
 use crate::system::System;
+use crate::walkthrough::Walkthrough;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f6f8; --ink: #1d2733; --soft: #5b6876; --line: #d8dee5; --good: #00694a; --bad: #a63a00 }
@@ -31,15 +31,15 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--panel); 
 /// Nothing is fetched, whatever an eavesdropper may have read into the page; what tries is told on the console.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// Writes the report of `story` to `file`, and the figures beside it as JSON inside of the page.
+/// Writes the report of `walkthrough` to `file`, and the figures beside it as JSON inside of the page.
 ///
 /// # Errors
 /// A picture cannot be drawn, or the file not be written.
-pub fn write(story: &Story, file: &Path) -> anyhow::Result<()> {
-    fs::write(file, page(story)?).with_context(|| format!("writing {}", file.display()))
+pub fn write(walkthrough: &Walkthrough, file: &Path) -> anyhow::Result<()> {
+    fs::write(file, page(walkthrough)?).with_context(|| format!("writing {}", file.display()))
 }
 
-fn page(story: &Story) -> anyhow::Result<String> {
+fn page(walkthrough: &Walkthrough) -> anyhow::Result<String> {
     let mut html = String::new();
     write!(
         html,
@@ -55,35 +55,35 @@ fn page(story: &Story) -> anyhow::Result<String> {
         "<h2>Attacks on path b, by system</h2><p class=\"note\">Each strikes once, when path b has carried an eighth of the page. Its packets are \
          counted in the injector's own capture.</p>",
     );
-    attacks(story, &mut html)?;
+    attacks(walkthrough, &mut html)?;
     html.push_str(
         "<h2>One changed byte in the middle of a page</h2><p class=\"note\">Where in the stream the bytes that arrive at the client \
          belong, over time. The dashed line is the attack: TLS ends there, plait sealed takes the block another way.</p>",
     );
-    pictures(story, "flip", &System::ALL, &mut html)?;
+    pictures(walkthrough, "flip", &System::ALL, &mut html)?;
     html.push_str(
         "<h2>Path b dies in the middle of a page</h2><p class=\"note\">From the dashed line on path b carries nothing. What was \
          lost on it is sent again on path a.</p>",
     );
-    pictures(story, "cut", &[System::TlsOverKernel, System::Sealed], &mut html)?;
+    pictures(walkthrough, "cut", &[System::TlsOverKernel, System::Sealed], &mut html)?;
     html.push_str("<h2>What the eavesdroppers read</h2>");
-    eavesdroppers(story, &mut html)?;
-    let figures = serde_json::to_string(story)?.replace('<', "\\u003c");
+    eavesdroppers(walkthrough, &mut html)?;
+    let figures = serde_json::to_string(walkthrough)?.replace('<', "\\u003c");
     write!(html, "<script type=\"application/json\" id=\"figures\">{figures}</script></body></html>")?;
     Ok(html)
 }
 
-fn attacks(story: &Story, html: &mut String) -> anyhow::Result<()> {
+fn attacks(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
     html.push_str("<table id=\"attacks\"><tr><th>attack</th>");
     for system in System::ALL {
         write!(html, "<th>{}</th>", system.name())?;
     }
     html.push_str("</tr>");
-    for attack in story.attacks() {
+    for attack in walkthrough.attacks() {
         write!(html, "<tr><th>{attack}</th>")?;
         for system in System::ALL {
-            match story.under(system, attack) {
-                Some(episode) => outcome(episode, html)?,
+            match walkthrough.under(system, attack) {
+                Some(run) => outcome(run, html)?,
                 None => html.push_str("<td>not run</td>"),
             }
         }
@@ -93,28 +93,28 @@ fn attacks(story: &Story, html: &mut String) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn outcome(episode: &Episode, html: &mut String) -> anyhow::Result<()> {
-    let (class, text) = match &episode.verdict {
+fn outcome(run: &Run, html: &mut String) -> anyhow::Result<()> {
+    let (class, text) = match &run.verdict {
         Verdict::Survived => ("good", "survived"),
         Verdict::Died(_) => ("bad", "died"),
         Verdict::WrongBytes => ("bad", "took wrong bytes for right ones"),
         Verdict::Truncated => ("bad", "took a part for the whole"),
     };
-    let said = match &episode.verdict {
+    let said = match &run.verdict {
         Verdict::Died(said) => format!("<br><small>{}</small>", escape(said)),
         Verdict::Survived | Verdict::WrongBytes | Verdict::Truncated => String::new(),
     };
-    let goodput = match &episode.verdict {
-        Verdict::Survived => format!("{:.0} Mbit/s<br>", episode.goodput()),
+    let goodput = match &run.verdict {
+        Verdict::Survived => format!("{:.0} Mbit/s<br>", run.goodput()),
         Verdict::Died(_) | Verdict::WrongBytes | Verdict::Truncated => String::new(),
     };
     write!(
         html,
         "<td><span class=\"{class}\">{text}</span><br><small>{} bytes lost<br>longest gap {:.0} ms<br>{goodput}{} forged or \
          touched</small>{said}</td>",
-        episode.lost,
-        episode.longest_gap * 1000.0,
-        match episode.injected {
+        run.lost,
+        run.longest_gap * 1000.0,
+        match run.injected {
             1 => "1 packet".to_owned(),
             number => format!("{number} packets"),
         }
@@ -122,15 +122,20 @@ fn outcome(episode: &Episode, html: &mut String) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn pictures(story: &Story, attack: &str, systems: &[System], html: &mut String) -> anyhow::Result<()> {
+fn pictures(
+    walkthrough: &Walkthrough,
+    attack: &str,
+    systems: &[System],
+    html: &mut String,
+) -> anyhow::Result<()> {
     html.push_str("<div class=\"pair\">");
-    let until = story.attacks_end(attack);
+    let until = walkthrough.attacks_end(attack);
     for system in systems {
-        let Some(episode) = story.under(*system, attack) else { continue };
-        let key = key(episode);
+        let Some(run) = walkthrough.under(*system, attack) else { continue };
+        let key = key(run);
         for (what, svg) in [
-            ("place in the stream", chart::arrivals(episode, until)?),
-            ("throughput per path", chart::rates(episode, until)?),
+            ("place in the stream", chart::arrivals(run, until)?),
+            ("throughput per path", chart::rates(run, until)?),
         ] {
             let name = system.name();
             write!(html, "<figure>{svg}<figcaption><b>{name}</b>: {what} {key}</figcaption></figure>")?;
@@ -141,8 +146,8 @@ fn pictures(story: &Story, attack: &str, systems: &[System], html: &mut String) 
 }
 
 /// Which colour is which path.
-fn key(episode: &Episode) -> String {
-    let names = episode.overheard.iter().zip(chart::PATHS.iter().cycle());
+fn key(run: &Run) -> String {
+    let names = run.overheard.iter().zip(chart::PATHS.iter().cycle());
     names
         .map(|(path, colour)| {
             let plotters::style::RGBColor(red, green, blue) = colour;
@@ -152,13 +157,13 @@ fn key(episode: &Episode) -> String {
         .collect()
 }
 
-fn eavesdroppers(story: &Story, html: &mut String) -> anyhow::Result<()> {
+fn eavesdroppers(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
     html.push_str("<table id=\"eavesdroppers\"><tr><th>system</th><th>path a, trusted</th><th>path b, untrusted</th></tr>");
     for system in System::ALL {
-        let Some(episode) = story.in_peace(system) else { continue };
-        let speed = episode.seconds;
+        let Some(run) = walkthrough.baseline(system) else { continue };
+        let speed = run.seconds;
         write!(html, "<tr><th>{}<br><small>{speed:.2} s</small></th>", system.name())?;
-        for path in &episode.overheard {
+        for path in &run.overheard {
             heard(path, html)?;
         }
         html.push_str("</tr>");
@@ -196,7 +201,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn episode(system: System, attack: Option<&str>, verdict: Verdict) -> Episode {
+    fn run(system: System, attack: Option<&str>, verdict: Verdict) -> Run {
         let overheard = |path: &str| Overheard {
             path: path.into(),
             is_trusted: path == "a",
@@ -205,7 +210,7 @@ mod tests {
             verbatim: "<script>alert(1)</script>".into(),
             recovered: None,
         };
-        Episode {
+        Run {
             system,
             attack: attack.map(Into::into),
             verdict,
@@ -221,23 +226,23 @@ mod tests {
         }
     }
 
-    fn story() -> Story {
-        let mut episodes = Vec::new();
+    fn walkthrough() -> Walkthrough {
+        let mut runs = Vec::new();
         for system in System::ALL {
-            episodes.push(episode(system, None, Verdict::Survived));
+            runs.push(run(system, None, Verdict::Survived));
             let verdict = match system {
                 System::Sealed => Verdict::Survived,
                 _ => Verdict::Died("curl: (56) <reset>".into()),
             };
-            episodes.push(episode(system, Some("flip"), verdict.clone()));
-            episodes.push(episode(system, Some("cut"), verdict));
+            runs.push(run(system, Some("flip"), verdict.clone()));
+            runs.push(run(system, Some("cut"), verdict));
         }
-        Story { episodes }
+        Walkthrough { runs }
     }
 
     #[test]
     fn the_page_stands_alone_and_shows_what_was_heard_as_text() {
-        let html = page(&story()).expect("a page");
+        let html = page(&walkthrough()).expect("a page");
         for outside in ["src=", "http://", "https://", "@import", "url("] {
             // The name space of SVG is a name and no address that is fetched.
             let html = html.replace("http://www.w3.org/2000/svg", "");
@@ -250,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn a_story_that_contradicts_itself_says_where() {
-        assert_eq!(story().contradictions(), Vec::<String>::new());
-        let mut broken = story();
-        broken.episodes.iter_mut().filter(|e| e.system == System::Sealed).for_each(|episode| {
-            episode.verdict = Verdict::WrongBytes;
-            episode.injected = 0;
-            episode.overheard[1].matches = 3;
+    fn a_walkthrough_that_contradicts_itself_says_where() {
+        assert_eq!(walkthrough().contradictions(), Vec::<String>::new());
+        let mut broken = walkthrough();
+        broken.runs.iter_mut().filter(|e| e.system == System::Sealed).for_each(|run| {
+            run.verdict = Verdict::WrongBytes;
+            run.injected = 0;
+            run.overheard[1].matches = 3;
         });
         assert_eq!(broken.contradictions().len(), 8, "{:#?}", broken.contradictions());
     }

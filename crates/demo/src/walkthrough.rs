@@ -1,4 +1,4 @@
-//! All episodes, one after the other.
+//! All runs, one after the other.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lab::AttackName;
 use serde::{Deserialize, Serialize};
 
-use crate::episode::{Episode, Plan, Verdict, play};
 use crate::page::{diary, noise};
-use crate::system::{Stage, System};
+use crate::run::{Plan, Run, Verdict, execute};
+use crate::system::{Fixture, System};
 
-/// What the story needs.
+/// What the walkthrough needs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `plait` program.
@@ -26,9 +26,9 @@ pub struct Options {
 
 /// Everything that happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Story {
+pub struct Walkthrough {
     /// In the order in which they were played.
-    pub episodes: Vec<Episode>,
+    pub runs: Vec<Run>,
 }
 
 /// Bytes of the diary: enough for some of it to cross each path, few enough to attack all that was scrambled.
@@ -44,17 +44,15 @@ const ATTACKS: [AttackName; 6] = [
     AttackName::Cut,
 ];
 
-impl Story {
-    /// The episode of a system in peace.
-    pub fn in_peace(&self, system: System) -> Option<&Episode> {
-        self.episodes.iter().find(|episode| episode.system == system && episode.attack.is_none())
+impl Walkthrough {
+    /// The run of a system baseline.
+    pub fn baseline(&self, system: System) -> Option<&Run> {
+        self.runs.iter().find(|run| run.system == system && run.attack.is_none())
     }
 
-    /// The episode of a system under an attack.
-    pub fn under(&self, system: System, attack: &str) -> Option<&Episode> {
-        self.episodes
-            .iter()
-            .find(|episode| episode.system == system && episode.attack.as_deref() == Some(attack))
+    /// The run of a system under an attack.
+    pub fn under(&self, system: System, attack: &str) -> Option<&Run> {
+        self.runs.iter().find(|run| run.system == system && run.attack.as_deref() == Some(attack))
     }
 
     /// The attacks that were made, in order.
@@ -62,32 +60,32 @@ impl Story {
         ATTACKS
             .iter()
             .map(|attack| attack.as_str())
-            .filter(|name| self.episodes.iter().any(|episode| episode.attack.as_deref() == Some(*name)))
+            .filter(|name| self.runs.iter().any(|run| run.attack.as_deref() == Some(*name)))
             .collect()
     }
 
     /// When the last system was through with an attack, in seconds: one scale for all pictures of it.
     pub(crate) fn attacks_end(&self, attack: &str) -> f64 {
-        let of_attack = self.episodes.iter().filter(|episode| episode.attack.as_deref() == Some(attack));
-        of_attack.map(|episode| episode.seconds.min(10.0)).fold(0.5, f64::max)
+        let of_attack = self.runs.iter().filter(|run| run.attack.as_deref() == Some(attack));
+        of_attack.map(|run| run.seconds.min(10.0)).fold(0.5, f64::max)
     }
 
-    /// What contradicts the story: a sealed connection that an attack on one path has broken or whose page was
-    /// overheard, an attack that never reached the wire, a page that does not arrive in peace.
+    /// What contradicts the walkthrough: a sealed connection that an attack on one path has broken or whose page was
+    /// overheard, an attack that never reached the wire, a page that does not arrive baseline.
     pub fn contradictions(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        for episode in &self.episodes {
-            let name = episode.system.name();
-            let what = episode.attack.as_deref().unwrap_or("in peace");
-            let is_whole = episode.verdict == Verdict::Survived;
-            if !is_whole && (episode.attack.is_none() || episode.system == System::Sealed) {
-                wrong.push(format!("{name}, {what}: {:?}", episode.verdict));
+        for run in &self.runs {
+            let name = run.system.name();
+            let what = run.attack.as_deref().unwrap_or("baseline");
+            let is_whole = run.verdict == Verdict::Survived;
+            if !is_whole && (run.attack.is_none() || run.system == System::Sealed) {
+                wrong.push(format!("{name}, {what}: {:?}", run.verdict));
             }
-            if episode.attack.is_some() && episode.injected == 0 {
+            if run.attack.is_some() && run.injected == 0 {
                 wrong.push(format!("{name}, {what}: the attack never reached the wire"));
             }
-            let read: u64 = episode.overheard.iter().map(|path| path.matches).sum();
-            match episode.system {
+            let read: u64 = run.overheard.iter().map(|path| path.matches).sum();
+            match run.system {
                 System::Sealed | System::TlsOverKernel | System::Scrambled if read > 0 => {
                     wrong.push(format!("{name}, {what}: the page was on the wire in clear at {read} places"));
                 }
@@ -101,28 +99,28 @@ impl Story {
     }
 }
 
-/// Plays all episodes, showing how far it is.
+/// Carries all runs out, showing how far it is.
 ///
 /// # Errors
 /// The lab cannot be built here, or a program cannot be started.
-pub fn tell(options: &Options) -> anyhow::Result<Story> {
-    let stage = Stage {
+pub fn run_all(options: &Options) -> anyhow::Result<Walkthrough> {
+    let fixture = Fixture {
         plait: options.plait.clone(),
         documents: options.scratch.join("documents"),
         scratch: options.scratch.clone(),
     };
-    stage.prepare()?;
+    fixture.prepare()?;
     let (diary, noise) = (diary(DIARY), noise(options.size));
-    fs::write(stage.documents.join("diary.txt"), &diary)?;
-    fs::write(stage.documents.join("noise.bin"), &noise)?;
+    fs::write(fixture.documents.join("diary.txt"), &diary)?;
+    fs::write(fixture.documents.join("noise.bin"), &noise)?;
 
     let plans: Vec<Plan<'_>> = System::ALL
         .into_iter()
         .flat_map(|system| {
-            let peace = Plan { system, attack: None, document: "diary.txt", page: &diary };
+            let baseline = Plan { system, attack: None, document: "diary.txt", page: &diary };
             let attacked = ATTACKS.into_iter().map(move |attack| (system, attack));
             let page = &noise;
-            std::iter::once(peace).chain(attacked.map(move |(system, attack)| Plan {
+            std::iter::once(baseline).chain(attacked.map(move |(system, attack)| Plan {
                 system,
                 attack: Some(attack),
                 document: "noise.bin",
@@ -133,42 +131,42 @@ pub fn tell(options: &Options) -> anyhow::Result<Story> {
     let bar = ProgressBar::new(plans.len() as u64);
     bar.set_style(ProgressStyle::with_template("{elapsed:>4} [{bar:28}] {pos:>2}/{len} {msg}")?);
     bar.enable_steady_tick(Duration::from_millis(200));
-    let mut episodes = Vec::new();
+    let mut runs = Vec::new();
     for plan in &plans {
-        let attack = plan.attack.map_or("in peace", |attack| attack.as_str());
+        let attack = plan.attack.map_or("baseline", |attack| attack.as_str());
         bar.set_message(format!("{}: {attack}", plan.system.name()));
-        let episode =
-            play(plan, &stage).with_context(|| format!("episode {} / {attack}", plan.system.name()))?;
+        let run =
+            execute(plan, &fixture).with_context(|| format!("run {} / {attack}", plan.system.name()))?;
         if bar.is_hidden() {
-            println!("{}", line(&episode));
+            println!("{}", line(&run));
         } else {
-            bar.println(line(&episode));
+            bar.println(line(&run));
         }
-        episodes.push(episode);
+        runs.push(run);
         bar.inc(1);
     }
     bar.finish_and_clear();
     fs::remove_dir_all(&options.scratch).context("removing the scratch directory")?;
-    Ok(Story { episodes })
+    Ok(Walkthrough { runs })
 }
 
-/// One episode in a line.
-fn line(episode: &Episode) -> String {
-    let attack = episode.attack.as_deref().unwrap_or("in peace");
-    let verdict = match &episode.verdict {
+/// One run in a line.
+fn line(run: &Run) -> String {
+    let attack = run.attack.as_deref().unwrap_or("baseline");
+    let verdict = match &run.verdict {
         Verdict::Survived => "every byte arrived".to_owned(),
-        Verdict::Died(said) => format!("DIED, {} bytes lost ({said})", episode.lost),
+        Verdict::Died(said) => format!("DIED, {} bytes lost ({said})", run.lost),
         Verdict::WrongBytes => "WRONG BYTES were taken for the page".to_owned(),
-        Verdict::Truncated => format!("TRUNCATED: {} bytes missing and nobody told", episode.lost),
+        Verdict::Truncated => format!("TRUNCATED: {} bytes missing and nobody told", run.lost),
     };
-    let name = episode.system.name();
-    let (seconds, gap) = (episode.seconds, episode.longest_gap * 1000.0);
+    let name = run.system.name();
+    let (seconds, gap) = (run.seconds, run.longest_gap * 1000.0);
     let mut text = format!(
         "{name:<26} {attack:<10} {verdict}; {seconds:.1} s, {:.0} Mbit/s, longest gap {gap:.0} ms",
-        episode.goodput()
+        run.goodput()
     );
-    if episode.attack.is_none() {
-        for path in &episode.overheard {
+    if run.attack.is_none() {
+        for path in &run.overheard {
             let read = match (&path.recovered, path.matches) {
                 (Some((_, share)), _) => format!("{:.1} % recovered", share * 100.0),
                 (None, 0) => "nothing readable".to_owned(),

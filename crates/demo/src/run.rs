@@ -1,4 +1,4 @@
-//! One fetch by one system, in peace or under one attack, in a lab of its own.
+//! One fetch by one system, without an attack or under one, in a lab of its own.
 
 use std::fs;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use cryptanalysis::{Effort, Model, Run, Truth};
+use cryptanalysis::{Effort, Model, Run as Fragment, Truth};
 use lab::{Attack, AttackName, Conditions, Direction, Lab, LabConfig, PathClass, PathConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::system::{Running, Stage, System};
+use crate::system::{Fixture, Running, System};
 
 /// How a fetch ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -48,10 +48,10 @@ pub type Arrival = (f64, usize, u64);
 
 /// What happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Episode {
+pub struct Run {
     /// By which system.
     pub system: System,
-    /// The attack, by its name; `None` in peace.
+    /// The attack, by its name; `None` baseline.
     pub attack: Option<String>,
     /// How it ended.
     pub verdict: Verdict,
@@ -75,14 +75,14 @@ pub struct Episode {
     pub rates: Vec<Vec<f64>>,
 }
 
-impl Episode {
+impl Run {
     /// Mbit/s of the page, from the program's start to its end.
     pub fn goodput(&self) -> f64 {
         (self.size - self.lost.min(self.size)) as f64 * 8e-6 / self.seconds.max(1e-3)
     }
 }
 
-/// Length of a step of [`Episode::rates`].
+/// Length of a step of [`Run::rates`].
 pub const STEP: Duration = Duration::from_millis(50);
 /// Bytes kept of each packet in the captures: all headers.
 const HEADERS: u32 = 128;
@@ -94,7 +94,7 @@ const EXCERPT: usize = 700;
 const SHORTEST_STRETCH: usize = 512;
 /// Numbers of one connection are not further apart than this: a page is far shorter.
 const FAR: u64 = 1 << 32;
-/// Longest an episode may take, with all that can go wrong.
+/// Longest a run may take, with all that can go wrong.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// What is to happen.
@@ -105,11 +105,11 @@ pub(crate) struct Plan<'a> {
     pub(crate) page: &'a [u8],
 }
 
-/// Plays one episode.
-pub(crate) fn play(plan: &Plan<'_>, stage: &Stage) -> anyhow::Result<Episode> {
-    let captures = stage.scratch.join("captures");
+/// Carries one run out.
+pub(crate) fn execute(plan: &Plan<'_>, fixture: &Fixture) -> anyhow::Result<Run> {
+    let captures = fixture.scratch.join("captures");
     let lab = Lab::up(config(&captures)).context("bringing the lab up")?;
-    let running = Running::start(plan.system, &lab, stage)?;
+    let running = Running::start(plan.system, &lab, fixture)?;
     for path in lab.paths() {
         path.watch(plan.page)?;
     }
@@ -121,7 +121,7 @@ pub(crate) fn play(plan: &Plan<'_>, stage: &Stage) -> anyhow::Result<Episode> {
         let attack = Attack::new(name).towards(Direction::ToClient).after(share).times(1);
         target.attack(attack.lasting(Duration::from_secs(60)))?;
     }
-    let file = stage.scratch.join("fetched");
+    let file = fixture.scratch.join("fetched");
     let _ = fs::remove_file(&file);
     let began = lab.elapsed();
     let child = running.fetch(&lab, plan.document, &file)?.spawn().context("starting curl")?;
@@ -146,7 +146,7 @@ pub(crate) fn play(plan: &Plan<'_>, stage: &Stage) -> anyhow::Result<Episode> {
         injected = log.total.min(carried.carried_to_client.cut + carried.carried_to_server.cut);
     }
     drop(running);
-    Ok(Episode {
+    Ok(Run {
         system: plan.system,
         attack: plan.attack.map(|name| name.as_str().to_owned()),
         verdict,
@@ -218,7 +218,7 @@ fn recover(path: &lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)
         if piece.len() < SHORTEST_STRETCH {
             continue;
         }
-        let runs = [Run { start: 0, scrambled: piece }];
+        let runs = [Fragment { start: 0, scrambled: piece }];
         let recovered = cryptanalysis::read_runs(&runs, &[], &model, Effort::default());
         if let Some(score) = Truth::align(page, &runs).map(|truth| truth.score(&recovered)) {
             right += score.right;
