@@ -48,7 +48,8 @@ enum Action {
         host: String,
     },
     /// Arm an attack: its name, then any of to=client|server, after=BYTES, every=BYTES, count=N, port=N,
-    /// lasting=MILLISECONDS; `off` calls off all. A wrong name lists the right ones.
+    /// lasting=MILLISECONDS; `off` calls off all. --help lists the names.
+    #[command(after_long_help = attacks())]
     Attack {
         /// On which path; without it on all.
         #[arg(long)]
@@ -68,6 +69,12 @@ enum Action {
     /// The process in the background.
     #[command(name = "__serve", hide = true)]
     Serve,
+}
+
+/// The attacks and what they do, from their table.
+fn attacks() -> String {
+    let lines = lab::AttackName::ALL.iter().map(|name| format!("  {name:<26}{}\n", name.about()));
+    format!("Attacks:\n{}", lines.collect::<String>())
 }
 
 impl Lab {
