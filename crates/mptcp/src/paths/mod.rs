@@ -9,13 +9,13 @@ mod addresses;
 mod pairs;
 mod path;
 
-use base::{Duration, Instant, PathId};
+use arrayvec::ArrayVec;
+use base::{Duration, Instant, PathId, SubflowId};
 use core::net::{IpAddr, SocketAddr};
 
 pub(crate) use addresses::{Announcement, Learned, Remote};
 pub use path::{Path, PathClass, Paths};
 
-use crate::subflows::PresentIds;
 use addresses::Addresses;
 use pairs::{Due, Pairs};
 
@@ -43,6 +43,12 @@ struct LookedAt {
     joining: Joining,
     present: PresentIds,
 }
+
+/// Subflows whose set is compared; with more there is no telling.
+pub(crate) const MAX_PRESENT: usize = 32;
+
+/// The ids of the subflows that are present; an id has the same addresses for life.
+pub(crate) type PresentIds = ArrayVec<SubflowId, MAX_PRESENT>;
 
 /// Which ways are open for further subflows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,26 +2,19 @@
 
 pub(crate) mod flow;
 
-use arrayvec::ArrayVec;
 use base::SubflowId;
 use core::net::SocketAddr;
 use core::ops::{Index, IndexMut};
 use std::collections::VecDeque;
 use tcp::FourTuple;
 
-use crate::paths::Path;
+use crate::paths::{MAX_PRESENT, Path, PresentIds};
 use crate::status::{Status, SubflowStatus};
 use flow::{Flow, ResetInfo};
 use wire::ResetReason;
 
 /// Joins of the peer that may wait for their third segment.
 const MAX_UNPROVED: usize = 16;
-
-/// Subflows whose set is compared; with more there is no telling.
-const MAX_PRESENT: usize = 32;
-
-/// The ids of the subflows that are present; an id has the same addresses for life.
-pub(crate) type PresentIds = ArrayVec<SubflowId, MAX_PRESENT>;
 
 /// All subflows, in the order in which they were opened. A place among them is an index until one is let go of
 /// ([`Subflows::take_closed`]).
