@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use lab::privilege;
 
-use crate::lack;
+use crate::prerequisite;
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -22,7 +22,7 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        lack::of_lab()?;
+        prerequisite::of_lab()?;
         let plait = env::current_exe().context("finding the program itself")?;
         if privilege::is_ordinary_user() {
             // The same again as root of a user namespace.

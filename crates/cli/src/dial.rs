@@ -19,15 +19,15 @@ use proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
-use crate::acquaintance::{Acquaintance, Sighting, shown_by};
 use crate::arguments::{Options, seconds};
 use crate::certificate::Authorities;
 use crate::control::{self, Control};
+use crate::server_identity::{ServerIdentity, Sighting, shown_by};
 use crate::status::Reporter;
 use crate::{protection, session};
 
 /// How long one path may take to show who answers there.
-const GLANCE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How `run` and `proxy` get to their server.
 #[derive(Debug, Args)]
@@ -84,20 +84,20 @@ impl Towards {
         }
         let remotes = self.remotes().await?;
         let store = protection::store(&self.options);
-        let acquaintance = Acquaintance::new(self.server.clone(), store, self.accept_new)?;
+        let server_identity = ServerIdentity::new(self.server.clone(), store, self.accept_new)?;
         let reporter = Reporter::open(&self.options)?;
-        let mut config = self.config(self.expected(&acquaintance))?;
+        let mut config = self.config(self.expected(&server_identity))?;
         let host = session::host_for(&self.options, config.clone(), remotes.first().map(SocketAddr::ip))?;
         match connect(&host, &config, &remotes, self.connect_timeout).await {
             Ok(mut first) => {
                 if protection::is_sealed(&self.options) {
-                    config = self.settle(&first, &acquaintance, config)?;
+                    config = self.settle(&first, &server_identity, config)?;
                 }
                 self.greet(&mut first).await?;
             }
             Err(error) => {
                 drop(host);
-                return Err(self.explain(error, &acquaintance, &remotes).await);
+                return Err(self.explain(error, &server_identity, &remotes).await);
             }
         }
         let control = control::open(&self.options, &host)?;
@@ -145,24 +145,24 @@ impl Towards {
     }
 
     /// The key that the server must have. One that was trusted once does not count where a certificate is asked for.
-    fn expected(&self, acquaintance: &Acquaintance) -> Option<Fingerprint> {
-        if self.authorities.are_given() { self.server.pin } else { acquaintance.expected() }
+    fn expected(&self, server_identity: &ServerIdentity) -> Option<Fingerprint> {
+        if self.authorities.are_given() { self.server.pin } else { server_identity.expected() }
     }
 
     /// Decides about the server that the first connection has found, and returns what binds all others to it.
     fn settle(
         &self,
         first: &Stream,
-        acquaintance: &Acquaintance,
+        server_identity: &ServerIdentity,
         config: host::Config,
     ) -> anyhow::Result<host::Config> {
         let status = first.status();
-        let is_known = self.authorities.are_given() || acquaintance.expected().is_some();
+        let is_known = self.authorities.are_given() || server_identity.expected().is_some();
         let sealed = protection::sealed_with(status.as_ref(), protection::requires_sealing(&self.options))?;
         match shown_by(status.as_ref()) {
             _ if is_known && sealed.is_some() => Ok(config),
             Some(shown) => {
-                acquaintance.meet(shown)?;
+                server_identity.meet(shown)?;
                 self.config(Some(shown))
             }
             // By --policy prefer or --handshake tcpcrypt only.
@@ -177,14 +177,14 @@ impl Towards {
     async fn explain(
         &self,
         error: io::Error,
-        acquaintance: &Acquaintance,
+        server_identity: &ServerIdentity,
         remotes: &[SocketAddr],
     ) -> anyhow::Error {
         let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
         let has_failed = |with| failure.is_some_and(|failure| failure.error == with);
         if has_failed(ConnectionError::HandshakeFailed) && !self.authorities.are_given() {
             let seen = self.look_around(remotes).await;
-            if let Some(wrong) = seen.ok().and_then(|sightings| acquaintance.changed(&sightings)) {
+            if let Some(wrong) = seen.ok().and_then(|sightings| server_identity.changed(&sightings)) {
                 return wrong.into();
             }
         }
@@ -213,7 +213,7 @@ impl Towards {
                 .config(config.clone())
                 .path(path)
                 .start()?;
-            let stream = connect(&host, &config, remotes, self.connect_timeout.min(GLANCE)).await;
+            let stream = connect(&host, &config, remotes, self.connect_timeout.min(PROBE_TIMEOUT)).await;
             let shown = stream.ok().and_then(|stream| {
                 let shown = shown_by(stream.status().as_ref());
                 stream.abort();

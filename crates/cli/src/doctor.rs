@@ -3,18 +3,18 @@
 use anyhow::Context;
 use std::io::{self, Write};
 
-use crate::lack::{Check, Lack};
+use crate::prerequisite::{Check, MissingPrerequisite};
 
-/// Tells about each check in a line; the first lack that matters is the result.
+/// Tells about each check in a line; the first missing prerequisite that matters is the result.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let mut missing: Option<Lack> = None;
+    let mut first: Option<MissingPrerequisite> = None;
     let mut out = io::stdout().lock();
     for check in Check::ALL {
         let outcome = check.check();
         writeln!(out, "{}", check.line(&outcome)).context("cannot write to standard output")?;
-        if let (Err(lack), true, None) = (outcome, check.is_required(), &missing) {
-            missing = Some(lack);
+        if let (Err(missing), true, None) = (outcome, check.is_required(), &first) {
+            first = Some(missing);
         }
     }
-    missing.map_or(Ok(()), |lack| Err(lack.into()))
+    first.map_or(Ok(()), |missing| Err(missing.into()))
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use host::{ConnectionError, Failure};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::lack::Lack;
+use crate::prerequisite::MissingPrerequisite;
 use crate::protection::WrongPeer;
 
 /// Exit status. Usage errors end with 2, from the parser of the command line.
@@ -74,7 +74,7 @@ impl From<Exit> for ExitCode {
 impl From<&anyhow::Error> for Exit {
     fn from(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
-            if cause.downcast_ref::<Lack>().is_some() {
+            if cause.downcast_ref::<MissingPrerequisite>().is_some() {
                 return Self::Missing;
             }
             if let Some(error) = cause.downcast_ref::<host::Error>() {

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use lab::control::{self, Request};
 use lab::{Direction, InjectionLog, LabConfig, Line, PathClass, Summary, privilege};
 
-use crate::lack;
+use crate::prerequisite;
 
 /// How often `watch` looks.
 const LOOKING: Duration = Duration::from_millis(200);
@@ -114,7 +114,7 @@ impl Lab {
 }
 
 fn up(config: LabConfig) -> anyhow::Result<()> {
-    lack::of_lab()?;
+    prerequisite::of_lab()?;
     let program = std::env::current_exe().context("finding the program itself")?;
     let mut daemon = if privilege::is_ordinary_user() {
         privilege::in_user_namespace(program)?

@@ -6,7 +6,6 @@
     reason = "doc comments are the text of --help, where [...] is optional"
 )]
 
-mod acquaintance;
 mod arguments;
 mod attack_scramble;
 mod certificate;
@@ -19,17 +18,18 @@ mod exit;
 mod firewall;
 mod key;
 mod lab;
-mod lack;
 mod limits;
 mod listen;
 mod logging;
 mod manual;
 mod pipe;
+mod prerequisite;
 mod protection;
 mod proxy;
 mod run;
 mod scrambling;
 mod serve;
+mod server_identity;
 mod session;
 mod status;
 
@@ -43,14 +43,14 @@ use zeroizing_alloc::ZeroAlloc;
 
 use crate::arguments::{Arguments, Attack, Command};
 use crate::exit::{Exit, Interrupted};
-use crate::lack::Check;
+use crate::prerequisite::Check;
 
 /// Wipes what is freed: rustls moves its states about, and what it leaves behind are secrets of TLS.
 #[global_allocator]
 static ALLOCATOR: ZeroAlloc<System> = ZeroAlloc(System);
 
 /// How long tasks may take to let go of what they hold when the program ends.
-const LETTING_GO: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let arguments = match Arguments::read(std::env::args_os()) {
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
 
 /// `work`, whose error names what the machine lacks if it comes from that.
 async fn explained(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    work.await.map_err(|error| lack::explain(error, &Check::STACK))
+    work.await.map_err(|error| prerequisite::explain(error, &Check::STACK))
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -120,6 +120,6 @@ fn until_interrupted(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::
 fn to_the_end<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = runtime()?;
     let result = runtime.block_on(work);
-    runtime.shutdown_timeout(LETTING_GO);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     result
 }

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::arguments::Options;
 use crate::dial::{Dial, Towards};
-use crate::lack::{self, Check};
+use crate::prerequisite::{self, Check};
 use crate::{exit, limits};
 
 /// Most clients at a time; more wait in the kernel.
@@ -45,7 +45,7 @@ impl Proxy {
     }
 
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        self.run_until_stopped().await.map_err(|error| lack::explain(error, &Check::STACK))
+        self.run_until_stopped().await.map_err(|error| prerequisite::explain(error, &Check::STACK))
     }
 
     async fn run_until_stopped(self) -> anyhow::Result<()> {

@@ -23,8 +23,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::arguments::Options;
 use crate::dial::{Dial, Towards};
-use crate::lack::{self, Check};
 use crate::limits;
+use crate::prerequisite::{self, Check};
 
 /// Most connections of the program at a time; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 8192;
@@ -81,14 +81,14 @@ impl Run {
     /// Runs the program to its end and returns what to exit with.
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         self.run_enclosed().await.map_err(|error| {
-            lack::explain(error, &[Check::STACK.as_slice(), Check::ENCLOSURE.as_slice()].concat())
+            prerequisite::explain(error, &[Check::STACK.as_slice(), Check::ENCLOSURE.as_slice()].concat())
         })
     }
 
     async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
         let Self { towards, direct, program } = self;
-        if let Some(lack) = lack::first(&[Check::Privileges]) {
-            return Err(lack.into());
+        if let Some(missing) = prerequisite::first(&[Check::Privileges]) {
+            return Err(missing.into());
         }
         let dial = Arc::new(towards.open().await?);
         // What is installed over our own binary in the meantime is not what has to become the program.

@@ -17,11 +17,11 @@ use proxy::url::{DEFAULT_PORT, ServerUrl};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::acquaintance::shown_by;
 use crate::arguments::Options;
 use crate::certificate::OwnCertificate;
-use crate::lack::{self, Check};
+use crate::prerequisite::{self, Check};
 use crate::protection::Clients;
+use crate::server_identity::shown_by;
 use crate::status::Reporter;
 use crate::{control, exit, limits, protection, session};
 
@@ -85,7 +85,7 @@ impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         // Listened for from the start, so that no signal leaves half a network behind.
         let stopped = tokio::spawn(exit::interrupted());
-        self.run_until(stopped).await.map_err(|error| lack::explain(error, &Check::STACK))
+        self.run_until(stopped).await.map_err(|error| prerequisite::explain(error, &Check::STACK))
     }
 
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {

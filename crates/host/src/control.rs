@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mptcp::Path;
 
 use crate::error::Error;
-use crate::keeper::Requests;
+use crate::network_monitor::Requests;
 use crate::path::PathSpec;
 use crate::shared::Shared;
 

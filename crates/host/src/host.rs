@@ -17,8 +17,8 @@ use crate::clock::Clock;
 use crate::control::PathControl;
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::keeper::Keeper;
 use crate::listener::Listener;
+use crate::network_monitor::NetworkMonitor;
 use crate::path::PathSpec;
 use crate::setup::{MAX_PATHS, Network, Ranges};
 use crate::shared::{Phase, Shared};
@@ -34,7 +34,7 @@ pub struct Host {
     crypto_threads: usize,
     // Dropped in this order: the driver sends the last resets before the network is taken down.
     _driver: DriverThread,
-    keeper: Keeper,
+    network_monitor: NetworkMonitor,
 }
 
 /// What a [`Host`] is to be. Obtained from [`Host::builder`].
@@ -117,7 +117,7 @@ impl Host {
     /// # Errors
     /// As [`Host::listen`].
     pub async fn listen_with(&self, config: Config, port: u16) -> Result<Listener, Error> {
-        let open_port = self.keeper.open_port(port).await?;
+        let open_port = self.network_monitor.open_port(port).await?;
         let id = self.shared.lock().endpoint.listen(port, self.suited(config));
         let in_use =
             |ListenError::InUse| Error::PortInUse { port, holder: "this host listens on it already" };
@@ -139,7 +139,7 @@ impl Host {
     /// A handle for changing how the paths are used.
     #[must_use]
     pub fn path_control(&self) -> PathControl {
-        PathControl::new(self.shared.clone(), self.keeper.requests())
+        PathControl::new(self.shared.clone(), self.network_monitor.requests())
     }
 
     /// Totals of the stack.
@@ -229,11 +229,11 @@ impl HostBuilder {
         let mut endpoint = Endpoint::new(limits, wire_seed, secret_seed);
         endpoint.set_unix_epoch(clock.unix_epoch());
         let shared = Shared::new(clock, endpoint)?;
-        let keeper = Keeper::start(network, shared.clone())?;
+        let network_monitor = NetworkMonitor::start(network, shared.clone())?;
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
         let driver = Driver::new(tun, shared.clone(), capture, workers);
         let driver = DriverThread::start(driver, shared.clone())?;
-        Ok(Host { shared, config, crypto_threads, _driver: driver, keeper })
+        Ok(Host { shared, config, crypto_threads, _driver: driver, network_monitor })
     }
 }
 

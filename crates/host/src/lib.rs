@@ -25,7 +25,7 @@
 //! # }
 //! ```
 //!
-//! Three threads belong to a host: the driver, which moves packets; the keeper, which follows links, addresses
+//! Three threads belong to a host: the driver, which moves packets; the network monitor, which follows links, addresses
 //! and routes; and, while a capture is written, its writer. [`HostBuilder::crypto_threads`] adds others that seal and open
 //! blocks. Connections live in the endpoint behind one lock,
 //! which is held for the protocol's work alone.
@@ -40,9 +40,9 @@ mod driver;
 mod error;
 mod failure;
 mod host;
-mod keeper;
 mod listener;
 mod log_limit;
+mod network_monitor;
 mod path;
 mod pool;
 mod refusals;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use endpoint::ListenerId;
 
 use crate::error::Error;
-use crate::keeper::OpenPort;
+use crate::network_monitor::OpenPort;
 use crate::shared::{Phase, Shared};
 use crate::stream::Stream;
 

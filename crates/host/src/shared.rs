@@ -1,4 +1,4 @@
-//! What the driver, the sockets and the keeper of the network share: the endpoint behind a lock.
+//! What the driver, the sockets and the network monitor share: the endpoint behind a lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

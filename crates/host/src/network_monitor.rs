@@ -1,4 +1,4 @@
-//! The keeper of the network: sets it up, follows its changes, and takes it down, on a thread of its own.
+//! The network monitor: sets the network up, follows its changes, and takes it down, on a thread of its own.
 //!
 //! The kernel announces changes of links, addresses and routes, and of the rules of nftables: whoever flushes the ruleset,
 //! as a firewall does that is loaded anew, removes ours, and they are put back.
@@ -26,7 +26,7 @@ use crate::wake::Wake;
 const MEND_AGAIN: Duration = Duration::from_secs(1);
 
 /// To be asked from any thread. Dropping it takes the network down and waits for that.
-pub(crate) struct Keeper {
+pub(crate) struct NetworkMonitor {
     requests: Requests,
     thread: Option<JoinHandle<()>>,
 }
@@ -74,7 +74,7 @@ struct Tally {
     log: LogLimit,
 }
 
-impl Keeper {
+impl NetworkMonitor {
     /// Follows the changes of `network` and tells the endpoint about its paths: the present ones before this
     /// returns.
     pub(crate) fn start(network: Network, shared: Arc<Shared>) -> Result<Self, Error> {
@@ -88,7 +88,7 @@ impl Keeper {
             Watch { network, links, rules, mended, not_mended, shared, requests: received, wake: wakes };
         watch.look()?;
         let thread = std::thread::Builder::new()
-            .name("plait-keeper".into())
+            .name("plait-monitor".into())
             .spawn(move || watch.run())
             .map_err(|source| Error::system("start a thread", source))?;
         Ok(Self { requests: Requests { sender, wake }, thread: Some(thread) })
@@ -125,7 +125,7 @@ impl Requests {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for NetworkMonitor {
     fn drop(&mut self) {
         self.requests.tell(Request::TakeDown);
         if let Some(thread) = self.thread.take() {

@@ -13,7 +13,7 @@ use crate::firewall;
 
 /// Something that is missing, and what helps. Its text is the same line wherever it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Lack {
+pub(crate) struct MissingPrerequisite {
     what: &'static str,
     why: String,
     fix: String,
@@ -107,7 +107,7 @@ impl Check {
     }
 
     /// Tries it: what there is, or what is missing.
-    pub(crate) fn check(self) -> Result<String, Lack> {
+    pub(crate) fn check(self) -> Result<String, MissingPrerequisite> {
         match self {
             Self::Privileges => privileges(),
             Self::Tun => tun(),
@@ -126,31 +126,31 @@ impl Check {
             Self::KernelMultipath => kernel_multipath(),
             Self::UserNamespaces => user_namespaces(),
         }
-        .map_err(|(why, fix)| Lack { what: self.name(), why, fix: fix.into_owned() })
+        .map_err(|(why, fix)| MissingPrerequisite { what: self.name(), why, fix: fix.into_owned() })
     }
 
     /// The line of `plait doctor`.
-    pub(crate) fn line(self, outcome: &Result<String, Lack>) -> String {
+    pub(crate) fn line(self, outcome: &Result<String, MissingPrerequisite>) -> String {
         match outcome {
             Ok(detail) => format!("ok: {}: {detail}", self.name()),
-            Err(lack) => format!("{lack} [{}]", self.needed_by()),
+            Err(missing) => format!("{missing} [{}]", self.needed_by()),
         }
     }
 }
 
 /// The first of `checks` that fails.
-pub(crate) fn first(checks: &[Check]) -> Option<Lack> {
+pub(crate) fn first(checks: &[Check]) -> Option<MissingPrerequisite> {
     checks.iter().find_map(|check| check.check().err())
 }
 
-/// `error`, or the lack that it comes from: one of `checks`, or a firewall where nobody could be reached.
+/// `error`, or the missing prerequisite that it comes from: one of `checks`, or a firewall where nobody could be reached.
 pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
-    let lack = match Exit::from(&error) {
+    let missing = match Exit::from(&error) {
         Exit::Missing => first(checks),
         Exit::Unreachable => first(&[Check::Forwarding]),
         Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy => None,
     };
-    lack.map_or(error, anyhow::Error::from)
+    missing.map_or(error, anyhow::Error::from)
 }
 
 /// What this user lacks for a lab, if anything.
@@ -160,16 +160,16 @@ pub(crate) fn of_lab() -> anyhow::Result<()> {
     } else {
         Check::LAB.as_slice()
     };
-    first(checks).map_or(Ok(()), |lack| Err(lack.into()))
+    first(checks).map_or(Ok(()), |missing| Err(missing.into()))
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for MissingPrerequisite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "missing: {}: {}; fix: {}", self.what, self.why, self.fix)
     }
 }
 
-impl std::error::Error for Lack {}
+impl std::error::Error for MissingPrerequisite {}
 
 /// What there is, or why not and what helps.
 type Found = Result<String, (String, Cow<'static, str>)>;
@@ -339,14 +339,14 @@ mod tests {
 
     #[test]
     fn a_lack_is_one_line_with_its_remedy() {
-        let lack = Lack {
+        let missing = MissingPrerequisite {
             what: "nft",
             why: "not installed".to_owned(),
             fix: "install the package nftables".to_owned(),
         };
-        assert_eq!(lack.to_string(), "missing: nft: not installed; fix: install the package nftables");
-        let line = Check::Nft.line(&Err(lack.clone()));
-        assert!(line.starts_with(&lack.to_string()), "{line}");
+        assert_eq!(missing.to_string(), "missing: nft: not installed; fix: install the package nftables");
+        let line = Check::Nft.line(&Err(missing.clone()));
+        assert!(line.starts_with(&missing.to_string()), "{line}");
         for check in Check::ALL {
             let outcome = check.check();
             assert!(!check.line(&outcome).contains('\n'), "{outcome:?}");

@@ -11,7 +11,7 @@ use proxy::url::ServerUrl;
 use crate::protection::{WrongPeer, say, today};
 
 /// A server, and what is known of it before it answers.
-pub(crate) struct Acquaintance {
+pub(crate) struct ServerIdentity {
     server: ServerUrl,
     store: KeyStore,
     known: Option<KnownPeer>,
@@ -35,7 +35,7 @@ enum Stranger {
     Refuse,
 }
 
-impl Acquaintance {
+impl ServerIdentity {
     pub(crate) fn new(server: ServerUrl, store: KeyStore, accepts_new: bool) -> anyhow::Result<Self> {
         let authority = server.authority();
         let known = store.known_peers()?.into_iter().find(|peer| peer.authority == authority);
@@ -167,7 +167,7 @@ mod tests {
         Sighting { path: path.to_owned(), shown }
     }
 
-    fn acquaintance(pin: Option<Fingerprint>, known: Option<Fingerprint>) -> Acquaintance {
+    fn server_identity(pin: Option<Fingerprint>, known: Option<Fingerprint>) -> ServerIdentity {
         let known = known.map(|fingerprint| KnownPeer {
             authority: "gw:7443".to_owned(),
             fingerprint,
@@ -175,7 +175,7 @@ mod tests {
             line: 4,
         });
         let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin };
-        Acquaintance { server, store: KeyStore::new(PathBuf::from("/keys")), known, accepts_new: false }
+        ServerIdentity { server, store: KeyStore::new(PathBuf::from("/keys")), known, accepts_new: false }
     }
 
     #[test]
@@ -188,15 +188,15 @@ mod tests {
 
     #[test]
     fn the_url_counts_more_than_what_is_remembered() {
-        assert_eq!(acquaintance(Some(NEW), Some(OLD)).expected(), Some(NEW));
-        assert_eq!(acquaintance(None, Some(OLD)).expected(), Some(OLD));
-        assert_eq!(acquaintance(None, None).expected(), None);
+        assert_eq!(server_identity(Some(NEW), Some(OLD)).expected(), Some(NEW));
+        assert_eq!(server_identity(None, Some(OLD)).expected(), Some(OLD));
+        assert_eq!(server_identity(None, None).expected(), None);
     }
 
     #[test]
     fn the_path_on_which_the_key_differs_is_named() {
         let sightings = [sighting("eth0", Some(OLD)), sighting("wlan0", Some(NEW)), sighting("wwan0", None)];
-        let text = acquaintance(None, Some(OLD)).changed(&sightings).expect("another key").to_string();
+        let text = server_identity(None, Some(OLD)).changed(&sightings).expect("another key").to_string();
         for part in [
             "gw:7443 shows a different key than the one trusted on 2026-09-02",
             "(/keys/known_peers:4)",
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn the_same_other_key_everywhere_may_be_a_new_server() {
         let sightings = [sighting("eth0", Some(NEW)), sighting("wlan0", Some(NEW))];
-        let text = acquaintance(Some(OLD), None).changed(&sightings).expect("another key").to_string();
+        let text = server_identity(Some(OLD), None).changed(&sightings).expect("another key").to_string();
         assert!(text.contains("Either the server was set up anew"), "{text}");
         assert!(!text.contains("forget"), "{text}");
     }
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_failure_with_the_right_key_is_no_change() {
         let sightings = [sighting("eth0", Some(OLD)), sighting("wlan0", None)];
-        assert!(acquaintance(None, Some(OLD)).changed(&sightings).is_none());
-        assert!(acquaintance(None, None).changed(&sightings).is_none());
+        assert!(server_identity(None, Some(OLD)).changed(&sightings).is_none());
+        assert!(server_identity(None, None).changed(&sightings).is_none());
     }
 }
