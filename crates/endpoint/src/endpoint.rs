@@ -94,7 +94,7 @@ impl Endpoint {
             config,
             connections: BTreeMap::new(),
             next_id: 0,
-            around: Surroundings::new(config.max_time_wait, wire_seed, secret_seed),
+            around: Surroundings::new((config.max_time_wait, config.max_openings), wire_seed, secret_seed),
             listeners: Listeners::default(),
             half_open: HalfOpen::default(),
             ready: ReadyQueue::default(),

@@ -8,6 +8,7 @@
 //! accepted, *held* by an application, and *orphan* when the application has let go of it and it still has
 //! to deliver what was written. Strangers can only make the first two, and both are limited.
 
+mod claims;
 mod counters;
 mod demux;
 mod dispatch;

@@ -19,6 +19,9 @@ pub struct EndpointConfig {
     pub max_connections: usize,
     /// Four-tuples in TIME-WAIT.
     pub max_time_wait: usize,
+    /// Openings of sealed connections that were claimed within the last two minutes; more are refused. Each is some
+    /// hundred bytes.
+    pub max_openings: usize,
     /// Blocks of all connections together that are being sealed or opened elsewhere; the others wait in their
     /// connections, whose windows bound them.
     pub max_crypto_jobs: usize,
@@ -34,6 +37,8 @@ impl Default for EndpointConfig {
             backlog: 1024,
             max_connections: 65_536,
             max_time_wait: 32_768,
+            // A thousand a second.
+            max_openings: 131_072,
             // 16 MiB of the longest blocks.
             max_crypto_jobs: 256,
             orphan_timeout: Duration::from_secs(120),

@@ -2,12 +2,13 @@
 
 use base::{Instant, PathId, Random, SecretRandom, SeededRandom};
 use core::net::{IpAddr, SocketAddr};
-use mptcp::{Host, Paths};
+use mptcp::{Host, OpeningClaim, OpeningName, Paths};
 use sha2::{Digest, Sha256};
 use tcp::{FourTuple, Isn, IsnGenerator};
 use zeroize::Zeroize;
 
 use crate::ConnectionId;
+use crate::claims::Claims;
 use crate::demux::Demux;
 use crate::ports::draw_port;
 use crate::time_wait::TimeWaits;
@@ -20,6 +21,7 @@ pub(crate) struct Surroundings {
     pub(crate) demux: Demux,
     pub(crate) time_waits: TimeWaits,
     pub(crate) way_memory: WayMemory,
+    claims: Claims,
     isns: IsnGenerator,
     /// What everybody may see is drawn from here.
     wire: SeededRandom,
@@ -30,7 +32,11 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    pub(crate) fn new(max_time_wait: usize, wire_seed: [u8; 32], secret_seed: [u8; 32]) -> Self {
+    pub(crate) fn new(
+        (max_time_wait, max_openings): (usize, usize),
+        wire_seed: [u8; 32],
+        secret_seed: [u8; 32],
+    ) -> Self {
         let mut secret = SecretRandom::new(secret_seed);
         let mut isn_secret = [0; 32];
         secret.fill(&mut isn_secret);
@@ -41,6 +47,7 @@ impl Surroundings {
             demux: Demux::default(),
             time_waits: TimeWaits::new(max_time_wait),
             way_memory: WayMemory::default(),
+            claims: Claims::new(max_openings),
             isns,
             wire: SeededRandom::new(wire_seed),
             secret,
@@ -111,6 +118,10 @@ impl Host for HostView<'_> {
         self.surroundings.demux.claim_token(self.connection, token)
     }
 
+    fn claim_opening(&mut self, now: Instant, name: OpeningName, token: u32) -> OpeningClaim {
+        self.surroundings.claims.claim(now, name, token)
+    }
+
     fn has_failed_lately(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {
         self.surroundings.way_memory.has_failed(now, path, remote)
     }
@@ -143,7 +154,7 @@ mod tests {
 
     #[test]
     fn keys_have_tokens_that_find_their_connection() {
-        let mut surroundings = Surroundings::new(0, [1; 32], [2; 32]);
+        let mut surroundings = Surroundings::new((0, 8), [1; 32], [2; 32]);
         let key = surroundings.lend_to(ConnectionId(5)).draw_key();
         assert_eq!(surroundings.demux.token_owner(token_of(&key)), Some(ConnectionId(5)));
     }
@@ -151,7 +162,7 @@ mod tests {
     #[test]
     fn what_shows_on_the_wire_does_not_depend_on_the_keys_drawn() {
         let mut seen = [0, 3].map(|keys| {
-            let mut surroundings = Surroundings::new(0, [1; 32], [2; 32]);
+            let mut surroundings = Surroundings::new((0, 8), [1; 32], [2; 32]);
             let mut host = surroundings.lend_to(ConnectionId(1));
             for _ in 0..keys {
                 host.draw_key();
@@ -159,13 +170,13 @@ mod tests {
             host.random().next_u64()
         });
         assert_eq!(seen[0], seen[1]);
-        seen[1] = Surroundings::new(0, [3; 32], [2; 32]).lend_to(ConnectionId(1)).random().next_u64();
+        seen[1] = Surroundings::new((0, 8), [3; 32], [2; 32]).lend_to(ConnectionId(1)).random().next_u64();
         assert_ne!(seen[0], seen[1]);
     }
 
     #[test]
     fn a_port_is_claimed_per_four_tuple() {
-        let mut surroundings = Surroundings::new(0, [1; 32], [2; 32]);
+        let mut surroundings = Surroundings::new((0, 8), [1; 32], [2; 32]);
         let local = IpAddr::from(Ipv4Addr::new(192, 0, 2, 1));
         let remote = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 2), 80));
         let port = surroundings.lend_to(ConnectionId(1)).claim_port(local, remote).expect("free");

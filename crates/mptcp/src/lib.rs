@@ -33,5 +33,5 @@ pub use protect::scramble::Variant as ScrambleStart;
 pub use protection::keys::token_of;
 pub use protection::scrambled::{ScrambleSettings, ScrambleStatus, WithoutTrusted};
 pub use protection::sealed::SealedSettings;
-pub use protection::sealed::{CryptoJob, CryptoResult};
+pub use protection::sealed::{CryptoJob, CryptoResult, OpeningClaim, OpeningName};
 pub use status::{Counters, Negotiated, PeerIdentity, PlainReason, SealedStatus, Status, SubflowStatus};

@@ -135,7 +135,8 @@ fn a_list_of_handshakes_that_was_rewritten_on_the_way_is_found_before_data_is_de
     let mut world = sealed(5, vec![Link::default()], &[Tep::TcpcryptCurve25519, Tep::TcpcryptP256]);
     // 69, 4, 0x23, 0x21 becomes 69, 4, 0x21, 0x21: the better one is no longer on offer.
     world.tap = Box::new(|from, segment: &mut Segment| {
-        if from == CLIENT && segment.flags.contains(Flags::SYN) {
+        let is_offer = options(&segment.options).any(|option| matches!(option, Ok(TcpOption::Eno(_))));
+        if from == CLIENT && segment.flags.contains(Flags::SYN) && is_offer {
             let at = segment.options.iter().position(|&byte| byte == 0x23).expect("it is offered");
             segment.options[at] = 0x21;
         }

@@ -53,7 +53,7 @@ pub use identity::{ConnectionIdentity, JoinHmacs, JoinTranscript};
 pub use limits::KeyLimits;
 pub use opener::{OpenError, OpenJob, Opened, Opener};
 pub use option_tag::{OptionContext, OptionKey, ProtectedOptions, SubflowTag};
-pub use record::{MAX_RECORDS, Record, RecordError, Records};
+pub use record::{MAX_RECORDS, OPENING_LEN, Record, RecordError, Records};
 pub use schedule::{ConnectionSecrets, Role};
 pub use sealer::{KeyUsedUp, SealJob, Sealer, UpdateRefused};
 pub use secret::{ExporterSecret, JoinSecret, MasterSecret, ResumeSecret};

@@ -30,7 +30,9 @@ use crate::send::SendStream;
 use crate::subflows::Subflows;
 use crate::subflows::flow::Kind;
 use crate::timers::{Timer, Timers};
-use crate::{AttemptStatus, Config, ConnectionError, Counters, Paths, ReadError, Status};
+use crate::{
+    AttemptStatus, Config, ConnectionError, Counters, OpeningClaim, OpeningName, Paths, ReadError, Status,
+};
 
 /// What a connection needs from the host that it lives on.
 pub trait Host {
@@ -54,6 +56,10 @@ pub trait Host {
 
     /// Makes `token` this connection's; `false` if another connection of this host has it.
     fn claim_token(&mut self, token: u32) -> bool;
+
+    /// A listener has verified that a connection is an attempt of the opening `name`, with `token` for a token. The first
+    /// that claims an opening gets it; claims are remembered for two minutes.
+    fn claim_opening(&mut self, now: Instant, name: OpeningName, token: u32) -> OpeningClaim;
 
     /// Whether opening a connection over `path` to `remote` has failed within the last minutes where another path
     /// got through: such a path is tried last.

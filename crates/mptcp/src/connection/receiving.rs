@@ -390,7 +390,10 @@ impl Connection {
     /// The subflow that has just closed was the first and only one, and the peer has not shown that options
     /// get through: no other may be opened.
     fn is_beyond_repair(&self) -> bool {
-        self.role == Role::Active && !self.protection.is_confirmed() && !self.flows.has_present()
+        self.role == Role::Active
+            && !self.protection.is_confirmed()
+            && !self.protection.is_sealed()
+            && !self.flows.has_present()
     }
 
     fn on_plain_closed(&mut self, now: Instant, why: Closed) {

@@ -28,7 +28,7 @@ impl Connection {
 
     fn poll_flows(&mut self, now: Instant) -> Option<Segment> {
         let stream = StreamFacts {
-            next: self.incoming.next(),
+            next: self.acknowledged(),
             fin: self.outgoing.fin().filter(|_| !self.outgoing.is_complete()),
             has_sent: self.outgoing.next() > 1,
         };
@@ -57,7 +57,10 @@ impl Connection {
         match self.mode() {
             Mode::Opening => false,
             Mode::Plain(_) => self.schedule_plain(now),
-            Mode::Multipath => self.schedule_control(now) || self.schedule_block(now),
+            Mode::Multipath => {
+                let [may_control, may_carry] = self.protection.may_speak();
+                (may_control && self.schedule_control(now)) || (may_carry && self.schedule_block(now))
+            }
         }
     }
 

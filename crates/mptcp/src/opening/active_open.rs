@@ -3,6 +3,7 @@
 use base::{Instant, SubflowId};
 use bytes::Bytes;
 use core::net::SocketAddr;
+use protect::sealed::OPENING_LEN;
 use std::collections::VecDeque;
 use wire::{IcmpError, Segment};
 
@@ -10,7 +11,9 @@ use super::attempt::Attempt;
 use super::early::Early;
 use super::ways::{Way, ways};
 use crate::connection::options_in::Signals;
-use crate::{Config, Connection, CryptoJob, CryptoResult, Event, Host, ReadError, Refused, Status};
+use crate::{
+    Config, Connection, CryptoJob, CryptoResult, Event, Host, PeerIdentity, ReadError, Refused, Status,
+};
 
 /// A connection that is being opened: attempts over one path each, until it is certain which of them is the connection.
 pub struct ActiveOpen {
@@ -24,6 +27,14 @@ pub struct ActiveOpen {
     pub(super) attempts: Vec<Attempt>,
     /// Number of the attempt that is the connection, or its remains.
     pub(super) chosen: Option<usize>,
+    /// Number of the sealed attempt that has been told what the application says, while the peer has not confirmed any.
+    pub(super) leader: Option<usize>,
+    /// When it was.
+    pub(super) said_at: Option<Instant>,
+    /// Who the leader's peer is: the application goes by that.
+    pub(super) peer: Option<PeerIdentity>,
+    /// The name of this opening, once there is something to name.
+    pub(super) id: Option<[u8; OPENING_LEN]>,
     pub(super) early: Early,
     pub(super) events: VecDeque<Event>,
     /// The application was told that data can flow.
@@ -53,6 +64,10 @@ impl ActiveOpen {
             waiting,
             attempts: Vec::new(),
             chosen: None,
+            leader: None,
+            said_at: None,
+            peer: None,
+            id: None,
             early: Early::default(),
             events: VecDeque::new(),
             is_connected_told: false,
@@ -181,6 +196,9 @@ impl ActiveOpen {
             self.is_writer_waiting = true;
         }
         let taken = data.len();
+        if let Some(leader) = self.leader_mut() {
+            leader.write(now, data.clone());
+        }
         self.early.write(data);
         taken
     }
@@ -194,7 +212,12 @@ impl ActiveOpen {
     pub fn finish(&mut self, now: Instant) {
         match self.chosen_mut() {
             Some(connection) => connection.finish(now),
-            None => self.early.finish(),
+            None => {
+                self.early.finish();
+                if let Some(leader) = self.leader_mut() {
+                    leader.finish(now);
+                }
+            }
         }
     }
 
@@ -202,7 +225,12 @@ impl ActiveOpen {
     pub fn stop_reading(&mut self, now: Instant) {
         match self.chosen_mut() {
             Some(connection) => connection.stop_reading(now),
-            None => self.early.stop_reading(),
+            None => {
+                self.early.stop_reading();
+                if let Some(leader) = self.leader_mut() {
+                    leader.stop_reading(now);
+                }
+            }
         }
     }
 
@@ -237,6 +265,10 @@ impl ActiveOpen {
         let mut connection = self.attempts.swap_remove(chosen).connection;
         connection.take_over(self.opened, attempts, self.events.drain(..));
         Some(connection)
+    }
+
+    fn leader_mut(&mut self) -> Option<&mut Connection> {
+        Some(&mut self.attempts.get_mut(self.leader?)?.connection)
     }
 
     pub(super) fn chosen(&self) -> Option<&Connection> {

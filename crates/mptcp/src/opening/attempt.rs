@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use super::ways::Way;
 use crate::protection::Mode;
-use crate::subflows::flow::Stage;
+use crate::subflows::flow::{Flow, Stage};
 use crate::{Config, Connection, ConnectionError, Event, Host, Path};
 
 /// Subflows of one attempt have ids from a range of their own, so that an id names a subflow of any of them.
@@ -37,6 +37,8 @@ pub(super) struct Attempt {
     pub(super) is_connected: bool,
     /// The application is to be told that there is something to read once this is the connection.
     pub(super) is_readable: bool,
+    /// It has been let join over other paths, as the peer is silent.
+    pub(super) may_join: bool,
     /// How its connection ended, if it has.
     pub(super) end: Option<Option<ConnectionError>>,
     local: Option<SocketAddr>,
@@ -67,6 +69,7 @@ impl Attempt {
             patient_until,
             is_connected: false,
             is_readable: false,
+            may_join: false,
             end: None,
             began: now,
             ended: None,
@@ -85,6 +88,11 @@ impl Attempt {
 
     pub(super) fn is_running(&self) -> bool {
         self.outcome == AttemptOutcome::Running
+    }
+
+    /// Whether its connection is over, told or not.
+    pub(super) fn has_ended(&self) -> bool {
+        self.connection.life.is_over()
     }
 
     /// Takes an event of its connection; gives back what the owner of all attempts has to act on.
@@ -109,8 +117,22 @@ impl Attempt {
         }
     }
 
+    /// How long the next step may take. Behind the handshake nothing is left to compute: an answer takes a round trip.
     fn progress_time(&self) -> Duration {
-        self.connection.config.race_after
+        let step = self.connection.config.race_after;
+        if self.stage < AttemptStage::Authenticated {
+            return step;
+        }
+        let round_trips = self.connection.flows.iter().filter_map(|flow| flow.tcp.stats().srtt);
+        step.max(2 * round_trips.max().unwrap_or_default())
+    }
+
+    /// Whether it got through over its own path: where the first subflow is silent, harmed or gone, it took a join.
+    pub(super) fn got_through(&self) -> bool {
+        let first = self.connection.flows.iter().find(|flow| flow.state.is_first());
+        let is_harmed = self.connection.counters.blocks_repaired > 0;
+        let is_well = |flow: &Flow| flow.is_open() && flow.state.sealed.failures() == 0;
+        !self.may_join && !is_harmed && first.is_some_and(is_well)
     }
 
     /// It is over, as an attempt.

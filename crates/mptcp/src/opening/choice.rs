@@ -1,13 +1,18 @@
 //! Which attempt is the connection, and when the next one begins.
 
-use base::Instant;
+use base::{Duration, Instant};
+use protect::sealed::OPENING_LEN;
 use std::cmp::Reverse;
 
 use super::active_open::ActiveOpen;
 use super::attempt::Attempt;
 use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use crate::connection::trust::may_open_over;
+use crate::protection::sealed::Standing;
 use crate::{Connection, ConnectionError, Event, Host, Path, PathClass};
+
+/// No attempt begins so long after one has said OPENING: the peer does not remember openings for ever.
+const LAST_START: Duration = Duration::from_secs(60);
 
 impl ActiveOpen {
     /// After anything has happened: hears what the attempts report, and does what follows from it.
@@ -17,9 +22,13 @@ impl ActiveOpen {
             if self.chosen.is_some() {
                 return;
             }
+            if self.said_at.is_some_and(|said| said + LAST_START <= now) {
+                self.waiting.clear();
+            }
             let has_failed = self.take_failures(now);
             self.look_at_progress(now, host);
-            if self.chosen.is_some() {
+            let has_ended = self.attempts.iter().any(|attempt| attempt.is_running() && attempt.has_ended());
+            if self.chosen.is_some() || has_ended {
                 continue;
             }
             if self.may_start() && (has_failed || self.next_start().is_none_or(|at| at <= now)) {
@@ -37,8 +46,16 @@ impl ActiveOpen {
         if self.chosen.is_some() {
             return None;
         }
+        if self.attempts.iter().any(|attempt| attempt.is_running() && attempt.end.is_some()) {
+            // It has failed while it was sending.
+            return Some(self.opened);
+        }
         let next = if self.may_start() { self.next_start() } else { None };
-        [next, self.last_chance()].into_iter().flatten().min()
+        let is_watched = |attempt: &&Attempt| {
+            attempt.is_running() && attempt.stage == AttemptStage::Authenticated && !attempt.may_join
+        };
+        let silent = self.attempts.iter().filter(is_watched).map(|attempt| attempt.patient_until);
+        silent.chain([next, self.last_chance()].into_iter().flatten()).min()
     }
 
     /// Passes on what the attempt reports.
@@ -47,7 +64,7 @@ impl ActiveOpen {
         let is_chosen = self.chosen == Some(number);
         while let Some(event) = attempt.connection.poll_event() {
             match event {
-                Event::Connected if self.is_connected_told => {}
+                Event::Connected if is_chosen && self.is_connected_told => {}
                 event if is_chosen => self.events.push_back(event),
                 event => self.events.extend(attempt.take_event(event)),
             }
@@ -74,14 +91,79 @@ impl ActiveOpen {
     fn look_at_progress(&mut self, now: Instant, host: &mut dyn Host) {
         for number in 0..self.attempts.len() {
             let attempt = &mut self.attempts[number];
-            if attempt.is_running() {
-                attempt.note_progress(now);
-                if attempt.is_connected {
-                    self.choose(now, number, host);
-                    return;
+            if !attempt.is_running() {
+                continue;
+            }
+            attempt.note_progress(now);
+            if !attempt.is_connected {
+                continue;
+            }
+            match attempt.connection.protection.standing() {
+                Standing::Unasked | Standing::Settled => return self.choose(now, number, host),
+                Standing::Unsaid => self.say_opening(now, number, host),
+                Standing::Said => self.watch_silence(now, number, host),
+                Standing::Elsewhere(token) => {
+                    if let Some(other) = self.with_token(token) {
+                        self.attempts[other].connection.settle_claim(now);
+                        self.choose(now, other, host);
+                        let connection = &mut self.attempts[other].connection;
+                        return connection.handle_timeout(now, host);
+                    }
+                    // It was given up here: what was said on it is lost.
+                    let attempt = &mut self.attempts[number];
+                    attempt.connection.abort(now);
+                    attempt.end(now, AttemptOutcome::Failed(ConnectionError::AllPathsLost));
                 }
             }
         }
+    }
+
+    /// The handshake of this attempt is through: OPENING goes out at once, and behind it what the application has said, if
+    /// no other attempt was told before.
+    fn say_opening(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
+        let attempt = &mut self.attempts[number];
+        let peer = attempt.connection.protection.peer_identity();
+        if self.peer.is_some() && self.peer != peer {
+            attempt.connection.refuse_peer();
+            return attempt.end(now, AttemptOutcome::Failed(ConnectionError::HandshakeFailed));
+        }
+        let id = *self.id.get_or_insert_with(|| {
+            let mut id = [0; OPENING_LEN];
+            host.secrets().fill(&mut id);
+            id
+        });
+        attempt.connection.say_opening(id);
+        attempt.note_progress(now);
+        if self.leader.is_none() {
+            self.leader = Some(number);
+            self.said_at = Some(now);
+            self.peer = peer;
+            self.early.tell(now, &mut attempt.connection);
+            if !core::mem::replace(&mut self.is_connected_told, true) {
+                self.events.push_back(Event::Connected);
+            }
+        }
+    }
+
+    /// Silence behind the handshake, or nobody left to speak: the attempt joins over the other paths.
+    fn watch_silence(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
+        let attempt = &mut self.attempts[number];
+        let is_lonely = attempt.connection.no_subflow_since.is_some();
+        if !attempt.may_join && (is_lonely || attempt.patient_until <= now) {
+            attempt.may_join = true;
+            attempt.connection.allow_joins();
+            attempt.connection.handle_timeout(now, host);
+        }
+    }
+
+    /// The attempt that waits for its OPENING to be acknowledged and whose token at the peer is this one.
+    fn with_token(&self, token: u32) -> Option<usize> {
+        self.attempts.iter().position(|attempt| {
+            let protection = &attempt.connection.protection;
+            attempt.is_running()
+                && protection.standing() == Standing::Said
+                && protection.derived_peer_token() == Some(token)
+        })
     }
 
     /// This one is the connection. The others are let go.
@@ -98,7 +180,7 @@ impl ActiveOpen {
             // A path is to blame only where another has got through, and if it had its time.
             let remote = attempt.way.remote.ip();
             match attempt.outcome {
-                AttemptOutcome::Chosen => host.note_opening(now, path, remote, true),
+                AttemptOutcome::Chosen => host.note_opening(now, path, remote, attempt.got_through()),
                 AttemptOutcome::Failed(_) | AttemptOutcome::Overtaken
                     if attempt.way.path != path && attempt.patient_until <= now =>
                 {
@@ -112,7 +194,9 @@ impl ActiveOpen {
         }
         let attempt = &mut self.attempts[number];
         attempt.connection.config.crypto_jobs = self.config.crypto_jobs;
-        self.early.tell(now, &mut attempt.connection);
+        if self.leader != Some(number) {
+            self.early.tell(now, &mut attempt.connection);
+        }
         self.early.forget();
         if !core::mem::replace(&mut self.is_connected_told, true) {
             self.events.push_back(Event::Connected);
@@ -235,7 +319,8 @@ impl ActiveOpen {
             return;
         }
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
-            if is_gone(attempt) {
+            // Behind the handshake an attempt can be joined over another path, and the peer may have claimed it.
+            if attempt.stage < AttemptStage::Authenticated && is_gone(attempt) {
                 attempt.connection.abort(now);
                 attempt.end(now, AttemptOutcome::PathLost);
             }

@@ -2,7 +2,7 @@
 
 use base::{Instant, PathId, Random, SeededRandom, SeqNum};
 use core::net::{IpAddr, SocketAddr};
-use mptcp::{Host, Paths};
+use mptcp::{Host, OpeningClaim, OpeningName, Paths};
 use tcp::{FourTuple, Isn};
 
 pub(crate) struct TestHost {
@@ -12,6 +12,8 @@ pub(crate) struct TestHost {
     pub(super) next_port: u16,
     /// So many tokens are taken by other connections.
     pub(crate) taken_tokens: u8,
+    /// What becomes of claims to openings.
+    pub(crate) claim: OpeningClaim,
 }
 
 impl Host for TestHost {
@@ -47,6 +49,10 @@ impl Host for TestHost {
         let is_free = self.taken_tokens == 0;
         self.taken_tokens = self.taken_tokens.saturating_sub(1);
         is_free
+    }
+
+    fn claim_opening(&mut self, _: Instant, _: OpeningName, _: u32) -> OpeningClaim {
+        self.claim
     }
 
     fn has_failed_lately(&self, _: Instant, _: PathId, _: IpAddr) -> bool {

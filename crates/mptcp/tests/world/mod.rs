@@ -15,7 +15,9 @@ use core::num::NonZeroU64;
 use host::TestHost;
 use labour::Labour;
 use link::{LinkConfig, Loss, Reordering, Verdict};
-use mptcp::{Association, Config, ConnectionError, Event, Path, PathClass, Paths, ReadError, Status};
+use mptcp::{
+    Association, Config, ConnectionError, Event, OpeningClaim, Path, PathClass, Paths, ReadError, Status,
+};
 use std::collections::{BTreeMap, VecDeque};
 use tcp::FourTuple;
 use wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes, options};
@@ -150,6 +152,7 @@ impl World {
                     wire: SeededRandom::from_number(seed * 4 + 2 + number as u64),
                     next_port: 40_000,
                     taken_tokens: 0,
+                    claim: OpeningClaim::Granted,
                 },
                 config: Config::default(),
                 connection: None,

@@ -45,7 +45,16 @@ pub enum Record {
     },
     /// 08: the sender's token from now on, because the derived one was taken.
     Token(u32),
+    /// 0a: the opener's first record: this connection is an attempt of the opening with this name, which its other
+    /// attempts have too.
+    Opening([u8; OPENING_LEN]),
+    /// 0b: the listener's answer where another attempt has claimed the opening: the token that follows from the
+    /// secrets of that one.
+    Opened(u32),
 }
+
+/// Bytes of the name of an opening.
+pub const OPENING_LEN: usize = 16;
 
 impl Record {
     /// Its bytes.
@@ -83,6 +92,14 @@ impl Record {
                 put(&[TOKEN]);
                 put(&token.to_be_bytes());
             }
+            Self::Opening(name) => {
+                put(&[OPENING]);
+                put(name);
+            }
+            Self::Opened(token) => {
+                put(&[OPENED]);
+                put(&token.to_be_bytes());
+            }
         }
         out
     }
@@ -98,7 +115,9 @@ impl Record {
             | Self::AddAddr { .. }
             | Self::RemoveAddr { .. }
             | Self::Prio { .. }
-            | Self::Token(_) => false,
+            | Self::Token(_)
+            | Self::Opening(_)
+            | Self::Opened(_) => false,
         }
     }
 }
@@ -110,6 +129,8 @@ const ADD_ADDR: u8 = 5;
 const REMOVE_ADDR: u8 = 6;
 const PRIO: u8 = 7;
 const TOKEN: u8 = 8;
+const OPENING: u8 = 10;
+const OPENED: u8 = 11;
 
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
@@ -180,6 +201,8 @@ impl<'a> Records<'a> {
                 }
             }
             TOKEN => Record::Token(u32::from_be_bytes(fields.take()?)),
+            OPENING => Record::Opening(fields.take()?),
+            OPENED => Record::Opened(u32::from_be_bytes(fields.take()?)),
             unknown => return Err(RecordError::Unknown(unknown)),
         })
     }

@@ -23,6 +23,8 @@ fn any_record() -> impl Strategy<Value = Record> {
         (any::<u64>(), any::<bool>())
             .prop_map(|(subflow, backup)| Record::Prio { subflow: SubflowTag(subflow), backup }),
         any::<u32>().prop_map(Record::Token),
+        any::<[u8; OPENING_LEN]>().prop_map(Record::Opening),
+        any::<u32>().prop_map(Record::Opened),
     ]
 }
 
@@ -43,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..12, 0..300)) {
+    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..14, 0..300)) {
         let seen: Vec<_> = Records::new(&plain).collect();
         prop_assert!(seen.len() <= MAX_RECORDS + 1);
         let errors = seen.iter().filter(|record| record.is_err()).count();
@@ -70,6 +72,8 @@ fn each_record_has_its_known_bytes() {
     let prio = Record::Prio { subflow: SubflowTag(1), backup: true };
     assert_eq!(&prio.to_bytes()[..], [7, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
     assert_eq!(&Record::Token(0xaea2_16b1).to_bytes()[..], [8, 0xae, 0xa2, 0x16, 0xb1]);
+    assert_eq!(&Record::Opening([7; OPENING_LEN]).to_bytes()[..], [&[10][..], &[7; OPENING_LEN]].concat());
+    assert_eq!(&Record::Opened(0xaea2_16b1).to_bytes()[..], [11, 0xae, 0xa2, 0x16, 0xb1]);
 }
 
 #[test]
@@ -81,7 +85,7 @@ fn nothing_but_padding_follows_the_end() {
 
 #[test]
 fn unknown_types_families_and_flags_are_errors() {
-    for unknown in [0, 3, 10, 255] {
+    for unknown in [0, 3, 12, 255] {
         assert_eq!(all(&[unknown]), Err(RecordError::Unknown(unknown)));
     }
     assert_eq!(all(&[5, 0, 5, 0, 0, 0, 0, 0, 0]), Err(RecordError::Value));

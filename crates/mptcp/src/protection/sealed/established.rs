@@ -1,10 +1,12 @@
 //! A sealed connection in use.
 
+use base::Instant;
 use protect::handshake::{Handshake, Peer, Tep};
 use protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
 use std::collections::{BTreeMap, VecDeque};
 
 use super::ahead::Ahead;
+use super::claim::Claim;
 use super::jobs::{Jobs, Ticket};
 use super::opening::INITIAL_WINDOW;
 use super::repair::Deliveries;
@@ -38,6 +40,10 @@ pub(super) struct Established {
     pub(super) opener: Opener,
     /// Until the first block is opened: what comes unmapped before may be its alert.
     pub(super) handshake: Option<Box<dyn Handshake>>,
+    /// Which attempt of an opening this is.
+    pub(super) claim: Claim,
+    /// When the handshake began.
+    pub(super) began: Instant,
     token: u32,
     pub(super) peer_token: u32,
     /// Blocks that no subflow was given yet.
@@ -74,7 +80,7 @@ impl Established {
         role: End,
         about: About,
         (identity, sealer, opener): (ConnectionIdentity, Sealer, Opener),
-        handshake: Box<dyn Handshake>,
+        (began, handshake): (Instant, Box<dyn Handshake>),
     ) -> Self {
         Self {
             role,
@@ -93,6 +99,11 @@ impl Established {
             sealer,
             opener,
             handshake: Some(handshake),
+            claim: match role {
+                End::A => Claim::Unsaid,
+                End::B => Claim::Awaited,
+            },
+            began,
             ahead: Ahead::default(),
             jobs: Jobs::default(),
             opening: BTreeMap::new(),
@@ -108,6 +119,11 @@ impl Established {
             opened_blocks: 0,
             blocks_elsewhere: 0,
         }
+    }
+
+    /// Who the peer is.
+    pub(super) fn peer(&self) -> &Peer {
+        &self.about.peer
     }
 
     pub(super) fn token(&self) -> u32 {

@@ -8,11 +8,13 @@
 use base::Instant;
 use bytes::Bytes;
 use protect::handshake::Failed;
-use protect::sealed::{AckContext, AckTag, OpenError, ProtectedOptions};
+use protect::sealed::{AckContext, AckTag, ProtectedOptions};
 use wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
 use super::Stage;
+use super::claim::Claim;
 use super::inbox::{Declaration, Declared, Next};
+use crate::connection::Role;
 use crate::connection::receiving::{Arrived, MAX_UNMAPPED};
 use crate::send::Acked;
 use crate::subflows::flow::{ResetInfo, Stage as FlowStage};
@@ -89,6 +91,9 @@ impl Connection {
         let Some(established) = self.protection.established_mut() else { return };
         match self.outgoing.on_data_ack(acked, 0) {
             Acked::New(_) => {
+                if established.claim == Claim::Said {
+                    established.claim = Claim::Settled;
+                }
                 established.numbers.is_confirmed = true;
                 established.sealer.handle_data_ack(established.numbers.outgoing.dsn(acked));
             }
@@ -174,14 +179,15 @@ impl Connection {
             self.fail_sealing(why, ConnectionError::HandshakeFailed);
             return;
         }
-        self.on_failed(Some(index), OpenError::Length);
+        self.on_failed(Some(index));
     }
 
     /// Something that was not sealed by the peer came on a subflow, which may be gone by now.
-    pub(super) fn on_failed(&mut self, index: Option<usize>, error: OpenError) {
+    pub(super) fn on_failed(&mut self, index: Option<usize>) {
         self.counters.blocks_failed += 1;
         let has_opened =
             self.protection.established().is_some_and(|established| established.opener.has_opened());
+        let has_other = self.flows.proved() > 1;
         let Some(flow) = index.and_then(|index| self.flows.get_mut(index)) else { return };
         flow.state.sealed.failures += 1;
         if flow.state.sealed.failures < MAX_FAILURES {
@@ -190,11 +196,9 @@ impl Connection {
             flow.tcp.request_ack();
             return;
         }
-        if !has_opened && error == OpenError::FirstOptionTag {
-            self.fail_sealing(
-                "not one block could be verified: the two ends have different keys, or each block was changed".into(),
-                ConnectionError::NegotiationAltered,
-            );
+        if !has_opened && self.role == Role::Passive && !has_other {
+            // The opener has other ways, and is to learn at once that this is none.
+            self.fail_altered();
             return;
         }
         self.counters.attacked_closed += 1;

@@ -8,6 +8,7 @@
 
 mod ahead;
 mod body;
+mod claim;
 mod established;
 mod flow;
 mod inbound;
@@ -24,6 +25,8 @@ mod settings;
 mod unsealing;
 
 pub(crate) use body::SealedBody;
+pub(crate) use claim::Standing;
+pub use claim::{OpeningClaim, OpeningName};
 pub(crate) use flow::SealedFlow;
 pub use jobs::{CryptoJob, CryptoResult};
 pub(super) use negotiation::Unsealed;
@@ -166,7 +169,8 @@ impl Sealed {
     /// How far the opening is, given whether the first subflow is open and has brought anything.
     pub(super) fn opening_stage(&self, is_open: bool, has_read: bool) -> AttemptStage {
         match &self.stage {
-            Stage::Established(_) => AttemptStage::Authenticated,
+            Stage::Established(established) if established.claim.is_open() => AttemptStage::Authenticated,
+            Stage::Established(_) => AttemptStage::Confirmed,
             // It may fail with the first bytes of the peer.
             Stage::Handshaking(_) | Stage::Failed { .. } if has_read => AttemptStage::Handshake,
             Stage::Handshaking(_) | Stage::Agreed(_) => AttemptStage::Established,

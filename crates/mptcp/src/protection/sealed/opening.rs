@@ -152,8 +152,12 @@ impl Connection {
         }
         let (identity, sealer, opener) = secrets.start(role, suite, suite.limits(), now);
         let about = super::established::About { tep, suite, key_exchange, peer, sent, received };
-        let mut established =
-            Established::new(role, about, (identity, sealer, opener), handshaking.handshake);
+        let mut established = Established::new(
+            role,
+            about,
+            (identity, sealer, opener),
+            (handshaking.began, handshaking.handshake),
+        );
         if token != derived {
             established.rename(token);
         }
@@ -165,12 +169,18 @@ impl Connection {
         if opens {
             state.remote_address = Some(0);
         }
-        self.notices.connected();
+        if opens {
+            // A listener's application is told when OPENING has come.
+            self.notices.connected();
+        }
         self.open_blocks(now, index);
     }
 
     /// A handshake that takes too long, or a peer that never finishes one, ends here.
     pub(crate) fn give_up_handshake(&mut self) {
+        if self.protection.is_sealed() {
+            return self.give_up_claim();
+        }
         self.fail_sealing(
             "the peer did not finish the handshake in time".into(),
             ConnectionError::HandshakeFailed,
@@ -182,11 +192,10 @@ impl Connection {
         let sealed = self.protection.sealed().filter(|_| !self.life.is_over())?;
         match &sealed.stage {
             Stage::Handshaking(handshaking) => Some(handshaking.began + sealed.settings.handshake_patience),
-            Stage::Offered { .. }
-            | Stage::Answered { .. }
-            | Stage::Agreed(_)
-            | Stage::Established(_)
-            | Stage::Failed { .. } => None,
+            Stage::Established(established) => {
+                self.claim_deadline(established, sealed.settings.handshake_patience)
+            }
+            Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. } => None,
         }
     }
 }

@@ -226,12 +226,13 @@ impl Connection {
 
     /// Sends a block on this subflow, for the first time or once more; the cipher text stays what it is.
     pub(crate) fn transmit_block(&mut self, index: usize, start: u64) -> bool {
+        let acknowledged = self.acknowledged();
         let Some(established) = self.protection.established_mut() else { return false };
         let flow = &mut self.flows[index];
         let Some(subflow) = flow.state.sealed.tag else { return false };
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };
-        let data_ack = established.numbers.incoming.dsn(self.incoming.next());
+        let data_ack = established.numbers.incoming.dsn(acknowledged);
         let ssn = flow.tcp.next_offset() as u32;
         let context = OptionContext {
             subflow,

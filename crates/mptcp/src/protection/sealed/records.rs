@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use protect::sealed::Record;
 
 use super::Sealed;
+use super::claim::Claim;
 use super::flow::SealedFlow;
 use crate::{Connection, ConnectionError, Host};
 
@@ -38,6 +39,10 @@ impl Connection {
     pub(super) fn take_records(&mut self, records: Vec<Record>, generation: u64) {
         let Some(established) = self.protection.established_mut() else { return };
         for record in records {
+            if !established.admits(&record) {
+                self.fail(ConnectionError::Protocol);
+                return;
+            }
             match record {
                 Record::Eof if established.eof_received => {
                     self.fail(ConnectionError::Protocol);
@@ -59,7 +64,11 @@ impl Connection {
                     }
                 }
                 Record::Token(token) => established.peer_token = token,
-                Record::AddAddr { .. } | Record::RemoveAddr { .. } | Record::Prio { .. } => {
+                Record::Opened(_) => {}
+                Record::Opening(_)
+                | Record::AddAddr { .. }
+                | Record::RemoveAddr { .. }
+                | Record::Prio { .. } => {
                     // At most as many as one window of blocks holds; acted upon before the next segment.
                     established.arrived.push_back(record);
                 }
@@ -83,7 +92,12 @@ impl Connection {
                         }
                     }
                 }
-                Record::Eof | Record::KeyUpdate | Record::MaxData(_) | Record::Token(_) => {}
+                Record::Opening(id) => self.claim_opening(now, id, host),
+                Record::Eof
+                | Record::KeyUpdate
+                | Record::MaxData(_)
+                | Record::Token(_)
+                | Record::Opened(_) => {}
             }
         }
     }
@@ -91,7 +105,7 @@ impl Connection {
     /// Tells the peer how much more it may send, once that is worth a block.
     pub(crate) fn update_window(&mut self) {
         let Some(established) = self.protection.established_mut() else { return };
-        if established.is_silent() {
+        if established.is_silent() || !(established.claim.may_carry() || established.claim == Claim::Unsaid) {
             return;
         }
         let edge = self.incoming.next() + u64::from(self.incoming.free());

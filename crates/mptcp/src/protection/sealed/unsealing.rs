@@ -10,6 +10,7 @@ use protect::sealed::{
     Kind, OpenError, OpenJob, Opened, OptionContext, ProtectedOptions, Records, SubflowTag,
 };
 
+use super::claim::Claim;
 use super::established::Established;
 use super::inbox::Declared;
 use super::jobs::{CryptoJob, CryptoResult, Outcome, Ticket};
@@ -122,9 +123,9 @@ impl Connection {
                 self.counters.bytes_duplicate += whole.len() as u64;
                 return;
             }
-            Err(error) => {
+            Err(_) => {
                 self.flows[index].state.sealed.inbox.resume(whole);
-                self.on_failed(Some(index), error);
+                self.on_failed(Some(index));
                 return;
             }
         };
@@ -192,10 +193,7 @@ impl Connection {
     /// A block has been opened, or not.
     fn take_opened(&mut self, opening: &Opening, result: Result<Opened, OpenError>) {
         let Opening { flow, offset, length, data_fin, acked } = *opening;
-        let opened = match result {
-            Ok(opened) => opened,
-            Err(error) => return self.on_failed(self.flows.index_of(flow), error),
-        };
+        let Ok(opened) = result else { return self.on_failed(self.flows.index_of(flow)) };
         let Some(established) = self.protection.established_mut() else { return };
         established.opener.finish(&opened);
         established.opened_blocks += 1;
@@ -238,7 +236,7 @@ impl Connection {
             }
             let Early { length, contents, data_fin } = early;
             match contents {
-                Contents::Data(_) if established.eof_received => {
+                Contents::Data(_) if established.eof_received || established.claim == Claim::Awaited => {
                     self.fail(ConnectionError::Protocol);
                     return;
                 }

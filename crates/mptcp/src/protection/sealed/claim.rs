@@ -1,0 +1,243 @@
+//! Which attempt of an opening is the connection: OPENING and OPENED.
+//!
+//! The opener says in the first record of each attempt which opening it belongs to. The listener shows the first attempt
+//! whose OPENING it has verified to its application, and no other of the same opening: the others are answered with
+//! OPENED, and acknowledge nothing at data level. So a Data-ACK that covers OPENING says that this attempt is the
+//! connection, whatever was held back, repeated or swallowed on the way.
+
+use base::{Duration, Instant};
+use protect::handshake::Peer;
+use protect::sealed::{OPENING_LEN, Record};
+
+use super::established::Established;
+use crate::protection::Protection;
+use crate::{Connection, ConnectionError, Host, PeerIdentity};
+
+/// Without any subflow an attempt waits for a join at most so long: long enough for a SYN that is sent again.
+const LONELY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Names an opening at its listener.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OpeningName {
+    /// Drawn by the opener, the same on all attempts.
+    pub id: [u8; OPENING_LEN],
+    /// Fingerprint of the opener's key, where it has shown one: nobody else can claim its openings.
+    pub client: Option<[u8; 32]>,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpeningClaim {
+    /// Nobody had claimed it: now this connection has.
+    Granted,
+    /// The attempt with this token has.
+    Taken(u32),
+    /// Too many openings are remembered, and none is forgotten before its time.
+    Full,
+}
+
+/// What is known about the opening that a connection belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Claim {
+    /// The opener has not said OPENING yet, and says nothing before it.
+    Unsaid,
+    /// It has, and the peer has not acknowledged it.
+    Said,
+    /// The listener waits for OPENING, and takes nothing before it.
+    Awaited,
+    /// It has come, and is to be claimed.
+    Heard,
+    /// This is the connection.
+    Settled,
+    /// The attempt with this token is: what the opener was told.
+    Elsewhere(u32),
+    /// The same, what the listener has told.
+    TurnedAway,
+}
+
+/// What an opener has to know about one of its attempts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// Nobody has to be asked: it is not sealed.
+    Unasked,
+    /// OPENING is to be said.
+    Unsaid,
+    /// It was said.
+    Said,
+    /// The peer has acknowledged it.
+    Settled,
+    /// The peer says that the attempt with this token is the connection.
+    Elsewhere(u32),
+}
+
+impl Claim {
+    /// Whether it is still open which attempt is the connection, or this one is not.
+    pub(super) fn is_open(self) -> bool {
+        self != Self::Settled
+    }
+
+    /// Whether control records may be sent. A listener may have to name its token before it has heard anything.
+    pub(super) fn may_control(self) -> bool {
+        match self {
+            Self::Said | Self::Settled | Self::Awaited | Self::Heard | Self::TurnedAway => true,
+            Self::Unsaid | Self::Elsewhere(_) => false,
+        }
+    }
+
+    /// Whether bytes of the application may be sent.
+    pub(super) fn may_carry(self) -> bool {
+        match self {
+            Self::Said | Self::Settled => true,
+            Self::Unsaid | Self::Awaited | Self::Heard | Self::Elsewhere(_) | Self::TurnedAway => false,
+        }
+    }
+
+    /// Whether what has come may be acknowledged at data level.
+    fn may_acknowledge(self) -> bool {
+        match self {
+            Self::Unsaid | Self::Said | Self::Settled => true,
+            Self::Awaited | Self::Heard | Self::Elsewhere(_) | Self::TurnedAway => false,
+        }
+    }
+}
+
+impl Protection {
+    /// What an opener has to know, once the handshake is through.
+    pub(crate) fn standing(&self) -> Standing {
+        match self.established().map(|established| established.claim) {
+            None => Standing::Unasked,
+            Some(Claim::Unsaid) => Standing::Unsaid,
+            Some(Claim::Elsewhere(token)) => Standing::Elsewhere(token),
+            Some(Claim::Settled) => Standing::Settled,
+            Some(Claim::Said | Claim::Awaited | Claim::Heard | Claim::TurnedAway) => Standing::Said,
+        }
+    }
+
+    /// The token of the peer that follows from the secrets, whatever it is called by now.
+    pub(crate) fn derived_peer_token(&self) -> Option<u32> {
+        self.established().map(|established| established.identity.token(established.role.peer()))
+    }
+
+    /// Whether records may be sent, and bytes of the application.
+    pub(crate) fn may_speak(&self) -> [bool; 2] {
+        self.established()
+            .map_or([true; 2], |established| [established.claim.may_control(), established.claim.may_carry()])
+    }
+
+    /// Who the peer is, as far as that has to be the same on all attempts.
+    pub(crate) fn peer_identity(&self) -> Option<PeerIdentity> {
+        self.sealed_status().map(|status| status.peer)
+    }
+}
+
+impl Established {
+    /// How the listener of this connection names the opening with this id.
+    fn opening(&self, id: [u8; OPENING_LEN]) -> OpeningName {
+        let client = match self.peer() {
+            Peer::Key { fingerprint, line: _, name: _, is_known: _ } => Some(*fingerprint),
+            Peer::Anonymous | Peer::Certificate => None,
+        };
+        OpeningName { id, client }
+    }
+
+    /// OPENING counts as the first record of the opener, and nowhere else. `false` if the peer breaks that rule.
+    pub(super) fn admits(&mut self, record: &Record) -> bool {
+        match (self.claim, record) {
+            (Claim::Awaited, Record::Opening(_)) => {
+                self.claim = Claim::Heard;
+                true
+            }
+            (Claim::Awaited, _) | (_, Record::Opening(_)) => false,
+            (Claim::Said, Record::Opened(token)) => {
+                self.claim = Claim::Elsewhere(*token);
+                true
+            }
+            (_, Record::Opened(_)) => false,
+            (_, _) => true,
+        }
+    }
+}
+
+impl Connection {
+    /// The opener's first record: which opening this is an attempt of.
+    pub(crate) fn say_opening(&mut self, id: [u8; OPENING_LEN]) {
+        if let Some(established) = self.protection.established_mut()
+            && established.claim == Claim::Unsaid
+        {
+            established.claim = Claim::Said;
+            established.pending.push_front(Record::Opening(id));
+        }
+    }
+
+    /// The peer has acknowledged OPENING on another attempt, or in its name: this is the connection.
+    pub(crate) fn settle_claim(&mut self, now: Instant) {
+        if let Some(established) = self.protection.established_mut() {
+            established.claim = Claim::Settled;
+        }
+        self.allow_joins();
+        self.paths.hurry(now);
+    }
+
+    /// Joins need not wait for a Data-ACK: they prove themselves.
+    pub(crate) fn allow_joins(&mut self) {
+        if let Some(numbers) = self.protection.numbers_mut() {
+            numbers.is_confirmed = true;
+        }
+    }
+
+    /// Somebody else has answered on this attempt than on the one that the application was told of.
+    pub(crate) fn refuse_peer(&mut self) {
+        let why = "another peer answered here than on the path that answered first";
+        self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
+    }
+
+    /// OPENING has been verified: claims the opening.
+    pub(super) fn claim_opening(&mut self, now: Instant, id: [u8; OPENING_LEN], host: &mut dyn Host) {
+        let Some(established) = self.protection.established_mut() else { return };
+        let token = established.identity.token(established.role);
+        match host.claim_opening(now, established.opening(id), token) {
+            OpeningClaim::Granted => {
+                established.claim = Claim::Settled;
+                self.notices.connected();
+            }
+            OpeningClaim::Taken(token) => {
+                established.claim = Claim::TurnedAway;
+                established.pending.clear();
+                established.say(Record::Opened(token));
+            }
+            OpeningClaim::Full => self.fail(ConnectionError::Aborted),
+        }
+    }
+
+    /// Data offset below which everything is acknowledged at data level.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        match self.protection.established() {
+            Some(established) if !established.claim.may_acknowledge() => 1,
+            Some(_) | None => self.incoming.next(),
+        }
+    }
+
+    /// When an attempt that nobody has claimed is given up.
+    pub(super) fn claim_deadline(&self, established: &Established, patience: Duration) -> Option<Instant> {
+        let lonely = self.no_subflow_since.map(|since| since + LONELY_PATIENCE);
+        let whole = established.began + patience;
+        established.claim.is_open().then(|| lonely.map_or(whole, |lonely| lonely.min(whole)))
+    }
+
+    /// An attempt that nobody has claimed has had its time.
+    pub(super) fn give_up_claim(&mut self) {
+        if self.counters.blocks_failed > 0 {
+            self.fail_altered();
+        } else {
+            let why = "nothing that can be believed came behind the handshake";
+            self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
+        }
+    }
+
+    /// Nothing could be verified.
+    pub(super) fn fail_altered(&mut self) {
+        let why =
+            "not one block could be verified: the two ends have different keys, or each block was changed";
+        self.fail_sealing(why.to_owned(), ConnectionError::NegotiationAltered);
+    }
+}

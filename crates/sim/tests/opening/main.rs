@@ -1,0 +1,142 @@
+//! Opening where somebody sits on a path: he decides about that path, and not about the connection.
+
+mod messages;
+mod stage;
+
+use base::{Duration, PathId};
+use handshake::Tep;
+use mptcp::{AttemptOutcome, AttemptStage, Config, ConnectionError, Fallback, PathClass};
+use sim::{Manner, Speech};
+use stage::{Attack, BYTES, Stage, TEPS, assert_complete, first_byte, sealed};
+
+/// Who says what: the client alone, the server alone (the client finishes at once), both.
+const TALKS: [(u64, u64); 3] = [(BYTES, 0), (0, BYTES), (BYTES, BYTES)];
+
+/// The transfer is complete although somebody sits on the first path, and begins little later than in peace.
+fn costs_a_moment(attack: Attack, config: &Config, reached: &[AttemptStage], moment: Duration) {
+    for (up, down) in TALKS {
+        let mut peace = Stage::new(1);
+        let id = peace.open(config, Speech::of(up), Speech::of(down));
+        let usual = first_byte(&mut peace, id, 0);
+        let mut stage = Stage::new(1);
+        attack.on(&mut stage, 0);
+        let id = stage.open(config, Speech::of(up), Speech::of(down));
+        let time = first_byte(&mut stage, id, 0);
+        println!("{attack:?}, {up} up, {down} down: first byte after {time:?}, in peace after {usual:?}");
+        assert!(time < usual + moment, "{time:?}, in peace {usual:?}");
+        let client = assert_complete(&mut stage, id, (up, down));
+        let attempts = &client.status.attempts;
+        assert_eq!(attempts[0].path, PathId(0));
+        assert!(reached.contains(&attempts[0].stage), "{attempts:?}");
+        // The first attempt is as good as the second if it was joined over the other path.
+        let chosen = attempts.iter().position(|attempt| attempt.outcome == AttemptOutcome::Chosen);
+        assert_eq!(chosen, Some(usize::from(attempts[0].stage != AttemptStage::Confirmed)), "{attempts:?}");
+        // The next connection does not begin with the path that has failed.
+        let id = stage.open_again(config, Speech::of(up));
+        let time = first_byte(&mut stage, id, 1);
+        assert!(time <= usual + Duration::from_millis(20), "{time:?}, in peace {usual:?}");
+    }
+}
+
+const LET_THROUGH: [AttemptStage; 2] = [AttemptStage::Authenticated, AttemptStage::Confirmed];
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_first_path_that_does_not_let_the_handshake_through_costs_less_than_a_second() {
+    use AttemptStage::{Established, Handshake, SynSent};
+    for tep in TEPS {
+        let config = sealed(tep);
+        for (attack, stage) in [
+            (Attack::Silence, SynSent),
+            (Attack::Reset, SynSent),
+            (Attack::NoEno, SynSent),
+            (Attack::SynCrossing, SynSent),
+            (Attack::SynAckBare, SynSent),
+            (Attack::SynAckThenSilence, Established),
+        ] {
+            costs_a_moment(attack, &config, &[stage], SECOND);
+        }
+    }
+    costs_a_moment(Attack::HandshakeAltered, &sealed(Tep::Tls13), &[Established, Handshake], SECOND);
+}
+
+#[test]
+fn a_first_path_that_lets_the_handshake_through_costs_less_than_two_seconds() {
+    for tep in TEPS {
+        let config = sealed(tep);
+        for attack in [Attack::HandshakeThenSilence, Attack::BlocksAltered] {
+            costs_a_moment(attack, &config, &LET_THROUGH, 2 * SECOND);
+        }
+    }
+    // The keys differ, and nobody knows before the first block.
+    let config = sealed(Tep::TcpcryptCurve25519);
+    costs_a_moment(Attack::HandshakeAltered, &config, &LET_THROUGH, 2 * SECOND);
+}
+
+#[test]
+fn the_same_holds_without_a_seal_where_plain_tcp_is_refused() {
+    let config = Config { fallback: Fallback::Refuse, ..Config::default() };
+    for (attack, stage) in [
+        (Attack::Silence, AttemptStage::SynSent),
+        (Attack::Reset, AttemptStage::SynSent),
+        (Attack::SynCrossing, AttemptStage::SynSent),
+        (Attack::SynAckBare, AttemptStage::SynSent),
+    ] {
+        costs_a_moment(attack, &config, &[stage], SECOND);
+    }
+}
+
+#[test]
+fn where_no_path_is_honest_the_error_tells_what_each_did_and_nothing_was_said() {
+    for tep in TEPS {
+        for (one, other, error) in [
+            (Attack::Silence, Attack::Silence, ConnectionError::TimedOut),
+            (Attack::Reset, Attack::Silence, ConnectionError::Refused),
+            (Attack::SynAckBare, Attack::Reset, ConnectionError::NotSealed),
+            (Attack::Silence, Attack::SynAckBare, ConnectionError::NotSealed),
+            (Attack::SynAckThenSilence, Attack::NoEno, ConnectionError::HandshakeFailed),
+            (Attack::SynCrossing, Attack::SynCrossing, ConnectionError::NotSealed),
+            (Attack::HandshakeThenSilence, Attack::HandshakeThenSilence, ConnectionError::HandshakeFailed),
+            (Attack::HandshakeThenSilence, Attack::Silence, ConnectionError::HandshakeFailed),
+            (Attack::BlocksAltered, Attack::Reset, ConnectionError::HandshakeFailed),
+            (Attack::BlocksAltered, Attack::BlocksAltered, ConnectionError::HandshakeFailed),
+        ] {
+            let mut stage = Stage::new(2);
+            one.on(&mut stage, 0);
+            other.on(&mut stage, 1);
+            let mut config = sealed(tep);
+            config.tcp.syn_retries = 3;
+            let id = stage.open(&config, Speech::of(BYTES), Speech::of(BYTES));
+            let (client, shown) = stage.run(id);
+            assert_eq!((client.result, shown.len()), (Err(error), 0), "{one:?} {other:?}");
+            let attempts = &client.status.attempts;
+            let paths: Vec<_> = attempts.iter().map(|attempt| attempt.path).collect();
+            assert_eq!(paths, [PathId(0), PathId(1)]);
+            for attempt in attempts {
+                assert!(matches!(attempt.outcome, AttemptOutcome::Failed(_)), "{attempt:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn trusted_paths_come_first_and_backups_last() {
+    for (change, rest) in [(0, 1), (1, 0)] {
+        for is_backup in [false, true] {
+            let mut stage = Stage::new(3);
+            let path = stage.paths[change];
+            stage.world.change_path(stage.client, path, |path| {
+                if is_backup {
+                    path.backup = true;
+                } else {
+                    path.class = PathClass::Untrusted;
+                }
+            });
+            let config = sealed(Tep::TcpcryptCurve25519);
+            let id = stage.open(&config, Speech::of(BYTES), Speech::of(0).leaving(Manner::Polite));
+            let client = assert_complete(&mut stage, id, (BYTES, 0));
+            let paths: Vec<_> = client.status.attempts.iter().map(|attempt| attempt.path).collect();
+            assert_eq!(paths, [PathId(rest)]);
+        }
+    }
+}
