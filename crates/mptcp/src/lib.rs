@@ -13,6 +13,7 @@ mod config;
 mod connection;
 mod data_space;
 mod event;
+mod log;
 mod opening;
 mod paths;
 mod protection;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use base::{Duration, SeededRandom};
 use handshake::{Identity, KeyLog, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
 use mptcp::{Config, Protect, SealedSettings};
-use sim::{Direction, Families, Pair, Recorder, Speech};
+use sim::{BlackHole, Direction, Families, Link, LinkConfig, Pair, Recorder, Speech, megabits, plain_link};
 use tracing_subscriber::filter::LevelFilter;
 use wire::{MptcpOption, TcpOption, options};
 
@@ -33,8 +33,21 @@ fn a_person_is_told_of_connections_and_their_protection_without_addresses() {
 
 #[test]
 fn decisions_come_with_addresses_and_the_connection_they_are_about() {
-    let text = logged(LevelFilter::DEBUG, || talk(&Config::default(), &Recorder::default()));
-    for told in ["connection{id=0}: ", "subflow opens subflow=", "SYN opens a connection", ADDRESSES] {
+    let text = logged(LevelFilter::DEBUG, || {
+        talk(&Config::default(), &Recorder::default());
+        cut();
+    });
+    for told in [
+        "connection{id=0}: ",
+        "subflow opens subflow=",
+        "SYN opens a connection from=10.",
+        "attempt to open begins number=0 path=",
+        "outcome=Chosen",
+        "join begins path=",
+        "join is complete subflow=",
+        "retransmission timeout una=",
+        "subflow stands still: its data goes on others too subflow=",
+    ] {
         assert!(text.contains(told), "{told}: {text}");
     }
     assert!(!text.contains("TRACE"), "{text}");
@@ -134,6 +147,20 @@ fn talk(config: &Config, recorder: &Recorder) {
     let talk = pair.talk(config, Speech::of(300_000), Speech::of(200_000), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     pair.assert_clean();
+}
+
+/// A conversation in which the first path swallows everything from some moment on.
+fn cut() {
+    let mut pair = Pair::new(2, 2, Families::V4);
+    let slow = LinkConfig { rate: megabits(8), ..plain_link() };
+    let cut = pair.in_time(Duration::from_millis(500));
+    pair.chain(
+        0,
+        vec![Box::new(BlackHole { during: cut..cut + MINUTES }), Box::new(Link::new(slow.clone(), 0))],
+    );
+    pair.link(1, slow);
+    let talk = pair.talk(&Config::default(), Speech::of(2_000_000), Speech::of(0), MINUTES);
+    assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
 }
 
 /// The first bytes of each segment that crossed.

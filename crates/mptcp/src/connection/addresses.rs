@@ -1,5 +1,6 @@
 //! ADD_ADDR and REMOVE_ADDR (RFC 8684, section 3.4), both ways.
 
+use crate::log;
 use base::Instant;
 use core::net::{IpAddr, SocketAddr};
 use wire::AddAddr;
@@ -61,6 +62,7 @@ impl Connection {
             return;
         }
         if !self.is_genuine(add) {
+            log::debug!(address = %add.address, "ADD_ADDR dropped: the HMAC is wrong");
             self.counters.bad_address_hmacs += 1;
             return;
         }
@@ -87,10 +89,12 @@ impl Connection {
         let Some(initial) = self.paths.initial_remote() else { return false };
         let address = SocketAddr::new(address, port.unwrap_or(initial.port()));
         if !is_one_host(address) || host.paths().with_address(address.ip()).is_some() {
+            log::debug!(%address, "ADD_ADDR refused: no address of another host");
             self.counters.addresses_refused += 1;
             return false;
         }
         let learned = self.paths.learn(now, id, address, usize::from(self.config.max_remote_addresses));
+        log::debug!(%address, id, ?learned, "the peer announces an address");
         self.counters.addresses_refused += u64::from(learned != Learned::Kept);
         learned != Learned::TooMany
     }
@@ -105,6 +109,7 @@ impl Connection {
     /// The peer has lost an address. Nobody has signed that: a subflow that is the last one stays, and shows
     /// by itself whether it still works.
     pub(crate) fn on_remove_addr(&mut self, id: u8) {
+        log::debug!(id, "the peer withdraws an address");
         self.paths.forget_remote(id);
         for index in 0..self.flows.len() {
             let state = &self.flows[index].state;
@@ -114,6 +119,7 @@ impl Connection {
             let own = state.id;
             let others = self.flows.has_other_good(own);
             if !others {
+                log::debug!(id, subflow = own.0, "REMOVE_ADDR ignored: there is no other subflow");
                 self.counters.removals_ignored += 1;
                 continue;
             }

@@ -1,5 +1,6 @@
 //! The end of the connection: DATA_FIN both ways and then FIN on each subflow, or a failure.
 
+use crate::log;
 use base::{Dsn, Instant};
 use wire::ResetReason;
 
@@ -58,6 +59,7 @@ impl Connection {
         if self.life.is_over() {
             return;
         }
+        log::debug!(?error, "connection fails");
         self.life = Life::Failed(error);
         let reset_info = self.last_words(error);
         for flow in &mut self.flows {
@@ -101,6 +103,7 @@ impl Connection {
         let offset = numbers.incoming.offset(dsn);
         let is_new = !self.incoming.has_fin();
         if !offset.is_some_and(|offset| self.incoming.finish(offset)) {
+            log::debug!("DATA_FIN dropped: the stream ends elsewhere");
             self.counters.fin_conflicts += 1;
             return;
         }
@@ -187,6 +190,7 @@ impl Connection {
     /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours.
     pub(crate) fn on_fast_close(&mut self, key: [u8; 8]) -> bool {
         if !self.protection.is_fast_close(&key) || self.mode() != Mode::Multipath {
+            log::debug!("MP_FASTCLOSE dropped: the key is wrong");
             self.counters.bad_fast_closes += 1;
             return false;
         }

@@ -1,5 +1,6 @@
 //! Falling back to plain TCP (RFC 8684, section 3.7).
 
+use crate::log;
 use base::Dsn;
 use wire::{Mapping, ResetReason};
 
@@ -27,6 +28,7 @@ impl Connection {
         if let Mode::Plain(_) = self.mode() {
             return;
         }
+        log::debug!(?reason, "falls back to plain TCP, if that is allowed");
         let flow = &self.flows[index];
         let shift = self.outgoing.next().wrapping_sub(flow.tcp.next_offset());
         let way = (flow.state.id, shift);
@@ -54,6 +56,7 @@ impl Connection {
 
     /// The bytes of the mapping at `dsn` are not what was sent.
     pub(crate) fn on_corrupted(&mut self, index: usize, dsn: Dsn) {
+        log::debug!(subflow = self.flows[index].state.id.0, "data checksum is wrong");
         self.counters.checksum_failures += 1;
         if self.can_fall_back(index) {
             let flow = &mut self.flows[index];
@@ -107,6 +110,7 @@ impl Connection {
 
     /// The options do not get through on this subflow.
     pub(crate) fn on_stripped(&mut self, index: usize) {
+        log::debug!(subflow = self.flows[index].state.id.0, "options are stripped on the way");
         self.counters.stripped += 1;
         if self.can_fall_back(index) {
             self.fall_back(index, PlainReason::NoDss, Mapped::Announce);

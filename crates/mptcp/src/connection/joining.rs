@@ -1,5 +1,6 @@
 //! Further subflows: which the path manager wants are opened, and those whose path has changed are left.
 
+use crate::log;
 use base::Instant;
 use core::net::SocketAddr;
 use wire::ResetReason;
@@ -29,8 +30,10 @@ impl Connection {
                 return;
             };
             let Some(path) = host.paths().get(id).cloned() else { return };
+            log::debug!(path = path.name, remote = %remote.address, "join begins");
             let kind = Kind::JoinActive { nonce: host.random().next_u32(), peer_nonce: None };
             if self.open_flow(now, &path, remote.address, (kind, remote.id), host).is_none() {
+                log::debug!(path = path.name, remote = %remote.address, "join cannot begin");
                 self.paths.on_lost(now, id, remote.address);
             }
         }

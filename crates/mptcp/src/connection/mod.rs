@@ -12,6 +12,7 @@ mod reinjecting;
 pub(crate) mod sending;
 pub(crate) mod trust;
 
+use crate::log;
 use base::{Instant, PathId, Random, SubflowId};
 use bytes::Bytes;
 use core::cell::Cell;
@@ -181,6 +182,7 @@ impl Connection {
     ) -> Result<SubflowId, Refused> {
         let result = self.accept_join(now, syn, host);
         if result.is_err() {
+            log::debug!(?result, "join refused");
             self.counters.joins_refused += 1;
         }
         self.settle(now, host);

@@ -1,5 +1,6 @@
 //! Taking segments in: options first, then the bytes they are about.
 
+use crate::log;
 use base::{Duration, Instant};
 use bytes::Bytes;
 use tcp::{Arrival, Closed, Event as TcpEvent};
@@ -209,8 +210,14 @@ impl Connection {
         let state = &mut self.flows[index].state;
         match state.mappings.declare(mapping, state.read) {
             Declaration::Fine => {}
-            Declaration::Conflict => self.counters.mapping_conflicts += 1,
-            Declaration::TooMany => self.counters.mappings_refused += 1,
+            Declaration::Conflict => {
+                log::debug!(subflow = state.id.0, "mapping dropped: it contradicts another");
+                self.counters.mapping_conflicts += 1;
+            }
+            Declaration::TooMany => {
+                log::debug!(subflow = state.id.0, "mapping dropped: there are too many");
+                self.counters.mappings_refused += 1;
+            }
         }
     }
 
@@ -286,6 +293,10 @@ impl Connection {
             let since = self.flows[index].state.unmapped_since;
             if self.mode() == Mode::Multipath && since.is_some_and(|since| since + UNMAPPED_PATIENCE <= now) {
                 self.flows[index].state.unmapped_since = None;
+                log::debug!(
+                    subflow = self.flows[index].state.id.0,
+                    "bytes have no mapping: options are stripped on the way"
+                );
                 self.counters.stripped += 1;
                 self.flows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             }

@@ -1,5 +1,6 @@
 //! When a subflow makes no progress, others send its data too; when it is lost, they send all of it.
 
+use crate::log;
 use arrayvec::ArrayVec;
 use base::{Duration, Instant, SubflowId};
 use tcp::{State, Stats};
@@ -60,6 +61,7 @@ impl Connection {
         match flow.state.stall {
             Some(stall) if stall.acked < acked || !flow.is_busy() => self.flows[index].state.stall = None,
             Some(stall) if has_other && stall.since + MAX_STALL <= now => {
+                log::debug!(subflow = id.0, "subflow has stood still for too long");
                 self.counters.stalled_closed += 1;
                 self.flows[index].reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
@@ -70,6 +72,11 @@ impl Connection {
                 let is_late = flow.stall_deadline(&stats).is_some_and(|deadline| deadline <= now);
                 if stats.backoff > 0 || (is_late && has_other) {
                     self.flows[index].state.stall = Some(Stall { since: now, acked });
+                    log::debug!(
+                        subflow = id.0,
+                        backoff = stats.backoff,
+                        "subflow stands still: its data goes on others too"
+                    );
                     self.counters.stalls += 1;
                     self.reinject_from(id);
                 }
@@ -88,6 +95,7 @@ impl Connection {
     pub(crate) fn on_flow_lost(&mut self, now: Instant, index: usize, was: Stage) {
         let state = &self.flows[index].state;
         let (id, path, remote) = (state.id, state.path, state.tuple.remote);
+        log::debug!(subflow = id.0, ?path, %remote, ?was, "subflow is lost: its data goes on others");
         self.outgoing.on_lost(id);
         match was {
             Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Over => {
@@ -137,6 +145,7 @@ impl Connection {
         if self.data_timer_deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
+        log::debug!("no Data-ACK in time");
         self.counters.data_timeouts += 1;
         match self.outgoing.on_timeout(now) {
             DataTimeout::RepeatFin => {

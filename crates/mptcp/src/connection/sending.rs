@@ -1,5 +1,6 @@
 //! What goes out next: what the subflows still have, then blocks that must be sent again, then new ones.
 
+use crate::log;
 use base::{Instant, SubflowId};
 use bytes::Bytes;
 use tcp::Record;
@@ -332,6 +333,7 @@ impl Connection {
     }
 
     pub(crate) fn give(&mut self, index: usize, start: u64, payload: Bytes, options: OptionBytes) {
+        log::trace!(subflow = self.flows[index].state.id.0, path = ?self.flows[index].state.path, start, len = payload.len(), "block leaves");
         let length = payload.len() as u64;
         self.note_carried(index, start, length);
         let flow = &mut self.flows[index];

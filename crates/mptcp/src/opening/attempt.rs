@@ -1,5 +1,6 @@
 //! One attempt: a connection that may become the one.
 
+use crate::log;
 use base::{Duration, Instant};
 use core::net::SocketAddr;
 
@@ -56,6 +57,7 @@ impl Attempt {
         remotes: &[SocketAddr],
         host: &mut dyn Host,
     ) -> Self {
+        log::debug!(number, path = path.name, %remote, "attempt to open begins");
         let patient_until = now + config.race_after;
         let first_id = (number as u32).wrapping_mul(IDS);
         let start = Start { path, remote, remotes, first_id };
@@ -137,6 +139,7 @@ impl Attempt {
 
     /// It is over, as an attempt.
     pub(super) fn end(&mut self, now: Instant, outcome: AttemptOutcome) {
+        log::debug!(path = ?self.way.path, remote = %self.way.remote, ?outcome, stage = ?self.stage, "attempt to open is over");
         self.outcome = outcome;
         self.ended = Some(now);
     }

@@ -1,5 +1,6 @@
 //! One subflow with what the connection knows about it.
 
+use crate::log;
 use base::{Duration, Instant, PathId, SubflowId};
 use std::collections::VecDeque;
 use tcp::{FourTuple, State, Stats, Subflow};
@@ -207,6 +208,13 @@ impl Flow {
 
     /// Resets it.
     pub(crate) fn reset(&mut self, reset_info: ResetInfo) {
+        log::debug!(
+            subflow = self.state.id.0,
+            path = ?self.state.path,
+            reason = ?reset_info.reason.map(|said| said.reason),
+            fast_close = reset_info.fast_close,
+            "subflow is reset"
+        );
         self.state.reset_info = reset_info;
         self.state.stage = Stage::Over;
         self.tcp.abort();

@@ -3,6 +3,7 @@
 //! What the options of the three segments decide is for [`Protection`](crate::protection::Protection) to say; here it
 //! is acted upon.
 
+use crate::log;
 use base::Instant;
 use wire::{Flags, Segment};
 
@@ -105,6 +106,7 @@ impl Connection {
             }
             Opened::Fail(_) => {}
             Opened::WrongKeys => {
+                log::debug!("third ACK dropped: its keys are not those of the handshake");
                 self.counters.bad_keys += 1;
                 self.flows[index].reset(ResetInfo::because(wire::ResetReason::Mptcp));
             }

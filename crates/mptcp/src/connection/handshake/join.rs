@@ -3,6 +3,7 @@
 //! The opener of the subflow sends its HMAC with the third ACK and repeats that until the peer shows that it
 //! has it (the fourth ACK); before that no data may be sent.
 
+use crate::log;
 use base::{Duration, Instant};
 use wire::{Flags, MpJoin, ResetReason, Segment};
 
@@ -64,6 +65,7 @@ impl Connection {
         let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
             //# missing MP_JOIN in SYN/ACK response): send RST
+            log::debug!(subflow = flow.state.id.0, "join answered without MP_JOIN");
             self.counters.joins_unanswered += 1;
             flow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             return;
@@ -71,6 +73,7 @@ impl Connection {
         flow.state.sealed.responder_said(backup, reserved, address_id);
         let nonces = Nonces { own, theirs: nonce };
         if !self.protection.is_join_answer(&mut flow.state, nonces, &hmac) {
+            log::debug!(subflow = flow.state.id.0, "join dropped: the HMAC is wrong or missing");
             self.counters.bad_join_hmacs += 1;
             flow.reset(ResetInfo::because(ResetReason::Mptcp));
             return;
@@ -86,6 +89,7 @@ impl Connection {
 
     /// Something came back after the third ACK: the peer has it.
     pub(crate) fn on_join_confirmed(&mut self, index: usize) {
+        log::debug!(subflow = self.flows[index].state.id.0, path = ?self.flows[index].state.path, "join is complete");
         self.flows[index].state.stage = Stage::Open;
         self.no_subflow_since = None;
         self.paths.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
@@ -105,6 +109,7 @@ impl Connection {
             Some(MpJoin::Syn { .. } | MpJoin::SynAck { .. }) | None => false,
         };
         if is_right && others < usize::from(self.config.max_subflows) {
+            log::debug!(subflow = flow.state.id.0, path = ?flow.state.path, "join is complete");
             flow.state.stage = Stage::Open;
             flow.tcp.request_ack();
             self.no_subflow_since = None;
@@ -112,6 +117,7 @@ impl Connection {
         } else if is_right {
             flow.reset(ResetInfo::for_now(ResetReason::LackOfResources));
         } else {
+            log::debug!(subflow = flow.state.id.0, "join dropped: the HMAC is wrong or missing");
             self.counters.bad_join_hmacs += 1;
             flow.reset(ResetInfo::because(ResetReason::Mptcp));
         }

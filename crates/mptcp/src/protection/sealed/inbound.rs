@@ -5,6 +5,7 @@
 //! acknowledged at data level, so the peer sends it again; TCP has acknowledged its bytes already, which the
 //! peer notices (see [`super::repair`]).
 
+use crate::log;
 use base::Instant;
 use bytes::Bytes;
 use protect::handshake::Failed;
@@ -184,6 +185,7 @@ impl Connection {
 
     /// Something that was not sealed by the peer came on a subflow, which may be gone by now.
     pub(super) fn on_failed(&mut self, index: Option<usize>) {
+        log::debug!("block or option tag failed verification");
         self.counters.blocks_failed += 1;
         let has_opened =
             self.protection.established().is_some_and(|established| established.opener.has_opened());
@@ -201,6 +203,7 @@ impl Connection {
             self.fail_altered();
             return;
         }
+        log::debug!("too much has failed verification on this subflow");
         self.counters.attacked_closed += 1;
         flow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
     }

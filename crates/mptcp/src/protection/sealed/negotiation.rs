@@ -1,5 +1,6 @@
 //! What the SYNs offer and answer (Jadin et al., section III-A): MP_CAPABLE of version 2 beside TCP-ENO.
 
+use crate::log;
 use base::{Instant, SubflowId};
 use protect::handshake::{
     ACK_ENO, Policy, Refusal, Tep, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
@@ -188,6 +189,7 @@ impl Connection {
     }
 
     fn note_failure(&mut self, why: String) {
+        log::debug!(why, "sealing has failed");
         if let Some(sealed) = self.protection.sealed_mut() {
             sealed.note_failure(Some(why));
         }

@@ -4,6 +4,7 @@
 //! carries both. So a block whose bytes TCP has seen acknowledged on every subflow that carried it, while a Data-ACK
 //! still asks for it, did not get through intact: it goes out again, on another subflow if there is one.
 
+use crate::log;
 use base::{Duration, Instant, SubflowId};
 
 use crate::Connection;
@@ -44,6 +45,7 @@ impl Connection {
         let is_other =
             |flow: &Flow| flow.is_good() && !flow.state.is_backup() && !first.is_carried_by(flow.state.id);
         let elsewhere = self.flows.iter().any(is_other);
+        log::debug!(start, elsewhere, "block has arrived and was not verified: it is sent again");
         self.counters.blocks_repaired += 1;
         self.outgoing.on_block_corrupted(start, elsewhere);
     }
