@@ -179,8 +179,10 @@ fn fails(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
     }
     let said = &client.said;
     ensure!(client.code.is_some(), "the client does not end in {GIVES_UP:?}: {said}");
-    for path in ["path a", "path b"] {
-        ensure!(said.contains(path), "exit {:?}, and not a word of what {path} did: {said}", client.code);
+    // One line for each attempt, which begins with its path.
+    for path in ["a", "b"] {
+        let is_named = said.split(" | ").any(|line| line.starts_with(&format!("{path}: ")));
+        ensure!(is_named, "exit {:?}, and not a word of what path {path} did: {said}", client.code);
     }
     let seconds = exchange.time.as_secs_f64();
     Ok(Verdict::Passed(format!("an error after {seconds:.1} s, {injected}: {said}")))
