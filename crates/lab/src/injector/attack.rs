@@ -113,11 +113,11 @@ attacks! {
     /// SYN and SYN/ACK pass, and nothing more.
     SynAckThenSilence = "synack-then-silence", Any, Always, OpensElsewhere, [Quick, BothHandshakes, SecondPath];
     /// Everything passes until the first payload with a mapping, which is the end of a sealed handshake; and nothing more.
-    HandshakeThenSilence = "handshake-then-silence", Any, Always, OpensAfterHandshake, [BothHandshakes, SecondPath];
+    HandshakeThenSilence = "handshake-then-silence", Any, Always, OpensAfterHandshake, [Quick, BothHandshakes, SecondPath];
     /// One byte of each payload without a mapping, as a sealed handshake has, is changed, all checksums are mended.
     HandshakeAlteredAlways = "handshake-altered-always", Payload, Always, OpensElsewhere, [Quick, BothHandshakes];
     /// One byte of each payload with a mapping is changed, from the first one on, all checksums are mended.
-    BlocksAlteredAlways = "blocks-altered-always", Payload, Always, OpensAfterHandshake, [BothHandshakes, SecondPath];
+    BlocksAlteredAlways = "blocks-altered-always", Payload, Always, OpensAfterHandshake, [Quick, BothHandshakes, SecondPath];
 }
 
 struct Row {
