@@ -2,11 +2,29 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use clap::Args;
 use cryptanalysis::{Capture, Effort, Model, Recovered, Truth, read_runs};
 
-use crate::arguments::AttackScramble;
+#[derive(Debug, Args)]
+pub(crate) struct AttackScramble {
+    /// The capture (pcapng or pcap); the direction that carried most is read.
+    capture: PathBuf,
+    /// What was really sent, to say how much of the recovered text is right.
+    #[arg(long, value_name = "FILE")]
+    plain: Option<PathBuf>,
+    /// Text that is known to be in it, 70 bytes or more (repeatable).
+    #[arg(long = "crib", value_name = "TEXT")]
+    cribs: Vec<String>,
+    /// Of a capture with several interfaces, this one only, counted from 0.
+    #[arg(long, value_name = "N")]
+    interface: Option<u32>,
+    /// Write the recovered text to FILE in place of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
 
 pub(crate) async fn run(arguments: AttackScramble) -> anyhow::Result<()> {
     // Seconds of computing, away from the thread that waits for signals.

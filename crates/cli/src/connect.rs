@@ -5,15 +5,44 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use clap::Args;
+use handshake::Fingerprint;
 use host::{ConnectionError, Failure, Host, Stream};
 use proxy::url::ServerUrl;
 use tokio::time::timeout;
 
-use crate::arguments::Connect;
+use crate::certificate::Authorities;
 use crate::control;
+use crate::options::{Options, seconds};
 use crate::protection;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
+
+#[derive(Debug, Args)]
+pub(crate) struct Connect {
+    /// Name or address of the host; all its addresses are tried.
+    host: String,
+    /// TCP port.
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Use IPv4 only.
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use IPv6 only.
+    #[arg(short = '6')]
+    ipv6: bool,
+    /// Give up if there is no connection after so many seconds [default: when the attempts on all paths are
+    /// used up, about two minutes].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    connect_timeout: Option<Duration>,
+    /// The server's key, as its `plait listen` shows it; without it the key of the first time is trusted.
+    #[arg(long, value_name = "FINGERPRINT", conflicts_with = "ca")]
+    server_key: Option<Fingerprint>,
+    #[command(flatten)]
+    authorities: Authorities,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
 
 pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let remotes = resolve(&arguments).await?;

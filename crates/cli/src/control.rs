@@ -20,7 +20,7 @@ use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::arguments::Options;
+use crate::options::Options;
 
 /// Longest request: as many paths as a host can have, with the longest names.
 const MAX_REQUEST: u64 = 4096;

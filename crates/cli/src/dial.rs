@@ -19,9 +19,9 @@ use proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
-use crate::arguments::{Options, seconds};
 use crate::certificate::Authorities;
 use crate::control::{self, Control};
+use crate::options::{Options, seconds};
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
 use crate::status::Reporter;
 use crate::{protection, session};

@@ -2,20 +2,47 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use anyhow::Context;
+use clap::Args;
+use handshake::Fingerprint;
 use host::{Host, Listener, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use crate::arguments::Listen;
+use crate::certificate::OwnCertificate;
 use crate::control;
+use crate::options::Options;
 use crate::protection::{self, Clients};
 use crate::scrambling;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
+
+#[derive(Debug, Args)]
+pub(crate) struct Listen {
+    /// TCP port.
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Accept the next connection when one has ended; only the first gets standard input.
+    #[arg(short, long)]
+    keep: bool,
+    /// As --keep, and end after so many connections.
+    #[arg(long, value_name = "N")]
+    count: Option<NonZeroU64>,
+    /// Serve all connections at once and send each its own bytes back, in place of standard input and output.
+    #[arg(long)]
+    echo: bool,
+    /// Take only clients that show this key, as their `plait key show` says it (repeatable) [default: everybody].
+    #[arg(long = "client-key", value_name = "FINGERPRINT")]
+    client_keys: Vec<Fingerprint>,
+    #[command(flatten)]
+    certificate: OwnCertificate,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
 
 pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     let reporter = Reporter::open(&arguments.options)?;

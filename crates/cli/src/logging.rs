@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::arguments::Verbosity;
+use crate::options::Verbosity;
 
 /// Sends logs to standard error. `RUST_LOG` takes precedence over the options.
 pub(crate) fn start(verbosity: Verbosity) {

@@ -22,6 +22,7 @@ mod limits;
 mod listen;
 mod logging;
 mod manual;
+mod options;
 mod pipe;
 mod prerequisite;
 mod protection;
@@ -38,6 +39,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::CommandFactory;
 use tokio::runtime::Runtime;
 use zeroizing_alloc::ZeroAlloc;
 
@@ -76,8 +78,8 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => arguments.run(),
         Command::Demo(arguments) => arguments.run(),
         Command::Doctor => doctor::run(),
-        Command::Completions(arguments) => arguments.run(),
-        Command::Man(arguments) => arguments.run(),
+        Command::Completions(completions) => completions.run(Arguments::command()),
+        Command::Man(manual) => manual.run(Arguments::command()),
         Command::Attack(Attack::Scramble(arguments)) => until_interrupted(attack_scramble::run(arguments)),
         Command::Enclosed(arguments) => return arguments.run(),
     };

@@ -5,10 +5,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
-
-use crate::arguments::Arguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
@@ -24,29 +22,32 @@ pub(crate) struct Manual {
 }
 
 impl Completions {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self, mut command: Command) -> anyhow::Result<()> {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "plait", &mut text);
+        clap_complete::generate(self.shell, &mut command, "plait", &mut text);
         io::stdout().write_all(&text).context("cannot write to standard output")
     }
 }
 
 impl Manual {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self, command: Command) -> anyhow::Result<()> {
         let Some(directory) = self.directory else {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
+            clap_mangen::Man::new(command).render(&mut page)?;
             return io::stdout().write_all(&page).context("cannot write to standard output");
         };
         let place = || format!("cannot write to {}", directory.display());
         fs::create_dir_all(&directory).with_context(place)?;
-        clap_mangen::generate_to(Arguments::command(), &directory).with_context(place)
+        clap_mangen::generate_to(command, &directory).with_context(place)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::arguments::Arguments;
 
     #[test]
     fn every_command_that_people_can_use_has_completions_and_a_page() {

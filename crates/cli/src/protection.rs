@@ -15,8 +15,8 @@ use host::{Config, PeerIdentity, Protect, SealedSettings, SealedStatus, Status};
 use proxy::keys::{KeyStore, KnownPeer};
 use proxy::url::ServerUrl;
 
-use crate::arguments::{self, Handshake, Options, Policy};
 use crate::certificate::Authorities;
+use crate::options::{self, Handshake, Options, Policy};
 
 /// The peer is not who it should be.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ pub(crate) fn opener(
 /// Whether connections are to be sealed.
 pub(crate) fn is_sealed(options: &Options) -> bool {
     match options.protect {
-        arguments::Protect::Sealed => true,
-        arguments::Protect::Plain | arguments::Protect::Scramble => false,
+        options::Protect::Sealed => true,
+        options::Protect::Plain | options::Protect::Scramble => false,
     }
 }
 

@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::arguments::Options;
 use crate::dial::{Dial, Towards};
+use crate::options::Options;
 use crate::prerequisite::{self, Check};
 use crate::{exit, limits};
 

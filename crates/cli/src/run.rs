@@ -21,9 +21,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::arguments::Options;
 use crate::dial::{Dial, Towards};
 use crate::limits;
+use crate::options::Options;
 use crate::prerequisite::{self, Check};
 
 /// Most connections of the program at a time; more wait in the kernel.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use host::{Monitor, ScrambleStatus, TrustedPaths};
 use tokio::time::interval;
 
-use crate::arguments::{Options, Protect};
+use crate::options::{Options, Protect};
 
 /// How often the paths are looked at.
 const INTERVAL: Duration = Duration::from_millis(250);

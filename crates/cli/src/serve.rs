@@ -17,8 +17,8 @@ use proxy::url::{DEFAULT_PORT, ServerUrl};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::arguments::Options;
 use crate::certificate::OwnCertificate;
+use crate::options::Options;
 use crate::prerequisite::{self, Check};
 use crate::protection::Clients;
 use crate::server_identity::shown_by;

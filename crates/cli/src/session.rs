@@ -14,8 +14,8 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::arguments::Options;
 use crate::exit;
+use crate::options::Options;
 use crate::pipe;
 use crate::scrambling;
 

@@ -1,5 +1,7 @@
 //! Command lines that are understood, and those that are refused.
 
+use std::num::NonZeroU16;
+
 use super::*;
 
 fn parse(words: &str) -> Result<Arguments, clap::Error> {

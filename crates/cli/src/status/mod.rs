@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use host::{Path, Status};
 
-use crate::arguments::Options;
+use crate::options::Options;
 
 use report::Report;
 

@@ -1,0 +1,270 @@
+//! Options that several commands have.
+
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use host::PathSpec;
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Verbosity {
+    /// Say on standard error which connections and paths come and go; twice: decisions, with addresses; three times: packets.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub(crate) verbose: u8,
+    /// Say nothing but errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+}
+
+/// What both directions of opening have in common.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// A device to use, and how: DEV[=trusted|untrusted|never][,backup] (repeatable) [default: the devices of
+    /// the default routes].
+    #[arg(short, long = "path", value_name = "DEV[=HOW]")]
+    pub(crate) paths: Vec<PathSpec>,
+    /// Which path the next bytes take: lowest-rtt, round-robin, redundant (all of them), or dispersed[=BYTES]: in
+    /// turn, and no untrusted path sees more than BYTES (64) in a row.
+    #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = scheduler)]
+    pub(crate) scheduler: host::Scheduler,
+    /// What protects the bytes on their way. Both hosts have to ask for it. Hosts that know regular Multipath TCP only
+    /// need `--protect plain`.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) protect: Protect,
+    /// What scrambling starts from, the same on both hosts: they do not notice a difference [default: key8].
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) scramble_start: Option<ScrambleStart>,
+    /// With --protect: go on unprotected if the peer cannot do it, in place of failing.
+    #[arg(long, conflicts_with = "plain")]
+    pub(crate) allow_plain: bool,
+    /// With --protect scramble: so many bytes at the start take trusted paths only, or `all` [default: 1460].
+    #[arg(long, value_name = "BYTES", value_parser = trusted_bytes)]
+    pub(crate) trusted_bytes: Option<u64>,
+    /// With --protect scramble: what happens while only untrusted paths are left [default: stall].
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) untrusted_only: Option<UntrustedOnly>,
+    /// Congestion control; lia and olia are coupled over the paths.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) congestion: Congestion,
+    /// Ask for data checksums (DSS checksum): they find what middleboxes change.
+    #[arg(long)]
+    pub(crate) checksum: bool,
+    /// How the keys of a sealed connection are agreed on [default: tls; a listener takes both].
+    #[arg(long, value_enum)]
+    pub(crate) handshake: Option<Handshake>,
+    /// What to do where the connection cannot be sealed [default: require].
+    #[arg(long, value_enum)]
+    pub(crate) policy: Option<Policy>,
+    /// Threads beside the one that moves the packets to seal and open long blocks, 0 to 64. They pay where processors
+    /// are idle while packets move; `scripts/throughput` tells [default: 0, that one does it].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=64))]
+    pub(crate) crypto_threads: Option<u8>,
+    /// Our own key (PEM) for sealed connections; without it a listener makes one at its first start.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Where our key and those of known servers are [default: ~/.config/plait, for root /etc/plait].
+    #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
+    pub(crate) keys: Option<PathBuf>,
+    /// Do not offer Multipath TCP.
+    #[arg(long, conflicts_with = "require_multipath")]
+    pub(crate) plain: bool,
+    /// Fail where only plain TCP is to be had.
+    #[arg(long)]
+    pub(crate) require_multipath: bool,
+    /// At the end of each connection, say on standard error what was negotiated and what each path did.
+    #[arg(long)]
+    pub(crate) status: bool,
+    /// The same as one JSON object per connection in FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) status_json: Option<PathBuf>,
+    /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable)
+    /// [default: from 198.18.0.0 and fd70:6c61:6974::, if this host does not use them].
+    #[arg(long = "range", value_name = "NETWORK")]
+    pub(crate) ranges: Vec<std::net::IpAddr>,
+    /// Listen on this socket for `plait path`, which shows how the paths are used and changes it.
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<PathBuf>,
+    /// Write all packets to FILE (pcapng, one interface per path).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protect {
+    /// MPTCPsec: encrypted and authenticated, so that an attack on one path costs that path at most.
+    #[default]
+    Sealed,
+    /// Nothing: regular Multipath TCP, readable by everybody on the way.
+    Plain,
+    /// Data scrambling. This is obfuscation, not encryption: `plait attack scramble` reads it.
+    Scramble,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScrambleStart {
+    /// The sender's 8-byte key.
+    Key8,
+    /// The HMAC-SHA1 of nothing with the sender's key.
+    HmacSha1,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UntrustedOnly {
+    /// Nothing is sent before a trusted path works again.
+    Stall,
+    /// They carry everything, and a warning says so.
+    Degrade,
+}
+
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Congestion {
+    /// RFC 9438.
+    #[default]
+    Cubic,
+    /// RFC 5681 and 6582.
+    Newreno,
+    /// RFC 6356: together no greedier than one TCP connection on the best path.
+    Lia,
+    /// As lia, and moves away from congested paths.
+    Olia,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Handshake {
+    /// TLS 1.3: proves who the server is.
+    Tls,
+    /// tcpcrypt (RFC 8548): proves nobody's identity.
+    Tcpcrypt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// Sealed, or no connection.
+    Require,
+    /// Sealed where it can be; else regular Multipath TCP or plain TCP, and a warning.
+    Prefer,
+    /// Offer and accept nothing sealed.
+    Off,
+}
+
+impl Options {
+    /// The settings of the connections.
+    pub(crate) fn config(&self) -> host::Config {
+        let mut config = host::Config {
+            scheduler: self.scheduler,
+            protect: self.protection(),
+            checksum: self.checksum,
+            multipath: !self.plain,
+            fallback: if self.require_multipath { host::Fallback::Refuse } else { host::Fallback::Allow },
+            ..host::Config::default()
+        };
+        config.tcp.congestion = match self.congestion {
+            Congestion::Cubic => host::CongestionControl::Cubic,
+            Congestion::Newreno => host::CongestionControl::NewReno,
+            Congestion::Lia => host::CongestionControl::Lia,
+            Congestion::Olia => host::CongestionControl::Olia,
+        };
+        config
+    }
+}
+
+impl Options {
+    /// Threads that seal and open.
+    pub(crate) fn crypto_threads(&self) -> usize {
+        self.crypto_threads.unwrap_or(0).into()
+    }
+
+    fn protection(&self) -> host::Protect {
+        match self.protect {
+            // What seals comes from files and names: see `protection`.
+            Protect::Plain | Protect::Sealed => host::Protect::Plain,
+            Protect::Scramble => host::Protect::Scramble(self.scrambling()),
+        }
+    }
+
+    fn scrambling(&self) -> host::ScrambleSettings {
+        let usual = host::ScrambleSettings::default();
+        host::ScrambleSettings {
+            start: match self.scramble_start {
+                None => usual.start,
+                Some(ScrambleStart::Key8) => host::ScrambleStart::Key8,
+                Some(ScrambleStart::HmacSha1) => host::ScrambleStart::HmacSha1,
+            },
+            unscrambled: if self.allow_plain { host::Fallback::Allow } else { usual.unscrambled },
+            trusted_bytes: self.trusted_bytes.unwrap_or(usual.trusted_bytes),
+            without_trusted: match self.untrusted_only {
+                None => usual.without_trusted,
+                Some(UntrustedOnly::Stall) => host::WithoutTrusted::Stall,
+                Some(UntrustedOnly::Degrade) => host::WithoutTrusted::Degrade,
+            },
+        }
+    }
+
+    /// Options that would have no effect beside the others.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let scrambling = [
+            (self.scramble_start.is_some(), "--scramble-start"),
+            (self.trusted_bytes.is_some(), "--trusted-bytes"),
+            (self.untrusted_only.is_some(), "--untrusted-only"),
+        ];
+        let sealing = [
+            (self.handshake.is_some(), "--handshake"),
+            (self.policy.is_some(), "--policy"),
+            (self.key.is_some(), "--key"),
+            (self.crypto_threads.is_some(), "--crypto-threads"),
+        ];
+        let is_sealed = self.protect == Protect::Sealed;
+        if let Some((_, option)) = sealing.into_iter().find(|(is_given, _)| *is_given && !is_sealed) {
+            return Some(format!("{option} needs --protect sealed"));
+        }
+        if self.allow_plain && self.policy.is_some() {
+            return Some("--allow-plain is --policy prefer".to_owned());
+        }
+        let is_scrambled = self.protect == Protect::Scramble;
+        if let Some((_, option)) = scrambling.into_iter().find(|(is_given, _)| *is_given && !is_scrambled) {
+            return Some(format!("{option} needs --protect scramble"));
+        }
+        if self.allow_plain && self.protect == Protect::Plain {
+            return Some("--allow-plain needs --protect with something to ask for".to_owned());
+        }
+        (self.plain && self.protect != Protect::Plain)
+            .then(|| "--plain leaves nothing that could be protected (fix: --protect plain)".to_owned())
+    }
+}
+
+fn scheduler(text: &str) -> Result<host::Scheduler, String> {
+    let (name, visit) = match text.split_once('=') {
+        Some((name, visit)) => (name, Some(visit)),
+        None => (text, None),
+    };
+    match (name, visit) {
+        ("lowest-rtt", None) => Ok(host::Scheduler::LowestRtt),
+        ("round-robin", None) => Ok(host::Scheduler::RoundRobin),
+        ("redundant", None) => Ok(host::Scheduler::Redundant),
+        ("dispersed", None) => Ok(host::Scheduler::Dispersed { visit: VISIT }),
+        ("dispersed", Some(bytes)) => {
+            let visit = bytes.parse().map_err(|_| "not a number of bytes from 1 to 65535".to_owned())?;
+            Ok(host::Scheduler::Dispersed { visit })
+        }
+        _ => Err("not one of lowest-rtt, round-robin, redundant, dispersed[=BYTES]".to_owned()),
+    }
+}
+
+/// Bytes that an untrusted path sees in a row: of twice as many, nearly all can be read.
+const VISIT: NonZeroU16 = NonZeroU16::new(64).expect("not zero");
+
+fn trusted_bytes(text: &str) -> Result<u64, String> {
+    if text == "all" {
+        return Ok(u64::MAX);
+    }
+    text.parse().map_err(|_| "neither a number of bytes nor `all`".to_owned())
+}
+
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "not a positive number of seconds".to_owned())
+}
