@@ -1,13 +1,8 @@
-//! Totals, and why packets went nowhere.
+//! Totals, and why segments went nowhere.
 
-use std::collections::BTreeMap;
-use wire::Malformed;
-
-/// Packets that went nowhere, by reason, and other totals.
+/// Segments that went nowhere, by reason, and other totals.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
-    /// Bytes that were no packet of ours, by what was wrong.
-    pub malformed: Vec<(Malformed, u64)>,
     /// Segments for nobody (answered by a RST, within limits).
     pub no_connection: u64,
     /// Resets for nobody (never answered).
@@ -45,18 +40,4 @@ pub struct Counters {
     pub names: usize,
     /// Blocks that are being sealed or opened elsewhere.
     pub crypto_jobs: usize,
-}
-
-/// The counts of malformed packets.
-#[derive(Default)]
-pub(crate) struct MalformedCounts(BTreeMap<Malformed, u64>);
-
-impl MalformedCounts {
-    pub(crate) fn count(&mut self, reason: Malformed) {
-        *self.0.entry(reason).or_default() += 1;
-    }
-
-    pub(crate) fn to_vec(&self) -> Vec<(Malformed, u64)> {
-        self.0.iter().map(|(reason, count)| (*reason, *count)).collect()
-    }
 }

@@ -1,31 +1,25 @@
-//! Arriving packets: whose they are, and what is said to those that are nobody's.
+//! Arriving segments: whose they are, and what is said to those that are nobody's.
 
 use base::Instant;
-use bytes::Bytes;
 use mptcp::{Association, Refused};
 use tcp::FourTuple;
-use wire::{Flags, IcmpError, MpJoin, MptcpOption, Packet, ResetReason, Segment, TcpOption, Trust, options};
+use wire::{Flags, IcmpError, MpJoin, MptcpOption, ResetReason, Segment, TcpOption, options};
 
 use crate::demux::Owner;
 use crate::entry::{Entry, Stage};
 use crate::reset::reset_for;
 use crate::time_wait::Verdict;
-use crate::{ConnectionId, Endpoint, log};
+use crate::{Arrival, ConnectionId, Endpoint, log};
 
 impl Endpoint {
-    /// Takes one packet, maybe a super-segment (`segment_size` 0 if not).
-    pub fn handle_packet(&mut self, now: Instant, packet: &Bytes, segment_size: u16, trust: Trust) {
-        match Packet::parse(packet, segment_size, trust) {
-            Ok(Packet::Tcp(segment)) => self.handle_segment(now, &segment),
-            Ok(Packet::Icmp(error)) => self.handle_icmp(now, &error),
-            Err(reason) => {
-                log::debug!(?reason, len = packet.len(), "packet dropped: malformed");
-                self.malformed.count(reason);
-            }
+    /// Takes one segment, maybe a super-segment.
+    pub fn handle_segment(&mut self, arrival: Arrival, segment: &Segment) {
+        let Arrival { at: now, path } = arrival;
+        if path.is_some_and(|path| !self.around.is_of_path(segment.destination.ip(), path)) {
+            log::debug!(to = %segment.destination, "segment dropped: not an address of the path that it came over");
+            self.counters.not_ours += 1;
+            return;
         }
-    }
-
-    fn handle_segment(&mut self, now: Instant, segment: &Segment) {
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
         if let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple)
             && let Some(entry) = self.connections.get_mut(&id)
@@ -154,7 +148,13 @@ impl Endpoint {
         entry.connection.has_token(token).then_some(id)
     }
 
-    fn handle_icmp(&mut self, now: Instant, error: &IcmpError) {
+    /// Takes an ICMP error about a segment of ours.
+    pub fn handle_icmp(&mut self, arrival: Arrival, error: &IcmpError) {
+        let Arrival { at: now, path } = arrival;
+        if path.is_some_and(|path| !self.around.is_of_path(error.source.ip(), path)) {
+            self.counters.stray_icmp += 1;
+            return;
+        }
         let tuple = FourTuple { local: error.source, remote: error.destination };
         if let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple)
             && let Some(entry) = self.connections.get_mut(&id)

@@ -7,9 +7,8 @@ use mptcp::{
     Association, Config, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{Segment, TcpEmit};
+use wire::Segment;
 
-use crate::counters::MalformedCounts;
 use crate::entry::{Entry, Stage};
 use crate::limits::{HalfOpen, Replies};
 use crate::listener::Listeners;
@@ -26,18 +25,28 @@ pub struct ConnectionId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenerId(pub u32);
 
-/// A packet to be sent: headers here, payload where it is kept. Reused from call to call.
-#[derive(Default, Debug)]
+/// When and where a segment or an ICMP error has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// When it was read from the device, or whatever it came by.
+    pub at: Instant,
+    /// The path that it came over, where its carrier knows. A segment for the address of another path is not ours then.
+    pub path: Option<PathId>,
+}
+
+impl Arrival {
+    /// An arrival of which only the destination address says the path.
+    pub const fn at(at: Instant) -> Self {
+        Self { at, path: None }
+    }
+}
+
+/// A segment, or a super-segment, to be sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// IP and TCP header; the TCP checksum is the pseudo-header sum only ([`wire::TcpEmit::Partial`]).
-    pub head: Vec<u8>,
-    /// The bytes behind it.
-    pub payload: Bytes,
-    /// Payload bytes per wire segment; at least `payload.len()` if it is a single segment.
-    pub segment_size: u16,
-    /// Offset of the TCP header in `head`, for the checksum offload.
-    pub transport_offset: u16,
-    /// The path it belongs to (by its source address), for captures.
+    /// What is to be sent.
+    pub segment: Segment,
+    /// The path that has its source address.
     pub path: Option<PathId>,
 }
 
@@ -83,7 +92,6 @@ pub struct Endpoint {
     pub(crate) replies: Replies,
     /// All totals but the ones that can be counted when they are asked for.
     pub(crate) counters: Counters,
-    pub(crate) malformed: MalformedCounts,
 }
 
 impl Endpoint {
@@ -105,7 +113,6 @@ impl Endpoint {
             unsealed: None,
             replies: Replies::default(),
             counters: Counters::default(),
-            malformed: MalformedCounts::default(),
         }
     }
 
@@ -215,12 +222,10 @@ impl Endpoint {
         }
     }
 
-    /// Writes the next packet into `out`; `false` if there is none.
-    #[must_use]
-    pub fn poll_transmit(&mut self, now: Instant, out: &mut Transmit) -> bool {
+    /// The next segment to be sent.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         if let Some(reply) = self.replies.pop() {
-            self.write_packet(reply, out);
-            return true;
+            return Some(self.on_its_path(reply));
         }
         while let Some(id) = self.ready.next() {
             let entry = self.connections.get_mut(&id);
@@ -233,8 +238,7 @@ impl Endpoint {
                         self.laborious.mark(id);
                     }
                     self.ready.rotate();
-                    self.write_packet(segment, out);
-                    return true;
+                    return Some(self.on_its_path(segment));
                 }
                 None => {
                     self.ready.retire();
@@ -242,7 +246,7 @@ impl Endpoint {
                 }
             }
         }
-        false
+        None
     }
 
     /// The next block to be sealed or opened, and whose it is; `None` as well while
@@ -394,7 +398,6 @@ impl Endpoint {
     /// Totals.
     pub fn counters(&self) -> Counters {
         Counters {
-            malformed: self.malformed.to_vec(),
             connections: self.connections.len(),
             half_open: self.half_open.len(),
             time_wait: self.around.time_waits.len(),
@@ -426,15 +429,8 @@ impl Endpoint {
         self.connections.get_mut(&id).filter(|entry| entry.stage == Stage::Held)
     }
 
-    fn write_packet(&self, segment: Segment, out: &mut Transmit) {
-        out.head.clear();
-        // Packets of ours are never fragmented, so that the identification says nothing (RFC 6864, section
-        // 4.1); a counter would tell an observer of two paths that they belong together.
-        segment.emit(0, TcpEmit::Partial, &mut out.head);
-        let ip_header = wire::IpVersion::of(&segment.source.ip()).header_len();
-        out.transport_offset = ip_header as u16;
-        out.segment_size = segment.segment_size;
-        out.path = self.around.paths.with_address(segment.source.ip()).map(|path| path.id);
-        out.payload = segment.payload;
+    fn on_its_path(&self, segment: Segment) -> Transmit {
+        let path = self.around.paths.with_address(segment.source.ip()).map(|path| path.id);
+        Transmit { segment, path }
     }
 }

@@ -27,6 +27,6 @@ mod time_wait;
 mod way_memory;
 
 pub use counters::Counters;
-pub use endpoint::{ConnectError, ConnectionId, Endpoint, ListenError, ListenerId, Transmit};
+pub use endpoint::{Arrival, ConnectError, ConnectionId, Endpoint, ListenError, ListenerId, Transmit};
 pub use limits::EndpointConfig;
 pub use notices::{Event, Unsealed};

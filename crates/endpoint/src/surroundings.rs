@@ -60,6 +60,11 @@ impl Surroundings {
         HostView { surroundings: self, connection }
     }
 
+    /// Whether `address` is the one that we have on `path`.
+    pub(crate) fn is_of_path(&self, address: IpAddr, path: PathId) -> bool {
+        self.paths.with_address(address).is_some_and(|found| found.id == path)
+    }
+
     /// Whether `address` is one of ours, on a path that is up or not.
     pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
         self.paths.with_address(address).is_some()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Duration, Instant, PathId, SeededRandom, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use endpoint::{ConnectError, Endpoint, EndpointConfig, Event, ListenError, Transmit, Unsealed};
+use endpoint::{Arrival, ConnectError, Endpoint, EndpointConfig, Event, ListenError, Unsealed};
 use handshake::{Identity, ListenerSettings};
 use mptcp::{Config, Path, PathClass, Protect, SealedSettings};
 use wire::{
@@ -111,22 +111,21 @@ fn an_icmp_error_about_nobody_is_counted() {
         Segment { source: address("192.0.2.1:80"), destination: address("192.0.2.2:9"), ..stray(Flags::ACK) };
     let router = "192.0.2.254".parse().expect("an address");
     let error = icmp_error(IcmpReason::TooBig { mtu: 1300 }, router, &packet(&ours)).expect("an IP packet");
-    endpoint.handle_packet(NOW, &Bytes::from(error), 0, Trust::Verify);
+    let Ok(Packet::Icmp(error)) = Packet::parse(&Bytes::from(error), 0, Trust::Verify) else {
+        panic!("it is an ICMP error")
+    };
+    endpoint.handle_icmp(Arrival::at(NOW), &error);
     assert_eq!(endpoint.counters().stray_icmp, 1);
 }
 
 #[test]
-fn malformed_packets_are_counted_by_what_is_wrong() {
+fn a_segment_that_came_over_another_path_than_its_address_says_is_not_ours() {
     let mut endpoint = endpoint();
-    let mut wrong = packet(&stray(Flags::ACK)).to_vec();
-    let last = wrong.len() - 1;
-    wrong[last] ^= 1;
-    for bytes in [vec![], vec![0x45; 10], wrong.clone(), wrong] {
-        endpoint.handle_packet(NOW, &Bytes::from(bytes), 0, Trust::Verify);
+    for (path, not_ours) in [(None, 0), (Some(PathId(0)), 0), (Some(PathId(1)), 1)] {
+        endpoint.handle_segment(Arrival { at: NOW, path }, &stray(Flags::ACK));
+        assert_eq!(endpoint.counters().not_ours, not_ours, "{path:?}");
     }
-    let malformed = endpoint.counters().malformed;
-    assert!(malformed.contains(&(wire::Malformed::Truncated, 2)), "{malformed:?}");
-    assert!(malformed.contains(&(wire::Malformed::Checksum, 2)), "{malformed:?}");
+    assert_eq!(endpoint.counters().no_connection, 2, "the others were answered");
 }
 
 #[test]
@@ -157,7 +156,7 @@ fn nothing_to_do_is_no_deadline() {
     let mut endpoint = endpoint();
     assert_eq!(endpoint.poll_timeout(), None);
     endpoint.handle_timeout(NOW + Duration::from_secs(1));
-    assert!(!endpoint.poll_transmit(NOW, &mut Transmit::default()));
+    assert_eq!(endpoint.poll_transmit(NOW), None);
 }
 
 const NOW: Instant = Instant::from_millis(5000);
@@ -212,16 +211,8 @@ fn packet(segment: &Segment) -> Bytes {
 
 /// Hands a segment in and takes the answer out.
 fn exchange(endpoint: &mut Endpoint, segment: &Segment) -> Option<Segment> {
-    endpoint.handle_packet(NOW, &packet(segment), 0, Trust::Verify);
-    let mut out = Transmit::default();
-    if !endpoint.poll_transmit(NOW, &mut out) {
-        return None;
-    }
-    assert_eq!(out.path, Some(PathId(0)));
-    assert_eq!(out.transport_offset, 20);
-    let bytes = Bytes::from([&out.head[..], &out.payload[..]].concat());
-    match Packet::parse(&bytes, 0, Trust::Offloaded) {
-        Ok(Packet::Tcp(answer)) => Some(answer),
-        other => panic!("{other:?}"),
-    }
+    endpoint.handle_segment(Arrival::at(NOW), segment);
+    let answer = endpoint.poll_transmit(NOW)?;
+    assert_eq!(answer.path, Some(PathId(0)));
+    Some(answer.segment)
 }

@@ -9,14 +9,14 @@ mod stranger;
 use base::{Duration, Instant, PathId, SeededRandom};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use endpoint::{Endpoint, EndpointConfig, Transmit};
+use endpoint::{Arrival, Endpoint, EndpointConfig, Transmit};
 use handshake::{Identity, ListenerSettings, Tep};
 use mptcp::{Config, Path, PathClass, Protect, SealedSettings};
 use protect::sealed::Kind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stranger::{Stranger, mapping};
-use wire::{Flags, OptionBytes, Packet, Segment, Trust};
+use wire::{Flags, OptionBytes, Segment};
 
 const KIB: usize = 1 << 10;
 const MAX_HALF_OPEN: usize = 200;
@@ -141,17 +141,14 @@ impl Host {
     /// Hands a segment in and takes out what is said to the one who sent it.
     fn tell(&mut self, segment: &Segment) -> Vec<Segment> {
         self.now += Duration::from_micros(10);
-        self.endpoint.handle_packet(self.now, &Bytes::from(segment.to_bytes(0)), 0, Trust::Verify);
+        self.endpoint.handle_segment(Arrival::at(self.now), segment);
         let mut answers = self.take();
         answers.remove(&segment.source).unwrap_or_default()
     }
 
     fn take(&mut self) -> BTreeMap<SocketAddr, Vec<Segment>> {
-        let mut out = Transmit::default();
         let mut answers: BTreeMap<SocketAddr, Vec<Segment>> = BTreeMap::new();
-        while self.endpoint.poll_transmit(self.now, &mut out) {
-            let bytes = Bytes::from([&out.head[..], &out.payload[..]].concat());
-            let Ok(Packet::Tcp(segment)) = Packet::parse(&bytes, 0, Trust::Offloaded) else { continue };
+        while let Some(Transmit { segment, .. }) = self.endpoint.poll_transmit(self.now) {
             if !segment.flags.contains(Flags::RST) {
                 answers.entry(segment.destination).or_default().push(segment);
             }

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use endpoint::Transmit;
+use plait_carrier::IpPacket;
 use plait_pcap::{Direction, Packet, Writer};
 use tracing::error;
 use wire::Trust;
@@ -73,7 +73,7 @@ impl Capture {
         self.push(Direction::Inbound, packet.clone(), Bytes::new(), segment_size, trust);
     }
 
-    pub(crate) fn sent(&mut self, packet: &Transmit) {
+    pub(crate) fn sent(&mut self, packet: &IpPacket) {
         let head = Bytes::copy_from_slice(&packet.head);
         self.push(Direction::Outbound, head, packet.payload.clone(), packet.segment_size, Trust::Offloaded);
     }

@@ -1,6 +1,6 @@
 //! The event loop: packets from the device to the endpoint and back, on a thread of its own.
 //!
-//! One turn reads what has arrived without the lock, then holds the lock for the protocol alone (packets in,
+//! One turn reads what has arrived and takes it apart without the lock, then holds the lock for the protocol alone (packets in,
 //! timers, packets out, events), then writes without it. So an application waits for the protocol's few
 //! microseconds per packet and never for the kernel's.
 
@@ -11,12 +11,14 @@ use std::task::Waker;
 
 use base::{Duration, Instant};
 use bytes::Bytes;
-use endpoint::{ConnectionId, Endpoint, Transmit};
+use endpoint::{Arrival, ConnectionId, Endpoint};
 use mptcp::{CryptoJob, CryptoResult};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
+use plait_carrier::IpPacket;
 use tracing::{debug, error, warn};
+use wire::{Malformed, Packet};
 
 use crate::capture::Capture;
 use crate::pool::{Buffer, Pool};
@@ -26,7 +28,7 @@ use crate::shared::{Phase, Shared, State};
 use crate::tun::{MAX_OFFLOADED, Received, Tun};
 use crate::workers::Workers;
 
-/// Packets read before the endpoint sees them: enough to share one look at the clock and one lock, few enough
+/// Packets read before the endpoint sees them: enough to share one lock, few enough
 /// that acknowledgments do not wait.
 const READ_BATCH: usize = 32;
 /// Packets written before arrivals are looked at again: 16 super-segments take the kernel 350 µs.
@@ -48,9 +50,10 @@ pub(crate) struct Driver {
     pool: Pool,
     /// The buffer that the next packet is read into, if the last one did not keep it.
     spare: Option<Buffer>,
-    arrived: Vec<(Bytes, Received)>,
+    /// What was read, and when.
+    arrived: Vec<(Instant, Result<Packet, Malformed>)>,
     /// The first `filled` are to be sent; the rest keep their allocations.
-    outgoing: Vec<Transmit>,
+    outgoing: Vec<IpPacket>,
     filled: usize,
     sent: usize,
     woken: Vec<Waker>,
@@ -104,7 +107,7 @@ impl Driver {
             pool: Pool::new(BUFFER_LEN, MAX_SPARE),
             spare: None,
             arrived: Vec::with_capacity(READ_BATCH),
-            outgoing: std::iter::repeat_with(Transmit::default).take(WRITE_BATCH).collect(),
+            outgoing: std::iter::repeat_with(IpPacket::default).take(WRITE_BATCH).collect(),
             filled: 0,
             sent: 0,
             woken: Vec::new(),
@@ -160,32 +163,46 @@ impl Driver {
             };
             let (packet, rest) = buffer.split(len);
             self.spare = rest;
-            if let Some(received) = received {
-                self.arrived.push((packet, received));
-            } else {
-                debug!(len, "a packet that is no TCP segment of any kind");
+            match received {
+                Some(received) => self.take(&packet, received),
+                None => debug!(len, "a packet that is no TCP segment of any kind"),
             }
         }
         Ok(Arrivals::More)
+    }
+
+    /// A packet has been read: its time is now, however long the rest of the batch takes and whoever has the lock.
+    fn take(&mut self, packet: &Bytes, received: Received) {
+        let now = self.shared.clock.now();
+        if let Some(capture) = &mut self.capture {
+            capture.received(packet, received);
+        }
+        let parsed = Packet::parse(packet, received.segment_size, received.trust);
+        if let Err(reason) = &parsed {
+            debug!(?reason, len = packet.len(), "packet dropped: malformed");
+        }
+        self.arrived.push((now, parsed));
     }
 
     /// The protocol's part, under the lock.
     fn turn(&mut self) -> Turn {
         let shared = self.shared.clone();
         let mut state = shared.lock();
+        let State { endpoint, malformed, phase, .. } = &mut *state;
+        for (at, packet) in self.arrived.drain(..) {
+            match packet {
+                Ok(Packet::Tcp(segment)) => endpoint.handle_segment(Arrival::at(at), &segment),
+                Ok(Packet::Icmp(error)) => endpoint.handle_icmp(Arrival::at(at), &error),
+                Err(reason) => malformed.count(reason),
+            }
+        }
+        // Not before the arrivals: their moments lie in the past, and time runs forwards.
         let now = shared.clock.now();
-        let State { endpoint, phase, .. } = &mut *state;
         if *phase == Phase::Stopping {
             endpoint.abort_all(now);
         }
         if let Some(crypto) = &mut self.crypto {
             crypto.take_results(now, endpoint);
-        }
-        for (packet, received) in self.arrived.drain(..) {
-            if let Some(capture) = &mut self.capture {
-                capture.received(&packet, received);
-            }
-            endpoint.handle_packet(now, &packet, received.segment_size, received.trust);
         }
         if endpoint.poll_timeout().is_some_and(|deadline| deadline <= now) {
             endpoint.handle_timeout(now);
@@ -193,7 +210,10 @@ impl Driver {
         // What the device did not take is sent first.
         if self.sent == self.filled {
             (self.sent, self.filled) = (0, 0);
-            while self.filled < WRITE_BATCH && endpoint.poll_transmit(now, &mut self.outgoing[self.filled]) {
+            while self.filled < WRITE_BATCH
+                && let Some(transmit) = endpoint.poll_transmit(now)
+            {
+                self.outgoing[self.filled].write(transmit.segment);
                 self.filled += 1;
             }
         }

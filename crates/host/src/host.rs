@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
 use mptcp::{Config, Path};
+use plait_carrier::MalformedCounts;
 
 use crate::capture::{Capture, Interface};
 use crate::clock::Clock;
@@ -146,6 +147,12 @@ impl Host {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.lock().endpoint.counters()
+    }
+
+    /// Packets that were dropped because they were malformed or no TCP of any kind, by what was wrong with them.
+    #[must_use]
+    pub fn malformed(&self) -> MalformedCounts {
+        self.shared.lock().malformed.clone()
     }
 
     /// Waits until no connection is left: those that were dropped have delivered what was written.

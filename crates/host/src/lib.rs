@@ -69,6 +69,7 @@ pub use mptcp::{
     SealedSettings, SealedStatus, Status, SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };
 pub use path::PathSpec;
+pub use plait_carrier::MalformedCounts;
 pub use pool::{Buffer, Pool};
 pub use setup::{Ranges, default_devices, device_towards};
 pub use stream::{Monitor, ReadHalf, Stream, WriteHalf};

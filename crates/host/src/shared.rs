@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use base::Instant;
 use endpoint::{ConnectionId, Endpoint, Event, ListenerId};
+use plait_carrier::MalformedCounts;
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
 /// Behind the lock.
 pub(crate) struct State {
     pub(crate) endpoint: Endpoint,
+    /// What arrived and was no packet of ours.
+    pub(crate) malformed: MalformedCounts,
     connections: BTreeMap<ConnectionId, Waiters>,
     listeners: BTreeMap<ListenerId, Option<Waker>>,
     /// Who waits for the last connection to end.
@@ -65,6 +68,7 @@ impl Shared {
     pub(crate) fn new(clock: Clock, endpoint: Endpoint) -> Result<Arc<Self>, Error> {
         let state = State {
             endpoint,
+            malformed: MalformedCounts::default(),
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
             drained: Vec::new(),

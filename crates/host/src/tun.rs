@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use endpoint::Transmit;
+use plait_carrier::IpPacket;
 use tun::{Device, VnetHeader};
 use wire::Trust;
 
@@ -52,8 +52,8 @@ impl Tun {
 
     /// Writes one packet, a super-segment as a whole. The checksum is always left to the kernel, the segmentation
     /// where there is something to cut.
-    pub(crate) fn send(&self, packet: &Transmit) -> io::Result<()> {
-        let Transmit { head, payload, segment_size, transport_offset, path: _ } = packet;
+    pub(crate) fn send(&self, packet: &IpPacket) -> io::Result<()> {
+        let IpPacket { head, payload, segment_size, transport_offset } = packet;
         let cut = (payload.len() > usize::from(*segment_size)).then_some(*segment_size);
         self.0.send(VnetHeader::partial(head, *transport_offset, cut), [head, payload])
     }

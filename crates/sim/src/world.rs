@@ -1,12 +1,12 @@
 //! The world: hosts, paths, and time that jumps.
 
 use base::{Duration, Instant, PathId, Random, SeededRandom};
-use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
-use endpoint::{ConnectionId, Endpoint, EndpointConfig, Event, ListenerId, Transmit};
+use endpoint::{Arrival, ConnectionId, Endpoint, EndpointConfig, Event, ListenerId};
 use mptcp::{Config, CryptoResult, Path, PathClass};
+use plait_carrier::MalformedCounts;
 use std::collections::BTreeMap;
-use wire::{IpVersion, Packet, Segment, Trust};
+use wire::{IpVersion, Packet, Segment};
 
 use crate::capture::Capture;
 use crate::network::{Addresses, Line, Network, Next, Transit};
@@ -33,7 +33,7 @@ enum Happening {
 /// One host: the endpoint, and the applications on it.
 struct Host {
     endpoint: Endpoint,
-    out: Transmit,
+    malformed: MalformedCounts,
     serving: BTreeMap<ListenerId, Speech>,
     talkers: BTreeMap<ConnectionId, Talker>,
     /// Connections that came by a listener, in the order of their coming.
@@ -94,7 +94,7 @@ impl World {
         self.random.fill(&mut secret_seed);
         self.hosts.push(Host {
             endpoint: Endpoint::new(config, wire_seed, secret_seed),
-            out: Transmit::default(),
+            malformed: MalformedCounts::default(),
             serving: BTreeMap::new(),
             talkers: BTreeMap::new(),
             accepted: Vec::new(),
@@ -218,6 +218,11 @@ impl World {
     /// Packets for which there was no way.
     pub fn unrouted(&self) -> u64 {
         self.unrouted
+    }
+
+    /// Packets that a host has dropped because they are none of its own.
+    pub fn malformed(&self, host: HostIndex) -> &MalformedCounts {
+        &self.hosts[host.0].malformed
     }
 
     /// The endpoint of a host.
@@ -376,16 +381,21 @@ impl World {
     }
 
     fn arrive(&mut self, host: HostIndex, frame: &Frame) {
-        let endpoint = &mut self.hosts[host.0].endpoint;
-        endpoint.handle_packet(self.now, &frame.bytes, frame.segment_size, frame.trust);
+        let Host { endpoint, malformed, .. } = &mut self.hosts[host.0];
+        let arrival = Arrival::at(self.now);
+        match Packet::parse(&frame.bytes, frame.segment_size, frame.trust) {
+            Ok(Packet::Tcp(segment)) => endpoint.handle_segment(arrival, &segment),
+            Ok(Packet::Icmp(error)) => endpoint.handle_icmp(arrival, &error),
+            Err(reason) => malformed.count(reason),
+        }
         self.pump(host);
     }
 
     /// Sends what the host has to send and tells its applications what there is to tell, until it rests.
     fn pump(&mut self, index: HostIndex) {
         loop {
-            while let Some(segment) = self.next_segment(index) {
-                self.depart(&segment);
+            while let Some(transmit) = self.hosts[index.0].endpoint.poll_transmit(self.now) {
+                self.depart(&transmit.segment);
             }
             self.take_jobs(index);
             let host = &mut self.hosts[index.0];
@@ -404,20 +414,6 @@ impl World {
             let takes = self.longest_job.mul_f64(self.random.below(1000) as f64 / 1000.0);
             self.schedule(self.now + takes, Happening::Result(index, id, job.run()));
             self.most_jobs = self.most_jobs.max(self.hosts[index.0].endpoint.counters().crypto_jobs);
-        }
-    }
-
-    fn next_segment(&mut self, index: HostIndex) -> Option<Segment> {
-        let Host { endpoint, out, .. } = &mut self.hosts[index.0];
-        if !endpoint.poll_transmit(self.now, out) {
-            return None;
-        }
-        let mut packet = out.head.clone();
-        packet.extend_from_slice(&out.payload);
-        match Packet::parse(&Bytes::from(packet), out.segment_size, Trust::Offloaded) {
-            Ok(Packet::Tcp(segment)) => Some(segment),
-            Ok(Packet::Icmp(_)) => panic!("an endpoint sends no ICMP"),
-            Err(reason) => panic!("an endpoint sends well-formed packets: {reason:?}"),
         }
     }
 

@@ -43,11 +43,9 @@ fn one_connection_with_much_to_send_does_not_hold_up_another() {
                 endpoint.write(now, id, Bytes::from(vec![0; room]));
             }
         }
-        let mut out = endpoint::Transmit::default();
-        while endpoint.poll_transmit(now, &mut out) {
-            let port = u16::from_be_bytes([out.head[20], out.head[21]]);
-            if !out.payload.is_empty() {
-                order.push(port);
+        while let Some(transmit) = endpoint.poll_transmit(now) {
+            if !transmit.segment.payload.is_empty() {
+                order.push(transmit.segment.source.port());
             }
         }
     });

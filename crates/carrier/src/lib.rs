@@ -1,0 +1,12 @@
+//! What carries the segments of an endpoint.
+//!
+//! An endpoint takes and gives TCP segments with addresses; how they reach the other host is a carrier's business. The
+//! one there is puts each segment, or each super-segment, into an IP packet: [`IpPacket`] writes it in the form that a
+//! TUN device takes, and [`wire::Packet::parse`] takes an arriving one apart. What is no packet of ours ends here and is
+//! counted ([`MalformedCounts`]).
+
+mod ip_packet;
+mod malformed;
+
+pub use ip_packet::IpPacket;
+pub use malformed::MalformedCounts;
