@@ -5,12 +5,13 @@
 //! Multipath TCP. Time is virtual: the world jumps from one moment at which something happens to the next.
 //! Everything that happens follows from the seed and the calls, down to the bytes of the capture.
 //!
-//! Applications are [`Talker`]s: they write and expect a pattern, so that every byte that is lost, doubled or
+//! Applications are [`Application`]s: they write and expect a pattern, so that every byte that is lost, doubled or
 //! moved shows.
 //!
 //! The captures of more than a hundred scenarios are frozen as hashes (`tests/golden`): a change that is meant to move
 //! code only leaves them as they are; one that changes what is sent freezes them again and says why.
 
+mod application;
 mod capture;
 mod cut;
 mod element;
@@ -23,11 +24,11 @@ mod pair;
 mod recorder;
 mod rewrite;
 mod strip;
-mod talker;
 mod world;
 
 pub use self::link::{Link, plain_link};
 pub use ::link::{LinkConfig, Loss, Reordering, megabits};
+pub use application::{Application, CloseMode, Outcome, Workload, WrongBytes};
 pub use cut::{Coalescer, Cutter};
 pub use element::{Direction, Element, Outlet};
 pub use forge::{Corruptor, Forger, Forgery, Mutator};
@@ -38,5 +39,4 @@ pub use pair::{Conversation, Pair};
 pub use recorder::{Crossing, Recorder};
 pub use rewrite::{Nat, SequenceRewriter};
 pub use strip::{Firewall, Moment, Stripper};
-pub use talker::{Manner, Outcome, Speech, Talker, WrongBytes};
 pub use world::{HostIndex, World};

@@ -8,7 +8,8 @@ use mptcp::Config;
 use wire::IpVersion;
 
 use crate::{
-    Element, Families, HostIndex, Link, LinkConfig, Outcome, PathIndex, Speech, Talker, World, plain_link,
+    Application, Element, Families, HostIndex, Link, LinkConfig, Outcome, PathIndex, Workload, World,
+    plain_link,
 };
 
 /// A client and a server.
@@ -77,15 +78,15 @@ impl Pair {
         SocketAddr::new(self.world.address(self.paths[path], 1, version), Self::PORT)
     }
 
-    /// The server listens and answers each connection with this speech.
-    pub fn serve(&mut self, config: &Config, speech: Speech) {
-        self.world.serve(self.server, Self::PORT, config.clone(), speech);
+    /// The server listens and answers each connection with this workload.
+    pub fn serve(&mut self, config: &Config, workload: Workload) {
+        self.world.serve(self.server, Self::PORT, config.clone(), workload);
     }
 
     /// The client opens a connection to the address of the first path.
-    pub fn open(&mut self, config: &Config, speech: Speech) -> ConnectionId {
+    pub fn open(&mut self, config: &Config, workload: Workload) -> ConnectionId {
         let remote = self.server_address(0);
-        self.world.open(self.client, config.clone(), &[remote], speech)
+        self.world.open(self.client, config.clone(), &[remote], workload)
     }
 
     /// One connection from its opening to the end of both sides.
@@ -94,27 +95,36 @@ impl Pair {
     ///
     /// If it takes longer than `limit`, or if a side did not hear exactly what the other said although both
     /// ended in order.
-    pub fn talk(&mut self, config: &Config, client: Speech, server: Speech, limit: Duration) -> Conversation {
+    pub fn talk(
+        &mut self,
+        config: &Config,
+        client: Workload,
+        server: Workload,
+        limit: Duration,
+    ) -> Conversation {
         self.serve(config, server);
         self.converse(config, client, limit)
     }
 
     /// The same, for a server that is listening already.
-    pub fn converse(&mut self, config: &Config, client: Speech, limit: Duration) -> Conversation {
+    pub fn converse(&mut self, config: &Config, client: Workload, limit: Duration) -> Conversation {
         let begin = self.world.now();
         let before = self.world.accepted(self.server).count();
         let id = self.open(config, client);
         let (client, server) = (self.client, self.server);
         let is_over = |world: &World| {
-            let server = world.accepted(server).nth(before).and_then(Talker::outcome);
-            world.talker(client, id).outcome().is_some() && server.is_some()
+            let server = world.accepted(server).nth(before).and_then(Application::outcome);
+            world.application(client, id).outcome().is_some() && server.is_some()
         };
         if !self.world.run_until(limit, is_over) {
             panic!("not over after {limit:?}: {}", self.unfinished());
         }
-        let client = self.world.talker(self.client, id).outcome().expect("it is over").clone();
-        let server =
-            self.world.accepted(self.server).nth(before).and_then(|talker| talker.outcome().cloned());
+        let client = self.world.application(self.client, id).outcome().expect("it is over").clone();
+        let server = self
+            .world
+            .accepted(self.server)
+            .nth(before)
+            .and_then(|application| application.outcome().cloned());
         let server = server.unwrap_or_else(|| panic!("nobody was let in; the client says {client:?}"));
         if (client.result, server.result) == (Ok(()), Ok(())) {
             assert_eq!(server.heard, client.said, "all that the client said");
@@ -148,8 +158,10 @@ impl Pair {
         let now = self.world.now();
         let mut text = format!("at {now:?}");
         for (name, host) in [("client", self.client), ("server", self.server)] {
-            for (id, talker) in self.world.talkers(host).filter(|(_, talker)| talker.outcome().is_none()) {
-                let (said, heard) = (talker.said(), talker.heard());
+            for (id, application) in
+                self.world.applications(host).filter(|(_, application)| application.outcome().is_none())
+            {
+                let (said, heard) = (application.said(), application.heard());
                 let status = self.world.endpoint(host).status(now, id);
                 let _ = write!(text, "\n{name} {id:?} said {said} heard {heard}: {status:?}");
             }

@@ -8,10 +8,12 @@ use plait_carrier::MalformedCounts;
 use std::collections::BTreeMap;
 use wire::{IpVersion, Packet, Segment};
 
+use crate::application::Patterns;
 use crate::capture::Capture;
 use crate::network::{Addresses, Line, Network, Next, Transit};
-use crate::talker::Voices;
-use crate::{Direction, Element, Families, Frame, Link, Outlet, PathIndex, Speech, Talker, plain_link};
+use crate::{
+    Application, Direction, Element, Families, Frame, Link, Outlet, PathIndex, Workload, plain_link,
+};
 
 /// Names a host of the world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,7 +23,7 @@ pub struct HostIndex(pub usize);
 const MOST_ROUNDS: usize = 32;
 
 /// What is going to happen.
-enum Happening {
+enum WorldEvent {
     Arrival(Transit),
     Wake(PathIndex, usize),
     /// Applications that waited for a moment are called.
@@ -34,8 +36,8 @@ enum Happening {
 struct Host {
     endpoint: Endpoint,
     malformed: MalformedCounts,
-    serving: BTreeMap<ListenerId, Speech>,
-    talkers: BTreeMap<ConnectionId, Talker>,
+    serving: BTreeMap<ListenerId, Workload>,
+    applications: BTreeMap<ConnectionId, Application>,
     /// Connections that came by a listener, in the order of their coming.
     accepted: Vec<ConnectionId>,
 }
@@ -44,10 +46,10 @@ struct Host {
 pub struct World {
     now: Instant,
     random: SeededRandom,
-    voices: Voices,
+    patterns: Patterns,
     hosts: Vec<Host>,
     network: Network,
-    future: BTreeMap<(Instant, u64), Happening>,
+    future: BTreeMap<(Instant, u64), WorldEvent>,
     next_serial: u64,
     capture: Option<Capture>,
     /// Packets for which there was no way.
@@ -64,7 +66,7 @@ impl World {
             // Not zero: nothing may depend on the start of the run being the start of time.
             now: Instant::from_millis(1000),
             random: SeededRandom::from_number(seed),
-            voices: Voices::draw(seed),
+            patterns: Patterns::draw(seed),
             hosts: Vec::new(),
             network: Network::default(),
             future: BTreeMap::new(),
@@ -96,7 +98,7 @@ impl World {
             endpoint: Endpoint::new(config, wire_seed, secret_seed),
             malformed: MalformedCounts::default(),
             serving: BTreeMap::new(),
-            talkers: BTreeMap::new(),
+            applications: BTreeMap::new(),
             accepted: Vec::new(),
         });
         HostIndex(self.hosts.len() - 1)
@@ -185,27 +187,27 @@ impl World {
         self.capture.take().map(Capture::into_bytes).unwrap_or_default()
     }
 
-    /// Listens on a port and gives each connection this speech.
-    pub fn serve(&mut self, host: HostIndex, port: u16, config: Config, speech: Speech) -> ListenerId {
+    /// Listens on a port and gives each connection this workload.
+    pub fn serve(&mut self, host: HostIndex, port: u16, config: Config, workload: Workload) -> ListenerId {
         let host = &mut self.hosts[host.0];
         let id = host.endpoint.listen(port, config).expect("the port is free");
-        host.serving.insert(id, speech);
+        host.serving.insert(id, workload);
         id
     }
 
-    /// Opens a connection and gives it this speech.
+    /// Opens a connection and gives it this workload.
     pub fn open(
         &mut self,
         host: HostIndex,
         config: Config,
         remotes: &[SocketAddr],
-        speech: Speech,
+        workload: Workload,
     ) -> ConnectionId {
-        let voices = self.voices.clone();
+        let patterns = self.patterns.clone();
         let there = &mut self.hosts[host.0];
         let id = there.endpoint.connect(self.now, config, remotes).expect("it can be tried");
-        let talker = Talker::new(id, speech, voices);
-        self.introduce(host, talker, id);
+        let application = Application::new(id, workload, patterns);
+        self.introduce(host, application, id);
         self.pump(host);
         id
     }
@@ -238,26 +240,26 @@ impl World {
     }
 
     /// The application on a connection.
-    pub fn talker(&self, host: HostIndex, id: ConnectionId) -> &Talker {
-        &self.hosts[host.0].talkers[&id]
+    pub fn application(&self, host: HostIndex, id: ConnectionId) -> &Application {
+        &self.hosts[host.0].applications[&id]
     }
 
     /// All applications on a host.
-    pub fn talkers(&self, host: HostIndex) -> impl Iterator<Item = (ConnectionId, &Talker)> {
-        self.hosts[host.0].talkers.iter().map(|(id, talker)| (*id, talker))
+    pub fn applications(&self, host: HostIndex) -> impl Iterator<Item = (ConnectionId, &Application)> {
+        self.hosts[host.0].applications.iter().map(|(id, application)| (*id, application))
     }
 
     /// The applications on the connections that came by a listener, in the order of their coming.
-    pub fn accepted(&self, host: HostIndex) -> impl Iterator<Item = &Talker> {
+    pub fn accepted(&self, host: HostIndex) -> impl Iterator<Item = &Application> {
         let host = &self.hosts[host.0];
-        host.accepted.iter().map(|id| &host.talkers[id])
+        host.accepted.iter().map(|id| &host.applications[id])
     }
 
     /// Forgets the applications that are through; for worlds that see very many.
     pub fn dismiss_finished(&mut self) {
         for host in &mut self.hosts {
-            host.talkers.retain(|_, talker| talker.outcome().is_none());
-            host.accepted.retain(|id| host.talkers.contains_key(id));
+            host.applications.retain(|_, application| application.outcome().is_none());
+            host.accepted.retain(|id| host.applications.contains_key(id));
         }
     }
 
@@ -296,14 +298,17 @@ impl World {
     /// Runs until no application has anything left to do.
     pub fn run_talk(&mut self, limit: Duration) -> bool {
         self.run_until(limit, |world| {
-            world.hosts.iter().all(|host| host.talkers.values().all(|talker| talker.outcome().is_some()))
+            world
+                .hosts
+                .iter()
+                .all(|host| host.applications.values().all(|application| application.outcome().is_some()))
         })
     }
 
     fn next_moment(&mut self) -> Option<Instant> {
-        let happening = self.future.keys().next().map(|(at, _)| *at);
+        let event = self.future.keys().next().map(|(at, _)| *at);
         let deadlines = self.hosts.iter_mut().filter_map(|host| host.endpoint.poll_timeout());
-        deadlines.chain(happening).min()
+        deadlines.chain(event).min()
     }
 
     /// Everything that happens at `moment`.
@@ -313,16 +318,16 @@ impl World {
             && entry.key().0 <= self.now
         {
             match entry.remove() {
-                Happening::Arrival(transit) => self.advance(transit),
-                Happening::Wake(path, element) => {
+                WorldEvent::Arrival(transit) => self.advance(transit),
+                WorldEvent::Wake(path, element) => {
                     let out = self.network.wake(self.now, path, element);
                     self.emerge(path, element, out);
                 }
-                Happening::Call(host, id) => {
+                WorldEvent::Call(host, id) => {
                     self.call(host, id);
                     self.pump(host);
                 }
-                Happening::Result(host, id, result) => {
+                WorldEvent::Result(host, id, result) => {
                     self.hosts[host.0].endpoint.handle_crypto(self.now, id, result);
                     self.pump(host);
                 }
@@ -368,15 +373,15 @@ impl World {
                 Direction::Forward => element + 1,
                 Direction::Backward => element,
             };
-            self.schedule(at, Happening::Arrival(Transit { path, direction, gap, frame }));
+            self.schedule(at, WorldEvent::Arrival(Transit { path, direction, gap, frame }));
         }
         if let Some(at) = wake {
-            self.schedule(at, Happening::Wake(path, element));
+            self.schedule(at, WorldEvent::Wake(path, element));
         }
     }
 
-    fn schedule(&mut self, at: Instant, happening: Happening) {
-        self.future.insert((at.max(self.now), self.next_serial), happening);
+    fn schedule(&mut self, at: Instant, event: WorldEvent) {
+        self.future.insert((at.max(self.now), self.next_serial), event);
         self.next_serial += 1;
     }
 
@@ -412,7 +417,7 @@ impl World {
     fn take_jobs(&mut self, index: HostIndex) {
         while let Some((id, job)) = self.hosts[index.0].endpoint.poll_crypto() {
             let takes = self.longest_job.mul_f64(self.random.below(1000) as f64 / 1000.0);
-            self.schedule(self.now + takes, Happening::Result(index, id, job.run()));
+            self.schedule(self.now + takes, WorldEvent::Result(index, id, job.run()));
             self.most_jobs = self.most_jobs.max(self.hosts[index.0].endpoint.counters().crypto_jobs);
         }
     }
@@ -427,7 +432,7 @@ impl World {
             if transit.direction == Direction::Forward {
                 self.record(transit.path, &transit.frame);
             }
-            self.schedule(self.now, Happening::Arrival(transit));
+            self.schedule(self.now, WorldEvent::Arrival(transit));
         }
     }
 
@@ -440,26 +445,26 @@ impl World {
     fn welcome(&mut self, index: HostIndex, listener: ListenerId) {
         let host = &mut self.hosts[index.0];
         // Not every listener has an application: a test may want to accept on its own.
-        let Some(speech) = host.serving.get(&listener).copied() else { return };
-        let voices = self.voices.swapped();
+        let Some(workload) = host.serving.get(&listener).copied() else { return };
+        let patterns = self.patterns.swapped();
         while let Some((id, _)) = self.hosts[index.0].endpoint.accept(listener) {
             self.hosts[index.0].accepted.push(id);
-            self.introduce(index, Talker::new(id, speech, voices.clone()), id);
+            self.introduce(index, Application::new(id, workload, patterns.clone()), id);
         }
     }
 
-    fn introduce(&mut self, index: HostIndex, talker: Talker, id: ConnectionId) {
-        if let Some(at) = talker.wants_call_at() {
-            self.schedule(at, Happening::Call(index, id));
+    fn introduce(&mut self, index: HostIndex, application: Application, id: ConnectionId) {
+        if let Some(at) = application.wants_call_at() {
+            self.schedule(at, WorldEvent::Call(index, id));
         }
-        self.hosts[index.0].talkers.insert(id, talker);
+        self.hosts[index.0].applications.insert(id, application);
         self.call(index, id);
     }
 
     fn call(&mut self, index: HostIndex, id: ConnectionId) {
-        let Host { endpoint, talkers, .. } = &mut self.hosts[index.0];
-        if let Some(talker) = talkers.get_mut(&id) {
-            talker.talk(self.now, endpoint);
+        let Host { endpoint, applications, .. } = &mut self.hosts[index.0];
+        if let Some(application) = applications.get_mut(&id) {
+            application.talk(self.now, endpoint);
         }
     }
 }

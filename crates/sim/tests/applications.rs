@@ -5,8 +5,8 @@ use bytes::Bytes;
 use endpoint::{ConnectError, ConnectionId, Endpoint, EndpointConfig, Event, ListenerId};
 use mptcp::{Config, ConnectionError, ReadError};
 use sim::{
-    BlackHole, Crossing, Direction, Families, Frame, LinkConfig, Manner, Pair, Recorder, Speech, megabits,
-    plain_link,
+    BlackHole, CloseMode, Crossing, Direction, Families, Frame, LinkConfig, Pair, Recorder, Workload,
+    megabits, plain_link,
 };
 
 use wire::Flags;
@@ -19,15 +19,17 @@ const FOREVER: Instant = Instant::from_millis(1 << 40);
 fn connections_that_share_a_link_get_a_fair_part_of_it() {
     let mut pair = Pair::new(1, 1, Families::V4);
     pair.link(0, LinkConfig { rate: megabits(100), ..plain_link() });
-    pair.serve(&Config::default(), Speech::of(0));
-    let ids: Vec<_> = (0..10).map(|_| pair.open(&Config::default(), Speech::of(4 << 20))).collect();
+    pair.serve(&Config::default(), Workload::of(0));
+    let ids: Vec<_> = (0..10).map(|_| pair.open(&Config::default(), Workload::of(4 << 20))).collect();
     pair.world.run_for(SECOND * 2);
-    let heard: Vec<_> = pair.world.accepted(pair.server).map(sim::Talker::heard).collect();
+    let heard: Vec<_> = pair.world.accepted(pair.server).map(sim::Application::heard).collect();
     println!("after 2 s: {heard:?}");
     assert_eq!(heard.len(), 10);
     assert!(heard.iter().all(|bytes| *bytes > (1 << 20)), "nobody starves: {heard:?}");
     assert!(pair.world.run_talk(MINUTES));
-    assert!(ids.iter().all(|id| pair.world.talker(pair.client, *id).outcome().expect("over").result.is_ok()));
+    assert!(
+        ids.iter().all(|id| pair.world.application(pair.client, *id).outcome().expect("over").result.is_ok())
+    );
     pair.assert_clean();
 }
 
@@ -112,8 +114,12 @@ fn who_lets_go_hears_no_more_and_the_peer_that_goes_on_talking_is_told() {
 fn what_was_written_before_letting_go_is_delivered() {
     let mut pair = Pair::new(6, 1, Families::V4);
     pair.link(0, LinkConfig { rate: megabits(5), ..plain_link() });
-    let talk =
-        pair.talk(&Config::default(), Speech::of(3 << 20).leaving(Manner::Hasty), Speech::of(0), MINUTES);
+    let talk = pair.talk(
+        &Config::default(),
+        Workload::of(3 << 20).leaving(CloseMode::Hasty),
+        Workload::of(0),
+        MINUTES,
+    );
     assert!(talk.client.at < talk.server.at, "the client was gone long before");
     assert_eq!(talk.server.heard, 3 << 20);
     assert_eq!(talk.server.result, Ok(()));
@@ -167,7 +173,7 @@ fn a_connection_that_is_over_waits_in_small_form_and_still_answers_a_repeated_fi
     let mut pair = Pair::new(13, 1, Families::V4);
     let recorder = Recorder::default();
     pair.chain_with(0, recorder.clone());
-    pair.talk(&Config::default(), Speech::of(1000), Speech::of(1000), MINUTES);
+    pair.talk(&Config::default(), Workload::of(1000), Workload::of(1000), MINUTES);
     pair.world.run_for(SECOND);
     let waiting = [pair.client, pair.server].map(|host| {
         let counters = pair.world.endpoint(host).counters();

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddr};
 use endpoint::EndpointConfig;
 use mptcp::Config;
-use sim::{Families, Frame, LinkConfig, Loss, Manner, Pair, Speech, plain_link};
+use sim::{CloseMode, Families, Frame, LinkConfig, Loss, Pair, Workload, plain_link};
 use wire::{
     CapableFlags, Flags, MpCapable, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes,
 };
@@ -15,12 +15,12 @@ const MINUTES: Duration = Duration::from_secs(600);
 #[test]
 fn ten_thousand_connections_come_and_go_and_nothing_is_left() {
     let mut pair = Pair::new(1, 2, Families::V4);
-    pair.serve(&Config::default(), Speech::of(2000));
+    pair.serve(&Config::default(), Workload::of(2000));
     for _ in 0..200 {
-        let ids: Vec<_> = (0..50).map(|_| pair.open(&Config::default(), Speech::of(1000))).collect();
+        let ids: Vec<_> = (0..50).map(|_| pair.open(&Config::default(), Workload::of(1000))).collect();
         assert!(pair.world.run_talk(MINUTES));
         for id in ids {
-            let outcome = pair.world.talker(pair.client, id).outcome().expect("over");
+            let outcome = pair.world.application(pair.client, id).outcome().expect("over");
             assert_eq!((outcome.result, outcome.heard), (Ok(()), 2000));
         }
         pair.world.dismiss_finished();
@@ -34,10 +34,10 @@ fn connections_that_are_left_hastily_leave_nothing_behind() {
     for path in 0..2 {
         pair.link(path, LinkConfig { loss: Loss::Bernoulli { probability: 0.05 }, ..plain_link() });
     }
-    pair.serve(&Config::default(), Speech::of(200_000));
-    for manner in [Manner::Polite, Manner::Hasty, Manner::Waiting] {
+    pair.serve(&Config::default(), Workload::of(200_000));
+    for close_mode in [CloseMode::Polite, CloseMode::Hasty, CloseMode::Waiting] {
         for _ in 0..50 {
-            pair.open(&Config::default(), Speech::of(30_000).leaving(manner));
+            pair.open(&Config::default(), Workload::of(30_000).leaving(close_mode));
         }
     }
     assert!(pair.world.run_talk(MINUTES));
@@ -48,13 +48,13 @@ fn connections_that_are_left_hastily_leave_nothing_behind() {
 fn a_flood_of_syns_is_bounded_and_others_still_get_in() {
     let limits = EndpointConfig { max_half_open: 64, ..EndpointConfig::default() };
     let mut pair = Pair::limited(3, 1, Families::V4, limits);
-    pair.serve(&Config::default(), Speech::of(10_000));
+    pair.serve(&Config::default(), Workload::of(10_000));
     let mut random = SeededRandom::from_number(4);
     let server = pair.server_address(0);
     let mut honest = None;
     for count in 0..5000 {
         if count == 2000 {
-            honest = Some(pair.open(&Config::default(), Speech::of(10_000)));
+            honest = Some(pair.open(&Config::default(), Workload::of(10_000)));
         }
         let source = SocketAddr::from((Ipv4Addr::from(0x2000_0000 | random.next_u32() >> 3), 1000));
         let mut syn = segment(source, server, Flags::SYN);
@@ -69,7 +69,7 @@ fn a_flood_of_syns_is_bounded_and_others_still_get_in() {
         pair.world.run_for(Duration::from_millis(1));
     }
     let honest = honest.expect("it was opened in the middle of the flood");
-    let outcome = pair.world.talker(pair.client, honest).outcome().expect("over before the flood");
+    let outcome = pair.world.application(pair.client, honest).outcome().expect("over before the flood");
     assert_eq!((outcome.result, outcome.heard), (Ok(()), 10_000));
     let counters = pair.world.endpoint(pair.server).counters();
     assert!(counters.syn_limited > 4000, "{counters:?}");
@@ -80,7 +80,7 @@ fn a_flood_of_syns_is_bounded_and_others_still_get_in() {
 #[test]
 fn a_flood_of_joins_to_a_guessed_token_keeps_nothing() {
     let mut pair = Pair::new(5, 1, Families::V4);
-    pair.serve(&Config::default(), Speech::of(0));
+    pair.serve(&Config::default(), Workload::of(0));
     let mut random = SeededRandom::from_number(6);
     let server = pair.server_address(0);
     for _ in 0..5000 {
@@ -110,7 +110,7 @@ fn when_the_backlog_is_full_strangers_wait_outside() {
         endpoint.listen(Pair::PORT, Config::default()).expect("free")
     });
     for _ in 0..40 {
-        pair.open(&Config::default(), Speech::of(0));
+        pair.open(&Config::default(), Workload::of(0));
         pair.world.run_for(Duration::from_millis(100));
     }
     let counters = pair.world.endpoint(pair.server).counters();
@@ -124,7 +124,7 @@ fn when_the_backlog_is_full_strangers_wait_outside() {
 #[test]
 fn sixty_four_kibibytes_of_garbage_are_counted_and_that_is_all() {
     let mut pair = Pair::new(8, 1, Families::Both);
-    pair.serve(&Config::default(), Speech::of(0));
+    pair.serve(&Config::default(), Workload::of(0));
     let mut random = SeededRandom::from_number(9);
     for length in (0..65_536usize).step_by(97).chain([65_535, 65_536]) {
         let mut garbage = vec![0; length];
@@ -151,7 +151,7 @@ fn sixty_four_kibibytes_of_garbage_are_counted_and_that_is_all() {
 #[test]
 fn garbage_options_on_a_syn_make_no_host_panic() {
     let mut pair = Pair::new(10, 1, Families::V4);
-    pair.serve(&Config::default(), Speech::of(100));
+    pair.serve(&Config::default(), Workload::of(100));
     let mut random = SeededRandom::from_number(11);
     let server = pair.server_address(0);
     for _ in 0..3000 {

@@ -3,7 +3,7 @@
 use base::Duration;
 use mptcp::Config;
 use plait_pcap::Reader;
-use sim::{Families, LinkConfig, Loss, Pair, Reordering, Speech, plain_link};
+use sim::{Families, LinkConfig, Loss, Pair, Reordering, Workload, plain_link};
 
 #[test]
 fn the_same_seed_gives_the_same_capture_to_the_byte() {
@@ -42,6 +42,6 @@ fn capture(seed: u64) -> Vec<u8> {
         );
     }
     pair.world.start_capture();
-    pair.talk(&Config::default(), Speech::of(400_000), Speech::of(300_000), Duration::from_secs(600));
+    pair.talk(&Config::default(), Workload::of(400_000), Workload::of(300_000), Duration::from_secs(600));
     pair.world.take_capture()
 }

@@ -2,7 +2,7 @@
 
 use base::Duration;
 use mptcp::{Config, ConnectionError, Fallback, Negotiated, PlainReason};
-use sim::{Conversation, Direction, Element, Families, Firewall, Moment, Pair, Speech, Stripper};
+use sim::{Conversation, Direction, Element, Families, Firewall, Moment, Pair, Stripper, Workload};
 
 const MINUTES: Duration = Duration::from_secs(600);
 const BYTES: u64 = 300_000;
@@ -58,8 +58,8 @@ fn syns_with_the_option_are_dropped_on_the_way() {
 #[test]
 fn a_server_that_does_not_want_multipath() {
     let mut pair = Pair::new(1, 1, Families::V4);
-    pair.serve(&Config { multipath: false, ..Config::default() }, Speech::of(BYTES));
-    let talk = pair.converse(&Config::default(), Speech::of(BYTES), MINUTES);
+    pair.serve(&Config { multipath: false, ..Config::default() }, Workload::of(BYTES));
+    let talk = pair.converse(&Config::default(), Workload::of(BYTES), MINUTES);
     assert_eq!(talk.client.status.negotiated, Negotiated::Plain(PlainReason::NotInSynAck));
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     pair.assert_clean();
@@ -68,9 +68,9 @@ fn a_server_that_does_not_want_multipath() {
 #[test]
 fn a_client_that_does_not_offer_multipath() {
     let mut pair = Pair::new(2, 1, Families::V4);
-    pair.serve(&Config::default(), Speech::of(BYTES));
+    pair.serve(&Config::default(), Workload::of(BYTES));
     let plain = Config { multipath: false, ..Config::default() };
-    let talk = pair.converse(&plain, Speech::of(BYTES), MINUTES);
+    let talk = pair.converse(&plain, Workload::of(BYTES), MINUTES);
     assert_plain(&talk, PlainReason::NotOffered, PlainReason::PeerPlain);
     pair.assert_clean();
 }
@@ -79,14 +79,14 @@ fn a_client_that_does_not_offer_multipath() {
 fn who_refuses_plain_tcp_gets_an_error_and_says_nothing() {
     let mut pair = Pair::new(3, 1, Families::V4);
     pair.chain_with(0, Stripper::all(Moment::SynAck));
-    pair.serve(&Config::default(), Speech::of(BYTES));
+    pair.serve(&Config::default(), Workload::of(BYTES));
     let strict = Config { fallback: Fallback::Refuse, ..Config::default() };
-    let id = pair.open(&strict, Speech::of(BYTES));
+    let id = pair.open(&strict, Workload::of(BYTES));
     assert!(pair.world.run_talk(MINUTES));
-    let outcome = pair.world.talker(pair.client, id).outcome().expect("it is over");
+    let outcome = pair.world.application(pair.client, id).outcome().expect("it is over");
     assert_eq!(outcome.result, Err(ConnectionError::PlainRefused));
     assert_eq!(outcome.heard, 0);
-    assert!(pair.world.accepted(pair.server).all(|talker| talker.heard() == 0));
+    assert!(pair.world.accepted(pair.server).all(|application| application.heard() == 0));
     pair.assert_clean();
 }
 
@@ -94,7 +94,7 @@ fn who_refuses_plain_tcp_gets_an_error_and_says_nothing() {
 fn joins_stripped_on_the_second_path_leave_the_first_alone() {
     let mut pair = Pair::new(4, 2, Families::V4);
     pair.chain_with(1, Stripper::all(Moment::Always));
-    let talk = pair.talk(&Config::default(), Speech::of(BYTES), Speech::of(BYTES), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(BYTES), Workload::of(BYTES), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     let negotiated = talk.client.status.negotiated;
     assert!(matches!(negotiated, Negotiated::Multipath { .. }), "{negotiated:?}");
@@ -106,7 +106,7 @@ fn a_second_path_that_begins_to_strip_loses_its_subflow_and_nothing_else() {
     let mut pair = Pair::new(5, 2, Families::V4);
     let since = pair.in_time(Duration::from_millis(150));
     pair.chain_with(1, Stripper::all(Moment::Later).since(since));
-    let talk = pair.talk(&Config::default(), Speech::of(8 << 20), Speech::of(0), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(8 << 20), Workload::of(0), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     pair.assert_clean();
 }
@@ -114,7 +114,7 @@ fn a_second_path_that_begins_to_strip_loses_its_subflow_and_nothing_else() {
 fn talk_through(element: impl Element + 'static) -> Conversation {
     let mut pair = Pair::new(6, 1, Families::V4);
     pair.chain_with(0, element);
-    let talk = pair.talk(&Config::default(), Speech::of(BYTES), Speech::of(BYTES), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(BYTES), Workload::of(BYTES), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     pair.assert_clean();
     talk

@@ -3,8 +3,8 @@
 use base::{Duration, Instant};
 use mptcp::{Config, Negotiated, PlainReason};
 use sim::{
-    Corruptor, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Manner, Mutator, Pair,
-    Speech, megabits, plain_link,
+    CloseMode, Corruptor, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Mutator, Pair,
+    Workload, megabits, plain_link,
 };
 
 const MIB: u64 = 1 << 20;
@@ -18,7 +18,7 @@ fn a_changed_payload_costs_a_subflow_and_is_sent_again_on_the_other() {
         liar(&mut pair, path, Corruptor::new(Direction::Forward, since, 1));
         liar(&mut pair, 1 - path, Honest);
         let config = Config { checksum: true, ..Config::default() };
-        let talk = pair.talk(&config, Speech::of(8 * MIB), Speech::of(MIB), MINUTES);
+        let talk = pair.talk(&config, Workload::of(8 * MIB), Workload::of(MIB), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "path {path}");
         assert_eq!(talk.server.heard, 8 * MIB);
         assert!(matches!(talk.client.status.negotiated, Negotiated::Multipath { checksum: true, .. }));
@@ -35,7 +35,7 @@ fn a_changed_payload_on_the_only_path_ends_multipath_and_not_the_connection() {
     liar(&mut pair, 0, Corruptor::new(Direction::Forward, since, 1));
     let config = Config { checksum: true, ..Config::default() };
     let listener = patient().counting_wrong_bytes();
-    let talk = pair.talk(&config, Speech::of(4 * MIB), listener, MINUTES);
+    let talk = pair.talk(&config, Workload::of(4 * MIB), listener, MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     assert_eq!((talk.server.heard, talk.server.wrong), (4 * MIB, 1));
     assert_eq!(talk.server.status.negotiated, Negotiated::Plain(PlainReason::ChecksumFailed));
@@ -50,7 +50,8 @@ fn without_the_checksum_nobody_notices_a_changed_payload() {
         let since = pair.in_time(Duration::from_millis(700));
         liar(&mut pair, path, Corruptor::new(Direction::Forward, since, 1));
     }
-    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), patient().counting_wrong_bytes(), MINUTES);
+    let talk =
+        pair.talk(&Config::default(), Workload::of(4 * MIB), patient().counting_wrong_bytes(), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     assert_eq!(talk.server.wrong, 2, "which is what the checksum is for");
 }
@@ -61,7 +62,7 @@ fn a_forged_reset_costs_one_subflow_and_no_byte() {
         let mut pair = Pair::new(3, 2, Families::V4);
         liar(&mut pair, path, Forger::new(Direction::Forward, Forgery::Reset, 100));
         liar(&mut pair, 1 - path, Honest);
-        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), patient(), MINUTES);
+        let talk = pair.talk(&Config::default(), Workload::of(8 * MIB), patient(), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "path {path}");
         println!("reset on path {path}: longest gap {:?}", talk.server.longest_gap);
         pair.assert_clean();
@@ -74,7 +75,7 @@ fn a_forged_fin_is_not_the_end_of_the_data() {
         let mut pair = Pair::new(4, 2, Families::V4);
         liar(&mut pair, path, Forger::new(Direction::Forward, Forgery::Fin, 100));
         liar(&mut pair, 1 - path, Honest);
-        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), patient(), MINUTES);
+        let talk = pair.talk(&Config::default(), Workload::of(8 * MIB), patient(), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "path {path}");
         assert_eq!(talk.server.heard, 8 * MIB);
     }
@@ -86,7 +87,7 @@ fn forged_data_without_a_mapping_is_not_delivered() {
         let mut pair = Pair::new(5, 2, Families::V4);
         liar(&mut pair, path, Forger::new(Direction::Forward, Forgery::Data, 100));
         liar(&mut pair, 1 - path, Honest);
-        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), patient(), MINUTES);
+        let talk = pair.talk(&Config::default(), Workload::of(8 * MIB), patient(), MINUTES);
         assert_eq!(talk.server.heard, 8 * MIB, "path {path}");
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "path {path}");
     }
@@ -101,10 +102,10 @@ fn mutated_segments_never_make_a_host_panic() {
             liar(&mut pair, path, Mutator::new(0.05, window.clone(), seed * 2 + path as u64));
         }
         let config = Config { checksum: seed % 2 == 0, ..Config::default() };
-        let speech = Speech::of(MIB / 4).counting_wrong_bytes();
-        pair.serve(&config, speech);
+        let workload = Workload::of(MIB / 4).counting_wrong_bytes();
+        pair.serve(&config, workload);
         for _ in 0..4 {
-            pair.open(&config, speech);
+            pair.open(&config, workload);
         }
         // Some of it may fail, and some of it may be wrong where there is no checksum; all of it ends.
         pair.world.run_for(Duration::from_secs(60));
@@ -130,6 +131,6 @@ fn liar(pair: &mut Pair, path: usize, element: impl Element + 'static) {
 }
 
 /// Says nothing, and stays until the other side has said all.
-fn patient() -> Speech {
-    Speech::of(0).leaving(Manner::Waiting)
+fn patient() -> Workload {
+    Workload::of(0).leaving(CloseMode::Waiting)
 }

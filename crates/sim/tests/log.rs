@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use base::{Duration, SeededRandom};
 use handshake::{Identity, KeyLog, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
 use mptcp::{Config, Protect, SealedSettings};
-use sim::{BlackHole, Direction, Families, Link, LinkConfig, Pair, Recorder, Speech, megabits, plain_link};
+use sim::{BlackHole, Direction, Families, Link, LinkConfig, Pair, Recorder, Workload, megabits, plain_link};
 use tracing_subscriber::filter::LevelFilter;
 use wire::{MptcpOption, TcpOption, options};
 
@@ -77,7 +77,7 @@ fn traced() -> (String, usize) {
     let text = logged(LevelFilter::TRACE, || {
         let mut pair = Pair::new(1, 1, Families::V4);
         pair.chain_with(0, recorder.clone());
-        let talk = pair.talk(&Config::default(), Speech::of(300_000), Speech::of(200_000), MINUTES);
+        let talk = pair.talk(&Config::default(), Workload::of(300_000), Workload::of(200_000), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     });
     let bytes = [Direction::Forward, Direction::Backward].map(|way| recorder.payload_bytes(way));
@@ -144,7 +144,7 @@ fn sealed(secrets: &Secrets) -> Config {
 fn talk(config: &Config, recorder: &Recorder) {
     let mut pair = Pair::new(1, 2, Families::V4);
     pair.chain_with(0, recorder.clone());
-    let talk = pair.talk(config, Speech::of(300_000), Speech::of(200_000), MINUTES);
+    let talk = pair.talk(config, Workload::of(300_000), Workload::of(200_000), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     pair.assert_clean();
 }
@@ -159,7 +159,7 @@ fn cut() {
         vec![Box::new(BlackHole { during: cut..cut + MINUTES }), Box::new(Link::new(slow.clone(), 0))],
     );
     pair.link(1, slow);
-    let talk = pair.talk(&Config::default(), Speech::of(2_000_000), Speech::of(0), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(2_000_000), Workload::of(0), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
 }
 

@@ -7,7 +7,7 @@ use mptcp::{Config, Protect, SealedSettings};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use sim::{
-    Direction, Element, Families, Link, LinkConfig, Manner, Moment, Pair, Recorder, Speech, Stripper,
+    CloseMode, Direction, Element, Families, Link, LinkConfig, Moment, Pair, Recorder, Stripper, Workload,
     plain_link,
 };
 use std::sync::Arc;
@@ -92,18 +92,18 @@ fn packets(plan: &Plan) -> [usize; 2] {
     }
     chain.push(Box::new(Link::new(LinkConfig { delay: Duration::from_millis(5), ..plain_link() }, 7)));
     pair.chain(0, chain);
-    let speech = |bytes, deaf| {
+    let workload = |bytes, deaf| {
         let reads_from = pair.in_time(Duration::from_millis(deaf));
         // Neither finishes before the other: the connection stays open.
-        Speech::of(bytes).leaving(Manner::Waiting).reading_from(reads_from)
+        Workload::of(bytes).leaving(CloseMode::Waiting).reading_from(reads_from)
     };
-    let (client, server) = (speech(plan.client, plan.deaf[0]), speech(plan.server, plan.deaf[1]));
+    let (client, server) = (workload(plan.client, plan.deaf[0]), workload(plan.server, plan.deaf[1]));
     let config = plan.connection.config();
     pair.serve(&config, server);
     let id = pair.open(&config, client);
     let (client, server) = (pair.client, pair.server);
     pair.world.run_until(TALK, |world| {
-        let (opener, other) = (world.talker(client, id), world.accepted(server).next());
+        let (opener, other) = (world.application(client, id), world.accepted(server).next());
         let has_heard_all =
             other.is_some_and(|other| other.heard() == plan.client) && opener.heard() == plan.server;
         opener.outcome().is_some() || has_heard_all

@@ -3,7 +3,7 @@
 use base::{Duration, Instant, PathId};
 use mptcp::{Config, Negotiated, Status};
 use sim::{
-    BlackHole, Direction, Families, Link, LinkConfig, Manner, Moment, Pair, Recorder, Speech, Stripper,
+    BlackHole, CloseMode, Direction, Families, Link, LinkConfig, Moment, Pair, Recorder, Stripper, Workload,
     megabits, plain_link,
 };
 
@@ -15,17 +15,17 @@ const FOREVER: Instant = Instant::from_millis(1 << 40);
 fn a_dead_first_path_does_not_prevent_a_connection() {
     let mut pair = Pair::new(1, 2, Families::V4);
     pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER });
-    pair.serve(&Config::default(), Speech::of(MIB));
+    pair.serve(&Config::default(), Workload::of(MIB));
     let begin = pair.world.now();
     let remotes = [pair.server_address(0), pair.server_address(1)];
-    let id = pair.world.open(pair.client, Config::default(), &remotes, Speech::of(MIB));
+    let id = pair.world.open(pair.client, Config::default(), &remotes, Workload::of(MIB));
     let (client, server) = (pair.client, pair.server);
     assert!(pair.world.run_until(Duration::from_secs(5), |world| world.accepted(server).count() == 1));
     let time = pair.world.now().saturating_since(begin);
     println!("connected after {time:?}");
     assert!(time < Duration::from_millis(1500));
     assert!(pair.world.run_talk(MINUTES));
-    assert_eq!(pair.world.talker(client, id).outcome().expect("it is over").result, Ok(()));
+    assert_eq!(pair.world.application(client, id).outcome().expect("it is over").result, Ok(()));
     pair.assert_clean();
 }
 
@@ -36,7 +36,7 @@ fn a_black_hole_in_mid_transfer_loses_nothing_and_is_soon_left() {
         let hole = pair.in_time(Duration::from_millis(800))..FOREVER;
         let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
         pair.chain(dead, vec![Box::new(BlackHole { during: hole }), Box::new(link)]);
-        let talk = pair.talk(&Config::default(), Speech::of(8 * MIB), patient(), MINUTES);
+        let talk = pair.talk(&Config::default(), Workload::of(8 * MIB), patient(), MINUTES);
         println!("path {dead} swallowed: longest gap {:?}", talk.server.longest_gap);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
         assert!(
@@ -55,7 +55,7 @@ fn a_black_hole_on_both_paths_is_sat_out() {
     for path in 0..2 {
         pair.chain_with(path, BlackHole { during: from..from + Duration::from_secs(10) });
     }
-    let talk = pair.talk(&Config::default(), Speech::of(32 * MIB), patient(), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(32 * MIB), patient(), MINUTES);
     println!("longest gap {:?}", talk.server.longest_gap);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     assert!(talk.server.longest_gap < Duration::from_secs(30));
@@ -67,7 +67,7 @@ fn a_path_taken_down_is_left_at_once() {
     for gone in [0, 1] {
         let mut pair = two_paths(4);
         pair.serve(&Config::default(), patient());
-        let id = pair.open(&Config::default(), Speech::of(8 * MIB));
+        let id = pair.open(&Config::default(), Workload::of(8 * MIB));
         pair.world.run_for(Duration::from_millis(800));
         pair.chain_with(gone, BlackHole { during: Instant::ZERO..FOREVER });
         let path = pair.paths[gone];
@@ -77,7 +77,7 @@ fn a_path_taken_down_is_left_at_once() {
         println!("path {gone} down: longest gap {:?}", server.longest_gap);
         assert_eq!((server.result, server.heard), (Ok(()), 8 * MIB));
         assert!(server.longest_gap < Duration::from_secs(1), "{:?}", server.longest_gap);
-        assert_eq!(pair.world.talker(pair.client, id).outcome().expect("over").result, Ok(()));
+        assert_eq!(pair.world.application(pair.client, id).outcome().expect("over").result, Ok(()));
         pair.assert_clean();
     }
 }
@@ -88,7 +88,7 @@ fn a_path_that_is_taken_away_is_announced_and_never_used_again() {
     let recorder = Recorder::default();
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
-    pair.serve(&Config::default(), Speech::of(8 * MIB));
+    pair.serve(&Config::default(), Workload::of(8 * MIB));
     pair.open(&Config::default(), patient());
     pair.world.run_for(Duration::from_millis(800));
     let path = pair.paths[1];
@@ -112,7 +112,7 @@ fn a_new_path_is_used_by_a_running_connection() {
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     pair.serve(&Config::default(), patient());
-    pair.open(&Config::default(), Speech::of(8 * MIB));
+    pair.open(&Config::default(), Workload::of(8 * MIB));
     pair.world.run_for(Duration::from_millis(500));
     assert_eq!(recorder.payload_bytes(Direction::Forward), 0);
     for host in [pair.server, pair.client] {
@@ -136,7 +136,7 @@ fn a_backup_path_is_silent_until_it_is_needed() {
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     pair.serve(&Config::default(), patient());
-    pair.open(&Config::default(), Speech::of(8 * MIB));
+    pair.open(&Config::default(), Workload::of(8 * MIB));
     pair.world.run_for(Duration::from_secs(1));
     assert_eq!(recorder.payload_bytes(Direction::Forward), 0, "nothing while the first path works");
     assert!(!recorder.crossings().is_empty(), "but it is open");
@@ -155,7 +155,7 @@ fn a_path_made_a_backup_in_mid_transfer_carries_no_more_data() {
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
     // The server sends: it has to believe what the client says about the priority (MP_PRIO).
-    pair.serve(&Config::default(), Speech::of(8 * MIB));
+    pair.serve(&Config::default(), Workload::of(8 * MIB));
     pair.open(&Config::default(), patient());
     pair.world.run_for(Duration::from_millis(800));
     assert!(recorder.payload_bytes(Direction::Backward) > 0);
@@ -177,7 +177,7 @@ fn a_path_that_was_lost_is_joined_again_when_it_is_back() {
     let hole = BlackHole { during: from..from + Duration::from_secs(5) };
     pair.chain(1, vec![Box::new(hole), Box::new(recorder.clone()), Box::new(link)]);
     pair.serve(&Config::default(), patient());
-    pair.open(&Config::default(), Speech::of(192 * MIB));
+    pair.open(&Config::default(), Workload::of(192 * MIB));
     pair.world.run_for(Duration::from_secs(6));
     let before = recorder.payload_bytes(Direction::Forward);
     pair.world.run_for(Duration::from_secs(40));
@@ -196,7 +196,8 @@ fn who_loses_all_subflows_without_a_word_is_told_in_time() {
         }
         let patience = Duration::from_secs(20);
         let config = Config { patience, ..Config::default() };
-        let talk = pair.talk(&config, Speech::of(1000).leaving(Manner::Hasty), Speech::of(32 * MIB), MINUTES);
+        let talk =
+            pair.talk(&config, Workload::of(1000).leaving(CloseMode::Hasty), Workload::of(32 * MIB), MINUTES);
         println!("{paths} paths: {:?} after {:?}", talk.server.result, talk.duration);
         assert_eq!(talk.server.heard, 1000);
         assert!(talk.server.result.is_err(), "the client never heard what the server said");
@@ -208,7 +209,7 @@ fn who_loses_all_subflows_without_a_word_is_told_in_time() {
 #[test]
 fn the_server_announces_its_other_address_and_the_client_joins_it() {
     let mut pair = Pair::new(10, 2, Families::V4);
-    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), patient(), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(4 * MIB), patient(), MINUTES);
     assert!(matches!(talk.client.status.negotiated, Negotiated::Multipath { .. }));
     assert!(carried(&talk.client.status, 1), "{:#?}", talk.client.status.subflows);
     pair.assert_clean();
@@ -218,7 +219,7 @@ fn the_server_announces_its_other_address_and_the_client_joins_it() {
 fn an_address_that_is_not_announced_is_not_joined() {
     let mut pair = Pair::new(11, 2, Families::V4);
     let quiet = Config { announce: false, full_mesh: false, ..Config::default() };
-    let talk = pair.talk(&quiet, Speech::of(MIB), patient(), MINUTES);
+    let talk = pair.talk(&quiet, Workload::of(MIB), patient(), MINUTES);
     assert!(!carried(&talk.client.status, 1), "{:#?}", talk.client.status.subflows);
     pair.assert_clean();
 }
@@ -238,6 +239,6 @@ fn two_paths(seed: u64) -> Pair {
 }
 
 /// Says nothing, and stays until the other side has said all.
-fn patient() -> Speech {
-    Speech::of(0).leaving(Manner::Waiting)
+fn patient() -> Workload {
+    Workload::of(0).leaving(CloseMode::Waiting)
 }

@@ -5,8 +5,8 @@ use mptcp::{Config, Scheduler};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use sim::{
-    AckLoss, BlackHole, Coalescer, Cutter, Element, Families, Link, LinkConfig, Loss, Manner, Moment, Pair,
-    Reordering, SequenceRewriter, Speech, Stripper, megabits, plain_link,
+    AckLoss, BlackHole, CloseMode, Coalescer, Cutter, Element, Families, Link, LinkConfig, Loss, Moment,
+    Pair, Reordering, SequenceRewriter, Stripper, Workload, megabits, plain_link,
 };
 
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ enum Middlebox {
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Open { bytes: u64, manner: u8 },
+    Open { bytes: u64, close_mode: u8 },
     Pass(u64),
     Down(usize),
     Up(usize),
@@ -81,7 +81,7 @@ fn run(plan: &Plan) {
     if plan.small_buffers {
         (config.send_buffer, config.receive_buffer) = (64 << 10, 64 << 10);
     }
-    pair.serve(&config, Speech::of(plan.answer));
+    pair.serve(&config, Workload::of(plan.answer));
     let mut opened = Vec::new();
     for operation in &plan.operations {
         operate(&mut pair, &config, operation, &mut opened);
@@ -90,11 +90,11 @@ fn run(plan: &Plan) {
         operate(&mut pair, &config, &Operation::Up(path), &mut opened);
     }
     assert!(pair.world.run_talk(Duration::from_secs(900)), "it does not end: {}", pair.unfinished());
-    for (id, bytes, manner) in opened {
-        let outcome = pair.world.talker(pair.client, id).outcome().expect("over");
+    for (id, bytes, close_mode) in opened {
+        let outcome = pair.world.application(pair.client, id).outcome().expect("over");
         if outcome.result.is_ok() {
             assert_eq!(outcome.said, bytes);
-            if manner != Manner::Hasty {
+            if close_mode != CloseMode::Hasty {
                 assert_eq!(outcome.heard, plan.answer);
             }
         } else {
@@ -108,7 +108,7 @@ fn operate(
     pair: &mut Pair,
     config: &Config,
     operation: &Operation,
-    opened: &mut Vec<(endpoint::ConnectionId, u64, Manner)>,
+    opened: &mut Vec<(endpoint::ConnectionId, u64, CloseMode)>,
 ) {
     let change = |pair: &mut Pair, path: usize, up: Option<bool>, backup: Option<bool>| {
         let path = pair.paths[path % pair.paths.len()];
@@ -118,14 +118,15 @@ fn operate(
         });
     };
     match *operation {
-        Operation::Open { bytes, manner } => {
-            let manner = [Manner::Polite, Manner::Hasty, Manner::Waiting][usize::from(manner)];
+        Operation::Open { bytes, close_mode } => {
+            let close_mode =
+                [CloseMode::Polite, CloseMode::Hasty, CloseMode::Waiting][usize::from(close_mode)];
             let is_up = pair.world.endpoint(pair.client).paths().iter().any(|path| path.up);
             if is_up {
                 let remotes: Vec<_> = (0..pair.paths.len()).map(|path| pair.server_address(path)).collect();
-                let speech = Speech::of(bytes).leaving(manner);
-                let id = pair.world.open(pair.client, config.clone(), &remotes, speech);
-                opened.push((id, bytes, manner));
+                let workload = Workload::of(bytes).leaving(close_mode);
+                let id = pair.world.open(pair.client, config.clone(), &remotes, workload);
+                opened.push((id, bytes, close_mode));
             }
         }
         Operation::Pass(millis) => pair.world.run_for(Duration::from_millis(millis)),
@@ -202,7 +203,7 @@ fn middlebox() -> impl Strategy<Value = Middlebox> {
 }
 
 fn opening() -> impl Strategy<Value = Operation> {
-    (0..400_000u64, 0..3u8).prop_map(|(bytes, manner)| Operation::Open { bytes, manner })
+    (0..400_000u64, 0..3u8).prop_map(|(bytes, close_mode)| Operation::Open { bytes, close_mode })
 }
 
 fn operation() -> impl Strategy<Value = Operation> {

@@ -4,7 +4,7 @@ use base::Duration;
 use mptcp::{
     Config, ConnectionError, Negotiated, PathClass, Protect, ScrambleSettings, ScrambleStart, Unscrambled,
 };
-use sim::{Families, LinkConfig, Loss, Moment, Pair, Reordering, Speech, Stripper, plain_link};
+use sim::{Families, LinkConfig, Loss, Moment, Pair, Reordering, Stripper, Workload, plain_link};
 
 fn bad_link() -> LinkConfig {
     LinkConfig {
@@ -31,7 +31,7 @@ fn every_byte_is_the_right_one_over_bad_paths_both_ways() {
         for path in 0..2 {
             pair.link(path, bad_link());
         }
-        let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), Duration::from_secs(300));
+        let talk = pair.talk(&config, Workload::of(2 * MIB), Workload::of(MIB), Duration::from_secs(300));
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
         let version_2 = Negotiated::Multipath { version: 2, checksum: false };
         for side in [&talk.client.status, &talk.server.status] {
@@ -45,10 +45,10 @@ fn every_byte_is_the_right_one_over_bad_paths_both_ways() {
 #[test]
 fn a_listener_without_scrambling_ends_it_before_the_first_byte() {
     let mut pair = Pair::new(3, 1, Families::V4);
-    pair.serve(&Config::default(), Speech::of(10));
-    let id = pair.open(&scrambled(), Speech::of(10));
+    pair.serve(&Config::default(), Workload::of(10));
+    let id = pair.open(&scrambled(), Workload::of(10));
     pair.world.run_for(Duration::from_secs(5));
-    let outcome = pair.world.talker(pair.client, id).outcome().expect("it is over").clone();
+    let outcome = pair.world.application(pair.client, id).outcome().expect("it is over").clone();
     assert_eq!(outcome.result, Err(ConnectionError::NotScrambled(Unscrambled::Multipath)));
     assert_eq!(outcome.heard, 0);
     pair.assert_clean();
@@ -59,10 +59,10 @@ fn a_box_that_strips_the_options_ends_it_too() {
     for moment in [Moment::Syn, Moment::SynAck, Moment::Later, Moment::Always] {
         let mut pair = Pair::new(4, 1, Families::V4);
         pair.chain_with(0, Stripper::all(moment));
-        pair.serve(&scrambled(), Speech::of(10));
-        let id = pair.open(&scrambled(), Speech::of(10));
+        pair.serve(&scrambled(), Workload::of(10));
+        let id = pair.open(&scrambled(), Workload::of(10));
         pair.world.run_for(Duration::from_secs(200));
-        let outcome = pair.world.talker(pair.client, id).outcome().expect("it is over").clone();
+        let outcome = pair.world.application(pair.client, id).outcome().expect("it is over").clone();
         assert!(outcome.result.is_err(), "{moment:?}");
         assert_eq!(outcome.heard, 0);
         pair.assert_clean();

@@ -8,8 +8,9 @@ use mptcp::{Config, ConnectionError, Negotiated, Protect, SealedSettings};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use sim::{
-    BlackHole, Coalescer, Corruptor, Cutter, Direction, Element, Families, Forger, Forgery, Link, LinkConfig,
-    Manner, Moment, Mutator, Pair, SequenceRewriter, Speech, Stripper, Talker, World, megabits, plain_link,
+    Application, BlackHole, CloseMode, Coalescer, Corruptor, Cutter, Direction, Element, Families, Forger,
+    Forgery, Link, LinkConfig, Moment, Mutator, Pair, SequenceRewriter, Stripper, Workload, World, megabits,
+    plain_link,
 };
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ fn middle(pair: &mut Pair, path: usize, number: u64, element: Box<dyn Element>) 
 fn both_handshakes_seal_over_two_paths() {
     for tep in [Tep::Tls13, Tep::TcpcryptP256] {
         let mut pair = Pair::new(1, 2, Families::V4);
-        let talk = pair.talk(&sealed(tep), Speech::of(4 * MIB), Speech::of(2 * MIB), MINUTES);
+        let talk = pair.talk(&sealed(tep), Workload::of(4 * MIB), Workload::of(2 * MIB), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
         for status in [&talk.client.status, &talk.server.status] {
             assert_eq!(status.negotiated, Negotiated::Multipath { version: 2, checksum: false });
@@ -60,13 +61,13 @@ fn cut_in_silence(config: &Config) -> Option<(Result<(), ConnectionError>, Durat
         pair.chain_with(path, BlackHole { during: cut..cut + HOUR });
     }
     // The client says its word and waits for the other side to finish, which the same rule keeps from it.
-    pair.serve(config, Speech::of(1000).leaving(Manner::Waiting));
-    let id = pair.open(config, Speech::of(1000).leaving(Manner::Waiting));
+    pair.serve(config, Workload::of(1000).leaving(CloseMode::Waiting));
+    let id = pair.open(config, Workload::of(1000).leaving(CloseMode::Waiting));
     let client = pair.client;
-    let is_over = |world: &World| world.talker(client, id).outcome().is_some();
+    let is_over = |world: &World| world.application(client, id).outcome().is_some();
     // Less than the hour after which the keys are changed, which is something to say.
     pair.world.run_until(HOUR / 2, is_over);
-    let outcome = pair.world.talker(client, id).outcome()?;
+    let outcome = pair.world.application(client, id).outcome()?;
     Some((outcome.result, outcome.at.saturating_since(cut)))
 }
 
@@ -92,13 +93,13 @@ fn the_jobs_of_all_connections_together_are_bounded() {
     let mut pair = Pair::limited(10, 2, Families::V4, limits);
     pair.world.set_longest_job(Duration::from_millis(5));
     let config = Config { crypto_jobs: 4, ..sealed(Tep::TcpcryptCurve25519) };
-    pair.serve(&config, Speech::of(100_000));
+    pair.serve(&config, Workload::of(100_000));
     for _ in 0..20 {
-        pair.open(&Config { crypto_jobs: 0, ..config.clone() }, Speech::of(300_000));
+        pair.open(&Config { crypto_jobs: 0, ..config.clone() }, Workload::of(300_000));
     }
     assert!(pair.world.run_talk(MINUTES));
     assert_eq!(pair.world.most_jobs(), 5, "the server's; the clients do everything themselves");
-    let heard: Vec<_> = pair.world.accepted(pair.server).map(Talker::heard).collect();
+    let heard: Vec<_> = pair.world.accepted(pair.server).map(Application::heard).collect();
     assert_eq!(heard, [300_000; 20]);
     pair.assert_clean();
 }
@@ -166,7 +167,7 @@ proptest! {
         let element = deed.element(&pair, direction, seed);
         middle(&mut pair, path, seed, element);
         middle(&mut pair, 1 - path, seed + 1000, Box::new(Coalescer::offload()));
-        let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Speech::of(4 * MIB), Speech::of(3 * MIB), MINUTES);
+        let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Workload::of(4 * MIB), Workload::of(3 * MIB), MINUTES);
         prop_assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
         prop_assert_eq!((talk.client.heard, talk.server.heard), (3 * MIB, 4 * MIB));
     }
@@ -183,7 +184,7 @@ proptest! {
         middle(&mut pair, path, seed, element);
         middle(&mut pair, 1 - path, seed + 1000, Box::new(Coalescer::offload()));
         let config = Config { crypto_jobs: jobs, shortest_job: shortest, ..sealed(Tep::TcpcryptCurve25519) };
-        let talk = pair.talk(&config, Speech::of(4 * MIB), Speech::of(3 * MIB), MINUTES);
+        let talk = pair.talk(&config, Workload::of(4 * MIB), Workload::of(3 * MIB), MINUTES);
         prop_assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
         prop_assert_eq!((talk.client.heard, talk.server.heard), (3 * MIB, 4 * MIB));
         prop_assert!((1..=2 * usize::from(jobs)).contains(&pair.world.most_jobs()));
@@ -197,8 +198,8 @@ proptest! {
             let element = deed.element(&pair, Direction::Forward, seed + path as u64);
             middle(&mut pair, path, seed + 1000 * path as u64, element);
         }
-        // A byte that is wrong, or an end that is none, would be an error of the talkers' own.
-        let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Speech::of(2 * MIB), Speech::of(MIB), HOUR);
+        // A byte that is wrong, or an end that is none, would be an error of the applications' own.
+        let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Workload::of(2 * MIB), Workload::of(MIB), HOUR);
         prop_assert!(talk.server.result.is_err() || talk.server.heard == 2 * MIB);
         prop_assert!(talk.client.result.is_err() || talk.client.heard == MIB);
     }

@@ -3,8 +3,8 @@
 use base::Duration;
 use mptcp::{Config, Negotiated, Scheduler, Status};
 use sim::{
-    AckLoss, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkConfig, Loss, Manner,
-    NarrowLink, Nat, Pair, Recorder, Reordering, SequenceRewriter, Speech, megabits, plain_link,
+    AckLoss, CloseMode, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkConfig,
+    Loss, NarrowLink, Nat, Pair, Recorder, Reordering, SequenceRewriter, Workload, megabits, plain_link,
 };
 
 const MIB: u64 = 1 << 20;
@@ -37,7 +37,7 @@ fn paths_with_both_families_carry_both_directions() {
 
 fn both_directions(families: Families, paths: usize) {
     let mut pair = Pair::new(1, paths, families);
-    let talk = pair.talk(&Config::default(), Speech::of(2 * MIB), Speech::of(3 * MIB), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(2 * MIB), Workload::of(3 * MIB), MINUTES);
     assert_multipath(&talk);
     assert_eq!(talk.client.result, Ok(()));
     assert_eq!(talk.server.result, Ok(()));
@@ -47,7 +47,7 @@ fn both_directions(families: Families, paths: usize) {
 #[test]
 fn nothing_to_say_on_either_side_is_an_orderly_end_too() {
     let mut pair = Pair::new(2, 1, Families::V4);
-    let talk = pair.talk(&Config::default(), Speech::of(0), Speech::of(0), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(0), Workload::of(0), MINUTES);
     assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
     pair.assert_clean();
 }
@@ -55,7 +55,7 @@ fn nothing_to_say_on_either_side_is_an_orderly_end_too() {
 #[test]
 fn one_byte_is_enough() {
     let mut pair = Pair::new(3, 1, Families::V4);
-    let talk = pair.talk(&Config::default(), Speech::of(1), Speech::of(1), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(1), Workload::of(1), MINUTES);
     assert_eq!((talk.client.heard, talk.server.heard), (1, 1));
     assert_multipath(&talk);
     pair.assert_clean();
@@ -67,7 +67,7 @@ fn two_equal_paths_share_the_load() {
     for path in 0..2 {
         pair.link(path, LinkConfig { rate: megabits(20), ..plain_link() });
     }
-    let talk = pair.talk(&streaming(), Speech::of(8 * MIB), patient(), MINUTES);
+    let talk = pair.talk(&streaming(), Workload::of(8 * MIB), patient(), MINUTES);
     let shares = shares(&talk.client.status);
     println!("{:?} for 8 MiB over 2 x 20 Mbit/s, shares {shares:?}", talk.duration);
     assert_eq!(shares.len(), 2);
@@ -82,7 +82,7 @@ fn two_paths_are_nearly_twice_as_fast_as_one() {
         for path in 0..paths {
             pair.link(path, LinkConfig { rate: megabits(50), ..plain_link() });
         }
-        pair.talk(&streaming(), Speech::of(16 * MIB), patient(), MINUTES).duration
+        pair.talk(&streaming(), Workload::of(16 * MIB), patient(), MINUTES).duration
     });
     let gain = one.as_secs_f64() / two.as_secs_f64();
     println!("16 MiB: {one:?} over one path, {two:?} over two: {gain:.2}");
@@ -98,7 +98,7 @@ fn what_was_written_at_once_uses_both_paths_although_the_writer_has_gone() {
     let recorder = Recorder::default();
     let link = Link::new(LinkConfig { rate: megabits(20), ..plain_link() }, 1);
     pair.chain(1, vec![Box::new(recorder.clone()), Box::new(link)]);
-    pair.talk(&Config::default(), Speech::of(8 * MIB).leaving(Manner::Hasty), patient(), MINUTES);
+    pair.talk(&Config::default(), Workload::of(8 * MIB).leaving(CloseMode::Hasty), patient(), MINUTES);
     let second = recorder.payload_bytes(Direction::Forward) as u64;
     assert!(second > 2 * MIB, "{second} bytes on the second path");
 }
@@ -107,7 +107,7 @@ fn what_was_written_at_once_uses_both_paths_although_the_writer_has_gone() {
 fn the_link_is_filled() {
     let mut pair = Pair::new(6, 1, Families::V4);
     pair.link(0, LinkConfig { rate: megabits(50), ..plain_link() });
-    let talk = pair.talk(&Config::default(), Speech::of(16 * MIB), patient(), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(16 * MIB), patient(), MINUTES);
     let goodput = 16.0 * MIB as f64 * 8.0 / talk.duration.as_secs_f64() / 1e6;
     println!("{goodput:.1} of 50 Mbit/s");
     assert!(goodput > 40.0, "{goodput:.1} Mbit/s");
@@ -126,7 +126,7 @@ fn every_scheduler_delivers() {
             },
         );
         let config = Config { scheduler, ..Config::default() };
-        let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+        let talk = pair.talk(&config, Workload::of(2 * MIB), Workload::of(MIB), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "{scheduler:?}");
         pair.assert_clean();
     }
@@ -138,7 +138,7 @@ fn a_reader_that_sleeps_holds_the_writer_back_and_loses_nothing() {
     let config = Config { receive_buffer: 256 << 10, send_buffer: 512 << 10, ..Config::default() };
     let awake = pair.in_time(Duration::from_secs(20));
     let sleeper = patient().reading_from(awake);
-    let talk = pair.talk(&config, Speech::of(4 * MIB), sleeper, MINUTES);
+    let talk = pair.talk(&config, Workload::of(4 * MIB), sleeper, MINUTES);
     assert_eq!(talk.server.heard, 4 * MIB);
     assert!(talk.duration > Duration::from_secs(20));
     pair.assert_clean();
@@ -203,7 +203,7 @@ fn impaired(model: LinkConfig) {
         pair.link(0, model.clone());
         pair.link(1, model.clone());
         let config = Config { checksum, ..Config::default() };
-        let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+        let talk = pair.talk(&config, Workload::of(2 * MIB), Workload::of(MIB), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "checksum {checksum}");
         assert_multipath(&talk);
         pair.assert_clean();
@@ -254,7 +254,7 @@ fn crossed(element: impl Fn() -> Box<dyn Element>) {
             pair.chain(path, vec![Box::new(link), element()]);
         }
         let config = Config { checksum, ..Config::default() };
-        let talk = pair.talk(&config, Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+        let talk = pair.talk(&config, Workload::of(2 * MIB), Workload::of(MIB), MINUTES);
         assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())), "checksum {checksum}");
         assert_multipath(&talk);
         pair.assert_clean();
@@ -270,7 +270,7 @@ fn a_translator_of_addresses_is_no_obstacle() {
         pair.world.route(server, public, pair.paths[path], Direction::Backward);
         pair.chain_with(path, Nat::new(public));
     }
-    let talk = pair.talk(&Config::default(), Speech::of(2 * MIB), Speech::of(MIB), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(2 * MIB), Workload::of(MIB), MINUTES);
     assert_multipath(&talk);
     assert_eq!(usable_paths(&talk.client.status), 2, "the second path was joined through its translator");
     pair.assert_clean();
@@ -282,7 +282,7 @@ fn a_server_with_one_address_is_reached_over_both_paths_of_the_client() {
     let beside = pair.world.add_path_beside(pair.client, pair.paths[0], Families::V4);
     let recorder = Recorder::default();
     pair.world.set_chain(beside, vec![Box::new(recorder.clone()), Box::new(Link::new(plain_link(), 5))]);
-    let talk = pair.talk(&Config::default(), Speech::of(4 * MIB), patient(), MINUTES);
+    let talk = pair.talk(&Config::default(), Workload::of(4 * MIB), patient(), MINUTES);
     assert_multipath(&talk);
     assert!(recorder.payload_bytes(Direction::Forward) > 0, "the second path carried data");
     pair.assert_clean();
@@ -313,6 +313,6 @@ fn usable_paths(status: &Status) -> usize {
 }
 
 /// Says nothing, and stays until the other side has said all.
-fn patient() -> Speech {
-    Speech::of(0).leaving(Manner::Waiting)
+fn patient() -> Workload {
+    Workload::of(0).leaving(CloseMode::Waiting)
 }

@@ -3,8 +3,8 @@
 use base::Duration;
 use mptcp::Config;
 use sim::{
-    AckLoss, Coalescer, Corruptor, Cutter, Direction, Element, Families, Firewall, Forger, Forgery, Link,
-    Manner, Moment, Mutator, NarrowLink, Nat, Pair, SequenceRewriter, Speech, Stripper, plain_link,
+    AckLoss, CloseMode, Coalescer, Corruptor, Cutter, Direction, Element, Families, Firewall, Forger,
+    Forgery, Link, Moment, Mutator, NarrowLink, Nat, Pair, SequenceRewriter, Stripper, Workload, plain_link,
 };
 
 use crate::scenario::{SOME, Scenario};
@@ -25,8 +25,8 @@ fn through<E: Element + 'static>(
     config: Config,
     element: impl Fn() -> E + 'static,
 ) -> Scenario {
-    let speech = Speech::of(SOME).counting_wrong_bytes();
-    Scenario::talk(name, seed, paths, config, [speech, speech]).through(on_paths(0..paths.0, element))
+    let workload = Workload::of(SOME).counting_wrong_bytes();
+    Scenario::talk(name, seed, paths, config, [workload, workload]).through(on_paths(0..paths.0, element))
 }
 
 fn stripped() -> Vec<Scenario> {
@@ -48,20 +48,26 @@ fn stripped() -> Vec<Scenario> {
             107,
             TWO_V4,
             Config::default(),
-            [Speech::of(1000).leaving(Manner::Hasty), Speech::of(4 * SOME)],
+            [Workload::of(1000).leaving(CloseMode::Hasty), Workload::of(4 * SOME)],
         )
         .through(on_paths(0..2, || Stripper::subtype(Moment::Always, 7))),
         through("syn-with-option-dropped", 108, ONE_V4, Config::default(), || Firewall {
             moment: Moment::Syn,
         }),
-        Scenario::talk("stripped-on-the-second-path", 109, TWO_V4, Config::default(), [Speech::of(SOME); 2])
-            .through(on_paths([1], || Stripper::all(Moment::Always))),
+        Scenario::talk(
+            "stripped-on-the-second-path",
+            109,
+            TWO_V4,
+            Config::default(),
+            [Workload::of(SOME); 2],
+        )
+        .through(on_paths([1], || Stripper::all(Moment::Always))),
         Scenario::talk(
             "second-path-begins-to-strip",
             110,
             TWO_V4,
             Config::default(),
-            [Speech::of(8 * SOME); 2],
+            [Workload::of(8 * SOME); 2],
         )
         .through(|pair| {
             let since = pair.in_time(Duration::from_millis(100));
@@ -90,7 +96,7 @@ fn reshaped() -> Vec<Scenario> {
             mtu: 1300,
             speaks: false,
         }),
-        Scenario::talk("addresses-translated", 128, TWO_V4, plain(), [Speech::of(SOME); 2])
+        Scenario::talk("addresses-translated", 128, TWO_V4, plain(), [Workload::of(SOME); 2])
             .through(translate),
     ]
 }
@@ -107,14 +113,14 @@ fn translate(pair: &mut Pair) {
 fn forged() -> Vec<Scenario> {
     let checksum = || Config { checksum: true, ..Config::default() };
     let forger = |name, seed, forgery| {
-        Scenario::talk(name, seed, TWO_V4, Config::default(), [Speech::of(3 * SOME), Speech::of(SOME)])
+        Scenario::talk(name, seed, TWO_V4, Config::default(), [Workload::of(3 * SOME), Workload::of(SOME)])
             .through(on_paths([0], move || Forger::new(Direction::Forward, forgery, 40)))
     };
     vec![
         forger("forged-reset", 140, Forgery::Reset),
         forger("forged-fin", 141, Forgery::Fin),
         forger("forged-data", 142, Forgery::Data),
-        Scenario::talk("payload-changed-with-checksum", 143, TWO_V4, checksum(), [Speech::of(3 * SOME); 2])
+        Scenario::talk("payload-changed-with-checksum", 143, TWO_V4, checksum(), [Workload::of(3 * SOME); 2])
             .through(|pair| corrupt(pair, 1)),
         through("payload-changed-on-the-only-path", 144, ONE_V4, checksum(), || NoBox)
             .through(|pair| corrupt(pair, 0)),
@@ -132,8 +138,8 @@ fn corrupt(pair: &mut Pair, path: usize) {
 }
 
 fn mutated(name: &'static str, seed: u64, config: Config) -> Scenario {
-    let speech = Speech::of(SOME).counting_wrong_bytes();
-    Scenario::talk(name, seed, TWO_V4, config, [speech, speech]).through(|pair| {
+    let workload = Workload::of(SOME).counting_wrong_bytes();
+    Scenario::talk(name, seed, TWO_V4, config, [workload, workload]).through(|pair| {
         let during = pair.world.now()..pair.in_time(Duration::from_secs(5));
         for path in 0..2 {
             let mutator = Mutator::new(0.03, during.clone(), 7 + path as u64);

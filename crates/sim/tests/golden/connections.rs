@@ -3,8 +3,8 @@
 use base::{Duration, Instant};
 use mptcp::{Config, Fallback, Scheduler};
 use sim::{
-    BlackHole, Element, Families, Link, LinkConfig, Loss, Manner, Moment, Pair, Reordering, Speech, Stripper,
-    megabits, plain_link,
+    BlackHole, CloseMode, Element, Families, Link, LinkConfig, Loss, Moment, Pair, Reordering, Stripper,
+    Workload, megabits, plain_link,
 };
 
 use crate::scenario::{SOME, Scenario, talk};
@@ -21,12 +21,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 const FOREVER: Instant = Instant::from_millis(1 << 40);
 
-fn both(bytes: u64) -> [Speech; 2] {
-    [Speech::of(bytes), Speech::of(bytes)]
+fn both(bytes: u64) -> [Workload; 2] {
+    [Workload::of(bytes), Workload::of(bytes)]
 }
 
-fn plain(name: &'static str, seed: u64, paths: (usize, Families), speeches: [Speech; 2]) -> Scenario {
-    Scenario::talk(name, seed, paths, Config::default(), speeches)
+fn plain(name: &'static str, seed: u64, paths: (usize, Families), workloads: [Workload; 2]) -> Scenario {
+    Scenario::talk(name, seed, paths, Config::default(), workloads)
 }
 
 fn families() -> Vec<Scenario> {
@@ -40,9 +40,9 @@ fn families() -> Vec<Scenario> {
         plain("nothing-to-send", 7, ONE_V4, both(0)),
         plain("one-byte", 8, TWO_V4, both(1)),
         Scenario::new("several-connections", 9, TWO_V4, |pair| {
-            pair.serve(&Config::default(), Speech::of(20_000));
+            pair.serve(&Config::default(), Workload::of(20_000));
             for _ in 0..5 {
-                pair.open(&Config::default(), Speech::of(10_000));
+                pair.open(&Config::default(), Workload::of(10_000));
             }
             pair.world.run_for(Duration::from_secs(70));
         }),
@@ -51,13 +51,13 @@ fn families() -> Vec<Scenario> {
 
 /// Half-close, fast close, resets.
 fn endings() -> Vec<Scenario> {
-    let of = Speech::of;
+    let of = Workload::of;
     vec![
         plain("half-close-of-the-client", 20, TWO_V4, [of(100), of(2 * SOME)]),
         plain("half-close-of-the-server", 21, TWO_V4, [of(2 * SOME), of(0)]),
-        plain("client-waits-for-the-end", 22, ONE_V4, [of(SOME).leaving(Manner::Waiting), of(SOME)]),
-        plain("client-leaves-what-it-wrote", 23, TWO_V4, [of(SOME).leaving(Manner::Hasty), of(0)]),
-        plain("fast-close", 24, TWO_V4, [of(1000).leaving(Manner::Hasty), of(4 * SOME)]),
+        plain("client-waits-for-the-end", 22, ONE_V4, [of(SOME).leaving(CloseMode::Waiting), of(SOME)]),
+        plain("client-leaves-what-it-wrote", 23, TWO_V4, [of(SOME).leaving(CloseMode::Hasty), of(0)]),
+        plain("fast-close", 24, TWO_V4, [of(1000).leaving(CloseMode::Hasty), of(4 * SOME)]),
         Scenario::new("abort", 25, TWO_V4, move |pair| {
             pair.serve(&Config::default(), of(SOME));
             let id = pair.open(&Config::default(), of(10 * SOME));
@@ -98,15 +98,15 @@ fn settings() -> Vec<Scenario> {
         with("no-announcements", 43, Config { announce: false, full_mesh: false, ..Config::default() }),
         with("not-multipath", 44, Config { multipath: false, ..Config::default() }),
         Scenario::new("server-without-multipath", 45, ONE_V4, |pair| {
-            pair.serve(&Config { multipath: false, ..Config::default() }, Speech::of(SOME));
-            pair.open(&Config::default(), Speech::of(SOME));
+            pair.serve(&Config { multipath: false, ..Config::default() }, Workload::of(SOME));
+            pair.open(&Config::default(), Workload::of(SOME));
             pair.world.run_for(Duration::from_secs(10));
         }),
         with("plain-tcp-refused", 46, Config { fallback: Fallback::Refuse, ..Config::default() })
             .through(|pair| pair.chain_with(0, Stripper::all(Moment::SynAck))),
         Scenario::new("slow-reader", 47, ONE_V4, move |pair| {
             let awake = pair.in_time(Duration::from_secs(4));
-            talk(pair, &small, [Speech::of(2 * SOME), Speech::of(0).reading_from(awake)]);
+            talk(pair, &small, [Workload::of(2 * SOME), Workload::of(0).reading_from(awake)]);
         }),
     ]
 }
@@ -154,9 +154,9 @@ fn paths() -> Vec<Scenario> {
             .through(|pair| pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER })),
         Scenario::new("first-path-dead-and-both-addresses-known", 81, TWO_V4, |pair| {
             pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER });
-            pair.serve(&Config::default(), Speech::of(SOME));
+            pair.serve(&Config::default(), Workload::of(SOME));
             let remotes = [pair.server_address(0), pair.server_address(1)];
-            pair.world.open(pair.client, Config::default(), &remotes, Speech::of(SOME));
+            pair.world.open(pair.client, Config::default(), &remotes, Workload::of(SOME));
             pair.world.run_for(Duration::from_secs(10));
         }),
         in_mid_transfer("path-swallows", 82, |pair| hole(pair, 1, FOREVER)),
@@ -200,8 +200,8 @@ fn paths() -> Vec<Scenario> {
 /// A transfer of four hundred packets in both directions over two paths of 10 Mbit/s; after 200 ms this happens.
 fn in_mid_transfer(name: &'static str, seed: u64, happens: impl Fn(&mut Pair) + 'static) -> Scenario {
     Scenario::new(name, seed, TWO_V4, move |pair| {
-        pair.serve(&Config::default(), Speech::of(2 * SOME));
-        pair.open(&Config::default(), Speech::of(3 * SOME));
+        pair.serve(&Config::default(), Workload::of(2 * SOME));
+        pair.open(&Config::default(), Workload::of(3 * SOME));
         pair.world.run_for(Duration::from_millis(150));
         happens(pair);
         pair.world.run_talk(Duration::from_secs(100));

@@ -3,7 +3,7 @@
 use base::{Duration, Instant};
 use mptcp::Config;
 use sha2::{Digest, Sha256};
-use sim::{Direction, Element, Families, Frame, Outlet, Pair, Speech};
+use sim::{Direction, Element, Families, Frame, Outlet, Pair, Workload};
 
 use crate::listing;
 
@@ -65,9 +65,9 @@ impl Scenario {
         seed: u64,
         paths: (usize, Families),
         config: Config,
-        speeches: [Speech; 2],
+        workloads: [Workload; 2],
     ) -> Self {
-        Self::new(name, seed, paths, move |pair| talk(pair, &config, speeches))
+        Self::new(name, seed, paths, move |pair| talk(pair, &config, workloads))
     }
 
     /// With this done to the network before anything runs.
@@ -113,7 +113,7 @@ impl Scenario {
 }
 
 /// One connection to the end of both applications, and what follows it.
-pub(crate) fn talk(pair: &mut Pair, config: &Config, [client, server]: [Speech; 2]) {
+pub(crate) fn talk(pair: &mut Pair, config: &Config, [client, server]: [Workload; 2]) {
     pair.serve(config, server);
     pair.open(config, client);
     pair.world.run_talk(LIMIT);

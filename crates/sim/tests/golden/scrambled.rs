@@ -2,13 +2,13 @@
 
 use base::Duration;
 use mptcp::{Config, PathClass, Protect, ScrambleSettings, ScrambleStart};
-use sim::{Families, LinkConfig, Loss, Manner, Moment, Pair, Reordering, Speech, Stripper, plain_link};
+use sim::{CloseMode, Families, LinkConfig, Loss, Moment, Pair, Reordering, Stripper, Workload, plain_link};
 
 use crate::scenario::{SOME, Scenario};
 use crate::{ONE_V4, TWO_V4, on_paths};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let of = Speech::of;
+    let of = Workload::of;
     let both = [of(SOME), of(SOME)];
     let key8 = || scrambled(ScrambleStart::Key8);
     vec![
@@ -26,7 +26,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             207,
             TWO_V4,
             key8(),
-            [of(1000).leaving(Manner::Hasty), of(4 * SOME)],
+            [of(1000).leaving(CloseMode::Hasty), of(4 * SOME)],
         ),
         Scenario::talk("scrambled-stripped", 208, ONE_V4, key8(), both)
             .through(on_paths([0], || Stripper::all(Moment::Always))),

@@ -4,8 +4,8 @@ use base::{Duration, Instant, SeededRandom};
 use handshake::{Identity, ListenerSettings, OpenerSettings, Policy, ServerName, ServerTrust, Tep};
 use mptcp::{Config, Protect, SealedSettings};
 use sim::{
-    BlackHole, Coalescer, Corruptor, Cutter, Direction, Families, Forger, Forgery, Link, LinkConfig, Loss,
-    Manner, Moment, Pair, Reordering, SequenceRewriter, Speech, Stripper, megabits, plain_link,
+    BlackHole, CloseMode, Coalescer, Corruptor, Cutter, Direction, Families, Forger, Forgery, Link,
+    LinkConfig, Loss, Moment, Pair, Reordering, SequenceRewriter, Stripper, Workload, megabits, plain_link,
 };
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 fn tcpcrypt() -> Vec<Scenario> {
     let x25519 = || sealed(Tep::TcpcryptCurve25519);
-    let of = Speech::of;
+    let of = Workload::of;
     let both = [of(SOME), of(SOME)];
     let two = |name, seed| Scenario::talk(name, seed, TWO_V4, x25519(), both);
     let jobs = Config { crypto_jobs: 4, ..x25519() };
@@ -51,7 +51,7 @@ fn tcpcrypt() -> Vec<Scenario> {
             316,
             TWO_V4,
             x25519(),
-            [of(1000).leaving(Manner::Hasty), of(4 * SOME)],
+            [of(1000).leaving(CloseMode::Hasty), of(4 * SOME)],
         ),
         path_lost("tcpcrypt-path-swallows", 317, x25519()),
         Scenario::talk("tcpcrypt-preferred-and-stripped", 318, TWO_V4, preferred(), both)
@@ -64,7 +64,7 @@ fn tcpcrypt() -> Vec<Scenario> {
 
 fn tls() -> Vec<Scenario> {
     let tls = || sealed(Tep::Tls13);
-    let of = Speech::of;
+    let of = Workload::of;
     let both = [of(SOME), of(SOME)];
     let two = |name, seed| Scenario::talk(name, seed, TWO_V4, tls(), both);
     vec![
@@ -78,7 +78,13 @@ fn tls() -> Vec<Scenario> {
         two("tls-stripped-later", 406).through(strip_later),
         two("tls-cut", 407).through(on_paths(0..2, || Cutter { size: 500 })),
         Scenario::talk("tls-half-close", 408, TWO_V4, tls(), [of(10), of(2 * SOME)]),
-        Scenario::talk("tls-fast-close", 409, TWO_V4, tls(), [of(1000).leaving(Manner::Hasty), of(4 * SOME)]),
+        Scenario::talk(
+            "tls-fast-close",
+            409,
+            TWO_V4,
+            tls(),
+            [of(1000).leaving(CloseMode::Hasty), of(4 * SOME)],
+        ),
         path_lost("tls-path-swallows", 410, tls()),
         Scenario::new("tls-first-path-dead", 411, TWO_V4, move |pair| {
             pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER });
@@ -140,8 +146,8 @@ fn strip_later(pair: &mut Pair) {
 
 /// One of two paths of 10 Mbit/s swallows everything from 200 ms on.
 fn path_lost(name: &'static str, seed: u64, config: Config) -> Scenario {
-    let speeches = [Speech::of(3 * SOME), Speech::of(SOME)];
-    Scenario::talk(name, seed, TWO_V4, config, speeches).through(|pair| {
+    let workloads = [Workload::of(3 * SOME), Workload::of(SOME)];
+    Scenario::talk(name, seed, TWO_V4, config, workloads).through(|pair| {
         let since = pair.in_time(Duration::from_millis(200));
         let model = LinkConfig { rate: megabits(10), ..plain_link() };
         let hole = BlackHole { during: since..FOREVER };
@@ -153,8 +159,8 @@ fn path_lost(name: &'static str, seed: u64, config: Config) -> Scenario {
 /// A sealed connection is asked for, and the listener knows of none.
 fn unsealed_listener(name: &'static str, seed: u64, config: Config) -> Scenario {
     Scenario::new(name, seed, ONE_V4, move |pair| {
-        pair.serve(&Config::default(), Speech::of(10));
-        pair.open(&config, Speech::of(10));
+        pair.serve(&Config::default(), Workload::of(10));
+        pair.open(&config, Workload::of(10));
         pair.world.run_for(Duration::from_secs(30));
     })
 }

@@ -4,7 +4,7 @@ use base::{Duration, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
 use mptcp::Config;
-use sim::{Families, Pair, Speech};
+use sim::{Families, Pair, Workload};
 use wire::{Flags, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes};
 
 use crate::scenario::Scenario;
@@ -18,7 +18,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 /// Everything that a stranger can send from the client's address, one after the other.
 fn strangers(pair: &mut Pair) {
-    pair.serve(&Config::default(), Speech::of(100));
+    pair.serve(&Config::default(), Workload::of(100));
     let server = pair.server_address(0);
     let source = SocketAddr::new(stranger_of(pair), 5000);
     let closed = SocketAddr::new(server.ip(), 9);

@@ -6,7 +6,7 @@ mod stage;
 use base::{Duration, PathId};
 use handshake::Tep;
 use mptcp::{AttemptOutcome, AttemptStage, Config, ConnectionError, Fallback, PathClass};
-use sim::{Manner, Speech};
+use sim::{CloseMode, Workload};
 use stage::{Attack, BYTES, Stage, TEPS, assert_complete, first_byte, sealed};
 
 /// Who says what: the client alone, the server alone (the client finishes at once), both.
@@ -16,11 +16,11 @@ const TALKS: [(u64, u64); 3] = [(BYTES, 0), (0, BYTES), (BYTES, BYTES)];
 fn costs_a_moment(attack: Attack, config: &Config, reached: &[AttemptStage], moment: Duration) {
     for (up, down) in TALKS {
         let mut peace = Stage::new(1);
-        let id = peace.open(config, Speech::of(up), Speech::of(down));
+        let id = peace.open(config, Workload::of(up), Workload::of(down));
         let usual = first_byte(&mut peace, id, 0);
         let mut stage = Stage::new(1);
         attack.on(&mut stage, 0);
-        let id = stage.open(config, Speech::of(up), Speech::of(down));
+        let id = stage.open(config, Workload::of(up), Workload::of(down));
         let time = first_byte(&mut stage, id, 0);
         println!("{attack:?}, {up} up, {down} down: first byte after {time:?}, in peace after {usual:?}");
         assert!(time < usual + moment, "{time:?}, in peace {usual:?}");
@@ -32,7 +32,7 @@ fn costs_a_moment(attack: Attack, config: &Config, reached: &[AttemptStage], mom
         let chosen = attempts.iter().position(|attempt| attempt.outcome == AttemptOutcome::Chosen);
         assert_eq!(chosen, Some(usize::from(attempts[0].stage != AttemptStage::Confirmed)), "{attempts:?}");
         // The next connection does not begin with the path that has failed.
-        let id = stage.open_again(config, Speech::of(up));
+        let id = stage.open_again(config, Workload::of(up));
         let time = first_byte(&mut stage, id, 1);
         assert!(time <= usual + Duration::from_millis(20), "{time:?}, in peace {usual:?}");
     }
@@ -106,7 +106,7 @@ fn where_no_path_is_honest_the_error_tells_what_each_did_and_nothing_was_said() 
             other.on(&mut stage, 1);
             let mut config = sealed(tep);
             config.tcp.syn_retries = 3;
-            let id = stage.open(&config, Speech::of(BYTES), Speech::of(BYTES));
+            let id = stage.open(&config, Workload::of(BYTES), Workload::of(BYTES));
             let (client, shown) = stage.run(id);
             assert_eq!((client.result, shown.len()), (Err(error), 0), "{one:?} {other:?}");
             let attempts = &client.status.attempts;
@@ -133,7 +133,7 @@ fn trusted_paths_come_first_and_backups_last() {
                 }
             });
             let config = sealed(Tep::TcpcryptCurve25519);
-            let id = stage.open(&config, Speech::of(BYTES), Speech::of(0).leaving(Manner::Polite));
+            let id = stage.open(&config, Workload::of(BYTES), Workload::of(0).leaving(CloseMode::Polite));
             let client = assert_complete(&mut stage, id, (BYTES, 0));
             let paths: Vec<_> = client.status.attempts.iter().map(|attempt| attempt.path).collect();
             assert_eq!(paths, [PathId(rest)]);

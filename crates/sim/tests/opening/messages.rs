@@ -5,7 +5,7 @@ use base::{Duration, Random, SeededRandom};
 use handshake::Tep;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use sim::{Direction, Speech};
+use sim::{Direction, Workload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use wire::Segment;
@@ -75,7 +75,7 @@ fn whatever_happens_to_one_message_of_the_first_attempt_everything_arrives_once(
             for deed in Deed::all() {
                 let mut stage = Stage::new(7);
                 deed.on(&mut stage, 0, message);
-                let id = stage.open(&config, Speech::of(UP), Speech::of(DOWN));
+                let id = stage.open(&config, Workload::of(UP), Workload::of(DOWN));
                 assert_complete(&mut stage, id, (UP, DOWN));
             }
         }
@@ -95,7 +95,7 @@ fn whatever_happens_to_one_message_of_the_second_attempt_everything_arrives_once
                 let mut stage = Stage::new(8);
                 first.on(&mut stage, 0);
                 deed.on(&mut stage, 1, message);
-                let id = stage.open(&config, Speech::of(UP), Speech::of(DOWN));
+                let id = stage.open(&config, Workload::of(UP), Workload::of(DOWN));
                 let (client, shown) = stage.run(id);
                 assert!(shown.len() <= 1, "{first:?} {deed:?} {message}");
                 // An honest message that was altered may end the second attempt as well.
@@ -127,7 +127,7 @@ fn the_opening_that_was_held_back_wakes_nobody_when_it_is_let_go() {
             });
             // No join saves the first attempt.
             stage.meddle(1, |_, _, segment| if is_join(segment) { Fate::Drop } else { Fate::Pass });
-            let id = stage.open(&sealed(tep), Speech::of(UP), Speech::of(DOWN));
+            let id = stage.open(&sealed(tep), Workload::of(UP), Workload::of(DOWN));
             let client = assert_complete(&mut stage, id, (UP, DOWN));
             assert_eq!(client.status.attempts.len(), 2, "{:?}", client.status.attempts);
         }
@@ -167,7 +167,7 @@ fn a_block_of_one_attempt_means_nothing_in_the_other() {
             // The first attempt is to stay where it is until then.
             if is_join(segment) && !has_replaced.get() { Fate::Drop } else { Fate::Pass }
         });
-        let id = stage.open(&sealed(tep), Speech::of(UP), Speech::of(DOWN));
+        let id = stage.open(&sealed(tep), Workload::of(UP), Workload::of(DOWN));
         assert_complete(&mut stage, id, (UP, DOWN));
         assert!(replaced.get(), "both attempts open with a block of the same length");
     }
@@ -216,7 +216,7 @@ proptest! {
                 }
             });
         }
-        let id = stage.open(&sealed(TEPS[which]), Speech::of(UP), Speech::of(DOWN));
+        let id = stage.open(&sealed(TEPS[which]), Workload::of(UP), Workload::of(DOWN));
         let (client, shown) = stage.run(id);
         prop_assert!(shown.len() <= 1, "{:?}", client.status.attempts);
         prop_assert_eq!(client.result, Ok(()), "{:?}", client.status.attempts);

@@ -5,7 +5,7 @@ use endpoint::{ConnectionId, EndpointConfig};
 use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
 use mptcp::{Config, Protect, SealedSettings};
 use sim::{
-    Direction, Element, Families, Frame, HostIndex, Link, LinkConfig, Outcome, Outlet, PathIndex, Speech,
+    Direction, Element, Families, Frame, HostIndex, Link, LinkConfig, Outcome, Outlet, PathIndex, Workload,
     World, plain_link,
 };
 use std::net::SocketAddr;
@@ -98,12 +98,12 @@ impl Stage {
         SocketAddr::new(self.world.address(self.paths[0], 1, IpVersion::V4), PORT)
     }
 
-    pub(crate) fn open(&mut self, config: &Config, client: Speech, server: Speech) -> ConnectionId {
+    pub(crate) fn open(&mut self, config: &Config, client: Workload, server: Workload) -> ConnectionId {
         self.world.serve(self.server, PORT, config.clone(), server);
         self.open_again(config, client)
     }
 
-    pub(crate) fn open_again(&mut self, config: &Config, client: Speech) -> ConnectionId {
+    pub(crate) fn open_again(&mut self, config: &Config, client: Workload) -> ConnectionId {
         let remote = self.remote();
         self.world.open(self.client, config.clone(), &[remote], client)
     }
@@ -111,11 +111,11 @@ impl Stage {
     /// Runs until both sides have ended, and says how: the client, and all that the server was shown.
     pub(crate) fn run(&mut self, id: ConnectionId) -> (Outcome, Vec<Option<Outcome>>) {
         let client = self.client;
-        self.world.run_until(5 * MINUTE, |world| world.talker(client, id).outcome().is_some());
+        self.world.run_until(5 * MINUTE, |world| world.application(client, id).outcome().is_some());
         // Whatever was held back on the way would have arrived by then.
         self.world.run_for(MINUTE);
-        let said = self.world.talker(self.client, id).outcome().expect("the client has ended").clone();
-        (said, self.world.accepted(self.server).map(|talker| talker.outcome().cloned()).collect())
+        let said = self.world.application(self.client, id).outcome().expect("the client has ended").clone();
+        (said, self.world.accepted(self.server).map(|application| application.outcome().cloned()).collect())
     }
 }
 
@@ -236,10 +236,10 @@ pub(crate) fn first_byte(stage: &mut Stage, id: ConnectionId, number: usize) -> 
     let begin = stage.world.now();
     let (client, server) = (stage.client, stage.server);
     let has_heard = |world: &World| {
-        world.talker(client, id).heard() > 0
-            || world.accepted(server).nth(number).is_some_and(|talker| talker.heard() > 0)
+        world.application(client, id).heard() > 0
+            || world.accepted(server).nth(number).is_some_and(|application| application.heard() > 0)
     };
-    assert!(stage.world.run_until(MINUTE, has_heard), "{:?}", stage.world.talker(client, id).outcome());
+    assert!(stage.world.run_until(MINUTE, has_heard), "{:?}", stage.world.application(client, id).outcome());
     stage.world.now().saturating_since(begin)
 }
 

@@ -7,13 +7,13 @@ use mptcp::{ConnectionError, ReadError, Status};
 
 /// What an application does with its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Speech {
+pub struct Workload {
     /// Bytes to say; then it finishes and reads on to the end.
     pub bytes: u64,
     /// Reads only from this moment on.
     pub reads_from: Instant,
     /// How it leaves.
-    pub manner: Manner,
+    pub close_mode: CloseMode,
     /// What it makes of bytes that the peer has not said.
     pub wrong_bytes: WrongBytes,
 }
@@ -29,7 +29,7 @@ pub enum WrongBytes {
 
 /// How an application leaves its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Manner {
+pub enum CloseMode {
     /// Says all, hears all, lets go.
     Polite,
     /// Lets go as soon as it has said all, whatever the peer still says.
@@ -38,16 +38,21 @@ pub enum Manner {
     Waiting,
 }
 
-impl Speech {
+impl Workload {
     /// Says so many bytes, and hears the peer to its end.
     pub const fn of(bytes: u64) -> Self {
-        Self { bytes, reads_from: Instant::ZERO, manner: Manner::Polite, wrong_bytes: WrongBytes::Panic }
+        Self {
+            bytes,
+            reads_from: Instant::ZERO,
+            close_mode: CloseMode::Polite,
+            wrong_bytes: WrongBytes::Panic,
+        }
     }
 
-    /// The same, leaving in another manner.
+    /// The same, leaving in another way.
     #[must_use]
-    pub const fn leaving(self, manner: Manner) -> Self {
-        Self { manner, ..self }
+    pub const fn leaving(self, close_mode: CloseMode) -> Self {
+        Self { close_mode, ..self }
     }
 
     /// The same, counting what the peer has not said.
@@ -83,10 +88,10 @@ pub struct Outcome {
 }
 
 /// One application on one connection.
-pub struct Talker {
+pub struct Application {
     id: ConnectionId,
-    speech: Speech,
-    voices: Voices,
+    workload: Workload,
+    patterns: Patterns,
     said: u64,
     heard: u64,
     wrong: u64,
@@ -98,13 +103,13 @@ pub struct Talker {
 
 /// The patterns of the two sides of a conversation.
 #[derive(Clone)]
-pub(crate) struct Voices {
+pub(crate) struct Patterns {
     own: Bytes,
     peer: Bytes,
 }
 
-impl Voices {
-    /// The voices of the side that opens connections.
+impl Patterns {
+    /// The patterns of the side that opens connections.
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = SeededRandom::from_number(seed);
         let mut draw = || {
@@ -128,17 +133,17 @@ const PERIOD: usize = 65_521;
 /// Bytes per write: what an application writes at once.
 const WRITE: u64 = 48 << 10;
 
-fn pattern(voice: &Bytes, offset: u64, len: usize) -> Bytes {
+fn pattern(pattern_bytes: &Bytes, offset: u64, len: usize) -> Bytes {
     let start = (offset % PERIOD as u64) as usize;
-    voice.slice(start..start + len)
+    pattern_bytes.slice(start..start + len)
 }
 
-impl Talker {
-    pub(crate) fn new(id: ConnectionId, speech: Speech, voices: Voices) -> Self {
+impl Application {
+    pub(crate) fn new(id: ConnectionId, workload: Workload, patterns: Patterns) -> Self {
         Self {
             id,
-            speech,
-            voices,
+            workload,
+            patterns,
             said: 0,
             heard: 0,
             wrong: 0,
@@ -166,7 +171,8 @@ impl Talker {
 
     /// When it wants to be called even if nothing has happened.
     pub(crate) fn wants_call_at(&self) -> Option<Instant> {
-        (self.outcome.is_none() && self.speech.reads_from > Instant::ZERO).then_some(self.speech.reads_from)
+        (self.outcome.is_none() && self.workload.reads_from > Instant::ZERO)
+            .then_some(self.workload.reads_from)
     }
 
     /// Says and hears what is possible now.
@@ -175,14 +181,14 @@ impl Talker {
             return;
         }
         self.say(now, endpoint);
-        let end = if now >= self.speech.reads_from { self.hear(now, endpoint) } else { None };
+        let end = if now >= self.workload.reads_from { self.hear(now, endpoint) } else { None };
         match end {
             Some(Err(error)) => self.leave(now, endpoint, Err(error)),
-            Some(Ok(())) if self.said == self.speech.bytes => {
+            Some(Ok(())) if self.said == self.workload.bytes => {
                 self.finish(now, endpoint);
                 self.leave(now, endpoint, Ok(()));
             }
-            None if self.speech.manner == Manner::Hasty && self.said == self.speech.bytes => {
+            None if self.workload.close_mode == CloseMode::Hasty && self.said == self.workload.bytes => {
                 self.leave(now, endpoint, Ok(()));
             }
             Some(Ok(())) | None => {
@@ -195,17 +201,17 @@ impl Talker {
     }
 
     fn say(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        while self.said < self.speech.bytes {
-            let room = (endpoint.writable(self.id) as u64).min(WRITE).min(self.speech.bytes - self.said);
+        while self.said < self.workload.bytes {
+            let room = (endpoint.writable(self.id) as u64).min(WRITE).min(self.workload.bytes - self.said);
             if room == 0 {
                 return;
             }
-            let data = pattern(&self.voices.own, self.said, room as usize);
+            let data = pattern(&self.patterns.own, self.said, room as usize);
             let taken = endpoint.write(now, self.id, data);
             assert_eq!(taken as u64, room, "an endpoint takes what it says it has room for");
             self.said += room;
         }
-        if self.speech.manner != Manner::Waiting {
+        if self.workload.close_mode != CloseMode::Waiting {
             self.finish(now, endpoint);
         }
     }
@@ -232,10 +238,10 @@ impl Talker {
     fn check(&mut self, now: Instant, data: &Bytes) {
         assert!(!data.is_empty(), "a read gives bytes or says why not");
         for piece in data.chunks(PERIOD) {
-            let expected = pattern(&self.voices.peer, self.heard, piece.len());
+            let expected = pattern(&self.patterns.peer, self.heard, piece.len());
             let is_wrong = |(_, (got, wanted)): &(usize, (&u8, &u8))| got != wanted;
             let mut wrong = piece.iter().zip(&expected).enumerate().filter(is_wrong);
-            match self.speech.wrong_bytes {
+            match self.workload.wrong_bytes {
                 WrongBytes::Count => self.wrong += wrong.count() as u64,
                 WrongBytes::Panic => {
                     if let Some((at, _)) = wrong.next() {
