@@ -22,8 +22,7 @@
 //! numbers, windows, payload length, and kinds and lengths of options, but no payload and no value in an MPTCP option.
 //! Scrambled connections and those sealed with tcpcrypt draw all randomness from the seed and are hashed in full.
 //!
-//! Congestion control computes with floating point: the hashes hold for one libm, that of the pinned CI system
-//! (glibc on x86-64).
+//! Congestion control computes with floating point, by the crate `libm`: the hashes do not depend on the machine's library.
 
 // The test reads and writes files.
 #![allow(clippy::disallowed_methods)]
