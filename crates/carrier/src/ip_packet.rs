@@ -1,7 +1,7 @@
 //! The IP packet of a segment, headers and payload apart.
 
 use bytes::Bytes;
-use wire::{Segment, TcpEmit};
+use plait_wire::{Segment, TcpEmit};
 
 /// A packet to be sent: headers here, payload where it is kept. Written again and again, it keeps its allocation.
 #[derive(Default, Debug)]
@@ -32,8 +32,8 @@ impl IpPacket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::SeqNum;
-    use wire::{Flags, OptionBytes, Packet, Trust};
+    use plait_base::SeqNum;
+    use plait_wire::{Flags, OptionBytes, Packet, Trust};
 
     #[test]
     fn a_segment_that_was_written_is_read_again_over_both_families() {

@@ -2,7 +2,7 @@
 //!
 //! An endpoint takes and gives TCP segments with addresses; how they reach the other host is a carrier's business. The
 //! one there is puts each segment, or each super-segment, into an IP packet: [`IpPacket`] writes it in the form that a
-//! TUN device takes, and [`wire::Packet::parse`] takes an arriving one apart. What is no packet of ours ends here and is
+//! TUN device takes, and [`plait_wire::Packet::parse`] takes an arriving one apart. What is no packet of ours ends here and is
 //! counted ([`MalformedCounts`]).
 
 mod ip_packet;

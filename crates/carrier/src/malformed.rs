@@ -1,7 +1,7 @@
 //! Packets that were dropped because they are none of ours, by what is wrong with them.
 
+use plait_wire::Malformed;
 use std::collections::BTreeMap;
-use wire::Malformed;
 
 /// How many packets were malformed, by reason.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -32,9 +32,9 @@ impl MalformedCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::SeqNum;
     use bytes::Bytes;
-    use wire::{Flags, OptionBytes, Packet, Segment, Trust};
+    use plait_base::SeqNum;
+    use plait_wire::{Flags, OptionBytes, Packet, Segment, Trust};
 
     #[test]
     fn malformed_packets_are_counted_by_what_is_wrong() {

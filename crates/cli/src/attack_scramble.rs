@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use cryptanalysis::{Capture, Effort, Model, Recovered, Truth, read_runs};
+use plait_cryptanalysis::{Capture, Effort, Model, Recovered, Truth, read_runs};
 
 #[derive(Debug, Args)]
 pub(crate) struct AttackScramble {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use handshake::{Certificate, Fingerprint, ServerName, ServerTrust, roots_from_pem};
-use host::{ConnectionError, Failure};
+use plait_handshake::{Certificate, Fingerprint, ServerName, ServerTrust, roots_from_pem};
+use plait_host::{ConnectionError, Failure};
 use zeroize::Zeroizing;
 
 /// What a server shows to those who go by certificates.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use handshake::Fingerprint;
-use host::{ConnectionError, Failure, Host, Stream};
-use proxy::url::ServerUrl;
+use plait_handshake::Fingerprint;
+use plait_host::{ConnectionError, Failure, Host, Stream};
+use plait_proxy::url::ServerUrl;
 use tokio::time::timeout;
 
 use crate::certificate::Authorities;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use host::{Host, PathControl, PathSpec};
+use plait_host::{Host, PathControl, PathSpec};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
@@ -116,7 +116,7 @@ async fn answer(mut stream: tokio::net::UnixStream, control: &PathControl) -> io
 }
 
 /// All of the changes are understood before the first is made.
-async fn change(request: &str, control: &PathControl) -> Result<(), host::Error> {
+async fn change(request: &str, control: &PathControl) -> Result<(), plait_host::Error> {
     let changes: Vec<PathSpec> = request.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     for change in changes {
         control.set(change).await?;
@@ -125,7 +125,7 @@ async fn change(request: &str, control: &PathControl) -> Result<(), host::Error>
 }
 
 /// `wlan0=untrusted,backup up 192.0.2.2 2001:db8::2`, a line each.
-fn listing(paths: &[host::Path]) -> String {
+fn listing(paths: &[plait_host::Path]) -> String {
     let mut text = String::new();
     for path in paths {
         let class = crate::status::class(path.class);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use lab::privilege;
+use plait_lab::privilege;
 
 use crate::prerequisite;
 
@@ -30,8 +30,8 @@ impl Demo {
             return Err(again.args(env::args_os().skip(1)).exec()).context("starting the program again");
         }
         let scratch = env::temp_dir().join(format!("plait-demo-{}", std::process::id()));
-        let walkthrough = demo::run_all(&demo::Options { plait, scratch, size: self.size })?;
-        demo::write_report(&walkthrough, &self.report)?;
+        let walkthrough = plait_demo::run_all(&plait_demo::Options { plait, scratch, size: self.size })?;
+        plait_demo::write_report(&walkthrough, &self.report)?;
         println!("report: {}", self.report.display());
         let contradictions = walkthrough.contradictions();
         if !contradictions.is_empty() {

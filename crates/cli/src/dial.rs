@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use handshake::Fingerprint;
-use host::{ConnectionError, Failure, Host, Ranges, Stream};
-use proxy::client::{self, Dialer};
-use proxy::relay::Abort;
-use proxy::request::RequestError;
-use proxy::url::ServerUrl;
+use plait_handshake::Fingerprint;
+use plait_host::{ConnectionError, Failure, Host, Ranges, Stream};
+use plait_proxy::client::{self, Dialer};
+use plait_proxy::relay::Abort;
+use plait_proxy::request::RequestError;
+use plait_proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
@@ -50,7 +50,7 @@ pub(crate) struct Towards {
 /// Opens streams to one server.
 pub(crate) struct Dial {
     host: Host,
-    config: host::Config,
+    config: plait_host::Config,
     remotes: Vec<SocketAddr>,
     limit: Duration,
     watcher: Arc<Watcher>,
@@ -67,7 +67,7 @@ struct Watcher {
 /// One stream; its status is reported at its end.
 pub(crate) struct Watched {
     stream: Stream,
-    paths: Vec<host::Path>,
+    paths: Vec<plait_host::Path>,
     watcher: Arc<Watcher>,
 }
 
@@ -139,7 +139,7 @@ impl Towards {
     }
 
     /// Settings of connections to the server, which must have this key if one is given.
-    fn config(&self, key: Option<Fingerprint>) -> anyhow::Result<host::Config> {
+    fn config(&self, key: Option<Fingerprint>) -> anyhow::Result<plait_host::Config> {
         let server = ServerUrl { pin: key, ..self.server.clone() };
         Ok(protection::opener(&self.options, &self.authorities, &server)?.0)
     }
@@ -154,8 +154,8 @@ impl Towards {
         &self,
         first: &Stream,
         server_identity: &ServerIdentity,
-        config: host::Config,
-    ) -> anyhow::Result<host::Config> {
+        config: plait_host::Config,
+    ) -> anyhow::Result<plait_host::Config> {
         let status = first.status();
         let is_known = self.authorities.are_given() || server_identity.expected().is_some();
         let sealed = protection::sealed_with(status.as_ref(), protection::requires_sealing(&self.options))?;
@@ -227,7 +227,7 @@ impl Towards {
 
 async fn connect(
     host: &Host,
-    config: &host::Config,
+    config: &plait_host::Config,
     remotes: &[SocketAddr],
     limit: Duration,
 ) -> io::Result<Stream> {

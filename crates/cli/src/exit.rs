@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use host::{ConnectionError, Failure};
+use plait_host::{ConnectionError, Failure};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::prerequisite::MissingPrerequisite;
@@ -77,7 +77,7 @@ impl From<&anyhow::Error> for Exit {
             if cause.downcast_ref::<MissingPrerequisite>().is_some() {
                 return Self::Missing;
             }
-            if let Some(error) = cause.downcast_ref::<host::Error>() {
+            if let Some(error) = cause.downcast_ref::<plait_host::Error>() {
                 return if error.is_missing_privilege_or_feature() { Self::Missing } else { Self::Failure };
             }
             if cause.is::<WrongPeer>() {
@@ -176,8 +176,9 @@ mod tests {
         assert_eq!(Exit::from(&policy).number(), 6);
         let reset = failed(io::ErrorKind::ConnectionReset, ConnectionError::Reset);
         assert_eq!(Exit::from(&reset).number(), 1);
-        assert_eq!(Exit::from(&host::Error::NoFreeRange.into()).number(), 1);
-        let program = host::Error::MissingProgram { program: "nft", source: io::ErrorKind::NotFound.into() };
+        assert_eq!(Exit::from(&plait_host::Error::NoFreeRange.into()).number(), 1);
+        let program =
+            plait_host::Error::MissingProgram { program: "nft", source: io::ErrorKind::NotFound.into() };
         assert_eq!(Exit::from(&program.into()).number(), 7);
     }
 
@@ -187,7 +188,7 @@ mod tests {
         let wrapped: Result<(), _> = Err(io::Error::other(Interrupted(15)));
         let wrapped = wrapped.context("the connection has ended early").expect_err("an error");
         assert_eq!(Interrupted::within(&wrapped).map(|signal| signal.0), Some(15));
-        assert!(Interrupted::within(&host::Error::NoFreeRange.into()).is_none());
+        assert!(Interrupted::within(&plait_host::Error::NoFreeRange.into()).is_none());
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use handshake::Fingerprint;
-use proxy::keys::KeyStore;
-use proxy::url::ServerUrl;
+use plait_handshake::Fingerprint;
+use plait_proxy::keys::KeyStore;
+use plait_proxy::url::ServerUrl;
 
 use crate::protection::{default_directory, secret_random, today};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use lab::control::{self, Request};
-use lab::{Direction, InjectionLog, LabConfig, Line, PathClass, Summary, privilege};
+use plait_lab::control::{self, Request};
+use plait_lab::{Direction, InjectionLog, LabConfig, Line, PathClass, Summary, privilege};
 
 use crate::prerequisite;
 
@@ -73,7 +73,7 @@ enum Action {
 
 /// The attacks and what they do, from their table.
 fn attacks() -> String {
-    let lines = lab::AttackName::ALL.iter().map(|name| format!("  {name:<26}{}\n", name.about()));
+    let lines = plait_lab::AttackName::ALL.iter().map(|name| format!("  {name:<26}{}\n", name.about()));
     format!("Attacks:\n{}", lines.collect::<String>())
 }
 
@@ -194,8 +194,9 @@ fn line(path: &Summary) -> String {
         PathClass::Untrusted => "untrusted",
     };
     let state = if path.is_dead { "dead" } else { "up" };
-    let heard =
-        |heard: &lab::Heard| format!("{} B, {:.0} % readable", heard.payload, heard.readable_share() * 100.0);
+    let heard = |heard: &plait_lab::Heard| {
+        format!("{} B, {:.0} % readable", heard.payload, heard.readable_share() * 100.0)
+    };
     let armed: Vec<&str> = path.armed.iter().map(|attack| attack.name.as_str()).collect();
     let armed = if armed.is_empty() { String::new() } else { format!("; armed: {}", armed.join(", ")) };
     format!(

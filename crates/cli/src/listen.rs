@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use handshake::Fingerprint;
-use host::{Host, Listener, Stream};
+use plait_handshake::Fingerprint;
+use plait_host::{Host, Listener, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;

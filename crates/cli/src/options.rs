@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use host::PathSpec;
+use plait_host::PathSpec;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Verbosity {
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// Which path the next bytes take: lowest-rtt, round-robin, redundant (all of them), or dispersed[=BYTES]: in
     /// turn, and no untrusted path sees more than BYTES (64) in a row.
     #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = scheduler)]
-    pub(crate) scheduler: host::Scheduler,
+    pub(crate) scheduler: plait_host::Scheduler,
     /// What protects the bytes on their way. Both hosts have to ask for it. Hosts that know regular Multipath TCP only
     /// need `--protect plain`.
     #[arg(long, value_enum, default_value_t)]
@@ -150,20 +150,24 @@ pub(crate) enum Policy {
 
 impl Options {
     /// The settings of the connections.
-    pub(crate) fn config(&self) -> host::Config {
-        let mut config = host::Config {
+    pub(crate) fn config(&self) -> plait_host::Config {
+        let mut config = plait_host::Config {
             scheduler: self.scheduler,
             protect: self.protection(),
             checksum: self.checksum,
             multipath: !self.plain,
-            fallback: if self.require_multipath { host::Fallback::Refuse } else { host::Fallback::Allow },
-            ..host::Config::default()
+            fallback: if self.require_multipath {
+                plait_host::Fallback::Refuse
+            } else {
+                plait_host::Fallback::Allow
+            },
+            ..plait_host::Config::default()
         };
         config.tcp.congestion = match self.congestion {
-            Congestion::Cubic => host::CongestionControl::Cubic,
-            Congestion::Newreno => host::CongestionControl::NewReno,
-            Congestion::Lia => host::CongestionControl::Lia,
-            Congestion::Olia => host::CongestionControl::Olia,
+            Congestion::Cubic => plait_host::CongestionControl::Cubic,
+            Congestion::Newreno => plait_host::CongestionControl::NewReno,
+            Congestion::Lia => plait_host::CongestionControl::Lia,
+            Congestion::Olia => plait_host::CongestionControl::Olia,
         };
         config
     }
@@ -175,28 +179,28 @@ impl Options {
         self.crypto_threads.unwrap_or(0).into()
     }
 
-    fn protection(&self) -> host::Protect {
+    fn protection(&self) -> plait_host::Protect {
         match self.protect {
             // What seals comes from files and names: see `protection`.
-            Protect::Plain | Protect::Sealed => host::Protect::Plain,
-            Protect::Scramble => host::Protect::Scramble(self.scrambling()),
+            Protect::Plain | Protect::Sealed => plait_host::Protect::Plain,
+            Protect::Scramble => plait_host::Protect::Scramble(self.scrambling()),
         }
     }
 
-    fn scrambling(&self) -> host::ScrambleSettings {
-        let usual = host::ScrambleSettings::default();
-        host::ScrambleSettings {
+    fn scrambling(&self) -> plait_host::ScrambleSettings {
+        let usual = plait_host::ScrambleSettings::default();
+        plait_host::ScrambleSettings {
             start: match self.scramble_start {
                 None => usual.start,
-                Some(ScrambleStart::Key8) => host::ScrambleStart::Key8,
-                Some(ScrambleStart::HmacSha1) => host::ScrambleStart::HmacSha1,
+                Some(ScrambleStart::Key8) => plait_host::ScrambleStart::Key8,
+                Some(ScrambleStart::HmacSha1) => plait_host::ScrambleStart::HmacSha1,
             },
-            unscrambled: if self.allow_plain { host::Fallback::Allow } else { usual.unscrambled },
+            unscrambled: if self.allow_plain { plait_host::Fallback::Allow } else { usual.unscrambled },
             trusted_bytes: self.trusted_bytes.unwrap_or(usual.trusted_bytes),
             without_trusted: match self.untrusted_only {
                 None => usual.without_trusted,
-                Some(UntrustedOnly::Stall) => host::WithoutTrusted::Stall,
-                Some(UntrustedOnly::Degrade) => host::WithoutTrusted::Degrade,
+                Some(UntrustedOnly::Stall) => plait_host::WithoutTrusted::Stall,
+                Some(UntrustedOnly::Degrade) => plait_host::WithoutTrusted::Degrade,
             },
         }
     }
@@ -233,19 +237,19 @@ impl Options {
     }
 }
 
-fn scheduler(text: &str) -> Result<host::Scheduler, String> {
+fn scheduler(text: &str) -> Result<plait_host::Scheduler, String> {
     let (name, visit) = match text.split_once('=') {
         Some((name, visit)) => (name, Some(visit)),
         None => (text, None),
     };
     match (name, visit) {
-        ("lowest-rtt", None) => Ok(host::Scheduler::LowestRtt),
-        ("round-robin", None) => Ok(host::Scheduler::RoundRobin),
-        ("redundant", None) => Ok(host::Scheduler::Redundant),
-        ("dispersed", None) => Ok(host::Scheduler::Dispersed { visit: VISIT }),
+        ("lowest-rtt", None) => Ok(plait_host::Scheduler::LowestRtt),
+        ("round-robin", None) => Ok(plait_host::Scheduler::RoundRobin),
+        ("redundant", None) => Ok(plait_host::Scheduler::Redundant),
+        ("dispersed", None) => Ok(plait_host::Scheduler::Dispersed { visit: VISIT }),
         ("dispersed", Some(bytes)) => {
             let visit = bytes.parse().map_err(|_| "not a number of bytes from 1 to 65535".to_owned())?;
-            Ok(host::Scheduler::Dispersed { visit })
+            Ok(plait_host::Scheduler::Dispersed { visit })
         }
         _ => Err("not one of lowest-rtt, round-robin, redundant, dispersed[=BYTES]".to_owned()),
     }

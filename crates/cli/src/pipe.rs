@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 
 use bytes::Bytes;
-use host::Pool;
 use nix::fcntl::{FcntlArg, fcntl};
+use plait_host::Pool;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 

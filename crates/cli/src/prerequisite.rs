@@ -98,7 +98,7 @@ impl Check {
             Self::Privileges | Self::Nft | Self::Translation | Self::Forwarding => "all connections",
             Self::Tun | Self::Ip => "all connections, plait lab, plait demo",
             // An ordinary user's lab has them in a user namespace, which is a check of its own.
-            Self::Namespaces if lab::privilege::is_ordinary_user() => "plait run",
+            Self::Namespaces if plait_lab::privilege::is_ordinary_user() => "plait run",
             Self::Namespaces => "plait run, plait lab, plait demo",
             Self::Redirection => "plait run",
             Self::KernelMultipath => "only for plait demo, to compare with the kernel",
@@ -155,7 +155,7 @@ pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
 
 /// What this user lacks for a lab, if anything.
 pub(crate) fn of_lab() -> anyhow::Result<()> {
-    let checks = if lab::privilege::is_ordinary_user() {
+    let checks = if plait_lab::privilege::is_ordinary_user() {
         Check::LAB_OF_USER.as_slice()
     } else {
         Check::LAB.as_slice()

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use base::SecretRandom;
-use handshake::{
+use plait_base::SecretRandom;
+use plait_handshake::{
     Certificate, ClientPolicy, Fingerprint, Identity, KeyLogFile, ListenerSettings, OpenerSettings, Tep,
 };
-use host::{Config, PeerIdentity, Protect, SealedSettings, SealedStatus, Status};
-use proxy::keys::{KeyStore, KnownPeer};
-use proxy::url::ServerUrl;
+use plait_host::{Config, PeerIdentity, Protect, SealedSettings, SealedStatus, Status};
+use plait_proxy::keys::{KeyStore, KnownPeer};
+use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
 use crate::options::{self, Handshake, Options, Policy};
@@ -160,10 +160,10 @@ pub(crate) fn listener(
 
 fn sealed(options: &Options, settings: SealedSettings) -> SealedSettings {
     let policy = match options.policy {
-        None if options.allow_plain => handshake::Policy::Prefer,
-        None | Some(Policy::Require) => handshake::Policy::Require,
-        Some(Policy::Prefer) => handshake::Policy::Prefer,
-        Some(Policy::Off) => handshake::Policy::Off,
+        None if options.allow_plain => plait_handshake::Policy::Prefer,
+        None | Some(Policy::Require) => plait_handshake::Policy::Require,
+        Some(Policy::Prefer) => plait_handshake::Policy::Prefer,
+        Some(Policy::Off) => plait_handshake::Policy::Off,
     };
     SealedSettings { policy, ..settings }
 }
@@ -314,7 +314,7 @@ fn date(days: u64) -> String {
 mod tests {
     use std::time::Duration;
 
-    use host::{Negotiated, PlainReason, StatusCounters};
+    use plait_host::{Negotiated, PlainReason, StatusCounters};
 
     use super::*;
 

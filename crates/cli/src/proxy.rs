@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use proxy::socks::Credentials;
-use proxy::socks_server::serve_client;
+use plait_proxy::socks::Credentials;
+use plait_proxy::socks_server::serve_client;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use proxy::client::{self, ForwardError};
-use proxy::convert::Destination;
-use proxy::dns;
-use proxy::relay::{Abort, relay};
-use proxy::request::RequestError;
-use proxy::run::{Enclosed, Listeners, enclose, exit, original_destination};
+use plait_proxy::client::{self, ForwardError};
+use plait_proxy::convert::Destination;
+use plait_proxy::dns;
+use plait_proxy::relay::{Abort, relay};
+use plait_proxy::request::RequestError;
+use plait_proxy::run::{Enclosed, Listeners, enclose, exit, original_destination};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -165,7 +165,7 @@ async fn carry_directly(program: &mut TcpStream, to: SocketAddr) -> Result<(u64,
         Ok(target) => target,
         Err(error) => {
             program.abort();
-            return Err(ForwardError::Server(RequestError::Refused(proxy::serve::code_of(&error))));
+            return Err(ForwardError::Server(RequestError::Refused(plait_proxy::serve::code_of(&error))));
         }
     };
     relay(program, &mut target).await.map_err(ForwardError::Program)

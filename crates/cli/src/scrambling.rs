@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use host::{Monitor, ScrambleStatus, TrustedPaths};
+use plait_host::{Monitor, ScrambleStatus, TrustedPaths};
 use tokio::time::interval;
 
 use crate::options::{Options, Protect};
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     const WORKS: ScrambleStatus = ScrambleStatus {
-        start: host::ScrambleStart::Key8,
+        start: plait_host::ScrambleStart::Key8,
         trusted: TrustedPaths::Work,
         stalled: false,
         degraded: 0,

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use host::{Host, Listener, Path, Stream};
-use proxy::keys::{AuthorizedClients, KeyStore};
-use proxy::rules::Rule;
-use proxy::serve::{Outcome, Service, first_nameserver, serve};
-use proxy::url::{DEFAULT_PORT, ServerUrl};
+use plait_host::{Host, Listener, Path, Stream};
+use plait_proxy::keys::{AuthorizedClients, KeyStore};
+use plait_proxy::rules::Rule;
+use plait_proxy::serve::{Outcome, Service, first_nameserver, serve};
+use plait_proxy::url::{DEFAULT_PORT, ServerUrl};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 

@@ -3,10 +3,10 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 
-use handshake::Fingerprint;
-use host::{PeerIdentity, Status};
-use proxy::keys::{KeyStore, KnownPeer};
-use proxy::url::ServerUrl;
+use plait_handshake::Fingerprint;
+use plait_host::{PeerIdentity, Status};
+use plait_proxy::keys::{KeyStore, KnownPeer};
+use plait_proxy::url::ServerUrl;
 
 use crate::protection::{WrongPeer, say, today};
 

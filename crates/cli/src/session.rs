@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use host::{Config, Host, Listener, Ranges, ReadHalf, Status, Stream, WriteHalf};
+use plait_host::{Config, Host, Listener, Ranges, ReadHalf, Status, Stream, WriteHalf};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
@@ -45,22 +45,25 @@ pub(crate) fn host_for(options: &Options, config: Config, towards: Option<IpAddr
 }
 
 /// The paths that the options name, or the usual ones.
-pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Vec<host::PathSpec>> {
+pub(crate) fn paths_for(
+    options: &Options,
+    towards: Option<IpAddr>,
+) -> anyhow::Result<Vec<plait_host::PathSpec>> {
     if options.paths.is_empty() { default_paths(towards) } else { Ok(options.paths.clone()) }
 }
 
 /// The devices of the default routes; without one, the device that leads to the peer.
-fn default_paths(towards: Option<IpAddr>) -> anyhow::Result<Vec<host::PathSpec>> {
-    let mut devices = host::default_devices()?;
+fn default_paths(towards: Option<IpAddr>) -> anyhow::Result<Vec<plait_host::PathSpec>> {
+    let mut devices = plait_host::default_devices()?;
     if let Some(address) = towards.filter(|_| devices.is_empty()) {
-        devices.extend(host::device_towards(address)?);
+        devices.extend(plait_host::device_towards(address)?);
     }
     if devices.is_empty() {
         anyhow::bail!(
             "this host has no default route to take a path from\n  fix: name the devices to use with --path"
         );
     }
-    Ok(devices.iter().map(|device| host::PathSpec::new(device)).collect::<Result<_, _>>()?)
+    Ok(devices.iter().map(|device| plait_host::PathSpec::new(device)).collect::<Result<_, _>>()?)
 }
 
 impl Terminal {

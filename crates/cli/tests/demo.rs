@@ -22,7 +22,7 @@ true";
 #[test]
 #[ignore = "needs root and chromium"]
 fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
-    lab::privilege::check().expect("this machine can have a lab");
+    plait_lab::privilege::check().expect("this machine can have a lab");
     let place = Place::new("whole");
     let (before, after, report) = (place.file("before"), place.file("after"), place.file("report.html"));
     fs::write(place.file("leavings.sh"), LEAVINGS).expect("written");

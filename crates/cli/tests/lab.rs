@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use netns::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use plait_netns::Namespace;
 
 const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -166,7 +166,7 @@ impl Drop for Program {
 
 impl Place {
     fn new(label: &str) -> Self {
-        lab::privilege::check().expect("this machine can have a lab");
+        plait_lab::privilege::check().expect("this machine can have a lab");
         let directory = std::env::temp_dir().join(format!("plait-cli-{label}-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         Self(directory)

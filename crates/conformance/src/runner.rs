@@ -111,7 +111,7 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
     if !nix::unistd::geteuid().is_root() {
         bail!("network namespaces need root: run it with sudo, or as root in a user namespace (unshare -rn)");
     }
-    for name in netns::sweep()? {
+    for name in plait_netns::sweep()? {
         eprintln!("removed {name}, left behind by an earlier run");
     }
     let usual = std::env::temp_dir().join(format!("plait-conformance-{}", std::process::id()));

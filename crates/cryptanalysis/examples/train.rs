@@ -20,12 +20,12 @@ fn main() -> io::Result<()> {
     let (attacked, names) = (read(attacked)?.concat(), &texts[1..]);
     let texts = read(names)?;
     for (text, name) in texts.iter().zip(names) {
-        if let Some(run) = cryptanalysis::shared_run(text, &attacked, RUN) {
+        if let Some(run) = plait_cryptanalysis::shared_run(text, &attacked, RUN) {
             let run = String::from_utf8_lossy(run);
             return Err(io::Error::other(format!("{} is in an attacked text too: {run}", name.display())));
         }
     }
-    let table = cryptanalysis::train(&texts);
+    let table = plait_cryptanalysis::train(&texts);
     println!("{} bytes of text, {} bytes of table", texts.iter().map(Vec::len).sum::<usize>(), table.len());
     fs::write(out, table)
 }

@@ -7,7 +7,7 @@
 
 use std::{env, fs, io, thread};
 
-use cryptanalysis::{Effort, Model, fraction_by_visit};
+use plait_cryptanalysis::{Effort, Model, fraction_by_visit};
 
 /// Bytes seen that a row rests on.
 const SEEN: usize = 64 * 1024;

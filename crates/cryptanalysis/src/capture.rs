@@ -5,7 +5,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use plait_pcap::{LinkType, ReadError, Reader};
-use wire::{Malformed, Packet, Segment, Trust};
+use plait_wire::{Malformed, Packet, Segment, Trust};
 
 use crate::flow::{Flow, FlowId};
 use crate::link_layer::ip_packet;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use wire::{DataSequence, Dss, Flags, Mapping, MptcpOption, Segment, TcpOption, options};
+use plait_wire::{DataSequence, Dss, Flags, Mapping, MptcpOption, Segment, TcpOption, options};
 
 use crate::columns::Run;
 

@@ -1,6 +1,6 @@
 //! How much is read as a function of what one path sees at a time, and the papers' own capture.
 
-use cryptanalysis::{Effort, Model, Truth, constant_key, fraction_by_visit};
+use plait_cryptanalysis::{Effort, Model, Truth, constant_key, fraction_by_visit};
 
 const ENGLISH: &[u8] = include_bytes!("text/alice.txt");
 
@@ -27,9 +27,10 @@ fn the_longer_a_visit_the_more_is_read() {
 fn two_attacks_on_the_same_bytes_agree() {
     let wire: Vec<u8> =
         ENGLISH.windows(65).map(|window| window.iter().fold(0, |sum, byte| sum ^ byte)).collect();
-    let run = cryptanalysis::Run { start: 0, scrambled: wire[..300].to_vec() };
-    let one = cryptanalysis::read_runs(std::slice::from_ref(&run), &[], &Model::shipped(), Effort::default());
-    let other = cryptanalysis::read_runs(&[run], &[], &Model::shipped(), Effort::default());
+    let run = plait_cryptanalysis::Run { start: 0, scrambled: wire[..300].to_vec() };
+    let one =
+        plait_cryptanalysis::read_runs(std::slice::from_ref(&run), &[], &Model::shipped(), Effort::default());
+    let other = plait_cryptanalysis::read_runs(&[run], &[], &Model::shipped(), Effort::default());
     assert_eq!(one, other);
 }
 
@@ -54,7 +55,7 @@ fn figure_17_is_read_by_trying_256_bytes() {
 fn another_text_is_not_taken_for_the_truth() {
     let wire: Vec<u8> =
         ENGLISH.windows(65).map(|window| window.iter().fold(0, |sum, byte| sum ^ byte)).collect();
-    let run = cryptanalysis::Run { start: 5, scrambled: wire[..300].to_vec() };
+    let run = plait_cryptanalysis::Run { start: 5, scrambled: wire[..300].to_vec() };
     assert!(Truth::align(include_bytes!("text/page.html"), std::slice::from_ref(&run)).is_none());
     assert!(Truth::align(ENGLISH, &[run]).is_some());
     assert!(Truth::align(ENGLISH, &[]).is_none());
@@ -66,7 +67,7 @@ fn a_text_that_repeats_itself_is_laid_where_all_that_was_seen_is_in_it() {
     let wire: Vec<u8> = (0..plain.len())
         .map(|at| plain[at.saturating_sub(64)..=at].iter().fold(0, |sum, byte| sum ^ byte))
         .collect();
-    let piece = |from: usize, to: usize| cryptanalysis::Run {
+    let piece = |from: usize, to: usize| plait_cryptanalysis::Run {
         start: from as u64,
         scrambled: wire[from..to].to_vec(),
     };
@@ -76,7 +77,7 @@ fn a_text_that_repeats_itself_is_laid_where_all_that_was_seen_is_in_it() {
         piece(plain.len() - 200, plain.len()),
     ];
     let truth = Truth::align(&plain, &runs).expect("it is the text");
-    let recovered = cryptanalysis::read_runs(&runs, &[], &Model::shipped(), Effort::default());
+    let recovered = plait_cryptanalysis::read_runs(&runs, &[], &Model::shipped(), Effort::default());
     assert_eq!(truth.score(&recovered).seen, 650);
     assert!(truth.score(&recovered).fraction() > 0.95, "{:?}", truth.score(&recovered));
 }

@@ -1,11 +1,11 @@
 //! Captures of one path, put together by hand, and what is read of them.
 
-use base::SeqNum;
 use bytes::Bytes;
-use cryptanalysis::{Capture, Effort, Model, Recovered, Run, Score, Truth, read_runs};
 use pcap_file::{DataLink, pcap};
+use plait_base::SeqNum;
+use plait_cryptanalysis::{Capture, Effort, Model, Recovered, Run, Score, Truth, read_runs};
 use plait_pcap::{Interface, Packet, Writer};
-use wire::{
+use plait_wire::{
     DataAck, DataSequence, Dss, Flags, Mapping, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes,
 };
 

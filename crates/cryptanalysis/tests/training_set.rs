@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use cryptanalysis::{Model, shared_run};
+use plait_cryptanalysis::{Model, shared_run};
 
 /// What tests and scenarios attack.
 const ATTACKED: [(&str, &[u8]); 6] = [

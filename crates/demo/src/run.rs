@@ -6,8 +6,8 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use cryptanalysis::{Effort, Model, Run as Fragment, Truth};
-use lab::{Attack, AttackName, Conditions, Direction, Lab, LabConfig, PathClass, PathConfig};
+use plait_cryptanalysis::{Effort, Model, Run as Fragment, Truth};
+use plait_lab::{Attack, AttackName, Conditions, Direction, Lab, LabConfig, PathClass, PathConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::system::{Fixture, Running, System};
@@ -136,10 +136,10 @@ pub(crate) fn execute(plan: &Plan<'_>, fixture: &Fixture) -> anyhow::Result<Run>
         (_, _, true) => Verdict::Died(said),
     };
     let overheard = lab.paths().iter().map(|path| overhear(path, plan)).collect::<anyhow::Result<_>>()?;
-    let series = lab.paths().iter().map(lab::Path::series).collect::<Result<Vec<_>, _>>()?;
+    let series = lab.paths().iter().map(plait_lab::Path::series).collect::<Result<Vec<_>, _>>()?;
     let log = target.injections()?;
     target.flush()?;
-    let mut injected = lab::injected_packets(&captures.join("b.pcapng"))?.len() as u64;
+    let mut injected = plait_lab::injected_packets(&captures.join("b.pcapng"))?.len() as u64;
     if plan.attack == Some(AttackName::Cut) {
         // What is taken away leaves no packet: the link counts it.
         let carried = target.summary()?;
@@ -193,7 +193,7 @@ fn wait(mut child: Child) -> anyhow::Result<(i32, String)> {
     Ok((output.status.code().unwrap_or(-1), last))
 }
 
-fn overhear(path: &lab::Path, plan: &Plan<'_>) -> anyhow::Result<Overheard> {
+fn overhear(path: &plait_lab::Path, plan: &Plan<'_>) -> anyhow::Result<Overheard> {
     let heard = path.summary()?.to_client;
     let recovered = match plan.system {
         System::Scrambled if plan.attack.is_none() => recover(path, plan.page)?,
@@ -210,7 +210,7 @@ fn overhear(path: &lab::Path, plan: &Plan<'_>) -> anyhow::Result<Overheard> {
 }
 
 /// Attacks what a path carried, without any knowledge of the page but its language; the page only says how well.
-fn recover(path: &lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)>> {
+fn recover(path: &plait_lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)>> {
     let model = Model::shipped();
     let (mut right, mut seen, mut longest) = (0, 0, Vec::new());
     for piece in path.payload(Direction::ToClient)? {
@@ -219,7 +219,7 @@ fn recover(path: &lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)
             continue;
         }
         let runs = [Fragment { start: 0, scrambled: piece }];
-        let recovered = cryptanalysis::read_runs(&runs, &[], &model, Effort::default());
+        let recovered = plait_cryptanalysis::read_runs(&runs, &[], &model, Effort::default());
         if let Some(score) = Truth::align(page, &runs).map(|truth| truth.score(&recovered)) {
             right += score.right;
             seen += score.seen;
@@ -236,7 +236,7 @@ fn recover(path: &lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)
     Ok(Some((String::from_utf8_lossy(&longest).into_owned(), right as f64 / seen as f64)))
 }
 
-fn longest_gap(series: &[lab::Series]) -> f64 {
+fn longest_gap(series: &[plait_lab::Series]) -> f64 {
     let mut times: Vec<Duration> = series
         .iter()
         .flat_map(|series| &series.samples)
@@ -249,7 +249,7 @@ fn longest_gap(series: &[lab::Series]) -> f64 {
 
 /// Arrivals of the connection that carried most: connections choose where they begin to number, so that their numbers are far
 /// apart.
-fn arrivals(series: &[lab::Series], began: Duration) -> Vec<Arrival> {
+fn arrivals(series: &[plait_lab::Series], began: Duration) -> Vec<Arrival> {
     let mut connections: Vec<(u64, u64, Vec<Arrival>)> = Vec::new();
     for (path, series) in series.iter().enumerate() {
         for sample in series.samples.iter().filter(|sample| sample.direction == Direction::ToClient) {
@@ -278,9 +278,9 @@ fn arrivals(series: &[lab::Series], began: Duration) -> Vec<Arrival> {
     all.into_iter().step_by(step).collect()
 }
 
-fn rates(series: &lab::Series, began: Duration) -> Vec<f64> {
-    let per_step = (STEP.as_millis() / lab::INTERVAL.as_millis()) as usize;
-    let skipped = (began.as_millis() / lab::INTERVAL.as_millis()) as usize;
+fn rates(series: &plait_lab::Series, began: Duration) -> Vec<f64> {
+    let per_step = (STEP.as_millis() / plait_lab::INTERVAL.as_millis()) as usize;
+    let skipped = (began.as_millis() / plait_lab::INTERVAL.as_millis()) as usize;
     let bytes = series.bytes(Direction::ToClient);
     let seconds = STEP.as_secs_f64();
     bytes
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_picture_shows_the_connection_that_carried_the_page_and_no_other() {
-        let sample = |at: u64, dsn: u64, length: u32| lab::Sample {
+        let sample = |at: u64, dsn: u64, length: u32| plait_lab::Sample {
             at: Duration::from_secs(at),
             direction: Direction::ToClient,
             flow: 1,
@@ -306,11 +306,11 @@ mod tests {
             length,
         };
         // A greeting on a connection of its own; then the page, whose numbers pass zero.
-        let near = lab::Series {
+        let near = plait_lab::Series {
             samples: vec![sample(10, 1 << 60, 20), sample(11, u64::MAX - 999, 1000), sample(13, 1000, 1000)],
-            ..lab::Series::default()
+            ..plait_lab::Series::default()
         };
-        let far = lab::Series { samples: vec![sample(12, 0, 1000)], ..lab::Series::default() };
+        let far = plait_lab::Series { samples: vec![sample(12, 0, 1000)], ..plait_lab::Series::default() };
         let shown = arrivals(&[near, far], Duration::from_secs(10));
         assert_eq!(shown, [(1.0, 0, 0), (2.0, 1, 1000), (3.0, 0, 2000)]);
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
-use lab::{End, Host, Lab, Program};
+use plait_lab::{End, Host, Lab, Program};
 use serde::{Deserialize, Serialize};
 
 /// How the bytes get from server to client.
@@ -90,7 +90,7 @@ impl Fixture {
         fs::create_dir_all(&self.documents)?;
         fs::create_dir_all(&self.scratch)?;
         let (key, certificate) = (self.scratch.join("key.pem"), self.scratch.join("certificate.pem"));
-        lab::certificate(&key, &certificate)?;
+        plait_lab::certificate(&key, &certificate)?;
         let both = [fs::read(&key)?, fs::read(&certificate)?].concat();
         fs::write(self.bundle(), both)?;
         Ok(())
@@ -199,10 +199,10 @@ impl Drop for Running {
     }
 }
 
-fn classed(path: &lab::Path) -> String {
+fn classed(path: &plait_lab::Path) -> String {
     let class = match path.class() {
-        lab::PathClass::Trusted => "trusted",
-        lab::PathClass::Untrusted => "untrusted",
+        plait_lab::PathClass::Trusted => "trusted",
+        plait_lab::PathClass::Untrusted => "untrusted",
     };
     format!("{}={class}", path.name())
 }

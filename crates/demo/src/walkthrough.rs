@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::AttackName;
+use plait_lab::AttackName;
 use serde::{Deserialize, Serialize};
 
 use crate::page::{diary, noise};

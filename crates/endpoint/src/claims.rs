@@ -1,7 +1,7 @@
 //! Openings that were claimed: of several attempts to open one connection an application is shown one.
 
-use base::{Duration, Instant};
-use mptcp::{OpeningClaim, OpeningName};
+use plait_base::{Duration, Instant};
+use plait_mptcp::{OpeningClaim, OpeningName};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long a claim is remembered. An attempt lives for twenty seconds at most before it is claimed, and an opener begins

@@ -1,8 +1,8 @@
 //! Which connection a segment or a join belongs to.
 
-use base::SubflowId;
+use plait_base::SubflowId;
+use plait_tcp::FourTuple;
 use std::collections::BTreeMap;
-use tcp::FourTuple;
 
 use crate::ConnectionId;
 

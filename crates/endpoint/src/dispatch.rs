@@ -1,9 +1,9 @@
 //! Arriving segments: whose they are, and what is said to those that are nobody's.
 
-use base::Instant;
-use mptcp::{Association, Refused};
-use tcp::FourTuple;
-use wire::{Flags, IcmpError, MpJoin, MptcpOption, ResetReason, Segment, TcpOption, options};
+use plait_base::Instant;
+use plait_mptcp::{Association, Refused};
+use plait_tcp::FourTuple;
+use plait_wire::{Flags, IcmpError, MpJoin, MptcpOption, ResetReason, Segment, TcpOption, options};
 
 use crate::demux::Owner;
 use crate::entry::{Entry, Stage};

@@ -1,13 +1,13 @@
 //! The endpoint.
 
-use base::{Instant, PathId};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use mptcp::{
+use plait_base::{Instant, PathId};
+use plait_mptcp::{
     Association, Config, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
 };
+use plait_wire::Segment;
 use std::collections::{BTreeMap, BTreeSet};
-use wire::Segment;
 
 use crate::entry::{Entry, Stage};
 use crate::limits::{HalfOpen, Replies};

@@ -1,13 +1,13 @@
 //! One connection as the endpoint keeps it, and the stages of its life.
 
-use base::{Duration, Instant};
 use core::net::SocketAddr;
-use mptcp::{Association, ConnectionError};
-use tcp::FourTuple;
+use plait_base::{Duration, Instant};
+use plait_mptcp::{Association, ConnectionError};
+use plait_tcp::FourTuple;
 
 use crate::time_wait::TimeWait;
 use crate::{Event, ListenerId};
-use wire::{Flags, Segment};
+use plait_wire::{Flags, Segment};
 
 /// Who a connection belongs to at present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! How connections come, change hands and go.
 
-use base::Instant;
-use mptcp::{ConnectionError, Event as ConnectionEvent};
+use plait_base::Instant;
+use plait_mptcp::{ConnectionError, Event as ConnectionEvent};
 
 use crate::entry::{Entry, Stage};
 use crate::notices::Unsealed;

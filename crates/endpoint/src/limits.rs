@@ -1,8 +1,8 @@
 //! What strangers can make an endpoint keep or send.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
+use plait_wire::Segment;
 use std::collections::{BTreeSet, VecDeque};
-use wire::Segment;
 
 use crate::ConnectionId;
 
@@ -129,10 +129,10 @@ impl Replies {
 mod tests {
     use super::*;
     use crate::reset::reset_for;
-    use base::SeqNum;
     use bytes::Bytes;
     use core::net::{Ipv4Addr, SocketAddr};
-    use wire::{Flags, OptionBytes};
+    use plait_base::SeqNum;
+    use plait_wire::{Flags, OptionBytes};
 
     #[test]
     fn a_flood_gets_a_burst_and_then_a_trickle() {

@@ -1,7 +1,7 @@
 //! Who may connect to us, and who is waiting to be let in.
 
 use core::net::SocketAddr;
-use mptcp::Config;
+use plait_mptcp::Config;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{ConnectionId, ListenError, ListenerId};

@@ -5,7 +5,7 @@
 
 #[cfg(feature = "tracing")]
 mod on {
-    use mptcp::Status;
+    use plait_mptcp::Status;
 
     use crate::ConnectionId;
 

@@ -1,6 +1,6 @@
 //! Local ports for subflows that we open (RFC 6056).
 
-use base::Random;
+use plait_base::Random;
 
 /// The ports that are drawn from. RFC 6056, section 3.2 asks for as wide a range as possible; the lower
 /// half is left to services, so that a forwarded or filtered service port is never hit by chance.
@@ -33,7 +33,7 @@ fn port_number(index: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::SeededRandom;
+    use plait_base::SeededRandom;
     use std::collections::BTreeSet;
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whose turn it is: connections with something to send, and connections that want to be woken.
 
-use base::Instant;
+use plait_base::Instant;
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::ConnectionId;

@@ -1,8 +1,8 @@
 //! The answer to a segment that belongs to nobody.
 
-use base::SeqNum;
 use bytes::Bytes;
-use wire::{Flags, MpReset, MptcpOption, OptionBytes, ResetReason, Segment, TcpOption};
+use plait_base::SeqNum;
+use plait_wire::{Flags, MpReset, MptcpOption, OptionBytes, ResetReason, Segment, TcpOption};
 
 /// The reset that answers `stray`, with an MP_TCPRST option if there is a `reason` that the peer can learn
 /// from. `None` for a reset: those are never answered.
@@ -48,7 +48,7 @@ pub(crate) fn bare_segment(stray: &Segment, seq: SeqNum, ack: SeqNum, flags: Fla
 mod tests {
     use super::*;
     use core::net::{Ipv4Addr, SocketAddr};
-    use wire::options;
+    use plait_wire::options;
 
     #[test]
     fn a_reset_for_an_acknowledgment_lies_where_the_peer_expects_our_next_byte() {

@@ -1,10 +1,10 @@
 //! What a connection finds around it: paths, ports, names, randomness.
 
-use base::{Instant, PathId, Random, SecretRandom, SeededRandom};
 use core::net::{IpAddr, SocketAddr};
-use mptcp::{Host, OpeningClaim, OpeningName, Paths};
+use plait_base::{Instant, PathId, Random, SecretRandom, SeededRandom};
+use plait_mptcp::{Host, OpeningClaim, OpeningName, Paths};
+use plait_tcp::{FourTuple, Isn, IsnGenerator};
 use sha2::{Digest, Sha256};
-use tcp::{FourTuple, Isn, IsnGenerator};
 use zeroize::Zeroize;
 
 use crate::ConnectionId;

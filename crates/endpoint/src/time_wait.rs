@@ -4,10 +4,10 @@
 //! that its four-tuple is not taken for a new connection while old segments may be under way. A few
 //! numbers are enough for both.
 
-use base::{Duration, Instant, SeqNum};
+use plait_base::{Duration, Instant, SeqNum};
+use plait_tcp::FourTuple;
+use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes, options};
 use std::collections::{BTreeMap, BTreeSet};
-use tcp::FourTuple;
-use wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes, options};
 
 use crate::reset::bare_segment;
 

@@ -1,7 +1,7 @@
 //! Ways that have failed: which paths did not get a connection open lately, and whereto.
 
-use base::{Duration, Instant, PathId};
 use core::net::IpAddr;
+use plait_base::{Duration, Instant, PathId};
 use std::collections::VecDeque;
 
 /// How long a failure counts. Whoever sits on a path costs one connection in so long a quarter of a second or more; a

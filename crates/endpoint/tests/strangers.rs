@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use base::{Duration, Instant, PathId, SeededRandom, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use endpoint::{Arrival, ConnectError, Endpoint, EndpointConfig, Event, ListenError, Unsealed};
-use handshake::{Identity, ListenerSettings};
-use mptcp::{Config, Path, PathClass, Protect, SealedSettings};
-use wire::{
+use plait_base::{Duration, Instant, PathId, SeededRandom, SeqNum};
+use plait_endpoint::{Arrival, ConnectError, Endpoint, EndpointConfig, Event, ListenError, Unsealed};
+use plait_handshake::{Identity, ListenerSettings};
+use plait_mptcp::{Config, Path, PathClass, Protect, SealedSettings};
+use plait_wire::{
     Flags, IcmpReason, MpJoin, MptcpOption, OptionBytes, Packet, ResetReason, Segment, TcpEmit, TcpOption,
     Trust, icmp_error, option_bytes, options,
 };

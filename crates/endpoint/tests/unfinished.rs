@@ -6,17 +6,17 @@
 #[path = "../../mptcp/tests/stranger/mod.rs"]
 mod stranger;
 
-use base::{Duration, Instant, PathId, SeededRandom};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use endpoint::{Arrival, Endpoint, EndpointConfig, Transmit};
-use handshake::{Identity, ListenerSettings, Tep};
-use mptcp::{Config, Path, PathClass, Protect, SealedSettings};
-use protect::sealed::Kind;
+use plait_base::{Duration, Instant, PathId, SeededRandom};
+use plait_endpoint::{Arrival, Endpoint, EndpointConfig, Transmit};
+use plait_handshake::{Identity, ListenerSettings, Tep};
+use plait_mptcp::{Config, Path, PathClass, Protect, SealedSettings};
+use plait_protect::sealed::Kind;
+use plait_wire::{Flags, OptionBytes, Segment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stranger::{Stranger, mapping};
-use wire::{Flags, OptionBytes, Segment};
 
 const KIB: usize = 1 << 10;
 const MAX_HALF_OPEN: usize = 200;
@@ -85,7 +85,7 @@ fn blocks_that_never_end() {
         let start = peer.sent as u32;
         let block = peer.block(Kind::Data, b"x");
         peer.sent -= block.payload.len() as u64;
-        let (acked, dsn) = (base::Dsn::new(1), base::Dsn::new(1));
+        let (acked, dsn) = (plait_base::Dsn::new(1), plait_base::Dsn::new(1));
         let declared = Segment { options: mapping(acked, dsn, start, u16::MAX), ..block };
         host.tell(&declared);
         peer.sent += declared.payload.len() as u64;

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::SeededRandom;
-use handshake::{
+use plait_base::SeededRandom;
+use plait_handshake::{
     Complete, Handshake, Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep,
     Transcript, UnixTime,
 };

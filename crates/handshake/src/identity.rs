@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
-use base::Random;
+use plait_base::Random;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use zeroize::Zeroizing;
@@ -191,7 +191,7 @@ impl FromStr for PublicKey {
 
 #[cfg(test)]
 mod tests {
-    use base::SeededRandom;
+    use plait_base::SeededRandom;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use base::Random;
 use bytes::Bytes;
-use protect::sealed::{MasterSecret, Role, Suite};
+use plait_base::Random;
+use plait_protect::sealed::{MasterSecret, Role, Suite};
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use crate::error::HandshakeError;
@@ -13,8 +13,8 @@ use crate::scrub::scrubbed;
 use crate::settings::{ListenerSettings, OpenerSettings};
 use crate::tcpcrypt::Tcpcrypt;
 use crate::tls::Tls;
-use protect::handshake::Tep;
-use protect::handshake::Transcript;
+use plait_protect::handshake::Tep;
+use plait_protect::handshake::Transcript;
 
 /// The most bytes that a peer may send for its handshake. A TLS flight with a long certificate chain and ML-KEM keys
 /// stays below 20 KiB; what is kept of it at any time is bounded by this, too.
@@ -116,7 +116,7 @@ impl fmt::Debug for Handshake {
 /// The outcome of a handshake.
 #[derive(Debug)]
 pub struct Complete {
-    /// Everything else is derived from it: [`ConnectionSecrets::derive`](protect::sealed::ConnectionSecrets::derive).
+    /// Everything else is derived from it: [`ConnectionSecrets::derive`](plait_protect::sealed::ConnectionSecrets::derive).
     pub master: MasterSecret,
     /// What was negotiated; its [`byte`](Tep::byte) starts the session id.
     pub tep: Tep,

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use base::Random;
 use bytes::Bytes;
-use protect::handshake::{self as seam, Failed, Handshakes, Tep, Transcript};
+use plait_base::Random;
+use plait_protect::handshake::{self as seam, Failed, Handshakes, Tep, Transcript};
 use rustls::pki_types::UnixTime;
 
 use crate::error::HandshakeError;
@@ -125,7 +125,7 @@ impl From<HandshakeError> for Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::SeededRandom;
+    use plait_base::SeededRandom;
     use std::sync::Arc;
 
     use crate::identity::Identity;

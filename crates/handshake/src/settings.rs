@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use protect::sealed::Suite;
+use plait_protect::sealed::Suite;
 use rustls::pki_types::ServerName;
 use rustls::{KeyLog, NoKeyLog, RootCertStore};
 

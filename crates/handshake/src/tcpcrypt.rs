@@ -9,9 +9,9 @@ mod message;
 
 use std::sync::Arc;
 
-use base::Random;
 use bytes::Bytes;
-use protect::sealed::{Hkdf, MasterSecret, Role, Suite};
+use plait_base::Random;
+use plait_protect::sealed::{Hkdf, MasterSecret, Role, Suite};
 use rustls::KeyLog;
 use zeroize::Zeroizing;
 
@@ -19,8 +19,8 @@ use self::agreement::{Curve, PrivateKey};
 use self::message::{Collector, Init, NONCE_LEN};
 use crate::error::HandshakeError;
 use crate::machine::{Complete, Peer};
-use protect::handshake::Tep;
-use protect::handshake::Transcript;
+use plait_protect::handshake::Tep;
+use plait_protect::handshake::Transcript;
 
 /// One end of the exchange.
 pub struct Tcpcrypt {

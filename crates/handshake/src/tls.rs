@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protect::sealed::{MasterSecret, Suite};
+use plait_protect::sealed::{MasterSecret, Suite};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::UnixTime;
 use rustls::server::Acceptor;
@@ -29,8 +29,8 @@ use self::server::ServerConfigs;
 use crate::error::{HandshakeError, UNSUPPORTED_CERTIFICATE};
 use crate::machine::{Complete, MAX_PEER_BYTES, Peer};
 use crate::settings::{ListenerSettings, OpenerSettings};
-use protect::handshake::Tep;
-use protect::handshake::Transcript;
+use plait_protect::handshake::Tep;
+use plait_protect::handshake::Transcript;
 
 /// What both sides name in ALPN: nobody mistakes this connection for another use of TLS, nor the reverse.
 const ALPN: &[u8] = b"mptcpsec/2";

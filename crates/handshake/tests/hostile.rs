@@ -2,7 +2,7 @@
 
 mod support;
 
-use handshake::{HandshakeError, MAX_PEER_BYTES, Tep};
+use plait_handshake::{HandshakeError, MAX_PEER_BYTES, Tep};
 use proptest::prelude::*;
 use support::{accept, listener, open, opener, run_through};
 
@@ -12,7 +12,7 @@ fn any_tep() -> impl Strategy<Value = Tep> {
 
 /// Feeds an end until it fails; gives the bytes it took before.
 fn feed(
-    mut end: handshake::Handshake,
+    mut end: plait_handshake::Handshake,
     pieces: impl Iterator<Item = Vec<u8>>,
 ) -> (u64, Option<HandshakeError>) {
     let mut taken = 0;

@@ -4,12 +4,12 @@ mod support;
 
 use std::sync::Arc;
 
-use base::{Instant, SeededRandom};
-use handshake::{
+use plait_base::{Instant, SeededRandom};
+use plait_handshake::{
     Certificate, ClientPolicy, Fingerprint, Handshake, HandshakeError, ListenerSettings, OpenerSettings,
     Peer, PemError, RootCertStore, ServerName, ServerTrust, Tep, Transcript, roots_from_pem,
 };
-use protect::sealed::{
+use plait_protect::sealed::{
     ConnectionSecrets, Kind, OpenError, OptionContext, ProtectedOptions, Role, SubflowTag, Suite,
 };
 use support::{Outcome, accept, identity, listener, name, now, open, opener, run, transcript};
@@ -334,7 +334,7 @@ fn a_rewritten_negotiation_shows_at_the_first_block() {
 fn secrets_of_the_handshakes_go_to_the_key_log_and_nowhere_else() {
     #[derive(Debug, Default)]
     struct Log(std::sync::Mutex<Vec<String>>);
-    impl handshake::KeyLog for Log {
+    impl plait_handshake::KeyLog for Log {
         fn log(&self, label: &str, _nonce: &[u8], _secret: &[u8]) {
             self.0.lock().expect("not poisoned").push(label.to_owned());
         }

@@ -4,8 +4,10 @@ mod support;
 
 use std::sync::Arc;
 
-use base::SeededRandom;
-use handshake::{Certificate, Handshake, HandshakeError, ListenerSettings, OpenerSettings, ServerTrust, Tep};
+use plait_base::SeededRandom;
+use plait_handshake::{
+    Certificate, Handshake, HandshakeError, ListenerSettings, OpenerSettings, ServerTrust, Tep,
+};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};

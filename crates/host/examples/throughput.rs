@@ -12,11 +12,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::SeededRandom;
 use bytes::Bytes;
-use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use host::{Config, Host, HostBuilder, PathSpec, Protect, ScrambleSettings, SealedSettings};
-use netns::{Cidr, Namespace, veth};
+use plait_base::SeededRandom;
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
+use plait_host::{Config, Host, HostBuilder, PathSpec, Protect, ScrambleSettings, SealedSettings};
+use plait_netns::{Cidr, Namespace, veth};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

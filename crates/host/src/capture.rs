@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use plait_carrier::IpPacket;
 use plait_pcap::{Direction, Packet, Writer};
+use plait_wire::Trust;
 use tracing::error;
-use wire::Trust;
 
 use crate::error::Error;
 use crate::segmentation::{Layout, wire_segments};
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(found.iter().map(|packet| packet.data.len()).collect::<Vec<_>>(), [1040, 1040, 540]);
         for packet in found {
             assert_eq!((packet.interface, packet.at, packet.direction), (0, at, Some(Direction::Outbound)));
-            wire::Packet::parse(&packet.data.into_owned().into(), 0, Trust::Verify)
+            plait_wire::Packet::parse(&packet.data.into_owned().into(), 0, Trust::Verify)
                 .expect("complete checksums");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time;
 
-use base::Instant;
+use plait_base::Instant;
 
 /// CLOCK_MONOTONIC, counted from the start of the host.
 #[derive(Clone, Copy, Debug)]

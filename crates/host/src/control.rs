@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mptcp::Path;
+use plait_mptcp::Path;
 
 use crate::error::Error;
 use crate::network_monitor::Requests;

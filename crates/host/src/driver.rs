@@ -9,16 +9,16 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Waker;
 
-use base::{Duration, Instant};
 use bytes::Bytes;
-use endpoint::{Arrival, ConnectionId, Endpoint};
-use mptcp::{CryptoJob, CryptoResult};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
+use plait_base::{Duration, Instant};
 use plait_carrier::IpPacket;
+use plait_endpoint::{Arrival, ConnectionId, Endpoint};
+use plait_mptcp::{CryptoJob, CryptoResult};
+use plait_wire::{Malformed, Packet};
 use tracing::{debug, error, warn};
-use wire::{Malformed, Packet};
 
 use crate::capture::Capture;
 use crate::pool::{Buffer, Pool};

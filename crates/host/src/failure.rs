@@ -2,9 +2,9 @@
 
 use std::io;
 
-use base::Instant;
-use endpoint::ConnectionId;
-use mptcp::{AttemptOutcome, AttemptStatus, ConnectionError, Paths, Unscrambled};
+use plait_base::Instant;
+use plait_endpoint::ConnectionId;
+use plait_mptcp::{AttemptOutcome, AttemptStatus, ConnectionError, Paths, Unscrambled};
 
 use crate::shared::{Phase, State};
 

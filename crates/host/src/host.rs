@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
 
-use endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
-use mptcp::{Config, Path};
 use plait_carrier::MalformedCounts;
+use plait_endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
+use plait_mptcp::{Config, Path};
 
 use crate::capture::{Capture, Interface};
 use crate::clock::Clock;
@@ -271,9 +271,9 @@ impl std::fmt::Debug for Host {
 
 fn interface((spec, addresses): (&PathSpec, [std::net::IpAddr; 2])) -> Interface {
     let class = match spec.class() {
-        mptcp::PathClass::Trusted => "trusted",
-        mptcp::PathClass::Untrusted => "untrusted",
-        mptcp::PathClass::Never => "never",
+        plait_mptcp::PathClass::Trusted => "trusted",
+        plait_mptcp::PathClass::Untrusted => "untrusted",
+        plait_mptcp::PathClass::Never => "never",
     };
     let backup = if spec.is_backup() { ", backup" } else { "" };
     Interface { name: spec.device().to_owned(), description: format!("path, {class}{backup}"), addresses }

@@ -6,7 +6,7 @@
 //! like any tokio socket.
 //!
 //! ```no_run
-//! use host::{Host, PathSpec};
+//! use plait_host::{Host, PathSpec};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,22 +55,22 @@ mod tun;
 mod wake;
 mod workers;
 
-pub use base::PathId;
 pub use control::PathControl;
-pub use endpoint::{Counters, EndpointConfig};
 pub use error::Error;
 pub use failure::Failure;
 pub use host::{Host, HostBuilder};
 pub use listener::Listener;
-pub use mptcp::Counters as StatusCounters;
-pub use mptcp::{
+pub use path::PathSpec;
+pub use plait_base::PathId;
+pub use plait_carrier::MalformedCounts;
+pub use plait_endpoint::{Counters, EndpointConfig};
+pub use plait_mptcp::Counters as StatusCounters;
+pub use plait_mptcp::{
     AttemptOutcome, AttemptStatus, Config, ConnectionError, Fallback, Negotiated, Path, PathClass,
     PeerIdentity, PlainReason, Protect, Scheduler, ScrambleSettings, ScrambleStart, ScrambleStatus,
     SealedSettings, SealedStatus, Status, SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };
-pub use path::PathSpec;
-pub use plait_carrier::MalformedCounts;
+pub use plait_tcp::congestion::Algorithm as CongestionControl;
 pub use pool::{Buffer, Pool};
 pub use setup::{Ranges, default_devices, device_towards};
 pub use stream::{Monitor, ReadHalf, Stream, WriteHalf};
-pub use tcp::congestion::Algorithm as CongestionControl;

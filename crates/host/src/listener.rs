@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use endpoint::ListenerId;
+use plait_endpoint::ListenerId;
 
 use crate::error::Error;
 use crate::network_monitor::OpenPort;

@@ -1,6 +1,6 @@
 //! A line in the log for what may happen at any rate, but not one for each time.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 /// Time between two lines.
 const INTERVAL: Duration = Duration::from_secs(30);

@@ -263,7 +263,7 @@ impl Watch {
 
 impl Tally {
     /// It has happened: how many times that no line tells of there were before, if it is time for a line.
-    fn count(&mut self, now: base::Instant) -> Option<u64> {
+    fn count(&mut self, now: plait_base::Instant) -> Option<u64> {
         self.total += 1;
         self.log.note(now, self.total)
     }

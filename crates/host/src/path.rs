@@ -3,20 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use mptcp::PathClass;
+use plait_mptcp::PathClass;
 
 use crate::error::Error;
 
 /// A device to be used as a path. It need not exist yet: it is used when it appears.
 ///
 /// ```
-/// use host::{PathClass, PathSpec};
+/// use plait_host::{PathClass, PathSpec};
 ///
 /// let path: PathSpec = "wwan0=untrusted,backup".parse()?;
 /// assert_eq!(path.device(), "wwan0");
 /// assert_eq!(path.class(), PathClass::Untrusted);
 /// assert!(path.is_backup());
-/// # Ok::<(), host::Error>(())
+/// # Ok::<(), plait_host::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathSpec {

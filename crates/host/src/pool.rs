@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// Spare buffers of one size; clones share them.
 ///
 /// ```
-/// use host::Pool;
+/// use plait_host::Pool;
 /// use std::io::Read;
 ///
 /// let pool = Pool::new(64 * 1024, 16);

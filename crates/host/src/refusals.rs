@@ -1,8 +1,8 @@
 //! Strangers that were refused because they cannot be sealed: a line in the log, but not one for each. Anybody can be
 //! refused as often as he likes, and in anybody's name.
 
-use base::Instant;
-use endpoint::{Endpoint, Unsealed};
+use plait_base::Instant;
+use plait_endpoint::{Endpoint, Unsealed};
 
 use crate::log_limit::LogLimit;
 

@@ -1,7 +1,7 @@
 //! Cutting super-segments into wire segments with complete checksums: for captures, and for kernels that
 //! refuse to do it.
 
-use wire::{Checksum, Flags};
+use plait_wire::{Checksum, Flags};
 
 const TCP: u8 = 6;
 const TCP_MIN_HEADER: usize = 20;
@@ -74,7 +74,7 @@ fn fix_ip(packet: &mut [u8], index: usize) {
     packet[4..6].copy_from_slice(&id.to_be_bytes());
     packet[10..12].fill(0);
     let header = usize::from(packet[0] & 0x0f) * 4;
-    let sum = wire::checksum_of(&packet[..header]);
+    let sum = plait_wire::checksum_of(&packet[..header]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
@@ -104,7 +104,7 @@ fn fix_tcp(packet: &mut [u8], at: usize, offset: usize, place: Place) {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use wire::{Packet, Segment, Trust};
+    use plait_wire::{Packet, Segment, Trust};
 
     fn head(version: u8, flags: u8, options: usize) -> Vec<u8> {
         let mut ip = match version {

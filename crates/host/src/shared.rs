@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use base::Instant;
-use endpoint::{ConnectionId, Endpoint, Event, ListenerId};
+use plait_base::Instant;
 use plait_carrier::MalformedCounts;
+use plait_endpoint::{ConnectionId, Endpoint, Event, ListenerId};
 
 use crate::clock::Clock;
 use crate::error::Error;

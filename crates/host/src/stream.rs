@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use endpoint::ConnectionId;
-use mptcp::{Negotiated, ReadError, Status};
+use plait_endpoint::ConnectionId;
+use plait_mptcp::{Negotiated, ReadError, Status};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::failure::{end_of, error_of, gone};

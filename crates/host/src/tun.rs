@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use plait_carrier::IpPacket;
-use tun::{Device, VnetHeader};
-use wire::Trust;
+use plait_tun::{Device, VnetHeader};
+use plait_wire::Trust;
 
 use crate::error::Error;
 

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use endpoint::ConnectionId;
-use mptcp::{CryptoJob, CryptoResult};
+use plait_endpoint::ConnectionId;
+use plait_mptcp::{CryptoJob, CryptoResult};
 
 use crate::error::Error;
 use crate::shared::Shared;

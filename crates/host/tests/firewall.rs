@@ -12,9 +12,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use host::Stream;
 use net::{Net, block_on, round_trip, wait_for};
-use netns::Namespace;
+use plait_host::Stream;
+use plait_netns::Namespace;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[test]

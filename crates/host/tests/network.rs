@@ -9,11 +9,11 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use base::SeededRandom;
-use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use host::{Config, Error, Host, PathClass, PathSpec, Protect, SealedSettings};
 use net::{Net, block_on, cidr, echo, round_trip, wait_for};
-use netns::{Namespace, veth};
+use plait_base::SeededRandom;
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
+use plait_host::{Config, Error, Host, PathClass, PathSpec, Protect, SealedSettings};
+use plait_netns::{Namespace, veth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// As much as fills every buffer on the way.

@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::io::BufRead;
 
-use lab::{Attack, Lab, LabConfig};
+use plait_lab::{Attack, Lab, LabConfig};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let config = match std::env::args().nth(1) {

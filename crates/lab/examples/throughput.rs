@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::process::Stdio;
 
-use lab::{Conditions, Lab, LabConfig, PathClass, PathConfig};
+use plait_lab::{Conditions, Lab, LabConfig, PathClass, PathConfig};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let perfect = Conditions::default();

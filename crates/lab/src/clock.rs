@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base::Instant;
+use plait_base::Instant;
 
 /// Reads the time since the lab came up.
 #[derive(Clone, Copy, Debug)]

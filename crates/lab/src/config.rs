@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use link::{LinkConfig, Loss, Reordering};
+use plait_link::{LinkConfig, Loss, Reordering};
 use serde::{Deserialize, Serialize};
 
 use crate::Direction;

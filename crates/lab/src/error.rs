@@ -10,7 +10,7 @@ pub enum Error {
     Lack(String),
     /// Namespaces, devices, addresses, routes.
     #[error(transparent)]
-    Network(#[from] netns::Error),
+    Network(#[from] plait_netns::Error),
     /// A system call or a file.
     #[error("cannot {action}: {source}")]
     System {

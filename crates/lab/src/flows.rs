@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use base::SeqNum;
-use wire::{DataAck, DataSequence, Dss, Flags, MpCapable, MptcpOption, TcpOption};
+use plait_base::SeqNum;
+use plait_wire::{DataAck, DataSequence, Dss, Flags, MpCapable, MptcpOption, TcpOption};
 
 use crate::Direction;
 use crate::packet::TcpView;
@@ -100,7 +100,7 @@ impl Flows {
         let half = flow.sent(direction);
         let start = half.start?;
         let mut own = Half { mapping: half.first, ..Half::default() };
-        for option in wire::options(tcp.options()).flatten() {
+        for option in plait_wire::options(tcp.options()).flatten() {
             if let TcpOption::Mptcp(MptcpOption::Dss(dss)) = option {
                 own.learn_mapping(start, &dss);
             }
@@ -174,7 +174,7 @@ impl Flow {
         }
         // Joined in the middle: count from here.
         let start = *half.start.get_or_insert(tcp.seq() + syn);
-        for option in wire::options(tcp.options()).flatten() {
+        for option in plait_wire::options(tcp.options()).flatten() {
             if let TcpOption::Mptcp(option) = option {
                 self.learn_option(direction, start, &option, any);
             }
@@ -206,7 +206,7 @@ impl Flow {
             | MptcpOption::Unknown { .. } => {}
         }
         if let Some(class) = class_of(option) {
-            let mut bytes = wire::OptionBytes::new();
+            let mut bytes = plait_wire::OptionBytes::new();
             if TcpOption::Mptcp(option.clone()).emit(&mut bytes) {
                 self.half[direction.index()].captured.insert(class, bytes.to_vec());
                 any.insert(class, bytes.to_vec());

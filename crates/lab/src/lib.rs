@@ -17,9 +17,9 @@
 //! # Use
 //!
 //! ```no_run
-//! use lab::{Attack, AttackName, Lab, LabConfig};
+//! use plait_lab::{Attack, AttackName, Lab, LabConfig};
 //!
-//! # fn main() -> Result<(), lab::Error> {
+//! # fn main() -> Result<(), plait_lab::Error> {
 //! let lab = Lab::up(LabConfig::default())?;
 //! lab.path("b")?.attack(Attack::new(AttackName::Flip).after(1_000_000).every(500_000))?;
 //! let mut curl = lab.client().command("curl");

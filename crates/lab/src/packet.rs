@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
-use base::SeqNum;
 use bytes::Bytes;
-use tun::VnetHeader;
-use wire::{Flags, Packet, Segment, TcpEmit, Trust};
+use plait_base::SeqNum;
+use plait_tun::VnetHeader;
+use plait_wire::{Flags, Packet, Segment, TcpEmit, Trust};
 
 const TCP: u8 = 6;
 
@@ -209,7 +209,7 @@ pub(crate) fn part(segment: &Segment, from: usize, to: usize) -> Option<Segment>
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use wire::OptionBytes;
+    use plait_wire::OptionBytes;
 
     pub(crate) fn segment(payload: &[u8], segment_size: u16) -> Segment {
         Segment {

@@ -33,7 +33,7 @@ pub fn check() -> Result<()> {
 /// # Errors
 /// [`Error::Lack`]: what is missing, and the line that helps.
 pub fn check_tun() -> Result<()> {
-    netns::tun::permitted().map_err(|error| {
+    plait_netns::tun::permitted().map_err(|error| {
         let remedy = match error.kind() {
             std::io::ErrorKind::NotFound => "load the driver: `sudo modprobe tun`",
             std::io::ErrorKind::PermissionDenied => {

@@ -7,9 +7,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use netns::Namespace;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use plait_netns::Namespace;
 use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use netns::tun::Tun;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use plait_netns::tun::Tun;
 
 use crate::capture::Capture;
 use crate::clock::{Clock, since_start};
@@ -138,7 +138,7 @@ pub fn sweep() -> Result<Vec<String>> {
     if privilege::is_ordinary_user() {
         return Ok(privilege::end_leftovers());
     }
-    Ok(netns::sweep()?)
+    Ok(plait_netns::sweep()?)
 }
 
 fn start_path(

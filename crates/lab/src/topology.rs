@@ -7,9 +7,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};
 
-use netns::mptcp::{Endpoint, EndpointFlag};
-use netns::tun::Tun;
-use netns::{Cidr, Namespace, Route, Rule, Target};
+use plait_netns::mptcp::{Endpoint, EndpointFlag};
+use plait_netns::tun::Tun;
+use plait_netns::{Cidr, Namespace, Route, Rule, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{LabConfig, MAX_PATHS, PathConfig};

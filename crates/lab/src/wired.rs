@@ -17,8 +17,8 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use netns::nft::Table;
-use netns::{Cidr, Link, Namespace, Rate, Route, Rule, Target, veth};
+use plait_netns::nft::Table;
+use plait_netns::{Cidr, Link, Namespace, Rate, Route, Rule, Target, veth};
 
 use crate::{Error, Result};
 

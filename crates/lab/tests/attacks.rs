@@ -7,7 +7,7 @@ mod support;
 
 use std::time::Duration;
 
-use lab::{Attack, AttackName, Conditions, Direction, Lab};
+use plait_lab::{Attack, AttackName, Conditions, Direction, Lab};
 use support::{End, Received, Transport, lab, pair, pattern, transfer};
 
 const SIZE: usize = 3_000_000;

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::control::{self, Request};
-use lab::{LabConfig, sweep};
+use plait_lab::control::{self, Request};
+use plait_lab::{LabConfig, sweep};
 
 /// What this process is to do.
 const ROLE: &str = "PLAIT_LAB_TEST_ROLE";

@@ -7,11 +7,11 @@ mod support;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use lab::{Attack, AttackName, Conditions, Direction, LabConfig, PathClass, PathConfig};
+use plait_lab::{Attack, AttackName, Conditions, Direction, LabConfig, PathClass, PathConfig};
 use plait_pcap::Reader;
+use plait_wire::{MptcpOption, Packet, TcpOption, Trust};
 use socket2::{Domain, Protocol, Socket, Type};
 use support::{Transport, lab, lab_of, pair, pattern, transfer};
-use wire::{MptcpOption, Packet, TcpOption, Trust};
 
 #[test]
 #[ignore = "needs root"]
@@ -92,7 +92,7 @@ fn a_handshake_that_no_kernel_sends_is_downgraded_rewritten_and_stripped() {
     };
     let find = |bytes: &[u8]| -> (Option<u8>, Option<Vec<u8>>) {
         let (mut version, mut eno) = (None, None);
-        for option in wire::options(bytes).flatten() {
+        for option in plait_wire::options(bytes).flatten() {
             match option {
                 TcpOption::Mptcp(MptcpOption::Capable(capable)) => version = Some(capable.version),
                 TcpOption::Eno(found) => eno = Some(found.contents.to_vec()),
@@ -117,10 +117,10 @@ fn a_handshake_that_no_kernel_sends_is_downgraded_rewritten_and_stripped() {
 }
 
 /// Sends a SYN with these options from the client, and returns the options with which it arrives.
-fn send_syn(lab: &lab::Lab, options: &[u8]) -> Vec<u8> {
+fn send_syn(lab: &plait_lab::Lab, options: &[u8]) -> Vec<u8> {
     let path = lab.path("a").expect("it is there");
     let (from, to) = (path.client().v4, path.server().v4);
-    let raw = |host: &lab::Host, address: IpAddr| {
+    let raw = |host: &plait_lab::Host, address: IpAddr| {
         let open = || -> std::io::Result<Socket> {
             let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::TCP))?;
             socket.bind(&std::net::SocketAddr::new(address, 0).into())?;
@@ -130,12 +130,12 @@ fn send_syn(lab: &lab::Lab, options: &[u8]) -> Vec<u8> {
     };
     let (sender, receiver) = (raw(lab.client(), from), raw(lab.server(), to));
     receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
-    let segment = wire::Segment {
+    let segment = plait_wire::Segment {
         source: std::net::SocketAddr::new(from, 4000),
         destination: std::net::SocketAddr::new(to, 5000),
-        seq: base::SeqNum::new(1),
-        ack: base::SeqNum::new(0),
-        flags: wire::Flags::SYN,
+        seq: plait_base::SeqNum::new(1),
+        ack: plait_base::SeqNum::new(0),
+        flags: plait_wire::Flags::SYN,
         window: 1000,
         urgent: 0,
         options: options.iter().copied().collect(),
@@ -152,7 +152,7 @@ fn send_syn(lab: &lab::Lab, options: &[u8]) -> Vec<u8> {
         let length = std::io::Read::read(&mut (&receiver), &mut room).expect("it arrives");
         let packet = bytes::Bytes::copy_from_slice(&room[..length]);
         if let Ok(Packet::Tcp(found)) = Packet::parse(&packet, 0, Trust::Verify)
-            && found.flags == wire::Flags::SYN
+            && found.flags == plait_wire::Flags::SYN
         {
             return found.options.to_vec();
         }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use lab::{Conditions, Direction, Lab};
+use plait_lab::{Conditions, Direction, Lab};
 use support::{End, Transport, lab, pair, pattern, transfer, upload};
 
 #[test]
@@ -17,7 +17,7 @@ fn both_families_reach_the_server_on_every_path_and_at_its_common_address() {
     let lab = lab(&[Conditions::default(), Conditions::default()]);
     let data = pattern(200_000);
     let mut addresses = vec![lab.service()];
-    addresses.extend(lab.paths().iter().map(lab::Path::server));
+    addresses.extend(lab.paths().iter().map(plait_lab::Path::server));
     for address in addresses.into_iter().flat_map(|both| [both.v4, both.v6]) {
         let (client, server) = pair(&lab, address, Transport::Tcp);
         let received = transfer(client, server, &data);
@@ -192,7 +192,7 @@ fn collect(server: &UdpSocket, arrived: &mut Vec<u32>) {
 
 /// A socket in the client, connected to one in the server.
 fn udp(lab: &Lab) -> (UdpSocket, UdpSocket) {
-    let bind = |host: &lab::Host, address: IpAddr| {
+    let bind = |host: &plait_lab::Host, address: IpAddr| {
         let at = SocketAddr::new(address, 0);
         host.namespace().enter(|| UdpSocket::bind(at)).expect("entered").expect("bound")
     };

@@ -7,7 +7,7 @@ mod support;
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use lab::{Attack, AttackName, Conditions, Direction, Lab};
+use plait_lab::{Attack, AttackName, Conditions, Direction, Lab};
 use support::{End, Received, Transport, connect, lab, listen, pair, pattern, transfer};
 
 const SIZE: usize = 200_000;

@@ -1,7 +1,7 @@
 //! The token bucket and the queue in front of it.
 
-use base::Instant;
 use core::num::NonZeroU64;
+use plait_base::Instant;
 
 /// When everything accepted so far is paid for, at a rate. No queue is kept: with one rate for all, the
 /// bytes that wait follow from that moment.

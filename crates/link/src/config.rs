@@ -1,7 +1,7 @@
 //! The configuration of a link.
 
-use base::Duration;
 use core::num::NonZeroU64;
+use plait_base::Duration;
 
 use crate::Loss;
 

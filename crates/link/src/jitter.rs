@@ -1,6 +1,6 @@
 //! Jitter: a delay that varies without reordering.
 
-use base::{Duration, Instant, Random, SeededRandom};
+use plait_base::{Duration, Instant, Random, SeededRandom};
 
 /// A delay between zero and a bound as a continuous function of time: random at knots that lie twice the
 /// bound apart, straight lines between them. It never falls faster than time passes, so what was sent

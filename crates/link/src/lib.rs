@@ -10,8 +10,8 @@
 //! configuration leaves the decisions of the others as they were.
 //!
 //! ```
-//! use base::{Duration, Instant};
-//! use link::{Link, LinkConfig, Verdict, megabits};
+//! use plait_base::{Duration, Instant};
+//! use plait_link::{Link, LinkConfig, Verdict, megabits};
 //!
 //! let config = LinkConfig { rate: megabits(100), delay: Duration::from_millis(20), ..LinkConfig::default() };
 //! let mut link = Link::new(config, 7);

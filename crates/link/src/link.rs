@@ -1,6 +1,6 @@
 //! One direction of a link: packets in, verdicts out.
 
-use base::{Instant, Random, SeededRandom};
+use plait_base::{Instant, Random, SeededRandom};
 
 use crate::bottleneck::Bottleneck;
 use crate::jitter::Jitter;

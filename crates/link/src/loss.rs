@@ -1,6 +1,6 @@
 //! Whether a packet is lost.
 
-use base::{Random, SeededRandom};
+use plait_base::{Random, SeededRandom};
 
 /// A law of loss, per packet.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

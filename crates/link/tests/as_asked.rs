@@ -1,8 +1,8 @@
 //! What comes out of a link is what was asked for: exactly where it is arithmetic, within bounds that a
 //! right link misses about once in a million seeds where it is chance.
 
-use base::{Duration, Instant};
-use link::{DropReason, Link, LinkConfig, Loss, Reordering, Verdict, megabits};
+use plait_base::{Duration, Instant};
+use plait_link::{DropReason, Link, LinkConfig, Loss, Reordering, Verdict, megabits};
 
 const PACKETS: u64 = 100_000;
 

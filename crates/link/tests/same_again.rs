@@ -1,7 +1,7 @@
 //! The same seed gives the same decisions, and decisions of one kind leave those of another alone.
 
-use base::{Duration, Instant};
-use link::{Link, LinkConfig, Loss, Reordering, Verdict, megabits};
+use plait_base::{Duration, Instant};
+use plait_link::{Link, LinkConfig, Loss, Reordering, Verdict, megabits};
 use proptest::prelude::*;
 
 #[test]

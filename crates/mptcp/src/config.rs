@@ -1,7 +1,7 @@
 //! What can be chosen about a connection.
 
-use base::Duration;
 use core::num::NonZeroU16;
+use plait_base::Duration;
 
 use crate::ScrambleSettings;
 
@@ -47,8 +47,8 @@ pub enum Protect {
 }
 
 impl Protect {
-    /// Probing of silent subflows where [`tcp::Config::keep_alive`] does not ask for another.
-    pub(crate) fn keep_alive(&self) -> Option<tcp::KeepAlive> {
+    /// Probing of silent subflows where [`plait_tcp::Config::keep_alive`] does not ask for another.
+    pub(crate) fn keep_alive(&self) -> Option<plait_tcp::KeepAlive> {
         match self {
             Self::Plain | Self::Scramble(_) => None,
             Self::Sealed(settings) => settings.keep_alive,
@@ -65,7 +65,7 @@ impl Protect {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Settings of every subflow (the MTU is replaced by the path's).
-    pub tcp: tcp::Config,
+    pub tcp: plait_tcp::Config,
     /// What protects the bytes.
     pub protect: Protect,
     /// Scheduler.
@@ -115,7 +115,7 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            tcp: tcp::Config { no_delay: true, ..tcp::Config::default() },
+            tcp: plait_tcp::Config { no_delay: true, ..plait_tcp::Config::default() },
             protect: Protect::default(),
             scheduler: Scheduler::default(),
             checksum: false,

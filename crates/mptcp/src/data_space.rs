@@ -4,8 +4,8 @@
 //! number: the number itself is 0, the first byte of data is 1. They neither wrap nor need a circle to be
 //! compared on; only what goes on the wire or comes from it is a [`Dsn`].
 
-use base::Dsn;
-use wire::{DataAck, DataSequence};
+use plait_base::Dsn;
+use plait_wire::{DataAck, DataSequence};
 
 /// The numbers of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

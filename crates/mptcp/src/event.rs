@@ -1,7 +1,7 @@
 //! What a connection reports.
 
-use base::SubflowId;
-use tcp::FourTuple;
+use plait_base::SubflowId;
+use plait_tcp::FourTuple;
 
 /// Something the owner has to act on.
 #[derive(Clone, PartialEq, Eq, Debug)]

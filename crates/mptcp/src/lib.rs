@@ -30,7 +30,7 @@ pub use connection::{Connection, Host, Refused};
 pub use event::{ConnectionError, Event, ReadError, Unscrambled};
 pub use opening::{ActiveOpen, Association, AttemptOutcome, AttemptStage, AttemptStatus};
 pub use paths::{Path, PathClass, Paths};
-pub use protect::scramble::Variant as ScrambleStart;
+pub use plait_protect::scramble::Variant as ScrambleStart;
 pub use protection::keys::token_of;
 pub use protection::scrambled::{ScrambleSettings, ScrambleStatus, WithoutTrusted};
 pub use protection::sealed::SealedSettings;

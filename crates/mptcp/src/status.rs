@@ -1,7 +1,7 @@
 //! What a person wants to know about a connection.
 
-use base::{Duration, Instant, PathId, SubflowId};
-use tcp::FourTuple;
+use plait_base::{Duration, Instant, PathId, SubflowId};
+use plait_tcp::FourTuple;
 
 use crate::protection::Mode;
 use crate::protection::scrambled::ScrambleStatus;
@@ -60,7 +60,7 @@ pub struct SubflowStatus {
     /// Backup, said by us or by the peer.
     pub backup: bool,
     /// Its TCP figures.
-    pub tcp: tcp::Stats,
+    pub tcp: plait_tcp::Stats,
     /// Bytes of blocks that were first sent on another subflow.
     pub reinjected: u64,
     /// Sealed blocks from the peer that failed verification here.

@@ -3,7 +3,7 @@
 //! The deadlines themselves are kept where they follow from: a subflow knows its own, the data stream its timer. The table
 //! is made of them when somebody asks for the next one, and says in the end which of them is due.
 
-use base::Instant;
+use plait_base::Instant;
 
 /// Who asks to be called.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

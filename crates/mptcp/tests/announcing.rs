@@ -12,8 +12,8 @@ fn an_announcement_is_repeated_until_it_is_echoed() {
     let mut world = World::new(18, vec![Link::default()], 2);
     let mut lost = 2;
     world.tap = Box::new(move |from, segment| {
-        let announces = wire::options(&segment.options).any(|option| {
-            matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::AddAddr(add))) if !add.echo)
+        let announces = plait_wire::options(&segment.options).any(|option| {
+            matches!(option, Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::AddAddr(add))) if !add.echo)
         });
         if from == SERVER && announces && lost > 0 {
             lost -= 1;
@@ -35,8 +35,8 @@ fn announcements_in(world: &mut World, loses_echoes: bool) -> Rc<RefCell<Vec<(us
     let log = seen.clone();
     world.tap = Box::new(move |from, segment| {
         let mut is_echo = false;
-        for option in wire::options(&segment.options) {
-            if let Ok(wire::TcpOption::Mptcp(wire::MptcpOption::AddAddr(add))) = option {
+        for option in plait_wire::options(&segment.options) {
+            if let Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::AddAddr(add))) = option {
                 log.borrow_mut().push((from, add.address_id, add.echo));
                 is_echo = add.echo;
             }
@@ -75,7 +75,7 @@ fn an_opener_announces_one_address_of_each_further_path() {
         let mut world = World::new(21, vec![Link::default(); paths], 1);
         for number in 0..paths {
             let v6 = Some(core::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9 + number as u16));
-            let path = mptcp::Path { v6, ..path(number, CLIENT) };
+            let path = plait_mptcp::Path { v6, ..path(number, CLIENT) };
             world.sides[CLIENT].host.paths.insert(path);
         }
         let seen = announcements_in(&mut world, false);

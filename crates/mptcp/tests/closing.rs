@@ -2,12 +2,12 @@
 
 mod world;
 
-use base::Duration;
 use bytes::Bytes;
-use mptcp::{ConnectionError, Event, Negotiated, ReadError};
+use plait_base::Duration;
+use plait_mptcp::{ConnectionError, Event, Negotiated, ReadError};
+use plait_wire::{Flags, MptcpOption, Segment, TcpOption, options};
 use std::cell::RefCell;
 use std::rc::Rc;
-use wire::{Flags, MptcpOption, Segment, TcpOption, options};
 use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
 const MULTIPATH: Negotiated = Negotiated::Multipath { version: 1, checksum: false };

@@ -5,17 +5,17 @@
 
 mod world;
 
-use base::{Duration, Random, SeededRandom};
 use core::num::NonZeroU16;
-use mptcp::{
+use plait_base::{Duration, Random, SeededRandom};
+use plait_mptcp::{
     Config, ConnectionError, Path, PathClass, Protect, Scheduler, ScrambleSettings, TrustedPaths,
     WithoutTrusted,
 };
+use plait_wire::{DataSequence, MptcpOption, Segment, TcpOption, options};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
-use wire::{DataSequence, MptcpOption, Segment, TcpOption, options};
 use world::{CLIENT, Fate, Link, SERVER, World, has_mptcp, path, pattern};
 
 /// Offsets in the stream (the first byte has 0) that were seen, by path and sender.
@@ -40,7 +40,7 @@ impl Seen {
         let IpAddr::V4(client) = client else { unreachable!("all tests speak IPv4") };
         let place = (from, client.octets()[2]);
         let direction = self.subflows.entry(place).or_default();
-        if segment.flags.contains(wire::Flags::SYN) {
+        if segment.flags.contains(plait_wire::Flags::SYN) {
             *direction = Direction { syn: segment.seq.bits(), mappings: Vec::new() };
         }
         let relative = segment.seq.bits().wrapping_sub(direction.syn);
@@ -405,7 +405,7 @@ fn aborted(world: &mut World, side: usize, loses_fast_close: bool) -> OptionsSee
         let IpAddr::V4(client) = client else { unreachable!("all tests speak IPv4") };
         let path = client.octets()[2];
         log.borrow_mut().entry(path).or_default().push(segment.options.to_vec());
-        let is_parting = segment.flags.contains(wire::Flags::RST) && has_mptcp(segment);
+        let is_parting = segment.flags.contains(plait_wire::Flags::RST) && has_mptcp(segment);
         if loses_fast_close && is_parting && path == 0 { Fate::Drop } else { Fate::Pass }
     });
     world.connect();

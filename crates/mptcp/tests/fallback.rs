@@ -2,10 +2,10 @@
 
 mod world;
 
-use base::Duration;
 use bytes::Bytes;
-use mptcp::{ConnectionError, Event, Fallback, Negotiated, PlainReason};
-use wire::{Flags, Segment};
+use plait_base::Duration;
+use plait_mptcp::{ConnectionError, Event, Fallback, Negotiated, PlainReason};
+use plait_wire::{Flags, Segment};
 use world::{CLIENT, Fate, Link, SERVER, World, address, has_mptcp, pattern, strip};
 
 fn one_path(seed: u64) -> World {
@@ -259,13 +259,14 @@ fn after_mp_fail_data_is_acknowledged_until_the_infinite_mapping_comes() {
                 corrupt(segment);
             }
         }
-        let count = |is_wanted: fn(&wire::MptcpOption<'_>) -> bool| {
-            wire::options(&segment.options)
-                .any(|option| matches!(option, Ok(wire::TcpOption::Mptcp(option)) if is_wanted(&option)))
+        let count = |is_wanted: fn(&plait_wire::MptcpOption<'_>) -> bool| {
+            plait_wire::options(&segment.options).any(
+                |option| matches!(option, Ok(plait_wire::TcpOption::Mptcp(option)) if is_wanted(&option)),
+            )
         };
         if from == SERVER {
-            has_failed |= count(|option| matches!(option, wire::MptcpOption::Fail(_)));
-            let is_ack = count(|option| matches!(option, wire::MptcpOption::Dss(_)));
+            has_failed |= count(|option| matches!(option, plait_wire::MptcpOption::Fail(_)));
+            let is_ack = count(|option| matches!(option, plait_wire::MptcpOption::Dss(_)));
             let mut seen = seen.borrow_mut();
             *(if is_ack { &mut seen.0 } else { &mut seen.1 }) += u32::from(has_failed);
         }

@@ -2,16 +2,16 @@
 
 mod world;
 
-use base::SeqNum;
 use bytes::Bytes;
-use mptcp::ReadError;
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-use wire::{
+use plait_base::SeqNum;
+use plait_mptcp::ReadError;
+use plait_wire::{
     CapableFlags, DataAck, DataSequence, Dss, Flags, Mapping, MpCapable, MptcpOption, OptionBytes, Segment,
     TcpOption, option_bytes, options,
 };
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 use world::{CLIENT, Fate, Link, PORT, SERVER, World, address, pattern};
 
 const KEY: [u8; 8] = [7; 8];

@@ -2,16 +2,16 @@
 
 mod world;
 
-use base::Duration;
 use bytes::Bytes;
 use core::net::SocketAddr;
-use mptcp::{Counters, Event, Negotiated, Path, PlainReason, Refused};
-use std::cell::RefCell;
-use std::rc::Rc;
-use wire::{
+use plait_base::Duration;
+use plait_mptcp::{Counters, Event, Negotiated, Path, PlainReason, Refused};
+use plait_wire::{
     CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpJoin, MptcpOption, RemoveAddr,
     Segment, TcpOption, option_bytes, options,
 };
+use std::cell::RefCell;
+use std::rc::Rc;
 use world::{CLIENT, Fate, Link, SERVER, World, path, pattern, rewrite};
 
 fn connected(seed: u64) -> (World, Rc<RefCell<Vec<Segment>>>) {
@@ -59,8 +59,8 @@ fn last_mapping(seen: &Rc<RefCell<Vec<Segment>>>, initial: u64) -> (u64, u32) {
 
 fn initial_dsn(world: &World) -> u64 {
     // The client's key is the first that its secrets give.
-    use base::Random;
-    let mut secrets = base::SeededRandom::from_number(world_seed(world) * 4);
+    use plait_base::Random;
+    let mut secrets = plait_base::SeededRandom::from_number(world_seed(world) * 4);
     let mut key = [0; 8];
     secrets.fill(&mut key);
     let digest = <sha2::Sha256 as sha2::Digest>::digest(key);
@@ -169,7 +169,7 @@ fn data_without_any_mapping_closes_the_subflow_after_a_while() {
 fn an_announcement_with_a_wrong_hmac_is_neither_kept_nor_echoed() {
     let (mut world, seen) = connected(SEED);
     world.sides[SERVER].config.full_mesh = true;
-    let add = wire::AddAddr {
+    let add = plait_wire::AddAddr {
         echo: false,
         address_id: 9,
         address: "198.51.100.1".parse().expect("an address"),
@@ -209,8 +209,8 @@ fn join_syn(world: &mut World, token: u32) -> Segment {
     Segment {
         source: local,
         destination: remote,
-        seq: base::SeqNum::new(100),
-        ack: base::SeqNum::new(0),
+        seq: plait_base::SeqNum::new(100),
+        ack: plait_base::SeqNum::new(0),
         flags: Flags::SYN,
         window: 65_535,
         urgent: 0,
@@ -331,10 +331,10 @@ fn versions_and_flags_that_do_not_exist_give_plain_tcp_and_a_higher_version_give
 
 #[test]
 fn random_options_on_random_segments_never_panic_and_never_deliver_a_wrong_byte() {
-    use base::Random;
+    use plait_base::Random;
     for seed in 0..60 {
         let mut world = World::new(100 + seed, vec![Link::default(); 2], 2);
-        let mut random = base::SeededRandom::from_number(seed);
+        let mut random = plait_base::SeededRandom::from_number(seed);
         world.tap = Box::new(move |_, segment| {
             if random.chance(0.02) && !segment.flags.contains(Flags::SYN) {
                 // One bit anywhere in an MPTCP option. (In a timestamp it would stop TCP, rightly.)

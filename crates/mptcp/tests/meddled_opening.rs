@@ -4,12 +4,12 @@
 mod sealing;
 mod world;
 
-use handshake::{Policy, Tep};
-use mptcp::{Event, Negotiated};
+use plait_handshake::{Policy, Tep};
+use plait_mptcp::{Event, Negotiated};
+use plait_wire::{Flags, MpCapable, MptcpOption, Segment, TcpOption, option_bytes, options};
 use sealing::{sealed, settings};
 use std::cell::RefCell;
 use std::rc::Rc;
-use wire::{Flags, MpCapable, MptcpOption, Segment, TcpOption, option_bytes, options};
 use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
 const POLICIES: [Policy; 3] = [Policy::Require, Policy::Prefer, Policy::Off];
@@ -88,7 +88,7 @@ fn outcome(place: Where, change: Change, policies: [Policy; 2]) -> String {
     for (side, policy) in [CLIENT, SERVER].into_iter().zip(policies) {
         let mut settings = settings(&[Tep::TcpcryptCurve25519], 1)[side].clone();
         settings.policy = policy;
-        world.sides[side].config.protect = mptcp::Protect::Sealed(settings);
+        world.sides[side].config.protect = plait_mptcp::Protect::Sealed(settings);
     }
     let said = Rc::new(RefCell::new([Vec::new(), Vec::new()]));
     let log = Rc::clone(&said);

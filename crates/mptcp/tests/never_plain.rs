@@ -5,16 +5,16 @@ mod sealing;
 mod world;
 
 use bytes::Bytes;
-use handshake::{Policy, Tep, answer_eno, offer_eno};
-use mptcp::{ConnectionError, Event, Negotiated};
+use plait_handshake::{Policy, Tep, answer_eno, offer_eno};
+use plait_mptcp::{ConnectionError, Event, Negotiated};
+use plait_wire::{
+    CapableFlags, DataAck, DataSequence, Dss, Flags, Mapping, MpCapable, MpFail, MptcpOption, OptionBytes,
+    Segment, TcpOption, option_bytes, options, pad_options,
+};
 use sealing::{SEALED, both_ways, sealed, set_policy};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use wire::{
-    CapableFlags, DataAck, DataSequence, Dss, Flags, Mapping, MpCapable, MpFail, MptcpOption, OptionBytes,
-    Segment, TcpOption, option_bytes, options, pad_options,
-};
 use world::{CLIENT, Fate, Link, PORT, SERVER, World, address, has_mptcp, pattern, strip};
 
 /// What the application writes. Nobody but the peer may see it.
@@ -89,8 +89,8 @@ impl Impostor {
         let segment = Segment {
             source: heard.map_or(source, |heard| heard.destination),
             destination: heard.map_or(destination, |heard| heard.source),
-            seq: base::SeqNum::new(Self::ISN) + self.sent,
-            ack: heard.map_or(base::SeqNum::new(0), |heard| heard.seq + heard.len_seq()),
+            seq: plait_base::SeqNum::new(Self::ISN) + self.sent,
+            ack: heard.map_or(plait_base::SeqNum::new(0), |heard| heard.seq + heard.len_seq()),
             flags,
             window: u16::MAX,
             urgent: 0,
@@ -218,7 +218,7 @@ fn data_in_place_of_the_handshake_is_refused_on_both_sides() {
         impostor.carry_on().assert_refused(what);
     }
     let offered = raw(&[&capable(2, None, None), &offer_eno(&[Tep::Tls13])]);
-    let third = raw(&[&capable(2, None, None), &handshake::ACK_ENO]);
+    let third = raw(&[&capable(2, None, None), &plait_handshake::ACK_ENO]);
     for (what, options) in &ways {
         for has_third in [false, true] {
             let mut impostor = Impostor::new(SERVER, Policy::Require);
@@ -256,7 +256,7 @@ fn a_third_segment_without_all_that_makes_a_seal_is_refused() {
         ("no options", OptionBytes::new()),
         ("keys of version 1", capable(1, Some(KEY), Some(KEY))),
         ("version 2 alone", capable(2, None, None)),
-        ("ENO alone", raw(&[&handshake::ACK_ENO])),
+        ("ENO alone", raw(&[&plait_handshake::ACK_ENO])),
         ("a Data-ACK", dss(None)),
     ];
     for policy in [Policy::Require, Policy::Prefer] {

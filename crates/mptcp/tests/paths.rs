@@ -2,9 +2,9 @@
 
 mod world;
 
-use base::Duration;
 use core::net::SocketAddr;
-use mptcp::{ConnectionError, Event, Negotiated, PathClass, PlainReason, Scheduler};
+use plait_base::Duration;
+use plait_mptcp::{ConnectionError, Event, Negotiated, PathClass, PlainReason, Scheduler};
 use world::{CLIENT, Fate, Link, PORT, SERVER, World, address, path, pattern};
 
 const RATE: Option<u64> = Some(2_000_000);
@@ -64,7 +64,7 @@ fn a_path_that_goes_down_is_left_at_once_and_withdrawn() {
     let mut world = World::new(9, vec![link; 2], 1);
     let data = in_mid_transfer(&mut world, 4_000_000);
     world.links[0].is_black_hole = true;
-    let down = mptcp::Path { up: false, ..path(0, CLIENT) };
+    let down = plait_mptcp::Path { up: false, ..path(0, CLIENT) };
     world.change_path(CLIENT, down);
     world.wait(1_000);
     assert_eq!(world.usable(CLIENT), 1);
@@ -79,9 +79,10 @@ fn a_path_that_goes_down_is_left_at_once_and_withdrawn() {
     world.assert_clean_end();
 }
 
-fn withdraws(segment: &wire::Segment) -> bool {
-    wire::options(&segment.options)
-        .any(|option| matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::RemoveAddr(_)))))
+fn withdraws(segment: &plait_wire::Segment) -> bool {
+    plait_wire::options(&segment.options).any(|option| {
+        matches!(option, Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::RemoveAddr(_))))
+    })
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn a_withdrawal_that_is_lost_is_said_again() {
         if is_lost { Fate::Drop } else { Fate::Pass }
     });
     world.links[0].is_black_hole = true;
-    world.change_path(CLIENT, mptcp::Path { up: false, ..path(0, CLIENT) });
+    world.change_path(CLIENT, plait_mptcp::Path { up: false, ..path(0, CLIENT) });
     world.wait(150);
     assert_eq!(world.usable(SERVER), 2, "it cannot know");
     world.wait(1_000);
@@ -109,7 +110,7 @@ fn a_withdrawal_that_is_lost_is_said_again() {
 fn an_address_that_is_back_is_withdrawn_no_more() {
     let mut world = two_paths(9);
     in_mid_transfer(&mut world, 60_000_000);
-    world.change_path(CLIENT, mptcp::Path { up: false, ..path(0, CLIENT) });
+    world.change_path(CLIENT, plait_mptcp::Path { up: false, ..path(0, CLIENT) });
     world.wait(100);
     world.change_path(CLIENT, path(0, CLIENT));
     world.tap = Box::new(|_, segment| {
@@ -123,7 +124,7 @@ fn an_address_that_is_back_is_withdrawn_no_more() {
 #[test]
 fn a_new_path_is_used_by_a_running_connection() {
     let mut world = two_paths(10);
-    world.sides[CLIENT].host.paths.remove(base::PathId(1));
+    world.sides[CLIENT].host.paths.remove(plait_base::PathId(1));
     let data = in_mid_transfer(&mut world, 4_000_000);
     assert_eq!(world.usable(CLIENT), 1);
     world.change_path(CLIENT, path(1, CLIENT));
@@ -141,7 +142,7 @@ fn a_reset_takes_one_subflow_and_not_the_connection() {
         let is_second = segment.source.ip() == address(1, CLIENT);
         if from == CLIENT && is_second && segment.payload.len() > 100 && left > 0 {
             left -= 1;
-            segment.flags = wire::Flags::RST;
+            segment.flags = plait_wire::Flags::RST;
             segment.payload = bytes::Bytes::new();
         }
         Fate::Pass
@@ -160,7 +161,7 @@ fn all_paths_lost_is_an_error_and_no_end_of_file() {
     world.wait(600);
     for number in [0, 1] {
         world.links[number].is_black_hole = true;
-        world.change_path(CLIENT, mptcp::Path { up: false, ..path(number, CLIENT) });
+        world.change_path(CLIENT, plait_mptcp::Path { up: false, ..path(number, CLIENT) });
     }
     world.wait(7_000);
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::AllPathsLost));
@@ -174,7 +175,7 @@ fn paths_that_come_back_in_time_save_the_connection() {
     let data = in_mid_transfer(&mut world, 6_000_000);
     for number in [0, 1] {
         world.links[number].is_black_hole = true;
-        world.change_path(CLIENT, mptcp::Path { up: false, ..path(number, CLIENT) });
+        world.change_path(CLIENT, plait_mptcp::Path { up: false, ..path(number, CLIENT) });
     }
     world.wait(5_000);
     assert_eq!(world.usable(CLIENT), 0);
@@ -223,7 +224,7 @@ fn nobody_there_is_an_error_and_a_refusal_too() {
     let mut world = World::new(16, vec![Link::default(); 2], 1);
     world.tap = Box::new(|from, segment| {
         if from == SERVER {
-            segment.flags = wire::Flags::RST.with(wire::Flags::ACK);
+            segment.flags = plait_wire::Flags::RST.with(plait_wire::Flags::ACK);
         }
         Fate::Pass
     });
@@ -232,7 +233,7 @@ fn nobody_there_is_an_error_and_a_refusal_too() {
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::Refused));
 
     let mut world = World::new(16, vec![Link::default()], 1);
-    world.sides[CLIENT].host.paths.insert(mptcp::Path { class: PathClass::Never, ..path(0, CLIENT) });
+    world.sides[CLIENT].host.paths.insert(plait_mptcp::Path { class: PathClass::Never, ..path(0, CLIENT) });
     world.connect();
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::Unreachable));
 }
@@ -241,8 +242,8 @@ fn nobody_there_is_an_error_and_a_refusal_too() {
 fn refuse_on_path_0(world: &mut World) {
     world.tap = Box::new(|from, segment| {
         if from == SERVER && segment.destination.ip() == address(0, CLIENT) {
-            segment.flags = wire::Flags::RST.with(wire::Flags::ACK);
-            segment.options = wire::OptionBytes::new();
+            segment.flags = plait_wire::Flags::RST.with(plait_wire::Flags::ACK);
+            segment.options = plait_wire::OptionBytes::new();
         }
         Fate::Pass
     });
@@ -322,9 +323,9 @@ fn a_peer_that_allows_no_subflows_to_its_first_address_is_obeyed() {
     let mut world = two_paths(20);
     world.tap = Box::new(|_, segment| {
         world::rewrite(segment, |option| match option {
-            wire::MptcpOption::Capable(mut capable) => {
-                capable.flags.0 |= wire::CapableFlags::DENY_JOIN_ID0;
-                Some(wire::MptcpOption::Capable(capable))
+            plait_wire::MptcpOption::Capable(mut capable) => {
+                capable.flags.0 |= plait_wire::CapableFlags::DENY_JOIN_ID0;
+                Some(plait_wire::MptcpOption::Capable(capable))
             }
             other => Some(other),
         });
@@ -337,7 +338,7 @@ fn a_peer_that_allows_no_subflows_to_its_first_address_is_obeyed() {
 #[test]
 fn a_backup_path_carries_only_when_it_must() {
     let mut world = two_paths(21);
-    let backup = mptcp::Path { backup: true, ..path(1, CLIENT) };
+    let backup = plait_mptcp::Path { backup: true, ..path(1, CLIENT) };
     world.sides[CLIENT].host.paths.insert(backup);
     let data = in_mid_transfer(&mut world, 3_000_000);
     assert_eq!(world.usable(CLIENT), 2);
@@ -359,7 +360,7 @@ fn a_path_becomes_a_backup_while_it_is_used_and_the_peer_follows() {
     world.send(SERVER, &down).connect();
     world.wait(500);
     assert!(world.links[1].carried[SERVER] > 100_000);
-    world.change_path(CLIENT, mptcp::Path { backup: true, ..path(1, CLIENT) });
+    world.change_path(CLIENT, plait_mptcp::Path { backup: true, ..path(1, CLIENT) });
     world.wait(300);
     let carried = world.links[1].carried[SERVER];
     world.wait(400);
@@ -372,7 +373,7 @@ fn a_path_becomes_a_backup_while_it_is_used_and_the_peer_follows() {
 #[test]
 fn a_path_of_class_never_carries_nothing() {
     let mut world = two_paths(23);
-    world.sides[CLIENT].host.paths.insert(mptcp::Path { class: PathClass::Never, ..path(1, CLIENT) });
+    world.sides[CLIENT].host.paths.insert(plait_mptcp::Path { class: PathClass::Never, ..path(1, CLIENT) });
     in_mid_transfer(&mut world, 2_000_000);
     assert_eq!(world.usable(CLIENT), 1);
     assert_eq!(world.status(CLIENT).subflows.len(), 1);
@@ -400,8 +401,13 @@ fn a_third_ack_that_is_lost_is_repeated() {
     let mut world = two_paths(25);
     let mut lost = 3;
     world.tap = Box::new(move |from, segment| {
-        let is_hmac = wire::options(&segment.options).any(|option| {
-            matches!(option, Ok(wire::TcpOption::Mptcp(wire::MptcpOption::Join(wire::MpJoin::Ack { .. }))))
+        let is_hmac = plait_wire::options(&segment.options).any(|option| {
+            matches!(
+                option,
+                Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::Join(
+                    plait_wire::MpJoin::Ack { .. }
+                )))
+            )
         });
         if from == CLIENT && is_hmac && lost > 0 {
             lost -= 1;

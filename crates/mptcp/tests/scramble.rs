@@ -2,15 +2,15 @@
 
 mod world;
 
-use base::Duration;
-use mptcp::{
+use plait_base::Duration;
+use plait_mptcp::{
     Config, ConnectionError, Fallback, Negotiated, Protect, Scheduler, ScrambleSettings, ScrambleStart,
     TrustedPaths, Unscrambled,
 };
-use protect::scramble::Descrambler;
+use plait_protect::scramble::Descrambler;
+use plait_wire::{CapableFlags, MpCapable, MptcpOption, TcpOption, options};
 use std::cell::RefCell;
 use std::rc::Rc;
-use wire::{CapableFlags, MpCapable, MptcpOption, TcpOption, options};
 use world::{CLIENT, Fate, Link, SERVER, World, has_mptcp, pattern, rewrite, strip};
 
 const SCRAMBLED: Negotiated = Negotiated::Multipath { version: 2, checksum: false };
@@ -258,7 +258,7 @@ fn options_stripped_from_any_part_of_the_handshake_end_it_with_an_error() {
     for strips in cases {
         let mut world = scrambled_world(11, vec![Link::default()]);
         world.tap = Box::new(move |from, segment| {
-            if strips(from, segment.flags.contains(wire::Flags::SYN)) {
+            if strips(from, segment.flags.contains(plait_wire::Flags::SYN)) {
                 strip(segment);
             }
             Fate::Pass

@@ -3,9 +3,9 @@
 mod sealing;
 mod world;
 
-use base::{Duration, Instant};
-use handshake::Tep;
-use mptcp::Scheduler;
+use plait_base::{Duration, Instant};
+use plait_handshake::Tep;
+use plait_mptcp::Scheduler;
 use sealing::{SEALED, assert_carried, both_ways, sealed};
 use world::{CLIENT, Link, SERVER, pattern};
 

@@ -3,18 +3,18 @@
 mod sealing;
 mod world;
 
-use base::{Duration, Random, SeededRandom};
 use bytes::Bytes;
 use core::net::IpAddr;
-use handshake::Tep;
-use mptcp::{ConnectionError, Event};
-use sealing::{assert_carried, both_ways, sealed};
-use std::cell::RefCell;
-use std::rc::Rc;
-use wire::{
+use plait_base::{Duration, Random, SeededRandom};
+use plait_handshake::Tep;
+use plait_mptcp::{ConnectionError, Event};
+use plait_wire::{
     AddAddr, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpPrio, MptcpOption, OptionBytes,
     RemoveAddr, Segment, TcpOption, options, pad_options,
 };
+use sealing::{assert_carried, both_ways, sealed};
+use std::cell::RefCell;
+use std::rc::Rc;
 use world::{CLIENT, Fate, Link, SERVER, World, address, pattern};
 
 const RATE: Option<u64> = Some(2_000_000);
@@ -309,7 +309,7 @@ fn all_paths_cut_is_an_error_that_is_not_the_end_of_the_data() {
     let mut world = two_paths(11);
     // Whoever only receives asks now and then.
     world.config(|config| {
-        config.tcp.keep_alive = Some(tcp::KeepAlive {
+        config.tcp.keep_alive = Some(plait_tcp::KeepAlive {
             idle: Duration::from_secs(10),
             interval: Duration::from_secs(5),
             probes: 4,
@@ -466,7 +466,7 @@ fn timestamps_of(segment: &Segment) -> OptionBytes {
     let kept = options(&segment.options)
         .filter_map(Result::ok)
         .filter(|option| matches!(option, TcpOption::Timestamps { .. }));
-    wire::option_bytes(kept).expect("no longer than before")
+    plait_wire::option_bytes(kept).expect("no longer than before")
 }
 
 fn strip(segment: &mut Segment) {

@@ -3,13 +3,13 @@
 mod sealing;
 mod world;
 
-use base::{Duration, Random, SeededRandom};
-use handshake::Tep;
-use mptcp::{ConnectionError, Scheduler};
+use plait_base::{Duration, Random, SeededRandom};
+use plait_handshake::Tep;
+use plait_mptcp::{ConnectionError, Scheduler};
+use plait_wire::{DataSequence, Dss, Flags, MptcpOption, Segment, TcpOption, options};
 use sealing::{assert_carried, both_ways, sealed};
 use std::cell::RefCell;
 use std::rc::Rc;
-use wire::{DataSequence, Dss, Flags, MptcpOption, Segment, TcpOption, options};
 use world::{CLIENT, Fate, Link, SERVER, World, address, path, pattern};
 
 const TEP: &[Tep] = &[Tep::TcpcryptCurve25519];

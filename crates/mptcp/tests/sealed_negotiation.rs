@@ -4,12 +4,12 @@
 mod sealing;
 mod world;
 
-use base::SeededRandom;
-use handshake::{ClientPolicy, Identity, ListenerSettings, Policy, Tep};
-use mptcp::{ConnectionError, Negotiated, Protect, SealedSettings};
+use plait_base::SeededRandom;
+use plait_handshake::{ClientPolicy, Identity, ListenerSettings, Policy, Tep};
+use plait_mptcp::{ConnectionError, Negotiated, Protect, SealedSettings};
+use plait_wire::{Flags, MptcpOption, Segment, TcpOption, option_bytes, options};
 use sealing::{SEALED, both_ways, sealed, set_policy, settings};
 use std::sync::Arc;
-use wire::{Flags, MptcpOption, Segment, TcpOption, option_bytes, options};
 use world::{CLIENT, Fate, Link, SERVER, Side, World, pattern};
 
 const REGULAR: Negotiated = Negotiated::Multipath { version: 1, checksum: false };
@@ -37,7 +37,7 @@ fn no_mptcp(option: TcpOption<'_>) -> Option<TcpOption<'_>> {
 fn version_1(option: TcpOption<'_>) -> Option<TcpOption<'_>> {
     Some(match option {
         TcpOption::Mptcp(MptcpOption::Capable(capable)) => {
-            TcpOption::Mptcp(MptcpOption::Capable(wire::MpCapable { version: 1, ..capable }))
+            TcpOption::Mptcp(MptcpOption::Capable(plait_wire::MpCapable { version: 1, ..capable }))
         }
         other => other,
     })
@@ -165,9 +165,9 @@ fn a_peer_that_never_finishes_its_handshake_is_dropped() {
         },
     );
     world.connect();
-    world.run(base::Duration::from_secs(25), |world| world.sides[SERVER].events.len() > 2);
+    world.run(plait_base::Duration::from_secs(25), |world| world.sides[SERVER].events.len() > 2);
     world.wait(5_000);
-    let closed = mptcp::Event::Closed(Some(ConnectionError::HandshakeFailed));
+    let closed = plait_mptcp::Event::Closed(Some(ConnectionError::HandshakeFailed));
     assert!(world.sides[SERVER].events.contains(&closed), "{:?}", world.sides[SERVER].events);
 }
 

@@ -5,10 +5,10 @@ mod stranger;
 mod visit;
 mod world;
 
-use mptcp::{ConnectionError, Event, OpeningClaim};
-use protect::sealed::{Kind, OPENING_LEN, Record};
+use plait_mptcp::{ConnectionError, Event, OpeningClaim};
+use plait_protect::sealed::{Kind, OPENING_LEN, Record};
+use plait_wire::{DataAck, DataSequence, Dss, Flags, MptcpOption, Segment, TcpOption, options};
 use visit::Visit;
-use wire::{DataAck, DataSequence, Dss, Flags, MptcpOption, Segment, TcpOption, options};
 use world::{SERVER, pattern};
 
 fn is_shown(visit: &Visit) -> bool {
@@ -28,7 +28,8 @@ fn dss_of(segment: &Segment) -> Option<Dss> {
 
 /// Bytes of the stream that the server has acknowledged at data level since message number `from`.
 fn acknowledged(visit: &Visit, from: usize) -> u64 {
-    let first = visit.peer.keys.as_ref().expect("it has them").identity.idsn(protect::sealed::Role::A) + 1;
+    let first =
+        visit.peer.keys.as_ref().expect("it has them").identity.idsn(plait_protect::sealed::Role::A) + 1;
     let acks = visit.heard[from..].iter().filter_map(dss_of).filter_map(|dss| match dss.data_ack? {
         DataAck::Long(ack) => Some(ack - first.bits()),
         DataAck::Short(_) => None,

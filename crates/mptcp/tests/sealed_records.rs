@@ -3,18 +3,18 @@
 mod sealing;
 mod world;
 
-use base::Duration;
 use core::net::IpAddr;
-use handshake::Tep;
-use mptcp::Path;
+use plait_base::Duration;
+use plait_handshake::Tep;
+use plait_mptcp::Path;
+use plait_wire::{
+    AddAddr, Dss, Flags, Mapping, MpJoin, MpPrio, MptcpOption, RemoveAddr, Segment, TcpOption, option_bytes,
+    options,
+};
 use sealing::{assert_carried, sealed};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use wire::{
-    AddAddr, Dss, Flags, Mapping, MpJoin, MpPrio, MptcpOption, RemoveAddr, Segment, TcpOption, option_bytes,
-    options,
-};
 use world::{CLIENT, Fate, Link, SERVER, World, address, path, pattern};
 
 /// What went over the wire: the last segment of each side on each path, and all with payload since the tape was cleared.

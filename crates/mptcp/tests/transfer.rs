@@ -2,9 +2,9 @@
 
 mod world;
 
-use base::Duration;
 use bytes::Bytes;
-use mptcp::{Negotiated, PlainReason, Scheduler};
+use plait_base::Duration;
+use plait_mptcp::{Negotiated, PlainReason, Scheduler};
 use world::{CLIENT, Link, SERVER, World, pattern};
 
 const MULTIPATH: Negotiated = Negotiated::Multipath { version: 1, checksum: false };
@@ -98,9 +98,9 @@ fn who_waits_for_a_data_ack_that_nobody_sends_asks_for_it() {
     let (told, mut first) = (is_stale.clone(), None);
     world.tap = Box::new(move |from, segment| {
         world::rewrite(segment, |option| match option {
-            wire::MptcpOption::Dss(mut dss) if from == SERVER && told.get() => {
+            plait_wire::MptcpOption::Dss(mut dss) if from == SERVER && told.get() => {
                 dss.data_ack = dss.data_ack.map(|ack| *first.get_or_insert(ack));
-                Some(wire::MptcpOption::Dss(dss))
+                Some(plait_wire::MptcpOption::Dss(dss))
             }
             other => Some(other),
         });
@@ -168,7 +168,7 @@ fn who_reads_nothing_is_sent_no_more_than_a_connection_begins_with() {
 
 #[test]
 fn coupled_controllers_share_and_use_both_paths() {
-    for congestion in [tcp::congestion::Algorithm::Lia, tcp::congestion::Algorithm::Olia] {
+    for congestion in [plait_tcp::congestion::Algorithm::Lia, plait_tcp::congestion::Algorithm::Olia] {
         let link = Link { rate: Some(2_000_000), ..Link::default() };
         let mut world = World::new(6, vec![link.clone(), link], 1);
         world.config(|config| config.tcp.congestion = congestion);
@@ -181,7 +181,7 @@ fn coupled_controllers_share_and_use_both_paths() {
 
 #[test]
 fn a_peer_with_short_numbers_and_a_data_fin_on_its_last_data_is_understood() {
-    use wire::{DataSequence, MptcpOption};
+    use plait_wire::{DataSequence, MptcpOption};
     let mut world = World::new(7, vec![Link::default()], 1);
     let length = 100_000u64;
     world.tap = Box::new(move |from, segment| {

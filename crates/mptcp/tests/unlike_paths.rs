@@ -5,11 +5,11 @@ mod stranger;
 mod visit;
 mod world;
 
-use base::Duration;
 use bytes::Bytes;
-use handshake::Tep;
-use mptcp::{ConnectionError, Scheduler};
-use protect::sealed::Kind;
+use plait_base::Duration;
+use plait_handshake::Tep;
+use plait_mptcp::{ConnectionError, Scheduler};
+use plait_protect::sealed::Kind;
 use sealing::sealed;
 use visit::Visit;
 use world::{CLIENT, Link, SERVER, World, pattern};

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ::tun::{Device, VnetHeader};
+use ::plait_tun::{Device, VnetHeader};
 
-pub use ::tun::permitted;
+pub use ::plait_tun::permitted;
 
 use crate::{Error, Link, Namespace, Result};
 

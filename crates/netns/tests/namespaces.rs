@@ -8,9 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use netns::mptcp::{Endpoint, EndpointFlag};
-use netns::nft::Table;
-use netns::{Cidr, Link, Namespace, Offload, Rate, Route, Rule, Target, veth};
+use plait_netns::mptcp::{Endpoint, EndpointFlag};
+use plait_netns::nft::Table;
+use plait_netns::{Cidr, Link, Namespace, Offload, Rate, Route, Rule, Target, veth};
 
 #[test]
 #[ignore = "needs root"]
@@ -139,7 +139,7 @@ fn the_sweep_takes_the_namespaces_of_the_dead_with_their_processes_and_leaves_th
     while !pids(&name).contains(&orphan.id().to_string()) {
         std::thread::yield_now();
     }
-    assert!(netns::sweep().expect("swept").contains(&name));
+    assert!(plait_netns::sweep().expect("swept").contains(&name));
     assert!(!names().contains(&name));
     assert!(!orphan.wait().expect("it was ours").success(), "it was killed");
     assert!(names().contains(&living.name().expect("named").to_owned()));

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ::host::{ConnectionError, Failure};
+use ::plait_host::{ConnectionError, Failure};
 
 /// Why something could not be done. Its text names the cause and, where there is one, what helps.
 #[derive(Debug, thiserror::Error)]
@@ -89,16 +89,16 @@ impl From<io::Error> for Error {
     }
 }
 
-impl From<::host::Error> for Error {
-    fn from(error: ::host::Error) -> Self {
+impl From<::plait_host::Error> for Error {
+    fn from(error: ::plait_host::Error) -> Self {
         let kind = match &error {
             error if error.is_missing_privilege_or_feature() => ErrorKind::Unsupported,
-            ::host::Error::PortInUse { .. } => ErrorKind::PortInUse,
-            ::host::Error::DeviceName { .. }
-            | ::host::Error::DuplicatePath { .. }
-            | ::host::Error::UnknownPath { .. }
-            | ::host::Error::PathCount { .. } => ErrorKind::InvalidInput,
-            ::host::Error::Gone => ErrorKind::Closed,
+            ::plait_host::Error::PortInUse { .. } => ErrorKind::PortInUse,
+            ::plait_host::Error::DeviceName { .. }
+            | ::plait_host::Error::DuplicatePath { .. }
+            | ::plait_host::Error::UnknownPath { .. }
+            | ::plait_host::Error::PathCount { .. } => ErrorKind::InvalidInput,
+            ::plait_host::Error::Gone => ErrorKind::Closed,
             _ => ErrorKind::Other,
         };
         Self { kind, message: error.to_string(), source: Some(Box::new(error)) }

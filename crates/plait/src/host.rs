@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::host::Config;
+use ::plait_host::Config;
 
 use crate::error::{Error, ErrorKind};
 use crate::listener::Listener;
@@ -18,7 +18,7 @@ use crate::stream::Stream;
 /// [`Host::close`] lets them end in order before.
 #[derive(Debug)]
 pub struct Host {
-    inner: ::host::Host,
+    inner: ::plait_host::Host,
     config: Config,
 }
 
@@ -26,7 +26,7 @@ pub struct Host {
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before it is started"]
 pub struct HostBuilder {
-    inner: ::host::HostBuilder,
+    inner: ::plait_host::HostBuilder,
     config: Config,
     paths: usize,
 }
@@ -42,7 +42,7 @@ pub struct Remote {
 impl Host {
     /// A host without paths yet.
     pub fn builder() -> HostBuilder {
-        HostBuilder { inner: ::host::Host::builder(), config: Config::default(), paths: 0 }
+        HostBuilder { inner: ::plait_host::Host::builder(), config: Config::default(), paths: 0 }
     }
 
     /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed one; what is weaker is a [`Protection`] with that
@@ -140,8 +140,8 @@ impl HostBuilder {
     pub fn start(self) -> Result<Host, Error> {
         let Self { mut inner, config, paths } = self;
         if paths == 0 {
-            for device in ::host::default_devices()? {
-                inner = inner.path(::host::PathSpec::new(&device)?);
+            for device in ::plait_host::default_devices()? {
+                inner = inner.path(::plait_host::PathSpec::new(&device)?);
             }
         }
         Ok(Host { inner: inner.start()?, config })

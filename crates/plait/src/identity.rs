@@ -7,8 +7,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use base::SecretRandom;
-use handshake::Fingerprint;
+use plait_base::SecretRandom;
+use plait_handshake::Fingerprint;
 use zeroize::Zeroizing;
 
 /// A private key of ours (Ed25519), by which others know us. Clones share it; it is wiped with the last of them.
@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Identity(pub(crate) Arc<handshake::Identity>);
+pub struct Identity(pub(crate) Arc<plait_handshake::Identity>);
 
 /// Why a private key cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum ReadIdentityError {
     },
     /// There is no private key of the right kind in it.
     #[error("no private key of Ed25519 in PEM: {0}")]
-    Key(#[from] handshake::IdentityError),
+    Key(#[from] plait_handshake::IdentityError),
 }
 
 impl Identity {
@@ -54,7 +54,7 @@ impl Identity {
     pub fn generate() -> io::Result<Self> {
         let mut seed = Zeroizing::new([0; 32]);
         File::open("/dev/urandom")?.read_exact(&mut *seed)?;
-        Ok(Self(Arc::new(handshake::Identity::generate(&mut SecretRandom::new(*seed)))))
+        Ok(Self(Arc::new(plait_handshake::Identity::generate(&mut SecretRandom::new(*seed)))))
     }
 
     /// Reads a key in PEM (PKCS#8, `PRIVATE KEY`).
@@ -62,7 +62,7 @@ impl Identity {
     /// # Errors
     /// There is no such key in it.
     pub fn from_pem(pem: &[u8]) -> Result<Self, ReadIdentityError> {
-        Ok(Self(Arc::new(handshake::Identity::from_pem(pem)?)))
+        Ok(Self(Arc::new(plait_handshake::Identity::from_pem(pem)?)))
     }
 
     /// Reads the key in a file, or makes one and writes it there, readable by its owner only.

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::path::PathBuf;
 
-use handshake::Fingerprint;
+use plait_handshake::Fingerprint;
 
 use crate::error::{Error, ErrorKind};
 

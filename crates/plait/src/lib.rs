@@ -74,11 +74,11 @@ mod trust;
 
 pub use crate::host::{Host, HostBuilder, Remote};
 pub use error::{Error, ErrorKind};
-pub use handshake::{Certificate, Fingerprint, ParseFingerprintError, PemError};
 pub use identity::{Identity, ReadIdentityError};
 pub use known_peers::{KnownPeer, KnownPeers};
 pub use listener::Listener;
 pub use path::{Path, PathControl, PathState, TrustLevel};
+pub use plait_handshake::{Certificate, Fingerprint, ParseFingerprintError, PemError};
 pub use protection::{Protection, Scheduler};
 pub use service::{Clients, Service};
 pub use status::{Monitor, Peer, Status, Subflow};

@@ -7,8 +7,8 @@ use crate::stream::Stream;
 /// connections go on.
 #[derive(Debug)]
 pub struct Listener {
-    pub(crate) inner: ::host::Listener,
-    pub(crate) control: ::host::PathControl,
+    pub(crate) inner: ::plait_host::Listener,
+    pub(crate) control: ::plait_host::PathControl,
 }
 
 impl Listener {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use ::host::{PathClass, PathSpec};
+use ::plait_host::{PathClass, PathSpec};
 
 use crate::error::Error;
 
@@ -85,7 +85,7 @@ impl fmt::Display for Path {
 
 /// A path as it is now.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PathState(pub(crate) ::host::Path);
+pub struct PathState(pub(crate) ::plait_host::Path);
 
 impl PathState {
     /// Its device.
@@ -138,7 +138,7 @@ impl PathState {
 /// Asks about the paths of a [`Host`](crate::Host) and changes how they are used. It may outlive the host, and then has no
 /// effect.
 #[derive(Clone, Debug)]
-pub struct PathControl(pub(crate) ::host::PathControl);
+pub struct PathControl(pub(crate) ::plait_host::PathControl);
 
 impl PathControl {
     /// The paths and their state now.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use ::host::{Config, Fallback, Protect, ScrambleSettings, SealedSettings};
+use ::plait_host::{Config, Fallback, Protect, ScrambleSettings, SealedSettings};
 
 use crate::error::Error;
 use crate::host::Remote;
@@ -98,7 +98,7 @@ impl From<Trust> for Protection {
     }
 }
 
-impl From<Scheduler> for ::host::Scheduler {
+impl From<Scheduler> for ::plait_host::Scheduler {
     fn from(scheduler: Scheduler) -> Self {
         match scheduler {
             Scheduler::LowestRtt => Self::LowestRtt,
@@ -112,7 +112,7 @@ impl From<Scheduler> for ::host::Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handshake::{Fingerprint, Policy, Tep};
+    use plait_handshake::{Fingerprint, Policy, Tep};
 
     fn sealed_with(trust: Trust) -> SealedSettings {
         let config = Config::default();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ::host::{Config, Fallback, Protect, ScrambleSettings, SealedSettings};
-use handshake::{Certificate, ClientPolicy, Fingerprint, ListenerSettings};
+use ::plait_host::{Config, Fallback, Protect, ScrambleSettings, SealedSettings};
+use plait_handshake::{Certificate, ClientPolicy, Fingerprint, ListenerSettings};
 
 use crate::identity::Identity;
 

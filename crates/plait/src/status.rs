@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ::host::{Negotiated, PeerIdentity};
-use handshake::Fingerprint;
+use ::plait_host::{Negotiated, PeerIdentity};
+use plait_handshake::Fingerprint;
 
 /// Who the peer of a connection is, as far as it was proved.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,14 +23,14 @@ pub enum Peer {
 /// A connection at one moment.
 #[derive(Clone, Debug)]
 pub struct Status {
-    status: ::host::Status,
-    paths: Vec<::host::Path>,
+    status: ::plait_host::Status,
+    paths: Vec<::plait_host::Path>,
 }
 
 /// One subflow of a connection: a path of ours and an address of the peer.
 #[derive(Clone, Debug)]
 pub struct Subflow {
-    subflow: ::host::SubflowStatus,
+    subflow: ::plait_host::SubflowStatus,
     device: String,
     local: SocketAddr,
 }
@@ -38,8 +38,8 @@ pub struct Subflow {
 /// Looks at a connection that others read and write, and can end it. It keeps the connection from being let go of.
 #[derive(Clone, Debug)]
 pub struct Monitor {
-    pub(crate) inner: ::host::Monitor,
-    pub(crate) control: ::host::PathControl,
+    pub(crate) inner: ::plait_host::Monitor,
+    pub(crate) control: ::plait_host::PathControl,
 }
 
 impl Monitor {
@@ -112,7 +112,7 @@ impl Status {
         self.status.age
     }
 
-    fn subflow(&self, subflow: &::host::SubflowStatus) -> Subflow {
+    fn subflow(&self, subflow: &::plait_host::SubflowStatus) -> Subflow {
         let path = self.paths.iter().find(|path| path.id == subflow.path);
         // The stack's own addresses are private: what others see is the device's.
         let public = path.and_then(|path| match subflow.tuple.local.ip() {

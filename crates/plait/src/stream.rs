@@ -18,7 +18,7 @@ use crate::status::{Monitor, Peer, Subflow};
 /// that was not read, it is told by a reset.
 #[derive(Debug)]
 pub struct Stream {
-    inner: ::host::Stream,
+    inner: ::plait_host::Stream,
     monitor: Monitor,
     peer_addr: SocketAddr,
     local_addr: SocketAddr,
@@ -28,8 +28,8 @@ pub struct Stream {
 impl Stream {
     /// A connection that is open. `from`: where it came from, if it was not opened by us.
     pub(crate) fn new(
-        inner: ::host::Stream,
-        control: ::host::PathControl,
+        inner: ::plait_host::Stream,
+        control: ::plait_host::PathControl,
         from: Option<SocketAddr>,
     ) -> Result<Self, Error> {
         let monitor = Monitor { inner: inner.monitor(), control };

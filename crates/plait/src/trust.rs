@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ::host::{PeerIdentity, SealedStatus};
-use handshake::{Fingerprint, OpenerSettings, PemError, ServerName, ServerTrust, roots_from_pem};
+use ::plait_host::{PeerIdentity, SealedStatus};
+use plait_handshake::{Fingerprint, OpenerSettings, PemError, ServerName, ServerTrust, roots_from_pem};
 
 use crate::error::{Error, ErrorKind};
 use crate::host::Remote;

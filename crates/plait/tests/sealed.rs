@@ -5,11 +5,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use netns::{Cidr, Namespace, veth};
 use plait::{
     Certificate, Clients, ErrorKind, Fingerprint, Host, Identity, KnownPeers, Peer, Protection, Service,
     Stream, Trust,
 };
+use plait_netns::{Cidr, Namespace, veth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;

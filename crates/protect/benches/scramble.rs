@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use aes_soft::cipher::{BlockCipher, NewBlockCipher, generic_array::GenericArray};
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use protect::alternatives::ciphers::{Cipher, Mode};
-use protect::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
+use plait_protect::alternatives::ciphers::{Cipher, Mode};
+use plait_protect::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
 
 /// Rounds in which every method has its turn.
 const ROUNDS: usize = 31;

@@ -1,8 +1,8 @@
 //! Every code path against the straightforward one: all small lengths, all alignments, any cut into writes.
 
+use plait_protect::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, proptest};
-use protect::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
 
 #[test]
 fn every_engine_is_right_at_every_small_length_and_alignment() {

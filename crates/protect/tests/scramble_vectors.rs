@@ -1,7 +1,7 @@
 //! Known answers of the scrambler: 75 vectors made from the papers' text and code by another program, the
 //! steady state of Kato 2019, Figure 14, and four bugs that a round trip cannot see.
 
-use protect::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
+use plait_protect::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
 use serde_json::Value;
 
 #[test]

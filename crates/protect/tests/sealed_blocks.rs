@@ -2,13 +2,13 @@
 
 mod sealed_support;
 
-use base::{Dsn, Duration, Instant};
 use bytes::Bytes;
-use proptest::prelude::*;
-use protect::sealed::{
+use plait_base::{Dsn, Duration, Instant};
+use plait_protect::sealed::{
     AckContext, AckTag, BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, OpenError, OptionContext,
     ProtectedOptions, Record, Records, Role, SubflowTag, Suite, UpdateRefused,
 };
+use proptest::prelude::*;
 use sealed_support::{CONTEXT, End, connect, connect_with, hex, sent};
 use serde_json::Value;
 
@@ -205,7 +205,7 @@ fn jobs_that_finish_out_of_order_give_the_same_blocks() {
     let texts: Vec<Vec<u8>> = (0..5u8).map(|at| vec![at; 10 * usize::from(at) + 1]).collect();
     let jobs: Vec<_> =
         texts.iter().map(|text| a.sealer.begin(Kind::Data, (&text[..]).into()).expect("fresh")).collect();
-    let mut blocks: Vec<_> = jobs.into_iter().rev().map(protect::sealed::SealJob::run).collect();
+    let mut blocks: Vec<_> = jobs.into_iter().rev().map(plait_protect::sealed::SealJob::run).collect();
     blocks.reverse();
     let mut expected = a.identity.idsn(Role::A) + 1;
     let mut opening = Vec::new();
@@ -304,10 +304,10 @@ fn seventy_generations_pass_the_end_of_the_six_bits() {
 
 #[test]
 fn an_update_is_due_by_bytes_calls_or_age_and_sealing_ends_where_it_never_comes() {
-    let limits = protect::sealed::KeyLimits { bytes: 1000, calls: 10, age: Duration::from_secs(60) };
+    let limits = plait_protect::sealed::KeyLimits { bytes: 1000, calls: 10, age: Duration::from_secs(60) };
     let start = || {
-        let master = protect::sealed::MasterSecret::filled_by::<()>(|_| Ok(())).expect("cannot fail");
-        protect::sealed::ConnectionSecrets::derive(master, 0x23).start(
+        let master = plait_protect::sealed::MasterSecret::filled_by::<()>(|_| Ok(())).expect("cannot fail");
+        plait_protect::sealed::ConnectionSecrets::derive(master, 0x23).start(
             Role::A,
             Suite::Aes128Gcm,
             limits,

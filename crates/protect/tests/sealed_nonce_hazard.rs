@@ -15,8 +15,8 @@
 mod sealed_support;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use base::Dsn;
-use protect::sealed::{AckContext, AckTag, ProtectedOptions, SubflowTag, Suite};
+use plait_base::Dsn;
+use plait_protect::sealed::{AckContext, AckTag, ProtectedOptions, SubflowTag, Suite};
 use sealed_support::connect;
 
 /// The paper's option protection, as far as an AEAD with nonces of 96 bits can have it.

@@ -329,8 +329,8 @@ mod tests {
 
     #[test]
     fn no_bytes_at_all_make_it_panic() {
-        use base::Random;
-        let mut random = base::SeededRandom::from_number(8803);
+        use plait_base::Random;
+        let mut random = plait_base::SeededRandom::from_number(8803);
         for _ in 0..20_000 {
             let mut bytes = vec![0; usize::try_from(random.below(64)).expect("small")];
             random.fill(&mut bytes);

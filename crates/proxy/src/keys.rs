@@ -18,8 +18,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use base::Random;
-use handshake::{Fingerprint, Identity, PublicKey};
+use plait_base::Random;
+use plait_handshake::{Fingerprint, Identity, PublicKey};
 
 use crate::rules::Rule;
 
@@ -261,7 +261,7 @@ fn comment() -> String {
 
 #[cfg(test)]
 mod tests {
-    use base::SeededRandom;
+    use plait_base::SeededRandom;
 
     use super::*;
 

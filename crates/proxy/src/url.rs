@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use handshake::Fingerprint;
+use plait_handshake::Fingerprint;
 
 /// The port of `plait serve` where none is given.
 pub const DEFAULT_PORT: u16 = 7443;

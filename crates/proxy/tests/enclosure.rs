@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use proxy::run::{Enclosed, enclose, exit, original_destination};
+use plait_proxy::run::{Enclosed, enclose, exit, original_destination};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -1,9 +1,9 @@
 //! Applications that say a pattern and check what they hear.
 
-use base::{Duration, Instant, Random, SeededRandom};
 use bytes::Bytes;
-use endpoint::{ConnectionId, Endpoint};
-use mptcp::{ConnectionError, ReadError, Status};
+use plait_base::{Duration, Instant, Random, SeededRandom};
+use plait_endpoint::{ConnectionId, Endpoint};
+use plait_mptcp::{ConnectionError, ReadError, Status};
 
 /// What an application does with its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

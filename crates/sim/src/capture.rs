@@ -1,6 +1,6 @@
 //! A capture of everything that the first end of each path sends and receives, as pcapng.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 use plait_pcap::{Interface, Packet, Writer};
 use std::io;
 

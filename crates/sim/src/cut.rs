@@ -1,9 +1,9 @@
 //! Boxes that move the borders of segments: splitting and merging.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
+use plait_tcp::FourTuple;
+use plait_wire::{Flags, Segment};
 use std::collections::BTreeMap;
-use tcp::FourTuple;
-use wire::{Flags, Segment};
 
 use crate::{Direction, Element, Frame, Outlet};
 

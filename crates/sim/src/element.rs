@@ -1,6 +1,6 @@
 //! The boxes that a path consists of.
 
-use base::Instant;
+use plait_base::Instant;
 
 use crate::Frame;
 

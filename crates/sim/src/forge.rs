@@ -1,9 +1,9 @@
 //! Boxes that lie: corrupted payload with a mended checksum, forged segments, flipped bits.
 
-use base::{Instant, Random, SeededRandom};
 use bytes::Bytes;
 use core::ops::Range;
-use wire::{Flags, OptionBytes, Segment};
+use plait_base::{Instant, Random, SeededRandom};
+use plait_wire::{Flags, OptionBytes, Segment};
 
 use crate::{Direction, Element, Frame, Outlet};
 
@@ -131,8 +131,8 @@ fn mutate(segment: &mut Segment, random: &mut SeededRandom) {
         let bit = random.next_u32();
         match random.below(6) {
             0 => segment.flags.0 ^= 1 << (bit % 8),
-            1 => segment.seq = base::SeqNum::new(segment.seq.bits() ^ (1 << (bit % 32))),
-            2 => segment.ack = base::SeqNum::new(segment.ack.bits() ^ (1 << (bit % 32))),
+            1 => segment.seq = plait_base::SeqNum::new(segment.seq.bits() ^ (1 << (bit % 32))),
+            2 => segment.ack = plait_base::SeqNum::new(segment.ack.bits() ^ (1 << (bit % 32))),
             3 => segment.window ^= 1 << (bit % 16),
             4 if !segment.payload.is_empty() => {
                 let mut payload = segment.payload.to_vec();

@@ -1,7 +1,7 @@
 //! What crosses a path: one IP packet.
 
 use bytes::Bytes;
-use wire::{Packet, Segment, TcpEmit, Trust};
+use plait_wire::{Packet, Segment, TcpEmit, Trust};
 
 /// One IP packet, with what receive offload says about it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,9 +1,9 @@
 //! Boxes that swallow: black holes, acknowledgment loss, links with a small MTU.
 
-use base::{Instant, Random, SeededRandom};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
-use wire::{Flags, IcmpReason, IpVersion, Segment, icmp_error};
+use plait_base::{Instant, Random, SeededRandom};
+use plait_wire::{Flags, IcmpReason, IpVersion, Segment, icmp_error};
 
 use crate::{Direction, Element, Frame, Outlet};
 

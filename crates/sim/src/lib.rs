@@ -1,6 +1,6 @@
 //! A deterministic network for tests.
 //!
-//! A [`World`] has hosts, each one an [`endpoint::Endpoint`], and paths between their addresses. A path is a
+//! A [`World`] has hosts, each one an [`plait_endpoint::Endpoint`], and paths between their addresses. A path is a
 //! chain of boxes ([`Element`]): links with delay, rate and loss, and the middleboxes that make life hard for
 //! Multipath TCP. Time is virtual: the world jumps from one moment at which something happens to the next.
 //! Everything that happens follows from the seed and the calls, down to the bytes of the capture.
@@ -27,7 +27,7 @@ mod strip;
 mod world;
 
 pub use self::link::{Link, plain_link};
-pub use ::link::{LinkConfig, Loss, Reordering, megabits};
+pub use ::plait_link::{LinkConfig, Loss, Reordering, megabits};
 pub use application::{Application, CloseMode, Outcome, Workload, WrongBytes};
 pub use cut::{Coalescer, Cutter};
 pub use element::{Direction, Element, Outlet};

@@ -1,9 +1,9 @@
 //! Links: the model of the crate `link` in both directions, as a box on a path.
 
-use base::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
-use link::{LinkConfig, Verdict};
-use wire::Trust;
+use plait_base::{Duration, Instant};
+use plait_link::{LinkConfig, Verdict};
+use plait_wire::Trust;
 
 use crate::{Direction, Element, Frame, Outlet};
 
@@ -20,7 +20,7 @@ pub fn plain_link() -> LinkConfig {
 
 /// A link with a model for each direction.
 pub struct Link {
-    lanes: [link::Link; 2],
+    lanes: [plait_link::Link; 2],
 }
 
 impl Link {
@@ -32,7 +32,7 @@ impl Link {
     /// A link with a model for each direction.
     pub fn asymmetric(forward: LinkConfig, backward: LinkConfig, seed: u64) -> Self {
         let (there, back) = (seed.wrapping_mul(2), seed.wrapping_mul(2).wrapping_add(1));
-        Self { lanes: [link::Link::new(forward, there), link::Link::new(backward, back)] }
+        Self { lanes: [plait_link::Link::new(forward, there), plait_link::Link::new(backward, back)] }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Paths and routes: which way a packet goes, and what is next on it.
 
-use base::Instant;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use plait_base::Instant;
 use std::collections::BTreeMap;
 
 use crate::{Direction, Element, Frame, HostIndex, Outlet};

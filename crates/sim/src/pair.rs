@@ -1,11 +1,11 @@
 //! Two hosts with some paths between them: what most tests begin with.
 
-use base::{Duration, Instant};
 use core::fmt::Write;
 use core::net::SocketAddr;
-use endpoint::{ConnectionId, Counters, EndpointConfig};
-use mptcp::Config;
-use wire::IpVersion;
+use plait_base::{Duration, Instant};
+use plait_endpoint::{ConnectionId, Counters, EndpointConfig};
+use plait_mptcp::Config;
+use plait_wire::IpVersion;
 
 use crate::{
     Application, Element, Families, HostIndex, Link, LinkConfig, Outcome, PathIndex, Workload, World,

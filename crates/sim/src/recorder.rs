@@ -1,9 +1,9 @@
 //! A box that only looks.
 
-use base::Instant;
+use plait_base::Instant;
+use plait_wire::Segment;
 use std::cell::RefCell;
 use std::rc::Rc;
-use wire::Segment;
 
 use crate::{Direction, Element, Frame, Outlet};
 

@@ -1,9 +1,9 @@
 //! Boxes that rewrite headers: sequence numbers and addresses.
 
-use base::{Instant, SeqNum};
 use core::net::SocketAddr;
+use plait_base::{Instant, SeqNum};
+use plait_wire::{Flags, SackBlocks, Segment, TcpOption, option_bytes, options};
 use std::collections::BTreeMap;
-use wire::{Flags, SackBlocks, Segment, TcpOption, option_bytes, options};
 
 use crate::{Direction, Element, Frame, Outlet};
 

@@ -1,7 +1,7 @@
 //! Boxes that have something against options.
 
-use base::Instant;
-use wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, options, pad_options};
+use plait_base::Instant;
+use plait_wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, options, pad_options};
 
 use crate::{Direction, Element, Frame, Outlet};
 

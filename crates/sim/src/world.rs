@@ -1,12 +1,12 @@
 //! The world: hosts, paths, and time that jumps.
 
-use base::{Duration, Instant, PathId, Random, SeededRandom};
 use core::net::{IpAddr, SocketAddr};
-use endpoint::{Arrival, ConnectionId, Endpoint, EndpointConfig, Event, ListenerId};
-use mptcp::{Config, CryptoResult, Path, PathClass};
+use plait_base::{Duration, Instant, PathId, Random, SeededRandom};
 use plait_carrier::MalformedCounts;
+use plait_endpoint::{Arrival, ConnectionId, Endpoint, EndpointConfig, Event, ListenerId};
+use plait_mptcp::{Config, CryptoResult, Path, PathClass};
+use plait_wire::{IpVersion, Packet, Segment};
 use std::collections::BTreeMap;
-use wire::{IpVersion, Packet, Segment};
 
 use crate::application::Patterns;
 use crate::capture::Capture;

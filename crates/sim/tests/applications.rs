@@ -1,15 +1,15 @@
 //! What applications see of an endpoint: events, turns, letting go.
 
-use base::{Duration, Instant};
 use bytes::Bytes;
-use endpoint::{ConnectError, ConnectionId, Endpoint, EndpointConfig, Event, ListenerId};
-use mptcp::{Config, ConnectionError, ReadError};
-use sim::{
+use plait_base::{Duration, Instant};
+use plait_endpoint::{ConnectError, ConnectionId, Endpoint, EndpointConfig, Event, ListenerId};
+use plait_mptcp::{Config, ConnectionError, ReadError};
+use plait_sim::{
     BlackHole, CloseMode, Crossing, Direction, Families, Frame, LinkConfig, Pair, Recorder, Workload,
     megabits, plain_link,
 };
 
-use wire::Flags;
+use plait_wire::Flags;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTES: Duration = Duration::from_secs(600);
@@ -22,7 +22,7 @@ fn connections_that_share_a_link_get_a_fair_part_of_it() {
     pair.serve(&Config::default(), Workload::of(0));
     let ids: Vec<_> = (0..10).map(|_| pair.open(&Config::default(), Workload::of(4 << 20))).collect();
     pair.world.run_for(SECOND * 2);
-    let heard: Vec<_> = pair.world.accepted(pair.server).map(sim::Application::heard).collect();
+    let heard: Vec<_> = pair.world.accepted(pair.server).map(plait_sim::Application::heard).collect();
     println!("after 2 s: {heard:?}");
     assert_eq!(heard.len(), 10);
     assert!(heard.iter().all(|bytes| *bytes > (1 << 20)), "nobody starves: {heard:?}");

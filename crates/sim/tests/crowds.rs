@@ -1,12 +1,12 @@
 //! Many connections, and strangers who want to make us keep things.
 
-use base::{Duration, Random, SeededRandom, SeqNum};
 use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddr};
-use endpoint::EndpointConfig;
-use mptcp::Config;
-use sim::{CloseMode, Families, Frame, LinkConfig, Loss, Pair, Workload, plain_link};
-use wire::{
+use plait_base::{Duration, Random, SeededRandom, SeqNum};
+use plait_endpoint::EndpointConfig;
+use plait_mptcp::Config;
+use plait_sim::{CloseMode, Families, Frame, LinkConfig, Loss, Pair, Workload, plain_link};
+use plait_wire::{
     CapableFlags, Flags, MpCapable, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes,
 };
 
@@ -136,7 +136,7 @@ fn sixty_four_kibibytes_of_garbage_are_counted_and_that_is_all() {
             garbage[6] = 6;
         }
         let segment_size = if random.chance(0.5) { random.next_u32() as u16 } else { 0 };
-        for trust in [wire::Trust::Verify, wire::Trust::Offloaded] {
+        for trust in [plait_wire::Trust::Verify, plait_wire::Trust::Offloaded] {
             let frame = Frame { bytes: Bytes::from(garbage.clone()), segment_size, trust };
             pair.world.inject(pair.server, &frame);
         }

@@ -1,9 +1,9 @@
 //! Same seed, same run.
 
-use base::Duration;
-use mptcp::Config;
+use plait_base::Duration;
+use plait_mptcp::Config;
 use plait_pcap::Reader;
-use sim::{Families, LinkConfig, Loss, Pair, Reordering, Workload, plain_link};
+use plait_sim::{Families, LinkConfig, Loss, Pair, Reordering, Workload, plain_link};
 
 #[test]
 fn the_same_seed_gives_the_same_capture_to_the_byte() {

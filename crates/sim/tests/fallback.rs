@@ -1,8 +1,8 @@
 //! Where Multipath TCP does not get through, plain TCP does, and the status says why.
 
-use base::Duration;
-use mptcp::{Config, ConnectionError, Fallback, Negotiated, PlainReason};
-use sim::{Conversation, Direction, Element, Families, Firewall, Moment, Pair, Stripper, Workload};
+use plait_base::Duration;
+use plait_mptcp::{Config, ConnectionError, Fallback, Negotiated, PlainReason};
+use plait_sim::{Conversation, Direction, Element, Families, Firewall, Moment, Pair, Stripper, Workload};
 
 const MINUTES: Duration = Duration::from_secs(600);
 const BYTES: u64 = 300_000;

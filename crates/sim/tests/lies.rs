@@ -1,8 +1,8 @@
 //! Somebody on the path lies.
 
-use base::{Duration, Instant};
-use mptcp::{Config, Negotiated, PlainReason};
-use sim::{
+use plait_base::{Duration, Instant};
+use plait_mptcp::{Config, Negotiated, PlainReason};
+use plait_sim::{
     CloseMode, Corruptor, Direction, Element, Families, Forger, Forgery, Link, LinkConfig, Mutator, Pair,
     Workload, megabits, plain_link,
 };
@@ -119,7 +119,13 @@ fn mutated_segments_never_make_a_host_panic() {
 struct Honest;
 
 impl Element for Honest {
-    fn pass(&mut self, now: Instant, direction: Direction, frame: sim::Frame, out: &mut sim::Outlet) {
+    fn pass(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        frame: plait_sim::Frame,
+        out: &mut plait_sim::Outlet,
+    ) {
         out.push(now, direction, frame);
     }
 }

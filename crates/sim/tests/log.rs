@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use base::{Duration, SeededRandom};
-use handshake::{Identity, KeyLog, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use mptcp::{Config, Protect, SealedSettings};
-use sim::{BlackHole, Direction, Families, Link, LinkConfig, Pair, Recorder, Workload, megabits, plain_link};
+use plait_base::{Duration, SeededRandom};
+use plait_handshake::{Identity, KeyLog, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
+use plait_mptcp::{Config, Protect, SealedSettings};
+use plait_sim::{
+    BlackHole, Direction, Families, Link, LinkConfig, Pair, Recorder, Workload, megabits, plain_link,
+};
+use plait_wire::{MptcpOption, TcpOption, options};
 use tracing_subscriber::filter::LevelFilter;
-use wire::{MptcpOption, TcpOption, options};
 
 const MINUTES: Duration = Duration::from_secs(600);
 const ADDRESSES: &str = "10.";

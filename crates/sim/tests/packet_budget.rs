@@ -1,15 +1,15 @@
 //! Whatever options a middlebox takes out, the packets sent are bounded by the bytes moved, and where nobody has
 //! anything more to say, nothing circulates.
 
-use base::{Duration, SeededRandom};
-use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use mptcp::{Config, Protect, SealedSettings};
-use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-use sim::{
+use plait_base::{Duration, SeededRandom};
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
+use plait_mptcp::{Config, Protect, SealedSettings};
+use plait_sim::{
     CloseMode, Direction, Element, Families, Link, LinkConfig, Moment, Pair, Recorder, Stripper, Workload,
     plain_link,
 };
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use std::sync::Arc;
 
 /// The kinds of options that may disappear: MSS, window scale, SACK permitted, SACK, timestamps, MPTCP, TCP-ENO.

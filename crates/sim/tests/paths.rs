@@ -1,8 +1,8 @@
 //! Paths come, go, die and lie idle.
 
-use base::{Duration, Instant, PathId};
-use mptcp::{Config, Negotiated, Status};
-use sim::{
+use plait_base::{Duration, Instant, PathId};
+use plait_mptcp::{Config, Negotiated, Status};
+use plait_sim::{
     BlackHole, CloseMode, Direction, Families, Link, LinkConfig, Moment, Pair, Recorder, Stripper, Workload,
     megabits, plain_link,
 };

@@ -1,13 +1,13 @@
 //! Whatever applications and paths do: bytes in order, each once, both ends agree, nothing is left.
 
-use base::{Duration, Instant};
-use mptcp::{Config, Scheduler};
-use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-use sim::{
+use plait_base::{Duration, Instant};
+use plait_mptcp::{Config, Scheduler};
+use plait_sim::{
     AckLoss, BlackHole, CloseMode, Coalescer, Cutter, Element, Families, Link, LinkConfig, Loss, Moment,
     Pair, Reordering, SequenceRewriter, Stripper, Workload, megabits, plain_link,
 };
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 #[derive(Clone, Debug)]
 enum Middlebox {
@@ -108,7 +108,7 @@ fn operate(
     pair: &mut Pair,
     config: &Config,
     operation: &Operation,
-    opened: &mut Vec<(endpoint::ConnectionId, u64, CloseMode)>,
+    opened: &mut Vec<(plait_endpoint::ConnectionId, u64, CloseMode)>,
 ) {
     let change = |pair: &mut Pair, path: usize, up: Option<bool>, backup: Option<bool>| {
         let path = pair.paths[path % pair.paths.len()];

@@ -1,10 +1,10 @@
 //! Scrambled connections through whole hosts and the boxes between them.
 
-use base::Duration;
-use mptcp::{
+use plait_base::Duration;
+use plait_mptcp::{
     Config, ConnectionError, Negotiated, PathClass, Protect, ScrambleSettings, ScrambleStart, Unscrambled,
 };
-use sim::{Families, LinkConfig, Loss, Moment, Pair, Reordering, Stripper, Workload, plain_link};
+use plait_sim::{Families, LinkConfig, Loss, Moment, Pair, Reordering, Stripper, Workload, plain_link};
 
 fn bad_link() -> LinkConfig {
     LinkConfig {

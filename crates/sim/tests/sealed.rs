@@ -1,17 +1,17 @@
 //! Sealed connections through everything a path can do to them: the bytes arrive as they were sent, or there is an
 //! error; and what one path does, the other does not feel.
 
-use base::{Duration, SeededRandom};
-use endpoint::EndpointConfig;
-use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use mptcp::{Config, ConnectionError, Negotiated, Protect, SealedSettings};
-use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-use sim::{
+use plait_base::{Duration, SeededRandom};
+use plait_endpoint::EndpointConfig;
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
+use plait_mptcp::{Config, ConnectionError, Negotiated, Protect, SealedSettings};
+use plait_sim::{
     Application, BlackHole, CloseMode, Coalescer, Corruptor, Cutter, Direction, Element, Families, Forger,
     Forgery, Link, LinkConfig, Moment, Mutator, Pair, SequenceRewriter, Stripper, Workload, World, megabits,
     plain_link,
 };
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;

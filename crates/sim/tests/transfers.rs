@@ -1,8 +1,8 @@
 //! Bytes get through, whatever the paths do to them.
 
-use base::Duration;
-use mptcp::{Config, Negotiated, Scheduler, Status};
-use sim::{
+use plait_base::Duration;
+use plait_mptcp::{Config, Negotiated, Scheduler, Status};
+use plait_sim::{
     AckLoss, CloseMode, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkConfig,
     Loss, NarrowLink, Nat, Pair, Recorder, Reordering, SequenceRewriter, Workload, megabits, plain_link,
 };

@@ -3,10 +3,10 @@
 //! `cargo bench -p plait-tcp --bench scoreboard`
 #![expect(clippy::disallowed_methods, reason = "measuring is what this program is for")]
 
-use base::{Duration, Instant, SeqNum};
 use bytes::Bytes;
-use tcp::{Config, FourTuple, Isn, Record, Subflow};
-use wire::{Flags, OptionBytes, Segment, TcpOption};
+use plait_base::{Duration, Instant, SeqNum};
+use plait_tcp::{Config, FourTuple, Isn, Record, Subflow};
+use plait_wire::{Flags, OptionBytes, Segment, TcpOption};
 
 /// First sequence numbers.
 const OURS: SeqNum = SeqNum::new(1);
@@ -21,7 +21,7 @@ fn acknowledgment(tuple: FourTuple, blocks: &[(u32, u32)]) -> Segment {
     let mut options = OptionBytes::new();
     let blocks = blocks.iter().map(|&(start, end)| (OURS + start, OURS + end)).collect();
     assert!(TcpOption::Sack(blocks).emit(&mut options));
-    wire::pad_options(&mut options);
+    plait_wire::pad_options(&mut options);
     Segment { seq: THEIRS + 1, ack: OURS + 1, flags: Flags::ACK, options, ..syn_ack(tuple) }
 }
 
@@ -30,7 +30,7 @@ fn syn_ack(tuple: FourTuple) -> Segment {
     for option in [TcpOption::Mss(MSS), TcpOption::WindowScale(7), TcpOption::SackPermitted] {
         assert!(option.emit(&mut options));
     }
-    wire::pad_options(&mut options);
+    plait_wire::pad_options(&mut options);
     Segment {
         source: tuple.remote,
         destination: tuple.local,

@@ -2,10 +2,10 @@
 //! on the way. `cargo run --release -p plait-tcp --example throughput`
 #![expect(clippy::disallowed_methods, reason = "measuring is what this program is for")]
 
-use base::{Duration, Instant, SeqNum};
 use bytes::Bytes;
-use tcp::{Config, FourTuple, Isn, Record, Subflow};
-use wire::{OptionBytes, Segment};
+use plait_base::{Duration, Instant, SeqNum};
+use plait_tcp::{Config, FourTuple, Isn, Record, Subflow};
+use plait_wire::{OptionBytes, Segment};
 
 const TOTAL: u64 = 1 << 30;
 const RECORD: usize = 46 * 1408;

@@ -2,8 +2,8 @@
 //! 5681, 6582, 8985).
 
 use arrayvec::ArrayVec;
-use base::Instant;
-use wire::Segment;
+use plait_base::Instant;
+use plait_wire::Segment;
 
 use crate::congestion::Ack;
 use crate::flight::Sent;
@@ -106,7 +106,8 @@ impl Subflow {
             return found;
         }
         let base = self.send.seq(ack);
-        let place = |edge: base::SeqNum| u64::try_from(ack as i64 + i64::from(edge.distance(base))).ok();
+        let place =
+            |edge: plait_base::SeqNum| u64::try_from(ack as i64 + i64::from(edge.distance(base))).ok();
         for (index, &(left, right)) in view.sack.iter().enumerate() {
             let (Some(left), Some(right)) = (place(left), place(right)) else { continue };
             if left >= right || right > self.send.next {

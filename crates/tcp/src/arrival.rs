@@ -1,8 +1,8 @@
 //! A segment for a connection that knows both sequence spaces, step by step in the order of RFC 9293,
 //! section 3.10.7.4, with the checks of RFC 5961 and RFC 7323.
 
-use base::Instant;
-use wire::{Flags, Segment};
+use plait_base::Instant;
+use plait_wire::{Flags, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::challenge::Challenge;

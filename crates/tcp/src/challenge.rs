@@ -3,7 +3,7 @@
 //! A challenge ACK tells an honest peer how to prove itself; an attacker must not be able to make us send
 //! any number of them, and two confused hosts must not answer each other for ever.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 /// Answers per period, for one connection.
 const ANSWERS: u8 = 10;

@@ -1,7 +1,7 @@
 //! Closing (RFC 9293, section 3.6), and what a connection that is over still does.
 
-use base::Instant;
-use wire::{Flags, Segment};
+use plait_base::Instant;
+use plait_wire::{Flags, Segment};
 
 use crate::log;
 use crate::sender::Finish;

@@ -1,8 +1,8 @@
 //! Segments as values: flags, options in their order, acknowledgment and window.
 
-use base::{Instant, SeqNum};
 use bytes::Bytes;
-use wire::{Flags, OptionBytes, SackBlocks, Segment};
+use plait_base::{Instant, SeqNum};
+use plait_wire::{Flags, OptionBytes, SackBlocks, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::header_options::{self, SynOptions};

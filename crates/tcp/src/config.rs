@@ -1,6 +1,6 @@
 //! What can be chosen about a connection.
 
-use base::Duration;
+use plait_base::Duration;
 
 use crate::congestion;
 

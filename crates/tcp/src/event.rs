@@ -1,6 +1,6 @@
 //! What a connection reports.
 
-use base::Instant;
+use plait_base::Instant;
 
 /// What became of an arriving segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

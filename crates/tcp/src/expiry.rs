@@ -1,6 +1,6 @@
 //! What happens when time passes.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 use crate::acknowledgment::clamp;
 use crate::flight::Fate;

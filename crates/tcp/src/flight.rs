@@ -12,7 +12,7 @@
 //! sent later cannot be overdue earlier.
 
 use alloc::collections::VecDeque;
-use base::Instant;
+use plait_base::Instant;
 
 /// Ranges beyond which a SACK block splits no more: it then counts only for ranges that lie wholly inside it. A path
 /// of 1 Gbit/s and 200 ms holds 17,000 segments, with hundreds of gaps where a hundredth of them is lost.

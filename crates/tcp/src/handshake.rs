@@ -1,7 +1,7 @@
 //! Opening: SYN-SENT, SYN-RECEIVED and what is agreed on there (RFC 9293, sections 3.5 and 3.10.7.3).
 
-use base::{Duration, Instant};
-use wire::{Flags, IpVersion, Segment};
+use plait_base::{Duration, Instant};
+use plait_wire::{Flags, IpVersion, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::congestion::Controller;

@@ -1,6 +1,6 @@
 //! The options that TCP itself understands, out of and into a segment.
 
-use wire::{MAX_OPTIONS, OptionBytes, SackBlocks, TcpOption};
+use plait_wire::{MAX_OPTIONS, OptionBytes, SackBlocks, TcpOption};
 
 use crate::timestamps::Stamp;
 
@@ -21,7 +21,7 @@ pub(crate) struct SynOptions {
 impl SynOptions {
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         let mut found = Self::default();
-        for option in wire::options(bytes).flatten() {
+        for option in plait_wire::options(bytes).flatten() {
             match option {
                 TcpOption::Mss(mss) => found.mss = Some(mss),
                 TcpOption::WindowScale(scale) => found.scale = Some(scale.min(14)),
@@ -106,7 +106,7 @@ impl SegmentView {
             return Self { timestamps: Some(stamp), sack: SackBlocks::new() };
         }
         let mut found = Self::default();
-        for option in wire::options(bytes).flatten() {
+        for option in plait_wire::options(bytes).flatten() {
             match option {
                 TcpOption::Timestamps { value, echo } => found.timestamps = Some(Stamp { value, echo }),
                 TcpOption::Sack(blocks) => found.sack = blocks,

@@ -1,7 +1,7 @@
 //! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323, section 5.4).
 
-use base::{Instant, SeqNum};
 use core::net::{IpAddr, SocketAddr};
+use plait_base::{Instant, SeqNum};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 

@@ -1,7 +1,7 @@
 //! What the network itself says about segments: ICMP errors, and silence about large ones.
 
-use base::Instant;
-use wire::{IcmpError, IcmpReason};
+use plait_base::Instant;
+use plait_wire::{IcmpError, IcmpReason};
 
 use crate::flight::Sent;
 use crate::header_options::TIMESTAMPS_LEN;

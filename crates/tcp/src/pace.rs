@@ -1,7 +1,7 @@
 //! Pacing: segments leave at the rate of the window instead of in bursts (RFC 9293 leaves it free; RFC 7661
 //! and RFC 8312 recommend it after idle times).
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 /// Time that one burst may take on the path; shorter bursts would cost more wake-ups than they smooth.
 const BURST: Duration = Duration::from_millis(1);

@@ -1,6 +1,6 @@
 //! How large a packet the path takes (RFC 1191, 8201, 4821; checks of RFC 5927).
 
-use wire::IpVersion;
+use plait_wire::IpVersion;
 
 /// Smallest MTU believed for IPv4: below it an attacker would make us send nothing but headers.
 const MIN_V4: u16 = 576;

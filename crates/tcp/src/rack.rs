@@ -1,6 +1,6 @@
 //! Recent acknowledgment: losses by time of transmission (RFC 8985, section 6).
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 use crate::flight::{Overdue, Sent};
 use crate::rtt::Rtt;

@@ -241,7 +241,7 @@ impl ReceiveQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{Random, SeededRandom};
+    use plait_base::{Random, SeededRandom};
 
     fn stream(from: u64, to: u64) -> Bytes {
         (from..to).map(|n| ((n * 31) >> 3) as u8).collect()

@@ -1,6 +1,6 @@
 //! The receiving half of a connection.
 
-use base::{Duration, Instant, SeqNum};
+use plait_base::{Duration, Instant, SeqNum};
 
 use crate::Config;
 use crate::ack_policy::AckPolicy;

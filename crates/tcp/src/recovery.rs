@@ -1,6 +1,6 @@
 //! Whether the connection repairs losses, how fast, and whether it was right to.
 
-use base::Instant;
+use plait_base::Instant;
 
 use crate::prr::Prr;
 

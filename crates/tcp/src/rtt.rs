@@ -1,6 +1,6 @@
 //! Round-trip time and the retransmission timeout that follows from it (RFC 6298).
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 /// Timeout before the first sample (RFC 6298, section 2.1).
 const INITIAL_RTO: Duration = Duration::from_secs(1);

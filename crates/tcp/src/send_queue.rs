@@ -7,7 +7,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use wire::OptionBytes;
+use plait_wire::OptionBytes;
 
 use crate::Record;
 

@@ -1,7 +1,7 @@
 //! The sending half of a connection.
 
-use base::{Instant, SeqNum};
-use wire::IpVersion;
+use plait_base::{Instant, SeqNum};
+use plait_wire::IpVersion;
 
 use crate::Config;
 use crate::congestion::Controller;

@@ -1,9 +1,9 @@
 //! The connection itself.
 
 use alloc::collections::VecDeque;
-use base::{Duration, Instant, SeqNum};
 use bytes::Bytes;
-use wire::{IcmpError, IpVersion, MAX_OPTIONS, OptionBytes, Segment};
+use plait_base::{Duration, Instant, SeqNum};
+use plait_wire::{IcmpError, IpVersion, MAX_OPTIONS, OptionBytes, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::challenge::ChallengeLimit;

@@ -1,7 +1,7 @@
 //! Tail loss probes (RFC 8985, section 7): behind the last segments of a flight comes no other whose
 //! arrival could show their loss.
 
-use base::Duration;
+use plait_base::Duration;
 
 use crate::rtt::Rtt;
 

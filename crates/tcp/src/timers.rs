@@ -1,6 +1,6 @@
 //! One deadline per timer of a connection.
 
-use base::Instant;
+use plait_base::Instant;
 
 use crate::{Deadline, Timer};
 

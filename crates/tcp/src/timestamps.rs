@@ -1,6 +1,6 @@
 //! Timestamps (RFC 7323): our clock, the peer's, and protection against wrapped sequence numbers.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 /// After this long without a segment the peer's clock may have wrapped (RFC 7323, section 5.5).
 const OUTDATED: Duration = Duration::from_secs(24 * 24 * 3600);

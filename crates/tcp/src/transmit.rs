@@ -1,8 +1,8 @@
 //! What leaves next: resets and SYNs first, then acknowledgments that must stand alone, retransmissions,
 //! probes, new data, and acknowledgments that nothing else has carried.
 
-use base::Instant;
-use wire::{Flags, Segment};
+use plait_base::Instant;
+use plait_wire::{Flags, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::compose::Grant;

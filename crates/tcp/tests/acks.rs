@@ -2,9 +2,9 @@
 
 mod script;
 
-use base::Duration;
+use plait_base::Duration;
+use plait_tcp::{Arrival, Config, DropReason, Event, SegmentKind, Timer};
 use script::{Script, seg};
-use tcp::{Arrival, Config, DropReason, Event, SegmentKind, Timer};
 
 /// Past the first segments, which are all acknowledged at once. The next offset is 16,001.
 fn settled() -> Script {
@@ -71,7 +71,7 @@ fn a_hole_is_reported_at_once_and_the_latest_block_first() {
 #[test]
 fn data_and_a_hole_at_once_make_two_segments() {
     let mut s = settled();
-    s.tcp.send(tcp::Record {
+    s.tcp.send(plait_tcp::Record {
         payload: vec![0; 100].into(),
         options: [1; 40].into_iter().take(28).collect(),
         push: false,
@@ -141,7 +141,7 @@ fn an_acknowledgment_can_be_asked_for_and_is_written_once() {
 #[test]
 fn a_silent_connection_is_probed_and_given_up() {
     let second = Duration::from_secs(1);
-    let keep_alive = tcp::KeepAlive { idle: second * 10, interval: second, probes: 3 };
+    let keep_alive = plait_tcp::KeepAlive { idle: second * 10, interval: second, probes: 3 };
     let mut s = Script::established(Config { keep_alive: Some(keep_alive), ..Config::default() });
     s.wait_for(second * 5);
     s.give(seg(".", 1, 1));
@@ -154,7 +154,7 @@ fn a_silent_connection_is_probed_and_given_up() {
     assert_eq!(s.sent().len(), 3);
     s.wait_for(second * 1);
     assert_eq!(s.sent(), ["R. 1:1 ack 1"]);
-    assert_eq!(s.events.last(), Some(&Event::Closed(tcp::Closed::TimedOut)));
+    assert_eq!(s.events.last(), Some(&Event::Closed(plait_tcp::Closed::TimedOut)));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn the_user_timeout_counts_from_the_last_progress() {
     s.wait_for(Duration::from_millis(2_999));
     assert!(!s.events.iter().any(|event| matches!(event, Event::Closed(_))));
     s.wait(1);
-    assert_eq!(s.events.last(), Some(&Event::Closed(tcp::Closed::TimedOut)));
+    assert_eq!(s.events.last(), Some(&Event::Closed(plait_tcp::Closed::TimedOut)));
 }
 
 /// `millis` of a bulk transfer over a path of 40 ms: a segment of 100 bytes each millisecond, each with the echo of the

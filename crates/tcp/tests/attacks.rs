@@ -2,10 +2,10 @@
 
 mod script;
 
-use base::{Duration, Random, SeededRandom};
+use plait_base::{Duration, Random, SeededRandom};
+use plait_tcp::{Arrival, Closed, Config, DropReason, Event, State};
+use plait_wire::{Flags, IcmpReason, OptionBytes};
 use script::{Script, seg};
-use tcp::{Arrival, Closed, Config, DropReason, Event, State};
-use wire::{Flags, IcmpReason, OptionBytes};
 
 #[test]
 fn only_the_exact_reset_counts() {
@@ -122,7 +122,11 @@ fn a_black_hole_for_large_packets_is_found_without_icmp() {
     let mut s = Script::active(Config { timestamps: false, ..Config::default() });
     s.sent();
     s.wait(40);
-    s.give(seg("S.", 0, 1).option(&wire::TcpOption::Mss(1460)).option(&wire::TcpOption::SackPermitted));
+    s.give(
+        seg("S.", 0, 1)
+            .option(&plait_wire::TcpOption::Mss(1460))
+            .option(&plait_wire::TcpOption::SackPermitted),
+    );
     s.send(5000);
     s.sent();
     let mut sizes = Vec::new();

@@ -2,9 +2,9 @@
 
 mod script;
 
-use base::Duration;
+use plait_base::Duration;
+use plait_tcp::{Arrival, Closed, Config, DropReason, Event, SegmentKind, State, Timer};
 use script::{Script, seg};
-use tcp::{Arrival, Closed, Config, DropReason, Event, SegmentKind, State, Timer};
 
 fn closed(s: &Script) -> Option<Closed> {
     s.events.iter().find_map(|event| if let Event::Closed(reason) = event { Some(*reason) } else { None })

@@ -2,10 +2,10 @@
 
 mod script;
 
-use base::Duration;
+use plait_base::Duration;
+use plait_tcp::{Arrival, Closed, Config, DropReason, Event, Timer};
+use plait_wire::{OptionBytes, TcpOption};
 use script::{Script, seg};
-use tcp::{Arrival, Closed, Config, DropReason, Event, Timer};
-use wire::{OptionBytes, TcpOption};
 
 #[test]
 fn nothing_leaves_beyond_the_window_of_the_peer() {
@@ -55,7 +55,8 @@ fn a_shut_window_of_a_peer_that_is_gone_ends_the_connection() {
 fn bytes_are_given_back_when_their_record_is_acknowledged() {
     let mut s = Script::established(Config::default());
     let buffer = bytes::Bytes::from(vec![0; 3000]);
-    let half = |range| tcp::Record { payload: buffer.slice(range), options: OptionBytes::new(), push: false };
+    let half =
+        |range| plait_tcp::Record { payload: buffer.slice(range), options: OptionBytes::new(), push: false };
     s.tcp.send(half(0..2000));
     s.tcp.send(half(2000..3000));
     s.sent();
@@ -140,7 +141,11 @@ fn windows_are_scaled_both_ways() {
     assert_eq!(s.raw[0].window, 1 << 15, "2^20 in units of 32");
     s.sent();
     s.give(seg(".", 1, 1).window(1000));
-    s.tcp.send(tcp::Record { payload: vec![0; 20_000].into(), options: OptionBytes::new(), push: false });
+    s.tcp.send(plait_tcp::Record {
+        payload: vec![0; 20_000].into(),
+        options: OptionBytes::new(),
+        push: false,
+    });
     s.drain();
     let sent: usize = s.raw.iter().map(|segment| segment.payload.len()).sum();
     assert_eq!(sent, 5360, "the initial window, not the one of 1000 bytes");

@@ -3,11 +3,11 @@
 
 mod pair;
 
-use base::Duration;
-use link::{LinkConfig, Reordering, megabits};
 use pair::{Pair, Path, loss, plain_link};
-use tcp::Config;
-use tcp::congestion::Algorithm;
+use plait_base::Duration;
+use plait_link::{LinkConfig, Reordering, megabits};
+use plait_tcp::Config;
+use plait_tcp::congestion::Algorithm;
 
 /// Bytes per second.
 const RATE: u64 = 12_500_000;

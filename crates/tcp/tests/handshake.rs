@@ -2,10 +2,12 @@
 
 mod script;
 
-use base::{Instant, SeqNum};
+use plait_base::{Instant, SeqNum};
+use plait_tcp::{
+    Arrival, Closed, Config, DropReason, Event, FourTuple, Isn, SegmentKind, State, Subflow, Timer,
+};
+use plait_wire::{Flags, IcmpReason, TcpOption};
 use script::{Script, seg};
-use tcp::{Arrival, Closed, Config, DropReason, Event, FourTuple, Isn, SegmentKind, State, Subflow, Timer};
-use wire::{Flags, IcmpReason, TcpOption};
 
 fn plain() -> Config {
     Config { timestamps: false, ..Config::default() }

@@ -2,10 +2,10 @@
 
 mod script;
 
+use plait_tcp::Config;
 use script::{Script, seg};
 use std::io;
 use std::sync::{Arc, Mutex};
-use tcp::Config;
 use tracing_subscriber::filter::LevelFilter;
 
 /// What has been written.
@@ -69,7 +69,7 @@ fn segments_are_told_at_the_finest_level_and_without_their_bytes() {
     let text = logged(LevelFilter::TRACE, || {
         let mut s = Script::established(Config::default());
         s.give(seg("P.", 1, 1).payload(b"a secret of the application"));
-        let record = tcp::Record {
+        let record = plait_tcp::Record {
             payload: bytes::Bytes::from_static(b"another secret"),
             options: [254, 12].into_iter().chain(*b"key bytes ").collect(),
             push: true,

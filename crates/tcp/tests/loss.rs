@@ -2,9 +2,9 @@
 
 mod script;
 
+use plait_tcp::{Closed, Config, Event, Timer};
+use plait_wire::{OptionBytes, TcpOption};
 use script::{Script, seg};
-use tcp::{Closed, Config, Event, Timer};
-use wire::{OptionBytes, TcpOption};
 
 fn config() -> Config {
     Config { max_super_segment: 1000, ..Config::default() }

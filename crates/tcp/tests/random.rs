@@ -5,14 +5,14 @@
 
 mod pair;
 
-use base::{Duration, Random, SeededRandom, SeqNum};
 use bytes::Bytes;
 use core::num::NonZeroU64;
-use link::{LinkConfig, Loss, Reordering};
 use pair::{ISN_A, ISN_B, Pair, Path, Side, pattern, plain_link};
-use tcp::congestion::Algorithm;
-use tcp::{Closed, Config, Record, State};
-use wire::{Flags, OptionBytes, Segment};
+use plait_base::{Duration, Random, SeededRandom, SeqNum};
+use plait_link::{LinkConfig, Loss, Reordering};
+use plait_tcp::congestion::Algorithm;
+use plait_tcp::{Closed, Config, Record, State};
+use plait_wire::{Flags, OptionBytes, Segment};
 
 fn config(random: &mut SeededRandom) -> Config {
     let algorithms = [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia];

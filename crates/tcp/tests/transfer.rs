@@ -2,10 +2,10 @@
 
 mod pair;
 
-use base::Duration;
-use link::{LinkConfig, Reordering};
 use pair::{Pair, Path, loss, plain_link};
-use tcp::{Closed, Config, State};
+use plait_base::Duration;
+use plait_link::{LinkConfig, Reordering};
+use plait_tcp::{Closed, Config, State};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,8 +1,8 @@
 //! ICMP and ICMPv6 errors about a TCP segment of ours (RFC 792, 1191, 4443, 8201).
 
 use alloc::vec::Vec;
-use base::SeqNum;
 use core::net::{IpAddr, SocketAddr};
+use plait_base::SeqNum;
 
 use crate::ip::{Extent, IpHeader, emit_header, pseudo_header};
 use crate::{Checksum, IpVersion, Malformed, Protocol, Trust};

@@ -3,9 +3,9 @@
 mod emit;
 mod parse;
 
-use base::SeqNum;
 use bytes::Bytes;
 use core::net::SocketAddr;
+use plait_base::SeqNum;
 
 use crate::OptionBytes;
 

@@ -1,7 +1,7 @@
 //! TCP options (RFC 9293, 7323, 2018, 8547) as typed values, and the walk over them.
 
 use arrayvec::ArrayVec;
-use base::SeqNum;
+use plait_base::SeqNum;
 
 use crate::fields::Fields;
 use crate::{Eno, Malformed, MptcpOption};

@@ -1,9 +1,9 @@
 //! ICMP and ICMPv6 errors about our segments, as routers send them and as they are cut short.
 
-use base::SeqNum;
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
-use wire::{
+use plait_base::SeqNum;
+use plait_wire::{
     Flags, IcmpError, IcmpReason, Malformed, OptionBytes, Packet, Segment, Trust, checksum_of, icmp_error,
 };
 

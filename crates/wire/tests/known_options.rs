@@ -1,7 +1,7 @@
 //! Every option of RFC 9293, 7323, 2018 and 8684 in every form, as the figures of the RFCs lay it out.
 
-use base::SeqNum;
-use wire::{
+use plait_base::SeqNum;
+use plait_wire::{
     AddAddr, CapableFlags, DataAck, DataSequence, Dss, FastClose, Malformed, Mapping, MpCapable, MpFail,
     MpJoin, MpPrio, MpReset, MptcpOption, OptionBytes, RemoveAddr, ResetReason, TcpOption, option_bytes,
     options,
@@ -46,7 +46,7 @@ fn plain_options() {
 #[test]
 fn sack_with_one_to_four_blocks() {
     let mut bytes = vec![5, 2];
-    let mut blocks = wire::SackBlocks::new();
+    let mut blocks = plait_wire::SackBlocks::new();
     for n in 0..4u32 {
         let (left, right) = (0xffff_ff00 + n * 8, 0xffff_ff04 + n * 8);
         bytes.extend(left.to_be_bytes());

@@ -3,7 +3,7 @@
 mod captures;
 
 use bytes::Bytes;
-use wire::{
+use plait_wire::{
     AddAddr, DataAck, DataSequence, Dss, Flags, Mapping, MpCapable, MpJoin, MpReset, MptcpOption, Packet,
     Segment, TcpOption, Trust, data_checksum, options,
 };
@@ -27,7 +27,7 @@ fn every_packet_of_linux_is_written_again_as_it_was() {
         let ip = segment.ip_version().header_len();
         assert_eq!(written[ip..], captured.packet[ip..], "{}", captured.line);
 
-        let mut again = wire::OptionBytes::new();
+        let mut again = plait_wire::OptionBytes::new();
         let mut rest = &segment.options[..];
         while let Some(&kind) = rest.first() {
             let len = if kind <= 1 { 1 } else { usize::from(rest[1]) };

@@ -5,10 +5,10 @@ mod arbitrary;
 use bytes::Bytes;
 use core::net::IpAddr;
 use etherparse::{NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
+use plait_wire::{Flags, IcmpReason, Packet, Segment, TcpOption, Trust, icmp_error, options};
 use proptest::prelude::*;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire as smol;
-use wire::{Flags, IcmpReason, Packet, Segment, TcpOption, Trust, icmp_error, options};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]

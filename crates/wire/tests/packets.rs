@@ -1,9 +1,9 @@
 //! IP, TCP and ICMP headers: what is skipped, what is refused, and why.
 
-use base::SeqNum;
 use bytes::Bytes;
 use core::net::IpAddr;
-use wire::{
+use plait_base::SeqNum;
+use plait_wire::{
     Flags, IcmpReason, Malformed, OptionBytes, Packet, Segment, Trust, checksum_of, icmp_error, options,
 };
 

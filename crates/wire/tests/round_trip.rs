@@ -3,8 +3,8 @@
 mod arbitrary;
 
 use bytes::Bytes;
+use plait_wire::{Flags, OptionBytes, Packet, Segment, TcpEmit, TcpOption, Trust, checksum_of, options};
 use proptest::prelude::*;
-use wire::{Flags, OptionBytes, Packet, Segment, TcpEmit, TcpOption, Trust, checksum_of, options};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
@@ -27,7 +27,7 @@ proptest! {
                 written.push(option);
             }
         }
-        wire::pad_options(&mut bytes);
+        plait_wire::pad_options(&mut bytes);
         prop_assert_eq!(options(&bytes).collect::<Result<Vec<_>, _>>(), Ok(written));
     }
 }
@@ -92,7 +92,7 @@ proptest! {
     }
 }
 
-fn parse(bytes: &Bytes, segment_size: u16, trust: Trust) -> Result<Segment, wire::Malformed> {
+fn parse(bytes: &Bytes, segment_size: u16, trust: Trust) -> Result<Segment, plait_wire::Malformed> {
     match Packet::parse(bytes, segment_size, trust)? {
         Packet::Tcp(segment) => Ok(segment),
         Packet::Icmp(error) => panic!("TCP was read as an ICMP error: {error:?}"),

@@ -21,9 +21,9 @@ fn paths_and_choices_reach_the_settings() {
     assert_eq!(connect.options.paths.len(), 2);
     assert!(connect.options.paths[1].is_backup());
     let config = connect.options.config();
-    assert_eq!(config.scheduler, host::Scheduler::Redundant);
-    assert_eq!(config.tcp.congestion, host::CongestionControl::Olia);
-    assert_eq!((config.checksum, config.fallback), (true, host::Fallback::Refuse));
+    assert_eq!(config.scheduler, plait_host::Scheduler::Redundant);
+    assert_eq!(config.tcp.congestion, plait_host::CongestionControl::Olia);
+    assert_eq!((config.checksum, config.fallback), (true, plait_host::Fallback::Refuse));
 }
 
 #[test]
@@ -32,19 +32,19 @@ fn scrambling_is_asked_for_by_name() {
                  --untrusted-only degrade --scheduler dispersed=128 --allow-plain";
     let Command::Listen(listen) = parse(words).expect("good words").command else { unreachable!() };
     let config = listen.options.config();
-    let settings = host::ScrambleSettings {
-        start: host::ScrambleStart::HmacSha1,
-        unscrambled: host::Fallback::Allow,
+    let settings = plait_host::ScrambleSettings {
+        start: plait_host::ScrambleStart::HmacSha1,
+        unscrambled: plait_host::Fallback::Allow,
         trusted_bytes: u64::MAX,
-        without_trusted: host::WithoutTrusted::Degrade,
+        without_trusted: plait_host::WithoutTrusted::Degrade,
     };
-    assert_eq!(config.protect, host::Protect::Scramble(settings));
+    assert_eq!(config.protect, plait_host::Protect::Scramble(settings));
     let visit = NonZeroU16::new(128).expect("not zero");
-    assert_eq!(config.scheduler, host::Scheduler::Dispersed { visit });
+    assert_eq!(config.scheduler, plait_host::Scheduler::Dispersed { visit });
     let Command::Listen(plain) = parse("plait listen 80").expect("good words").command else {
         unreachable!()
     };
-    assert_eq!(plain.options.config().protect, host::Protect::Plain);
+    assert_eq!(plain.options.config().protect, plait_host::Protect::Plain);
 }
 
 #[test]

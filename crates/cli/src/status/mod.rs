@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use host::{Path, Status};
+use plait_host::{Path, Status};
 
 use crate::options::Options;
 

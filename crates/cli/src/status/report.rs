@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use host::{
+use plait_host::{
     AttemptOutcome, AttemptStatus, Negotiated, Path, PathClass, PeerIdentity, PlainReason, ScrambleStart,
     ScrambleStatus, SealedStatus, Status, StatusCounters, SubflowStatus, TrustedPaths,
 };

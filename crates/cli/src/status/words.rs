@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use host::{Negotiated, PlainReason};
+use plait_host::{Negotiated, PlainReason};
 
 use super::report::{PathReport, Report, ScrambleReport, SealedReport};
 
@@ -138,7 +138,7 @@ fn explanation(reason: PlainReason) -> &'static str {
 mod tests {
     use std::time::Duration;
 
-    use host::{
+    use plait_host::{
         Negotiated, Path, PathClass, PlainReason, ScrambleStart, ScrambleStatus, Status, StatusCounters,
         TrustedPaths,
     };
@@ -147,7 +147,7 @@ mod tests {
 
     fn path(name: &str, id: u8) -> Path {
         Path {
-            id: host::PathId(id),
+            id: plait_host::PathId(id),
             name: name.to_owned(),
             class: PathClass::Trusted,
             backup: false,

@@ -7,8 +7,8 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use handshake::Fingerprint;
-use netns::nft::Table;
+use plait_handshake::Fingerprint;
+use plait_netns::nft::Table;
 
 use crate::outage::counted;
 use crate::servers::{self, WEB};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netns::nft::Table;
+use plait_netns::nft::Table;
 
 use crate::support::World;
 

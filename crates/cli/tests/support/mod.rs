@@ -12,9 +12,9 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::wired::{Pair, Wire};
-use lab::{End, Program};
-use netns::{Cidr, Link, Namespace, Rate};
+use plait_lab::wired::{Pair, Wire};
+use plait_lab::{End, Program};
+use plait_netns::{Cidr, Link, Namespace, Rate};
 
 /// Where the servers are: nowhere the client has a route to.
 pub(crate) const SERVER: &str = "198.51.100.1";
@@ -49,7 +49,7 @@ impl World {
     }
 
     pub(crate) fn without_server(label: &str) -> Self {
-        netns::tun::permitted().expect("root, with /dev/net/tun");
+        plait_netns::tun::permitted().expect("root, with /dev/net/tun");
         let mut pair = Pair::new(label).expect("root can make namespaces");
         for (number, name) in [(1, "wan1"), (2, "wan2")] {
             let at = |host: u8| Cidr::new([10, 77, number, host].into(), 24);

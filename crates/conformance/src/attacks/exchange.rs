@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use lab::Program;
+use plait_lab::Program;
 
 /// Bytes written and read at a time.
 const CHUNK: usize = 1 << 16;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lab::{Conditions, End, Lab, LabConfig, Path, PathClass, PathConfig, Program};
+use plait_lab::{Conditions, End, Lab, LabConfig, Path, PathClass, PathConfig, Program};
 use serde_json::Value;
 
 use crate::attacks::case::Context;

@@ -10,7 +10,7 @@ use memchr::memmem::Finder;
 use nix::sys::signal::Signal;
 
 use crate::attacks::secrets::Secret;
-use lab::Program;
+use plait_lab::Program;
 
 /// Bytes read at a time.
 const WINDOW: usize = 8 << 20;

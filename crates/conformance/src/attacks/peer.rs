@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::attacks::fixture::{Fixture, PORT, START, Side};
-use lab::Program;
+use plait_lab::Program;
 
 /// Standard input and output to and from a socket, by one thread that never blocks in one direction. With a certificate or the word
 /// `tls`, through OpenSSL. A side is done when it has sent and received as much as it was told to; an end of the stream before that
@@ -110,7 +110,7 @@ pub(crate) fn start(fixture: &Fixture<'_>, side: Side, layer: Layer, size: u64) 
 fn certificate(stem: &Path) -> Result<std::path::PathBuf> {
     let (key, shown, both) =
         (stem.with_extension("key"), stem.with_extension("crt"), stem.with_extension("pem"));
-    lab::certificate(&key, &shown)?;
+    plait_lab::certificate(&key, &shown)?;
     std::fs::write(&both, [std::fs::read(&key)?, std::fs::read(&shown)?].concat())?;
     Ok(both)
 }

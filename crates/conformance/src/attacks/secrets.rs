@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
+use plait_wire::{Flags, Segment};
 use sha2::{Digest, Sha256, Sha384};
-use wire::{Flags, Segment};
 
 use crate::attacks::wiretap;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use plait_pcap::Reader;
-use wire::{Dss, MptcpOption, Packet, Segment, TcpOption, Trust, options};
+use plait_wire::{Dss, MptcpOption, Packet, Segment, TcpOption, Trust, options};
 
 /// The interface of a capture on which the lab writes what the injector made.
 const INJECTED: u32 = 2;

@@ -1,7 +1,7 @@
 //! What a path does to packets: rules for the router in its middle.
 
-use netns::Namespace;
-use netns::nft::Table;
+use plait_netns::Namespace;
+use plait_netns::nft::Table;
 
 /// Where MPTCP options are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Strip {
 
 impl Strip {
     /// Installs the rule in a router.
-    pub(crate) fn install(self, router: &Namespace) -> netns::Result<Table> {
+    pub(crate) fn install(self, router: &Namespace) -> plait_netns::Result<Table> {
         let which = match self {
             Self::Syn => "tcp flags & (syn | ack) == syn",
             Self::SynAck => "tcp flags & (syn | ack) == syn | ack",
@@ -31,7 +31,7 @@ impl Strip {
 
 /// Changes one byte of the payload of one large segment forwarded to `device`. The TCP checksum stays right: on veth it is filled in
 /// by the receiver's side, after the change, so that only a DSS checksum can notice.
-pub(crate) fn corrupt_one_segment(router: &Namespace, device: &str) -> netns::Result<Table> {
+pub(crate) fn corrupt_one_segment(router: &Namespace, device: &str) -> plait_netns::Result<Table> {
     // 100 bytes behind the start of the TCP header: in the payload whatever the options (60 bytes at most). All bits of the byte
     // are turned over: to set it to some value would change nothing in one of 256 segments.
     forward(
@@ -44,10 +44,10 @@ pub(crate) fn corrupt_one_segment(router: &Namespace, device: &str) -> netns::Re
 }
 
 /// Answers every packet forwarded here with a TCP reset to its sender.
-pub(crate) fn reset_everything(router: &Namespace) -> netns::Result<Table> {
+pub(crate) fn reset_everything(router: &Namespace) -> plait_netns::Result<Table> {
     forward(router, "meta l4proto tcp counter reject with tcp reset")
 }
 
-fn forward(router: &Namespace, rule: &str) -> netns::Result<Table> {
+fn forward(router: &Namespace, rule: &str) -> plait_netns::Result<Table> {
     Table::install(router, &format!("chain f {{ type filter hook forward priority 0;\n{rule}\n}}"))
 }

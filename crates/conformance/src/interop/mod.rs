@@ -5,7 +5,7 @@
 //! other a program on the kernel's `IPPROTO_MPTCP` sockets ([`peer`]). With `--baseline` the kernel takes both sides: this
 //! shows that the scenarios hold for a peer known to be good, and what the kernel's own figures are.
 //!
-//! * [`lab::wired`]: the hosts and paths; [`middlebox`]: what a path does to packets.
+//! * [`plait_lab::wired`]: the hosts and paths; [`middlebox`]: what a path does to packets.
 //! * [`peer`]: the kernel-side programs, run as `conformance peer ...` inside a namespace.
 //! * [`session`]: one transfer between the two hosts.
 //! * [`scenario`]: the register of scenarios and what one is given; [`scenarios`]: the scenarios.

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::interop::scenario::{Context, Scenario, Settings, all};
 use crate::runner::{self, Case};
-use lab::wired::Family;
+use plait_lab::wired::Family;
 
 /// Bytes of transfers over paths without a rate limit, for CI.
 const SMALL: u64 = 32 << 20;

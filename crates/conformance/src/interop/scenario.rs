@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::interop::scenarios;
 pub(crate) use crate::runner::Verdict;
-use lab::wired::Family;
+use plait_lab::wired::Family;
 
 /// On which side the subject is: `plait`, or in a baseline the kernel that stands in for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::agreement::{self, ECDH_P256, UnparsedPublicKey, X25519};
 use aws_lc_rs::encoding::{AsBigEndian, EcPublicKeyCompressedBin};
-use base::Random;
+use plait_base::Random;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 

@@ -1,7 +1,7 @@
 //! Init1 and Init2 (RFC 8548, section 4.1).
 
 use bytes::{BufMut, Bytes, BytesMut};
-use protect::sealed::Suite;
+use plait_protect::sealed::Suite;
 
 use super::agreement::Curve;
 use crate::error::HandshakeError;

@@ -173,7 +173,7 @@ fn p256_agrees_with_wycheproof() {
 /// Both parties' points through the compressed form, since nearly all vectors have the other one.
 #[test]
 fn p256_secrets_agree_in_compressed_form() {
-    let mut random = base::SeededRandom::from_number(9);
+    let mut random = plait_base::SeededRandom::from_number(9);
     for _ in 0..20 {
         let mut new = || PrivateKey::generate(Curve::P256, &mut random, |_| {}).expect("fine");
         let (a, b) = (new(), new());

@@ -4,7 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use handshake::{MAX_PEER_BYTES, Tep};
+use plait_handshake::{MAX_PEER_BYTES, Tep};
 use support::{accept, listener, open, opener, run_through};
 
 /// A peer that says anything: `[handshake and side, size of the pieces, bytes...]`. TLS never completes, because nobody

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use base::SeededRandom;
-use handshake::{
+use plait_base::SeededRandom;
+use plait_handshake::{
     Complete, Handshake, HandshakeError, Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust,
     Tep, Transcript, UnixTime,
 };

@@ -19,8 +19,8 @@ mod sysctl;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use base::PathId;
-use mptcp::Path;
+use plait_base::PathId;
+use plait_mptcp::Path;
 use tracing::{debug, info};
 
 use self::addresses::Subnets;

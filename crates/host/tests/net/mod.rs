@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use host::{Host, PathSpec};
-use lab::wired::{Pair, Wire};
-use netns::{Cidr, Namespace};
+use plait_host::{Host, PathSpec};
+use plait_lab::wired::{Pair, Wire};
+use plait_netns::{Cidr, Namespace};
 
 /// Two namespaces joined by two veth pairs: `a1` and `a2` are the host's, `b1` and `b2` the peer's.
 pub(crate) struct Net {
@@ -33,7 +33,7 @@ impl Net {
     /// A host in the first namespace.
     pub(crate) fn host(&self, devices: &[&str]) -> Host {
         let paths = devices.iter().map(|device| PathSpec::new(device).expect("a name"));
-        let builder = paths.fold(Host::builder(), host::HostBuilder::path);
+        let builder = paths.fold(Host::builder(), plait_host::HostBuilder::path);
         self.a.enter(|| builder.start().expect("a host")).expect("entered")
     }
 

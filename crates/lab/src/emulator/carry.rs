@@ -1,8 +1,8 @@
 //! Over the link: verdicts, and what follows from them.
 
-use base::{Duration, Instant};
-use link::Verdict;
-use wire::Segment;
+use plait_base::{Duration, Instant};
+use plait_link::Verdict;
+use plait_wire::Segment;
 
 use super::{BUFFER, Emulator, SMALL};
 use crate::Direction;

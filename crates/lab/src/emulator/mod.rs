@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use base::{Duration, Instant};
-use link::{Link, LinkConfig};
-use netns::tun::Tun;
 use nix::sys::eventfd::EventFd;
+use plait_base::{Duration, Instant};
+use plait_link::{Link, LinkConfig};
+use plait_netns::tun::Tun;
 use serde::{Deserialize, Serialize};
 
 use crate::Direction;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::Instant;
+use plait_base::Instant;
 
 use crate::injector::Outgoing;
 

@@ -1,6 +1,6 @@
 //! Attacks by removing or rewriting options, above all those of the handshake.
 
-use wire::{Flags, Segment};
+use plait_wire::{Flags, Segment};
 
 use super::option_list::{ENO, MPTCP, join, list, subtype};
 use super::{AttackName, Piece};

@@ -16,8 +16,8 @@ mod termination;
 
 use std::collections::VecDeque;
 
-use base::{Duration, Instant, SeededRandom};
-use wire::{Flags, Segment};
+use plait_base::{Duration, Instant, SeededRandom};
+use plait_wire::{Flags, Segment};
 
 use crate::Direction;
 use crate::flows::{Flow, Flows};

@@ -1,6 +1,6 @@
 //! Attacks on how a connection opens: the three-way handshake, the sealed handshake, the first blocks.
 
-use wire::{Dss, Flags, MptcpOption, OptionBytes, Segment, TcpOption};
+use plait_wire::{Dss, Flags, MptcpOption, OptionBytes, Segment, TcpOption};
 
 use super::option_list::{ENO, MPTCP, join, list};
 use super::{Attack, AttackName, Context, Mark, Outcome, Piece, payload};
@@ -31,7 +31,7 @@ pub(super) fn cross(
 }
 
 /// A bare SYN with the sequence number `syn` of the sender of `segment`, and the ACK that follows it.
-fn crossing(segment: &Segment, syn: base::SeqNum) -> Vec<Piece> {
+fn crossing(segment: &Segment, syn: plait_base::SeqNum) -> Vec<Piece> {
     let bare = Segment {
         options: OptionBytes::new(),
         payload: bytes::Bytes::new(),
@@ -39,7 +39,7 @@ fn crossing(segment: &Segment, syn: base::SeqNum) -> Vec<Piece> {
         urgent: 0,
         ..segment.clone()
     };
-    let crossing = Segment { flags: Flags::SYN, seq: syn, ack: base::SeqNum::new(0), ..bare.clone() };
+    let crossing = Segment { flags: Flags::SYN, seq: syn, ack: plait_base::SeqNum::new(0), ..bare.clone() };
     let ack = Segment { flags: Flags::ACK, seq: syn + 1, ..bare };
     let piece = |segment, what: &str| Piece::treated(AttackName::SynCrossing, segment, what);
     vec![piece(crossing, "a bare SYN crosses that of the other side"), piece(ack, "a bare ACK behind it")]
@@ -89,7 +89,7 @@ pub(super) fn alter(attack: AttackName, segment: Segment) -> Option<Vec<Piece>> 
 }
 
 fn is_mapped(segment: &Segment) -> bool {
-    wire::options(&segment.options)
+    plait_wire::options(&segment.options)
         .flatten()
         .any(|option| matches!(option, TcpOption::Mptcp(MptcpOption::Dss(Dss { mapping: Some(_), .. }))))
 }

@@ -1,6 +1,6 @@
 //! The options of a segment as a list that can be edited.
 
-use wire::{OptionBytes, pad_options};
+use plait_wire::{OptionBytes, pad_options};
 
 /// Multipath TCP.
 pub(super) const MPTCP: u8 = 30;

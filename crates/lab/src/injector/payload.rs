@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use wire::Segment;
+use plait_wire::Segment;
 
 use super::{AttackName, Context, Piece, option_list};
 use crate::Direction;
@@ -147,7 +147,7 @@ pub(super) fn merge(first: Segment, second: Segment) -> Vec<Piece> {
 }
 
 /// The options of `old` with the timestamps of `current`: older ones would be refused (RFC 7323, section 5).
-pub(super) fn with_timestamps_of(current: &Segment, old: &Segment) -> wire::OptionBytes {
+pub(super) fn with_timestamps_of(current: &Segment, old: &Segment) -> plait_wire::OptionBytes {
     let is_timestamps = |option: &Vec<u8>| option.first() == Some(&option_list::TIMESTAMPS);
     let fresh = option_list::list(&current.options).into_iter().filter(is_timestamps);
     let rest = option_list::list(&old.options).into_iter().filter(|option| !is_timestamps(option));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use wire::Segment;
+use plait_wire::Segment;
 
 use super::payload::with_timestamps_of;
 use super::{AttackName, Piece};

@@ -1,13 +1,13 @@
 //! Attacks with the options of Multipath TCP.
 
-use base::{Random, SeededRandom};
 use hmac::{Hmac, Mac};
-use sha2::Sha256;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wire::{
+use plait_base::{Random, SeededRandom};
+use plait_wire::{
     AddAddr, DataAck, DataSequence, Dss, FastClose, Mapping, MpPrio, MptcpOption, RemoveAddr, Segment,
     TcpOption,
 };
+use sha2::Sha256;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::option_list::{join, list, subtype};
 use super::termination::bare;
@@ -81,7 +81,7 @@ fn unreachable_family(attack: AttackName) -> Option<Vec<Piece>> {
 
 /// The data sequence number with which the mapping of a segment begins, and whether it is written in full.
 fn first_mapped(segment: &Segment) -> Option<(u64, bool)> {
-    wire::options(&segment.options).flatten().find_map(|option| match option {
+    plait_wire::options(&segment.options).flatten().find_map(|option| match option {
         TcpOption::Mptcp(MptcpOption::Dss(Dss { mapping: Some(mapping), .. })) => Some(match mapping.dsn {
             DataSequence::Long(dsn) => (dsn, true),
             DataSequence::Short(dsn) => (u64::from(dsn), false),
@@ -132,7 +132,7 @@ fn with_option(
     option: &MptcpOption<'_>,
     what: String,
 ) -> Option<Vec<Piece>> {
-    let mut bytes = wire::OptionBytes::new();
+    let mut bytes = plait_wire::OptionBytes::new();
     if !TcpOption::Mptcp(option.clone()).emit(&mut bytes) {
         return None;
     }
@@ -184,7 +184,7 @@ pub(super) fn forge_mapping(segment: Segment) -> Option<Vec<Piece>> {
         let sum = u32::from(!checksum) + SHIFT as u32;
         !((sum & 0xffff) as u16 + (sum >> 16) as u16)
     });
-    let mut bytes = wire::OptionBytes::new();
+    let mut bytes = plait_wire::OptionBytes::new();
     if !TcpOption::Mptcp(MptcpOption::Dss(dss)).emit(&mut bytes) {
         return None;
     }

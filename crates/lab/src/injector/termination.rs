@@ -1,6 +1,6 @@
 //! Attacks with the signals of TCP that nobody can authenticate.
 
-use wire::{Flags, OptionBytes, Segment};
+use plait_wire::{Flags, OptionBytes, Segment};
 
 use super::{AttackName, Piece, option_list};
 

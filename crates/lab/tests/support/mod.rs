@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use lab::{Conditions, Host, Lab, LabConfig, PathClass, PathConfig};
+use plait_lab::{Conditions, Host, Lab, LabConfig, PathClass, PathConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Longer than any transfer here takes on a busy machine.

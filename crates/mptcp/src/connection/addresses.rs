@@ -1,9 +1,9 @@
 //! ADD_ADDR and REMOVE_ADDR (RFC 8684, section 3.4), both ways.
 
 use crate::log;
-use base::Instant;
 use core::net::{IpAddr, SocketAddr};
-use wire::AddAddr;
+use plait_base::Instant;
+use plait_wire::AddAddr;
 
 use crate::connection::Role;
 use crate::paths::{Announcement, Learned};
@@ -128,7 +128,7 @@ impl Connection {
                 self.outgoing.on_stalled(own, |_| false);
                 self.flows[index].leave();
             } else {
-                self.flows[index].reset(ResetInfo::because(wire::ResetReason::Unspecified));
+                self.flows[index].reset(ResetInfo::because(plait_wire::ResetReason::Unspecified));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The end of the connection: DATA_FIN both ways and then FIN on each subflow, or a failure.
 
 use crate::log;
-use base::{Dsn, Instant};
-use wire::ResetReason;
+use plait_base::{Dsn, Instant};
+use plait_wire::ResetReason;
 
 use crate::protection::Mode;
 use crate::subflows::flow::{Flow, ResetInfo, Stage};

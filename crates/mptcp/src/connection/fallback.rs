@@ -1,8 +1,8 @@
 //! Falling back to plain TCP (RFC 8684, section 3.7).
 
 use crate::log;
-use base::Dsn;
-use wire::{Mapping, ResetReason};
+use plait_base::Dsn;
+use plait_wire::{Mapping, ResetReason};
 
 use crate::protection::Mode;
 use crate::subflows::flow::{Control, ResetInfo};

@@ -1,9 +1,9 @@
 //! Further subflows: which the path manager wants are opened, and those whose path has changed are left.
 
 use crate::log;
-use base::Instant;
 use core::net::SocketAddr;
-use wire::ResetReason;
+use plait_base::Instant;
+use plait_wire::ResetReason;
 
 use crate::connection::Role;
 use crate::paths::{Joining, NextJoin};

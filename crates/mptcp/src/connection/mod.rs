@@ -13,12 +13,12 @@ pub(crate) mod sending;
 pub(crate) mod trust;
 
 use crate::log;
-use base::{Instant, PathId, Random, SubflowId};
 use bytes::Bytes;
 use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
-use tcp::{FourTuple, Isn, State};
-use wire::{IcmpError, Segment};
+use plait_base::{Instant, PathId, Random, SubflowId};
+use plait_tcp::{FourTuple, Isn, State};
+use plait_wire::{IcmpError, Segment};
 
 use crate::connection::closing::Life;
 use crate::connection::notices::Notices;

@@ -1,7 +1,7 @@
 //! What the MPTCP options of one segment say, taken out once.
 
 use arrayvec::ArrayVec;
-use wire::{AddAddr, Dss, MpCapable, MpJoin, MpReset, MptcpOption, Segment, TcpOption, options};
+use plait_wire::{AddAddr, Dss, MpCapable, MpJoin, MpReset, MptcpOption, Segment, TcpOption, options};
 
 /// Address ids of one REMOVE_ADDR: what fits into the option space.
 const MAX_REMOVED: usize = 36;

@@ -1,10 +1,10 @@
 //! Taking segments in: options first, then the bytes they are about.
 
 use crate::log;
-use base::{Duration, Instant};
 use bytes::Bytes;
-use tcp::{Arrival, Closed, Event as TcpEvent};
-use wire::{Dss, Flags, ResetReason, Segment};
+use plait_base::{Duration, Instant};
+use plait_tcp::{Arrival, Closed, Event as TcpEvent};
+use plait_wire::{Dss, Flags, ResetReason, Segment};
 
 use crate::connection::Role;
 use crate::connection::options_in::Signals;
@@ -170,7 +170,7 @@ impl Connection {
         let use_checksum = self.protection.has_checksums();
         let (Some(numbers), Some(mapping)) = (self.protection.numbers_mut(), dss.mapping) else { return };
         let dsn = numbers.incoming.sequence(mapping.dsn, self.incoming.next());
-        numbers.long_acks = matches!(mapping.dsn, wire::DataSequence::Long(_));
+        numbers.long_acks = matches!(mapping.dsn, plait_wire::DataSequence::Long(_));
         let length = u64::from(mapping.length).saturating_sub(u64::from(dss.data_fin));
         if dss.data_fin {
             self.on_data_fin(index, dsn + length);
@@ -308,7 +308,7 @@ impl Connection {
         Some(since + UNMAPPED_PATIENCE)
     }
 
-    fn insert(&mut self, dsn: base::Dsn, data: Bytes) {
+    fn insert(&mut self, dsn: plait_base::Dsn, data: Bytes) {
         let Some(numbers) = self.protection.numbers() else { return };
         let length = data.len() as u64;
         let Some(offset) = numbers.incoming.offset(dsn) else {

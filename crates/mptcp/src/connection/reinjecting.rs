@@ -2,9 +2,9 @@
 
 use crate::log;
 use arrayvec::ArrayVec;
-use base::{Duration, Instant, SubflowId};
-use tcp::{State, Stats};
-use wire::ResetReason;
+use plait_base::{Duration, Instant, SubflowId};
+use plait_tcp::{State, Stats};
+use plait_wire::ResetReason;
 
 use crate::Connection;
 use crate::protection::Mode;
@@ -188,7 +188,7 @@ impl Connection {
 
     /// Figures of the coupled controllers follow each other (RFC 6356).
     pub(crate) fn couple(&mut self) {
-        use tcp::congestion::{Algorithm, Coupling, Member};
+        use plait_tcp::congestion::{Algorithm, Coupling, Member};
         match self.config.tcp.congestion {
             Algorithm::Lia | Algorithm::Olia => {}
             Algorithm::NewReno | Algorithm::Cubic => return,

@@ -1,10 +1,10 @@
 //! What goes out next: what the subflows still have, then blocks that must be sent again, then new ones.
 
 use crate::log;
-use base::{Instant, SubflowId};
 use bytes::Bytes;
-use tcp::Record;
-use wire::{OptionBytes, Segment};
+use plait_base::{Instant, SubflowId};
+use plait_tcp::Record;
+use plait_wire::{OptionBytes, Segment};
 
 use crate::protection::Mode;
 use crate::protection::options::{DATA_OPTIONS, data_options, first_data_options, infinite_options};

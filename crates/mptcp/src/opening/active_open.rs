@@ -1,11 +1,11 @@
 //! The verbs of a connection while it is being opened.
 
-use base::{Instant, SubflowId};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use protect::sealed::OPENING_LEN;
+use plait_base::{Instant, SubflowId};
+use plait_protect::sealed::OPENING_LEN;
+use plait_wire::{IcmpError, Segment};
 use std::collections::VecDeque;
-use wire::{IcmpError, Segment};
 
 use super::attempt::Attempt;
 use super::early::Early;
@@ -93,7 +93,7 @@ impl ActiveOpen {
         syn: &Segment,
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
-        let Some(wire::MpJoin::Syn { token, .. }) = Signals::read(syn).join else {
+        let Some(plait_wire::MpJoin::Syn { token, .. }) = Signals::read(syn).join else {
             return Err(Refused::Malformed);
         };
         let attempt = self.attempts.iter_mut().find(|attempt| attempt.connection.token() == Some(token));

@@ -1,9 +1,9 @@
 //! What an endpoint holds: a connection, or what will be one.
 
-use base::{Instant, SubflowId};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use wire::{IcmpError, Segment};
+use plait_base::{Instant, SubflowId};
+use plait_wire::{IcmpError, Segment};
 
 use super::active_open::ActiveOpen;
 use super::ways::no_way;

@@ -1,8 +1,8 @@
 //! One attempt: a connection that may become the one.
 
 use crate::log;
-use base::{Duration, Instant};
 use core::net::SocketAddr;
+use plait_base::{Duration, Instant};
 
 use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use super::ways::Way;
@@ -79,7 +79,7 @@ impl Attempt {
     }
 
     /// The number of the attempt that a subflow belongs to.
-    pub(super) fn number_of(id: base::SubflowId) -> usize {
+    pub(super) fn number_of(id: plait_base::SubflowId) -> usize {
         (id.0 / IDS) as usize
     }
 

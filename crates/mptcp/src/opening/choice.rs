@@ -1,7 +1,7 @@
 //! Which attempt is the connection, and when the next one begins.
 
-use base::{Duration, Instant};
-use protect::sealed::OPENING_LEN;
+use plait_base::{Duration, Instant};
+use plait_protect::sealed::OPENING_LEN;
 use std::cmp::Reverse;
 
 use super::active_open::ActiveOpen;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::Connection;
-use base::Instant;
+use plait_base::Instant;
 
 /// The words of an application, kept so that each attempt can be told all of them. Bytes are reference counted: what
 /// is kept here and waits in an attempt is kept once.

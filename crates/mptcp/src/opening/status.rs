@@ -1,8 +1,8 @@
 //! What there is to say about the attempts of one opening.
 
-use base::{Duration, PathId};
 use core::fmt;
 use core::net::SocketAddr;
+use plait_base::{Duration, PathId};
 
 use crate::ConnectionError;
 

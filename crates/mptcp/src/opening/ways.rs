@@ -1,7 +1,7 @@
 //! The ways to the peer, best first.
 
-use base::{Instant, PathId};
 use core::net::SocketAddr;
+use plait_base::{Instant, PathId};
 use std::collections::VecDeque;
 
 use crate::connection::trust::may_open_over;

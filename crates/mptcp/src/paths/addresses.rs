@@ -1,8 +1,8 @@
 //! Addresses and their ids: which of ours are announced, and which the peer has announced (RFC 8684,
 //! section 3.4).
 
-use base::{Duration, Instant};
 use core::net::{IpAddr, SocketAddr};
+use plait_base::{Duration, Instant};
 
 /// First interval of repeating an announcement that was not echoed; doubles.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ mod pairs;
 mod path;
 
 use arrayvec::ArrayVec;
-use base::{Duration, Instant, PathId, SubflowId};
 use core::net::{IpAddr, SocketAddr};
+use plait_base::{Duration, Instant, PathId, SubflowId};
 
 pub(crate) use addresses::{Announcement, Learned, Remote};
 pub use path::{Path, PathClass, Paths};

@@ -1,8 +1,8 @@
 //! What is remembered about pairs of a path of ours and an address of the peer: a pair that failed or was lost is tried
 //! again with growing distance.
 
-use base::{Duration, Instant, PathId};
 use core::net::SocketAddr;
+use plait_base::{Duration, Instant, PathId};
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const MAX_BACK_OFF: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! The paths of this host.
 
-use base::PathId;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use plait_base::PathId;
 
 /// How far a path is trusted; binds first transmission, retransmission and reinjection alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

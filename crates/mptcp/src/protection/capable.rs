@@ -1,8 +1,8 @@
 //! MP_CAPABLE: how a protection begins, and what the three segments of the first handshake make of it (RFC 8684,
 //! section 3.1; Jadin et al., section III-A).
 
-use base::SubflowId;
-use wire::{MpCapable, Segment};
+use plait_base::SubflowId;
+use plait_wire::{MpCapable, Segment};
 
 use super::keys::Key;
 use super::plain::Plain;
@@ -161,7 +161,7 @@ fn offer_sealed(
     checksum: bool,
     session: Option<Session>,
 ) -> (Protection, Result<(), ConnectionError>) {
-    use protect::handshake::Policy;
+    use plait_protect::handshake::Policy;
     match (settings.policy, Sealed::offer(settings, checksum)) {
         (Policy::Off, _) | (Policy::Prefer, None) => (Protection::Plain(Plain::opening(session)), Ok(())),
         (Policy::Prefer, Some(sealed)) => {

@@ -1,8 +1,8 @@
 //! Keys of a connection and what RFC 8684 derives from them: token, initial data sequence number, HMACs.
 
-use base::Dsn;
 use core::net::IpAddr;
 use hmac::{Hmac, Mac};
+use plait_base::Dsn;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop};

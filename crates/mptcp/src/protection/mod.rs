@@ -30,9 +30,9 @@ pub(crate) use joins::Nonces;
 pub(crate) use options::{OptionsOut, StreamFacts};
 pub(crate) use plain::PlainTcp;
 
-use base::SubflowId;
 use bytes::Bytes;
 use core::net::IpAddr;
+use plait_base::SubflowId;
 
 use crate::connection::Role;
 use crate::connection::trust::TrustedPaths;

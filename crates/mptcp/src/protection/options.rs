@@ -1,7 +1,7 @@
 //! The options that our segments carry.
 
-use tcp::{SegmentKind, SegmentOptions};
-use wire::{
+use plait_tcp::{SegmentKind, SegmentOptions};
+use plait_wire::{
     AddAddr, CapableFlags, Checksum, DataSequence, Dss, FastClose, Mapping, MpCapable, MpFail, MpJoin,
     MpPrio, MptcpOption, OptionBytes, RemoveAddr, TcpOption, data_checksum, pad_options,
 };

@@ -3,8 +3,8 @@
 //! This is the only value that can be plain TCP, and the only one that gives out [`PlainTcp`], which everything that
 //! sends or takes bytes without a mapping asks for.
 
-use base::SubflowId;
-use wire::MpCapable;
+use plait_base::SubflowId;
+use plait_wire::MpCapable;
 
 use super::session::{OpenerKeys, Session};
 use super::{Mode, Opened};

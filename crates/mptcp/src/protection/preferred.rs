@@ -2,7 +2,7 @@
 //!
 //! The answer to our SYN turns it into one of two others, neither of which can become the other, or this one again.
 
-use wire::OptionBytes;
+use plait_wire::OptionBytes;
 
 use super::plain::Plain;
 use super::sealed::{Sealed, Unsealed};

@@ -5,8 +5,8 @@
 //! neither to TCP nor to an unscrambled stream, so whatever makes regular Multipath TCP fall back ends the connection.
 
 use bytes::Bytes;
-use protect::scramble::{Descrambler, Scrambler};
-use wire::MpCapable;
+use plait_protect::scramble::{Descrambler, Scrambler};
+use plait_wire::MpCapable;
 
 use super::plain::Plain;
 use super::session::{OpenerKeys, Session};

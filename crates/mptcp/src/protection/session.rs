@@ -1,7 +1,7 @@
 //! What the two hosts agreed on: keys, numbers, checksums.
 
-use base::Dsn;
-use wire::{CapableFlags, DataAck, MpCapable};
+use plait_base::Dsn;
+use plait_wire::{CapableFlags, DataAck, MpCapable};
 
 use super::keys::Key;
 use crate::data_space::DataSpace;

@@ -5,7 +5,7 @@
 //! them repairs a loss, if the round trip is that of the slowest path (RFC 8684, section 3.3.4). Who does not read is
 //! never given more, so a stranger cannot make an idle connection keep much.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 /// The buffer of a new connection, in bytes: a first flight and a few of slow start's rounds.
 pub(crate) const INITIAL: usize = 256 << 10;

@@ -3,8 +3,8 @@
 //! A peer may send a mapping's bytes one by one, each in a packet of its own; what waits must cost what it is worth.
 
 use bytes::BytesMut;
+use plait_tcp::Chunk;
 use std::collections::VecDeque;
-use tcp::Chunk;
 
 /// Shorter runs of bytes are copied together, lest each keep the buffer of a whole packet alive.
 const SHORT: usize = 256;

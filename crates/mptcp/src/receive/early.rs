@@ -181,7 +181,7 @@ impl core::fmt::Debug for Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{Random, SeededRandom};
+    use plait_base::{Random, SeededRandom};
 
     /// The first copy of each byte counts, in whatever pieces it comes.
     #[test]

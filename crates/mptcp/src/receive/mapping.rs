@@ -4,11 +4,11 @@
 //! A mapping may arrive with the first of the segments that it covers, with each of them, before them, or a
 //! little after them. Once it is declared it cannot change: a later one that contradicts it is dropped.
 
-use base::Dsn;
 use bytes::Bytes;
+use plait_base::Dsn;
+use plait_tcp::Chunk;
+use plait_wire::{Checksum, data_checksum};
 use std::collections::VecDeque;
-use tcp::Chunk;
-use wire::{Checksum, data_checksum};
 
 use crate::receive::coalescing;
 

@@ -6,9 +6,9 @@ pub(crate) mod early;
 pub(crate) mod mapping;
 mod reassembly;
 
-use base::{Duration, Instant};
 use bytes::Bytes;
-use wire::Dss;
+use plait_base::{Duration, Instant};
+use plait_wire::Dss;
 
 use buffer::ReceiveBuffer;
 use reassembly::{Inserted, Reassembly};

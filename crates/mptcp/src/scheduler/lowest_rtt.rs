@@ -37,7 +37,7 @@ fn would_block(fast: &Candidate, slow: &Candidate, demand: &Demand) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use base::{Duration, SubflowId};
+    use plait_base::{Duration, SubflowId};
 
     use super::*;
 

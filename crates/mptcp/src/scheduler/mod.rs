@@ -6,7 +6,7 @@ mod lowest_rtt;
 mod round_robin;
 
 use arrayvec::ArrayVec;
-use base::{Duration, SubflowId};
+use plait_base::{Duration, SubflowId};
 
 use crate::Scheduler;
 

@@ -16,7 +16,7 @@ pub(super) fn choose(candidates: &[Candidate], demand: &Demand) -> Option<usize>
 
 #[cfg(test)]
 mod tests {
-    use base::{Duration, SubflowId};
+    use plait_base::{Duration, SubflowId};
 
     use super::*;
 

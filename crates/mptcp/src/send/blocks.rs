@@ -3,8 +3,8 @@
 //! A block keeps a list of the subflows that carry it. One that has to go out again elsewhere shares its bytes.
 
 use arrayvec::ArrayVec;
-use base::{Instant, SubflowId};
 use bytes::Bytes;
+use plait_base::{Instant, SubflowId};
 
 use crate::protection::sealed::SealedBody;
 

@@ -1,6 +1,6 @@
 //! The retransmission timer of the data level: data that TCP has delivered and that no Data-ACK covers is sent again.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 /// Data acknowledged by TCP but not at data level is sent again after this, or two retransmission timeouts.
 const MIN_DATA_TIMEOUT: Duration = Duration::from_millis(500);

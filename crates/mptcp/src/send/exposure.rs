@@ -2,8 +2,8 @@
 //!
 //! Whoever listens on a path sees all that it carries: new data, and what is reinjected. Both count.
 
-use base::PathId;
 use core::net::IpAddr;
+use plait_base::PathId;
 use std::collections::BTreeMap;
 
 use crate::PathClass;

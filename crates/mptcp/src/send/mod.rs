@@ -7,8 +7,8 @@ pub(crate) mod blocks;
 mod data_timer;
 mod exposure;
 
-use base::{Duration, Instant, SubflowId};
 use bytes::{Bytes, BytesMut};
+use plait_base::{Duration, Instant, SubflowId};
 use std::collections::{BTreeSet, VecDeque};
 
 use data_timer::DataTimer;

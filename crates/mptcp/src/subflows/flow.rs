@@ -1,10 +1,10 @@
 //! One subflow with what the connection knows about it.
 
 use crate::log;
-use base::{Duration, Instant, PathId, SubflowId};
+use plait_base::{Duration, Instant, PathId, SubflowId};
+use plait_tcp::{FourTuple, State, Stats, Subflow};
+use plait_wire::{AddAddr, MpReset, ResetReason};
 use std::collections::VecDeque;
-use tcp::{FourTuple, State, Stats, Subflow};
-use wire::{AddAddr, MpReset, ResetReason};
 
 use crate::protection::sealed::SealedFlow;
 use crate::receive::mapping::Mappings;

@@ -2,16 +2,16 @@
 
 pub(crate) mod flow;
 
-use base::SubflowId;
 use core::net::SocketAddr;
 use core::ops::{Index, IndexMut};
+use plait_base::SubflowId;
+use plait_tcp::FourTuple;
 use std::collections::VecDeque;
-use tcp::FourTuple;
 
 use crate::paths::{MAX_PRESENT, Path, PresentIds};
 use crate::status::{Status, SubflowStatus};
 use flow::{Flow, ResetInfo};
-use wire::ResetReason;
+use plait_wire::ResetReason;
 
 /// Joins of the peer that may wait for their third segment.
 const MAX_UNPROVED: usize = 16;

@@ -2,13 +2,13 @@
 //! fuzz targets and the replay of their corpora call the same functions; each returns whether anything was done, so that a
 //! corpus can be seen to work.
 
-use base::Duration;
 use bytes::Bytes;
-use handshake::Tep;
-use protect::sealed::Kind;
+use plait_base::Duration;
+use plait_handshake::Tep;
+use plait_protect::sealed::Kind;
+use plait_wire::{Flags, OptionBytes, Segment};
 use std::cell::RefCell;
 use std::rc::Rc;
-use wire::{Flags, OptionBytes, Segment};
 
 use crate::sealing::sealed;
 use crate::visit::Visit;

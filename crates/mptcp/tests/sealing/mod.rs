@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "no test file needs everything")]
 
 use crate::world::{CLIENT, Link, SERVER, World, pattern};
-use base::SeededRandom;
-use handshake::{Identity, ListenerSettings, OpenerSettings, Policy, ServerName, ServerTrust, Tep};
-use mptcp::{Negotiated, Protect, SealedSettings};
+use plait_base::SeededRandom;
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, Policy, ServerName, ServerTrust, Tep};
+use plait_mptcp::{Negotiated, Protect, SealedSettings};
 use std::sync::Arc;
 
 pub(crate) const SEALED: Negotiated = Negotiated::Multipath { version: 2, checksum: false };

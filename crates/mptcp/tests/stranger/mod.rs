@@ -3,17 +3,17 @@
 
 #![allow(dead_code, reason = "no test file needs everything")]
 
-use base::{Dsn, Instant, SeededRandom, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use handshake::{
+use plait_base::{Dsn, Instant, SeededRandom, SeqNum};
+use plait_handshake::{
     ACK_ENO, Handshake, OpenerSettings, ServerName, ServerTrust, Tep, Transcript, UnixTime, offer_eno,
 };
-use protect::sealed::{
+use plait_protect::sealed::{
     BlockBuffer, ConnectionIdentity, ConnectionSecrets, Kind, OptionContext, ProtectedOptions, Role, Sealer,
     SubflowTag,
 };
-use wire::{
+use plait_wire::{
     DataAck, DataSequence, Dss, Flags, Mapping, MptcpOption, OptionBytes, Segment, TcpOption, pad_options,
 };
 
@@ -152,7 +152,7 @@ impl Stranger {
 pub(crate) fn mapping(data_ack: Dsn, dsn: Dsn, ssn: u32, length: u16) -> OptionBytes {
     let mapping = Mapping { dsn: DataSequence::Long(dsn.bits()), ssn, length, checksum: None };
     let dss = Dss { data_ack: Some(DataAck::Long(data_ack.bits())), mapping: Some(mapping), data_fin: false };
-    wire::option_bytes([TcpOption::Mptcp(MptcpOption::Dss(dss))]).expect("28 bytes")
+    plait_wire::option_bytes([TcpOption::Mptcp(MptcpOption::Dss(dss))]).expect("28 bytes")
 }
 
 fn option_field(parts: &[&[u8]]) -> OptionBytes {

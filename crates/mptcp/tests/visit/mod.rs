@@ -2,12 +2,12 @@
 
 #![allow(dead_code, reason = "no test file needs everything")]
 
-use handshake::Tep;
-use protect::sealed::{Kind, OPENING_LEN, Record};
+use plait_handshake::Tep;
+use plait_protect::sealed::{Kind, OPENING_LEN, Record};
+use plait_wire::Segment;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use wire::Segment;
 
 use crate::sealing::sealed;
 use crate::stranger::Stranger;

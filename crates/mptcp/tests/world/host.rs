@@ -1,9 +1,9 @@
 //! What a connection of the tests has from its host.
 
-use base::{Instant, PathId, Random, SeededRandom, SeqNum};
 use core::net::{IpAddr, SocketAddr};
-use mptcp::{Host, OpeningClaim, OpeningName, Paths};
-use tcp::{FourTuple, Isn};
+use plait_base::{Instant, PathId, Random, SeededRandom, SeqNum};
+use plait_mptcp::{Host, OpeningClaim, OpeningName, Paths};
+use plait_tcp::{FourTuple, Isn};
 
 pub(crate) struct TestHost {
     pub(crate) paths: Paths,

@@ -1,7 +1,7 @@
 //! Somebody who seals and opens for both sides, in times that differ from job to job.
 
-use base::{Duration, Instant, Random};
-use mptcp::{Association, CryptoResult};
+use plait_base::{Duration, Instant, Random};
+use plait_mptcp::{Association, CryptoResult};
 use std::collections::BTreeMap;
 
 use super::World;

@@ -8,19 +8,19 @@
 mod host;
 mod labour;
 
-use base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum, SubflowId};
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU64;
 use host::TestHost;
 use labour::Labour;
-use link::{LinkConfig, Loss, Reordering, Verdict};
-use mptcp::{
+use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum, SubflowId};
+use plait_link::{LinkConfig, Loss, Reordering, Verdict};
+use plait_mptcp::{
     Association, Config, ConnectionError, Event, OpeningClaim, Path, PathClass, Paths, ReadError, Status,
 };
+use plait_tcp::FourTuple;
+use plait_wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes, options};
 use std::collections::{BTreeMap, VecDeque};
-use tcp::FourTuple;
-use wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes, options};
 
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
@@ -109,7 +109,7 @@ pub(crate) struct World {
     /// A test may change them at any time.
     pub(crate) links: Vec<Link>,
     /// Both directions of each, from the client first.
-    lanes: Vec<[link::Link; 2]>,
+    lanes: Vec<[plait_link::Link; 2]>,
     pub(crate) random: SeededRandom,
     pub(crate) tap: Tap,
     /// Resets sent for nobody's segments.
@@ -425,8 +425,8 @@ impl World {
     }
 }
 
-fn lanes(link: &Link, seed: u64) -> [link::Link; 2] {
-    [2 * seed, 2 * seed + 1].map(|seed| link::Link::new(link.model(), seed))
+fn lanes(link: &Link, seed: u64) -> [plait_link::Link; 2] {
+    [2 * seed, 2 * seed + 1].map(|seed| plait_link::Link::new(link.model(), seed))
 }
 
 fn to_has(side: &Side) -> bool {

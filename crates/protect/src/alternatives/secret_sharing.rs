@@ -3,7 +3,7 @@
 //! Each byte is the value at 0 of a random polynomial of degree `k - 1` over GF(256); share `x` is its value at
 //! `x`. Multiplication has no tables and no branch on the bytes, so its time says nothing about them.
 
-use base::Random;
+use plait_base::Random;
 use zeroize::Zeroize;
 
 /// What one path carries: as many bytes as the secret.
@@ -104,7 +104,7 @@ fn inverse(a: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use base::SeededRandom;
+    use plait_base::SeededRandom;
 
     use super::{Share, SharingError, combine, inverse, multiply, split};
 

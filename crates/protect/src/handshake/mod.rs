@@ -20,8 +20,8 @@ mod transcript;
 
 use core::fmt;
 
-use base::Random;
 use bytes::Bytes;
+use plait_base::Random;
 
 use crate::sealed::{MasterSecret, Suite};
 

@@ -15,7 +15,7 @@
 
 use core::fmt;
 
-use wire::{CapableFlags, Eno, EnoSuboption, Malformed, MpCapable, OptionBytes};
+use plait_wire::{CapableFlags, Eno, EnoSuboption, Malformed, MpCapable, OptionBytes};
 
 use super::tep::Tep;
 

@@ -1,6 +1,6 @@
 //! Encryption protocols (TEPs) that TCP-ENO can negotiate.
 
-use wire::EnoSuboption;
+use plait_wire::EnoSuboption;
 
 /// An encryption protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

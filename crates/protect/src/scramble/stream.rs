@@ -10,7 +10,7 @@ use super::{Engine, Variant, WINDOW, Window};
 /// that much, or work on a clone and keep it when the bytes were taken:
 ///
 /// ```
-/// use protect::scramble::{Descrambler, Scrambler, Variant};
+/// use plait_protect::scramble::{Descrambler, Scrambler, Variant};
 ///
 /// let key = *b"8 bytes!";
 /// let mut scrambler = Scrambler::new(Variant::Key8, key);

@@ -3,7 +3,7 @@
 //! They have no payload to put a tag into (Jadin et al. use unmapped payload, which would take up sequence space
 //! and need acknowledgments of its own), so eight bytes go into an option.
 
-use base::Dsn;
+use plait_base::Dsn;
 
 use super::block::Header;
 use super::option_tag::{

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use base::Dsn;
+use plait_base::Dsn;
 use zeroize::Zeroizing;
 
 use super::block::{DATA_TAG_LEN, Header};

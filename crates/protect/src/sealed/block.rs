@@ -9,8 +9,8 @@
 
 use core::fmt;
 
-use base::Dsn;
 use bytes::{BufMut, Bytes, BytesMut};
+use plait_base::Dsn;
 
 use super::option_tag::{OPTION_TAG_LEN, OptionContext, OptionKey};
 

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use aws_lc_rs::hmac;
-use base::Dsn;
+use plait_base::Dsn;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 

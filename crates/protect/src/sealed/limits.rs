@@ -1,6 +1,6 @@
 //! How much one generation of keys may protect.
 
-use base::Duration;
+use plait_base::Duration;
 
 use super::suite::Suite;
 

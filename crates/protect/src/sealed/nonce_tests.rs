@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Dsn, Duration, Instant};
 use bytes::Bytes;
+use plait_base::{Dsn, Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;

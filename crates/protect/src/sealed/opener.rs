@@ -3,8 +3,8 @@
 use core::fmt;
 use std::sync::Arc;
 
-use base::Dsn;
 use bytes::{Buf, Bytes, BytesMut};
+use plait_base::Dsn;
 
 use super::ack::{AckContext, AckTag};
 use super::aead::{BlockKey, WrongTag};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use base::Dsn;
+use plait_base::Dsn;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use base::{Dsn, Instant};
+use plait_base::{Dsn, Instant};
 
 use super::aead::BlockKey;
 use super::generation::Generation;

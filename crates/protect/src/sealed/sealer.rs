@@ -8,7 +8,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use base::{Dsn, Instant};
+use plait_base::{Dsn, Instant};
 
 use super::ack::{AckContext, AckTag};
 use super::aead::BlockKey;

@@ -5,7 +5,7 @@
 mod sealed_support;
 
 use bytes::Bytes;
-use protect::sealed::{
+use plait_protect::sealed::{
     AckContext, AckTag, BlockBuffer, Kind, MAX_RECORDS, Record, Records, SubflowTag, Suite,
 };
 use sealed_support::{CONTEXT, connect, sent};

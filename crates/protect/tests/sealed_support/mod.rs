@@ -1,9 +1,9 @@
 //! A sealed connection with both ends, and contexts for its blocks.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use base::{Dsn, Instant};
 use bytes::Bytes;
-use protect::sealed::{
+use plait_base::{Dsn, Instant};
+use plait_protect::sealed::{
     ConnectionIdentity, ConnectionSecrets, MasterSecret, Opener, OptionContext, ProtectedOptions, Role,
     SealedBlock, Sealer, SubflowTag, Suite,
 };

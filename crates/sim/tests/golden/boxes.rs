@@ -1,8 +1,8 @@
 //! Plain connections through boxes that strip, cut, merge, rewrite and forge.
 
-use base::Duration;
-use mptcp::Config;
-use sim::{
+use plait_base::Duration;
+use plait_mptcp::Config;
+use plait_sim::{
     AckLoss, CloseMode, Coalescer, Corruptor, Cutter, Direction, Element, Families, Firewall, Forger,
     Forgery, Link, Moment, Mutator, NarrowLink, Nat, Pair, SequenceRewriter, Stripper, Workload, plain_link,
 };
@@ -152,7 +152,13 @@ fn mutated(name: &'static str, seed: u64, config: Config) -> Scenario {
 struct NoBox;
 
 impl Element for NoBox {
-    fn pass(&mut self, now: base::Instant, direction: Direction, frame: sim::Frame, out: &mut sim::Outlet) {
+    fn pass(
+        &mut self,
+        now: plait_base::Instant,
+        direction: Direction,
+        frame: plait_sim::Frame,
+        out: &mut plait_sim::Outlet,
+    ) {
         out.push(now, direction, frame);
     }
 }

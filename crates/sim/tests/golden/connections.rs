@@ -1,8 +1,8 @@
 //! Plain connections: families, closing, applications, links, paths that come and go.
 
-use base::{Duration, Instant};
-use mptcp::{Config, Fallback, Scheduler};
-use sim::{
+use plait_base::{Duration, Instant};
+use plait_mptcp::{Config, Fallback, Scheduler};
+use plait_sim::{
     BlackHole, CloseMode, Element, Families, Link, LinkConfig, Loss, Moment, Pair, Reordering, Stripper,
     Workload, megabits, plain_link,
 };

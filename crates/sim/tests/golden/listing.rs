@@ -1,13 +1,13 @@
 //! A capture as text, a line for each packet.
 
-use base::SeqNum;
 use bytes::Bytes;
 use core::fmt::Write as _;
 use core::net::SocketAddr;
+use plait_base::SeqNum;
 use plait_pcap::Reader;
+use plait_wire::{Flags, Packet, Segment, Trust};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use wire::{Flags, Packet, Segment, Trust};
 
 /// Everything there is to see; a hash in place of long bytes.
 pub(crate) fn full(file: &[u8]) -> Vec<String> {

@@ -39,8 +39,8 @@ mod strangers;
 use std::env;
 
 use frozen::{Frozen, Mode};
+use plait_sim::{Element, Families};
 use scenario::Scenario;
-use sim::{Element, Families};
 
 /// All scenarios; names are unique.
 fn scenarios() -> Vec<Scenario> {
@@ -121,7 +121,7 @@ const ONE_V4: (usize, Families) = (1, Families::V4);
 fn on_paths<E: Element + 'static>(
     paths: impl IntoIterator<Item = usize> + Clone,
     element: impl Fn() -> E,
-) -> impl Fn(&mut sim::Pair) {
+) -> impl Fn(&mut plait_sim::Pair) {
     move |pair| {
         for path in paths.clone() {
             pair.chain_with(path, element());

@@ -1,9 +1,9 @@
 //! One scenario: two hosts, what lies between them, what they do; and the capture of its run.
 
-use base::{Duration, Instant};
-use mptcp::Config;
+use plait_base::{Duration, Instant};
+use plait_mptcp::Config;
+use plait_sim::{Direction, Element, Families, Frame, Outlet, Pair, Workload};
 use sha2::{Digest, Sha256};
-use sim::{Direction, Element, Families, Frame, Outlet, Pair, Workload};
 
 use crate::listing;
 

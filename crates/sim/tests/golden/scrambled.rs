@@ -1,8 +1,10 @@
 //! Scrambled and dispersed connections.
 
-use base::Duration;
-use mptcp::{Config, PathClass, Protect, ScrambleSettings, ScrambleStart};
-use sim::{CloseMode, Families, LinkConfig, Loss, Moment, Pair, Reordering, Stripper, Workload, plain_link};
+use plait_base::Duration;
+use plait_mptcp::{Config, PathClass, Protect, ScrambleSettings, ScrambleStart};
+use plait_sim::{
+    CloseMode, Families, LinkConfig, Loss, Moment, Pair, Reordering, Stripper, Workload, plain_link,
+};
 
 use crate::scenario::{SOME, Scenario};
 use crate::{ONE_V4, TWO_V4, on_paths};

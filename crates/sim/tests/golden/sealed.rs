@@ -1,9 +1,9 @@
 //! Sealed connections, by both handshakes.
 
-use base::{Duration, Instant, SeededRandom};
-use handshake::{Identity, ListenerSettings, OpenerSettings, Policy, ServerName, ServerTrust, Tep};
-use mptcp::{Config, Protect, SealedSettings};
-use sim::{
+use plait_base::{Duration, Instant, SeededRandom};
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, Policy, ServerName, ServerTrust, Tep};
+use plait_mptcp::{Config, Protect, SealedSettings};
+use plait_sim::{
     BlackHole, CloseMode, Coalescer, Corruptor, Cutter, Direction, Families, Forger, Forgery, Link,
     LinkConfig, Loss, Moment, Pair, Reordering, SequenceRewriter, Stripper, Workload, megabits, plain_link,
 };

@@ -1,11 +1,11 @@
 //! Segments that belong to no connection, and what they are answered.
 
-use base::{Duration, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use mptcp::Config;
-use sim::{Families, Pair, Workload};
-use wire::{Flags, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes};
+use plait_base::{Duration, SeqNum};
+use plait_mptcp::Config;
+use plait_sim::{Families, Pair, Workload};
+use plait_wire::{Flags, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes};
 
 use crate::scenario::Scenario;
 
@@ -45,8 +45,8 @@ fn strangers(pair: &mut Pair) {
 
 fn stranger_of(pair: &Pair) -> core::net::IpAddr {
     match pair.server_address(0) {
-        SocketAddr::V4(_) => pair.world.address(pair.paths[0], 0, wire::IpVersion::V4),
-        SocketAddr::V6(_) => pair.world.address(pair.paths[0], 0, wire::IpVersion::V6),
+        SocketAddr::V4(_) => pair.world.address(pair.paths[0], 0, plait_wire::IpVersion::V4),
+        SocketAddr::V6(_) => pair.world.address(pair.paths[0], 0, plait_wire::IpVersion::V6),
     }
 }
 

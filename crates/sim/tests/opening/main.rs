@@ -3,10 +3,10 @@
 mod messages;
 mod stage;
 
-use base::{Duration, PathId};
-use handshake::Tep;
-use mptcp::{AttemptOutcome, AttemptStage, Config, ConnectionError, Fallback, PathClass};
-use sim::{CloseMode, Workload};
+use plait_base::{Duration, PathId};
+use plait_handshake::Tep;
+use plait_mptcp::{AttemptOutcome, AttemptStage, Config, ConnectionError, Fallback, PathClass};
+use plait_sim::{CloseMode, Workload};
 use stage::{Attack, BYTES, Stage, TEPS, assert_complete, first_byte, sealed};
 
 /// Who says what: the client alone, the server alone (the client finishes at once), both.

@@ -1,14 +1,14 @@
 //! Each message of each attempt, dropped, held back, altered, repeated, put into the other attempt: everything is
 //! delivered once, and the server's application is shown one connection.
 
-use base::{Duration, Random, SeededRandom};
-use handshake::Tep;
+use plait_base::{Duration, Random, SeededRandom};
+use plait_handshake::Tep;
+use plait_sim::{Direction, Workload};
+use plait_wire::Segment;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use sim::{Direction, Workload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use wire::Segment;
 
 use crate::stage::{Attack, Fate, Stage, TEPS, alter, assert_complete, is_block, sealed};
 
@@ -159,9 +159,9 @@ fn a_block_of_one_attempt_means_nothing_in_the_other() {
             {
                 segment.payload = other.payload;
                 // What is TCP's stays: the timestamps of another connection would be an attack on this one's TCP.
-                let tcp = wire::options(&segment.options).flatten().filter(|option| !is_mptcp(option));
-                let mptcp = wire::options(&other.options).flatten().filter(is_mptcp);
-                segment.options = wire::option_bytes(tcp.chain(mptcp)).expect("as long as before");
+                let tcp = plait_wire::options(&segment.options).flatten().filter(|option| !is_mptcp(option));
+                let mptcp = plait_wire::options(&other.options).flatten().filter(is_mptcp);
+                segment.options = plait_wire::option_bytes(tcp.chain(mptcp)).expect("as long as before");
                 has_replaced.set(true);
             }
             // The first attempt is to stay where it is until then.
@@ -173,16 +173,16 @@ fn a_block_of_one_attempt_means_nothing_in_the_other() {
     }
 }
 
-fn is_mptcp(option: &wire::TcpOption<'_>) -> bool {
-    matches!(option, wire::TcpOption::Mptcp(_))
+fn is_mptcp(option: &plait_wire::TcpOption<'_>) -> bool {
+    matches!(option, plait_wire::TcpOption::Mptcp(_))
 }
 
 /// Whether it is the SYN of a join.
 fn is_join(segment: &Segment) -> bool {
-    use wire::{MpJoin, MptcpOption, TcpOption};
+    use plait_wire::{MpJoin, MptcpOption, TcpOption};
     let is_syn =
         |option: &TcpOption<'_>| matches!(option, TcpOption::Mptcp(MptcpOption::Join(MpJoin::Syn { .. })));
-    wire::options(&segment.options).flatten().any(|option| is_syn(&option))
+    plait_wire::options(&segment.options).flatten().any(|option| is_syn(&option))
 }
 
 proptest! {

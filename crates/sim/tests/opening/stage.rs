@@ -1,16 +1,16 @@
 //! Two paths to one server, and what somebody can do who sits on one of them.
 
-use base::{Duration, Instant, SeededRandom};
-use endpoint::{ConnectionId, EndpointConfig};
-use handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use mptcp::{Config, Protect, SealedSettings};
-use sim::{
+use plait_base::{Duration, Instant, SeededRandom};
+use plait_endpoint::{ConnectionId, EndpointConfig};
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
+use plait_mptcp::{Config, Protect, SealedSettings};
+use plait_sim::{
     Direction, Element, Families, Frame, HostIndex, Link, LinkConfig, Outcome, Outlet, PathIndex, Workload,
     World, plain_link,
 };
+use plait_wire::{Flags, IpVersion, MptcpOption, OptionBytes, Segment, TcpOption, options};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use wire::{Flags, IpVersion, MptcpOption, OptionBytes, Segment, TcpOption, options};
 
 pub(crate) const PORT: u16 = 4433;
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
@@ -194,7 +194,7 @@ pub(crate) fn is_block(segment: &Segment) -> bool {
 
 fn kept(segment: &Segment, keep: impl Fn(&TcpOption<'_>) -> bool) -> OptionBytes {
     let kept: Vec<_> = options(&segment.options).flatten().filter(keep).collect();
-    wire::option_bytes(kept).expect("no longer than before")
+    plait_wire::option_bytes(kept).expect("no longer than before")
 }
 
 fn answer(to: &Segment, flags: Flags) -> Segment {
@@ -223,8 +223,8 @@ fn cross(direction: Direction, segment: &Segment) -> Fate {
         return Fate::Drop;
     }
     if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK) {
-        let isn = base::SeqNum::new(7_000);
-        let crossing = Segment { seq: isn, ack: base::SeqNum::new(0), ..answer(segment, Flags::SYN) };
+        let isn = plait_base::SeqNum::new(7_000);
+        let crossing = Segment { seq: isn, ack: plait_base::SeqNum::new(0), ..answer(segment, Flags::SYN) };
         let acknowledgment = Segment { seq: isn + 1, ..answer(segment, Flags::ACK) };
         return Fate::Answer(vec![crossing, acknowledgment]);
     }

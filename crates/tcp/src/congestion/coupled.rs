@@ -1,7 +1,7 @@
 //! Coupled increases: the subflows of one connection together take no more than one TCP would on the best
 //! path (LIA, RFC 6356), and shift load to the better paths (OLIA, draft-khalili-mptcp-congestion-control).
 
-use base::Duration;
+use plait_base::Duration;
 
 /// What the owner of several coupled connections knows about one of them.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -113,7 +113,7 @@ impl LossIntervals {
 
 #[cfg(test)]
 mod tests {
-    use base::Instant;
+    use plait_base::Instant;
 
     use super::super::{Ack, Algorithm, Controller};
     use super::*;

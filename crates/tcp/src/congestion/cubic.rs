@@ -2,7 +2,7 @@
 //!
 //! Windows are in segments inside, as in the RFC, and in bytes outside.
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 use super::Ack;
 

@@ -10,7 +10,7 @@ mod coupled;
 mod cubic;
 mod slow_start;
 
-use base::{Duration, Instant};
+use plait_base::{Duration, Instant};
 
 pub use coupled::{Coupling, Member};
 

@@ -3,7 +3,7 @@
 //! Rounds are counted in acknowledged bytes: a round is over when as much was acknowledged as was in flight
 //! at its start.
 
-use base::Duration;
+use plait_base::Duration;
 
 use super::Ack;
 
@@ -110,7 +110,7 @@ impl SlowStart {
 
 #[cfg(test)]
 mod tests {
-    use base::Instant;
+    use plait_base::Instant;
 
     use super::super::{Algorithm, Controller};
     use super::*;

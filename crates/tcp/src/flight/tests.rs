@@ -200,8 +200,8 @@ fn the_log_of_transmissions_does_not_outgrow_what_is_outstanding() {
 
 #[test]
 fn random_operations_keep_the_books_balanced() {
-    use base::Random;
-    let mut random = base::SeededRandom::from_number(7);
+    use plait_base::Random;
+    let mut random = plait_base::SeededRandom::from_number(7);
     for _ in 0..40 {
         let (mut flight, mut una, mut next) = (Flight::default(), 1u64, 1u64);
         let mut now = 0;

@@ -2,13 +2,13 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use base::{Duration, Instant, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use link::{Link, LinkConfig, Loss, Verdict};
+use plait_base::{Duration, Instant, SeqNum};
+use plait_link::{Link, LinkConfig, Loss, Verdict};
+use plait_tcp::{Closed, Config, Event, FourTuple, Isn, Record, State, Subflow};
+use plait_wire::{Flags, OptionBytes, Segment};
 use std::collections::BTreeMap;
-use tcp::{Closed, Config, Event, FourTuple, Isn, Record, State, Subflow};
-use wire::{Flags, OptionBytes, Segment};
 
 /// What lies between the two ends.
 #[derive(Clone, Debug)]

@@ -6,13 +6,13 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use base::{Duration, Instant, SeqNum};
 use bytes::Bytes;
 use core::net::SocketAddr;
-use tcp::{
+use plait_base::{Duration, Instant, SeqNum};
+use plait_tcp::{
     Arrival, Config, Event, FourTuple, Isn, Record, SegmentKind, SegmentOptions, State, Subflow, Timer,
 };
-use wire::{Flags, IcmpError, IcmpReason, OptionBytes, Segment, TcpOption};
+use plait_wire::{Flags, IcmpError, IcmpReason, OptionBytes, Segment, TcpOption};
 
 pub(crate) const OURS: u32 = 0xffff_f000;
 pub(crate) const THEIRS: u32 = 0xffff_ffc0;
@@ -255,7 +255,7 @@ impl Script {
 
     pub(crate) fn drain(&mut self) {
         while let Some(segment) = self.tcp.poll_transmit(self.now, &mut self.opaque) {
-            for option in wire::options(&segment.options).flatten() {
+            for option in plait_wire::options(&segment.options).flatten() {
                 if let TcpOption::Timestamps { value, .. } = option {
                     self.our_stamp = value;
                 }
@@ -296,7 +296,7 @@ pub(crate) fn show(segment: &Segment) -> String {
     if segment.flags.contains(Flags::ACK) {
         text += &format!(" ack {}", segment.ack.distance(SeqNum::new(THEIRS)));
     }
-    for option in wire::options(&segment.options).flatten() {
+    for option in plait_wire::options(&segment.options).flatten() {
         if let TcpOption::Sack(blocks) = option {
             text += " sack";
             for (a, b) in blocks {

@@ -1,8 +1,8 @@
 //! From the bytes behind an IP header to [`Segment`].
 
-use base::SeqNum;
 use bytes::Bytes;
 use core::net::SocketAddr;
+use plait_base::SeqNum;
 
 use super::{Flags, Segment};
 use crate::ip::{IpHeader, pseudo_header};

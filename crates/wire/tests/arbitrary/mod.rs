@@ -1,12 +1,12 @@
 //! Random options and segments, all of which can exist.
 
-use base::SeqNum;
 use core::net::{IpAddr, SocketAddr};
-use proptest::prelude::*;
-use wire::{
+use plait_base::SeqNum;
+use plait_wire::{
     AddAddr, CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpCapable, MpFail, MpJoin,
     MpPrio, MpReset, MptcpOption, OptionBytes, RemoveAddr, ResetReason, Segment, TcpOption, option_bytes,
 };
+use proptest::prelude::*;
 
 /// One option that fits 40 bytes. Variable data is leaked, which a test may.
 pub(crate) fn option() -> impl Strategy<Value = TcpOption<'static>> {
@@ -19,7 +19,7 @@ pub(crate) fn option() -> impl Strategy<Value = TcpOption<'static>> {
         )),
         1 => any::<(u32, u32)>().prop_map(|(value, echo)| TcpOption::Timestamps { value, echo }),
         1 => prop::collection::vec(any::<u8>(), 0..=38)
-            .prop_map(|contents| TcpOption::Eno(wire::Eno { contents: contents.leak() })),
+            .prop_map(|contents| TcpOption::Eno(plait_wire::Eno { contents: contents.leak() })),
         1 => (unknown_kind(), prop::collection::vec(any::<u8>(), 0..=38))
             .prop_map(|(kind, data)| TcpOption::Unknown { kind, data: data.leak() }),
         8 => mptcp_option().prop_map(TcpOption::Mptcp),

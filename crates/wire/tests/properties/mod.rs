@@ -2,7 +2,7 @@
 //! functions; each returns whether there was anything in the bytes, so that a corpus can be seen to work.
 
 use bytes::Bytes;
-use wire::{
+use plait_wire::{
     Eno, EnoSuboption, Malformed, OptionBytes, Packet, Segment, TcpOption, Trust, checksum_of, options,
 };
 

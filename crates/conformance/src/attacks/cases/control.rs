@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lab::{Attack, AttackName};
+use plait_lab::{Attack, AttackName};
 
 use super::{Injections, Outcome, TIMEOUT, before, gaps, outcome};
 use crate::attacks::case::{Case, Context, Verdict};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
-use lab::Direction;
+use plait_lab::Direction;
 
 use super::{Outcome, TIMEOUT, outcome};
 use crate::attacks::case::{Case, Context, Verdict};

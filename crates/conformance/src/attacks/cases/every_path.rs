@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use lab::{Attack, AttackName, Run};
+use plait_lab::{Attack, AttackName, Run};
 
 use super::{Injections, Outcome, TIMEOUT, before, gaps, outcome};
 use crate::attacks::case::{Case, Context, Verdict};

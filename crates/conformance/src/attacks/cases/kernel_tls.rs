@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use lab::{AttackName, Expected};
 use nix::sys::signal::Signal;
+use plait_lab::{AttackName, Expected};
 
 use super::{Injections, Outcome, expected_to, gaps, outcome, repeated};
 use crate::attacks::case::{Case, Context, Verdict};

@@ -11,7 +11,7 @@ use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::fixture::{Fixture, Listening, START, Side};
 use crate::attacks::memory::{self, Place};
 use crate::attacks::secrets::{self, Connection, Suite};
-use lab::Program;
+use plait_lab::Program;
 
 /// Bytes that go through the connection each way.
 const SIZE: usize = 1 << 20;
@@ -175,7 +175,7 @@ fn proxy(fixture: &Fixture<'_>, url: &str, handshake: Handshake) -> Result<Progr
     Ok(client)
 }
 
-fn listen_in(host: &lab::Host, at: SocketAddr) -> Result<TcpListener> {
+fn listen_in(host: &plait_lab::Host, at: SocketAddr) -> Result<TcpListener> {
     Ok(host.namespace().enter(|| TcpListener::bind(at))??)
 }
 

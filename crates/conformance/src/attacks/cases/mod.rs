@@ -13,7 +13,7 @@ pub(crate) mod records;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lab::{Attack, AttackName, Direction, Expected};
+use plait_lab::{Attack, AttackName, Direction, Expected};
 
 use crate::attacks::exchange::{Arrived, Exchange};
 
@@ -105,7 +105,7 @@ pub(crate) struct Injections {
 }
 
 impl Injections {
-    pub(crate) fn on(path: &lab::Path, name: AttackName) -> Result<Self> {
+    pub(crate) fn on(path: &plait_lab::Path, name: AttackName) -> Result<Self> {
         let log = path.injections()?;
         let mine = || log.entries.iter().filter(|entry| entry.attack == name);
         let (Some(first), Some(last)) = (mine().next(), mine().next_back()) else {
@@ -123,7 +123,7 @@ impl Injections {
 ///
 /// Between a client's address on one path and a server's on the other, packets take one path there and the other back: such
 /// subflows are on both.
-pub(crate) fn lived(path: &lab::Path, injections: &Injections) -> Result<String> {
+pub(crate) fn lived(path: &plait_lab::Path, injections: &Injections) -> Result<String> {
     /// A subflow may have nothing to carry for a moment.
     const PAUSE: Duration = Duration::from_millis(500);
     let name = path.name();

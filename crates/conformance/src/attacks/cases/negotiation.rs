@@ -4,7 +4,7 @@
 //! status say so. Never is protection lost in silence.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lab::{Attack, AttackName, Direction};
+use plait_lab::{Attack, AttackName, Direction};
 use serde_json::Value;
 
 use super::{Outcome, TIMEOUT, outcome};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lab::{Attack, AttackName, Expected, Run};
 use nix::sys::signal::Signal;
+use plait_lab::{Attack, AttackName, Expected, Run};
 
 use super::{Injections, Outcome, TIMEOUT, expected_to, gaps, lived, outcome, repeated};
 use crate::attacks::case::{Case, Context, Verdict};

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lab::{Attack, AttackName, Direction, Expected, Needles, Run};
-use wire::Flags;
+use plait_lab::{Attack, AttackName, Direction, Expected, Needles, Run};
+use plait_wire::Flags;
 
 use super::{Outcome, expected_to, outcome};
 use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::exchange::{self, Arrived, Exchange, Load, Source};
 use crate::attacks::fixture::{Fixture, Listening, Side};
 use crate::attacks::wiretap::{self, Captured};
-use lab::Program;
+use plait_lab::Program;
 
 /// Bytes each way.
 const SIZE: u64 = 1 << 20;

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lab::{Attack, AttackName, Conditions, Direction, Path};
+use plait_lab::{Attack, AttackName, Conditions, Direction, Path};
 use serde_json::Value;
 
 use super::{Injections, Outcome, TIMEOUT, gaps, outcome};

@@ -207,14 +207,14 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn look(&self) {
-        if let Ok(Some(info)) = netns::mptcp::info(self.socket) {
+        if let Ok(Some(info)) = plait_netns::mptcp::info(self.socket) {
             self.most_subflows.fetch_max(info.additional_subflows.saturating_add(1), Ordering::Relaxed);
         }
     }
 
     fn verdict(&self) -> Protocol {
         self.look();
-        match netns::mptcp::info(self.socket) {
+        match plait_netns::mptcp::info(self.socket) {
             Ok(Some(info)) if !info.is_fallback => Protocol::Mptcp {
                 subflows: self.most_subflows.load(Ordering::Relaxed),
                 checksum: info.has_checksum,

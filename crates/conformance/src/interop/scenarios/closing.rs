@@ -11,7 +11,7 @@ use super::transfer::{Direction, expect_join};
 use crate::interop::middlebox::reset_everything;
 use crate::interop::scenario::{BOTH, Context, Scenario, Verdict};
 use crate::interop::session::{Plan, Session};
-use lab::wired::{Shape, Testbed};
+use plait_lab::wired::{Shape, Testbed};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

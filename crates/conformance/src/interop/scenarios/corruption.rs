@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netns::nft::Table;
 use nix::sys::signal::Signal;
+use plait_netns::nft::Table;
 
 use super::transfer::{Direction, expect_join};
 use crate::interop::middlebox::corrupt_one_segment;
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Outcome, Plan, Session, mptcp_counters, peer_namespace};
-use lab::wait_until;
-use lab::wired::{Shape, Testbed};
+use plait_lab::wait_until;
+use plait_lab::wired::{Shape, Testbed};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

@@ -6,14 +6,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use netns::Namespace;
+use plait_netns::Namespace;
 use serde::Deserialize;
 
 use crate::interop::peer::{CrowdReport, TransferReport};
 use crate::interop::scenario::{BOTH, Context, Role, SERVER, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, configure_kernels, interop, mptcp_counters};
-use lab::wired::{Shape, Testbed, device};
-use lab::{End, Program};
+use plait_lab::wired::{Shape, Testbed, device};
+use plait_lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::interop::middlebox::Strip;
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, Session, Use};
-use lab::wired::{Shape, Testbed};
+use plait_lab::wired::{Shape, Testbed};
 
 pub(crate) const ALL: &[Scenario] = &[Scenario {
     name: "wireshark",

@@ -12,8 +12,8 @@ use crate::interop::middlebox::Strip;
 use crate::interop::peer::{TransferReport, sha256_of_pattern};
 use crate::interop::scenario::{BOTH, CLIENT, Context, SERVER, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, Session, interop, mptcp_counters, peer_namespace};
-use lab::wired::{Shape, Testbed, device};
-use lab::{End, Program, wait_until};
+use plait_lab::wired::{Shape, Testbed, device};
+use plait_lab::{End, Program, wait_until};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netns::nft::Table;
+use plait_netns::nft::Table;
 
 use super::crowd::Standing;
 use crate::interop::peer::CrowdReport;
 use crate::interop::scenario::{Context, SERVER, Scenario, Verdict};
 use crate::interop::session::interop;
-use lab::wired::{Shape, Testbed};
-use lab::{End, Program};
+use plait_lab::wired::{Shape, Testbed};
+use plait_lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

@@ -4,12 +4,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netns::mptcp::EndpointFlag;
+use plait_netns::mptcp::EndpointFlag;
 
 use super::transfer::{Direction, expect_join};
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Plan, Session, Use, endpoint, namespace_of};
-use lab::wired::{Shape, Testbed, device};
+use plait_lab::wired::{Shape, Testbed, device};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
@@ -156,7 +156,7 @@ fn removed_by_subject(context: &Context<'_>) -> Result<Verdict> {
     if context.is_baseline() {
         subject.remove_mptcp_endpoint(2)?;
     } else {
-        netns::Link::existing(subject, &device(2))?.down()?;
+        plait_netns::Link::existing(subject, &device(2))?.down()?;
     }
     let outcome = session.finish()?;
     outcome.verify()?;

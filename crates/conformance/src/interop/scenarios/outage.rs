@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use super::transfer::{Direction, expect_join};
 use crate::interop::scenario::{BOTH, CLIENT, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Outcome, Plan, Session};
-use lab::wired::{Shape, Testbed};
+use plait_lab::wired::{Shape, Testbed};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

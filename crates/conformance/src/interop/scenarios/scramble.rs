@@ -9,14 +9,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lab::{Conditions, Lab, LabConfig, PathClass, PathConfig};
-use netns::Link;
+use plait_lab::{Conditions, Lab, LabConfig, PathClass, PathConfig};
+use plait_netns::Link;
 
 use crate::interop::scenario::{CLIENT, Context, Scenario, Verdict};
 use crate::interop::session::PORT;
-use lab::wired::{Shape, Testbed};
-use lab::{End, Program};
 use pair::Pair;
+use plait_lab::wired::{Shape, Testbed};
+use plait_lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

@@ -11,8 +11,8 @@ use anyhow::{Result, ensure};
 use crate::interop::peer::TransferReport;
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, configure_kernels, interop, plait_words};
-use lab::wired::{Shape, Testbed};
-use lab::{End, Program};
+use plait_lab::wired::{Shape, Testbed};
+use plait_lab::{End, Program};
 
 pub(crate) const ALL: &[Scenario] = &[Scenario {
     name: "throughput",

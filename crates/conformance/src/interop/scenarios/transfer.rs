@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Outcome, Plan, Session};
-use lab::wired::{Shape, Testbed};
+use plait_lab::wired::{Shape, Testbed};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {

@@ -13,15 +13,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use netns::{Counters, Namespace};
 use nix::sys::signal::Signal;
+use plait_netns::{Counters, Namespace};
 
 use self::plan::path_word;
 use self::sides::{Side, Starter, capture_file, control_socket, status_file};
 use self::watch::Watch;
 use crate::interop::scenario::{Context, Role};
-use lab::wired::{PATHS, Testbed, device};
-use lab::{End, Program, wait_until};
+use plait_lab::wired::{PATHS, Testbed, device};
+use plait_lab::{End, Program, wait_until};
 
 pub(crate) use self::outcome::{Outcome, mptcp_counters};
 pub(crate) use self::plan::{Plan, Use, configure_kernels, endpoint, plait_words};

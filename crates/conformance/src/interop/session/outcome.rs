@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use netns::Counters;
+use plait_netns::Counters;
 use serde::Deserialize;
 
 use super::plan::Plan;

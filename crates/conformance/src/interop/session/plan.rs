@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netns::mptcp::{Endpoint, EndpointFlag};
+use plait_netns::mptcp::{Endpoint, EndpointFlag};
 
 use super::{namespace_of, peer_namespace};
 use crate::interop::scenario::{Context, Role};
-use lab::wired::{Testbed, device};
+use plait_lab::wired::{Testbed, device};
 
 /// How the subject uses one of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,15 +5,15 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::Result;
-use netns::Namespace;
+use plait_netns::Namespace;
 
 use super::outcome::PlaitEnd;
 use super::plan::{Plan, plait_words};
 use super::{PORT, namespace_of, seeds};
 use crate::interop::peer::TransferReport;
 use crate::interop::scenario::{Context, Role};
-use lab::wired::Testbed;
-use lab::{End, Program};
+use plait_lab::wired::Testbed;
+use plait_lab::{End, Program};
 
 /// One host's programs.
 pub(super) enum Side {

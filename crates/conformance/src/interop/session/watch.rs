@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use netns::Namespace;
+use plait_netns::Namespace;
 
-use lab::{End, Program, wait_until};
+use plait_lab::{End, Program, wait_until};
 
 /// How often the sockets are looked at while a transfer runs.
 const INTERVAL: Duration = Duration::from_millis(250);

@@ -4,8 +4,8 @@
 //! is acted upon.
 
 use crate::log;
-use base::Instant;
-use wire::{Flags, Segment};
+use plait_base::Instant;
+use plait_wire::{Flags, Segment};
 
 use crate::connection::Role;
 use crate::connection::fallback::Mapped;
@@ -108,7 +108,7 @@ impl Connection {
             Opened::WrongKeys => {
                 log::debug!("third ACK dropped: its keys are not those of the handshake");
                 self.counters.bad_keys += 1;
-                self.flows[index].reset(ResetInfo::because(wire::ResetReason::Mptcp));
+                self.flows[index].reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
             }
             Opened::NotYet => {
                 if let Some(dss) = signals.dss {
@@ -143,7 +143,7 @@ impl Connection {
             }
             (Kind::FirstActive | Kind::FirstPassive, _, _) => {}
             (Kind::JoinActive { .. } | Kind::JoinPassive { .. }, _, _) => {
-                self.flows[index].reset(ResetInfo::because(wire::ResetReason::Mptcp));
+                self.flows[index].reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
             }
         }
     }

@@ -4,8 +4,8 @@
 //! has it (the fourth ACK); before that no data may be sent.
 
 use crate::log;
-use base::{Duration, Instant};
-use wire::{Flags, MpJoin, ResetReason, Segment};
+use plait_base::{Duration, Instant};
+use plait_wire::{Flags, MpJoin, ResetReason, Segment};
 
 use crate::connection::options_in::Signals;
 use crate::connection::receiving::Arrived;
@@ -26,7 +26,7 @@ impl Connection {
         now: Instant,
         syn: &Segment,
         host: &mut dyn Host,
-    ) -> Result<base::SubflowId, Refused> {
+    ) -> Result<plait_base::SubflowId, Refused> {
         let signals = Signals::read(syn);
         let Some(MpJoin::Syn { backup, reserved, address_id, token, nonce }) = signals.join else {
             return Err(Refused::Malformed);
@@ -41,7 +41,7 @@ impl Connection {
         if path.class == PathClass::Never {
             return Err(Refused::Prohibited);
         }
-        if self.flows.has_tuple(&tcp::FourTuple { local: syn.destination, remote: syn.source }) {
+        if self.flows.has_tuple(&plait_tcp::FourTuple { local: syn.destination, remote: syn.source }) {
             return Err(Refused::Malformed);
         }
         if self.flows.proved() >= usize::from(self.config.max_subflows) {

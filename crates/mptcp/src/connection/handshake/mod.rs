@@ -3,11 +3,11 @@
 mod capable;
 mod join;
 
-use base::Instant;
 use core::net::{IpAddr, SocketAddr};
+use plait_base::Instant;
+use plait_tcp::{FourTuple, Subflow};
+use plait_wire::Segment;
 use std::collections::VecDeque;
-use tcp::{FourTuple, Subflow};
-use wire::Segment;
 
 use crate::receive::mapping::Mappings;
 use crate::subflows::flow::{Flow, FlowState, Kind, ResetInfo, Stage};
@@ -97,10 +97,10 @@ impl Connection {
         self.flows.add(Flow { tcp, state })
     }
 
-    fn tcp_config(&self, path: &Path) -> tcp::Config {
+    fn tcp_config(&self, path: &Path) -> plait_tcp::Config {
         let tcp = &self.config.tcp;
         let window = u32::try_from(self.config.receive_buffer).unwrap_or(u32::MAX);
-        tcp::Config {
+        plait_tcp::Config {
             mtu: path.mtu,
             max_receive_window: window.min(tcp.max_receive_window),
             keep_alive: tcp.keep_alive.or(self.config.protect.keep_alive()),
@@ -119,7 +119,7 @@ impl Connection {
 /// strictest class that can still answer.
 fn path_of(config: &Config, address: IpAddr, host: &dyn Host) -> Path {
     host.paths().with_address(address).cloned().unwrap_or_else(|| Path {
-        id: base::PathId(u8::MAX),
+        id: plait_base::PathId(u8::MAX),
         name: String::new(),
         class: crate::PathClass::Untrusted,
         backup: false,

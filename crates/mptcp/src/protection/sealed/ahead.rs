@@ -3,8 +3,8 @@
 //! A block has its numbers from the moment it is cut. It may be sealed elsewhere, and blocks behind it may be ready before it; it
 //! leaves in its turn.
 
-use base::Dsn;
-use protect::sealed::{Kind, SealedBlock};
+use plait_base::Dsn;
+use plait_protect::sealed::{Kind, SealedBlock};
 use std::collections::VecDeque;
 
 use super::body::SealedBody;

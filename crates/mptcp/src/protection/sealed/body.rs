@@ -1,6 +1,6 @@
 //! A sealed block in the send buffer.
 
-use protect::sealed::SealedBlock;
+use plait_protect::sealed::SealedBlock;
 
 /// A block that was sealed once and is transmitted as often as needed.
 #[derive(Debug)]

@@ -5,9 +5,9 @@
 //! OPENED, and acknowledge nothing at data level. So a Data-ACK that covers OPENING says that this attempt is the
 //! connection, whatever was held back, repeated or swallowed on the way.
 
-use base::{Duration, Instant};
-use protect::handshake::Peer;
-use protect::sealed::{OPENING_LEN, Record};
+use plait_base::{Duration, Instant};
+use plait_protect::handshake::Peer;
+use plait_protect::sealed::{OPENING_LEN, Record};
 
 use super::established::Established;
 use crate::protection::Protection;

@@ -1,8 +1,8 @@
 //! A sealed connection in use.
 
-use base::Instant;
-use protect::handshake::{Handshake, Peer, Tep};
-use protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
+use plait_base::Instant;
+use plait_protect::handshake::{Handshake, Peer, Tep};
+use plait_protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
 use std::collections::{BTreeMap, VecDeque};
 
 use super::ahead::Ahead;

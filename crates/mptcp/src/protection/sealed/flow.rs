@@ -1,6 +1,6 @@
 //! What a sealed connection knows about one subflow.
 
-use protect::sealed::{JoinTranscript, SubflowTag};
+use plait_protect::sealed::{JoinTranscript, SubflowTag};
 
 use super::inbox::Inbox;
 

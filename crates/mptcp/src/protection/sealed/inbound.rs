@@ -6,11 +6,11 @@
 //! peer notices (see [`super::repair`]).
 
 use crate::log;
-use base::Instant;
 use bytes::Bytes;
-use protect::handshake::Failed;
-use protect::sealed::{AckContext, AckTag, ProtectedOptions};
-use wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
+use plait_base::Instant;
+use plait_protect::handshake::Failed;
+use plait_protect::sealed::{AckContext, AckTag, ProtectedOptions};
+use plait_wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
 use super::Stage;
 use super::claim::Claim;

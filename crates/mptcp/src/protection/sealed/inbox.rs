@@ -4,9 +4,9 @@
 //! starts and ends: one that turns out wrong must not take down more of the stream than itself.
 
 use bytes::{Bytes, BytesMut};
+use plait_tcp::Chunk;
+use plait_wire::{DataAck, DataSequence};
 use std::collections::{BTreeMap, VecDeque};
-use tcp::Chunk;
-use wire::{DataAck, DataSequence};
 
 use crate::receive::coalescing;
 

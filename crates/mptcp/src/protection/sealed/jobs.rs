@@ -3,7 +3,7 @@
 //! A job owns all that it needs: a share of the key, the nonce, the header, the bytes. It can be run once, because running
 //! takes it, and nobody but the sealer makes those that seal: so no nonce is used twice, wherever jobs run.
 
-use protect::sealed::{OpenError, OpenJob, Opened, SealJob, SealedBlock};
+use plait_protect::sealed::{OpenError, OpenJob, Opened, SealJob, SealedBlock};
 use std::collections::VecDeque;
 
 /// One block to be sealed or opened.

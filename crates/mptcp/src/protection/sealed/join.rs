@@ -1,6 +1,6 @@
 //! MP_JOIN with the secrets of a sealed connection: what both hosts said in the SYNs is covered.
 
-use protect::sealed::JoinHmacs;
+use plait_protect::sealed::JoinHmacs;
 
 use super::established::Established;
 use super::flow::SealedFlow;

@@ -32,9 +32,9 @@ pub use jobs::{CryptoJob, CryptoResult};
 pub(super) use negotiation::Unsealed;
 pub use settings::SealedSettings;
 
-use base::SubflowId;
-use protect::handshake::{Handshakes, Tep, Transcript};
-use wire::OptionBytes;
+use plait_base::SubflowId;
+use plait_protect::handshake::{Handshakes, Tep, Transcript};
+use plait_wire::OptionBytes;
 
 use super::Protection;
 use super::session::Numbers;

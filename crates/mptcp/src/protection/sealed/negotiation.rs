@@ -1,12 +1,12 @@
 //! What the SYNs offer and answer (Jadin et al., section III-A): MP_CAPABLE of version 2 beside TCP-ENO.
 
 use crate::log;
-use base::{Instant, SubflowId};
-use protect::handshake::{
+use plait_base::{Instant, SubflowId};
+use plait_protect::handshake::{
     ACK_ENO, Policy, Refusal, Tep, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
     offer_eno,
 };
-use wire::{CapableFlags, Eno, MpCapable, OptionBytes, Segment};
+use plait_wire::{CapableFlags, Eno, MpCapable, OptionBytes, Segment};
 
 use super::{Agreed, Sealed, SealedSettings, Stage};
 use crate::connection::Role;
@@ -204,7 +204,7 @@ pub(super) fn third_segment(capable: [u8; 4]) -> OptionBytes {
     let mut options = OptionBytes::new();
     options.extend(capable);
     options.extend(ACK_ENO);
-    wire::pad_options(&mut options);
+    plait_wire::pad_options(&mut options);
     options
 }
 

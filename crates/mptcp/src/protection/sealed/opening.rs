@@ -1,11 +1,11 @@
 //! The handshake over unmapped bytes, and how its outcome becomes a connection (Jadin et al., section III-B).
 
-use base::{Instant, SubflowId};
 use bytes::Bytes;
-use protect::handshake::{Complete, Failed, Handshake, Tep};
-use protect::sealed::{ConnectionSecrets, Role as End};
-use tcp::Record as TcpRecord;
-use wire::OptionBytes;
+use plait_base::{Instant, SubflowId};
+use plait_protect::handshake::{Complete, Failed, Handshake, Tep};
+use plait_protect::sealed::{ConnectionSecrets, Role as End};
+use plait_tcp::Record as TcpRecord;
+use plait_wire::OptionBytes;
 
 use super::established::Established;
 use super::negotiation::third_segment;
@@ -165,7 +165,7 @@ impl Connection {
         let opens = sealed.role == Role::Active;
         self.outgoing.hold_fin(1 + INITIAL_WINDOW);
         let state = &mut self.flows[index].state;
-        state.sealed.tag = Some(protect::sealed::SubflowTag::FIRST);
+        state.sealed.tag = Some(plait_protect::sealed::SubflowTag::FIRST);
         if opens {
             state.remote_address = Some(0);
         }

@@ -1,8 +1,8 @@
 //! The options of our segments on a sealed connection.
 
-use protect::sealed::{AckContext, ProtectedOptions};
-use tcp::SegmentKind;
-use wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
+use plait_protect::sealed::{AckContext, ProtectedOptions};
+use plait_tcp::SegmentKind;
+use plait_wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
 
 use super::established::Established;
 use super::negotiation::third_segment;

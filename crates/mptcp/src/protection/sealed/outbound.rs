@@ -1,10 +1,10 @@
 //! Sealing what goes out: one block per mapping, encrypted once, tagged for each transmission.
 
-use base::Instant;
-use protect::sealed::{
+use plait_base::Instant;
+use plait_protect::sealed::{
     BLOCK_OVERHEAD, BlockBuffer, KeyUsedUp, Kind, MAX_PLAIN, OptionContext, ProtectedOptions, Record,
 };
-use wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
+use plait_wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
 
 use super::established::Established;
 use crate::connection::sending::whole_segments;

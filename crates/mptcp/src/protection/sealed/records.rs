@@ -1,8 +1,8 @@
 //! Control records: what regular Multipath TCP says in options, said inside the stream.
 
-use base::Instant;
 use core::net::IpAddr;
-use protect::sealed::Record;
+use plait_base::Instant;
+use plait_protect::sealed::Record;
 
 use super::Sealed;
 use super::claim::Claim;
@@ -59,7 +59,7 @@ impl Connection {
                     }
                 }
                 Record::MaxData(dsn) => {
-                    if let Some(edge) = established.numbers.outgoing.offset(base::Dsn::new(dsn)) {
+                    if let Some(edge) = established.numbers.outgoing.offset(plait_base::Dsn::new(dsn)) {
                         self.outgoing.raise_edge(edge);
                     }
                 }

@@ -5,7 +5,7 @@
 //! still asks for it, did not get through intact: it goes out again, on another subflow if there is one.
 
 use crate::log;
-use base::{Duration, Instant, SubflowId};
+use plait_base::{Duration, Instant, SubflowId};
 
 use crate::Connection;
 use crate::send::blocks::Carrier;

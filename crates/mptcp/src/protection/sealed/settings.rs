@@ -1,9 +1,9 @@
 //! What can be chosen about a sealed connection.
 
-use base::Duration;
-use protect::handshake::{Handshakes, Policy, Tep};
+use plait_base::Duration;
+use plait_protect::handshake::{Handshakes, Policy, Tep};
+use plait_tcp::KeepAlive;
 use std::sync::Arc;
-use tcp::KeepAlive;
 
 /// Settings of a sealed connection.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct SealedSettings {
     pub listener: Option<Arc<dyn Handshakes>>,
     /// How long the handshake may take from the SYN/ACK on.
     pub handshake_patience: Duration,
-    /// Probing of silent subflows, where [`tcp::Config::keep_alive`] does not ask for another. Somebody who cuts all
+    /// Probing of silent subflows, where [`plait_tcp::Config::keep_alive`] does not ask for another. Somebody who cuts all
     /// paths silently leaves a reader who has nothing to send no other way to notice. Probes are TCP's own: whoever
     /// can answer for the peer's TCP can answer them.
     pub keep_alive: Option<KeepAlive>,

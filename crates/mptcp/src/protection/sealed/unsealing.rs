@@ -4,9 +4,9 @@
 //! Blocks are opened in whatever order that goes, and are delivered in the order of their numbers. Of two copies of a
 //! block that are being opened at the same time the first that is genuine counts: nothing is known of either before.
 
-use base::{Instant, SubflowId};
 use bytes::Bytes;
-use protect::sealed::{
+use plait_base::{Instant, SubflowId};
+use plait_protect::sealed::{
     Kind, OpenError, OpenJob, Opened, OptionContext, ProtectedOptions, Records, SubflowTag,
 };
 

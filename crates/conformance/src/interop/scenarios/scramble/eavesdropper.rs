@@ -13,8 +13,8 @@ use nix::sys::signal::Signal;
 use super::{NOT_US, PATIENCE, plait};
 use crate::interop::scenario::{Context, Verdict};
 use crate::interop::session::PORT;
-use lab::wired::{Shape, Testbed};
-use lab::{End, Program, wait_until};
+use plait_lab::wired::{Shape, Testbed};
+use plait_lab::{End, Program, wait_until};
 
 /// The share of the text that the attack has to read off visits of a segment and more.
 const READ_GOAL: f64 = 95.0;

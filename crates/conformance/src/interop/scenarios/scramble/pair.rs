@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lab::Lab;
+use plait_lab::Lab;
 
 use super::{PATIENCE, plait};
 use crate::interop::peer::{TransferReport, sha256_of_pattern};
 use crate::interop::scenario::Context;
 use crate::interop::session::{PORT, interop};
-use lab::wired::Family;
-use lab::{End, Program, wait_until};
+use plait_lab::wired::Family;
+use plait_lab::{End, Program, wait_until};
 
 /// Seeds of what the client and the server send.
 const SEEDS: [u64; 2] = [0x75, 0x64];
