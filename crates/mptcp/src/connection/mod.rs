@@ -294,6 +294,20 @@ impl Connection {
         taken
     }
 
+    /// Takes bytes that its opening has accepted from the application: none of them is cut off, although what is sealed (the
+    /// headers of blocks, control records) has room of its own in the send buffer.
+    pub(crate) fn take_early(&mut self, data: Bytes) {
+        self.timers.set(None);
+        if !self.outgoing.is_finished() && !self.life.is_over() {
+            self.outgoing.write(data);
+        }
+    }
+
+    /// The application waits for room.
+    pub(crate) fn expect_room(&mut self) {
+        self.notices.writer_waits();
+    }
+
     /// The next bytes of the peer, in order.
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
         let round_trips = self.flows.iter().filter_map(|flow| flow.tcp.receive_round_trip(now));

@@ -197,7 +197,7 @@ impl ActiveOpen {
         }
         let taken = data.len();
         if let Some(leader) = self.leader_mut() {
-            leader.write(now, data.clone());
+            leader.take_early(data.clone());
         }
         self.early.write(data);
         taken

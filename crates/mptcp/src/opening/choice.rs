@@ -204,8 +204,12 @@ impl ActiveOpen {
         if core::mem::take(&mut attempt.is_readable) {
             self.events.push_back(Event::Readable);
         }
-        if attempt.connection.writable() > 0 && core::mem::take(&mut self.is_writer_waiting) {
-            self.events.push_back(Event::Writable);
+        if core::mem::take(&mut self.is_writer_waiting) {
+            if attempt.connection.writable() > 0 {
+                self.events.push_back(Event::Writable);
+            } else {
+                attempt.connection.expect_room();
+            }
         }
     }
 

@@ -45,7 +45,7 @@ impl Early {
     /// Tells a connection everything that was said so far.
     pub(super) fn tell(&self, now: Instant, connection: &mut Connection) {
         for piece in &self.pieces {
-            connection.write(now, piece.clone());
+            connection.take_early(piece.clone());
         }
         if self.is_finished {
             connection.finish(now);
