@@ -3,9 +3,10 @@
 mod sealing;
 mod world;
 
+use bytes::Bytes;
 use plait_base::{Duration, Instant};
 use plait_handshake::Tep;
-use plait_mptcp::Scheduler;
+use plait_mptcp::{Event, Scheduler};
 use sealing::{SEALED, assert_carried, both_ways, sealed};
 use world::{CLIENT, Link, SERVER, pattern};
 
@@ -24,6 +25,25 @@ fn one_subflow_carries_both_directions_and_closes_cleanly() {
         }
         world.assert_clean_end();
         assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
+    }
+}
+
+#[test]
+fn what_fills_the_send_buffer_behind_opening_and_before_its_acknowledgment_arrives_whole() {
+    for tep in Tep::ALL {
+        let mut world = sealed(1, vec![Link::default()], &[tep]);
+        world.config(|config| config.send_buffer = 20_000);
+        world.connect();
+        world.run(Duration::from_secs(5), |world| world.sides[CLIENT].events.contains(&Event::Connected));
+        let data = Bytes::from(pattern(20_000, 7));
+        for piece in [data.slice(..1000), data.slice(1000..)] {
+            let now = world.now;
+            assert_eq!(world.of(CLIENT).write(now, piece.clone()), piece.len());
+            world.serve(CLIENT);
+        }
+        assert!(world.of(CLIENT).token().is_none(), "the opening is not settled yet");
+        world.wait(2000);
+        assert_eq!(world.sides[SERVER].received, data);
     }
 }
 

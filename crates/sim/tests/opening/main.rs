@@ -38,21 +38,6 @@ fn costs_a_moment(attack: Attack, config: &Config, reached: &[AttemptStage], mom
     }
 }
 
-#[test]
-fn a_send_buffer_that_is_full_before_the_connection_is_settled_loses_nothing() {
-    for tep in TEPS {
-        for attack in [None, Some(Attack::HandshakeThenSilence), Some(Attack::BlocksAltered)] {
-            let mut stage = Stage::new(3);
-            if let Some(attack) = attack {
-                attack.on(&mut stage, 0);
-            }
-            let config = Config { send_buffer: 20_000, ..sealed(tep) };
-            let id = stage.open(&config, Workload::of(BYTES), Workload::of(0));
-            assert_complete(&mut stage, id, (BYTES, 0));
-        }
-    }
-}
-
 const LET_THROUGH: [AttemptStage; 2] = [AttemptStage::Authenticated, AttemptStage::Confirmed];
 const SECOND: Duration = Duration::from_secs(1);
 
