@@ -103,7 +103,9 @@ impl Visit {
         let output = command.arg(format!("file://{}", page.display())).output().expect("started");
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
-        let console = said.lines().filter(|line| line.contains(":CONSOLE:"));
+        // The browser's own pages (`chrome://…`) write to the same console, for instance when the machine is slow.
+        let console =
+            said.lines().filter(|line| line.contains(":CONSOLE:") && !line.contains("source: chrome://"));
         Self {
             dom: String::from_utf8_lossy(&output.stdout).into_owned(),
             complaints: console.map(str::to_owned).collect(),
@@ -120,7 +122,9 @@ fn requests(log: &str) -> Vec<String> {
     let events = log["events"].as_array().expect("a list").iter();
     let of_page = |event: &&Value| event["type"] == *start && event["params"]["initiator"] != "not an origin";
     let addresses = events.filter(of_page).filter_map(|event| event["params"]["url"].as_str());
-    addresses.filter(|address| !address.starts_with("file:")).map(str::to_owned).collect()
+    // The page itself, and parts of the browser's own pages, come from no network.
+    let from_here = |address: &str| address.starts_with("file:") || address.starts_with("chrome:");
+    addresses.filter(|address| !from_here(address)).map(str::to_owned).collect()
 }
 
 /// A directory that goes with its owner.
