@@ -67,6 +67,10 @@ impl Subflow {
         }
         let opened = self.send.window.update(seq, ack, segment.window);
         self.send.window_probes = 0;
+        if self.send.window.size() == 0 {
+            // It answers and takes nothing: the connection stays open for as long as it does (RFC 9293, section 3.8.6.1).
+            self.send.timeouts = 0;
+        }
         let in_flight = self.pipe();
         let una = self.send.una;
         let blocks = self.read_blocks(ack, view);
@@ -76,7 +80,7 @@ impl Subflow {
         if advanced {
             self.advance(now, ack);
         }
-        self.sample_rtt(now, advanced, delivery, echo);
+        self.sample_rtt(now, advanced, delivery, echo, in_flight);
         let repeats = !advanced && !opened && segment.payload.is_empty() && delivery.bytes == 0;
         let lost_before = self.stats.segments_lost;
         if repeats && !self.sack {
@@ -88,7 +92,9 @@ impl Subflow {
         self.detect_losses(now);
         let lost = self.stats.segments_lost > lost_before;
         self.move_recovery(now, in_flight, delivery.bytes, advanced, lost, repeats);
-        self.grow_window(now, in_flight, una, delivery.bytes);
+        if advanced {
+            self.grow_window(now, in_flight, una, delivery.bytes);
+        }
         self.arm_after_ack(now, advanced);
         if advanced {
             self.report(Event::Acked { offset: self.acked_offset() });
@@ -133,17 +139,20 @@ impl Subflow {
         let mut delivery = Delivery::default();
         let clock = self.timestamps;
         let (flight, rack, rtt) = (&mut self.send.flight, &mut self.send.rack, &self.send.rtt);
-        let mut on_delivery = |sent: &Sent| {
+        let mut on_delivery = |sent: &Sent, of_original: bool| {
+            rack.on_delivery(now, sent, rtt, of_original);
+            delivery.add(sent);
+        };
+        flight.acknowledge(ack, |sent| {
             let of_original = match (clock, echo) {
                 (Some(clock), Some(echo)) => clock.echoes_before(echo, sent.at),
                 (Some(_) | None, _) => false,
             };
-            rack.on_delivery(now, sent, rtt, of_original);
-            delivery.add(sent);
-        };
-        flight.acknowledge(ack, &mut on_delivery);
+            on_delivery(sent, of_original);
+        });
         for &(start, end) in &blocks.delivered {
-            flight.deliver(start, end, &mut on_delivery);
+            // Beyond a hole the peer echoes what came before it, whatever it answers (RFC 7323, section 4.3).
+            flight.deliver(start, end, |sent| on_delivery(sent, false));
         }
         delivery
     }
@@ -152,7 +161,7 @@ impl Subflow {
     fn advance(&mut self, now: Instant, ack: u64) {
         self.send.una = ack;
         self.send.queue.release(ack);
-        self.send.rtt.reset_backoff();
+        self.send.timeouts = 0;
         self.send.dup_acks = 0;
         self.send.forced = false;
         self.send.progress_at = now;
@@ -161,17 +170,27 @@ impl Subflow {
 
     /// Takes one sample per acknowledgment: by the time of transmission where that is certain, else by the
     /// echoed timestamp (RFC 7323, section 4). An acknowledgment of something that was sent again may tell of
-    /// others that have waited for it behind a hole, so it is not certain for those either (Karn).
-    fn sample_rtt(&mut self, now: Instant, advanced: bool, delivery: Delivery, echo: Option<u32>) {
+    /// others that have waited for it behind a hole, so it is not certain for those either (Karn). Only a sample ends the
+    /// back-off of the timer (RFC 6298, section 5): where the round trip has outgrown it, each answer would come too late.
+    fn sample_rtt(
+        &mut self,
+        now: Instant,
+        advanced: bool,
+        delivery: Delivery,
+        echo: Option<u32>,
+        in_flight: u64,
+    ) {
+        // Acknowledgments in a round trip, one for two segments (RFC 7323, appendix G).
+        let expected = in_flight.div_ceil(2 * u64::from(self.segment_payload(0)));
         let certain = !delivery.again;
         if let (true, Some(oldest), Some(newest)) = (certain, delivery.oldest, delivery.newest) {
-            self.send.rtt.sample(now, now.saturating_since(oldest));
+            self.send.rtt.sample(now, now.saturating_since(oldest), expected);
             self.send.rtt.shortest(now, now.saturating_since(newest));
         } else if let (true, Some(clock), Some(echo)) = (advanced, self.timestamps, echo)
             && let Some(rtt) = clock.round_trip(now, echo)
             && delivery.bytes > 0
         {
-            self.send.rtt.sample(now, rtt);
+            self.send.rtt.sample(now, rtt, expected);
         }
     }
 
@@ -181,7 +200,9 @@ impl Subflow {
             return;
         }
         self.send.dup_acks = self.send.dup_acks.saturating_add(1);
-        if self.send.dup_acks == DUP_THRESHOLD && self.send.recovery.is_open() {
+        // Duplicates of the acknowledgment that ended a recovery are answers to what it sent in vain (RFC 6582, section 3.2).
+        let answers_recovery = self.send.recovery.ended_with(self.send.una);
+        if self.send.dup_acks == DUP_THRESHOLD && self.send.recovery.is_open() && !answers_recovery {
             self.lose_first();
         }
     }
@@ -305,10 +326,13 @@ impl Subflow {
         );
     }
 
+    /// The cumulative acknowledgment has moved. What is only selectively acknowledged lets new segments out one for one
+    /// (RFC 3042) and does not grow the window (RFC 5681, section 3.1).
     fn grow_window(&mut self, now: Instant, in_flight: u64, una: u64, delivered: u64) {
-        let growing = match self.send.recovery.phase() {
-            Phase::Open | Phase::Timeout => delivered > 0,
-            Phase::Fast(_) => false,
+        let (growing, after_timeout) = match self.send.recovery.phase() {
+            Phase::Open => (delivered > 0, false),
+            Phase::Timeout => (delivered > 0, true),
+            Phase::Fast(_) => (false, false),
         };
         if growing {
             self.send.congestion.on_ack(&Ack {
@@ -318,7 +342,8 @@ impl Subflow {
                 srtt: self.send.rtt.smoothed(),
                 min_rtt: self.send.rtt.minimum(),
                 latest_rtt: self.send.rtt.latest(),
-                window_limited: una < self.send.limited_until,
+                // A window of one segment holds the retransmissions back, whatever was in flight before the timeout.
+                window_limited: after_timeout || una < self.send.limited_until,
             });
         }
     }

@@ -111,23 +111,18 @@ impl Subflow {
         view: &SegmentView,
     ) -> Result<Place, (Answer, DropReason)> {
         let reset = segment.flags.contains(Flags::RST);
-        if let (Some(clock), false) = (&self.timestamps, reset) {
-            match view.timestamps {
-                None => return Err((Answer::Never, DropReason::MissingTimestamp)),
-                Some(stamp) if clock.is_old(now, stamp.value) => {
-                    let answer = if segment.len_seq() > 0 { Answer::Always } else { Answer::Limited };
-                    return Err((answer, DropReason::Paws));
-                }
-                Some(_) => {}
-            }
-        }
         let next = self.receive.next();
         let start = next as i64 + i64::from(segment.seq.distance(self.receive.irs + next as u32));
+        let has_syn = segment.flags.contains(Flags::SYN);
+        if !reset {
+            self.check_timestamp(now, segment, view, start == next as i64)?;
+        }
         let end = start + i64::from(segment.len_seq());
         let furthest = self.receive.window.furthest().max(next) as i64;
         let next = next as i64;
-        let inside = if segment.len_seq() == 0 { start >= next } else { end > next };
-        let has_syn = segment.flags.contains(Flags::SYN);
+        // An acknowledgment may have been overtaken by data of the same sender that we have not acknowledged yet.
+        let overtaken = self.receive.last_ack.min(next as u64) as i64;
+        let inside = if segment.len_seq() == 0 { start >= overtaken } else { end > next };
         if inside && start <= furthest && start >= 1 {
             return Ok(Place { offset: start as u64 });
         }
@@ -146,6 +141,39 @@ impl Subflow {
             self.old_segment_in_time_wait(now, segment);
         }
         Err((Answer::Always, DropReason::OutOfWindow))
+    }
+
+    /// Protection against wrapped sequence numbers (RFC 7323, section 5.3). `is_next`: the segment lies where the next is
+    /// expected.
+    fn check_timestamp(
+        &self,
+        now: Instant,
+        segment: &Segment,
+        view: &SegmentView,
+        is_next: bool,
+    ) -> Result<(), (Answer, DropReason)> {
+        let Some(clock) = &self.timestamps else { return Ok(()) };
+        let Some(stamp) = view.timestamps else {
+            // A peer that has restarted knows nothing of the timestamps of the connection before (RFC 5961, section 4). All
+            // else is dropped: who cannot see timestamps must not be able to write into the stream (RFC 7323, section 3.2).
+            let has_syn = segment.flags.contains(Flags::SYN);
+            let refusal = if has_syn {
+                (Answer::Limited, DropReason::UnexpectedSyn)
+            } else {
+                (Answer::Never, DropReason::MissingTimestamp)
+            };
+            return Err(refusal);
+        };
+        if !clock.is_old(now, stamp.value) {
+            return Ok(());
+        }
+        let answer = match segment.len_seq() {
+            // An acknowledgment that was overtaken: the peer has said more since.
+            0 if is_next => Answer::Never,
+            0 => Answer::Limited,
+            _ => Answer::Always,
+        };
+        Err((answer, DropReason::Paws))
     }
 
     /// Second step: RFC 5961, section 3. Only a RST exactly at the expected number counts.

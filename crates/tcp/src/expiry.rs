@@ -82,19 +82,21 @@ impl Subflow {
         if self.send.flight.is_empty() {
             return;
         }
-        if self.send.rtt.backoff() >= self.config.retries {
+        if self.send.timeouts >= self.config.retries {
             self.give_up();
             return;
         }
         let in_flight = self.pipe();
-        if self.send.rtt.backoff() == 0 {
+        // A shut window says nothing about congestion.
+        if self.send.timeouts == 0 && self.send.window.size() > 0 {
             self.send.congestion.on_timeout(now, clamp(in_flight));
         }
+        self.send.timeouts += 1;
         self.send.rtt.back_off();
         log::debug!(
             una = self.send.una,
             in_flight,
-            backoff = self.send.rtt.backoff(),
+            timeouts = self.send.timeouts,
             window = self.send.congestion.window(),
             "retransmission timeout"
         );
@@ -241,7 +243,7 @@ impl Subflow {
             && flight.delivered() == 0
             && flight.lost() == 0
             && !self.send.probe.is_outstanding()
-            && self.send.rtt.backoff() == 0;
+            && self.send.timeouts == 0;
         self.send.probe.due = false;
         let rto = self.send.rtt.rto();
         if !eligible {

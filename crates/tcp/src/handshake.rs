@@ -96,7 +96,7 @@ impl Subflow {
         self.opening.due = false;
         self.timers.stop(Timer::Retransmit);
         if let Some(rtt) = sample {
-            self.send.rtt.sample(now, rtt);
+            self.send.rtt.sample(now, rtt, 1);
         }
         self.send.rtt.handshake_done(!once);
         self.send.progress_at = now;

@@ -21,7 +21,9 @@ impl Subflow {
             sent + u64::from(MOST_OPAQUE) >= u64::from(self.segment_payload(0))
         });
         let before = self.send.mss();
-        if full && self.send.path.on_timeout(self.send.rtt.backoff()) {
+        // A peer whose window is shut gets the segments and answers them.
+        let is_open = self.send.window.size() > 0;
+        if full && is_open && self.send.path.on_timeout(self.send.timeouts) {
             self.segment_size_changed(before);
         }
     }

@@ -58,8 +58,8 @@ impl PathMtu {
     }
 
     /// The retransmission timer fired for full segments, so often in a row.
-    pub(crate) fn on_timeout(&mut self, backoff: u8) -> bool {
-        backoff >= BLACK_HOLE_TIMEOUTS && self.shrink(self.next_plateau())
+    pub(crate) fn on_timeout(&mut self, timeouts: u8) -> bool {
+        timeouts >= BLACK_HOLE_TIMEOUTS && self.shrink(self.next_plateau())
     }
 
     fn shrink(&mut self, mtu: u16) -> bool {

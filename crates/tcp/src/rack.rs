@@ -124,7 +124,7 @@ mod tests {
 
     fn measured() -> Rtt {
         let mut rtt = Rtt::new(Duration::from_millis(200));
-        rtt.sample(Instant::ZERO, Duration::from_millis(40));
+        rtt.sample(Instant::ZERO, Duration::from_millis(40), 1);
         rtt
     }
 

@@ -118,8 +118,17 @@ impl Recovery {
     /// When the first retransmission of the recovery left, if an acknowledgment of all below `una` covers it
     /// and its echo can tell who is answered (RFC 3522, section 3.2).
     pub(crate) fn answered_retransmission(&self, una: u64) -> Option<Instant> {
+        if self.is_open() {
+            // Clocks wrap: an echo that comes long after the recovery may seem to lie before it.
+            return None;
+        }
         let first = self.undo.and(self.evidence.first)?;
         (!first.repeated && first.end <= una).then_some(first.at)
+    }
+
+    /// Whether the last recovery ended with an acknowledgment of just the bytes below `una`.
+    pub(crate) fn ended_with(&self, una: u64) -> bool {
+        self.is_open() && una <= self.end
     }
 
     /// Whether an acknowledgment up to `una` ends the recovery.

@@ -11,6 +11,14 @@ const MAX_RTO: Duration = Duration::from_secs(120);
 /// How long the smallest sample is believed: routes change.
 const MIN_RTT_LIFETIME: Duration = Duration::from_secs(300);
 
+/// Samples of one round trip that are told apart: with more each would weigh nothing.
+const MAX_SAMPLES: u32 = 1 << 12;
+
+/// `from`, moved by a part of `parts` towards `to`.
+fn moved(from: Duration, to: Duration, parts: u32) -> Duration {
+    if to > from { from + (to - from) / parts } else { from - (from - to) / parts }
+}
+
 /// Estimator of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rtt {
@@ -36,16 +44,19 @@ impl Rtt {
         }
     }
 
-    /// Takes one sample (RFC 6298, section 2.2 and 2.3).
-    pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
+    /// Takes one sample (RFC 6298, section 2.2 and 2.3) of `expected` in a round trip. Each of them weighs so much less
+    /// (RFC 7323, appendix G): what was seen one round trip ago must not be forgotten within the next.
+    pub(crate) fn sample(&mut self, now: Instant, rtt: Duration, expected: u64) {
+        let share = u32::try_from(expected).unwrap_or(u32::MAX).clamp(1, MAX_SAMPLES);
+        self.backoff = 0;
         match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
                 self.variation = rtt / 2;
             }
             Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
-                self.smoothed = Some((smoothed * 7 + rtt) / 8);
+                self.variation = moved(self.variation, smoothed.abs_diff(rtt), 4 * share);
+                self.smoothed = Some(moved(smoothed, rtt, 8 * share));
             }
         }
         self.shortest(now, rtt);
@@ -100,10 +111,6 @@ impl Rtt {
         self.backoff = self.backoff.saturating_add(1);
     }
 
-    pub(crate) fn reset_backoff(&mut self) {
-        self.backoff = 0;
-    }
-
     /// The handshake is over; whether its SYN had to be sent again.
     pub(crate) fn handshake_done(&mut self, retransmitted: bool) {
         self.backoff = 0;
@@ -125,7 +132,7 @@ mod tests {
     fn the_first_sample_gives_half_of_itself_as_variation() {
         let mut rtt = Rtt::new(ms(200));
         assert_eq!(rtt.rto(), ms(1000));
-        rtt.sample(Instant::ZERO, ms(100));
+        rtt.sample(Instant::ZERO, ms(100), 1);
         assert_eq!((rtt.smoothed(), rtt.variation()), (Some(ms(100)), ms(50)));
         assert_eq!(rtt.rto(), ms(300));
     }
@@ -133,8 +140,8 @@ mod tests {
     #[test]
     fn later_samples_move_the_estimate_by_an_eighth_and_the_variation_by_a_quarter() {
         let mut rtt = Rtt::new(ms(1));
-        rtt.sample(Instant::ZERO, ms(100));
-        rtt.sample(Instant::ZERO, ms(180));
+        rtt.sample(Instant::ZERO, ms(100), 1);
+        rtt.sample(Instant::ZERO, ms(180), 1);
         assert_eq!(rtt.variation(), Duration::from_micros(57_500));
         assert_eq!(rtt.smoothed(), Some(ms(110)));
         assert_eq!(rtt.base_rto(), ms(340));
@@ -143,7 +150,7 @@ mod tests {
     #[test]
     fn back_off_doubles_up_to_two_minutes() {
         let mut rtt = Rtt::new(ms(200));
-        rtt.sample(Instant::ZERO, ms(100));
+        rtt.sample(Instant::ZERO, ms(100), 1);
         rtt.back_off();
         rtt.back_off();
         assert_eq!(rtt.rto(), ms(1200));
@@ -155,10 +162,26 @@ mod tests {
     #[test]
     fn the_smallest_sample_is_forgotten_after_five_minutes() {
         let mut rtt = Rtt::new(ms(200));
-        rtt.sample(Instant::ZERO, ms(10));
-        rtt.sample(Instant::ZERO + ms(299_000), ms(30));
+        rtt.sample(Instant::ZERO, ms(10), 1);
+        rtt.sample(Instant::ZERO + ms(299_000), ms(30), 1);
         assert_eq!(rtt.minimum(), Some(ms(10)));
-        rtt.sample(Instant::ZERO + ms(301_000), ms(30));
+        rtt.sample(Instant::ZERO + ms(301_000), ms(30), 1);
         assert_eq!(rtt.minimum(), Some(ms(30)));
+    }
+
+    #[test]
+    fn a_round_trip_that_alternates_causes_no_timeout_however_often_it_is_measured() {
+        let mut rtt = Rtt::new(ms(200));
+        let mut now = Instant::ZERO;
+        let mut early = 0;
+        for round in 0..40 {
+            let sample = ms(if round % 2 == 0 { 50 } else { 400 });
+            early += u32::from(round > 3 && sample > rtt.rto());
+            now += sample;
+            for _ in 0..10 {
+                rtt.sample(now, sample, 10);
+            }
+        }
+        assert_eq!(early, 0);
     }
 }

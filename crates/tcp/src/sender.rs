@@ -50,6 +50,9 @@ pub(crate) struct Sender {
     pub(crate) forced: bool,
     /// The peer's window is used up to the last byte though it is small (RFC 9293, section 3.8.6.2.1).
     pub(crate) overriding: bool,
+    /// Retransmission timeouts in a row: since the last byte was acknowledged, or the last answer of a peer whose window is
+    /// shut.
+    pub(crate) timeouts: u8,
     /// Window probes without answer.
     pub(crate) window_probes: u8,
     /// Window probes since the window was last open.
@@ -88,6 +91,7 @@ impl Sender {
             dup_acks: 0,
             forced: false,
             overriding: false,
+            timeouts: 0,
             window_probes: 0,
             persist_backoff: 0,
             limited_until: 0,

@@ -291,7 +291,7 @@ impl Subflow {
     /// and after [`Subflow::finish`].
     pub fn capacity(&self, now: Instant) -> usize {
         let open = matches!(self.state, State::Established | State::CloseWait);
-        if !open || self.send.finish != Finish::Open || self.send.rtt.backoff() > 0 {
+        if !open || self.send.finish != Finish::Open || self.send.timeouts > 0 {
             return 0;
         }
         let Ok(budget) = self.send.pace.budget(now, self.rate()) else { return 0 };
@@ -466,7 +466,7 @@ impl Subflow {
             rttvar: rtt.variation(),
             min_rtt: rtt.minimum(),
             rto: rtt.rto(),
-            backoff: rtt.backoff(),
+            backoff: self.send.timeouts,
             congestion_window: congestion.window(),
             slow_start_threshold: congestion.slow_start_threshold(),
             in_flight: u32::try_from(flight.in_flight()).unwrap_or(u32::MAX),

@@ -74,10 +74,11 @@ impl Timestamps {
         is_before(echo, self.value(sent))
     }
 
-    /// The round trip that `echo` tells of, in whole milliseconds; `None` if it is not one of ours.
+    /// The round trip that `echo` tells of, in whole milliseconds and one at least, as less cannot be told from nothing;
+    /// `None` if it is not one of ours.
     pub(crate) fn round_trip(&self, now: Instant, echo: u32) -> Option<Duration> {
         let millis = self.value(now).wrapping_sub(echo);
-        (millis < 1 << 24).then(|| Duration::from_millis(u64::from(millis)))
+        (millis < 1 << 24).then(|| Duration::from_millis(u64::from(millis.max(1))))
     }
 }
 
