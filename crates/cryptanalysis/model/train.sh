@@ -25,5 +25,5 @@ ls "$work"/html-* | awk 'NR % 8 != 1' | xargs rm
 # Headers are short and frequent.
 for copy in 1 2 3 4 5 6; do cp model/http.txt "$work/http-$copy"; done
 
-cargo run --quiet --release -p plait-cryptanalysis --example train -- "${1:-model/text.ngrams}" \
+cargo run --quiet --release -p plait-cryptanalysis --bin train -- "${1:-model/text.ngrams}" \
     tests/text/* ../../README.md ../../ARCHITECTURE.md ../../docs/*.md -- "$work"/*

@@ -147,7 +147,7 @@ fn churn_of_client(context: &Context<'_>) -> Result<Verdict> {
     let Some(plait) = context.plait() else {
         return Ok(Verdict::NotApplicable("the kernel's client is the other side of this scenario"));
     };
-    let churn = plait.with_file_name("examples").join("churn");
+    let churn = plait.with_file_name("churn");
     ensure!(churn.exists(), "{} is missing: scripts/interop builds it", churn.display());
     let bed = Testbed::new(Shape::Routed)?;
     configure_kernels(context, &bed, &Plan::default())?;

@@ -1,6 +1,6 @@
 //! What each handshake costs: bytes, flights, and processor time of both ends together.
 //!
-//!     cargo run --release -p plait-handshake --example handshake_cost
+//!     cargo bench -p plait-handshake --bench handshake_cost
 #![expect(clippy::disallowed_methods, reason = "a measurement needs a clock; the library has none")]
 
 use std::sync::Arc;

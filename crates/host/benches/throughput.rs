@@ -2,7 +2,7 @@
 //! and sealed with threads of its own for the cryptography (at both ends). They take turns, so that the ratios are those of one run whatever else the machine does. Needs root.
 //!
 //! ```console
-//! # cargo run --release -p plait-host --example throughput -- [PAIRS] [MEGABYTES]
+//! # cargo bench -p plait-host --bench throughput -- [ROUNDS] [MEGABYTES]
 //! ```
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
@@ -40,7 +40,8 @@ enum Protection {
 }
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
+    // `cargo bench` adds `--bench`.
+    let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
     let rounds: usize = arguments.next().as_deref().unwrap_or("7").parse()?;
     let megabytes: usize = arguments.next().as_deref().unwrap_or("512").parse()?;
     let way = |name, protection, threads| Way { name, protection, threads, speeds: Vec::new() };

@@ -1,4 +1,5 @@
-//! The recovered fraction as a function of the bytes per visit: `visits TEXT...`, several as one.
+//! The recovered fraction as a function of the bytes per visit of a text, several as one:
+//! `cargo run --release -p plait-cryptanalysis --bin exposure -- TEXT...`
 //!
 //! For each length, visits all over the text are attacked, each on its own, until an eavesdropper has seen 64 KiB. The
 //! spread is that of the text's eighths.
@@ -17,7 +18,7 @@ fn main() -> io::Result<()> {
     let texts = env::args_os().skip(1).map(fs::read).collect::<io::Result<Vec<_>>>()?;
     let plain = texts.concat();
     if plain.is_empty() {
-        return Err(io::Error::other("usage: visits TEXT..."));
+        return Err(io::Error::other("usage: exposure TEXT..."));
     }
     let scrambled = scramble(&plain);
     let model = Model::shipped();

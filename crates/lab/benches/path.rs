@@ -1,5 +1,5 @@
 //! Prints what one path carries: iperf3 over the kernel's TCP, with and without an eavesdropper's memory, with delay,
-//! and with chance for each packet alone. Needs root and iperf3.
+//! and with chance for each packet alone. Needs root and iperf3: `cargo bench -p plait-lab --bench path`
 
 #![allow(clippy::disallowed_methods)]
 
