@@ -330,6 +330,32 @@ fn versions_and_flags_that_do_not_exist_give_plain_tcp_and_a_higher_version_give
 }
 
 #[test]
+fn an_end_that_was_moved_on_the_way_does_not_outlast_the_true_one() {
+    let mut world = World::new(3, vec![Link::default(); 2], 2);
+    let mut moved = false;
+    world.tap = Box::new(move |from, segment| {
+        let is_end = from == SERVER
+            && options(&segment.options).any(|option| {
+                matches!(option, Ok(TcpOption::Mptcp(MptcpOption::Dss(Dss { data_fin: true, .. }))))
+            });
+        if is_end && !core::mem::replace(&mut moved, true) {
+            // DSS: kind, length, subtype, flags, Data-ACK and DSN of 8 bytes each. Four bytes further.
+            let start = segment.options.iter().position(|&byte| byte == 30).expect("DSS");
+            let place = &mut segment.options[start + 12..start + 20];
+            let dsn = u64::from_be_bytes(place.try_into().expect("eight bytes"));
+            place.copy_from_slice(&dsn.wrapping_add(4).to_be_bytes());
+        }
+        Fate::Pass
+    });
+    let data = pattern(50_000, 3);
+    world.send(CLIENT, &data).send(SERVER, &data).connect();
+    world.finish(10);
+    for side in [CLIENT, SERVER] {
+        assert!(world.sides[side].received == data && world.sides[side].ended);
+    }
+}
+
+#[test]
 fn random_options_on_random_segments_never_panic_and_never_deliver_a_wrong_byte() {
     use plait_base::Random;
     for seed in 0..60 {

@@ -166,16 +166,18 @@ impl Reassembly {
         self.deliver(data);
     }
 
-    /// The stream ends at `offset`. `false` if that contradicts what is known; the first word stands.
+    /// The stream ends at `offset`. `false` if that contradicts what has arrived. Until the end is reached the latest word
+    /// counts: a peer repeats the true one for as long as it is not acknowledged, and without authentication an earlier one
+    /// may have been changed on the way.
     pub(crate) fn finish(&mut self, offset: u64) -> bool {
-        match self.fin {
-            Some(fin) => fin == offset,
-            None if offset < self.next || offset < self.early.end() => false,
-            None => {
-                self.fin = Some(offset);
-                true
-            }
+        if self.is_finished() {
+            return self.fin == Some(offset);
         }
+        let is_possible = offset >= self.next && offset >= self.early.end();
+        if is_possible {
+            self.fin = Some(offset);
+        }
+        is_possible
     }
 
     /// The stream ends with what has arrived: a FIN on plain TCP.
@@ -268,11 +270,12 @@ mod tests {
     #[test]
     fn the_end_counts_as_one_byte_once_everything_is_there() {
         let mut stream = Reassembly::new(100, 100);
-        assert!(stream.finish(3));
+        assert!(stream.finish(4));
         assert!(!stream.is_finished());
-        assert!(!stream.finish(4), "it cannot end twice");
+        assert!(stream.finish(3), "said again, and not as before");
         assert_eq!(stream.insert(1, Bytes::from_static(b"abc")).outside, 1);
         assert!(stream.is_finished());
+        assert!(!stream.finish(4), "it has ended");
         assert_eq!(stream.next(), 4);
         assert!(!stream.is_exhausted());
         assert_eq!(all(&mut stream), b"ab");
