@@ -88,7 +88,7 @@ fn withdraws(segment: &plait_wire::Segment) -> bool {
 #[test]
 fn a_withdrawal_that_is_lost_is_said_again() {
     let mut world = two_paths(9);
-    let data = in_mid_transfer(&mut world, 4_000_000);
+    let data = in_mid_transfer(&mut world, 8_000_000);
     let mut said = 0;
     world.tap = Box::new(move |from, segment| {
         let is_lost = from == CLIENT && withdraws(segment) && said < 2;

@@ -223,8 +223,8 @@ impl Subflow {
             self.timers.stop(Timer::Persist);
             self.send.persist_backoff = 0;
         }
-        if self.send.flight.is_empty() && self.window_room() == 0 && self.may_send_data() {
-            // Also with nothing queued: an owner that asks for the capacity first has something in mind.
+        if self.send.flight.is_empty() && self.window_room() == 0 && self.may_send_data() && self.send.owes()
+        {
             self.timers.start(Timer::Persist, now + self.persist_wait());
         }
         self.arm_probe(now);

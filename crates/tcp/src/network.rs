@@ -11,7 +11,7 @@ use crate::{Closed, Event, State};
 
 /// Opaque options of a segment, at most: what a segment cut for an earlier MTU may have carried beside its
 /// payload.
-const MOST_OPAQUE: u16 = 28;
+pub(crate) const MOST_OPAQUE: u16 = 28;
 
 impl Subflow {
     /// Full segments that vanish again and again: the path may be narrower than it says (RFC 4821).

@@ -1,5 +1,6 @@
 //! How much may be in flight: congestion window, the peer's window, pacing.
 
+use crate::network::MOST_OPAQUE;
 use crate::pace::Rate;
 use crate::recovery::Phase;
 use crate::subflow::Subflow;
@@ -25,6 +26,14 @@ impl Subflow {
     /// Offsets that the peer's window still takes.
     pub(crate) fn window_room(&self) -> u64 {
         (self.send.una + u64::from(self.send.window.size())).saturating_sub(self.send.next)
+    }
+
+    /// Whether so many bytes are a full segment, or the most that can be hoped for: half of the largest window that the peer
+    /// has ever offered.
+    pub(crate) fn is_worth_a_segment(&self, room: u64) -> bool {
+        let full = u64::from(self.segment_payload(usize::from(MOST_OPAQUE)));
+        let is_much = room >= u64::from(self.send.window.largest() / 2) || self.send.overriding;
+        room >= full || (room > 0 && is_much && self.send.flight.is_empty() && self.send.unsent() == 0)
     }
 
     pub(crate) fn rate(&self) -> Rate {

@@ -1,6 +1,6 @@
 //! The sending half of a connection.
 
-use plait_base::{Instant, SeqNum};
+use plait_base::{Duration, Instant, SeqNum};
 use plait_wire::IpVersion;
 
 use crate::Config;
@@ -24,6 +24,33 @@ pub(crate) enum Finish {
     Wanted,
     /// It was sent.
     Sent,
+}
+
+/// How much of the congestion window the owner has use for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unused {
+    since: Instant,
+    /// Bytes.
+    most: u64,
+}
+
+impl Unused {
+    /// New data has left: `in_flight` with it. Returns what was in use at most if the window was not full for `rto`.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        is_full: bool,
+        rto: Duration,
+    ) -> Option<u64> {
+        self.most = self.most.max(in_flight);
+        if is_full {
+            *self = Self { since: now, most: 0 };
+            return None;
+        }
+        (now.saturating_since(self.since) > rto)
+            .then(|| core::mem::replace(self, Self { since: now, most: in_flight }).most)
+    }
 }
 
 /// The sending half.
@@ -59,6 +86,8 @@ pub(crate) struct Sender {
     pub(crate) persist_backoff: u8,
     /// Data below this offset left while the congestion window was full.
     pub(crate) limited_until: u64,
+    /// Since when the congestion window has not been full, and the most that was in flight since.
+    pub(crate) unused: Unused,
     /// End of the last segment that was not full (Nagle).
     pub(crate) small_until: u64,
     /// Where the retransmission timeout counts from.
@@ -95,6 +124,7 @@ impl Sender {
             window_probes: 0,
             persist_backoff: 0,
             limited_until: 0,
+            unused: Unused { since: now, most: 0 },
             small_until: 0,
             rto_from: now,
             last_sent: now,

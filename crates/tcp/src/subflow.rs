@@ -288,7 +288,8 @@ impl Subflow {
 
     /// Payload bytes that could leave right now, beyond what [`Subflow::send`] has been given: bounded by
     /// congestion window, the peer's window and pacing; 0 before the handshake is complete, during a timeout
-    /// and after [`Subflow::finish`].
+    /// and after [`Subflow::finish`], and where it is less than a segment that is worth sending (RFC 9293, section
+    /// 3.8.6.2.1): what waits is in the hands of the owner then.
     pub fn capacity(&self, now: Instant) -> usize {
         let open = matches!(self.state, State::Established | State::CloseWait);
         if !open || self.send.finish != Finish::Open || self.send.timeouts > 0 {
@@ -297,7 +298,8 @@ impl Subflow {
         let Ok(budget) = self.send.pace.budget(now, self.rate()) else { return 0 };
         let congestion = self.congestion_room().saturating_sub(self.send.flight.lost());
         let room = congestion.min(self.window_room()).min(budget);
-        room.saturating_sub(self.send.unsent()) as usize
+        let room = room.saturating_sub(self.send.unsent());
+        if self.is_worth_a_segment(room) { room as usize } else { 0 }
     }
 
     /// Queues a record behind the others and returns the stream offset of its first byte. The queue itself

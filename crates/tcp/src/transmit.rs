@@ -5,6 +5,7 @@ use plait_base::Instant;
 use plait_wire::{Flags, Segment};
 
 use crate::ack_policy::Urgency;
+use crate::acknowledgment::clamp;
 use crate::compose::Grant;
 use crate::log;
 use crate::recovery::Retransmission;
@@ -245,8 +246,13 @@ impl Subflow {
         let (in_flight, window) = (self.send.flight.in_flight(), self.congestion_window());
         // In slow start half of the window in use says that the next round will need more (RFC 7661).
         let doubling = self.send.congestion.is_slow_start() && in_flight * 2 > window;
-        if in_flight + size > window || doubling {
+        let is_full = in_flight + size > window || doubling;
+        if is_full {
             self.send.limited_until = self.send.next;
+        }
+        let rto = self.send.rtt.base_rto();
+        if let Some(used) = self.send.unused.on_sent(now, in_flight, is_full, rto) {
+            self.send.congestion.on_unused(clamp(used));
         }
         if self.send.flight.in_flight() == left {
             self.send.progress_at = now;

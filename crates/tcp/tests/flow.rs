@@ -67,16 +67,71 @@ fn bytes_are_given_back_when_their_record_is_acknowledged() {
 }
 
 #[test]
-fn a_shut_window_is_probed_even_if_the_owner_waits_for_capacity() {
-    let mut s = Script::established(Config::default());
+fn a_shut_window_is_probed_only_while_something_waits_for_it() {
+    let mut s = Script::established(Config { retries: 3, ..Config::default() });
     s.give(seg(".", 1, 1).window(0));
     assert_eq!(s.tcp.capacity(s.now), 0);
+    // A peer that is silent because nobody has anything to say may be silent for a day.
+    s.wait_for(Duration::from_secs(24 * 3600));
+    assert!(s.sent().is_empty());
+    assert_eq!(s.tcp.state(), plait_tcp::State::Established);
+    s.send(100);
     s.wait(240);
     assert_eq!(s.sent(), [". 0:0 ack 1"]);
     s.give(seg(".", 1, 1).window(5000));
-    assert_eq!(s.tcp.capacity(s.now), 5000);
-    s.wait(10_000);
+    assert_eq!(s.sent(), ["P. 1:101 ack 1"]);
+}
+
+#[test]
+fn a_window_of_some_bytes_is_no_capacity_and_no_segment() {
+    let mut s = Script::established(Config::default());
+    s.send(2000);
+    s.sent();
+    s.wait(40);
+    s.give(seg(".", 1, 2001).window(10));
+    assert_eq!(s.tcp.capacity(s.now), 0, "ten bytes of a window that was 65,535");
+    s.send(1000);
     assert!(s.sent().is_empty());
+    s.give(seg(".", 1, 2001).window(1000));
+    assert_eq!(s.sent(), ["P. 2001:3001 ack 1"]);
+}
+
+#[test]
+fn a_window_that_stays_small_is_used_after_a_while() {
+    let mut s = Script::established(Config::default());
+    s.send(2000);
+    s.sent();
+    s.wait(40);
+    s.give(seg(".", 1, 2001).window(10));
+    s.send(1000);
+    s.wait(200);
+    assert!(s.sent().is_empty());
+    s.wait(60);
+    assert_eq!(s.sent(), [". 2001:2011 ack 1"], "RFC 9293, section 3.8.6.2.1: the override timeout");
+}
+
+#[test]
+fn what_is_left_of_a_window_is_no_capacity_until_a_segment_fits() {
+    let mut s = Script::established(Config::default());
+    s.send(9500);
+    s.sent();
+    assert_eq!(s.tcp.capacity(s.now), 0, "500 bytes of the congestion window of 10,000");
+    s.wait(40);
+    s.give(seg(".", 1, 1001));
+    assert!(s.tcp.capacity(s.now) >= 1000);
+}
+
+#[test]
+fn a_peer_whose_whole_window_is_smaller_than_a_segment_is_sent_to() {
+    let mut s = Script::active(Config { timestamps: false, ..Config::default() });
+    s.sent();
+    s.wait(40);
+    s.give(seg("S.", 0, 1).option(&TcpOption::Mss(1000)).window(300));
+    s.sent();
+    s.give(seg(".", 1, 1).window(300));
+    assert_eq!(s.tcp.capacity(s.now), 300);
+    s.send(300);
+    assert_eq!(s.sent(), ["P. 1:301 ack 1"]);
 }
 
 #[test]
@@ -223,4 +278,33 @@ fn pacing_spreads_a_window_over_the_round_trip() {
     s.wait(20);
     assert_eq!(early + s.sent().len(), 10);
     assert!(s.fired.contains(&Timer::Pace));
+}
+
+#[test]
+fn a_window_that_nobody_has_used_for_minutes_is_not_sent_at_once() {
+    let mut s = Script::established(Config { max_super_segment: 1000, ..Config::default() });
+    // Slow start to a large window.
+    let mut acked = 1;
+    s.give(seg(".", 1, 1));
+    for _ in 0..2 {
+        let window = s.tcp.congestion().window() as usize;
+        s.send(window);
+        s.sent();
+        s.wait(40);
+        acked += window as i64;
+        s.give(seg(".", 1, acked));
+    }
+    let large = s.tcp.congestion().window();
+    assert!((30_000..65_000).contains(&large), "{large}");
+    // Then 200 bytes each 100 ms for a minute.
+    for _ in 0..600 {
+        s.send(200);
+        s.sent();
+        s.wait(40);
+        acked += 200;
+        s.give(seg(".", 1, acked));
+        s.wait(60);
+    }
+    assert!(s.tcp.congestion().window() <= 11_000, "{}", s.tcp.congestion().window());
+    assert!(s.tcp.congestion().slow_start_threshold() >= large / 2, "what was learned is kept");
 }

@@ -260,7 +260,11 @@ impl Connection {
             candidate.room == 0 && !flow.is_busy() && flow.tcp.unsent() == 0
         };
         match candidates.iter().find(is_stuck) {
-            Some(candidate) => self.send_new(candidate.index, 1),
+            // A whole segment: TCP waits until the window is worth one, or sends what fits after a while.
+            Some(candidate) => {
+                let segment = self.flows[candidate.index].tcp.segment_payload(DATA_OPTIONS);
+                self.send_new(candidate.index, segment.into())
+            }
             None => false,
         }
     }

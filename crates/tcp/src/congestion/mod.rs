@@ -215,6 +215,16 @@ impl Controller {
         }
     }
 
+    /// No more than `used` bytes of the window were in use for a retransmission timeout: what it says beyond them is old
+    /// (RFC 7661, section 4.3). It goes half of the way down to them, and comes back by slow start.
+    pub fn on_unused(&mut self, used: u32) {
+        let used = used.max(self.initial_window);
+        if self.state.bytes > used {
+            self.state.threshold = self.state.threshold.max(self.state.bytes / 4 * 3);
+            self.state.bytes = used + (self.state.bytes - used) / 2;
+        }
+    }
+
     /// What a coupled controller knows of its siblings; ignored by the others.
     pub fn set_coupling(&mut self, coupling: Coupling) {
         match &mut self.law {
