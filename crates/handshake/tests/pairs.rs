@@ -318,7 +318,7 @@ fn a_rewritten_negotiation_shows_at_the_first_block() {
         assert_ne!(identity_a.session_id(), identity_b.session_id());
         let context = OptionContext {
             subflow: SubflowTag::FIRST,
-            ssn: u32::try_from(a.sent).expect("short") + 1,
+            offset: a.sent + 1,
             data_ack: None,
             data_fin: false,
             options: ProtectedOptions::NONE,

@@ -28,7 +28,7 @@ fn context_of(subflow: &Value) -> OptionContext<'static> {
     assert_eq!(subflow["flags"], 6, "mapping and Data-ACK");
     OptionContext {
         subflow: SubflowTag(number(&subflow["subflow_id"])),
-        ssn: u32::try_from(subflow["ssn"].as_u64().expect("a number")).expect("32 bits"),
+        offset: subflow["offset"].as_u64().expect("a number"),
         data_ack: Some(Dsn::new(number(&subflow["data_ack"]))),
         ..CONTEXT
     }
@@ -131,7 +131,8 @@ fn a_forged_block_is_refused_by_the_check_that_sees_it() {
             assert_eq!(b.opener.open(dsn, &CONTEXT, forged.into()).map(drop), Err(expected), "byte {at}");
         }
         for (forged, at) in [
-            (OptionContext { ssn: 1701, ..CONTEXT }, dsn),
+            (OptionContext { offset: 1701, ..CONTEXT }, dsn),
+            (OptionContext { offset: CONTEXT.offset + (1 << 32), ..CONTEXT }, dsn),
             (OptionContext { subflow: SubflowTag(1), ..CONTEXT }, dsn),
             (OptionContext { data_ack: None, ..CONTEXT }, dsn),
             (OptionContext { data_ack: Some(Dsn::new(0)), ..CONTEXT }, dsn),

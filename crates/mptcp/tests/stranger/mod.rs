@@ -130,19 +130,24 @@ impl Stranger {
 
     /// A block in place, sealed as it should be, whatever is in it.
     pub(crate) fn block(&mut self, kind: Kind, plain: &[u8]) -> Segment {
-        let ssn = self.sent as u32;
+        self.block_of(kind, plain, self.sent)
+    }
+
+    /// A block in place whose tag says that it is for this offset of the subflow.
+    pub(crate) fn block_of(&mut self, kind: Kind, plain: &[u8], offset: u64) -> Segment {
         let keys = self.keys.as_mut().expect("the handshake is over");
         let mut block = keys.sealer.seal(kind, BlockBuffer::from(plain)).expect("fresh keys");
         let data_ack = keys.identity.idsn(Role::B) + 1;
         let context = OptionContext {
             subflow: SubflowTag::FIRST,
-            ssn,
+            offset,
             data_ack: Some(data_ack),
             data_fin: false,
             options: ProtectedOptions::NONE,
         };
         let payload = keys.sealer.transmit(&mut block, &context).expect("its keys are held").bytes;
-        let segment = self.segment(payload, mapping(data_ack, block.dsn(), ssn, block.len() as u16));
+        let segment =
+            self.segment(payload, mapping(data_ack, block.dsn(), self.sent as u32, block.len() as u16));
         self.sent += block.len() as u64;
         segment
     }

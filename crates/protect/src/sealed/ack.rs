@@ -43,7 +43,7 @@ impl AckContext<'_> {
             flags,
             header: generation,
             dsn: self.data_fin.unwrap_or_default(),
-            ssn: 0,
+            offset: 0,
             length: u16::from(self.data_fin.is_some()),
             data_ack: self.data_ack.unwrap_or_default(),
             options: self.options,

@@ -34,7 +34,7 @@ struct Meaning {
     from: Role,
     block: Option<Dsn>,
     subflow: u64,
-    ssn: u32,
+    offset: u64,
     ack: u64,
     data_fin: bool,
     options: &'static [u8],
@@ -105,15 +105,15 @@ enum Operation {
 #[derive(Clone, Copy, Debug)]
 struct How {
     subflow: u64,
-    ssn: u32,
+    offset: u64,
     ack: u64,
     data_fin: bool,
 }
 
 fn how() -> impl Strategy<Value = How> {
-    (0u64..3, 1u32..3, 0u64..4, any::<bool>()).prop_map(|(subflow, ssn, ack, data_fin)| How {
+    (0u64..3, 1u64..3, 0u64..4, any::<bool>()).prop_map(|(subflow, offset, ack, data_fin)| How {
         subflow,
-        ssn,
+        offset,
         ack,
         data_fin,
     })
@@ -161,7 +161,7 @@ impl Pair {
 fn context(subflow: u64, ack: u64) -> OptionContext<'static> {
     OptionContext {
         subflow: SubflowTag(subflow),
-        ssn: 1,
+        offset: 1,
         data_ack: Some(Dsn::new(ack)),
         data_fin: false,
         options: ProtectedOptions::NONE,
@@ -192,7 +192,7 @@ impl Drive<'_> {
                 Operation::Transmit { block, how } => self.transmit(block, how)?,
                 Operation::ThereAndBack { block, ack } => {
                     for (subflow, ack) in [(1, ack), (2, ack), (1, ack + 1)] {
-                        self.transmit(block, How { subflow, ssn: 1, ack, data_fin: false })?;
+                        self.transmit(block, How { subflow, offset: 1, ack, data_fin: false })?;
                     }
                 }
                 Operation::AckAlone { how, options } => self.acknowledge(how, OPTIONS[options])?,
@@ -228,8 +228,8 @@ impl Drive<'_> {
         let count = self.blocks.len().max(1);
         let Some((block, plain)) = self.blocks.get_mut(number % count) else { return Ok(()) };
         let before = CALLS.with_borrow(Vec::len);
-        let How { subflow, ssn, ack, data_fin } = how;
-        let context = OptionContext { ssn, data_fin, ..context(subflow, ack) };
+        let How { subflow, offset, ack, data_fin } = how;
+        let context = OptionContext { offset, data_fin, ..context(subflow, ack) };
         TAGS.take();
         let Some(payload) = self.sealer.transmit(block, &context) else { return Ok(()) };
         prop_assert_eq!(CALLS.with_borrow(Vec::len), before, "a transmission encrypts nothing");
@@ -238,7 +238,7 @@ impl Drive<'_> {
             from: self.from,
             block: Some(dsn),
             subflow,
-            ssn,
+            offset,
             ack,
             data_fin,
             options: &[],
@@ -252,7 +252,7 @@ impl Drive<'_> {
     }
 
     fn acknowledge(&mut self, how: How, options: &'static [u8]) -> Result<(), TestCaseError> {
-        let How { subflow, ssn: _, ack, data_fin } = how;
+        let How { subflow, offset: _, ack, data_fin } = how;
         TAGS.take();
         self.sealer.tag_ack(&AckContext {
             subflow: SubflowTag(subflow),
@@ -260,7 +260,7 @@ impl Drive<'_> {
             data_fin: data_fin.then_some(Dsn::new(ack)),
             options: ProtectedOptions::new(options).expect("short"),
         });
-        self.said.note(Meaning { from: self.from, block: None, subflow, ssn: 0, ack, data_fin, options })
+        self.said.note(Meaning { from: self.from, block: None, subflow, offset: 0, ack, data_fin, options })
     }
 }
 

@@ -43,8 +43,9 @@ impl<'a> ProtectedOptions<'a> {
 pub struct OptionContext<'a> {
     /// The subflow it goes over.
     pub subflow: SubflowTag,
-    /// Relative subflow sequence number of its mapping, as in the DSS option (first byte after the SYN is 1).
-    pub ssn: u32,
+    /// Where its mapping begins in the subflow (the first byte behind the SYN is 1): all 64 bits of what the DSS option
+    /// names by its lower 32, or an old transmission would be right again after 4 GiB.
+    pub offset: u64,
     /// The Data-ACK of the DSS option, all 64 bits even where four bytes are sent.
     pub data_ack: Option<Dsn>,
     /// DATA_FIN: the mapping ends the stream. The data-level length then counts it (RFC 8684, section 3.3.3).
@@ -70,7 +71,7 @@ impl OptionContext<'_> {
             flags,
             header: header.bits(),
             dsn,
-            ssn: self.ssn,
+            offset: self.offset,
             length,
             data_ack: self.data_ack.unwrap_or_default(),
             options: self.options,
@@ -83,33 +84,33 @@ pub(super) const FLAG_MAPPING: u8 = 2;
 pub(super) const FLAG_DATA_ACK: u8 = 4;
 
 /// M without its last field:
-/// `01 | class | flags | H | DSN64 | u32 SSN | u16 DLL | u16 0 | DATA_ACK64 | u16 len(opts) | opts | T_d`.
+/// `01 | class | flags | H | DSN64 | u64 offset in the subflow | u16 DLL | u16 0 | DATA_ACK64 | u16 len(opts) | opts | T_d`.
 pub(super) struct TagMessage<'a> {
     pub(super) class: u8,
     pub(super) flags: u8,
     pub(super) header: u8,
     pub(super) dsn: Dsn,
-    pub(super) ssn: u32,
+    pub(super) offset: u64,
     pub(super) length: u16,
     pub(super) data_ack: Dsn,
     pub(super) options: ProtectedOptions<'a>,
 }
 
-const FIXED_LEN: usize = 30;
+const FIXED_LEN: usize = 34;
 
 impl TagMessage<'_> {
     /// All of M, its length, in a buffer for the longest.
     fn emit(&self, data_tag: &[u8]) -> ([u8; FIXED_LEN + MAX_OPTION_BYTES + DATA_TAG_LEN], usize) {
-        let Self { class, flags, header, dsn, ssn, length, data_ack, options: ProtectedOptions(options) } =
+        let Self { class, flags, header, dsn, offset, length, data_ack, options: ProtectedOptions(options) } =
             self;
         let mut out = [0; FIXED_LEN + MAX_OPTION_BYTES + DATA_TAG_LEN];
         out[..4].copy_from_slice(&[1, *class, *flags, *header]);
         out[4..12].copy_from_slice(&dsn.bits().to_be_bytes());
-        out[12..16].copy_from_slice(&ssn.to_be_bytes());
-        out[16..18].copy_from_slice(&length.to_be_bytes());
-        out[20..28].copy_from_slice(&data_ack.bits().to_be_bytes());
+        out[12..20].copy_from_slice(&offset.to_be_bytes());
+        out[20..22].copy_from_slice(&length.to_be_bytes());
+        out[24..32].copy_from_slice(&data_ack.bits().to_be_bytes());
         // At most 40, see `ProtectedOptions::new`.
-        out[28..30].copy_from_slice(&(options.len() as u16).to_be_bytes());
+        out[32..34].copy_from_slice(&(options.len() as u16).to_be_bytes());
         let tag_at = FIXED_LEN + options.len();
         out[FIXED_LEN..tag_at].copy_from_slice(options);
         out[tag_at..tag_at + data_tag.len()].copy_from_slice(data_tag);
@@ -185,7 +186,7 @@ mod tests {
 
     const CONTEXT: OptionContext<'static> = OptionContext {
         subflow: SubflowTag::FIRST,
-        ssn: 1700,
+        offset: 0x1_0000_06a4,
         data_ack: Some(Dsn::new(0x1122_3344_5566_7788)),
         data_fin: false,
         options: ProtectedOptions::NONE,
@@ -203,7 +204,7 @@ mod tests {
         let expected = [
             &[1, 0, 6, 0x85][..],
             &[0x4d, 0xe6, 0x80, 0x45, 0xf5, 0xd7, 0x63, 0x33],
-            &[0, 0, 0x06, 0xa4],
+            &[0, 0, 0, 1, 0, 0, 0x06, 0xa4],
             &[0, 48, 0, 0],
             &[0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88],
             &[0, 4, 30, 4, 0x50, 1],
@@ -215,9 +216,9 @@ mod tests {
     #[test]
     fn flags_and_length_tell_a_data_fin_and_a_missing_data_ack() {
         let fin = message(&OptionContext { data_fin: true, ..CONTEXT });
-        assert_eq!((fin[2], &fin[16..18]), (7, &[0, 49][..]), "the DATA_FIN counts");
+        assert_eq!((fin[2], &fin[20..22]), (7, &[0, 49][..]), "the DATA_FIN counts");
         let no_ack = message(&OptionContext { data_ack: None, ..CONTEXT });
-        assert_eq!((no_ack[2], &no_ack[20..28]), (2, &[0; 8][..]));
+        assert_eq!((no_ack[2], &no_ack[24..32]), (2, &[0; 8][..]));
         let zero_ack = message(&OptionContext { data_ack: Some(Dsn::new(0)), ..CONTEXT });
         assert_ne!(no_ack, zero_ack, "an acknowledgment of number 0 is not none");
     }

@@ -26,7 +26,7 @@ pub(crate) fn block(input: &[u8]) -> bool {
     let by = u64::from(*by);
     match beside % 6 {
         1 => dsn += by << 32 | by,
-        2 => context.ssn = context.ssn.wrapping_add(u32::from(by as u8) << 16),
+        2 => context.offset = context.offset.wrapping_add(u64::from(by as u8) << 28),
         3 => context.data_ack = context.data_ack.map(|ack| ack + by),
         4 => context.subflow = SubflowTag(by),
         5 => context.data_fin = by & 1 == 1,

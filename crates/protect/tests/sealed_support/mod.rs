@@ -35,7 +35,7 @@ pub(crate) fn connect(suite: Suite) -> (End, End) {
 
 pub(crate) const CONTEXT: OptionContext<'static> = OptionContext {
     subflow: SubflowTag::FIRST,
-    ssn: 1700,
+    offset: 1700,
     data_ack: Some(Dsn::new(0x1122_3344_5566_7788)),
     data_fin: false,
     options: ProtectedOptions::NONE,

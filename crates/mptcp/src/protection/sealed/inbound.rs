@@ -37,24 +37,23 @@ impl Connection {
         match mapping {
             Some(mapping) if !is_bare_fin(mapping.length, mapping.ssn) => {
                 self.flows[arrived.index].state.has_dss = true;
+                let Some(offset) = stream_offset(mapping.ssn, arrived.offset) else { return };
                 let declared = Declared {
+                    offset,
                     dsn: mapping.dsn,
-                    ssn: mapping.ssn,
                     length: mapping.length.saturating_sub(u16::from(data_fin)),
                     data_fin,
                     data_ack,
                 };
-                self.declare_block(arrived.index, arrived.offset, declared);
+                self.declare_block(arrived.index, declared);
             }
             Some(mapping) => self.take_tagged(arrived, data_ack, Some(mapping.dsn)),
             None => self.take_tagged(arrived, data_ack, None),
         }
     }
 
-    fn declare_block(&mut self, index: usize, near: u64, declared: Declared) {
-        let ahead = declared.ssn.wrapping_sub(near as u32).cast_signed();
-        let Some(offset) = near.checked_add_signed(i64::from(ahead)) else { return };
-        match self.flows[index].state.sealed.inbox.declare(offset, declared) {
+    fn declare_block(&mut self, index: usize, declared: Declared) {
+        match self.flows[index].state.sealed.inbox.declare(declared) {
             Declaration::Fine => {}
             Declaration::Conflict => self.counters.mapping_conflicts += 1,
             Declaration::TooMany => self.counters.mappings_refused += 1,
@@ -206,5 +205,33 @@ impl Connection {
         log::debug!("too much has failed verification on this subflow");
         self.counters.attacked_closed += 1;
         flow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+    }
+}
+
+/// The stream offset that a relative subflow sequence number means in a segment that begins at `near`: of those with these
+/// lower 32 bits the one that is closest. `None` if that lies in front of the stream.
+fn stream_offset(ssn: u32, near: u64) -> Option<u64> {
+    let ahead = ssn.wrapping_sub(near as u32).cast_signed();
+    near.checked_add_signed(i64::from(ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_sequence_number_is_the_closest_offset_with_its_bits() {
+        const WRAP: u64 = 1 << 32;
+        for (near, offset) in [
+            (1, 1),
+            (1, 1400),
+            (WRAP - 1400, WRAP + 3),
+            (WRAP + 3, WRAP - 1400),
+            (WRAP + 1, WRAP + 1),
+            (5 * WRAP + 9000, 5 * WRAP + 1400),
+        ] {
+            assert_eq!(stream_offset(offset as u32, near), Some(offset), "near {near}");
+        }
+        assert_eq!(stream_offset(u32::MAX, 1), None, "nothing lies in front of the first byte");
     }
 }

@@ -17,8 +17,8 @@ const MAX_DECLARED: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Declared {
     pub(super) dsn: DataSequence,
-    /// Relative subflow sequence number on the wire.
-    pub(super) ssn: u32,
+    /// Stream offset in the subflow: all 64 bits of the relative subflow sequence number.
+    pub(super) offset: u64,
     /// Bytes of the block; a DATA_FIN is not counted.
     pub(super) length: u16,
     pub(super) data_fin: bool,
@@ -66,18 +66,16 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    pub(super) fn declare(&mut self, offset: u64, new: Declared) -> Declaration {
-        if offset < self.at {
+    pub(super) fn declare(&mut self, new: Declared) -> Declaration {
+        if new.offset < self.at {
             return Declaration::Fine;
         }
-        match self.declared.get(&offset) {
-            Some(old) if old.dsn == new.dsn && old.length == new.length && old.ssn == new.ssn => {
-                Declaration::Fine
-            }
+        match self.declared.get(&new.offset) {
+            Some(old) if old.dsn == new.dsn && old.length == new.length => Declaration::Fine,
             Some(_) => Declaration::Conflict,
             None if self.declared.len() >= MAX_DECLARED => Declaration::TooMany,
             None => {
-                self.declared.insert(offset, new);
+                self.declared.insert(new.offset, new);
                 Declaration::Fine
             }
         }
@@ -168,7 +166,7 @@ mod tests {
 
     fn mapping(offset: u64, length: u16) -> Declared {
         let dsn = DataSequence::Long(1000 + offset);
-        Declared { dsn, ssn: offset as u32, length, data_fin: false, data_ack: None }
+        Declared { offset, dsn, length, data_fin: false, data_ack: None }
     }
 
     fn filled(bytes: usize) -> Inbox {
@@ -190,8 +188,8 @@ mod tests {
     #[test]
     fn blocks_are_cut_where_mappings_say() {
         let mut inbox = filled(9);
-        inbox.declare(1, mapping(1, 4));
-        inbox.declare(5, mapping(5, 7));
+        inbox.declare(mapping(1, 4));
+        inbox.declare(mapping(5, 7));
         assert_eq!(block(&mut inbox), [1, 2, 3, 4]);
         assert!(matches!(inbox.next(), Next::Nothing), "two bytes are missing");
         inbox.push(Chunk { offset: 10, data: Bytes::from_static(&[10, 11]) });
@@ -203,7 +201,7 @@ mod tests {
     fn bytes_in_front_of_a_mapping_are_garbage_and_bytes_without_any_wait() {
         let mut inbox = filled(6);
         assert!(matches!(inbox.next(), Next::Unmapped(6)));
-        inbox.declare(3, mapping(3, 4));
+        inbox.declare(mapping(3, 4));
         assert!(matches!(inbox.next(), Next::Garbage(bytes) if bytes[..] == [1, 2]));
         assert_eq!(block(&mut inbox), [3, 4, 5, 6]);
     }
@@ -211,8 +209,8 @@ mod tests {
     #[test]
     fn a_mapping_that_was_wrong_does_not_swallow_the_next() {
         let mut inbox = filled(9);
-        inbox.declare(1, mapping(1, 8));
-        inbox.declare(4, mapping(4, 3));
+        inbox.declare(mapping(1, 8));
+        inbox.declare(mapping(4, 3));
         let Next::Block(_, wrong) = inbox.next() else { panic!("the long one comes first") };
         inbox.resume(wrong);
         assert_eq!(block(&mut inbox), [4, 5, 6]);
@@ -221,10 +219,10 @@ mod tests {
     #[test]
     fn the_first_word_about_a_byte_stands_and_their_number_is_bounded() {
         let mut inbox = Inbox::default();
-        assert_eq!(inbox.declare(1, mapping(1, 8)), Declaration::Fine);
-        assert_eq!(inbox.declare(1, mapping(1, 8)), Declaration::Fine);
-        assert_eq!(inbox.declare(1, mapping(1, 9)), Declaration::Conflict);
-        let all = (2..10_000).map(|offset| inbox.declare(offset, mapping(offset, 1)));
+        assert_eq!(inbox.declare(mapping(1, 8)), Declaration::Fine);
+        assert_eq!(inbox.declare(mapping(1, 8)), Declaration::Fine);
+        assert_eq!(inbox.declare(mapping(1, 9)), Declaration::Conflict);
+        let all = (2..10_000).map(|offset| inbox.declare(mapping(offset, 1)));
         assert_eq!(all.filter(|declared| *declared == Declaration::Fine).count(), MAX_DECLARED - 1);
     }
 }

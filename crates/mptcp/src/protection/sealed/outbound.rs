@@ -233,10 +233,10 @@ impl Connection {
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };
         let data_ack = established.numbers.incoming.dsn(acknowledged);
-        let ssn = flow.tcp.next_offset() as u32;
+        let offset = flow.tcp.next_offset();
         let context = OptionContext {
             subflow,
-            ssn,
+            offset,
             data_ack: Some(data_ack),
             data_fin: body.ends_stream,
             options: ProtectedOptions::NONE,
@@ -247,7 +247,7 @@ impl Connection {
             data_ack: Some(DataAck::Long(data_ack.bits())),
             mapping: Some(Mapping {
                 dsn: DataSequence::Long(body.block.dsn().bits()),
-                ssn,
+                ssn: offset as u32,
                 length,
                 checksum: None,
             }),

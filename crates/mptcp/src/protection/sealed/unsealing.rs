@@ -162,11 +162,11 @@ impl Connection {
         payload: Bytes,
     ) -> Result<Option<(Opening, OpenJob)>, OpenError> {
         let Some(established) = self.protection.established_mut() else { return Ok(None) };
-        let Declared { dsn, ssn, length: _, data_fin, data_ack } = declared;
+        let Declared { offset, dsn, length: _, data_fin, data_ack } = declared;
         let numbers = &established.numbers;
         let dsn = numbers.incoming.sequence(dsn, self.incoming.next());
         let data_ack = data_ack.map(|ack| numbers.outgoing.ack_number(ack, self.outgoing.acked()));
-        let context = OptionContext { subflow, ssn, data_ack, data_fin, options: ProtectedOptions::NONE };
+        let context = OptionContext { subflow, offset, data_ack, data_fin, options: ProtectedOptions::NONE };
         let acked = data_ack.and_then(|dsn| numbers.outgoing.offset(dsn));
         let length = payload.len() as u64;
         let job = established.opener.begin(dsn, &context, payload)?;
