@@ -65,6 +65,8 @@ pub struct SubflowStatus {
     pub reinjected: u64,
     /// Sealed blocks from the peer that failed verification here.
     pub blocks_failed: u64,
+    /// Option tags of segments without a block that were wrong here.
+    pub tags_failed: u64,
 }
 
 /// Who the peer of a sealed connection is, as far as it was proved.
@@ -157,7 +159,7 @@ pub struct Counters {
     pub removals_ignored: u64,
     /// MP_FASTCLOSE with a wrong key.
     pub bad_fast_closes: u64,
-    /// Data-ACKs for what was never sent.
+    /// Data-ACKs for what was never sent; on a sealed connection also those without a tag.
     pub forged_acks: u64,
     /// Mappings that contradict earlier ones.
     pub mapping_conflicts: u64,
@@ -187,6 +189,10 @@ pub struct Counters {
     pub blocks_repaired: u64,
     /// Subflows closed because too many blocks failed on them.
     pub attacked_closed: u64,
+    /// Option tags of segments without a block (Data-ACKs, ends of the stream) that were wrong.
+    pub tags_failed: u64,
+    /// Subflows closed because too many option tags were wrong on them.
+    pub guessed_closed: u64,
 }
 
 impl Connection {

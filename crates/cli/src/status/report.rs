@@ -91,6 +91,8 @@ pub(super) struct PathReport {
     pub(super) bytes_reinjected: u64,
     /// Sealed blocks of the peer that failed verification: somebody changes bytes on this path.
     pub(super) blocks_failed: u64,
+    /// Option tags that were wrong: somebody guesses, or changes options on this path.
+    pub(super) tags_failed: u64,
     /// Part of all bytes sent and received, 0 to 1.
     pub(super) share: f64,
     /// Smallest of its subflows'.
@@ -147,6 +149,7 @@ pub(super) struct SubflowReport {
     pub(super) bytes_retransmitted: u64,
     pub(super) bytes_reinjected: u64,
     pub(super) blocks_failed: u64,
+    pub(super) tags_failed: u64,
     pub(super) rtt_ms: Option<f64>,
     pub(super) congestion_window: u32,
     pub(super) segments_sent: u64,
@@ -263,6 +266,7 @@ impl PathReport {
             report.bytes_retransmitted += tcp.bytes_retransmitted;
             report.bytes_reinjected += subflow.reinjected;
             report.blocks_failed += subflow.blocks_failed;
+            report.tags_failed += subflow.tags_failed;
             report.segments_sent += tcp.segments_sent;
             report.segments_lost += tcp.segments_lost;
             report.rtt_ms = smaller(report.rtt_ms, tcp.srtt);
@@ -276,7 +280,8 @@ impl PathReport {
 
 impl SubflowReport {
     fn new(subflow: &SubflowStatus, paths: &[Path]) -> Self {
-        let SubflowStatus { id, path, tuple, usable, backup, tcp, reinjected, blocks_failed } = subflow;
+        let SubflowStatus { id, path, tuple, usable, backup, tcp, reinjected, blocks_failed, tags_failed } =
+            subflow;
         let name = paths.iter().find(|other| other.id == *path).map(|path| path.name.clone());
         Self {
             id: id.0,
@@ -290,6 +295,7 @@ impl SubflowReport {
             bytes_retransmitted: tcp.bytes_retransmitted,
             bytes_reinjected: *reinjected,
             blocks_failed: *blocks_failed,
+            tags_failed: *tags_failed,
             rtt_ms: tcp.srtt.map(millis),
             congestion_window: tcp.congestion_window,
             segments_sent: tcp.segments_sent,
@@ -336,6 +342,8 @@ fn named(counters: &StatusCounters) -> BTreeMap<&'static str, u64> {
         blocks_failed,
         blocks_repaired,
         attacked_closed,
+        tags_failed,
+        guessed_closed,
     } = *counters;
     BTreeMap::from([
         ("segments_refused", segments_refused),
@@ -363,6 +371,8 @@ fn named(counters: &StatusCounters) -> BTreeMap<&'static str, u64> {
         ("blocks_failed", blocks_failed),
         ("blocks_repaired", blocks_repaired),
         ("attacked_closed", attacked_closed),
+        ("tags_failed", tags_failed),
+        ("guessed_closed", guessed_closed),
     ])
 }
 

@@ -8,6 +8,10 @@ use crate::protection::Mode;
 use crate::subflows::flow::{Flow, ResetInfo, Stage};
 use crate::{Connection, ConnectionError};
 
+/// Wrong keys on one subflow from which on none is looked at there any more. They are believed outside the window too, where
+/// anybody could guess for ever; the other subflows, and resets without a key, are as good as before.
+const MAX_BAD_FAST_CLOSES: u64 = 64;
+
 /// Whether the connection lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Life {
@@ -187,10 +191,16 @@ impl Connection {
         }
     }
 
-    /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours.
-    pub(crate) fn on_fast_close(&mut self, key: [u8; 8]) -> bool {
-        if !self.protection.is_fast_close(&key) || self.mode() != Mode::Multipath {
+    /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours, or too many were not on this
+    /// subflow.
+    pub(crate) fn on_fast_close(&mut self, index: usize, key: [u8; 8]) -> bool {
+        let bad = &mut self.flows[index].state.bad_fast_closes;
+        if *bad >= MAX_BAD_FAST_CLOSES
+            || !self.protection.is_fast_close(&key)
+            || self.protection.mode() != Mode::Multipath
+        {
             log::debug!("MP_FASTCLOSE dropped: the key is wrong");
+            *bad += 1;
             self.counters.bad_fast_closes += 1;
             return false;
         }

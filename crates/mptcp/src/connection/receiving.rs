@@ -50,7 +50,7 @@ impl Connection {
                 // A reset that overtook lost data is not where RFC 5961 wants it, and by the time of our challenge its sender
                 // is gone. Its key is more than a sequence number proves.
                 if let Some(key) = signals.fast_close {
-                    self.on_fast_close(key);
+                    self.on_fast_close(index, key);
                 }
             }
             Arrival::Accepted { offset, window } => {
@@ -64,7 +64,7 @@ impl Connection {
     fn on_accepted(&mut self, now: Instant, arrived: &Arrived<'_>, host: &mut dyn Host) {
         let Arrived { index, segment, signals, .. } = *arrived;
         if let Some(key) = signals.fast_close
-            && self.on_fast_close(key)
+            && self.on_fast_close(index, key)
         {
             return;
         }

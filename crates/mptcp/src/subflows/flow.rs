@@ -62,6 +62,8 @@ pub(crate) struct FlowState {
     pub(crate) keys_told: bool,
     /// The infinite mapping is to go with the next data.
     pub(crate) announce_infinite: bool,
+    /// Wrong keys of MP_FASTCLOSE that came here.
+    pub(crate) bad_fast_closes: u64,
     /// What a sealed connection knows about it.
     pub(crate) sealed: SealedFlow,
     /// Plain TCP after MP_FAIL, and the infinite mapping of the peer has not come yet.
@@ -240,6 +242,7 @@ impl Flow {
             tcp: self.tcp.stats(),
             reinjected: self.state.reinjected,
             blocks_failed: self.state.sealed.failures(),
+            tags_failed: self.state.sealed.tags_failed(),
         }
     }
 }

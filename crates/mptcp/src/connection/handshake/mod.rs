@@ -92,6 +92,7 @@ impl Connection {
             announce_infinite: false,
             sealed: crate::protection::sealed::SealedFlow::default(),
             acks_data_still: false,
+            bad_fast_closes: 0,
         };
         self.notices.push(Event::SubflowOpened { id, tuple });
         self.flows.add(Flow { tcp, state })

@@ -16,6 +16,8 @@ pub(crate) struct SealedFlow {
     responder: (u8, u8),
     /// Blocks that failed verification, runs of bytes without a mapping included.
     pub(super) failures: u64,
+    /// Option tags of segments without a block that were wrong.
+    pub(super) tags_failed: u64,
     /// Data offset that was acknowledged here last.
     pub(super) told: u64,
     /// Blocks wait in the inbox because enough are being opened.
@@ -28,6 +30,11 @@ impl SealedFlow {
     /// Blocks that failed verification.
     pub(crate) fn failures(&self) -> u64 {
         self.failures
+    }
+
+    /// Option tags of segments without a block that were wrong.
+    pub(crate) fn tags_failed(&self) -> u64 {
+        self.tags_failed
     }
 
     /// Bytes that TCP has acknowledged and that wait to be opened: TCP's window is smaller by as much.

@@ -9,7 +9,7 @@ use crate::log;
 use bytes::Bytes;
 use plait_base::Instant;
 use plait_protect::handshake::Failed;
-use plait_protect::sealed::{AckContext, AckTag, ProtectedOptions};
+use plait_protect::sealed::{AckContext, AckTag, OpenError, ProtectedOptions};
 use plait_wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
 use super::Stage;
@@ -23,6 +23,13 @@ use crate::{Connection, ConnectionError};
 
 /// Failed blocks after which a subflow is closed.
 const MAX_FAILURES: u64 = 8;
+/// Wrong tags of segments without a block after which a subflow is closed. A tag of 8 bytes can be guessed; an honest peer
+/// sends no wrong one, so that a few are enough for whatever a middlebox does to options.
+const MAX_TAGS_FAILED: u64 = 8;
+/// Wrong tags of a connection, all its subflows together, from which on a single one closes its subflow. The connection goes
+/// on: somebody on one path must not be able to end it. New keys would gain nothing, as a guess is as good under any key.
+const MAX_TAGS_FAILED_IN_ALL: u64 = 4096;
+
 impl Connection {
     /// The options of an acceptable segment behind the SYN.
     pub(crate) fn take_sealed_signals(&mut self, arrived: &Arrived<'_>) {
@@ -69,9 +76,14 @@ impl Connection {
         let data_fin = fin.map(|dsn| numbers.incoming.sequence(dsn, self.incoming.next()));
         let context = AckContext { subflow, data_ack, data_fin, options: ProtectedOptions::NONE };
         let tag = arrived.signals.tag.and_then(|tag| AckTag::parse(&tag));
-        if tag.is_none_or(|tag| established.opener.check_ack(&context, &tag).is_err()) {
-            self.counters.forged_acks += 1;
-            return;
+        match tag.map(|tag| established.opener.check_ack(&context, &tag)) {
+            Some(Ok(())) => {}
+            // Without a tag, or with one whose keys are gone or yet to come, nothing can be guessed.
+            None | Some(Err(OpenError::Generation(_))) => {
+                self.counters.forged_acks += 1;
+                return;
+            }
+            Some(Err(_)) => return self.on_tag_failed(arrived.index),
         }
         let fin = data_fin.and_then(|dsn| numbers.incoming.offset(dsn));
         let may_end = established.eof_received;
@@ -180,6 +192,25 @@ impl Connection {
             return;
         }
         self.on_failed(Some(index));
+    }
+
+    /// The tag of a segment without a block is wrong: somebody guesses, or changes options.
+    fn on_tag_failed(&mut self, index: usize) {
+        self.counters.tags_failed += 1;
+        let most = if self.counters.tags_failed > MAX_TAGS_FAILED_IN_ALL { 1 } else { MAX_TAGS_FAILED };
+        let flow = &mut self.flows[index];
+        flow.state.sealed.tags_failed += 1;
+        let failed = flow.state.sealed.tags_failed;
+        if failed < most {
+            return;
+        }
+        log::debug!(
+            subflow = flow.state.id.0,
+            failed,
+            "subflow is closed: too many of its option tags are wrong"
+        );
+        self.counters.guessed_closed += 1;
+        flow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
     }
 
     /// Something that was not sealed by the peer came on a subflow, which may be gone by now.
