@@ -24,8 +24,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn serve(host: &Host, port: u16) -> Result<(), Box<dyn std::error::Error>> {
     let identity = Identity::generate()?;
-    println!("our key is {}", identity.fingerprint());
     let mut listener = host.listen(port, Service::sealed(&identity, Clients::anyone())).await?;
+    println!("our key is {}", identity.fingerprint());
     loop {
         let mut stream = listener.accept().await?;
         tokio::spawn(async move {

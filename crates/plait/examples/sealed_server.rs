@@ -19,7 +19,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     // Made the first time; from then on clients can pin it.
     let identity = Identity::load_or_create(key)?;
-    println!("our key is {}", identity.fingerprint());
     let clients = match clients {
         [] => Clients::anyone(),
         keys => Clients::known(keys.iter().map(|key| key.parse()).collect::<Result<Vec<_>, _>>()?),
@@ -27,6 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let host = Host::builder().start()?;
     let mut listener = host.listen(port.parse()?, Service::sealed(&identity, clients)).await?;
+    println!("our key is {}", identity.fingerprint());
     loop {
         tokio::select! {
             stream = listener.accept() => {
