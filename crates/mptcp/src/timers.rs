@@ -28,11 +28,13 @@ pub(crate) enum Timer {
     Handshake,
     /// The first block of a sealed connection counts as corrupted.
     Repair,
+    /// Both ends of a sealed connection are verified: what acknowledges that has been waited for long enough.
+    Parting,
 }
 
 impl Timer {
     /// All, in the order in which those that are due at the same time are run.
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Subflows,
         Self::ThirdAck,
         Self::Announcement,
@@ -41,6 +43,7 @@ impl Timer {
         Self::NoSubflow,
         Self::Handshake,
         Self::Repair,
+        Self::Parting,
         Self::Stall,
         Self::Join,
     ];

@@ -1,7 +1,7 @@
 //! The end of the connection: DATA_FIN both ways and then FIN on each subflow, or a failure.
 
 use crate::log;
-use plait_base::{Dsn, Instant};
+use plait_base::{Dsn, Duration, Instant};
 use plait_wire::ResetReason;
 
 use crate::protection::Mode;
@@ -11,6 +11,9 @@ use crate::{Connection, ConnectionError};
 /// Wrong keys on one subflow from which on none is looked at there any more. They are believed outside the window too, where
 /// anybody could guess for ever; the other subflows, and resets without a key, are as good as before.
 const MAX_BAD_FAST_CLOSES: u64 = 64;
+/// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
+/// to be sent again, as long as nobody hinders it.
+const MAX_PARTING: Duration = Duration::from_secs(2);
 
 /// Whether the connection lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,11 +140,25 @@ impl Connection {
                 if self.outgoing.fin().is_some() && !self.outgoing.is_fin_sent() {
                     self.send_data_fin(now);
                 }
-                if self.outgoing.is_complete() && self.incoming.is_finished() {
+                if (self.outgoing.is_complete() && self.incoming.is_finished()) || self.is_agreed_for_long(now) {
                     self.complete(now);
                 }
             }
         }
+    }
+
+    /// The ends of both streams have been verified for so long that nothing more is waited for. The peer may need our
+    /// acknowledgment of its end until then; DATA_FIN, which says that it has it, may never get through.
+    fn is_agreed_for_long(&mut self, now: Instant) -> bool {
+        if !self.protection.has_both_ends(self.outgoing.acked()) {
+            return false;
+        }
+        *self.agreed_since.get_or_insert(now) + MAX_PARTING <= now
+    }
+
+    /// When it ends without the last acknowledgment.
+    pub(crate) fn parting_deadline(&self) -> Option<Instant> {
+        Some(self.agreed_since.filter(|_| !self.life.is_over())? + MAX_PARTING)
     }
 
     /// DATA_FIN has no payload: it goes with an ACK on every subflow, so that the fastest counts, and is

@@ -113,6 +113,8 @@ pub struct Connection {
     pub(crate) counters: Counters,
     /// No subflow is present since then.
     pub(crate) no_subflow_since: Option<Instant>,
+    /// The ends of both streams are verified since then.
+    agreed_since: Option<Instant>,
     /// Who asks to be called, and when; `None` if that has to be looked for.
     timers: Cell<Option<Timers>>,
 }
@@ -168,6 +170,7 @@ impl Connection {
             notices: Notices::default(),
             counters: Counters::default(),
             no_subflow_since: None,
+            agreed_since: None,
             timers: Cell::new(None),
             config,
         }
@@ -217,7 +220,7 @@ impl Connection {
                 Timer::NoSubflow => self.fail(ConnectionError::AllPathsLost),
                 Timer::Handshake => self.give_up_handshake(),
                 // Looked at whatever has happened.
-                Timer::Stall | Timer::Join | Timer::Repair => {}
+                Timer::Stall | Timer::Join | Timer::Repair | Timer::Parting => {}
             }
         }
         self.settle(now, host);
@@ -416,6 +419,7 @@ impl Connection {
             (Timer::Join, self.join_deadline()),
             (Timer::Handshake, self.handshake_deadline()),
             (Timer::Repair, self.repair_deadline()),
+            (Timer::Parting, self.parting_deadline()),
         ] {
             timers.set(timer, at);
         }

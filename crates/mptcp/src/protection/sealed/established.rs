@@ -1,6 +1,6 @@
 //! A sealed connection in use.
 
-use plait_base::Instant;
+use plait_base::{Dsn, Instant};
 use plait_protect::handshake::{Handshake, Peer, Tep};
 use plait_protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
 use std::collections::{BTreeMap, VecDeque};
@@ -64,8 +64,8 @@ pub(super) struct Established {
     pub(super) arrived: VecDeque<Record>,
     /// What was seen of TCP's deliveries when blocks were last looked at.
     pub(super) deliveries: Option<Deliveries>,
-    /// Our stream has ended for the peer.
-    pub(super) eof_sent: bool,
+    /// The block that tells the peer the end of our stream, once it is sealed.
+    pub(super) eof_at: Option<Dsn>,
     /// The peer's has, in order.
     pub(super) eof_received: bool,
     /// Blocks encrypted, blocks decrypted.
@@ -113,7 +113,7 @@ impl Established {
             pending: VecDeque::new(),
             arrived: VecDeque::new(),
             deliveries: None,
-            eof_sent: false,
+            eof_at: None,
             eof_received: false,
             sealed_blocks: 0,
             opened_blocks: 0,
@@ -141,6 +141,18 @@ impl Established {
         if self.pending.len() < MAX_PENDING {
             self.pending.push_back(record);
         }
+    }
+
+    /// Whether the peer was told, or will be, that our stream has ended.
+    pub(super) fn is_eof_sent(&self) -> bool {
+        self.eof_at.is_some()
+    }
+
+    /// Whether the end of either stream is verified: the peer's has come in order, and its Data-ACK, which is below `acked`,
+    /// covers ours.
+    pub(super) fn has_both_ends(&self, acked: u64) -> bool {
+        let ours = self.eof_at.and_then(|dsn| self.numbers.outgoing.offset(dsn));
+        self.eof_received && ours.is_some_and(|ours| ours < acked)
     }
 
     pub(super) fn fast_close(&self) -> [u8; 8] {

@@ -93,6 +93,12 @@ impl Protection {
         self.sealed_mut()?.established_mut()
     }
 
+    /// Whether everything that either side has to say is known to have arrived, its end included, in a way that nobody on the
+    /// way can forge, given the data offset that is acknowledged. Only where that can be verified.
+    pub(crate) fn has_both_ends(&self, acked: u64) -> bool {
+        self.established().is_some_and(|established| established.has_both_ends(acked))
+    }
+
     /// Whether blocks are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.established().is_some()

@@ -41,7 +41,7 @@ impl Connection {
         let all_cut = self.outgoing.is_finished() && self.outgoing.uncut() == 0;
         !established.pending.is_empty()
             || established.sealer.is_update_due(now)
-            || (all_cut && (!established.eof_sent || established.eof_received))
+            || (all_cut && (!established.is_eof_sent() || established.eof_received))
     }
 
     fn is_control_next(&self) -> bool {
@@ -93,9 +93,9 @@ impl Connection {
             {
                 plain.put(&record.to_bytes());
             }
-        } else if all_cut && !established.eof_sent {
+        } else if all_cut && !established.is_eof_sent() {
             plain.put(&Record::Eof.to_bytes());
-            established.eof_sent = true;
+            established.eof_at = Some(established.sealer.next_dsn());
         } else if all_cut && established.eof_received {
             plain.put(&[Record::PADDING]);
             ends_stream = true;
@@ -165,7 +165,7 @@ impl Connection {
         }
         let wanted = self.outgoing.uncut().min(length - BLOCK_OVERHEAD).min(MAX_PLAIN);
         let Some(established) = self.protection.established_mut() else { return false };
-        if wanted == 0 || established.eof_sent {
+        if wanted == 0 || established.is_eof_sent() {
             return false;
         }
         let mut plain = BlockBuffer::with_capacity(0);
