@@ -163,7 +163,7 @@ pub struct Counters {
     pub forged_acks: u64,
     /// Mappings that contradict earlier ones.
     pub mapping_conflicts: u64,
-    /// Mappings beyond the limit.
+    /// Mappings beyond the limit, and segments that were dropped as there was no room for theirs.
     pub mappings_refused: u64,
     /// DATA_FINs at impossible places.
     pub fin_conflicts: u64,

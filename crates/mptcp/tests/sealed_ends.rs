@@ -93,9 +93,8 @@ fn assert_ends_in_time(world: &mut World, what: &str) {
 
 fn says_end(segment: &Segment) -> bool {
     segment.flags.contains(Flags::FIN)
-        || options(&segment.options).any(|option| {
-            matches!(option, Ok(TcpOption::Mptcp(MptcpOption::Dss(dss))) if dss.data_fin)
-        })
+        || options(&segment.options)
+            .any(|option| matches!(option, Ok(TcpOption::Mptcp(MptcpOption::Dss(dss))) if dss.data_fin))
 }
 
 fn into_reset(segment: &mut Segment) {
@@ -129,8 +128,7 @@ fn resets(mut begins: impl FnMut(&Segment) -> bool) -> impl FnMut(usize, &mut Se
 #[test]
 fn no_fin_and_no_data_fin_on_any_path_holds_up_the_end() {
     for first in ORDERS {
-        let mut world =
-            transfer(1, |_, segment| if says_end(segment) { Fate::Drop } else { Fate::Pass });
+        let mut world = transfer(1, |_, segment| if says_end(segment) { Fate::Drop } else { Fate::Pass });
         end(&mut world, first);
         assert_ends_in_time(&mut world, &format!("{first:?} first"));
     }
@@ -178,7 +176,10 @@ fn a_clean_end_is_told_only_where_the_other_side_has_everything() {
                 if is_told(&world, side) {
                     clean[side] += 1;
                     let what = format!("{first:?} first, nothing after segment {number}");
-                    assert!(world.sides[1 - side].ended, "{what}: side {side} ends, the other has not heard it");
+                    assert!(
+                        world.sides[1 - side].ended,
+                        "{what}: side {side} ends, the other has not heard it"
+                    );
                     assert!(world.sides[side].ended, "{what}: side {side} ends and has not heard the other");
                 } else {
                     assert!(world.sides[side].failed.is_some() || world.sides[side].ended);

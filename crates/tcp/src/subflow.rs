@@ -415,6 +415,11 @@ impl Subflow {
         self.receive.queue.has_gaps()
     }
 
+    /// Whether no bytes are missing before those of `segment`.
+    pub fn is_in_order(&self, segment: &Segment) -> bool {
+        !segment.seq.is_after(self.receive.irs + self.receive.next() as u32)
+    }
+
     /// State.
     pub fn state(&self) -> State {
         self.state

@@ -140,7 +140,9 @@ impl Connection {
                 if self.outgoing.fin().is_some() && !self.outgoing.is_fin_sent() {
                     self.send_data_fin(now);
                 }
-                if (self.outgoing.is_complete() && self.incoming.is_finished()) || self.is_agreed_for_long(now) {
+                if (self.outgoing.is_complete() && self.incoming.is_finished())
+                    || self.is_agreed_for_long(now)
+                {
                     self.complete(now);
                 }
             }

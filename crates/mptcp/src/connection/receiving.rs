@@ -44,6 +44,10 @@ impl Connection {
     ) {
         let signals = Signals::read(segment);
         self.counters.malformed_options += u64::from(signals.malformed);
+        if self.flows[index].lacks_room_for(segment) {
+            self.counters.mappings_refused += 1;
+            return;
+        }
         match self.flows[index].tcp.handle_segment(now, segment) {
             Arrival::Dropped(_) => {
                 self.counters.segments_refused += 1;

@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use crate::receive::coalescing;
 
 /// Mappings of one subflow that are kept; mappings that continue each other count once. With a window of
-/// 16 MiB and checksums (which prevent joining them) this is one for every 2 KiB.
+/// 16 MiB and checksums (which prevent joining them) this is one for every 2 KiB. Segments out of order whose mappings are beyond
+/// that are not taken at all.
 const MAX_MAPPINGS: usize = 8192;
 
 /// A run of subflow bytes and where it belongs.
@@ -108,7 +109,7 @@ impl Mappings {
         while rest.length > 0 && rest.end() > done.saturating_sub(self.collected_bytes) {
             let at = self.list.partition_point(|old| old.end() <= rest.offset);
             let Some(old) = self.list.get(at).copied().filter(|old| old.offset < rest.end()) else {
-                return self.add(at, rest);
+                return self.add(at, rest, rest.offset <= done);
             };
             if old == rest {
                 return Declaration::Fine;
@@ -118,7 +119,7 @@ impl Mappings {
             }
             // What lies before the overlap is new; what lies behind it is looked at in the next round.
             let before = Mapping { length: old.offset.saturating_sub(rest.offset), ..rest };
-            if before.length > 0 && self.add(at, before) == Declaration::TooMany {
+            if before.length > 0 && self.add(at, before, before.offset <= done) == Declaration::TooMany {
                 return Declaration::TooMany;
             }
             let behind = rest.end().saturating_sub(old.end());
@@ -127,15 +128,20 @@ impl Mappings {
         Declaration::Fine
     }
 
-    /// Adds a mapping that overlaps none, before the one at index `at`.
-    fn add(&mut self, at: usize, new: Mapping) -> Declaration {
+    /// Whether no other is kept but that of the next byte of the subflow.
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= MAX_MAPPINGS
+    }
+
+    /// Adds a mapping that overlaps none, before the one at index `at`. That of the next byte has always room.
+    fn add(&mut self, at: usize, new: Mapping, is_next: bool) -> Declaration {
         if let Some(before) = at.checked_sub(1).and_then(|i| self.list.get_mut(i))
             && before.is_continued_by(&new)
         {
             before.length += new.length;
             return Declaration::Fine;
         }
-        if self.list.len() >= MAX_MAPPINGS {
+        if self.is_full() && !is_next {
             return Declaration::TooMany;
         }
         self.list.insert(at, new);

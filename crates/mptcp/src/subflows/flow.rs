@@ -3,7 +3,7 @@
 use crate::log;
 use plait_base::{Duration, Instant, PathId, SubflowId};
 use plait_tcp::{FourTuple, State, Stats, Subflow};
-use plait_wire::{AddAddr, MpReset, ResetReason};
+use plait_wire::{AddAddr, MpReset, ResetReason, Segment};
 use std::collections::VecDeque;
 
 use crate::protection::sealed::SealedFlow;
@@ -206,6 +206,13 @@ impl Flow {
         let srtt = stats.srtt.unwrap_or(UNKNOWN_RTT);
         let patience = (STALL_ROUND_TRIPS * srtt + 4 * stats.rttvar).max(MIN_STALL);
         self.is_busy().then(|| self.tcp.last_progress() + patience)
+    }
+
+    /// Whether its bytes are not to be taken, as there is no room for their mapping: what TCP has acknowledged nobody sends
+    /// again. That of the next bytes has always room, so that those that wait for them can go on.
+    pub(crate) fn lacks_room_for(&self, segment: &Segment) -> bool {
+        let is_full = self.state.mappings.is_full() || self.state.sealed.has_full_inbox();
+        is_full && !segment.payload.is_empty() && !self.tcp.is_in_order(segment)
     }
 
     /// Resets it.

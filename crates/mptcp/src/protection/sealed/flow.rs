@@ -42,6 +42,11 @@ impl SealedFlow {
         if self.is_paused { self.inbox.waiting_bytes() } else { 0 }
     }
 
+    /// Whether as many mappings are kept as may be.
+    pub(crate) fn has_full_inbox(&self) -> bool {
+        self.inbox.is_full()
+    }
+
     /// What the SYN of the join said.
     pub(crate) fn initiator_said(&mut self, backup: bool, reserved: u8, address_id: u8) {
         self.initiator = (reserved << 1 | u8::from(backup), address_id);

@@ -73,12 +73,19 @@ impl Inbox {
         match self.declared.get(&new.offset) {
             Some(old) if old.dsn == new.dsn && old.length == new.length => Declaration::Fine,
             Some(_) => Declaration::Conflict,
-            None if self.declared.len() >= MAX_DECLARED => Declaration::TooMany,
+            None if self.is_full() && new.offset != self.at + self.waiting_bytes as u64 => {
+                Declaration::TooMany
+            }
             None => {
                 self.declared.insert(new.offset, new);
                 Declaration::Fine
             }
         }
+    }
+
+    /// Whether no other mapping is kept but those that begin with the next byte to come.
+    pub(super) fn is_full(&self) -> bool {
+        self.declared.len() >= MAX_DECLARED
     }
 
     /// Takes the next in-order bytes of the subflow.
