@@ -10,6 +10,9 @@ use crate::protection::Mode;
 use crate::subflows::flow::{Flow, Stage};
 use crate::{Config, Connection, ConnectionError, Event, Host, Path};
 
+/// An answer of the peer is not waited for longer than this before another attempt begins, whatever the round trips seem to be.
+const MAX_ANSWER: Duration = Duration::from_secs(1);
+
 /// Subflows of one attempt have ids from a range of their own, so that an id names a subflow of any of them.
 const IDS: u32 = 1 << 16;
 
@@ -119,14 +122,15 @@ impl Attempt {
         }
     }
 
-    /// How long the next step may take. Behind the handshake nothing is left to compute: an answer takes a round trip.
+    /// How long the next step may take. Behind the handshake nothing is left to compute: an answer takes a round trip. What the
+    /// path shows of that may be a lie.
     fn progress_time(&self) -> Duration {
         let step = self.connection.config.race_after;
         if self.stage < AttemptStage::Authenticated {
             return step;
         }
         let round_trips = self.connection.flows.iter().filter_map(|flow| flow.tcp.stats().srtt);
-        step.max(2 * round_trips.max().unwrap_or_default())
+        step.max((2 * round_trips.max().unwrap_or_default()).min(MAX_ANSWER))
     }
 
     /// Whether it got through over its own path: where the first subflow is silent, harmed or gone, it took a join.

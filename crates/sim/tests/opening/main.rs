@@ -74,6 +74,13 @@ fn a_first_path_that_lets_the_handshake_through_costs_less_than_two_seconds() {
 }
 
 #[test]
+fn a_first_path_that_delays_each_message_and_claims_long_round_trips_costs_less_than_two_seconds() {
+    // What is late is sent again before another attempt begins.
+    let config = Config { race_after: Duration::from_millis(400), ..sealed(Tep::TcpcryptCurve25519) };
+    costs_a_moment(Attack::DelaysThenSilence, &config, &LET_THROUGH, 2 * SECOND);
+}
+
+#[test]
 fn the_same_holds_without_a_seal_where_plain_tcp_is_refused() {
     let config = Config { fallback: Fallback::Refuse, ..Config::default() };
     for (attack, stage) in [

@@ -9,6 +9,7 @@ use plait_sim::{
     World, plain_link,
 };
 use plait_wire::{Flags, IpVersion, MptcpOption, OptionBytes, Segment, TcpOption, options};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -130,6 +131,9 @@ pub(crate) enum Attack {
     SynAckThenSilence,
     /// Nothing passes behind the handshake.
     HandshakeThenSilence,
+    /// The same, and before that each message is late: it passes when it is sent again, and the echo in its answer shows a
+    /// round trip of an hour.
+    DelaysThenSilence,
     /// Changes a byte of each segment of the handshake.
     HandshakeAltered,
     /// Changes a byte of each block.
@@ -145,6 +149,7 @@ pub(crate) enum Attack {
 impl Attack {
     pub(crate) fn on(self, stage: &mut Stage, path: usize) {
         let mut is_silent = false;
+        let mut late = BTreeSet::new();
         stage.meddle(path, move |_, direction, segment| {
             let syn = segment.flags.contains(Flags::SYN);
             match self {
@@ -164,6 +169,18 @@ impl Attack {
                     if is_silent {
                         return Fate::Drop;
                     }
+                }
+                Self::DelaysThenSilence => {
+                    is_silent |= is_block(segment);
+                    if is_silent {
+                        return Fate::Drop;
+                    }
+                    if direction == Direction::Backward {
+                        date_echo(segment, 3_600_000);
+                    } else if !segment.payload.is_empty() && late.insert(segment.seq.bits()) {
+                        return Fate::Drop;
+                    }
+                    return Fate::Pass;
                 }
                 Self::HandshakeAltered if !segment.payload.is_empty() && !is_block(segment) => alter(segment),
                 Self::BlocksAltered if is_block(segment) => alter(segment),
@@ -195,6 +212,18 @@ pub(crate) fn is_block(segment: &Segment) -> bool {
 fn kept(segment: &Segment, keep: impl Fn(&TcpOption<'_>) -> bool) -> OptionBytes {
     let kept: Vec<_> = options(&segment.options).flatten().filter(keep).collect();
     plait_wire::option_bytes(kept).expect("no longer than before")
+}
+
+/// The echo of the timestamps option is that of a segment sent so many milliseconds earlier.
+fn date_echo(segment: &mut Segment, millis: u32) {
+    let dated = options(&segment.options).flatten().map(|option| match option {
+        TcpOption::Timestamps { value, echo } => {
+            TcpOption::Timestamps { value, echo: echo.wrapping_sub(millis) }
+        }
+        other => other,
+    });
+    let dated: Vec<_> = dated.collect();
+    segment.options = plait_wire::option_bytes(dated).expect("as long as before");
 }
 
 fn answer(to: &Segment, flags: Flags) -> Segment {
