@@ -17,7 +17,7 @@ use crate::{Connection, ConnectionError, Host};
 /// Bytes of a subflow that may wait for a mapping that comes late.
 pub(crate) const MAX_UNMAPPED: usize = 256 << 10;
 /// And for how long.
-const UNMAPPED_PATIENCE: Duration = Duration::from_millis(500);
+const MAX_UNMAPPED_TIME: Duration = Duration::from_millis(500);
 /// TCP's window on a sealed connection is not smaller than this.
 const MIN_SEALED_WINDOW: u32 = 64 << 10;
 /// And not larger than this before the handshake is over: what a peer may make us keep that does not finish it.
@@ -295,7 +295,7 @@ impl Connection {
     pub(crate) fn check_unmapped(&mut self, now: Instant) {
         for index in 0..self.flows.len() {
             let since = self.flows[index].state.unmapped_since;
-            if self.mode() == Mode::Multipath && since.is_some_and(|since| since + UNMAPPED_PATIENCE <= now) {
+            if self.mode() == Mode::Multipath && since.is_some_and(|since| since + MAX_UNMAPPED_TIME <= now) {
                 self.flows[index].state.unmapped_since = None;
                 log::debug!(
                     subflow = self.flows[index].state.id.0,
@@ -309,7 +309,7 @@ impl Connection {
 
     pub(crate) fn unmapped_deadline(&self) -> Option<Instant> {
         let since = self.flows.iter().filter_map(|flow| flow.state.unmapped_since).min()?;
-        Some(since + UNMAPPED_PATIENCE)
+        Some(since + MAX_UNMAPPED_TIME)
     }
 
     fn insert(&mut self, dsn: plait_base::Dsn, data: Bytes) {

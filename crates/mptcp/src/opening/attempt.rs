@@ -35,8 +35,8 @@ pub(super) struct Attempt {
     /// How far it came.
     pub(super) stage: AttemptStage,
     pub(super) outcome: AttemptOutcome,
-    /// It is to make progress until then, or another one begins.
-    pub(super) patient_until: Instant,
+    /// Another one begins then, unless it makes progress before.
+    pub(super) progress_due: Instant,
     /// Its connection has said that data can flow.
     pub(super) is_connected: bool,
     /// The application is to be told that there is something to read once this is the connection.
@@ -61,7 +61,7 @@ impl Attempt {
         host: &mut dyn Host,
     ) -> Self {
         log::debug!(number, path = path.name, %remote, "attempt to open begins");
-        let patient_until = now + config.race_after;
+        let progress_due = now + config.race_after;
         let first_id = (number as u32).wrapping_mul(IDS);
         let start = Start { path, remote, remotes, first_id };
         let connection = Box::new(Connection::connect(now, config, &start, host));
@@ -71,7 +71,7 @@ impl Attempt {
             way: Way { path: path.id, remote },
             stage: AttemptStage::SynSent,
             outcome: AttemptOutcome::Running,
-            patient_until,
+            progress_due,
             is_connected: false,
             is_readable: false,
             may_join: false,
@@ -118,7 +118,7 @@ impl Attempt {
         let stage = self.connection.opening_stage();
         if stage > self.stage {
             self.stage = stage;
-            self.patient_until = now + self.progress_time();
+            self.progress_due = now + self.progress_time();
         }
     }
 
@@ -133,12 +133,12 @@ impl Attempt {
         step.max((2 * round_trips.max().unwrap_or_default()).min(MAX_ANSWER))
     }
 
-    /// Whether it got through over its own path: where the first subflow is silent, harmed or gone, it took a join.
+    /// Whether it got through over its own path: where the first subflow is silent, alters blocks or is gone, it took a join.
     pub(super) fn got_through(&self) -> bool {
         let first = self.connection.flows.iter().find(|flow| flow.state.is_first());
-        let is_harmed = self.connection.counters.blocks_repaired > 0;
+        let is_repaired = self.connection.counters.blocks_repaired > 0;
         let is_well = |flow: &Flow| flow.is_open() && flow.state.sealed.failures() == 0;
-        !self.may_join && !is_harmed && first.is_some_and(is_well)
+        !self.may_join && !is_repaired && first.is_some_and(is_well)
     }
 
     /// It is over, as an attempt.

@@ -54,7 +54,7 @@ impl ActiveOpen {
         let is_watched = |attempt: &&Attempt| {
             attempt.is_running() && attempt.stage == AttemptStage::Authenticated && !attempt.may_join
         };
-        let silent = self.attempts.iter().filter(is_watched).map(|attempt| attempt.patient_until);
+        let silent = self.attempts.iter().filter(is_watched).map(|attempt| attempt.progress_due);
         silent.chain([next, self.last_chance()].into_iter().flatten()).min()
     }
 
@@ -78,7 +78,7 @@ impl ActiveOpen {
             let Some(end) = attempt.end else { continue };
             let error = end.unwrap_or(ConnectionError::Reset);
             attempt.note_progress(now);
-            attempt.patient_until = now;
+            attempt.progress_due = now;
             attempt.end(now, AttemptOutcome::Failed(error));
             has_failed = true;
             if !matches!(error, ConnectionError::TimedOut | ConnectionError::Unreachable) {
@@ -149,7 +149,7 @@ impl ActiveOpen {
     fn watch_silence(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
         let attempt = &mut self.attempts[number];
         let is_lonely = attempt.connection.no_subflow_since.is_some();
-        if !attempt.may_join && (is_lonely || attempt.patient_until <= now) {
+        if !attempt.may_join && (is_lonely || attempt.progress_due <= now) {
             attempt.may_join = true;
             attempt.connection.allow_joins();
             attempt.connection.handle_timeout(now, host);
@@ -182,7 +182,7 @@ impl ActiveOpen {
             match attempt.outcome {
                 AttemptOutcome::Chosen => host.note_opening(now, path, remote, attempt.got_through()),
                 AttemptOutcome::Failed(_) | AttemptOutcome::Overtaken
-                    if attempt.way.path != path && attempt.patient_until <= now =>
+                    if attempt.way.path != path && attempt.progress_due <= now =>
                 {
                     host.note_opening(now, attempt.way.path, remote, false);
                 }
@@ -287,7 +287,7 @@ impl ActiveOpen {
 
     /// When none of those that run has made progress for long enough; `None` if none runs.
     fn next_start(&self) -> Option<Instant> {
-        self.attempts.iter().filter(|attempt| attempt.is_running()).map(|attempt| attempt.patient_until).max()
+        self.attempts.iter().filter(|attempt| attempt.is_running()).map(|attempt| attempt.progress_due).max()
     }
 
     /// The next way is tried.

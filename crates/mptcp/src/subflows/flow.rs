@@ -204,8 +204,8 @@ impl Flow {
     /// When it counts as stalled unless it makes progress before.
     pub(crate) fn stall_deadline(&self, stats: &Stats) -> Option<Instant> {
         let srtt = stats.srtt.unwrap_or(UNKNOWN_RTT);
-        let patience = (STALL_ROUND_TRIPS * srtt + 4 * stats.rttvar).max(MIN_STALL);
-        self.is_busy().then(|| self.tcp.last_progress() + patience)
+        let limit = (STALL_ROUND_TRIPS * srtt + 4 * stats.rttvar).max(MIN_STALL);
+        self.is_busy().then(|| self.tcp.last_progress() + limit)
     }
 
     /// Whether its bytes are not to be taken, as there is no room for their mapping: what TCP has acknowledged nobody sends
