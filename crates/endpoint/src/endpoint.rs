@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use core::net::SocketAddr;
-use plait_base::{Instant, PathId};
+use plait_base::{Instant, PathId, Random, SecretRandom, SeededRandom};
 use plait_mptcp::{
     Association, Config, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
 };
@@ -95,14 +95,25 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint without paths. `wire_seed` and `secret_seed` are independent random bytes: what everybody
-    /// may see is drawn from the first, keys from the second.
+    /// An endpoint without paths, whose randomness follows from two independent seeds: what everybody may see is drawn from the first,
+    /// keys from the second. Same seeds, same bytes: on a real host [`Endpoint::with_random`].
     pub fn new(config: EndpointConfig, wire_seed: [u8; 32], secret_seed: [u8; 32]) -> Self {
+        let wire = Box::new(SeededRandom::new(wire_seed));
+        Self::with_random(config, wire, Box::new(SecretRandom::new(secret_seed)))
+    }
+
+    /// An endpoint without paths. What everybody may see is drawn from `wire`, keys from `secret`; each is asked whenever something is
+    /// needed, and nothing is drawn ahead.
+    pub fn with_random(
+        config: EndpointConfig,
+        wire: Box<dyn Random + Send>,
+        secret: Box<dyn Random + Send>,
+    ) -> Self {
         Self {
             config,
             connections: BTreeMap::new(),
             next_id: 0,
-            around: Surroundings::new((config.max_time_wait, config.max_openings), wire_seed, secret_seed),
+            around: Surroundings::new((config.max_time_wait, config.max_openings), wire, secret),
             listeners: Listeners::default(),
             half_open: HalfOpen::default(),
             ready: ReadyQueue::default(),

@@ -1,7 +1,7 @@
 //! What a connection finds around it: paths, ports, names, randomness.
 
 use core::net::{IpAddr, SocketAddr};
-use plait_base::{Instant, PathId, Random, SecretRandom, SeededRandom};
+use plait_base::{Instant, PathId, Random};
 use plait_mptcp::{Host, OpeningClaim, OpeningName, Paths};
 use plait_tcp::{FourTuple, Isn, IsnGenerator};
 use sha2::{Digest, Sha256};
@@ -24,9 +24,9 @@ pub(crate) struct Surroundings {
     claims: Claims,
     isns: IsnGenerator,
     /// What everybody may see is drawn from here.
-    wire: SeededRandom,
+    wire: Box<dyn Random + Send>,
     /// Keys are drawn from here, and nothing else is.
-    secret: SecretRandom,
+    secret: Box<dyn Random + Send>,
     /// Seconds since 1970-01-01 UTC when the clock of the core stood at zero.
     pub(crate) epoch: u64,
 }
@@ -34,10 +34,9 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     pub(crate) fn new(
         (max_time_wait, max_openings): (usize, usize),
-        wire_seed: [u8; 32],
-        secret_seed: [u8; 32],
+        wire: Box<dyn Random + Send>,
+        mut secret: Box<dyn Random + Send>,
     ) -> Self {
-        let mut secret = SecretRandom::new(secret_seed);
         let mut isn_secret = [0; 32];
         secret.fill(&mut isn_secret);
         let isns = IsnGenerator::new(isn_secret);
@@ -49,7 +48,7 @@ impl Surroundings {
             way_memory: WayMemory::default(),
             claims: Claims::new(max_openings),
             isns,
-            wire: SeededRandom::new(wire_seed),
+            wire,
             secret,
             epoch: 0,
         }
@@ -90,7 +89,7 @@ impl Host for HostView<'_> {
 
     fn claim_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
         let Surroundings { demux, time_waits, wire, .. } = &mut *self.surroundings;
-        draw_port(wire, |port| {
+        draw_port(&mut **wire, |port| {
             let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
             !time_waits.contains(&tuple) && demux.claim_tuple(self.connection, tuple)
         })
@@ -101,7 +100,7 @@ impl Host for HostView<'_> {
     }
 
     fn random(&mut self) -> &mut dyn Random {
-        &mut self.surroundings.wire
+        &mut *self.surroundings.wire
     }
 
     fn draw_key(&mut self) -> [u8; 8] {
@@ -116,7 +115,7 @@ impl Host for HostView<'_> {
     }
 
     fn secrets(&mut self) -> &mut dyn Random {
-        &mut self.surroundings.secret
+        &mut *self.surroundings.secret
     }
 
     fn claim_token(&mut self, token: u32) -> bool {
@@ -150,6 +149,36 @@ fn token_of(key: &[u8; 8]) -> u32 {
 mod tests {
     use super::*;
     use core::net::Ipv4Addr;
+    use plait_base::{SecretRandom, SeededRandom};
+
+    fn seeded(wire: u8) -> Surroundings {
+        let wire = Box::new(SeededRandom::new([wire; 32]));
+        Surroundings::new((0, 8), wire, Box::new(SecretRandom::new([2; 32])))
+    }
+
+    /// What a virtual machine finds that is started twice from one snapshot: all memory is equal, what the system gives is not.
+    struct System(u64);
+
+    impl Random for System {
+        fn fill(&mut self, out: &mut [u8]) {
+            self.0 += 1;
+            SeededRandom::from_number(self.0).fill(out);
+        }
+    }
+
+    #[test]
+    fn two_copies_of_an_endpoint_draw_different_keys_and_nonces() {
+        let copy = |number: u64| {
+            let mut copy = Surroundings::new((0, 8), Box::new(System(1)), Box::new(System(2)));
+            (copy.wire, copy.secret) = (Box::new(System(number)), Box::new(System(number + 1000)));
+            let mut host = copy.lend_to(ConnectionId(1));
+            let mut ephemeral = [0; 32];
+            host.secrets().fill(&mut ephemeral);
+            (ephemeral, host.draw_key(), host.random().next_u32())
+        };
+        let (one, other) = (copy(10), copy(20));
+        assert!(one.0 != other.0 && one.1 != other.1 && one.2 != other.2, "nothing is drawn ahead");
+    }
 
     #[test]
     fn the_token_is_the_front_of_the_hash_of_the_key() {
@@ -159,7 +188,7 @@ mod tests {
 
     #[test]
     fn keys_have_tokens_that_find_their_connection() {
-        let mut surroundings = Surroundings::new((0, 8), [1; 32], [2; 32]);
+        let mut surroundings = seeded(1);
         let key = surroundings.lend_to(ConnectionId(5)).draw_key();
         assert_eq!(surroundings.demux.token_owner(token_of(&key)), Some(ConnectionId(5)));
     }
@@ -167,7 +196,7 @@ mod tests {
     #[test]
     fn what_shows_on_the_wire_does_not_depend_on_the_keys_drawn() {
         let mut seen = [0, 3].map(|keys| {
-            let mut surroundings = Surroundings::new((0, 8), [1; 32], [2; 32]);
+            let mut surroundings = seeded(1);
             let mut host = surroundings.lend_to(ConnectionId(1));
             for _ in 0..keys {
                 host.draw_key();
@@ -175,13 +204,13 @@ mod tests {
             host.random().next_u64()
         });
         assert_eq!(seen[0], seen[1]);
-        seen[1] = Surroundings::new((0, 8), [3; 32], [2; 32]).lend_to(ConnectionId(1)).random().next_u64();
+        seen[1] = seeded(3).lend_to(ConnectionId(1)).random().next_u64();
         assert_ne!(seen[0], seen[1]);
     }
 
     #[test]
     fn a_port_is_claimed_per_four_tuple() {
-        let mut surroundings = Surroundings::new((0, 8), [1; 32], [2; 32]);
+        let mut surroundings = seeded(1);
         let local = IpAddr::from(Ipv4Addr::new(192, 0, 2, 1));
         let remote = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 2), 80));
         let port = surroundings.lend_to(ConnectionId(1)).claim_port(local, remote).expect("free");

@@ -1,8 +1,7 @@
 //! The stack on this machine: paths, connections, and the threads behind them.
 
-use std::fs::File;
 use std::future::poll_fn;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use crate::driver::Driver;
 use crate::error::Error;
 use crate::listener::Listener;
 use crate::network_monitor::NetworkMonitor;
+use crate::os_random::OsRandom;
 use crate::path::PathSpec;
 use crate::setup::{MAX_PATHS, Network, Ranges};
 use crate::shared::{Phase, Shared};
@@ -231,9 +231,11 @@ impl HostBuilder {
         let network = Network::prepare(tun.name(), &paths, &ranges)?;
         let interfaces = network.stack_addresses().map(interface).collect();
         let capture = capture.map(|file| Capture::create(&file, interfaces)).transpose()?;
-        let (wire_seed, secret_seed) = seeds()?;
+        let random =
+            || OsRandom::new().map(Box::new).map_err(|source| Error::system("get random bytes", source));
+        let (wire, secret) = (random()?, random()?);
         let clock = Clock::start();
-        let mut endpoint = Endpoint::new(limits, wire_seed, secret_seed);
+        let mut endpoint = Endpoint::with_random(limits, wire, secret);
         endpoint.set_unix_epoch(clock.unix_epoch());
         let shared = Shared::new(clock, endpoint)?;
         let network_monitor = NetworkMonitor::start(network, shared.clone())?;
@@ -277,16 +279,6 @@ fn interface((spec, addresses): (&PathSpec, [std::net::IpAddr; 2])) -> Interface
     };
     let backup = if spec.is_backup() { ", backup" } else { "" };
     Interface { name: spec.device().to_owned(), description: format!("path, {class}{backup}"), addresses }
-}
-
-/// Two independent seeds from the operating system: one for what shows on the wire, one for secrets.
-fn seeds() -> Result<([u8; 32], [u8; 32]), Error> {
-    let wrong = |source| Error::system("get random bytes", source);
-    let mut source = File::open("/dev/urandom").map_err(wrong)?;
-    let (mut wire, mut secret) = ([0; 32], [0; 32]);
-    source.read_exact(&mut wire).map_err(wrong)?;
-    source.read_exact(&mut secret).map_err(wrong)?;
-    Ok((wire, secret))
 }
 
 fn error_of(error: ConnectError) -> io::Error {
