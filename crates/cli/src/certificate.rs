@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use plait_handshake::{Certificate, Fingerprint, ServerName, ServerTrust, roots_from_pem};
 use plait_host::{ConnectionError, Failure};
-use zeroize::Zeroizing;
+use plait_keys::read_secret;
 
 /// What a server shows to those who go by certificates.
 #[derive(Debug, Args)]
@@ -33,13 +33,17 @@ pub(crate) struct Authorities {
     /// The name in its certificate [default: the host that we connect to].
     #[arg(long, value_name = "NAME", requires = "ca")]
     server_name: Option<String>,
+    /// Trust a server that is not known yet without asking, and remember its key [default: ask at the terminal; without
+    /// one, refuse].
+    #[arg(long)]
+    accept_new: bool,
 }
 
 impl OwnCertificate {
     /// Reads it, if there is one.
     pub(crate) fn read(&self) -> anyhow::Result<Option<Arc<Certificate>>> {
         let (Some(chain), Some(key)) = (&self.certificate, &self.certificate_key) else { return Ok(None) };
-        let certificate = Certificate::from_pem(&read(chain)?, &read(key)?)
+        let certificate = Certificate::from_pem(&read(chain)?, &read_secret(key)?)
             .with_context(|| format!("in {} and {}", chain.display(), key.display()))?;
         Ok(Some(Arc::new(certificate)))
     }
@@ -49,6 +53,11 @@ impl Authorities {
     /// Whether the server is to be known by a certificate.
     pub(crate) fn are_given(&self) -> bool {
         self.ca.is_some()
+    }
+
+    /// Whether the first key that a server shows is believed without asking.
+    pub(crate) fn accepts_new(&self) -> bool {
+        self.accept_new
     }
 
     /// How the server at `host` is known, and under which name: by `key` if there is one.
@@ -86,7 +95,7 @@ impl Authorities {
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(Zeroizing::new(bytes))
+/// What everybody may know: certificates.
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }

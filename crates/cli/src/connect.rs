@@ -35,7 +35,7 @@ pub(crate) struct Connect {
     /// used up, about two minutes].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     connect_timeout: Option<Duration>,
-    /// The server's key, as its `plait listen` shows it; without it the key of the first time is trusted.
+    /// The server's key, as its `plait listen` shows it; without it the key that it was known by before.
     #[arg(long, value_name = "FINGERPRINT", conflicts_with = "ca")]
     server_key: Option<Fingerprint>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let _control = control::open(&arguments.options, &host)?;
     let stream = open(&host, &remotes, arguments.connect_timeout).await.map_err(|error| {
         let context = format!("cannot connect to {place}");
-        match arguments.authorities.remedy(&error) {
+        match arguments.authorities.remedy(&error).map(str::to_owned).or_else(|| trust.remedy(&error)) {
             Some(remedy) => anyhow::Error::new(error).context(format!("{context}\n  fix: {remedy}")),
             None => anyhow::Error::new(error).context(context),
         }

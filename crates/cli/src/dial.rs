@@ -38,9 +38,6 @@ pub(crate) struct Towards {
     /// Give up a connection to the server that is not there after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
     connect_timeout: Duration,
-    /// Trust a server that is not known yet without asking, and remember its key.
-    #[arg(long)]
-    accept_new: bool,
     #[command(flatten)]
     authorities: Authorities,
     #[command(flatten)]
@@ -83,10 +80,11 @@ impl Towards {
             );
         }
         let remotes = self.remotes().await?;
-        let store = protection::store(&self.options);
-        let server_identity = ServerIdentity::new(self.server.clone(), store, self.accept_new)?;
+        let known_peers = protection::store(&self.options).known_peers();
+        let accepts_new = self.authorities.accepts_new();
+        let server_identity = ServerIdentity::new(self.server.clone(), known_peers, accepts_new)?;
         let reporter = Reporter::open(&self.options)?;
-        let mut config = self.config(self.expected(&server_identity))?;
+        let mut config = self.config(self.server.pin)?;
         let host = session::host_for(&self.options, config.clone(), remotes.first().map(SocketAddr::ip))?;
         match connect(&host, &config, &remotes, self.connect_timeout).await {
             Ok(mut first) => {
@@ -138,15 +136,10 @@ impl Towards {
         Ok(remotes)
     }
 
-    /// Settings of connections to the server, which must have this key if one is given.
+    /// Settings of connections to the server, which must have this key if one is given, else the one that it is known by.
     fn config(&self, key: Option<Fingerprint>) -> anyhow::Result<plait_host::Config> {
         let server = ServerUrl { pin: key, ..self.server.clone() };
         Ok(protection::opener(&self.options, &self.authorities, &server)?.0)
-    }
-
-    /// The key that the server must have. One that was trusted once does not count where a certificate is asked for.
-    fn expected(&self, server_identity: &ServerIdentity) -> Option<Fingerprint> {
-        if self.authorities.are_given() { self.server.pin } else { server_identity.expected() }
     }
 
     /// Decides about the server that the first connection has found, and returns what binds all others to it.
@@ -204,7 +197,7 @@ impl Towards {
 
     /// Who answers on each path alone.
     async fn look_around(&self, remotes: &[SocketAddr]) -> anyhow::Result<Vec<Sighting>> {
-        let config = self.config(None)?;
+        let config = protection::inquirer(&self.options, &self.authorities, &self.server)?;
         let mut sightings = Vec::new();
         for path in session::paths_for(&self.options, remotes.first().map(SocketAddr::ip))? {
             let device = path.device().to_owned();

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use plait_handshake::Fingerprint;
+use plait_host::OsRandom;
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
 
-use crate::protection::{default_directory, secret_random, today};
+use crate::protection::default_directory;
 
 #[derive(Debug, Args)]
 pub(crate) struct Key {
@@ -26,7 +27,7 @@ enum Action {
     Gen,
     /// Show our own key: the fingerprint, and the line for authorized_clients.
     Show,
-    /// Remember a server's key.
+    /// Remember a server's key; one that is known with another has to be forgotten first.
     Trust {
         /// The server with its key: plait://HOST:7443#FINGERPRINT.
         server: ServerUrl,
@@ -55,11 +56,11 @@ impl Key {
                 let Some(pin) = server.pin else {
                     bail!("the server's key is missing: give plait://{}#FINGERPRINT", server.authority());
                 };
-                store.trust(&server.authority(), pin, &today())?;
+                store.known_peers().pin(&server.authority(), pin)?;
                 format!("{} {pin}\n", server.authority())
             }
             Action::Forget { server } => {
-                if !store.forget(&server.authority())? {
+                if !store.known_peers().forget(&server.authority())? {
                     bail!("{} is not known", server.authority());
                 }
                 String::new()
@@ -71,14 +72,14 @@ impl Key {
 }
 
 fn own(store: &KeyStore) -> anyhow::Result<String> {
-    let (identity, _) = store.identity(&mut secret_random()?)?;
+    let (identity, _) = store.identity(&mut OsRandom::new()?)?;
     let key = identity.public_key();
     Ok(format!("{}\n{key}\n", key.fingerprint()))
 }
 
 fn list(store: &KeyStore) -> anyhow::Result<String> {
     let mut text = String::new();
-    for peer in store.known_peers()? {
+    for peer in store.known_peers().all()? {
         text += &format!("server {} {} since {}\n", peer.authority, peer.fingerprint, peer.first_seen);
     }
     for client in store.authorized_clients()?.unwrap_or_default() {

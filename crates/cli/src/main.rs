@@ -17,6 +17,7 @@ mod doctor;
 mod exit;
 mod firewall;
 mod key;
+mod key_log;
 mod lab;
 mod limits;
 mod listen;

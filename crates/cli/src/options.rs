@@ -66,6 +66,9 @@ pub(crate) struct Options {
     /// Where our key and those of known servers are [default: ~/.config/plait, for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
     pub(crate) keys: Option<PathBuf>,
+    /// As root, too, write the secrets of connections to the file that SSLKEYLOGFILE names: whoever reads it reads everything.
+    #[arg(long)]
+    pub(crate) allow_key_log: bool,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,

@@ -1,22 +1,25 @@
 //! What protects a connection: settings from the command line and the files of keys, and what the peer showed.
 
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use plait_base::SecretRandom;
+use nix::unistd::geteuid;
 use plait_handshake::{
-    Certificate, ClientPolicy, Fingerprint, Identity, KeyLogFile, ListenerSettings, OpenerSettings, Tep,
+    Certificate, ClientPolicy, Fingerprint, Identity, ListenerSettings, OpenerSettings, Tep,
 };
-use plait_host::{Config, PeerIdentity, Protect, SealedSettings, SealedStatus, Status};
-use plait_proxy::keys::{KeyStore, KnownPeer};
+use plait_host::{
+    Config, ConnectionError, Failure, OsRandom, PeerIdentity, Protect, SealedSettings, SealedStatus, Status,
+};
+use plait_keys::read_identity;
+use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
+use crate::key_log;
 use crate::options::{self, Handshake, Options, Policy};
+use crate::server_identity::ServerIdentity;
 
 /// The peer is not who it should be.
 #[derive(Debug)]
@@ -32,12 +35,9 @@ impl std::error::Error for WrongPeer {}
 
 /// How we know the host that we connect to.
 pub(crate) struct Trust {
-    /// `HOST:PORT`, as in the file of known hosts.
-    authority: String,
-    store: KeyStore,
+    server: ServerIdentity,
     /// The command line says how, and the handshake has seen to it: nothing else counts.
     is_decided: bool,
-    known: Option<KnownPeer>,
     /// Whether anything is sealed at all.
     is_asked_for: bool,
     /// Whether nothing but a sealed connection will do.
@@ -45,46 +45,62 @@ pub(crate) struct Trust {
 }
 
 /// The settings of a connection to `server`, and how it will be known: by the key in its URL, by a certificate, or by
-/// what it has shown before.
+/// what it has shown before. A key that is known is asked for in the handshake, so that whoever does not have it never sees ours.
 pub(crate) fn opener(
     options: &Options,
     authorities: &Authorities,
     server: &ServerUrl,
 ) -> anyhow::Result<(Config, Trust)> {
     let mut config = options.config();
-    let store = store(options);
-    let authority = server.authority();
     let is_asked_for = is_sealed(options);
     let is_decided = server.pin.is_some() || authorities.are_given();
     let is_required = requires_sealing(options);
-    let mut trust = Trust { authority, store, is_decided, known: None, is_asked_for, is_required };
+    let known_peers = store(options).known_peers();
+    let server = ServerIdentity::new(server.clone(), known_peers, authorities.accepts_new())?;
+    let trust = Trust { server, is_decided, is_asked_for, is_required };
     if !is_asked_for {
         if authorities.are_given() {
             bail!("--ca needs --protect sealed: nothing else proves who the server is");
         }
         return Ok((config, trust));
     }
-    if is_decided && options.handshake == Some(Handshake::Tcpcrypt) {
-        bail!(
-            "tcpcrypt proves nobody's identity (fix: leave out the server's key and --ca, or use --handshake tls)"
-        );
+    let key = trust.key_asked_for(authorities);
+    if options.handshake == Some(Handshake::Tcpcrypt) && (is_decided || key.is_some()) {
+        bail!("tcpcrypt proves nobody's identity, and this server's is known (fix: use --handshake tls)");
     }
-    trust.known = trust.store.known_peers()?.into_iter().find(|peer| peer.authority == trust.authority);
-    let (name, expected) = authorities.expect(&server.host, server.pin)?;
-    let mut settings = OpenerSettings::new(name, expected);
-    settings.identity = own_identity(options)?.map(Arc::new);
-    if logs_keys() {
-        settings.key_log = Arc::new(KeyLogFile::new());
+    let (name, expected) = authorities.expect(trust.server.host(), key)?;
+    let settings = OpenerSettings {
+        identity: own_identity(options)?.map(Arc::new),
+        ..OpenerSettings::new(name, expected)
+    };
+    config.protect = protect_opener(options, settings)?;
+    Ok((config, trust))
+}
+
+/// Settings to learn who answers in the place of `server`: they take any key and show none of ours.
+pub(crate) fn inquirer(
+    options: &Options,
+    authorities: &Authorities,
+    server: &ServerUrl,
+) -> anyhow::Result<Config> {
+    let mut config = options.config();
+    let (name, anybody) = authorities.expect(&server.host, None)?;
+    config.protect = protect_opener(options, OpenerSettings::new(name, anybody))?;
+    Ok(config)
+}
+
+fn protect_opener(options: &Options, mut settings: OpenerSettings) -> anyhow::Result<Protect> {
+    if let Some(key_log) = key_log::open(options.allow_key_log)? {
+        settings.key_log = key_log;
     }
-    config.protect = Protect::Sealed(SealedSettings {
+    Ok(Protect::Sealed(SealedSettings {
         teps: match options.handshake {
             // Whoever wants to know the server does not offer what cannot prove it.
             None | Some(Handshake::Tls) => vec![Tep::Tls13],
             Some(Handshake::Tcpcrypt) => vec![Tep::TcpcryptCurve25519, Tep::TcpcryptP256],
         },
         ..sealed(options, SealedSettings::opener(Arc::new(settings)))
-    });
-    Ok((config, trust))
+    }))
 }
 
 /// Whether connections are to be sealed.
@@ -135,7 +151,7 @@ pub(crate) fn listener(
     }
     let identity = match &options.key {
         Some(file) => read_identity(file)?,
-        None => store(options).identity(&mut secret_random()?).context("cannot have a key of our own")?.0,
+        None => store(options).identity(&mut OsRandom::new()?).context("cannot have a key of our own")?.0,
     };
     let fingerprint = identity.public_key().fingerprint();
     let clients = match clients {
@@ -143,8 +159,8 @@ pub(crate) fn listener(
         Clients::Keys(keys) => ClientPolicy::Authorised(keys),
     };
     let mut settings = ListenerSettings { clients, certificate, ..ListenerSettings::new(Arc::new(identity)) };
-    if logs_keys() {
-        settings.key_log = Arc::new(KeyLogFile::new());
+    if let Some(key_log) = key_log::open(options.allow_key_log)? {
+        settings.key_log = key_log;
     }
     config.protect = Protect::Sealed(SealedSettings {
         teps: match options.handshake {
@@ -184,10 +200,23 @@ pub(crate) fn sealed_with(
 }
 
 impl Trust {
+    /// The key that the handshake has to prove. One that was trusted once does not count where a certificate is asked for.
+    fn key_asked_for(&self, authorities: &Authorities) -> Option<Fingerprint> {
+        if authorities.are_given() { self.server.pin() } else { self.server.expected() }
+    }
+
+    /// What there is to know where a server could not prove to be the one that was met before.
+    pub(crate) fn remedy(&self, error: &io::Error) -> Option<String> {
+        let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+        let has_failed = failure.is_some_and(|failure| failure.error == ConnectionError::HandshakeFailed);
+        if has_failed && !self.is_decided { self.server.remedy() } else { None }
+    }
+
     /// Judges the peer of a connection that is open, before anything is sent.
     ///
     /// # Errors
-    /// It is not sealed and has to be; [`WrongPeer`] if it shows another key than before; or the files cannot be used.
+    /// It is not sealed and has to be; [`WrongPeer`] if it shows another key than before, or is new and nobody vouches for it; or the
+    /// files cannot be used.
     pub(crate) fn judge(&self, status: Option<&Status>) -> anyhow::Result<()> {
         if !self.is_asked_for {
             return Ok(());
@@ -196,45 +225,18 @@ impl Trust {
             say("warning: the peer cannot seal: everybody on the way can read and change what is sent");
             return Ok(());
         };
-        match (&sealed.peer, &self.known) {
+        match (&sealed.peer, self.server.expected()) {
             _ if self.is_decided => Ok(()),
-            (PeerIdentity::Anonymous | PeerIdentity::Certificate, Some(known)) => Err(WrongPeer(format!(
-                "{} does not show the key {} that it had on {}",
-                self.authority, known.fingerprint, known.first_seen
-            ))
-            .into()),
+            (PeerIdentity::Anonymous | PeerIdentity::Certificate, Some(expected)) => {
+                Err(WrongPeer(format!("the server does not show the key {expected} that it is known by"))
+                    .into())
+            }
             (PeerIdentity::Anonymous, None) => {
                 say("warning: encrypted, but nobody knows with whom (tcpcrypt)");
                 Ok(())
             }
             (PeerIdentity::Certificate, None) => Ok(()),
-            (PeerIdentity::Key { fingerprint, .. }, known) => {
-                self.judge_key(fingerprint.parse()?, known.as_ref())
-            }
-        }
-    }
-
-    fn judge_key(&self, shown: Fingerprint, known: Option<&KnownPeer>) -> anyhow::Result<()> {
-        match known {
-            Some(known) if known.fingerprint == shown => Ok(()),
-            Some(known) => Err(WrongPeer(format!(
-                "{authority} shows a different key than the one trusted on {date}\n  \
-                 trusted  {trusted}  ({file}:{line})\n  \
-                 shown    {shown}\n  \
-                 Either the server was set up anew, or somebody on the way intercepts you.\n  \
-                 fix: take line {line} out of {file}, after you have asked who runs the server",
-                authority = self.authority,
-                date = known.first_seen,
-                trusted = known.fingerprint,
-                file = self.store.path("known_peers").display(),
-                line = known.line,
-            ))
-            .into()),
-            None => {
-                self.store.trust(&self.authority, shown, &today())?;
-                say(&format!("{} is new and shows the key {shown}: trusted from now on", self.authority));
-                Ok(())
-            }
+            (PeerIdentity::Key { fingerprint, .. }, _) => self.server.meet(fingerprint.parse()?),
         }
     }
 }
@@ -244,7 +246,7 @@ fn own_identity(options: &Options) -> anyhow::Result<Option<Identity>> {
     let store = store(options);
     match &options.key {
         Some(file) => Ok(Some(read_identity(file)?)),
-        None if store.path("identity").exists() => Ok(Some(store.identity(&mut secret_random()?)?.0)),
+        None if store.path("identity").exists() => Ok(Some(read_identity(&store.path("identity"))?)),
         None => Ok(None),
     }
 }
@@ -256,26 +258,10 @@ pub(crate) fn store(options: &Options) -> KeyStore {
 
 /// `/etc/plait` for root, `~/.config/plait` for others.
 pub(crate) fn default_directory() -> PathBuf {
-    let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     match std::env::var_os("HOME") {
-        Some(home) if !is_root => Path::new(&home).join(".config/plait"),
+        Some(home) if !geteuid().is_root() => Path::new(&home).join(".config/plait"),
         Some(_) | None => PathBuf::from("/etc/plait"),
     }
-}
-
-fn read_identity(file: &Path) -> anyhow::Result<Identity> {
-    let pem = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Identity::from_pem(&pem).with_context(|| format!("in {}", file.display()))
-}
-
-pub(crate) fn secret_random() -> io::Result<SecretRandom> {
-    let mut seed = [0; 32];
-    fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
-    Ok(SecretRandom::new(seed))
-}
-
-fn logs_keys() -> bool {
-    std::env::var_os("SSLKEYLOGFILE").is_some()
 }
 
 pub(crate) fn say(words: &str) {
@@ -283,37 +269,12 @@ pub(crate) fn say(words: &str) {
     let _ = writeln!(io::stderr(), "plait: {words}");
 }
 
-/// The date in UTC, as `YYYY-MM-DD`.
-pub(crate) fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    date(seconds / 86_400)
-}
-
-/// The date so many days after 1970-01-01 in the Gregorian calendar.
-fn date(days: u64) -> String {
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let (mut year, mut left) = (1970, days);
-    while left >= 365 + u64::from(is_leap(year)) {
-        left -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", left + 1)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
+    use plait_handshake::{Handshakes, Peer, PublicKey};
     use plait_host::{Negotiated, PlainReason, StatusCounters};
 
     use super::*;
@@ -334,14 +295,14 @@ mod tests {
 
     /// However the server is to be known: by a pin, or by what it has shown before.
     fn trust(is_decided: bool, is_required: bool) -> Trust {
-        Trust {
-            authority: "gw:7443".to_owned(),
-            store: KeyStore::new(PathBuf::from("/keys")),
-            is_decided,
-            known: None,
-            is_asked_for: true,
-            is_required,
-        }
+        trust_in(Path::new("/keys"), is_decided, is_required)
+    }
+
+    fn trust_in(keys: &Path, is_decided: bool, is_required: bool) -> Trust {
+        let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin: None };
+        let known_peers = KeyStore::new(keys).known_peers();
+        let server = ServerIdentity::new(server, known_peers, true).expect("readable");
+        Trust { server, is_decided, is_asked_for: true, is_required }
     }
 
     #[test]
@@ -357,11 +318,54 @@ mod tests {
         }
     }
 
+    #[derive(Debug, clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        authorities: Authorities,
+        #[command(flatten)]
+        options: Options,
+    }
+
     #[test]
-    fn days_become_dates() {
-        assert_eq!(date(0), "1970-01-01");
-        assert_eq!(date(11_016), "2000-02-29");
-        assert_eq!(date(20_088), "2024-12-31");
-        assert_eq!(date(20_089), "2025-01-01");
+    fn a_known_server_has_to_prove_its_key_before_it_sees_ours() {
+        let keys = std::env::temp_dir().join(format!("plait-pinned-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&keys);
+        let [first, second] = [1, 2].map(|byte| PublicKey::new([byte; 32]));
+        KeyStore::new(&keys).known_peers().pin("gw:7443", first.fingerprint()).expect("written");
+        let opened = |server: &str, more: &str| {
+            let words = format!("words --keys {} {more}", keys.display());
+            let words = <Words as clap::Parser>::parse_from(words.split_whitespace());
+            let config = opener(&words.options, &words.authorities, &server.parse().expect("a server"))?.0;
+            let Protect::Sealed(settings) = config.protect else { panic!("sealed is the default") };
+            anyhow::Ok(settings.opener.expect("we open"))
+        };
+        let admits = |opener: &dyn Handshakes, key| opener.admits(&Peer::Key { key, is_known: false }.into());
+        let known = opened("gw:7443", "").expect("good words");
+        assert!(admits(&*known, first) && !admits(&*known, second), "in the handshake, not behind it");
+        let new = opened("other:7443", "").expect("good words");
+        assert!(admits(&*new, second), "what is new is judged when it has shown itself");
+        let tcpcrypt = opened("gw:7443", "--handshake tcpcrypt").map(drop);
+        assert!(tcpcrypt.expect_err("it proves nothing").to_string().contains("--handshake tls"));
+        fs::remove_dir_all(&keys).expect("removed");
+    }
+
+    #[test]
+    fn an_intercepted_connection_that_completes_late_does_not_replace_the_key_of_the_honest_one() {
+        let directory = std::env::temp_dir().join(format!("plait-late-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        let trust = || trust_in(&directory, false, true);
+        let shows = |byte: u8| {
+            let fingerprint = Fingerprint::new([byte; 32]).to_string();
+            let peer = PeerIdentity::Key { line: String::new(), fingerprint, is_known: false };
+            status(Some(SealedStatus { suite: Some("AES-128-GCM"), peer, ..SealedStatus::default() }))
+        };
+        // Both have begun before anything was known.
+        let (honest, intercepted) = (trust(), trust());
+        honest.judge(Some(&shows(1))).expect("the first");
+        let late = intercepted.judge(Some(&shows(2)));
+        let known = KeyStore::new(&directory).known_peers().all().expect("read");
+        fs::remove_dir_all(&directory).expect("removed");
+        assert_eq!(known[0].fingerprint, Fingerprint::new([1; 32]), "{late:?}");
+        assert!(late.is_err());
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use plait_keys::read_secret;
 use plait_proxy::socks::Credentials;
 use plait_proxy::socks_server::serve_client;
 use tokio::net::{TcpListener, TcpStream};
@@ -95,8 +96,8 @@ impl Proxy {
             }
             return Ok(None);
         };
-        let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-        let text = zeroize::Zeroizing::new(text);
+        let secret = read_secret(file)?;
+        let text = std::str::from_utf8(&secret).with_context(|| format!("in {}", file.display()))?;
         let password = text.lines().next().unwrap_or_default().to_owned();
         if !(1..=255).contains(&password.len()) || !(1..=255).contains(&user.len()) {
             bail!("user name and password have between 1 and 255 bytes");
@@ -115,6 +116,8 @@ async fn serve_one(client: TcpStream, dial: Arc<Dial>, credentials: Option<Crede
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use clap::Parser;
 
     use super::*;
@@ -139,7 +142,13 @@ mod tests {
         let file = std::env::temp_dir().join(format!("plait-proxy-{}", std::process::id()));
         std::fs::write(&file, "secret\n").expect("written");
         let words = format!("--socks 0.0.0.0:1080 --user ada --password-file {}", file.display());
-        let found = parse(&words).expect("good words").credentials();
+        let found_with = |mode| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("ours");
+            parse(&words).expect("good words").credentials()
+        };
+        let exposed = found_with(0o644).map(|_| ()).expect_err("others can read it").to_string();
+        assert!(exposed.contains("fix: chmod 600"), "{exposed}");
+        let found = found_with(0o600);
         std::fs::remove_file(&file).expect("removed");
         assert_eq!(found.expect("credentials").map(|found| found.password), Some("secret".to_owned()));
     }

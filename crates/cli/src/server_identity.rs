@@ -5,15 +5,15 @@ use std::io::{BufRead, BufReader, Write};
 
 use plait_handshake::Fingerprint;
 use plait_host::{PeerIdentity, Status};
-use plait_proxy::keys::{KeyStore, KnownPeer};
+use plait_keys::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
 use plait_proxy::url::ServerUrl;
 
-use crate::protection::{WrongPeer, say, today};
+use crate::protection::{WrongPeer, say};
 
 /// A server, and what is known of it before it answers.
 pub(crate) struct ServerIdentity {
     server: ServerUrl,
-    store: KeyStore,
+    known_peers: KnownPeers,
     known: Option<KnownPeer>,
     accepts_new: bool,
 }
@@ -36,10 +36,23 @@ enum Stranger {
 }
 
 impl ServerIdentity {
-    pub(crate) fn new(server: ServerUrl, store: KeyStore, accepts_new: bool) -> anyhow::Result<Self> {
-        let authority = server.authority();
-        let known = store.known_peers()?.into_iter().find(|peer| peer.authority == authority);
-        Ok(Self { server, store, known, accepts_new })
+    pub(crate) fn new(
+        server: ServerUrl,
+        known_peers: KnownPeers,
+        accepts_new: bool,
+    ) -> Result<Self, KnownPeersError> {
+        let known = known_peers.find(&server.authority())?;
+        Ok(Self { server, known_peers, known, accepts_new })
+    }
+
+    /// The name or address that is connected to.
+    pub(crate) fn host(&self) -> &str {
+        &self.server.host
+    }
+
+    /// The key that is given with its name.
+    pub(crate) fn pin(&self) -> Option<Fingerprint> {
+        self.server.pin
     }
 
     /// The key that the server must have, if that is known.
@@ -47,29 +60,53 @@ impl ServerIdentity {
         self.server.pin.or(self.known.as_ref().map(|known| known.fingerprint))
     }
 
-    /// Decides about a key that is shown for the first time.
+    /// Decides about the key that a server has shown which was not known when the connection began: others may have met it since.
     ///
     /// # Errors
-    /// [`WrongPeer`]: nobody vouches for it.
+    /// [`WrongPeer`]: nobody vouches for it, or it is known with another key by now.
     pub(crate) fn meet(&self, shown: Fingerprint) -> anyhow::Result<()> {
         let authority = self.server.authority();
-        let answer = ask_at_terminal(&authority, shown);
-        let is_accepted = match stranger(self.accepts_new, answer.is_some()) {
-            Stranger::Accept => true,
-            Stranger::Ask => answer.is_some_and(|ask| ask()),
-            Stranger::Refuse => false,
-        };
-        if !is_accepted {
+        if self.known_peers.find(&authority)?.is_none() && !self.is_vouched_for(shown) {
             let with_key = ServerUrl { pin: Some(shown), ..self.server.clone() };
             return Err(WrongPeer(format!(
-                "the server {authority} is not known\n  shown    {shown}\n  fix: give its key with its name \
-                 ({with_key}), after you have compared it with what plait serve printed there"
+                "the server {authority} is not known\n  shown    {shown}\n  fix: give its key ({with_key}), after \
+                 you have compared it with what was printed there, or believe the first that answers: --accept-new"
             ))
             .into());
         }
-        self.store.trust(&authority, shown, &today())?;
-        say(&format!("{authority} is new and shows the key {shown}: trusted from now on"));
-        Ok(())
+        match self.known_peers.pin(&authority, shown) {
+            Ok(Pinned::New) => {
+                say(&format!("{authority} is new and shows the key {shown}: trusted from now on"));
+                Ok(())
+            }
+            Ok(Pinned::Before) => Ok(()),
+            Err(error @ KnownPeersError::AnotherKey { .. }) => Err(WrongPeer(error.to_string()).into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether a key may be trusted that is shown for the first time.
+    fn is_vouched_for(&self, shown: Fingerprint) -> bool {
+        let question = ask_at_terminal(&self.server.authority(), shown);
+        match stranger(self.accepts_new, question.is_some()) {
+            Stranger::Accept => true,
+            Stranger::Ask => question.is_some_and(|ask| ask()),
+            Stranger::Refuse => false,
+        }
+    }
+
+    /// What helps where a server has not proved the key that it was known by.
+    pub(crate) fn remedy(&self) -> Option<String> {
+        let known = self.known.as_ref().filter(|_| self.server.pin.is_none())?;
+        let authority = self.server.authority();
+        Some(format!(
+            "if it was set up anew, plait key forget {authority}, after you have asked who runs it; if not, somebody on the way \
+             intercepts you (trusted since {}: {}, {}:{})",
+            known.first_seen,
+            known.fingerprint,
+            self.known_peers.file().display(),
+            known.line
+        ))
     }
 
     /// What to say when the server that was expected is not the one that answers; `None` if it is, wherever
@@ -84,7 +121,7 @@ impl ServerIdentity {
         let authority = self.server.authority();
         let (since, place, fix) = match (&self.server.pin, &self.known) {
             (None, Some(known)) => {
-                let file = self.store.path("known_peers");
+                let file = self.known_peers.file();
                 let place = format!("({}:{})", file.display(), known.line);
                 let fix = format!("plait key forget {authority}    (after you have asked who runs it)");
                 (format!("the one trusted on {}", known.first_seen), place, fix)
@@ -131,11 +168,11 @@ fn stranger(accepts_new: bool, has_terminal: bool) -> Stranger {
 }
 
 /// A question to whoever sits at the terminal, whatever standard input is; none if nobody does.
-fn ask_at_terminal(authority: &str, shown: Fingerprint) -> Option<impl FnOnce() -> bool> {
+fn ask_at_terminal(authority: &str, shown: Fingerprint) -> Option<impl FnOnce() -> bool + use<>> {
     let mut terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
     let question = format!(
         "plait: the server {authority} is not known yet. Its key is\n  {shown}\n\
-         Is this what plait serve printed there? Type yes to trust it from now on: "
+         Is this what was printed there? Type yes to trust it from now on: "
     );
     Some(move || {
         let mut answer = String::new();
@@ -156,8 +193,6 @@ pub(crate) fn shown_by(status: Option<&Status>) -> Option<Fingerprint> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     const OLD: Fingerprint = Fingerprint::new([1; 32]);
@@ -168,14 +203,10 @@ mod tests {
     }
 
     fn server_identity(pin: Option<Fingerprint>, known: Option<Fingerprint>) -> ServerIdentity {
-        let known = known.map(|fingerprint| KnownPeer {
-            authority: "gw:7443".to_owned(),
-            fingerprint,
-            first_seen: "2026-09-02".to_owned(),
-            line: 4,
-        });
         let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin };
-        ServerIdentity { server, store: KeyStore::new(PathBuf::from("/keys")), known, accepts_new: false }
+        let known_peers = KnownPeers::in_file("/keys/known_peers");
+        let known = known.map(|key| KnownPeer::new("gw:7443", key, "2026-09-02", 4));
+        ServerIdentity { server, known_peers, known, accepts_new: false }
     }
 
     #[test]

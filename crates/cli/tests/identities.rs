@@ -5,8 +5,9 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use rcgen::{CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -61,6 +62,95 @@ fn a_certificate_without_its_own_key_is_not_served() {
     let output = output.expect("entered").expect("started");
     assert_ended(&output, 1, &["serve"]);
     assert!(said(&output).contains("the private key is not the one of the certificate"), "{}", said(&output));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() {
+    let world = World::without_server("first-use");
+    let client = world.key("client", &["gen"]);
+    let client = client.lines().next().expect("a fingerprint");
+    let connect = |port: &str, keys: &str, options: &[&str]| {
+        let mut listen = Command::new(PLAIT);
+        listen.args(["listen", port, "--echo", "--count", "1", "--path", "wan1", "--keys", keys, "--status"]);
+        listen.current_dir(&world.directory);
+        let listening = world.start(&world.server, "listen", listen);
+        until("the port", || world.server.run("nft", "list ruleset").is_ok_and(|rules| rules.contains(port)));
+        let mut connect = Command::new("setsid");
+        // Without a terminal to ask at.
+        connect.args(["--wait", PLAIT, "connect", "10.77.1.2", port, "--path", "wan1", "--keys", "client"]);
+        connect.args(options).current_dir(&world.directory);
+        connect.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut connecting = world.client.spawn(&mut connect).expect("started");
+        // Who is refused may be gone by now.
+        let _ = connecting.stdin.take().expect("piped").write_all(b"hello");
+        let output = connecting.wait_with_output().expect("an end");
+        (output, listening)
+    };
+    let (stranger, _listening) = connect("7111", "server", &[]);
+    assert_ended(&stranger, 5, &["a stranger"]);
+    assert!(
+        said(&stranger).contains("is not known") && said(&stranger).contains("--accept-new"),
+        "{stranger:?}"
+    );
+    assert_eq!(world.key("client", &["list"]), "", "nobody was trusted");
+
+    let (accepted, listening) = connect("7112", "server", &["--accept-new"]);
+    assert_ended(&accepted, 0, &["--accept-new"]);
+    until("the status", || listening.errors().contains(client));
+    fs::rename(world.file("client/known_peers"), world.file("7112")).expect("a known server");
+    let known = fs::read_to_string(world.file("7112")).expect("read").replace(":7112", ":7113");
+    support::write_secret(&world.file("client/known_peers"), &known);
+
+    let (fooled, listening) = connect("7113", "impostor", &["--accept-new"]);
+    assert_ended(&fooled, 5, &["an impostor"]);
+    assert!(said(&fooled).contains("plait key forget 10.77.1.2:7113"), "{}", said(&fooled));
+    assert!(fooled.stdout.is_empty() && !listening.errors().contains(client), "{}", listening.errors());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn files_of_keys_that_others_can_read_are_refused_whatever_option_names_them() {
+    let world = World::without_server("modes");
+    let root = authority(&world, "root.pem");
+    issue(&world, &root, "server", 2096);
+    world.key("server", &["gen"]);
+    for (file, options) in [
+        ("server/identity", &["--keys", "server"][..]),
+        ("server/identity", &["--key", "server/identity"]),
+        ("server.key", &["--certificate", "server.pem", "--certificate-key", "server.key"]),
+    ] {
+        fs::set_permissions(world.file(file), Permissions::from_mode(0o640)).expect("ours");
+        for subcommand in [&["listen", "7121"][..], &["serve", "--forward", "127.0.0.1:1"]] {
+            let mut command = Command::new(PLAIT);
+            command.args(subcommand).args(["--path", "wan1"]).args(options).current_dir(&world.directory);
+            let output = world.server.enter(|| command.output()).expect("entered").expect("started");
+            assert_ended(&output, 1, options);
+            let fix = format!("fix: chmod 600 {file}");
+            assert!(said(&output).contains(&fix), "{subcommand:?} {options:?}: {}", said(&output));
+        }
+        fs::set_permissions(world.file(file), Permissions::from_mode(0o600)).expect("ours");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_key_log_is_said_loudly_and_root_has_to_ask_for_it() {
+    let world = World::without_server("key-log");
+    let listen = |options: &[&str]| {
+        let mut command = Command::new(PLAIT);
+        command.args(["listen", "7131", "--path", "wan1", "--keys", "server"]).args(options);
+        command.env("SSLKEYLOGFILE", "log").current_dir(&world.directory);
+        command
+    };
+    let output = world.server.enter(|| listen(&[]).output()).expect("entered").expect("started");
+    assert_ended(&output, 1, &["unasked"]);
+    assert!(said(&output).contains("--allow-key-log"), "{}", said(&output));
+    assert!(!world.file("log").exists(), "nothing is made");
+    let listening = world.start(&world.server, "listen", listen(&["--allow-key-log"]));
+    until("the port", || listening.errors().contains("listening on port"));
+    assert!(listening.errors().contains("WARNING: SSLKEYLOGFILE is set"), "{}", listening.errors());
+    assert_eq!(fs::metadata(world.file("log")).expect("made").permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
@@ -191,5 +281,5 @@ fn issue(world: &World, root: &Issuer<'static, KeyPair>, name: &str, year: i32) 
     let key = KeyPair::generate().expect("a key");
     let made = params.signed_by(&key, root).expect("a certificate");
     fs::write(world.file(&format!("{name}.pem")), made.pem()).expect("written");
-    fs::write(world.file(&format!("{name}.key")), key.serialize_pem()).expect("written");
+    support::write_secret(&world.file(&format!("{name}.key")), &key.serialize_pem());
 }

@@ -200,7 +200,7 @@ fn browsers_come_by_socks_with_and_without_a_password() {
     let expected = world.make_file("page", 300_000);
     world.http();
     let keys = world.file("client").display().to_string();
-    fs::write(world.file("password"), "secret\n").expect("written");
+    support::write_secret(&world.file("password"), "secret\n");
     let fetch = |proxy: &str, host: &str| {
         let url = format!("http://{host}:8080/page");
         let mut command = Command::new("curl");

@@ -26,8 +26,8 @@ pub use fingerprint::{Fingerprint, ParseFingerprintError};
 pub use identity::{Identity, IdentityError, PublicKey};
 pub use machine::{Complete, Handshake, MAX_PEER_BYTES, Peer};
 pub use plait_protect::handshake::{
-    ACK_ENO, Policy, Refusal, Tep, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
-    offer_eno,
+    ACK_ENO, Handshakes, Policy, Refusal, Tep, Transcript, Verdict, answer_eno, judge_ack, judge_answer,
+    judge_offer, offer_eno,
 };
 pub use settings::{ClientPolicy, ListenerSettings, OpenerSettings, ServerTrust};
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use ::plait_host::{ConnectionError, Failure};
+use plait_keys::KnownPeersError;
 
 /// Why something could not be done. Its text names the cause and, where there is one, what helps.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +100,17 @@ impl From<::plait_host::Error> for Error {
             | ::plait_host::Error::UnknownPath { .. }
             | ::plait_host::Error::PathCount { .. } => ErrorKind::InvalidInput,
             ::plait_host::Error::Gone => ErrorKind::Closed,
+            _ => ErrorKind::Other,
+        };
+        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+    }
+}
+
+impl From<KnownPeersError> for Error {
+    fn from(error: KnownPeersError) -> Self {
+        let kind = match &error {
+            KnownPeersError::AnotherKey { .. } => ErrorKind::NotAuthenticated,
+            KnownPeersError::Line { .. } | KnownPeersError::Name(_) => ErrorKind::InvalidInput,
             _ => ErrorKind::Other,
         };
         Self { kind, message: error.to_string(), source: Some(Box::new(error)) }

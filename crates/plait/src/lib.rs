@@ -63,7 +63,6 @@
 mod error;
 mod host;
 mod identity;
-mod known_peers;
 mod listener;
 mod path;
 mod protection;
@@ -74,11 +73,14 @@ mod trust;
 
 pub use crate::host::{Host, HostBuilder, Remote};
 pub use error::{Error, ErrorKind};
-pub use identity::{Identity, ReadIdentityError};
-pub use known_peers::{KnownPeer, KnownPeers};
+pub use identity::Identity;
 pub use listener::Listener;
 pub use path::{Path, PathControl, PathState, TrustLevel};
-pub use plait_handshake::{Certificate, Fingerprint, ParseFingerprintError, PemError};
+pub use plait_handshake::{Certificate, Fingerprint, IdentityError, ParseFingerprintError, PemError};
+pub use plait_keys::{
+    IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, Pinned, ReadListError, ReadSecretError,
+    read_secret,
+};
 pub use protection::{Protection, Scheduler};
 pub use service::{Clients, Service};
 pub use status::{Monitor, Peer, Status, Subflow};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use ::plait_host::{PeerIdentity, SealedStatus};
 use plait_handshake::{Fingerprint, OpenerSettings, PemError, ServerName, ServerTrust, roots_from_pem};
+use plait_keys::KnownPeers;
 
 use crate::error::{Error, ErrorKind};
 use crate::host::Remote;
 use crate::identity::Identity;
-use crate::known_peers::{KnownPeer, KnownPeers};
 
 /// How we know the server that we open a connection to.
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Expected {
 enum Demand {
     Pinned(Vec<Fingerprint>),
     Certificate,
-    Known { authority: String, peers: KnownPeers, known: Option<KnownPeer> },
+    Known { authority: String, peers: KnownPeers },
     Nothing,
 }
 
@@ -97,12 +97,11 @@ impl Trust {
             Kind::Authorities { roots, .. } => (roots.clone(), Demand::Certificate),
             Kind::Known(peers) => {
                 let authority = remote.authority();
-                let known = peers.find(&authority)?;
-                let server = match &known {
+                let server = match peers.find(&authority)? {
                     Some(known) => ServerTrust::Pinned(vec![known.fingerprint]),
                     None => ServerTrust::AcceptNew,
                 };
-                (server, Demand::Known { authority, peers: peers.clone(), known })
+                (server, Demand::Known { authority, peers: peers.clone() })
             }
             Kind::Anonymous => (ServerTrust::AcceptNew, Demand::Nothing),
         };
@@ -135,11 +134,11 @@ impl Expected {
             (Demand::Nothing, _) => Ok(()),
             (Demand::Pinned(keys), Some(shown)) if keys.contains(&shown) => Ok(()),
             (Demand::Certificate, _) if sealed.peer == PeerIdentity::Certificate => Ok(()),
-            (Demand::Known { known: Some(known), .. }, Some(shown)) if known.fingerprint == shown => Ok(()),
-            (Demand::Known { known: Some(known), peers, .. }, Some(shown)) => {
-                Err(peers.another_key(known, shown))
+            // Whatever was known when the connection began: what counts is what is known now.
+            (Demand::Known { peers, authority, .. }, Some(shown)) => {
+                peers.pin(authority, shown)?;
+                Ok(())
             }
-            (Demand::Known { known: None, peers, authority }, Some(shown)) => peers.add(authority, shown),
             (Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. }, _) => {
                 let words = "the server has not proved to be the one that was asked for";
                 Err(Error::new(ErrorKind::NotAuthenticated, words))

@@ -1,45 +1,22 @@
-//! The files that say who is who: our own key, the servers we know, the clients we take.
-//!
-//! All are text, one entry a line, `#` starts a comment. They live in one directory (by default
-//! `~/.config/plait`, for root `/etc/plait`):
-//!
-//! | file | line |
-//! |---|---|
-//! | `identity` | PKCS#8 in PEM, readable by its owner only |
-//! | `identity.pub` | `plait-ed25519 BASE64 comment` |
-//! | `known_peers` | `HOST:PORT SHA256:… first-seen` |
-//! | `authorized_clients` | `[allow=RULE[,RULE…]] plait-ed25519 BASE64 comment` |
+//! The directory of the files that say who is who (by default `~/.config/plait`, for root `/etc/plait`), and the clients that we take.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use plait_base::Random;
 use plait_handshake::{Fingerprint, Identity, PublicKey};
+use plait_keys::{KnownPeers, read_list, read_or_make_identity, replace_file};
 
 use crate::rules::Rule;
 
-/// A directory with the files above.
+/// A directory with the files that `plait-keys` describes.
 #[derive(Clone, Debug)]
 pub struct KeyStore {
     directory: PathBuf,
-}
-
-/// A server that was met before.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KnownPeer {
-    /// `HOST:PORT`.
-    pub authority: String,
-    /// Its key then.
-    pub fingerprint: Fingerprint,
-    /// When that was, as text for people.
-    pub first_seen: String,
-    /// Line in the file, from 1.
-    pub line: usize,
 }
 
 /// A client that may come in.
@@ -109,89 +86,34 @@ impl KeyStore {
     /// # Errors
     /// The file cannot be read or written, is no key, or others may read it.
     pub fn identity(&self, random: &mut dyn Random) -> anyhow::Result<(Identity, bool)> {
-        let path = self.path("identity");
-        match fs::read(&path) {
-            Ok(pem) => {
-                let mode = fs::metadata(&path)?.permissions().mode();
-                if mode & 0o077 != 0 {
-                    bail!("{} can be read by others (fix: chmod 600 {0})", path.display());
-                }
-                let pem = zeroize::Zeroizing::new(pem);
-                let identity = Identity::from_pem(&pem).with_context(|| format!("in {}", path.display()))?;
-                Ok((identity, false))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let identity = Identity::generate(random);
-                self.write_new("identity", identity.to_pem().as_bytes(), 0o600)?;
-                let public = format!("{} {}\n", identity.public_key(), comment());
-                self.write_new("identity.pub", public.as_bytes(), 0o644)?;
-                Ok((identity, true))
-            }
-            Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+        let (identity, is_new) = read_or_make_identity(&self.path("identity"), random)?;
+        if is_new {
+            let path = self.path("identity.pub");
+            let public = format!("{} {}\n", identity.public_key(), comment());
+            replace_file(&path, public.as_bytes(), 0o644)
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        Ok((identity, is_new))
     }
 
-    /// All servers met before.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a line of it makes no sense.
-    pub fn known_peers(&self) -> anyhow::Result<Vec<KnownPeer>> {
-        let mut peers = Vec::new();
-        for (line, text) in self.lines("known_peers")? {
-            let place = || format!("{}:{line}", self.path("known_peers").display());
-            let mut words = text.split_ascii_whitespace();
-            let (Some(authority), Some(key)) = (words.next(), words.next()) else {
-                bail!("{}: a line is HOST:PORT SHA256:… DATE", place());
-            };
-            peers.push(KnownPeer {
-                authority: authority.to_owned(),
-                fingerprint: key.parse().with_context(place)?,
-                first_seen: words.collect::<Vec<_>>().join(" "),
-                line,
-            });
-        }
-        Ok(peers)
-    }
-
-    /// Remembers a server. `today` is text for people.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn trust(&self, authority: &str, fingerprint: Fingerprint, today: &str) -> anyhow::Result<()> {
-        self.forget(authority)?;
-        let path = self.path("known_peers");
-        fs::create_dir_all(&self.directory)?;
-        let mut file = OpenOptions::new().create(true).append(true).mode(0o644).open(&path)?;
-        file.write_all(format!("{authority} {fingerprint} {today}\n").as_bytes())
-            .with_context(|| format!("writing {}", path.display()))
-    }
-
-    /// Forgets a server; whether it was known.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub fn forget(&self, authority: &str) -> anyhow::Result<bool> {
-        let path = self.path("known_peers");
-        let Some(text) = read_if_there(&path)? else { return Ok(false) };
-        let is_it = |line: &&str| line.split_ascii_whitespace().next() == Some(authority);
-        if !text.lines().any(|line| is_it(&line)) {
-            return Ok(false);
-        }
-        let rest: String = text.lines().filter(|line| !is_it(line)).flat_map(|line| [line, "\n"]).collect();
-        self.replace("known_peers", rest.as_bytes())?;
-        Ok(true)
+    /// The servers met before.
+    #[must_use]
+    pub fn known_peers(&self) -> KnownPeers {
+        KnownPeers::in_file(self.path("known_peers"))
     }
 
     /// The clients that may come in; `None` if there is no such file.
     ///
     /// # Errors
-    /// The file cannot be read, or a line of it makes no sense.
+    /// The file cannot be read, others can change it, or a line of it makes no sense.
     pub fn authorized_clients(&self) -> anyhow::Result<Option<Vec<AuthorizedClient>>> {
-        if !self.path("authorized_clients").exists() {
-            return Ok(None);
-        }
+        let Some(text) = read_list(&self.path("authorized_clients"))? else { return Ok(None) };
         let mut clients = Vec::new();
-        for (line, text) in self.lines("authorized_clients")? {
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.split_once('#').map_or(text, |(text, _)| text).trim();
+            if text.is_empty() {
+                continue;
+            }
             let place = || format!("{}:{line}", self.path("authorized_clients").display());
             let (options, key) = match text.split_once("plait-ed25519") {
                 Some((options, _)) => (options.trim(), &text[options.len()..]),
@@ -210,46 +132,6 @@ impl KeyStore {
         }
         Ok(Some(clients))
     }
-
-    /// Lines with content, and their numbers; none if the file is not there.
-    fn lines(&self, file: &str) -> anyhow::Result<Vec<(usize, String)>> {
-        let text = read_if_there(&self.path(file))?.unwrap_or_default();
-        let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(line, _)| line).trim());
-        Ok((1..)
-            .zip(lines)
-            .filter(|(_, line)| !line.is_empty())
-            .map(|(n, line)| (n, line.to_owned()))
-            .collect())
-    }
-
-    fn write_new(&self, file: &str, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
-        fs::create_dir_all(&self.directory)
-            .with_context(|| format!("creating {}", self.directory.display()))?;
-        let path = self.path(file);
-        let mut out = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(mode)
-            .open(&path)
-            .with_context(|| format!("creating {}", path.display()))?;
-        out.write_all(bytes)?;
-        Ok(out.sync_all()?)
-    }
-
-    /// Whoever reads at the same time sees the old file or the new one, never half of it.
-    fn replace(&self, file: &str, bytes: &[u8]) -> anyhow::Result<()> {
-        let (path, new) = (self.path(file), self.path(&format!("{file}.new")));
-        fs::write(&new, bytes).with_context(|| format!("writing {}", new.display()))?;
-        fs::rename(&new, &path).with_context(|| format!("replacing {}", path.display()))
-    }
-}
-
-fn read_if_there(path: &Path) -> anyhow::Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
-    }
 }
 
 /// `user@host`, as far as this machine tells.
@@ -262,6 +144,7 @@ fn comment() -> String {
 #[cfg(test)]
 mod tests {
     use plait_base::SeededRandom;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -284,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_only_its_owner_can_read_it() {
+    fn a_key_is_made_once_with_its_public_half_beside_it() {
         let (_scratch, store) = Scratch::new("identity");
         let mut random = SeededRandom::from_number(1);
         let (made, is_new) = store.identity(&mut random).expect("made");
@@ -293,26 +176,6 @@ mod tests {
         assert_eq!(made.public_key(), read.public_key());
         let public = fs::read_to_string(store.path("identity.pub")).expect("public half");
         assert_eq!(public.parse(), Ok(made.public_key()));
-
-        fs::set_permissions(store.path("identity"), fs::Permissions::from_mode(0o644)).expect("chmod");
-        let error = store.identity(&mut random).expect_err("too open").to_string();
-        assert!(error.contains("chmod 600"), "{error}");
-    }
-
-    #[test]
-    fn a_peer_is_known_until_it_is_forgotten() {
-        let (_scratch, store) = Scratch::new("peers");
-        let (old, new) = (Fingerprint::new([1; 32]), Fingerprint::new([2; 32]));
-        assert_eq!(store.known_peers().expect("no file yet"), []);
-        store.trust("gw:7443", old, "2026-09-02").expect("written");
-        store.trust("other:7443", old, "2026-09-03").expect("written");
-        store.trust("gw:7443", new, "2026-09-04").expect("replaced");
-        let peers = store.known_peers().expect("read");
-        let gw: Vec<_> = peers.iter().filter(|peer| peer.authority == "gw:7443").collect();
-        assert_eq!((gw.len(), gw[0].fingerprint, gw[0].line), (1, new, 2));
-        assert!(store.forget("gw:7443").expect("written"));
-        assert!(!store.forget("gw:7443").expect("nothing to do"));
-        assert_eq!(store.known_peers().expect("read").len(), 1);
     }
 
     #[test]
@@ -334,8 +197,8 @@ mod tests {
         let (_scratch, store) = Scratch::new("again");
         let [ada, eve] =
             [3, 4].map(|seed| Identity::generate(&mut SeededRandom::from_number(seed)).public_key());
-        fs::create_dir_all(store.path("")).expect("directory");
-        let write = |text: String| store.replace("authorized_clients", text.as_bytes()).expect("written");
+        let file = store.path("authorized_clients");
+        let write = |text: String| replace_file(&file, text.as_bytes(), 0o600).expect("written");
         let clients = AuthorizedClients::in_store(store.clone());
         let are_let_in = || [ada, eve].map(|key| clients.find(key.fingerprint()).is_some());
         assert_eq!(are_let_in(), [false, false], "no file");
@@ -352,13 +215,23 @@ mod tests {
     }
 
     #[test]
+    fn nobody_comes_in_by_a_file_that_others_can_change() {
+        let (_scratch, store) = Scratch::new("writable");
+        let ada = Identity::generate(&mut SeededRandom::from_number(5)).public_key();
+        let file = store.path("authorized_clients");
+        let clients = AuthorizedClients::in_store(store);
+        for (mode, is_let_in) in [(0o644, true), (0o664, false), (0o646, false)] {
+            replace_file(&file, format!("{ada} ada\n").as_bytes(), mode).expect("written");
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("whatever the umask is");
+            assert_eq!(clients.find(ada.fingerprint()).is_some(), is_let_in, "{mode:o}");
+        }
+    }
+
+    #[test]
     fn a_line_that_makes_no_sense_is_named() {
         let (_scratch, store) = Scratch::new("nonsense");
         fs::create_dir_all(store.path("")).expect("directory");
-        fs::write(store.path("known_peers"), "\ngw:7443 SHA256:short\n").expect("written");
         fs::write(store.path("authorized_clients"), "deny=all plait-ed25519 AAAA\n").expect("written");
-        let error = format!("{:#}", store.known_peers().expect_err("no fingerprint"));
-        assert!(error.contains("known_peers:2"), "{error}");
         let error = format!("{:#}", store.authorized_clients().expect_err("no such option"));
         assert!(error.contains("authorized_clients:1") && error.contains("allow=RULES"), "{error}");
     }

@@ -7,6 +7,7 @@ pub(crate) mod static_program;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -26,6 +27,12 @@ pub(crate) const NAME: &str = "files.example";
 pub(crate) const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A file that only its owner can use.
+pub(crate) fn write_secret(file: &Path, text: &str) {
+    fs::write(file, text).expect("written");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("ours");
+}
 
 pub(crate) struct World {
     pub(crate) client: Namespace,

@@ -107,7 +107,7 @@ impl<'a> Fixture<'a> {
     pub(crate) fn connect(&self, paths: &[&str], options: &[&str]) -> Result<Program> {
         let address = self.path("a")?.server().v4.to_string();
         let mut command = self.plait(Side::Client, "connect");
-        command.arg(address).arg(PORT.to_string()).args(paths).args(options);
+        command.arg(address).arg(PORT.to_string()).arg("--accept-new").args(paths).args(options);
         self.start(Side::Client, command)
     }
 

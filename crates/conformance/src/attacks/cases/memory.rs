@@ -153,7 +153,7 @@ fn key_log(fixture: &Fixture<'_>, side: Side) -> std::path::PathBuf {
 fn serve(fixture: &Fixture<'_>, service: SocketAddr, handshake: Handshake) -> Result<(Program, String)> {
     let mut command = fixture.plait(Side::Server, "serve");
     command.args(["--forward", &service.to_string()]).args(Fixture::PATHS).args(handshake.options());
-    command.env("SSLKEYLOGFILE", key_log(fixture, Side::Server));
+    command.arg("--allow-key-log").env("SSLKEYLOGFILE", key_log(fixture, Side::Server));
     let mut server = fixture.start(Side::Server, command)?;
     let output = server.take_output().context("its standard output is a pipe")?;
     let mut line = String::new();
@@ -169,7 +169,7 @@ fn proxy(fixture: &Fixture<'_>, url: &str, handshake: Handshake) -> Result<Progr
     let mut command = fixture.plait(Side::Client, "proxy");
     command.args(["--socks", &format!("127.0.0.1:{SOCKS_PORT}"), "--server", url]).args(Fixture::PATHS);
     command.args(handshake.options());
-    command.env("SSLKEYLOGFILE", key_log(fixture, Side::Client));
+    command.arg("--allow-key-log").env("SSLKEYLOGFILE", key_log(fixture, Side::Client));
     let mut client = fixture.start(Side::Client, command)?;
     client.wait_for_line("SOCKS5 at", START)?;
     Ok(client)

@@ -1,0 +1,354 @@
+//! Servers that were met before.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plait_handshake::Fingerprint;
+
+use crate::secret::{ReadListError, read_list};
+use crate::whole::{place_of, replace_file};
+
+/// A file of servers and their keys, as ssh has one: a line is `HOST:PORT SHA256:… first-seen`, and `#` starts a remark.
+///
+/// A key that is in it stays until somebody takes it out by name ([`KnownPeers::forget`]): a connection that shows another one is refused,
+/// also if it began before the first was known. Each change is decided under a lock on what the file has then, so any number of
+/// programs may share it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownPeers {
+    file: PathBuf,
+}
+
+/// A server that was met before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct KnownPeer {
+    /// `HOST:PORT`.
+    pub authority: String,
+    /// Its key.
+    pub fingerprint: Fingerprint,
+    /// When it was met first, as text for people; it may be empty.
+    pub first_seen: String,
+    /// Line in the file, from 1.
+    pub line: usize,
+}
+
+impl KnownPeer {
+    /// An entry as a file would have it.
+    #[must_use]
+    pub fn new(authority: &str, fingerprint: Fingerprint, first_seen: &str, line: usize) -> Self {
+        Self { authority: authority.to_owned(), fingerprint, first_seen: first_seen.to_owned(), line }
+    }
+}
+
+/// What has become of a key that a server has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pinned {
+    /// It is the first of this server.
+    New,
+    /// It was known.
+    Before,
+}
+
+/// Why known servers cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KnownPeersError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadListError),
+    /// The file, or its lock beside it, cannot be written.
+    #[error("cannot write {}: {source}", file.display())]
+    Write {
+        /// Its name.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of it makes no sense; then none counts, as nobody knows what it should have said.
+    #[error("{}:{line}: a line is HOST:PORT SHA256:FINGERPRINT DATE", file.display())]
+    Line {
+        /// Its name.
+        file: PathBuf,
+        /// From 1.
+        line: usize,
+    },
+    /// What should be remembered is no `HOST:PORT`.
+    #[error("{0:?} is not the name of a server")]
+    Name(String),
+    /// The server is known with another key.
+    #[error(
+        "{authority} shows a different key than the one trusted{since}\n  trusted  {trusted}  ({file}:{line})\n  shown    {shown}\n  \
+         Either the server was set up anew, or somebody on the way intercepts you.\n  fix: plait key forget {authority}    (after you \
+         have asked who runs it)",
+        authority = known.authority,
+        since = if known.first_seen.is_empty() { String::new() } else { format!(" on {}", known.first_seen) },
+        trusted = known.fingerprint,
+        line = known.line,
+        file = file.display(),
+    )]
+    AnotherKey {
+        /// The file that says so.
+        file: PathBuf,
+        /// What it says.
+        known: Box<KnownPeer>,
+        /// The key that was shown.
+        shown: Fingerprint,
+    },
+}
+
+impl KnownPeers {
+    /// Those in `file`, which is made with the first of them.
+    #[must_use]
+    pub fn in_file(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into() }
+    }
+
+    /// The name of the file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// The file cannot be read, others can change it, or a line of it makes no sense.
+    pub fn all(&self) -> Result<Vec<KnownPeer>, KnownPeersError> {
+        self.parse(&read_list(&self.file)?.unwrap_or_default())
+    }
+
+    /// The server at `authority` (`HOST:PORT`).
+    ///
+    /// # Errors
+    /// As [`KnownPeers::all`].
+    pub fn find(&self, authority: &str) -> Result<Option<KnownPeer>, KnownPeersError> {
+        Ok(self.all()?.into_iter().find(|peer| peer.authority == authority))
+    }
+
+    /// The server at `authority` has shown this key, and is known by it from now on if it is not known by now: of connections that meet it at
+    /// the same time the first decides.
+    ///
+    /// # Errors
+    /// [`KnownPeersError::AnotherKey`], whatever was known when the connection began; or the file cannot be read or written.
+    pub fn pin(&self, authority: &str, shown: Fingerprint) -> Result<Pinned, KnownPeersError> {
+        if authority.is_empty()
+            || authority.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#')
+        {
+            return Err(KnownPeersError::Name(authority.to_owned()));
+        }
+        let _lock = self.lock()?;
+        let mut text = read_list(&self.file)?.unwrap_or_default();
+        let known = self.parse(&text)?.into_iter().find(|peer| peer.authority == authority);
+        match known {
+            Some(known) if known.fingerprint == shown => Ok(Pinned::Before),
+            Some(known) => {
+                let file = self.file.clone();
+                Err(KnownPeersError::AnotherKey { file, known: Box::new(known), shown })
+            }
+            None => {
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                text += &format!("{authority} {shown} {}\n", today());
+                self.replace(&text).map(|()| Pinned::New)
+            }
+        }
+    }
+
+    /// Forgets a server, so that the next key it shows is its first; whether it was known.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn forget(&self, authority: &str) -> Result<bool, KnownPeersError> {
+        let _lock = self.lock()?;
+        let Some(text) = read_list(&self.file)? else { return Ok(false) };
+        let is_it = |line: &&str| words(line).next() == Some(authority);
+        if !text.lines().any(|line| is_it(&line)) {
+            return Ok(false);
+        }
+        let rest: String = text.lines().filter(|line| !is_it(line)).flat_map(|line| [line, "\n"]).collect();
+        self.replace(&rest).map(|()| true)
+    }
+
+    /// Keeps all others from changing the file until it is dropped. It is a file of its own: what is replaced has no lock that lasts.
+    fn lock(&self) -> Result<File, KnownPeersError> {
+        let (file, _) = place_of(&self.file).map_err(|source| self.unwritable(source))?;
+        let mut name = file.into_os_string();
+        name.push(".lock");
+        let name = PathBuf::from(name);
+        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name);
+        let locked = open.and_then(|file| file.lock().map(|()| file));
+        locked.map_err(|source| KnownPeersError::Write { file: name, source })
+    }
+
+    fn replace(&self, text: &str) -> Result<(), KnownPeersError> {
+        replace_file(&self.file, text.as_bytes(), 0o600).map_err(|source| self.unwritable(source))
+    }
+
+    fn unwritable(&self, source: io::Error) -> KnownPeersError {
+        KnownPeersError::Write { file: self.file.clone(), source }
+    }
+
+    fn parse(&self, text: &str) -> Result<Vec<KnownPeer>, KnownPeersError> {
+        let mut peers = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let mut words = words(text);
+            let Some(authority) = words.next() else { continue };
+            let Some(Ok(fingerprint)) = words.next().map(str::parse) else {
+                return Err(KnownPeersError::Line { file: self.file.clone(), line });
+            };
+            let first_seen = words.collect::<Vec<_>>().join(" ");
+            peers.push(KnownPeer::new(authority, fingerprint, &first_seen, line));
+        }
+        Ok(peers)
+    }
+}
+
+/// The words of a line in front of its remark.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split_once('#').map_or(line, |(line, _)| line).split_ascii_whitespace()
+}
+
+/// The date in UTC, as `YYYY-MM-DD`.
+fn today() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    date(seconds / 86_400)
+}
+
+/// The date so many days after 1970-01-01 in the Gregorian calendar.
+fn date(days: u64) -> String {
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let (mut year, mut left) = (1970, days);
+    while left >= 365 + u64::from(is_leap(year)) {
+        left -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
+    use std::thread;
+
+    const FIRST: Fingerprint = Fingerprint::new([1; 32]);
+    const SECOND: Fingerprint = Fingerprint::new([2; 32]);
+
+    fn empty() -> (tempfile::TempDir, KnownPeers) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let known = KnownPeers::in_file(scratch.path().join("config/known_peers"));
+        (scratch, known)
+    }
+
+    #[test]
+    fn the_first_key_of_a_server_stays_until_it_is_forgotten() {
+        let (_scratch, known) = empty();
+        assert_eq!(known.find("gw:7443").expect("no file yet"), None);
+        assert!(!known.forget("gw:7443").expect("nobody"));
+        assert_eq!(known.pin("gw:7443", FIRST).expect("written"), Pinned::New);
+        assert_eq!(known.pin("gw:7443", FIRST).expect("it is there"), Pinned::Before);
+        let error = known.pin("gw:7443", SECOND).expect_err("another");
+        assert!(matches!(error, KnownPeersError::AnotherKey { shown: SECOND, .. }), "{error}");
+        for part in ["known_peers:1", &FIRST.to_string(), &SECOND.to_string(), "plait key forget gw:7443"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert_eq!(known.pin("other:7443", SECOND).expect("written"), Pinned::New);
+        let found = known.find("other:7443").expect("read").expect("there");
+        assert_eq!((found.fingerprint, found.line, found.first_seen), (SECOND, 2, today()));
+        assert!(known.forget("gw:7443").expect("written"));
+        assert_eq!(known.pin("gw:7443", SECOND).expect("written"), Pinned::New);
+        assert_eq!(fs::metadata(known.file()).expect("there").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_people_have_written_stays() {
+        let (_scratch, known) = empty();
+        let text = format!("# laptops\n\ngw:7443 {FIRST} 2026-09-02 by hand # ask Ada");
+        fs::create_dir_all(known.file().parent().expect("one")).expect("made");
+        fs::write(known.file(), &text).expect("written");
+        assert_eq!(known.find("gw:7443").expect("read").expect("there").first_seen, "2026-09-02 by hand");
+        known.pin("new:7443", SECOND).expect("written");
+        let now = fs::read_to_string(known.file()).expect("read");
+        assert_eq!(now, format!("{text}\nnew:7443 {SECOND} {}\n", today()));
+        assert!(known.forget("gw:7443").expect("written"));
+        assert_eq!(known.all().expect("read").len(), 1);
+        assert!(fs::read_to_string(known.file()).expect("read").starts_with("# laptops\n\nnew"));
+    }
+
+    #[test]
+    fn a_line_that_makes_no_sense_is_named_and_nothing_is_believed() {
+        let (_scratch, known) = empty();
+        known.pin("gw:7443", FIRST).expect("written");
+        let text = fs::read_to_string(known.file()).expect("read");
+        fs::write(known.file(), format!("{text}other:7443 SHA256:short\n")).expect("written");
+        for error in [known.find("gw:7443").err(), known.pin("gw:7443", FIRST).err()] {
+            assert!(error.expect("no fingerprint").to_string().contains("known_peers:2"));
+        }
+        for name in ["", "a b:1", "gw:7443 SHA256:x\nother:1", "#gw:1"] {
+            assert!(matches!(known.pin(name, FIRST), Err(KnownPeersError::Name(_))), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_change_is_not_believed() {
+        let (_scratch, known) = empty();
+        known.pin("gw:7443", FIRST).expect("written");
+        fs::set_permissions(known.file(), Permissions::from_mode(0o666)).expect("ours");
+        let error = known.find("gw:7443").expect_err("anybody could have written it");
+        assert!(error.to_string().contains("fix: chmod go-w"), "{error}");
+        assert!(known.pin("other:7443", SECOND).is_err());
+    }
+
+    /// What each connection knew when it began is nothing; what counts is the order in which they come to their end.
+    #[test]
+    fn of_a_hundred_that_meet_servers_at_the_same_time_none_is_lost_and_none_is_replaced() {
+        let (_scratch, known) = empty();
+        let start = Barrier::new(100);
+        let meet = |number: u8| {
+            start.wait();
+            // Fifty servers; each is met by two connections that are shown different keys.
+            known.pin(&format!("host-{}:7443", number / 2), Fingerprint::new([number; 32]))
+        };
+        let met: Vec<_> = thread::scope(|scope| {
+            let meet = &meet;
+            let threads: Vec<_> = (0..100).map(|number| scope.spawn(move || meet(number))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let all = known.all().expect("read");
+        assert_eq!(all.len(), 50);
+        for (server, pair) in met.chunks(2).enumerate() {
+            let winner = match pair {
+                [Ok(Pinned::New), Err(KnownPeersError::AnotherKey { .. })] => 2 * server,
+                [Err(KnownPeersError::AnotherKey { .. }), Ok(Pinned::New)] => 2 * server + 1,
+                _ => panic!("{pair:?}"),
+            };
+            let found =
+                all.iter().find(|peer| peer.authority == format!("host-{server}:7443")).expect("there");
+            assert_eq!(found.fingerprint.as_bytes()[0] as usize, winner);
+        }
+    }
+
+    #[test]
+    fn days_become_dates() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(11_016), "2000-02-29");
+        assert_eq!(date(20_088), "2024-12-31");
+        assert_eq!(date(20_089), "2025-01-01");
+    }
+}

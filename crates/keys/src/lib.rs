@@ -1,0 +1,27 @@
+//! The files that say who is who.
+//!
+//! All are text. By default they are in `~/.config/plait`, for root in `/etc/plait`:
+//!
+//! | file | line | here |
+//! |---|---|---|
+//! | `identity` | PKCS#8 in PEM | [`read_identity`], [`read_or_make_identity`] |
+//! | `identity.pub` | `plait-ed25519 BASE64 comment` | [`replace_file`] |
+//! | `known_peers` | `HOST:PORT SHA256:… first-seen` | [`KnownPeers`] |
+//! | `authorized_clients` | `[allow=RULES] plait-ed25519 BASE64 comment` | [`read_list`]; its rules are of `proxy` |
+//!
+//! What is secret is read only where nobody but its owner can read it ([`read_secret`]); what decides whom we trust, only where nobody
+//! else can change it ([`read_list`]). A file is replaced as a whole, so that whoever reads at the same time sees the old or the new one.
+
+#![allow(clippy::disallowed_methods, reason = "keys are in files")]
+
+mod identity;
+mod key_log;
+mod known_peers;
+mod secret;
+mod whole;
+
+pub use identity::{IdentityFileError, read_identity, read_or_make_identity};
+pub use key_log::{KeyLogFile, OpenKeyLogError};
+pub use known_peers::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
+pub use secret::{ReadListError, ReadSecretError, read_list, read_secret};
+pub use whole::{create_file, replace_file};

@@ -1,0 +1,150 @@
+//! Files that nobody else may read, and files that nobody else may change.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+/// Longer than any key or list of passwords; whoever names `/dev/zero` gets an error in place of all memory.
+const MAX_SECRET_LEN: usize = 64 * 1024;
+
+/// Why a secret cannot be read from a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadSecretError {
+    /// It cannot be opened or read.
+    #[error("cannot read {}: {source}", file.display())]
+    Io {
+        /// Its name.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others than its owner can use it.
+    #[error("others can use {0}, which is secret: its mode is {mode:04o}\n  fix: chmod 600 {0}", file.display())]
+    Exposed {
+        /// Its name.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is longer than a secret can be.
+    #[error("{} is longer than a key can be, 64 KiB", file.display())]
+    TooLong {
+        /// Its name.
+        file: PathBuf,
+    },
+}
+
+/// Reads a file that must be secret: neither its group nor others may have any permission. What is judged is the file that is read, not
+/// whatever has its name a moment earlier. The bytes are wiped when they are dropped.
+///
+/// # Errors
+/// As [`ReadSecretError`] says.
+pub fn read_secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, ReadSecretError> {
+    let wrong = |source| ReadSecretError::Io { file: file.to_owned(), source };
+    let open = File::open(file).map_err(wrong)?;
+    let mode = open.metadata().map_err(wrong)?.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(ReadSecretError::Exposed { file: file.to_owned(), mode });
+    }
+    // With room from the start: what grows leaves copies behind.
+    let mut secret = Zeroizing::new(Vec::with_capacity(MAX_SECRET_LEN + 1));
+    open.take(MAX_SECRET_LEN as u64 + 1).read_to_end(&mut secret).map_err(wrong)?;
+    if secret.len() > MAX_SECRET_LEN {
+        return Err(ReadSecretError::TooLong { file: file.to_owned() });
+    }
+    Ok(secret)
+}
+
+/// Why a list of those whom we trust cannot be read from a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadListError {
+    /// It cannot be opened or read, or is no text.
+    #[error("cannot read {}: {source}", file.display())]
+    Io {
+        /// Its name.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others than its owner can change it.
+    #[error("others can change {0}, which says whom we trust: its mode is {mode:04o}\n  fix: chmod go-w {0}", file.display())]
+    Exposed {
+        /// Its name.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+}
+
+/// Reads a file that says whom we trust: neither its group nor others may be able to write it. `None`: there is no such file.
+///
+/// # Errors
+/// As [`ReadListError`] says.
+pub fn read_list(file: &Path) -> Result<Option<String>, ReadListError> {
+    let wrong = |source| ReadListError::Io { file: file.to_owned(), source };
+    let mut open = match File::open(file) {
+        Ok(open) => open,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(wrong(error)),
+    };
+    let mode = open.metadata().map_err(wrong)?.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        return Err(ReadListError::Exposed { file: file.to_owned(), mode });
+    }
+    let mut text = String::new();
+    open.read_to_string(&mut text).map_err(wrong)?;
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_secret_is_read_only_where_nobody_else_can_use_it() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let file = scratch.path().join("key");
+        fs::write(&file, "secret").expect("written");
+        for mode in [0o600, 0o400, 0o700] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).expect("ours");
+            assert_eq!(read_secret(&file).expect("secret").as_slice(), b"secret", "{mode:o}");
+        }
+        for mode in [0o640, 0o604, 0o620, 0o602, 0o644] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).expect("ours");
+            let error = read_secret(&file).expect_err("exposed").to_string();
+            assert!(error.contains(&format!("fix: chmod 600 {}", file.display())), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_without_an_end_is_an_error() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let file = scratch.path().join("key");
+        fs::write(&file, vec![0; MAX_SECRET_LEN + 1]).expect("written");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+        assert!(matches!(read_secret(&file), Err(ReadSecretError::TooLong { .. })));
+        fs::write(&file, vec![0; MAX_SECRET_LEN]).expect("written");
+        assert_eq!(read_secret(&file).expect("just short enough").len(), MAX_SECRET_LEN);
+    }
+
+    #[test]
+    fn a_list_may_be_read_by_all_and_changed_by_its_owner_only() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let file = scratch.path().join("list");
+        assert!(read_list(&file).expect("none is fine").is_none());
+        fs::write(&file, "a line\n").expect("written");
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("ours");
+        assert_eq!(read_list(&file).expect("read").as_deref(), Some("a line\n"));
+        for mode in [0o664, 0o646] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).expect("ours");
+            assert!(matches!(read_list(&file), Err(ReadListError::Exposed { .. })), "{mode:o}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Files that are there whole or not at all.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+/// Writes `bytes` to `file` in place of what is there, with these permission bits. Where `file` is a symbolic link, what it leads to is
+/// replaced. Its directory is made, for its owner only, if there is none.
+///
+/// # Errors
+/// The file cannot be written; then it is as it was.
+pub fn replace_file(file: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let (file, directory) = place_of(file)?;
+    written(&directory, bytes, mode)?.persist(&file)?;
+    sync_directory(&directory)
+}
+
+/// As [`replace_file`], where there is no such file yet.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], or the file cannot be written.
+pub fn create_file(file: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let (file, directory) = place_of(file)?;
+    written(&directory, bytes, mode)?.persist_noclobber(&file)?;
+    sync_directory(&directory)
+}
+
+/// Where a file really is, and its directory, which exists from now on.
+pub(crate) fn place_of(file: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let file = match fs::canonicalize(file) {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let directory = match file.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        Some(_) | None => PathBuf::from("."),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    Ok((file, directory))
+}
+
+/// `bytes` under a name of their own, on the disk.
+fn written(directory: &Path, bytes: &[u8], mode: u32) -> io::Result<NamedTempFile> {
+    let permissions = Permissions::from_mode(mode);
+    let mut new =
+        tempfile::Builder::new().prefix(".plait-").permissions(permissions).tempfile_in(directory)?;
+    new.write_all(bytes)?;
+    new.as_file().sync_all()?;
+    Ok(new)
+}
+
+/// The new name is on the disk as well.
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_behind_its_link_and_with_its_mode() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (target, link) = (scratch.path().join("deep/target"), scratch.path().join("link"));
+        create_file(&target, b"old", 0o644).expect("created");
+        assert_eq!(
+            create_file(&target, b"x", 0o600).expect_err("there").kind(),
+            io::ErrorKind::AlreadyExists
+        );
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        replace_file(&link, b"new", 0o600).expect("replaced");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read(&target).expect("read"), b"new");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!((mode(&target), mode(&scratch.path().join("deep"))), (0o600, 0o700));
+        assert_eq!(
+            fs::read_dir(scratch.path().join("deep")).expect("read").count(),
+            1,
+            "nothing is left over"
+        );
+    }
+}
