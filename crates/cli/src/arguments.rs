@@ -67,6 +67,24 @@ pub(crate) enum Attack {
     Scramble(AttackScramble),
 }
 
+impl Command {
+    /// Whether keys, or what connections carry, will be in memory.
+    pub(crate) fn holds_keys(&self) -> bool {
+        match self {
+            Self::Connect(_)
+            | Self::Listen(_)
+            | Self::Run(_)
+            | Self::Serve(_)
+            | Self::Proxy(_)
+            | Self::Key(_) => true,
+            // Of these, some start others that do.
+            Self::Path(_) | Self::Lab(_) | Self::Demo(_) | Self::Doctor | Self::Attack(_) => false,
+            // What is in there becomes another program.
+            Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
+        }
+    }
+}
+
 impl Arguments {
     /// Reads the command line.
     ///

@@ -23,6 +23,7 @@ mod limits;
 mod listen;
 mod logging;
 mod manual;
+mod memory;
 mod options;
 mod pipe;
 mod prerequisite;
@@ -65,6 +66,9 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     logging::start(arguments.verbosity);
+    if arguments.command.holds_keys() {
+        memory::shield();
+    }
     let result = match arguments.command {
         Command::Connect(arguments) => until_interrupted(explained(connect::run(arguments))),
         Command::Listen(arguments) => until_interrupted(explained(listen::run(arguments))),

@@ -1,0 +1,39 @@
+//! What others get of the memory of this process: it holds keys and what connections carry.
+
+use std::io;
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior};
+use rustix::thread::{CapabilitySet, capabilities};
+
+/// Keeps the memory of this process, as it is now and as it will be, out of core dumps, of the hands of other processes of the same user
+/// (which could attach as debuggers), and, where that is allowed, out of swap. The programs that `plait run` starts are not affected:
+/// all of it ends when another program is executed.
+pub(crate) fn shield() {
+    // The limit of core dumps would be inherited, and does not bind what the kernel pipes to a program.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "the memory of this process, with its keys, may be in core dumps");
+    }
+    match lock() {
+        Ok(()) => tracing::debug!("no memory of this process is swapped"),
+        Err(error) => tracing::info!(%error, "memory with keys in it may be swapped"),
+    }
+}
+
+/// Pages are locked as they are used, none is taken for that.
+fn lock() -> io::Result<()> {
+    // Under a limit, memory that is mapped later would be refused, and the program would end by that.
+    if getrlimit(Resource::Memlock).current.is_some() && !may_exceed_the_limit() {
+        return Err(io::Error::other(
+            "the limit of locked memory is finite (LimitMEMLOCK=infinity, ulimit -l unlimited)",
+        ));
+    }
+    Ok(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)?)
+}
+
+/// Capabilities in a user namespace of one's own do not count for that.
+fn may_exceed_the_limit() -> bool {
+    let holds = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    holds && users.split_ascii_whitespace().eq(["0", "0", "4294967295"])
+}
