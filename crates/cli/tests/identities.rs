@@ -67,7 +67,7 @@ fn a_certificate_without_its_own_key_is_not_served() {
 #[test]
 #[ignore = "needs root"]
 fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() {
-    let world = World::without_server("first-use");
+    let world = World::without_server("firstuse");
     let client = world.key("client", &["gen"]);
     let client = client.lines().next().expect("a fingerprint");
     let connect = |port: &str, keys: &str, options: &[&str]| {
@@ -136,7 +136,7 @@ fn files_of_keys_that_others_can_read_are_refused_whatever_option_names_them() {
 #[test]
 #[ignore = "needs root"]
 fn a_key_log_is_said_loudly_and_root_has_to_ask_for_it() {
-    let world = World::without_server("key-log");
+    let world = World::without_server("keylog");
     let listen = |options: &[&str]| {
         let mut command = Command::new(PLAIT);
         command.args(["listen", "7131", "--path", "wan1", "--keys", "server"]).args(options);

@@ -13,6 +13,8 @@
 
 mod case;
 mod cases;
+#[cfg(test)]
+mod documents;
 mod exchange;
 mod fixture;
 mod memory;
