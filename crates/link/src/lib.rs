@@ -11,11 +11,11 @@
 //!
 //! ```
 //! use plait_base::{Duration, Instant};
-//! use plait_link::{Link, LinkConfig, Verdict, megabits};
+//! use plait_link::{Link, LinkConfig, Decision, megabits};
 //!
 //! let config = LinkConfig { rate: megabits(100), delay: Duration::from_millis(20), ..LinkConfig::default() };
 //! let mut link = Link::new(config, 7);
-//! let Verdict::Deliver { at, .. } = link.offer(Instant::ZERO, 1250) else { panic!("nothing drops it") };
+//! let Decision::Deliver { at, .. } = link.offer(Instant::ZERO, 1250) else { panic!("nothing drops it") };
 //! assert_eq!(at, Instant::from_micros(20_100), "0.1 ms to put it on the wire, 20 ms to cross it");
 //! ```
 
@@ -28,5 +28,5 @@ mod link;
 mod loss;
 
 pub use config::{LinkConfig, Reordering, megabits};
-pub use link::{DropReason, Link, LinkStats, Verdict};
+pub use link::{Decision, DropReason, Link, LinkStats};
 pub use loss::Loss;

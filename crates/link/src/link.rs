@@ -1,4 +1,4 @@
-//! One direction of a link: packets in, verdicts out.
+//! One direction of a link: packets in, decisions out.
 
 use plait_base::{Instant, Random, SeededRandom};
 
@@ -23,7 +23,7 @@ pub struct Link {
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum Decision {
     /// It never arrives.
     Drop(DropReason),
     /// It arrives.
@@ -77,7 +77,7 @@ pub struct LinkStats {
 }
 
 impl Link {
-    /// An idle link. Equal configurations, seeds and offers get equal verdicts.
+    /// An idle link. Equal configurations, seeds and offers get equal decisions.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         Self {
             bottleneck: config.rate.map(|rate| Bottleneck::new(rate, config.burst)),
@@ -107,7 +107,7 @@ impl Link {
         self.bottleneck.map_or(0, |bottleneck| bottleneck.waiting(now))
     }
 
-    /// Makes it another link from `now` on. What is on its way keeps its verdict, what waits keeps its
+    /// Makes it another link from `now` on. What is on its way keeps its decision, what waits keeps its
     /// place: a packet offered later does not arrive before it.
     pub fn set_config(&mut self, now: Instant, config: LinkConfig) {
         self.bottleneck = match (self.bottleneck, config.rate) {
@@ -119,13 +119,13 @@ impl Link {
     }
 
     /// What becomes of a packet of `len` bytes that is offered at `now`, which does not run backwards.
-    pub fn offer(&mut self, now: Instant, len: u32) -> Verdict {
+    pub fn offer(&mut self, now: Instant, len: u32) -> Decision {
         self.offer_train(now, len, len)
     }
 
     /// As [`Link::offer`], for a super-segment of `len` bytes that stands for packets of at most `longest`.
-    /// One verdict for all of it: right where [`LinkConfig::is_faithful`], else offer its packets.
-    pub fn offer_train(&mut self, now: Instant, len: u32, longest: u32) -> Verdict {
+    /// One decision for all of it: right where [`LinkConfig::is_faithful`], else offer its packets.
+    pub fn offer_train(&mut self, now: Instant, len: u32, longest: u32) -> Decision {
         self.stats.offered += 1;
         self.stats.offered_bytes += u64::from(len);
         match self.carry(now, len, longest) {
@@ -136,7 +136,7 @@ impl Link {
                     DropReason::QueueFull => &mut self.stats.queue_full,
                     DropReason::Lost => &mut self.stats.lost,
                 } += 1;
-                Verdict::Drop(reason)
+                Decision::Drop(reason)
             }
         }
     }
@@ -160,7 +160,7 @@ impl Link {
     }
 
     /// Across the link behind the bottleneck: delay, reordering, duplication, corruption.
-    fn deliver(&mut self, departure: Instant, len: u32) -> Verdict {
+    fn deliver(&mut self, departure: Instant, len: u32) -> Decision {
         let jitter = self.jitter.at(departure, self.config.jitter);
         let in_order = (departure + self.config.delay + jitter).max(self.last_arrival);
         let Reordering { probability, extra_delay } = self.config.reordering;
@@ -181,7 +181,7 @@ impl Link {
         self.stats.delivered_bytes += u64::from(len);
         self.stats.duplicated += u64::from(is_duplicated);
         self.stats.corrupted += u64::from(is_corrupted);
-        Verdict::Deliver {
+        Decision::Deliver {
             at,
             duplicate_at: is_duplicated.then_some(at),
             corrupt: is_corrupted.then_some(bit),

@@ -2,7 +2,7 @@
 //! right link misses about once in a million seeds where it is chance.
 
 use plait_base::{Duration, Instant};
-use plait_link::{DropReason, Link, LinkConfig, Loss, Reordering, Verdict, megabits};
+use plait_link::{Decision, DropReason, Link, LinkConfig, Loss, Reordering, megabits};
 
 const PACKETS: u64 = 100_000;
 
@@ -11,16 +11,16 @@ fn the_default_link_delivers_at_once_and_everything() {
     let mut link = Link::new(LinkConfig::default(), 1);
     for n in 0..1000 {
         let now = Instant::from_micros(n);
-        assert_eq!(link.offer(now, 1500), Verdict::Deliver { at: now, duplicate_at: None, corrupt: None });
+        assert_eq!(link.offer(now, 1500), Decision::Deliver { at: now, duplicate_at: None, corrupt: None });
     }
 }
 
 #[test]
 fn a_packet_longer_than_the_mtu_is_dropped_and_says_why() {
     let mut link = Link::new(LinkConfig { mtu: 1400, ..LinkConfig::default() }, 1);
-    assert!(matches!(link.offer(Instant::ZERO, 1400), Verdict::Deliver { .. }));
-    assert_eq!(link.offer(Instant::ZERO, 1401), Verdict::Drop(DropReason::TooBig { mtu: 1400 }));
-    assert!(matches!(link.offer_train(Instant::ZERO, 65_000, 1400), Verdict::Deliver { .. }));
+    assert!(matches!(link.offer(Instant::ZERO, 1400), Decision::Deliver { .. }));
+    assert_eq!(link.offer(Instant::ZERO, 1401), Decision::Drop(DropReason::TooBig { mtu: 1400 }));
+    assert!(matches!(link.offer_train(Instant::ZERO, 65_000, 1400), Decision::Deliver { .. }));
     assert_eq!((link.stats().offered, link.stats().delivered, link.stats().too_big), (3, 2, 1));
 }
 
@@ -68,11 +68,11 @@ fn the_queue_holds_what_it_may_and_no_more() {
     assert_eq!((accepted, link.waiting(Instant::ZERO)), (10, 10_000));
     let later = Instant::from_micros(2500);
     assert_eq!(link.waiting(later), 7500, "8 Mbit/s are a byte per microsecond");
-    assert_eq!(link.offer(later, 2501), Verdict::Drop(DropReason::TooBig { mtu: 1500 }));
+    assert_eq!(link.offer(later, 2501), Decision::Drop(DropReason::TooBig { mtu: 1500 }));
     assert_eq!(arrival(link.offer(later, 1500)), Some(Instant::from_micros(11_500)));
     assert_eq!(arrival(link.offer(later, 1001)), None);
     assert_eq!(arrival(link.offer(later, 1000)), Some(Instant::from_micros(12_500)));
-    assert_eq!(link.offer(later, 1), Verdict::Drop(DropReason::QueueFull));
+    assert_eq!(link.offer(later, 1), Decision::Drop(DropReason::QueueFull));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn as_many_packets_as_asked_arrive_twice_or_damaged() {
     let mut link = Link::new(config, 5);
     let (mut twice, mut damaged, mut bits) = (0u64, 0u64, [0u64; 8]);
     for n in 0..PACKETS {
-        let Verdict::Deliver { at, duplicate_at, corrupt } = link.offer(Instant::from_nanos(n), 1000) else {
+        let Decision::Deliver { at, duplicate_at, corrupt } = link.offer(Instant::from_nanos(n), 1000) else {
             panic!("nothing is lost")
         };
         twice += u64::from(duplicate_at.is_some_and(|duplicate| duplicate >= at));
@@ -214,10 +214,10 @@ fn as_many_packets_as_asked_arrive_twice_or_damaged() {
     assert!(bits.iter().all(|count| count.abs_diff(damaged / 8) < 60), "all over the packet: {bits:?}");
 }
 
-fn arrival(verdict: Verdict) -> Option<Instant> {
-    match verdict {
-        Verdict::Deliver { at, .. } => Some(at),
-        Verdict::Drop(_) => None,
+fn arrival(decision: Decision) -> Option<Instant> {
+    match decision {
+        Decision::Deliver { at, .. } => Some(at),
+        Decision::Drop(_) => None,
     }
 }
 

@@ -1,19 +1,20 @@
 //! The same seed gives the same decisions, and decisions of one kind leave those of another alone.
 
 use plait_base::{Duration, Instant};
-use plait_link::{Link, LinkConfig, Loss, Reordering, Verdict, megabits};
+use plait_link::{Decision, Link, LinkConfig, Loss, Reordering, megabits};
 use proptest::prelude::*;
 
 #[test]
 fn another_seed_decides_otherwise() {
-    let run = |seed| verdicts(lossy(), seed);
+    let run = |seed| decisions(lossy(), seed);
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
 
 #[test]
 fn adding_one_kind_of_chance_does_not_change_the_others() {
-    let lost = |config| verdicts(config, 9).iter().map(|v| matches!(v, Verdict::Drop(_))).collect::<Vec<_>>();
+    let lost =
+        |config| decisions(config, 9).iter().map(|v| matches!(v, Decision::Drop(_))).collect::<Vec<_>>();
     let only_loss = LinkConfig { loss: lossy().loss, ..LinkConfig::default() };
     let everything = LinkConfig { rate: None, ..lossy() };
     assert_eq!(lost(only_loss), lost(everything));
@@ -56,10 +57,10 @@ proptest! {
                 again.set_config(now, config.clone());
             }
             let reordered = link.stats().reordered;
-            let verdict = link.offer(now, *len);
-            prop_assert_eq!(verdict, again.offer(now, *len));
+            let decision = link.offer(now, *len);
+            prop_assert_eq!(decision, again.offer(now, *len));
             prop_assert!(link.waiting(now) <= link.config().queue_limit.max(2000) || n >= 49);
-            if let Verdict::Deliver { at, duplicate_at, corrupt } = verdict {
+            if let Decision::Deliver { at, duplicate_at, corrupt } = decision {
                 prop_assert!(at >= now + link.config().delay);
                 prop_assert!(duplicate_at.is_none_or(|duplicate| duplicate >= at));
                 prop_assert!(corrupt.is_none_or(|bit| bit < u64::from(*len) * 8));
@@ -108,7 +109,7 @@ fn lossy() -> LinkConfig {
     }
 }
 
-fn verdicts(config: LinkConfig, seed: u64) -> Vec<Verdict> {
+fn decisions(config: LinkConfig, seed: u64) -> Vec<Decision> {
     let mut link = Link::new(config, seed);
     (0..2000).map(|n| link.offer(Instant::from_micros(n * 120), 1500)).collect()
 }

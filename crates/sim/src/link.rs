@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use plait_base::{Duration, Instant};
-use plait_link::{LinkConfig, Verdict};
+use plait_link::{Decision, LinkConfig};
 use plait_wire::Trust;
 
 use crate::{Direction, Element, Frame, Outlet};
@@ -39,8 +39,8 @@ impl Link {
 impl Element for Link {
     fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
         match direction.of(&mut self.lanes).offer(now, frame.bytes.len() as u32) {
-            Verdict::Drop(_) => {}
-            Verdict::Deliver { at, duplicate_at, corrupt } => {
+            Decision::Drop(_) => {}
+            Decision::Deliver { at, duplicate_at, corrupt } => {
                 if let Some(again) = duplicate_at {
                     out.push(again, direction, frame.clone());
                 }

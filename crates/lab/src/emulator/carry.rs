@@ -1,7 +1,7 @@
-//! Over the link: verdicts, and what follows from them.
+//! Over the link: decisions, and what follows from them.
 
 use plait_base::{Duration, Instant};
-use plait_link::Verdict;
+use plait_link::Decision;
 use plait_wire::Segment;
 
 use super::{BUFFER, Emulator, SMALL};
@@ -21,20 +21,20 @@ impl Emulator {
         let on_wire = packet.frame.on_wire();
         if on_wire.packets == 1 || self.passes_whole(direction, on_wire, now) {
             let OnWire { packets: _, bytes, longest } = on_wire;
-            let verdict = self.ways[direction.index()].link.offer_train(now, bytes, longest);
-            return self.follow(direction, verdict, packet, now);
+            let decision = self.ways[direction.index()].link.offer_train(now, bytes, longest);
+            return self.follow(direction, decision, packet, now);
         }
         match packet.frame.to_segment() {
             Some(segment) => self.carry_one_by_one(direction, &segment, packet, now),
-            // Not TCP, so it was no super-segment: one verdict for it.
+            // Not TCP, so it was no super-segment: one decision for it.
             None => {
-                let verdict = self.ways[direction.index()].link.offer(now, on_wire.longest);
-                self.follow(direction, verdict, packet, now);
+                let decision = self.ways[direction.index()].link.offer(now, on_wire.longest);
+                self.follow(direction, decision, packet, now);
             }
         }
     }
 
-    /// Whether one verdict is right for all packets of a super-segment.
+    /// Whether one decision is right for all packets of a super-segment.
     fn passes_whole(&self, direction: Direction, on_wire: OnWire, now: Instant) -> bool {
         let link = &self.ways[direction.index()].link;
         let config = link.config();
@@ -53,9 +53,9 @@ impl Emulator {
         let mut run: Option<Run> = None;
         for index in 0..segment.wire_segments() {
             let Some(one) = part(segment, index, index + 1) else { continue };
-            let verdict = self.ways[direction.index()].link.offer(now, header + one.payload.len() as u32);
-            match verdict {
-                Verdict::Deliver { at, duplicate_at: None, corrupt: None } => {
+            let decision = self.ways[direction.index()].link.offer(now, header + one.payload.len() as u32);
+            match decision {
+                Decision::Deliver { at, duplicate_at: None, corrupt: None } => {
                     if let Some(open) = run.as_mut().filter(|open| open.reaches(index, at)) {
                         (open.to, open.at) = (index + 1, at);
                         continue;
@@ -63,10 +63,10 @@ impl Emulator {
                     self.end_run(direction, segment, run.take(), &packet, now);
                     run = Some(Run { from: index, to: index + 1, first: at, at });
                 }
-                Verdict::Deliver { .. } | Verdict::Drop(_) => {
+                Decision::Deliver { .. } | Decision::Drop(_) => {
                     self.end_run(direction, segment, run.take(), &packet, now);
                     let frame = Frame::from_segment(&one);
-                    self.follow(direction, verdict, Outgoing { frame, mark: packet.mark.clone() }, now);
+                    self.follow(direction, decision, Outgoing { frame, mark: packet.mark.clone() }, now);
                 }
             }
         }
@@ -88,10 +88,10 @@ impl Emulator {
         self.send_at(direction, run.at, outgoing, now);
     }
 
-    fn follow(&mut self, direction: Direction, verdict: Verdict, packet: Outgoing, now: Instant) {
-        match verdict {
-            Verdict::Drop(_) => self.recycle(packet.frame.into_buffer()),
-            Verdict::Deliver { at, duplicate_at, corrupt } => {
+    fn follow(&mut self, direction: Direction, decision: Decision, packet: Outgoing, now: Instant) {
+        match decision {
+            Decision::Drop(_) => self.recycle(packet.frame.into_buffer()),
+            Decision::Deliver { at, duplicate_at, corrupt } => {
                 let copy = duplicate_at.map(|at| (at, packet.frame.clone(), packet.mark.clone()));
                 let mut packet = packet;
                 if let Some(bit) = corrupt {

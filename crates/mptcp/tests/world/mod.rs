@@ -14,7 +14,7 @@ use core::num::NonZeroU64;
 use host::TestHost;
 use labour::Labour;
 use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum, SubflowId};
-use plait_link::{LinkConfig, Loss, Reordering, Verdict};
+use plait_link::{Decision, LinkConfig, Loss, Reordering};
 use plait_mptcp::{
     Association, Config, ConnectionError, Event, OpeningClaim, Path, PathClass, Paths, ReadError, Status,
 };
@@ -301,8 +301,8 @@ impl World {
             lane.set_config(self.now, model);
         }
         let length = (segment.header_len() + segment.payload.len()) as u32;
-        let verdict = lane.offer(self.now, length);
-        let Verdict::Deliver { at, duplicate_at, corrupt: None } = verdict else { return };
+        let decision = lane.offer(self.now, length);
+        let Decision::Deliver { at, duplicate_at, corrupt: None } = decision else { return };
         link.carried[from] += segment.payload.len() as u64;
         for arrival in [Some(at), duplicate_at].into_iter().flatten() {
             self.sent += 1;

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use core::net::SocketAddr;
 use plait_base::{Duration, Instant, SeqNum};
-use plait_link::{Link, LinkConfig, Loss, Verdict};
+use plait_link::{Decision, Link, LinkConfig, Loss};
 use plait_tcp::{Closed, Config, Event, FourTuple, Isn, Record, State, Subflow};
 use plait_wire::{Flags, OptionBytes, Segment};
 use std::collections::BTreeMap;
@@ -185,7 +185,7 @@ impl Pair {
     }
 
     fn transmit(&mut self, side: Side, segment: &Segment) {
-        // One verdict for a whole train is good enough unless some of it is to be lost.
+        // One decision for a whole train is good enough unless some of it is to be lost.
         let is_whole = self.merge && self.links[side as usize].config().loss == Loss::None;
         let whole = if is_whole { vec![segment.clone()] } else { cut(segment) };
         for wire in whole {
@@ -205,8 +205,8 @@ impl Pair {
 
     fn carry(&mut self, side: Side, wire: Segment) {
         let len = (wire.header_len() + wire.payload.len()) as u32;
-        let verdict = self.links[side as usize].offer(self.now, len);
-        let Verdict::Deliver { at, duplicate_at, corrupt } = verdict else { return };
+        let decision = self.links[side as usize].offer(self.now, len);
+        let Decision::Deliver { at, duplicate_at, corrupt } = decision else { return };
         assert_eq!(corrupt, None, "no test asks for it: there are no checksums here");
         for arrival in [Some(at), duplicate_at].into_iter().flatten() {
             self.sent += 1;
