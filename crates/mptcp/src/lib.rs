@@ -9,6 +9,7 @@
 //! reinjection on another subflow is ours, and neither copies.
 
 mod buffer_pool;
+mod closing;
 mod config;
 mod connection;
 mod data_space;

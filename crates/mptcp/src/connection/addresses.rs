@@ -24,12 +24,12 @@ impl Connection {
 
     fn may_announce(&self) -> bool {
         let confirmed = self.protection.is_confirmed() || self.role == Role::Passive;
-        self.config.announce && confirmed && self.mode() == Mode::Multipath && !self.life.is_over()
+        self.config.announce && confirmed && self.mode() == Mode::Multipath && !self.closing.is_over()
     }
 
     /// Sends the announcements and withdrawals that are due.
     pub(crate) fn repeat_announcements(&mut self, now: Instant) {
-        if self.mode() != Mode::Multipath || self.life.is_over() {
+        if self.mode() != Mode::Multipath || self.closing.is_over() {
             return;
         }
         let Some(index) = self.flows.iter().position(Flow::is_good) else { return };

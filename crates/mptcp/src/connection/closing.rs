@@ -1,9 +1,9 @@
-//! The end of the connection: DATA_FIN both ways and then FIN on each subflow, or a failure.
+//! The end of the connection: passes on what a [`Closing`](crate::closing::Closing) decides.
 
 use crate::log;
-use plait_base::{Dsn, Duration, Instant};
-use plait_wire::ResetReason;
+use plait_base::{Dsn, Instant};
 
+use crate::closing::{Ends, ForReader, Step};
 use crate::protection::Mode;
 use crate::subflows::flow::{Flow, ResetInfo, Stage};
 use crate::{Connection, ConnectionError};
@@ -11,50 +11,6 @@ use crate::{Connection, ConnectionError};
 /// Wrong keys on one subflow from which on none is looked at there any more. They are believed outside the window too, where
 /// anybody could guess for ever; the other subflows, and resets without a key, are as good as before.
 const MAX_BAD_FAST_CLOSES: u64 = 64;
-/// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
-/// to be sent again, as long as nobody hinders it.
-const MAX_PARTING: Duration = Duration::from_secs(2);
-
-/// Whether the connection lives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Life {
-    /// It does.
-    Open {
-        /// Nobody reads: data is answered by a reset.
-        refuses_data: bool,
-    },
-    /// Both sides have said all.
-    Complete,
-    /// It has failed.
-    Failed(ConnectionError),
-}
-
-impl Default for Life {
-    fn default() -> Self {
-        Self::Open { refuses_data: false }
-    }
-}
-
-impl Life {
-    pub(crate) fn is_over(self) -> bool {
-        match self {
-            Self::Open { .. } => false,
-            Self::Complete | Self::Failed(_) => true,
-        }
-    }
-
-    pub(crate) fn refuses_data(self) -> bool {
-        self == Self::Open { refuses_data: true }
-    }
-
-    pub(crate) fn error(self) -> Option<ConnectionError> {
-        match self {
-            Self::Open { .. } | Self::Complete => None,
-            Self::Failed(error) => Some(error),
-        }
-    }
-}
-
 impl Connection {
     /// The connection ends here: every subflow is reset.
     pub(crate) fn fail(&mut self, error: ConnectionError) {
@@ -63,12 +19,9 @@ impl Connection {
 
     /// The connection ends here; what becomes of each subflow is the caller's to say.
     pub(crate) fn fail_and(&mut self, error: ConnectionError, part: impl Fn(&mut Flow, ResetInfo)) {
-        if self.life.is_over() {
-            return;
-        }
+        let mode = self.mode();
+        let Some(reset_info) = self.closing.fail(error, mode) else { return };
         log::debug!(?error, "connection fails");
-        self.life = Life::Failed(error);
-        let reset_info = self.last_words(error);
         for flow in &mut self.flows {
             part(flow, reset_info);
         }
@@ -79,28 +32,25 @@ impl Connection {
 
     /// Both directions are through and acknowledged; subflows close in their own time.
     pub(crate) fn complete(&mut self, now: Instant) {
-        if self.life.is_over() {
-            return;
+        if self.closing.complete() {
+            self.flows.iter_mut().for_each(|flow| flow.part(now));
+            self.stop_everything();
+            self.notices.closed(None);
         }
-        self.life = Life::Complete;
-        for flow in &mut self.flows {
-            match flow.state.stage {
-                Stage::Open if flow.state.stall.is_none() => flow.leave(),
-                Stage::Open | Stage::Opening | Stage::Unconfirmed { .. } => {
-                    flow.reset(ResetInfo::because(ResetReason::Unspecified));
-                }
-                Stage::Leaving | Stage::Over => {}
-            }
-            flow.tcp.orphan(now);
-        }
-        self.stop_everything();
-        self.notices.closed(None);
     }
 
     pub(crate) fn refuse_data(&mut self) {
-        if let Life::Open { refuses_data } = &mut self.life {
-            *refuses_data = true;
+        if self.closing.refuse_data() {
             self.tell_reader();
+        }
+    }
+
+    /// Tells the application of what has arrived, unless nobody reads it.
+    pub(crate) fn tell_reader(&mut self) {
+        match self.closing.for_reader(self.incoming.is_readable(), self.incoming.is_exhausted()) {
+            ForReader::Nothing => {}
+            ForReader::Tell => self.notices.readable(),
+            ForReader::Refuse => self.fail(ConnectionError::Aborted),
         }
     }
 
@@ -123,44 +73,29 @@ impl Connection {
 
     /// Sends what the end of writing calls for, and ends the connection when both sides are through.
     pub(crate) fn progress_closing(&mut self, now: Instant) {
-        if self.life.is_over() || !self.outgoing.is_finished() {
-            return;
-        }
-        match self.mode() {
-            Mode::Opening => {}
-            Mode::Plain(_) => {
-                if self.outgoing.queued() == 0
-                    && let Some(index) = self.plain_flow()
-                    && self.flows[index].state.stage == Stage::Open
-                {
-                    self.flows[index].leave();
-                }
-            }
-            Mode::Multipath => {
-                if self.outgoing.fin().is_some() && !self.outgoing.is_fin_sent() {
-                    self.send_data_fin(now);
-                }
-                if (self.outgoing.is_complete() && self.incoming.is_finished())
-                    || self.is_agreed_for_long(now)
-                {
-                    self.complete(now);
-                }
-            }
+        let ends = Ends {
+            is_finished: self.outgoing.is_finished(),
+            is_given: self.outgoing.queued() == 0,
+            owes_fin: self.outgoing.fin().is_some() && !self.outgoing.is_fin_sent(),
+            is_acked: self.outgoing.is_complete(),
+            is_received: self.incoming.is_finished(),
+            is_verified: self.protection.has_both_ends(self.outgoing.acked()),
+        };
+        match self.closing.next_step(now, self.mode(), &ends) {
+            Step::Wait => {}
+            Step::SendFin => self.send_fin(),
+            Step::SendDataFin => self.send_data_fin(now),
+            Step::Complete => self.complete(now),
         }
     }
 
-    /// The ends of both streams have been verified for so long that nothing more is waited for. The peer may need our
-    /// acknowledgment of its end until then; DATA_FIN, which says that it has it, may never get through.
-    fn is_agreed_for_long(&mut self, now: Instant) -> bool {
-        if !self.protection.has_both_ends(self.outgoing.acked()) {
-            return false;
+    /// Plain TCP: nothing follows on the only subflow.
+    fn send_fin(&mut self) {
+        if let Some(index) = self.plain_flow()
+            && self.flows[index].state.stage == Stage::Open
+        {
+            self.flows[index].leave();
         }
-        *self.agreed_since.get_or_insert(now) + MAX_PARTING <= now
-    }
-
-    /// When it ends without the last acknowledgment.
-    pub(crate) fn parting_deadline(&self) -> Option<Instant> {
-        Some(self.agreed_since.filter(|_| !self.life.is_over())? + MAX_PARTING)
     }
 
     /// DATA_FIN has no payload: it goes with an ACK on every subflow, so that the fastest counts, and is
@@ -180,34 +115,6 @@ impl Connection {
     fn stop_everything(&mut self) {
         self.outgoing.stop_timer();
         self.paths.stop();
-    }
-
-    /// What the resets say.
-    fn last_words(&self, error: ConnectionError) -> ResetInfo {
-        let reason = match error {
-            ConnectionError::Protocol
-            | ConnectionError::NotSealed
-            | ConnectionError::HandshakeFailed
-            | ConnectionError::NegotiationAltered => ResetReason::Mptcp,
-            ConnectionError::Corrupted => ResetReason::MiddleboxInterference,
-            ConnectionError::Aborted
-            | ConnectionError::FastClose
-            | ConnectionError::Refused
-            | ConnectionError::TimedOut
-            | ConnectionError::Unreachable
-            | ConnectionError::Reset
-            | ConnectionError::PlainRefused
-            | ConnectionError::NotScrambled(_)
-            | ConnectionError::NoTrustedPath
-            | ConnectionError::AllPathsLost => ResetReason::Unspecified,
-        };
-        match self.mode() {
-            // Without a session, or before there is one, nobody could read the options.
-            Mode::Plain(_) | Mode::Opening => ResetInfo::default(),
-            Mode::Multipath => {
-                ResetInfo { fast_close: error != ConnectionError::FastClose, ..ResetInfo::because(reason) }
-            }
-        }
     }
 
     /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours, or too many were not on this

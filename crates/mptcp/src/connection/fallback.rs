@@ -98,7 +98,7 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
         //# The receiver SHOULD stop generating Data ACKs after it
         //# receives an infinite mapping.
-        self.flows[index].state.acks_data_still = !self.life.is_over();
+        self.flows[index].state.acks_data_still = !self.closing.is_over();
     }
 
     /// Plain TCP: a segment with data whose mapping is infinite, or is not there, ends the Data-ACKs.

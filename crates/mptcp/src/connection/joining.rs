@@ -41,7 +41,7 @@ impl Connection {
     }
 
     pub(crate) fn join_deadline(&self) -> Option<Instant> {
-        self.paths.join_deadline().filter(|_| !self.life.is_over())
+        self.paths.join_deadline().filter(|_| !self.closing.is_over())
     }
 
     fn may_join(&self) -> bool {
@@ -49,7 +49,7 @@ impl Connection {
         let is_ending = self.outgoing.fin().is_some() && self.incoming.is_finished();
         self.mode() == Mode::Multipath
             && self.config.full_mesh
-            && !self.life.is_over()
+            && !self.closing.is_over()
             && !(is_ending && self.flows.has_good())
             && self.protection.is_confirmed()
     }

@@ -20,7 +20,7 @@ use plait_base::{Instant, PathId, Random, SubflowId};
 use plait_tcp::{FourTuple, Isn, State};
 use plait_wire::{IcmpError, Segment};
 
-use crate::connection::closing::Life;
+use crate::closing::Closing;
 use crate::connection::notices::Notices;
 use crate::opening::Start;
 use crate::paths::PathManager;
@@ -106,15 +106,12 @@ pub struct Connection {
     pub(crate) outgoing: SendStream,
     /// What the peer sends.
     pub(crate) incoming: RecvStream,
-    pub(crate) life: Life,
+    /// How far it is towards its end.
+    pub(crate) closing: Closing,
     /// Ways to the peer.
     pub(crate) paths: PathManager,
     pub(crate) notices: Notices,
     pub(crate) counters: Counters,
-    /// No subflow is present since then.
-    pub(crate) no_subflow_since: Option<Instant>,
-    /// The ends of both streams are verified since then.
-    agreed_since: Option<Instant>,
     /// Who asks to be called, and when; `None` if that has to be looked for.
     timers: Cell<Option<Timers>>,
 }
@@ -165,12 +162,10 @@ impl Connection {
             flows: Subflows::default(),
             outgoing: SendStream::new(),
             incoming: RecvStream::new(now, config.receive_buffer),
-            life: Life::default(),
+            closing: Closing::default(),
             paths: PathManager::default(),
             notices: Notices::default(),
             counters: Counters::default(),
-            no_subflow_since: None,
-            agreed_since: None,
             timers: Cell::new(None),
             config,
         }
@@ -276,7 +271,7 @@ impl Connection {
 
     /// Room in the send buffer, in bytes; 0 after [`Connection::finish`] or failure.
     pub fn writable(&self) -> usize {
-        if self.outgoing.is_finished() || self.life.is_over() {
+        if self.outgoing.is_finished() || self.closing.is_over() {
             return 0;
         }
         self.config.send_buffer.saturating_sub(self.kept())
@@ -301,7 +296,7 @@ impl Connection {
     /// headers of blocks, control records) has room of its own in the send buffer.
     pub(crate) fn take_early(&mut self, data: Bytes) {
         self.timers.set(None);
-        if !self.outgoing.is_finished() && !self.life.is_over() {
+        if !self.outgoing.is_finished() && !self.closing.is_over() {
             self.outgoing.write(data);
         }
     }
@@ -321,7 +316,7 @@ impl Connection {
         if self.incoming.is_exhausted() {
             return Err(ReadError::End);
         }
-        match self.life.error() {
+        match self.closing.error() {
             Some(error) => Err(ReadError::Failed(error)),
             None => {
                 self.notices.reader_waits();
@@ -353,13 +348,13 @@ impl Connection {
 
     /// Whether nothing is left to do, TIME-WAIT included: it can be dropped.
     pub fn is_done(&self) -> bool {
-        self.life.is_over() && self.flows.is_empty()
+        self.closing.is_over() && self.flows.is_empty()
     }
 
     /// Only TIME-WAIT is left: for each subflow the four-tuple and what is needed to answer for it; the
     /// endpoint may keep those in a smaller form and drop the connection.
     pub fn is_time_wait(&self) -> bool {
-        self.life.is_over() && self.flows.iter().all(|flow| flow.tcp.state() == State::TimeWait)
+        self.closing.is_over() && self.flows.iter().all(|flow| flow.tcp.state() == State::TimeWait)
     }
 
     /// What to tell people.
@@ -419,7 +414,7 @@ impl Connection {
             (Timer::Join, self.join_deadline()),
             (Timer::Handshake, self.handshake_deadline()),
             (Timer::Repair, self.repair_deadline()),
-            (Timer::Parting, self.parting_deadline()),
+            (Timer::Parting, self.closing.parting_deadline()),
         ] {
             timers.set(timer, at);
         }

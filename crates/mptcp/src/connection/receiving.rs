@@ -353,7 +353,7 @@ impl Connection {
             }
             return;
         }
-        if self.flows[index].is_open() && !self.life.is_over() {
+        if self.flows[index].is_open() && !self.closing.is_over() {
             self.leave_half_closed(index);
         }
     }
@@ -376,7 +376,7 @@ impl Connection {
 
     fn on_flow_closed(&mut self, now: Instant, index: usize, why: Closed) {
         let was = core::mem::replace(&mut self.flows[index].state.stage, Stage::Over);
-        if self.life.is_over() {
+        if self.closing.is_over() {
             return;
         }
         match self.mode() {
@@ -417,14 +417,6 @@ impl Connection {
             self.complete(now);
         } else {
             self.fail(end_of(why));
-        }
-    }
-
-    pub(crate) fn tell_reader(&mut self) {
-        if self.incoming.is_readable() && self.life.refuses_data() {
-            self.fail(ConnectionError::Aborted);
-        } else if self.incoming.is_readable() || self.incoming.is_exhausted() {
-            self.notices.readable();
         }
     }
 

@@ -24,7 +24,7 @@ impl Connection {
     /// Looks for subflows that stand still, and for those that move again.
     pub(crate) fn check_stalls(&mut self, now: Instant) {
         self.drop_unanswered();
-        if self.mode() != Mode::Multipath || self.life.is_over() {
+        if self.mode() != Mode::Multipath || self.closing.is_over() {
             return;
         }
         self.outgoing.follow_timer(now);
@@ -40,7 +40,7 @@ impl Connection {
         if matches!(self.mode(), Mode::Plain(_)) {
             return;
         }
-        let most = if self.life.is_over() { MAX_LAST_FIN_TIMEOUTS } else { MAX_FIN_TIMEOUTS };
+        let most = if self.closing.is_over() { MAX_LAST_FIN_TIMEOUTS } else { MAX_FIN_TIMEOUTS };
         for flow in self.flows.iter_mut().filter(|flow| flow.state.stage == Stage::Leaving) {
             if flow.tcp.stats().backoff >= most {
                 flow.reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
@@ -105,16 +105,16 @@ impl Connection {
         }
         if !self.flows.has_present() {
             self.paths.hurry(now);
-            self.no_subflow_since = self.no_subflow_since.or(Some(now));
+            self.closing.on_no_subflow(now);
         }
     }
 
     /// Without any subflow the connection waits, but not for ever.
     pub(crate) fn no_subflow_deadline(&self) -> Option<Instant> {
-        if self.life.is_over() {
+        if self.closing.is_over() {
             return None;
         }
-        let lonely = self.no_subflow_since.map(|since| since + self.config.patience);
+        let lonely = self.closing.no_subflow_since().map(|since| since + self.config.patience);
         lonely.into_iter().chain(self.stuck_deadline()).min()
     }
 
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     pub(crate) fn stall_deadline(&self) -> Option<Instant> {
-        if self.mode() != Mode::Multipath || self.life.is_over() || self.flows.len() < 2 {
+        if self.mode() != Mode::Multipath || self.closing.is_over() || self.flows.len() < 2 {
             return None;
         }
         let good = self.flows.iter().filter(|flow| flow.is_good()).count();

@@ -52,7 +52,7 @@ impl Connection {
 
     /// Gives one record to one subflow. `false` if there is nothing to give, or nobody to take it.
     fn schedule(&mut self, now: Instant) -> bool {
-        if self.life.is_over() {
+        if self.closing.is_over() {
             return false;
         }
         match self.mode() {

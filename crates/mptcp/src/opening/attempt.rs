@@ -97,7 +97,7 @@ impl Attempt {
 
     /// Whether its connection is over, told or not.
     pub(super) fn has_ended(&self) -> bool {
-        self.connection.life.is_over()
+        self.connection.closing.is_over()
     }
 
     /// Takes an event of its connection; gives back what the owner of all attempts has to act on.

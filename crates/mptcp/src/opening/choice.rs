@@ -148,7 +148,7 @@ impl ActiveOpen {
     /// Silence behind the handshake, or nobody left to speak: the attempt joins over the other paths.
     fn watch_silence(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
         let attempt = &mut self.attempts[number];
-        let is_lonely = attempt.connection.no_subflow_since.is_some();
+        let is_lonely = attempt.connection.closing.no_subflow_since().is_some();
         if !attempt.may_join && (is_lonely || attempt.progress_due <= now) {
             attempt.may_join = true;
             attempt.connection.allow_joins();

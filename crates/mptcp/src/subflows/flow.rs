@@ -235,6 +235,18 @@ impl Flow {
         self.tcp.finish();
     }
 
+    /// The connection is complete: nobody waits for what it still does.
+    pub(crate) fn part(&mut self, now: Instant) {
+        match self.state.stage {
+            Stage::Open if self.state.stall.is_none() => self.leave(),
+            Stage::Open | Stage::Opening | Stage::Unconfirmed { .. } => {
+                self.reset(ResetInfo::because(ResetReason::Unspecified));
+            }
+            Stage::Leaving | Stage::Over => {}
+        }
+        self.tcp.orphan(now);
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.tcp.state() == State::Closed
     }

@@ -82,7 +82,7 @@ impl Connection {
             Opened::Fail(error) => self.fail(error),
             Opened::Sealing | Opened::NotYet | Opened::WrongKeys => return,
         }
-        if !self.life.is_over() {
+        if !self.closing.is_over() {
             self.notices.connected();
         }
     }

@@ -34,7 +34,7 @@ impl Connection {
         if self.token() != Some(token) || signals.capable.is_some() {
             return Err(Refused::Malformed);
         }
-        if self.mode() != Mode::Multipath || self.life.is_over() {
+        if self.mode() != Mode::Multipath || self.closing.is_over() {
             return Err(Refused::Prohibited);
         }
         let path = self.path_of(syn.destination.ip(), host);
@@ -91,7 +91,7 @@ impl Connection {
     pub(crate) fn on_join_confirmed(&mut self, index: usize) {
         log::debug!(subflow = self.flows[index].state.id.0, path = ?self.flows[index].state.path, "join is complete");
         self.flows[index].state.stage = Stage::Open;
-        self.no_subflow_since = None;
+        self.closing.on_subflow();
         self.paths.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
     }
 
@@ -112,7 +112,7 @@ impl Connection {
             log::debug!(subflow = flow.state.id.0, path = ?flow.state.path, "join is complete");
             flow.state.stage = Stage::Open;
             flow.tcp.request_ack();
-            self.no_subflow_since = None;
+            self.closing.on_subflow();
             self.outgoing.on_other_subflow();
         } else if is_right {
             flow.reset(ResetInfo::for_now(ResetReason::LackOfResources));

@@ -219,7 +219,7 @@ impl Connection {
 
     /// When an attempt that nobody has claimed is given up.
     pub(super) fn claim_deadline(&self, established: &Established, patience: Duration) -> Option<Instant> {
-        let lonely = self.no_subflow_since.map(|since| since + LONELY_PATIENCE);
+        let lonely = self.closing.no_subflow_since().map(|since| since + LONELY_PATIENCE);
         let whole = established.began + patience;
         established.claim.is_open().then(|| lonely.map_or(whole, |lonely| lonely.min(whole)))
     }

@@ -138,7 +138,7 @@ impl Connection {
         }
         let before = self.progress();
         self.flows[index].state.sealed.is_paused = false;
-        while !self.life.is_over() && self.flows[index].state.stage != FlowStage::Over {
+        while !self.closing.is_over() && self.flows[index].state.stage != FlowStage::Over {
             if self.is_opening_enough() {
                 self.flows[index].state.sealed.is_paused = true;
                 break;

@@ -53,7 +53,7 @@ impl Connection {
     /// Does what can be done: begins the handshake, carries it on, ends it; then what the sealed connection
     /// has to do.
     pub(crate) fn progress_sealing(&mut self, now: Instant, host: &mut dyn Host) {
-        if !self.protection.must_be_sealed() || self.life.is_over() {
+        if !self.protection.must_be_sealed() || self.closing.is_over() {
             return;
         }
         self.begin_handshake(now, host);
@@ -189,7 +189,7 @@ impl Connection {
 
     /// When that is.
     pub(crate) fn handshake_deadline(&self) -> Option<Instant> {
-        let sealed = self.protection.sealed().filter(|_| !self.life.is_over())?;
+        let sealed = self.protection.sealed().filter(|_| !self.closing.is_over())?;
         match &sealed.stage {
             Stage::Handshaking(handshaking) => Some(handshaking.began + sealed.settings.handshake_patience),
             Stage::Established(established) => {

@@ -80,7 +80,7 @@ impl Connection {
 
     /// When the first block counts as corrupted.
     pub(crate) fn repair_deadline(&self) -> Option<Instant> {
-        if !self.protection.is_sealed() || self.life.is_over() {
+        if !self.protection.is_sealed() || self.closing.is_over() {
             return None;
         }
         let first = self.outgoing.first()?;

@@ -61,7 +61,7 @@ pub(super) struct Progress {
 impl Connection {
     /// The next job; none once the connection is over.
     pub(crate) fn next_job(&mut self) -> Option<CryptoJob> {
-        let is_over = self.life.is_over();
+        let is_over = self.closing.is_over();
         let established = self.protection.established_mut()?;
         core::iter::from_fn(|| established.jobs.pop()).find(|_| !is_over)
     }
@@ -69,12 +69,12 @@ impl Connection {
     /// Whether there is one.
     pub(crate) fn has_jobs(&self) -> bool {
         let established = self.protection.established();
-        !self.life.is_over() && established.is_some_and(|established| !established.jobs.is_empty())
+        !self.closing.is_over() && established.is_some_and(|established| !established.jobs.is_empty())
     }
 
     /// What came of a job.
     pub(crate) fn take_result(&mut self, now: Instant, result: CryptoResult) {
-        if self.life.is_over() {
+        if self.closing.is_over() {
             return;
         }
         let Some(established) = self.protection.established_mut() else { return };
@@ -227,7 +227,7 @@ impl Connection {
 
     /// Hands on what is in order now.
     fn deliver_blocks(&mut self) {
-        while !self.life.is_over() {
+        while !self.closing.is_over() {
             let Some(established) = self.protection.established_mut() else { return };
             let Some(early) = established.early.remove(&self.incoming.next()) else { return };
             if self.incoming.is_finished() {

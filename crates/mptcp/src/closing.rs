@@ -1,0 +1,271 @@
+//! The end of a connection: how far it is, and what is to be done about it.
+//!
+//! A [`Closing`] is told what is known of the two streams, and answers with the next step. It touches neither streams nor
+//! subflows.
+
+use plait_base::{Duration, Instant};
+use plait_wire::ResetReason;
+
+use crate::ConnectionError;
+use crate::protection::Mode;
+use crate::subflows::flow::ResetInfo;
+
+/// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
+/// to be sent again, as long as nobody hinders it.
+const MAX_PARTING: Duration = Duration::from_secs(2);
+
+/// Whether the connection lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    /// It does.
+    Open {
+        /// Nobody reads: data is answered by a reset.
+        refuses_data: bool,
+    },
+    /// Both sides have said all.
+    Complete,
+    /// It has failed.
+    Failed(ConnectionError),
+}
+
+/// How far a connection is towards its end.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    life: Life,
+    /// The ends of both streams are verified since then.
+    verified_since: Option<Instant>,
+    /// No subflow is present since then.
+    no_subflow_since: Option<Instant>,
+}
+
+/// What is known of both streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ends {
+    /// Our application writes no more.
+    pub(crate) is_finished: bool,
+    /// All that it wrote was given to subflows.
+    pub(crate) is_given: bool,
+    /// The DATA_FIN is due, and was never sent.
+    pub(crate) owes_fin: bool,
+    /// Everything of ours is acknowledged, the DATA_FIN included.
+    pub(crate) is_acked: bool,
+    /// Everything of the peer's has arrived, its DATA_FIN included.
+    pub(crate) is_received: bool,
+    /// Nobody on the way can have forged that either stream has arrived to its end.
+    pub(crate) is_verified: bool,
+}
+
+/// What the end calls for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Nothing now.
+    Wait,
+    /// Plain TCP: a FIN follows the last byte.
+    SendFin,
+    /// A DATA_FIN goes out.
+    SendDataFin,
+    /// Both directions are through: subflows close in their own time.
+    Complete,
+}
+
+/// What becomes of bytes that can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ForReader {
+    /// There are none, and the stream goes on.
+    Nothing,
+    /// The application is told of them, or of the end.
+    Tell,
+    /// Nobody reads them: the connection is aborted (RFC 9293, section 3.6.1).
+    Refuse,
+}
+
+impl Default for Closing {
+    fn default() -> Self {
+        Self { life: Life::Open { refuses_data: false }, verified_since: None, no_subflow_since: None }
+    }
+}
+
+impl Closing {
+    /// Whether the connection is complete or has failed.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.life {
+            Life::Open { .. } => false,
+            Life::Complete | Life::Failed(_) => true,
+        }
+    }
+
+    /// What it has failed with.
+    pub(crate) fn error(&self) -> Option<ConnectionError> {
+        match self.life {
+            Life::Open { .. } | Life::Complete => None,
+            Life::Failed(error) => Some(error),
+        }
+    }
+
+    /// It fails. What the resets of its subflows say; `None` if it is over already.
+    pub(crate) fn fail(&mut self, error: ConnectionError, mode: Mode) -> Option<ResetInfo> {
+        if self.is_over() {
+            return None;
+        }
+        self.life = Life::Failed(error);
+        Some(last_words(error, mode))
+    }
+
+    /// Both sides have said all. `false` if it is over already.
+    pub(crate) fn complete(&mut self) -> bool {
+        !self.is_over() && {
+            self.life = Life::Complete;
+            true
+        }
+    }
+
+    /// Nobody reads from now on. `false` if it is over already.
+    pub(crate) fn refuse_data(&mut self) -> bool {
+        let is_open = !self.is_over();
+        if is_open {
+            self.life = Life::Open { refuses_data: true };
+        }
+        is_open
+    }
+
+    /// What becomes of what has arrived, given whether there are bytes to read, and whether the end was reached.
+    pub(crate) fn for_reader(&self, is_readable: bool, is_exhausted: bool) -> ForReader {
+        match self.life {
+            Life::Open { refuses_data: true } if is_readable => ForReader::Refuse,
+            Life::Open { .. } | Life::Complete | Life::Failed(_) if is_readable || is_exhausted => {
+                ForReader::Tell
+            }
+            Life::Open { .. } | Life::Complete | Life::Failed(_) => ForReader::Nothing,
+        }
+    }
+
+    /// What the ends of the streams call for.
+    pub(crate) fn next_step(&mut self, now: Instant, mode: Mode, ends: &Ends) -> Step {
+        if self.is_over() || !ends.is_finished {
+            return Step::Wait;
+        }
+        match mode {
+            Mode::Plain(_) if ends.is_given => Step::SendFin,
+            Mode::Multipath if ends.owes_fin => Step::SendDataFin,
+            Mode::Multipath if ends.is_acked && ends.is_received => Step::Complete,
+            Mode::Multipath if ends.is_verified && self.has_waited(now) => Step::Complete,
+            Mode::Opening | Mode::Plain(_) | Mode::Multipath => Step::Wait,
+        }
+    }
+
+    /// The ends of both streams have been verified for so long that nothing more is waited for. The peer may need our
+    /// acknowledgment of its end until then; DATA_FIN, which says that it has it, may never get through.
+    fn has_waited(&mut self, now: Instant) -> bool {
+        *self.verified_since.get_or_insert(now) + MAX_PARTING <= now
+    }
+
+    /// When it ends without the last acknowledgment.
+    pub(crate) fn parting_deadline(&self) -> Option<Instant> {
+        Some(self.verified_since.filter(|_| !self.is_over())? + MAX_PARTING)
+    }
+
+    /// The last subflow is gone.
+    pub(crate) fn on_no_subflow(&mut self, now: Instant) {
+        self.no_subflow_since = self.no_subflow_since.or(Some(now));
+    }
+
+    /// There is a subflow again.
+    pub(crate) fn on_subflow(&mut self) {
+        self.no_subflow_since = None;
+    }
+
+    /// Since when there is none.
+    pub(crate) fn no_subflow_since(&self) -> Option<Instant> {
+        self.no_subflow_since
+    }
+}
+
+/// What the resets say.
+fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
+    let reason = match error {
+        ConnectionError::Protocol
+        | ConnectionError::NotSealed
+        | ConnectionError::HandshakeFailed
+        | ConnectionError::NegotiationAltered => ResetReason::Mptcp,
+        ConnectionError::Corrupted => ResetReason::MiddleboxInterference,
+        ConnectionError::Aborted
+        | ConnectionError::FastClose
+        | ConnectionError::Refused
+        | ConnectionError::TimedOut
+        | ConnectionError::Unreachable
+        | ConnectionError::Reset
+        | ConnectionError::PlainRefused
+        | ConnectionError::NotScrambled(_)
+        | ConnectionError::NoTrustedPath
+        | ConnectionError::AllPathsLost => ResetReason::Unspecified,
+    };
+    match mode {
+        // Without a session, or before there is one, nobody could read the options.
+        Mode::Plain(_) | Mode::Opening => ResetInfo::default(),
+        Mode::Multipath => {
+            ResetInfo { fast_close: error != ConnectionError::FastClose, ..ResetInfo::because(reason) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN: Ends = Ends {
+        is_finished: true,
+        is_given: true,
+        owes_fin: false,
+        is_acked: false,
+        is_received: false,
+        is_verified: false,
+    };
+
+    #[test]
+    fn it_is_complete_when_both_ends_are_acknowledged_and_not_before() {
+        let now = Instant::from_millis(5);
+        let mut closing = Closing::default();
+        for (is_acked, is_received, step) in
+            [(false, true, Step::Wait), (true, false, Step::Wait), (true, true, Step::Complete)]
+        {
+            let ends = Ends { is_acked, is_received, ..OPEN };
+            assert_eq!(closing.next_step(now, Mode::Multipath, &ends), step);
+        }
+        let ends = Ends { owes_fin: true, ..OPEN };
+        assert_eq!(closing.next_step(now, Mode::Multipath, &ends), Step::SendDataFin);
+        let ends = Ends { is_finished: false, is_acked: true, is_received: true, ..OPEN };
+        assert_eq!(closing.next_step(now, Mode::Multipath, &ends), Step::Wait, "half-closed");
+    }
+
+    #[test]
+    fn what_is_verified_waits_for_two_seconds_at_most() {
+        let (now, ends) = (Instant::from_millis(5), Ends { is_verified: true, ..OPEN });
+        let mut closing = Closing::default();
+        assert_eq!(closing.parting_deadline(), None);
+        assert_eq!(closing.next_step(now, Mode::Multipath, &ends), Step::Wait);
+        let deadline = closing.parting_deadline().expect("it waits");
+        assert_eq!(deadline, now + MAX_PARTING);
+        assert_eq!(closing.next_step(deadline, Mode::Multipath, &ends), Step::Complete);
+        assert!(closing.complete() && !closing.complete(), "once");
+        assert_eq!(closing.parting_deadline(), None);
+        assert_eq!(closing.fail(ConnectionError::Reset, Mode::Multipath), None, "it is over");
+    }
+
+    #[test]
+    fn data_that_nobody_reads_is_refused_as_long_as_the_connection_lives() {
+        let mut closing = Closing::default();
+        assert_eq!(closing.for_reader(true, false), ForReader::Tell);
+        closing.refuse_data();
+        assert_eq!(closing.for_reader(true, false), ForReader::Refuse);
+        assert_eq!(closing.for_reader(false, true), ForReader::Tell);
+        closing.complete();
+        assert_eq!(closing.for_reader(true, false), ForReader::Tell);
+    }
+
+    #[test]
+    fn mp_fastclose_is_not_answered_by_its_like() {
+        let said = |error| Closing::default().fail(error, Mode::Multipath).map(|said| said.fast_close);
+        assert_eq!(said(ConnectionError::Aborted), Some(true));
+        assert_eq!(said(ConnectionError::FastClose), Some(false));
+    }
+}
