@@ -1,11 +1,10 @@
 //! What a person wants to know about a connection.
 
-use plait_base::{Duration, Instant, PathId, SubflowId};
+use plait_base::{Duration, PathId, SubflowId};
 use plait_tcp::FourTuple;
 
-use crate::protection::Mode;
+use crate::AttemptStatus;
 use crate::protection::scrambled::ScrambleStatus;
-use crate::{AttemptStatus, Connection};
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,29 +192,6 @@ pub struct Counters {
     pub tags_failed: u64,
     /// Subflows closed because too many option tags were wrong on them.
     pub guessed_closed: u64,
-}
-
-impl Connection {
-    pub(crate) fn describe(&self, now: Instant) -> Status {
-        let negotiated = match (self.mode(), self.protection.version()) {
-            (Mode::Opening, _) | (Mode::Multipath, None) => Negotiated::Opening,
-            (Mode::Multipath, Some(version)) => {
-                Negotiated::Multipath { version, checksum: self.protection.has_checksums() }
-            }
-            (Mode::Plain(tcp), _) => Negotiated::Plain(tcp.reason()),
-        };
-        Status {
-            negotiated,
-            scrambling: self.protection.scramble_status(self.trusted_paths()),
-            sealed: self.protection.sealed_status(),
-            attempts: self.attempts.clone(),
-            subflows: self.flows.status(),
-            bytes_delivered: self.outgoing.delivered(),
-            bytes_read: self.incoming.bytes_read(),
-            age: now.saturating_since(self.opened),
-            counters: self.counters,
-        }
-    }
 }
 
 impl Status {

@@ -5,12 +5,12 @@ use core::net::{IpAddr, SocketAddr};
 use plait_base::Instant;
 use plait_wire::AddAddr;
 
-use crate::connection::Role;
 use crate::paths::{Announcement, Learned};
 use crate::protection::Mode;
 use crate::protection::keys::{address_hmac, same};
 use crate::protection::options::announcement;
 use crate::protection::session::Session;
+use crate::role::Role;
 use crate::subflows::flow::{Control, Flow, ResetInfo};
 use crate::{Connection, Host};
 

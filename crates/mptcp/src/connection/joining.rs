@@ -5,9 +5,9 @@ use core::net::SocketAddr;
 use plait_base::Instant;
 use plait_wire::ResetReason;
 
-use crate::connection::Role;
 use crate::paths::{Joining, NextJoin};
 use crate::protection::Mode;
+use crate::role::Role;
 use crate::subflows::flow::{Control, Kind, ResetInfo};
 use crate::{Connection, Host, Path, PathClass};
 

@@ -6,10 +6,10 @@ use plait_base::{Duration, Instant};
 use plait_tcp::{Arrival, Closed, Event as TcpEvent};
 use plait_wire::{Dss, Flags, ResetReason, Segment};
 
-use crate::connection::Role;
 use crate::connection::options_in::Signals;
 use crate::protection::Mode;
 use crate::receive::mapping::{Declaration, Declared, Mapping, Placed};
+use crate::role::Role;
 use crate::send::Acked;
 use crate::subflows::flow::{Kind, ResetInfo, Stage};
 use crate::{Connection, ConnectionError, Host};

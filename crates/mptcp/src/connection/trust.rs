@@ -3,18 +3,7 @@
 use crate::config::Protect;
 use crate::protection::scrambled::WithoutTrusted;
 use crate::subflows::flow::{Flow, FlowState};
-use crate::{Connection, Host, Path, PathClass, Scheduler};
-
-/// What a connection has left of its trusted paths.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum TrustedPaths {
-    /// A subflow over one of them works.
-    Work,
-    /// There are subflows over them, and none makes progress or is open yet.
-    Stalled,
-    /// There is no subflow over any.
-    Gone,
-}
+use crate::{Connection, Host, Path, PathClass, Scheduler, TrustedPaths};
 
 impl FlowState {
     /// The lower of what both sides think of the way.

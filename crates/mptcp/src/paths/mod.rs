@@ -14,7 +14,7 @@ use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant, PathId, SubflowId};
 
 pub(crate) use addresses::{Announcement, Learned, Remote};
-pub use path::{Path, PathClass, Paths};
+pub use path::{Path, PathClass, Paths, TrustedPaths};
 
 use addresses::Addresses;
 use pairs::{Due, Pairs};

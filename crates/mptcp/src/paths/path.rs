@@ -84,3 +84,14 @@ impl Paths {
         Some(self.0.remove(at))
     }
 }
+
+/// What a connection has left of its trusted paths.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TrustedPaths {
+    /// A subflow over one of them works.
+    Work,
+    /// There are subflows over them, and none makes progress or is open yet.
+    Stalled,
+    /// There is no subflow over any.
+    Gone,
+}

@@ -34,8 +34,8 @@ use bytes::Bytes;
 use core::net::IpAddr;
 use plait_base::SubflowId;
 
-use crate::connection::Role;
-use crate::connection::trust::TrustedPaths;
+use crate::TrustedPaths;
+use crate::role::Role;
 use crate::status::SealedStatus;
 use crate::subflows::flow::FlowState;
 use crate::{AttemptStage, ConnectionError, Fallback, PathClass, PlainReason, ScrambleStatus};

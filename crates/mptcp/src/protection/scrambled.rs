@@ -11,8 +11,8 @@ use plait_wire::MpCapable;
 use super::plain::Plain;
 use super::session::{OpenerKeys, Session};
 use super::{Mode, Opened};
+use crate::TrustedPaths;
 use crate::buffer_pool::BufferPool;
-use crate::connection::trust::TrustedPaths;
 use crate::event::Unscrambled;
 use crate::{ConnectionError, Fallback, PlainReason, ScrambleStart};
 

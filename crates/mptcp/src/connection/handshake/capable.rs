@@ -7,12 +7,12 @@ use crate::log;
 use plait_base::Instant;
 use plait_wire::{Flags, Segment};
 
-use crate::connection::Role;
 use crate::connection::fallback::Mapped;
 use crate::connection::options_in::Signals;
 use crate::connection::receiving::Arrived;
 use crate::connection::trust::may_open_over;
 use crate::protection::{Answered, Mode, Opened, Protection, SynAck};
+use crate::role::Role;
 use crate::subflows::flow::{Kind, ResetInfo, Stage};
 use crate::{Config, Connection, ConnectionError, Host, Path, PathClass};
 

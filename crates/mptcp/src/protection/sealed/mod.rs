@@ -39,7 +39,7 @@ use plait_wire::OptionBytes;
 use super::Protection;
 use super::session::Numbers;
 use crate::AttemptStage;
-use crate::connection::Role;
+use crate::role::Role;
 use crate::status::SealedStatus;
 use established::Established;
 use opening::Handshaking;

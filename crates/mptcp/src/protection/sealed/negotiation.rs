@@ -9,8 +9,8 @@ use plait_protect::handshake::{
 use plait_wire::{CapableFlags, Eno, MpCapable, OptionBytes, Segment};
 
 use super::{Agreed, Sealed, SealedSettings, Stage};
-use crate::connection::Role;
 use crate::protection::{Opened, SynAck};
+use crate::role::Role;
 use crate::{Connection, ConnectionError};
 
 /// Kind of MPTCP options, and of TCP-ENO.

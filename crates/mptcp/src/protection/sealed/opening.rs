@@ -10,7 +10,7 @@ use plait_wire::OptionBytes;
 use super::established::Established;
 use super::negotiation::third_segment;
 use super::{Agreed, Stage};
-use crate::connection::Role;
+use crate::role::Role;
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes beyond the initial data sequence number that may be sent before the first MAX_DATA has come.

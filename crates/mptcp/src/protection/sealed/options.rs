@@ -7,8 +7,8 @@ use plait_wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
 use super::established::Established;
 use super::negotiation::third_segment;
 use super::{Sealed, Stage};
-use crate::connection::Role;
 use crate::protection::options::put;
+use crate::role::Role;
 use crate::subflows::flow::{FlowState, Kind, Stage as FlowStage};
 
 /// A Data-ACK of 8 bytes and its tag.

@@ -1,0 +1,57 @@
+//! What a connection needs from its host, and what it says to a SYN that it does not take.
+
+use core::net::{IpAddr, SocketAddr};
+use plait_base::{Instant, PathId, Random};
+use plait_tcp::{FourTuple, Isn};
+
+use crate::{OpeningClaim, OpeningName, Paths};
+
+/// What a connection needs from the host that it lives on.
+pub trait Host {
+    /// The paths of the host.
+    fn paths(&self) -> &Paths;
+
+    /// A free local port for a new subflow from `local` to `remote`, reserved for the caller.
+    fn claim_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16>;
+
+    /// The initial sequence number for these addresses.
+    fn isn(&mut self, tuple: &FourTuple, now: Instant) -> Isn;
+
+    /// Randomness that shows on the wire (nonces of joins).
+    fn random(&mut self) -> &mut dyn Random;
+
+    /// Randomness for secrets. Draws a key whose token no other connection of this host uses.
+    fn draw_key(&mut self) -> [u8; 8];
+
+    /// Randomness for secrets, as it comes.
+    fn secrets(&mut self) -> &mut dyn Random;
+
+    /// Makes `token` this connection's; `false` if another connection of this host has it.
+    fn claim_token(&mut self, token: u32) -> bool;
+
+    /// A listener has verified that a connection is an attempt of the opening `name`, with `token` for a token. The first
+    /// that claims an opening gets it; claims are remembered for two minutes.
+    fn claim_opening(&mut self, now: Instant, name: OpeningName, token: u32) -> OpeningClaim;
+
+    /// Whether opening a connection over `path` to `remote` has failed within the last minutes where another path
+    /// got through: such a path is tried last.
+    fn has_failed_lately(&self, now: Instant, path: PathId, remote: IpAddr) -> bool;
+
+    /// Whether it got through this time.
+    fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool);
+
+    /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
+    fn unix_time(&self, now: Instant) -> u64;
+}
+
+/// Why a SYN does not become a subflow; the endpoint answers with a RST (MP_TCPRST where it says so).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Too many subflows: MP_TCPRST "lack of resources".
+    TooMany,
+    /// The address is one that the path class forbids, or the connection no longer takes joins:
+    /// MP_TCPRST "prohibited".
+    Prohibited,
+    /// Not a join at all, or one that contradicts itself: MP_TCPRST "MPTCP-specific error".
+    Malformed,
+}
