@@ -1,5 +1,6 @@
 //! Opening where somebody sits on a path: he decides about that path, and not about the connection.
 
+mod garbage;
 mod messages;
 mod stage;
 

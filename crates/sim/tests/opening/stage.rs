@@ -209,7 +209,7 @@ pub(crate) fn is_block(segment: &Segment) -> bool {
     !segment.payload.is_empty() && has_option(segment, maps)
 }
 
-fn kept(segment: &Segment, keep: impl Fn(&TcpOption<'_>) -> bool) -> OptionBytes {
+pub(crate) fn kept(segment: &Segment, keep: impl Fn(&TcpOption<'_>) -> bool) -> OptionBytes {
     let kept: Vec<_> = options(&segment.options).flatten().filter(keep).collect();
     plait_wire::option_bytes(kept).expect("no longer than before")
 }
