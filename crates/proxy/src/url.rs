@@ -1,6 +1,7 @@
 //! How people name a server: `plait://HOST:7443#FINGERPRINT`, or `HOST[:PORT]`.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use plait_handshake::Fingerprint;
@@ -82,12 +83,21 @@ impl FromStr for ServerUrl {
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/') {
             return Err(bad("a host name is missing"));
         }
+        if host.contains(['[', ']']) || (host.contains(':') && !is_ipv6(host)) {
+            return Err(bad("neither a host name nor an address"));
+        }
         let port = match port {
             Some(port) => port.parse().ok().filter(|&port| port != 0).ok_or_else(|| bad("not a port"))?,
             None => DEFAULT_PORT,
         };
         Ok(Self { host: host.to_owned(), port, pin })
     }
+}
+
+/// An address, with the name of a zone if need be (RFC 4007, section 11).
+fn is_ipv6(host: &str) -> bool {
+    let address = host.split_once('%').map_or(host, |(address, _)| address);
+    address.parse::<Ipv6Addr>().is_ok()
 }
 
 #[cfg(test)]
@@ -116,6 +126,15 @@ mod tests {
     }
 
     #[test]
+    fn an_address_may_name_its_zone() {
+        let server: ServerUrl = "[fe80::1%eth0]:99".parse().expect("a server");
+        assert_eq!(
+            (server.host.as_str(), server.to_string().as_str()),
+            ("fe80::1%eth0", "plait://[fe80::1%eth0]:99")
+        );
+    }
+
+    #[test]
     fn what_cannot_be_a_server_says_why() {
         for (text, reason) in [
             ("https://gw", "only plait:// is known"),
@@ -124,6 +143,8 @@ mod tests {
             (":7443", "a host name is missing"),
             ("gw#abc", "what follows # is no fingerprint"),
             ("[::1", "']' is missing"),
+            ("2001:db8::1]:443", "neither a host name nor an address"),
+            ("[gw:1]:443", "neither a host name nor an address"),
         ] {
             assert_eq!(text.parse::<ServerUrl>().expect_err(text).reason, reason);
         }
