@@ -1,5 +1,5 @@
-//! Walks over a corpus without a fuzzer: each seed as it is, with bits flipped, and cut short. Tests include this file
-//! next to the properties that the fuzz targets call.
+//! Walks over a corpus without a fuzzer: each seed as it is, with bits flipped, and cut short; what a fuzzer has found and named by
+//! its hash as it is. Tests include this file next to the properties that the fuzz targets call.
 
 #![allow(clippy::disallowed_methods, reason = "the corpora are files")]
 
@@ -14,10 +14,13 @@ pub(crate) struct Effort {
     pub(crate) step: usize,
 }
 
-/// At least `seeds` files, each of which says something.
+/// At least `seeds` files with names, each of which says something.
 pub(crate) fn replay(target: &str, seeds: usize, effort: &Effort, property: fn(&[u8]) -> bool) {
-    let files = corpus(target);
+    let (found, files): (Vec<_>, Vec<_>) = corpus(target).into_iter().partition(|file| is_found(file));
     assert!(files.len() >= seeds, "{} seeds for {target}", files.len());
+    for file in found {
+        property(&fs::read(&file).expect("the corpus is readable"));
+    }
     for file in files {
         let seed = fs::read(&file).expect("the corpus is readable");
         assert!(property(&seed), "{} says nothing", file.display());
@@ -31,6 +34,12 @@ pub(crate) fn replay(target: &str, seeds: usize, effort: &Effort, property: fn(&
             mutant[bit / 8] ^= 1 << (bit % 8);
         }
     }
+}
+
+/// Whether a fuzzer has named it.
+fn is_found(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn corpus(target: &str) -> Vec<PathBuf> {
