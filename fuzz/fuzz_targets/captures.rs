@@ -1,0 +1,10 @@
+//! pcapng and pcap files.
+
+#![no_main]
+
+#[path = "../../crates/cryptanalysis/tests/properties/mod.rs"]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    properties::capture(bytes);
+});

@@ -1,0 +1,22 @@
+//! Requests of strangers to a proxy. Its parsers are compiled in from their files: they need nothing of the runtime around
+//! them.
+
+#![no_main]
+#![allow(
+    dead_code,
+    unfulfilled_lint_expectations,
+    reason = "only what parses is called, and nothing is public here"
+)]
+
+#[path = "../../crates/proxy/src/convert.rs"]
+mod convert;
+#[path = "../../crates/proxy/tests/properties/mod.rs"]
+mod properties;
+#[path = "../../crates/proxy/src/socks.rs"]
+mod socks;
+#[path = "../../crates/proxy/src/url.rs"]
+mod url;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    properties::request(bytes);
+});
