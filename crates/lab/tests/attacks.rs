@@ -89,6 +89,96 @@ fn plain_tcp_repairs_what_middleboxes_do_to_its_segments() {
 
 #[test]
 #[ignore = "needs root"]
+fn plain_tcp_believes_acknowledgments_in_the_receivers_name() {
+    let lab = lab(&[near()]);
+    for name in [AttackName::SwallowAndAck, AttackName::LieInSack, AttackName::FreezeAcks] {
+        let (received, strikes) = under(&lab, Transport::Tcp, upwards(name));
+        assert!(strikes > 0, "{name}");
+        assert!(received.end != End::EndOfFile && received.bytes.len() < SIZE, "{name}: {:?}", received.end);
+        assert!(pattern(SIZE).starts_with(&received.bytes), "{name}");
+    }
+    // Nothing is lost on a perfect link, and what is acknowledged little by little is acknowledged in the end.
+    let slowly = upwards(AttackName::AckSlowly).lasting(Duration::from_millis(1));
+    for attack in [upwards(AttackName::AckEarly), slowly] {
+        let name = attack.name;
+        let (received, strikes) = under(&lab, Transport::Tcp, attack);
+        assert!(strikes > 10, "{name}: {strikes}");
+        assert!(received.bytes == pattern(SIZE) && received.end == End::EndOfFile, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_is_delayed_arrives_later_and_whole() {
+    let lab = lab(&[near()]);
+    let sent = pattern(SIZE);
+    for (name, millis) in [
+        (AttackName::DelayJump, 300),
+        (AttackName::DelayRamp, 200),
+        (AttackName::DelayByChance, 20),
+        (AttackName::Throttle, 2),
+    ] {
+        let time = Duration::from_millis(millis);
+        let (received, strikes) = under(&lab, Transport::Tcp, upwards(name).lasting(time));
+        assert!(strikes > 0, "{name}");
+        assert!(received.bytes == sent && received.end == End::EndOfFile, "{name}: {:?}", received.end);
+        let jumps = name == AttackName::DelayJump;
+        assert!(!jumps || received.longest_gap >= time, "{name}: {:?}", received.longest_gap);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn plain_tcp_repairs_losses_and_copies_and_stops_where_nothing_passes() {
+    let lab = lab(&[near()]);
+    let sent = pattern(SIZE);
+    for attack in [
+        upwards(AttackName::Drop).every(200_000).times(5),
+        upwards(AttackName::Lose).every(200_000),
+        upwards(AttackName::Multiply).every(200_000).times(5),
+        upwards(AttackName::AgeEchoes).towards(Direction::ToClient),
+    ] {
+        let name = attack.name;
+        let (received, strikes) = under(&lab, Transport::Tcp, attack);
+        assert!(strikes > 0, "{name}");
+        assert!(received.bytes == sent && received.end == End::EndOfFile, "{name}: {:?}", received.end);
+    }
+    for attack in
+        [upwards(AttackName::Silence), upwards(AttackName::CloseWindow).towards(Direction::ToClient)]
+    {
+        let name = attack.name;
+        let (received, strikes) = under(&lab, Transport::Tcp, attack);
+        assert!(strikes > 0 && received.bytes.len() < SIZE, "{name}: {strikes}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_end_of_a_stream_is_taken_away_or_becomes_a_reset() {
+    let lab = lab(&[near()]);
+    for name in [AttackName::DropEnds, AttackName::ResetAtEnd] {
+        let (received, strikes) = under(&lab, Transport::Tcp, Attack::new(name));
+        assert!(strikes > 0 && received.end != End::EndOfFile, "{name}: {:?}", received.end);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn joins_are_invented_from_one_that_went_by_and_data_acks_are_removed() {
+    let lab = lab(&[near(), near()]);
+    lab.enable_kernel_mptcp().expect("the kernel has it");
+    let path = lab.path("b").expect("it is there");
+    path.attack(Attack::new(AttackName::JoinFlood)).expect("it runs");
+    let (_, strikes) = under(&lab, Transport::Mptcp, Attack::new(AttackName::StripDataAck).after(100_000));
+    assert!(strikes > 0, "Data-ACKs");
+    std::thread::sleep(Duration::from_millis(100));
+    let log = path.injections().expect("it runs");
+    let invented = log.entries.iter().filter(|entry| entry.what.starts_with("an invented MP_JOIN")).count();
+    assert!(invented >= 20, "400 a second: {invented}");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_cut_stops_a_path_for_its_time_and_cut_all_stops_all() {
     let lab = lab(&[near(), near()]);
     for name in [AttackName::Cut, AttackName::CutAll] {

@@ -66,7 +66,8 @@ impl Emulator {
                 Decision::Deliver { .. } | Decision::Drop(_) => {
                     self.end_run(direction, segment, run.take(), &packet, now);
                     let frame = Frame::from_segment(&one);
-                    self.follow(direction, decision, Outgoing { frame, mark: packet.mark.clone() }, now);
+                    let mark = packet.mark.clone();
+                    self.follow(direction, decision, Outgoing { frame, mark, delay: packet.delay }, now);
                 }
             }
         }
@@ -84,7 +85,8 @@ impl Emulator {
     ) {
         let Some(run) = run else { return };
         let Some(part) = part(segment, run.from, run.to) else { return };
-        let outgoing = Outgoing { frame: Frame::from_segment(&part), mark: packet.mark.clone() };
+        let (frame, mark, delay) = (Frame::from_segment(&part), packet.mark.clone(), packet.delay);
+        let outgoing = Outgoing { frame, mark, delay };
         self.send_at(direction, run.at, outgoing, now);
     }
 
@@ -93,20 +95,23 @@ impl Emulator {
             Decision::Drop(_) => self.recycle(packet.frame.into_buffer()),
             Decision::Deliver { at, duplicate_at, corrupt } => {
                 let copy = duplicate_at.map(|at| (at, packet.frame.clone(), packet.mark.clone()));
+                let delay = packet.delay;
                 let mut packet = packet;
                 if let Some(bit) = corrupt {
                     packet.frame = corrupted(packet.frame, bit);
                 }
                 self.send_at(direction, at, packet, now);
                 if let Some((at, frame, mark)) = copy {
-                    self.send_at(direction, at, Outgoing { frame, mark }, now);
+                    self.send_at(direction, at, Outgoing { frame, mark, delay }, now);
                 }
             }
         }
     }
 
-    /// Writes a packet that has arrived, if nothing is before it; else it waits for its time.
+    /// Writes a packet that has arrived, if nothing is before it; else it waits for its time, `at` the end of the link and then for as
+    /// long as the injector has it wait.
     fn send_at(&mut self, direction: Direction, at: Instant, mut packet: Outgoing, now: Instant) {
+        let at = at + packet.delay;
         let is_first = self.ways[direction.index()].queue.next().is_none_or(|next| at < next);
         if at <= now && is_first {
             return self.arrive(direction, packet, now);
@@ -140,7 +145,7 @@ impl Emulator {
 
     /// Into the receiver's device.
     fn arrive(&mut self, direction: Direction, packet: Outgoing, now: Instant) {
-        let Outgoing { frame, mark } = packet;
+        let Outgoing { frame, mark, delay: _ } = packet;
         let device = &self.devices[direction.opposite().index()];
         let written = device.send(frame.vnet, frame.bytes()).or_else(|error| {
             // A kernel that does not take super-segments gets their packets.

@@ -132,7 +132,7 @@ impl Emulator {
             self.do_tasks();
             let now = self.clock.now();
             self.deliver_due(now);
-            if let Some((direction, packet)) = self.injector.release(now) {
+            while let Some((direction, packet)) = self.injector.release(now) {
                 self.carry(direction, packet, now);
             }
             let mut was_busy = false;
@@ -238,13 +238,16 @@ impl Emulator {
         }
         let flow = self.overhear(now, direction, &frame);
         let (Some(flow), true) = (flow, self.injector.is_active()) else {
-            return self.carry(direction, Outgoing { frame, mark: None }, now);
+            return self.carry(direction, Outgoing::untouched(frame), now);
         };
         let outcome = self.injector.handle(now, direction, (&self.flows, flow), frame);
         for packet in outcome.packets {
             self.carry(direction, packet, now);
         }
-        for mark in outcome.swallowed {
+        for packet in outcome.back {
+            self.carry(direction.opposite(), packet, now);
+        }
+        for mark in outcome.unseen {
             self.log(now, direction, mark, &[]);
         }
         if let Some(cut) = outcome.cut {

@@ -107,17 +107,55 @@ attacks! {
     CutAll = "cut-all", Established, Once, Survives, [];
     /// The SYN/ACK becomes a bare SYN, as of a peer that opens at the same moment, and a bare ACK; nothing else passes. With to=server:
     /// so do the segments behind the client's SYN.
-    SynCrossing = "syn-crossing", Any, Always, OpensElsewhere, [Quick, BothHandshakes, SecondPath];
+    SynCrossing = "syn-crossing", Any, Always, OpensElsewhere, [Quick, QuickOnEveryPath, BothHandshakes, SecondPath];
     /// The SYN/ACK loses all options of Multipath TCP and TCP-ENO. With to=server: the SYN.
-    SynAckBare = "synack-bare", Syn, Always, OpensElsewhere, [Quick, BothHandshakes, SecondPath];
+    SynAckBare = "synack-bare", Syn, Always, OpensElsewhere, [Quick, QuickOnEveryPath, BothHandshakes, SecondPath];
     /// SYN and SYN/ACK pass, and nothing more.
     SynAckThenSilence = "synack-then-silence", Any, Always, OpensElsewhere, [Quick, BothHandshakes, SecondPath];
     /// Everything passes until the first payload with a mapping, which is the end of a sealed handshake; and nothing more.
     HandshakeThenSilence = "handshake-then-silence", Any, Always, OpensAfterHandshake, [Quick, BothHandshakes, SecondPath];
     /// One byte of each payload without a mapping, as a sealed handshake has, is changed, all checksums are mended.
-    HandshakeAlteredAlways = "handshake-altered-always", Payload, Always, OpensElsewhere, [Quick, BothHandshakes];
+    HandshakeAlteredAlways = "handshake-altered-always", Payload, Always, OpensElsewhere, [Quick, QuickOnEveryPath, BothHandshakes];
     /// One byte of each payload with a mapping is changed, from the first one on, all checksums are mended.
     BlocksAlteredAlways = "blocks-altered-always", Payload, Always, OpensAfterHandshake, [Quick, BothHandshakes, SecondPath];
+    /// Payloads are swallowed, and acknowledged in the receiver's name.
+    SwallowAndAck = "swallow-and-ack", BothWays, Always, KeepsPace, [];
+    /// Payloads pass and are acknowledged in the receiver's name at once: what the link then drops is never sent again.
+    AckEarly = "ack-early", BothWays, Always, KeepsPace, [];
+    /// Payloads are swallowed; of all but the first of them a selective acknowledgment in the receiver's name says that they have arrived.
+    LieInSack = "lie-in-sack", BothWays, Always, KeepsPace, [];
+    /// Acknowledgments are held back; one segment more is acknowledged in 140 ms, or in `lasting`.
+    AckSlowly = "ack-slowly", BothWays, Always, KeepsPace, [];
+    /// Acknowledgments stay where they are: segments without payload are swallowed, those with payload repeat the first acknowledgment.
+    FreezeAcks = "freeze-acks", BothWays, Always, KeepsPace, [];
+    /// Data-ACKs are removed; mappings stay.
+    StripDataAck = "strip-data-ack", Established, Always, KeepsPace, [];
+    /// The window becomes zero.
+    CloseWindow = "close-window", Established, Always, KeepsPace, [];
+    /// Echoes of timestamps go back by `lasting`, in milliseconds: the path looks so much longer.
+    AgeEchoes = "age-echoes", Established, Always, KeepsPace, [];
+    /// A delay that grows by a second in two, up to `lasting`, 5 s.
+    DelayRamp = "delay-ramp", Any, Always, KeepsPace, [];
+    /// A delay of `lasting`, 5 s, from now on.
+    DelayJump = "delay-jump", Any, Always, KeepsPace, [];
+    /// Each segment is delayed by chance, by 0 to `lasting`, 2 s.
+    DelayByChance = "delay-by-chance", Any, Always, KeepsPace, [];
+    /// One segment passes in 140 ms, or in `lasting`; the others wait for their turn.
+    Throttle = "throttle", Payload, Always, KeepsPace, [];
+    /// Nothing passes any more; with `to`, in one direction.
+    Silence = "silence", Any, Always, KeepsPace, [];
+    /// Payloads are swallowed.
+    Drop = "drop", Payload, Once, KeepsPace, [];
+    /// Three of ten payloads are swallowed, by chance.
+    Lose = "lose", Payload, Always, KeepsPace, [];
+    /// A payload arrives ten times.
+    Multiply = "multiply", Payload, Once, KeepsPace, [];
+    /// Once an MP_JOIN has gone by, 400 invented SYNs a second try to join the same connection.
+    JoinFlood = "join-flood", Any, Always, KeepsPace, [];
+    /// A FIN or DATA_FIN becomes a reset, and another one goes back to its sender.
+    ResetAtEnd = "reset-at-end", Established, Always, EndsSoon, [];
+    /// Segments with a FIN or DATA_FIN are swallowed.
+    DropEnds = "drop-ends", Established, Always, EndsSoon, [];
 }
 
 struct Row {
@@ -144,6 +182,10 @@ pub enum Expected {
     OpensElsewhere,
     /// The same, after a handshake that ended well on the attacked path.
     OpensAfterHandshake,
+    /// Every byte arrives, hardly later than over the honest path alone.
+    KeepsPace,
+    /// Both programs end soon after both have said so, also where every path is attacked.
+    EndsSoon,
 }
 
 /// How the attack tests run an attack, beyond what [`Expected`] says.
@@ -151,6 +193,8 @@ pub enum Expected {
 pub enum Run {
     /// In CI as well.
     Quick,
+    /// In CI on every path at once, too.
+    QuickOnEveryPath,
     /// Also on every path at once: then there may be an error, but never other bytes.
     EveryPath,
     /// With each of the handshakes of sealed connections.
@@ -227,6 +271,8 @@ pub(crate) enum Target {
     Established,
     /// All segments.
     Any,
+    /// Segments without SYN and RST in both directions; the direction of the attack is that of the payload that it is about.
+    BothWays,
 }
 
 /// An attack and when it acts.
@@ -253,20 +299,16 @@ pub struct Attack {
     /// Only connections to this port.
     #[serde(default)]
     pub port: Option<u16>,
-    /// How long a cut lasts.
-    #[serde(default = "three_seconds")]
-    pub lasting: Duration,
-}
-
-const fn three_seconds() -> Duration {
-    Duration::from_secs(3)
+    /// How long a cut lasts, or how long a delay is; `None`: as the attack has it.
+    #[serde(default)]
+    pub lasting: Option<Duration>,
 }
 
 impl Attack {
     /// The attack at the first occasion: once, or steadily for those that rewrite or strip options.
     pub const fn new(name: AttackName) -> Self {
         let count = if name.is_steady() { None } else { Some(1) };
-        Self { name, direction: None, after: 0, every: 0, count, port: None, lasting: three_seconds() }
+        Self { name, direction: None, after: 0, every: 0, count, port: None, lasting: None }
     }
 
     /// Only packets that go this way.
@@ -305,11 +347,21 @@ impl Attack {
         self
     }
 
-    /// How long a cut lasts.
+    /// How long a cut lasts, or how long a delay is.
     #[must_use]
     pub const fn lasting(mut self, time: Duration) -> Self {
-        self.lasting = time;
+        self.lasting = Some(time);
         self
+    }
+
+    /// The same, unless it was said: what the attack is known for.
+    pub(crate) fn time(&self) -> Duration {
+        self.lasting.unwrap_or(match self.name {
+            AttackName::AckSlowly | AttackName::Throttle => Duration::from_millis(140),
+            AttackName::DelayByChance => Duration::from_secs(2),
+            AttackName::DelayRamp | AttackName::DelayJump | AttackName::AgeEchoes => Duration::from_secs(5),
+            _ => Duration::from_secs(3),
+        })
     }
 
     /// An attack from words: its name, then `after=BYTES`, `every=BYTES`, `count=N`, `to=server|client`,

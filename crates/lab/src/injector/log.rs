@@ -9,10 +9,10 @@ use crate::{AttackName, Direction};
 /// Entries kept; beyond them only the counts go on.
 const MAX_ENTRIES: usize = 10_000;
 
-/// One packet of the injector: forged, changed, or taken away.
+/// One packet of the injector: forged, changed, held back, or taken away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Injection {
-    /// When it left the path towards its receiver, or was taken away, since the lab came up.
+    /// When it left the path towards its receiver, or was taken away or held back, since the lab came up.
     pub at: Duration,
     /// By which attack.
     pub attack: AttackName,
@@ -22,7 +22,7 @@ pub struct Injection {
     pub flow: u32,
     /// What was done, for people: also the comment in the capture.
     pub what: String,
-    /// Bytes of the packet on the wire; 0 for what was taken away.
+    /// Bytes of the packet on the wire; 0 for what was taken away or held back.
     pub bytes: u32,
 }
 

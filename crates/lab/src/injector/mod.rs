@@ -4,7 +4,12 @@
 //! what comes of it goes on over the link in place of the packet, forged segments before or behind it. Packets that no attack acts on pass
 //! untouched, byte by byte.
 
+mod acknowledging;
 mod attack;
+mod delaying;
+mod dropping;
+mod editing;
+mod flooding;
 mod handshake;
 mod log;
 mod opening;
@@ -26,7 +31,10 @@ use crate::packet::{Frame, TcpView, part};
 pub use attack::{Attack, AttackName, Expected, Run};
 pub use log::{Injection, InjectionLog};
 
+use acknowledging::Claims;
 use attack::Target;
+use delaying::Turns;
+use flooding::Floods;
 use replay_buffer::ReplayBuffer;
 
 /// Segments kept for replays. Old enough to be acknowledged, few enough to be forgotten.
@@ -48,6 +56,14 @@ pub(crate) struct Mark {
 pub(crate) struct Outgoing {
     pub(crate) frame: Frame,
     pub(crate) mark: Option<Mark>,
+    /// How long it waits behind the link.
+    pub(crate) delay: Duration,
+}
+
+impl Outgoing {
+    pub(crate) const fn untouched(frame: Frame) -> Self {
+        Self { frame, mark: None, delay: Duration::ZERO }
+    }
 }
 
 /// What comes of a packet.
@@ -55,8 +71,10 @@ pub(crate) struct Outgoing {
 pub(crate) struct Outcome {
     /// In this order; all in the direction of the packet.
     pub(crate) packets: Vec<Outgoing>,
-    /// What was done to packets that go no further.
-    pub(crate) swallowed: Vec<Mark>,
+    /// What goes the other way.
+    pub(crate) back: Vec<Outgoing>,
+    /// What was done that no packet shows: some go no further, some later.
+    pub(crate) unseen: Vec<Mark>,
     pub(crate) cut: Option<Cut>,
 }
 
@@ -72,12 +90,7 @@ struct Piece {
     segment: Segment,
     /// Set once an attack has treated it: others leave it alone.
     what: Option<(AttackName, String)>,
-}
-
-impl Piece {
-    fn untouched(segment: Segment) -> Self {
-        Self { segment, what: None }
-    }
+    delay: Duration,
 }
 
 /// What an attack sees of the packet that it acts on.
@@ -86,6 +99,8 @@ struct Context<'a> {
     flow: &'a Flow,
     flows: &'a Flows,
     now: Instant,
+    /// When this attack has first acted; `now` if it has not.
+    since: Instant,
     /// How often this attack has acted before.
     injections: u64,
 }
@@ -95,6 +110,8 @@ struct Armed {
     /// Acts once this much payload has passed.
     due: u64,
     injections: u64,
+    /// When it first acted.
+    since: Option<Instant>,
 }
 
 /// A segment held back.
@@ -115,6 +132,9 @@ pub(crate) struct Injector {
     held: Option<Held>,
     old: VecDeque<(u32, Direction, Segment)>,
     replay_buffer: ReplayBuffer,
+    claims: Claims,
+    turns: Turns,
+    floods: Floods,
     random: SeededRandom,
     pub(crate) log: InjectionLog,
 }
@@ -127,6 +147,9 @@ impl Injector {
             held: None,
             old: VecDeque::new(),
             replay_buffer: ReplayBuffer::default(),
+            claims: Claims::default(),
+            turns: Turns::default(),
+            floods: Floods::default(),
             random: SeededRandom::from_number(seed),
             log: InjectionLog::default(),
         }
@@ -134,12 +157,15 @@ impl Injector {
 
     pub(crate) fn arm(&mut self, attack: Attack) {
         let due = self.passed.saturating_add(attack.after);
-        self.armed.push(Armed { attack, due, injections: 0 });
+        self.armed.push(Armed { attack, due, injections: 0, since: None });
     }
 
     /// Calls off all attacks; what is held back still goes on.
     pub(crate) fn disarm(&mut self) {
         self.armed.clear();
+        self.claims.clear();
+        self.turns = Turns::default();
+        self.floods.clear();
     }
 
     /// Attacks that may still act.
@@ -152,18 +178,18 @@ impl Injector {
         !self.armed.is_empty() || self.held.is_some()
     }
 
-    /// When a packet held back goes on at the latest.
+    /// When a packet held back goes on at the latest, or something forged is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.held.as_ref().map(|held| held.until)
+        let held = self.held.as_ref().map(|held| held.until);
+        [held, self.claims.deadline(), self.floods.deadline()].into_iter().flatten().min()
     }
 
-    /// What was held back until now.
+    /// What was held back until now, or goes out by itself.
     pub(crate) fn release(&mut self, now: Instant) -> Option<(Direction, Outgoing)> {
-        if self.held.as_ref()?.until > now {
-            return None;
+        if let Some(held) = self.held.take_if(|held| held.until <= now) {
+            return Some((held.direction, held.let_go("nothing overtook it in time")));
         }
-        let held = self.held.take()?;
-        Some((held.direction, held.let_go("nothing overtook it in time")))
+        self.claims.release(now).or_else(|| self.floods.release(now, &mut self.random))
     }
 
     /// Treats a TCP packet; `frame` comes back in the outcome, or what became of it.
@@ -187,7 +213,7 @@ impl Injector {
         let mut outcome = Outcome::default();
         let mut pieces = vec![Piece::untouched(segment)];
         if due {
-            let context = Context { direction, flow, flows, now, injections: 0 };
+            let context = Context { direction, flow, flows, now, since: now, injections: 0 };
             pieces = self.inject(&context, pieces, &mut outcome);
         }
         if is_awaited {
@@ -233,12 +259,14 @@ impl Injector {
             });
             let Some(index) = found else { continue };
             let piece = pieces.remove(index);
-            let context = Context { injections: one.injections, ..*context };
+            let since = one.since.unwrap_or(context.now);
+            let context = Context { injections: one.injections, since, ..*context };
             let original = piece.segment.clone();
             let after = self.treat(&one.attack, &context, piece.segment, outcome);
             match after {
                 Some(after) => {
                     one.injections += 1;
+                    one.since = Some(since);
                     one.due = self.passed.saturating_add(one.attack.every);
                     pieces.splice(index..index, after);
                 }
@@ -297,11 +325,32 @@ impl Injector {
             AttackName::HandshakeAlteredAlways | AttackName::BlocksAlteredAlways => {
                 opening::alter(attack.name, segment)
             }
+            AttackName::SwallowAndAck
+            | AttackName::AckEarly
+            | AttackName::LieInSack
+            | AttackName::AckSlowly
+            | AttackName::FreezeAcks => self.claims.treat(attack, context, segment, outcome),
+            AttackName::StripDataAck | AttackName::CloseWindow | AttackName::AgeEchoes => {
+                editing::edit(attack, segment)
+            }
+            AttackName::DelayRamp
+            | AttackName::DelayJump
+            | AttackName::DelayByChance
+            | AttackName::Throttle => {
+                Some(self.turns.delay(attack, context, segment, &mut self.random, outcome))
+            }
+            AttackName::Silence | AttackName::Drop => Some(dropping::swallow(attack.name, context, outcome)),
+            AttackName::Lose => dropping::lose(context, &mut self.random, outcome),
+            AttackName::Multiply => Some(payload::multiply(segment)),
+            AttackName::JoinFlood => self.floods.watch(&segment, context, outcome),
+            AttackName::ResetAtEnd | AttackName::DropEnds => {
+                dropping::end(attack.name, &segment, context, outcome)
+            }
             AttackName::Cut | AttackName::CutAll => {
                 let all_paths = attack.name == AttackName::CutAll;
-                let what = format!("dead for {} ms", attack.lasting.as_millis());
+                let what = format!("dead for {} ms", attack.time().as_millis());
                 let mark = Mark { attack: attack.name, flow: context.flow.number, what };
-                outcome.cut = Some(Cut { mark, lasting: attack.lasting, all_paths });
+                outcome.cut = Some(Cut { mark, lasting: attack.time(), all_paths });
                 Some(vec![Piece::untouched(segment)])
             }
         }
@@ -318,7 +367,7 @@ impl Injector {
         let held = part(&segment, index, index + 1)?;
         let before = part(&segment, 0, index);
         let behind = part(&segment, index + 1, count);
-        let Context { direction, flow, flows: _, now, injections: _ } = context;
+        let Context { direction, flow, flows: _, now, since: _, injections: _ } = context;
         self.held = Some(Held {
             attack,
             direction: *direction,
@@ -378,7 +427,9 @@ impl Armed {
             Target::Payload => !is_syn && payload > 0,
             Target::Established => !is_syn && !flags.contains(Flags::RST),
             Target::Any => true,
+            Target::BothWays => !is_syn && !flags.contains(Flags::RST),
         };
+        let wanted = wanted.filter(|_| name.target() != Target::BothWays);
         fits && passed >= self.due
             && count.is_none_or(|count| self.injections < count)
             && wanted.is_none_or(|wanted| wanted == direction)
@@ -390,21 +441,25 @@ impl Held {
     fn let_go(self, why: &str) -> Outgoing {
         let what = format!("held back, {why}");
         let mark = Mark { attack: self.attack, flow: self.flow, what };
-        Outgoing { frame: Frame::from_segment(&self.segment), mark: Some(mark) }
+        Outgoing { mark: Some(mark), ..Outgoing::untouched(Frame::from_segment(&self.segment)) }
     }
 }
 
 impl Piece {
+    fn untouched(segment: Segment) -> Self {
+        Self { segment, what: None, delay: Duration::ZERO }
+    }
+
     fn into_packet(self, flow: u32) -> Outgoing {
         let mark = self.what.map(|(attack, what)| Mark { attack, flow, what });
-        Outgoing { frame: Frame::from_segment(&self.segment), mark }
+        Outgoing { frame: Frame::from_segment(&self.segment), mark, delay: self.delay }
     }
 
     fn treated(attack: AttackName, segment: Segment, what: impl Into<String>) -> Self {
-        Self { segment, what: Some((attack, what.into())) }
+        Self { segment, what: Some((attack, what.into())), delay: Duration::ZERO }
     }
 }
 
 fn untouched(frame: Frame) -> Outcome {
-    Outcome { packets: vec![Outgoing { frame, mark: None }], ..Outcome::default() }
+    Outcome { packets: vec![Outgoing::untouched(frame)], ..Outcome::default() }
 }

@@ -2,8 +2,9 @@
 
 use plait_wire::{Dss, Flags, MptcpOption, OptionBytes, Segment, TcpOption};
 
+use super::dropping::swallow;
 use super::option_list::{ENO, MPTCP, join, list};
-use super::{Attack, AttackName, Context, Mark, Outcome, Piece, payload};
+use super::{Attack, AttackName, Context, Outcome, Piece, payload};
 use crate::Direction;
 
 /// A simultaneous open that its victim did not ask for (RFC 9293, section 3.5): the victim's peer seems to speak plain TCP. The real
@@ -92,9 +93,4 @@ fn is_mapped(segment: &Segment) -> bool {
     plait_wire::options(&segment.options)
         .flatten()
         .any(|option| matches!(option, TcpOption::Mptcp(MptcpOption::Dss(Dss { mapping: Some(_), .. }))))
-}
-
-fn swallow(attack: AttackName, context: &Context<'_>, outcome: &mut Outcome) -> Vec<Piece> {
-    outcome.swallowed.push(Mark { attack, flow: context.flow.number, what: "swallowed".to_owned() });
-    Vec::new()
 }

@@ -6,6 +6,8 @@ use plait_wire::{OptionBytes, pad_options};
 pub(super) const MPTCP: u8 = 30;
 /// TCP-ENO.
 pub(super) const ENO: u8 = 69;
+/// Selective acknowledgments.
+pub(super) const SACK: u8 = 5;
 /// Timestamps.
 pub(super) const TIMESTAMPS: u8 = 8;
 

@@ -11,6 +11,9 @@ use crate::packet::part;
 /// What forged payloads consist of: easy to find on the other side.
 const FORGED: &[u8] = b"FORGED BY THE INJECTOR. ";
 
+/// How often a payload comes besides.
+const COPIES: usize = 9;
+
 /// Longest payload of a merged segment: it must still fit an IP packet, its headers and a link header.
 const MAX_MERGED: usize = 64_000;
 
@@ -112,6 +115,12 @@ pub(super) fn split(segment: Segment) -> Option<Vec<Piece>> {
     });
     let pieces = pieces.collect();
     Some(around(before, pieces, behind))
+}
+
+/// The same payload again and again.
+pub(super) fn multiply(segment: Segment) -> Vec<Piece> {
+    let copy = || Piece::treated(AttackName::Multiply, segment.clone(), "once more".to_owned());
+    std::iter::repeat_with(copy).take(COPIES).chain([Piece::untouched(segment.clone())]).collect()
 }
 
 /// Whether `second` begins where `first` ends.

@@ -26,6 +26,20 @@ pub(super) fn reset(segment: Segment) -> Vec<Piece> {
     vec![Piece::treated(AttackName::Rst, forged, what), Piece::untouched(segment)]
 }
 
+/// Resets in place of it: for its receiver, and for its sender.
+pub(super) fn reset_of(segment: &Segment) -> (Segment, Segment) {
+    let there = Segment { flags: Flags::RST.with(Flags::ACK), options: OptionBytes::new(), ..bare(segment) };
+    let taken = segment.payload.len() as u32 + u32::from(segment.flags.contains(Flags::FIN));
+    let back = Segment {
+        source: segment.destination,
+        destination: segment.source,
+        seq: segment.ack,
+        ack: segment.seq + taken,
+        ..there.clone()
+    };
+    (there, back)
+}
+
 /// A FIN in front of it.
 pub(super) fn fin(segment: Segment) -> Vec<Piece> {
     let forged = Segment { flags: Flags::FIN.with(Flags::ACK), ..bare(&segment) };
