@@ -1,6 +1,7 @@
 //! Runs cases one after the other, a line each, and prints a table at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -26,6 +27,9 @@ pub(crate) struct Options {
     /// The binary under test.
     #[arg(long, default_value = "target/release/plait")]
     plait: PathBuf,
+    /// Runs all of them so many times; a case that failed once has failed.
+    #[arg(long, value_name = "TIMES", default_value = "1")]
+    repeat: NonZeroU32,
     /// Keeps the programs' output, and captures, of cases that fail.
     #[arg(long, value_name = "DIRECTORY")]
     keep: Option<PathBuf>,
@@ -55,10 +59,19 @@ impl Options {
         self.keep.is_some()
     }
 
+    /// What was said about the size, if anything.
+    pub(crate) fn size_given(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// Whether --only and --skip leave something that is called so.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        let fits = |patterns: &[String]| patterns.iter().any(|pattern| name.contains(pattern.as_str()));
+        (self.only.is_empty() || fits(&self.only)) && !fits(&self.skip)
+    }
+
     fn wants(&self, case: &Case<'_>) -> bool {
-        let fits = |patterns: &[String]| patterns.iter().any(|pattern| case.name.contains(pattern.as_str()));
-        let is_named = if self.only.is_empty() { case.is_quick || !self.quick } else { fits(&self.only) };
-        is_named && !fits(&self.skip)
+        self.names(&case.name) && (case.is_quick || !self.quick || !self.only.is_empty())
     }
 }
 
@@ -106,8 +119,8 @@ impl Class {
     }
 }
 
-/// Runs what was asked for; false if a case failed.
-pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
+/// What may be there before a run: root, and nothing that an earlier one left.
+pub(crate) fn prepare(options: &Options) -> Result<PathBuf> {
     if !nix::unistd::geteuid().is_root() {
         bail!("network namespaces need root: run it with sudo, or as root in a user namespace (unshare -rn)");
     }
@@ -115,11 +128,21 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
         eprintln!("removed {name}, left behind by an earlier run");
     }
     let usual = std::env::temp_dir().join(format!("plait-conformance-{}", std::process::id()));
-    let root = options.keep.clone().unwrap_or(usual);
+    Ok(options.keep.clone().unwrap_or(usual))
+}
+
+/// Runs what was asked for; false if a case failed.
+pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
+    let root = prepare(options)?;
     let mut results = Vec::new();
-    for case in cases.into_iter().filter(|case| options.wants(case)) {
-        let class = one(&case, &root, options.keeps())?;
-        results.push((case.row, case.column, class));
+    for round in 1..=options.repeat.get() {
+        if options.repeat.get() > 1 {
+            println!("round {round} of {}", options.repeat);
+        }
+        for case in cases.iter().filter(|case| options.wants(case)) {
+            let class = one(case, &root, options.keeps())?;
+            results.push((case.row.clone(), case.column.clone(), class));
+        }
     }
     if !options.keeps() {
         let _ = std::fs::remove_dir_all(&root);
@@ -157,8 +180,14 @@ fn one(case: &Case<'_>, root: &Path, keep: bool) -> Result<Class> {
 
 fn print_table(results: &[(String, String, Class)]) {
     let columns: BTreeSet<&str> = results.iter().map(|(_, column, _)| column.as_str()).collect();
-    let cells: BTreeMap<(&str, &str), Class> =
-        results.iter().map(|(row, column, class)| ((row.as_str(), column.as_str()), *class)).collect();
+    let mut cells: BTreeMap<(&str, &str), Class> = BTreeMap::new();
+    for (row, column, class) in results {
+        // One failure among many rounds stays.
+        let cell = cells.entry((row, column)).or_insert(*class);
+        if *cell != Class::Failed {
+            *cell = *class;
+        }
+    }
     let print_row = |name: &str, of: &dyn Fn(&str) -> String| {
         let row: Vec<String> = columns.iter().map(|column| format!("{:<12}", of(column))).collect();
         println!("{name:<40} {}", row.join(" ").trim_end());
@@ -168,7 +197,7 @@ fn print_table(results: &[(String, String, Class)]) {
     let mut printed = BTreeSet::new();
     for (row, _, _) in results {
         if printed.insert(row) {
-            let cell = |column: &str| cells.get(&(row, column)).map_or("-", |class| class.word());
+            let cell = |column: &str| cells.get(&(row.as_str(), column)).map_or("-", |class| class.word());
             print_row(row, &|column| cell(column).to_owned());
         }
     }

@@ -48,6 +48,8 @@ pub(crate) fn all() -> Vec<Case> {
         cases::opening::all(),
         cases::one_path::all(),
         cases::every_path::all(),
+        cases::interference::all(),
+        cases::ends::all(),
         cases::records::all(),
         cases::control::all(),
         cases::negotiation::all(),

@@ -14,6 +14,8 @@ use plait_lab::Program;
 
 /// Bytes written and read at a time.
 const CHUNK: usize = 1 << 16;
+/// Shortest gap between arrivals that is noted.
+pub(crate) const NOTED: Duration = Duration::from_millis(1);
 /// How often a waiting loop looks again.
 const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -77,14 +79,19 @@ fn mixed(number: u64) -> u64 {
 pub(crate) struct Load {
     pub(crate) up: Source,
     pub(crate) down: Source,
-    /// Bytes each way.
-    pub(crate) size: u64,
+    /// Bytes up, and bytes down.
+    pub(crate) sizes: [u64; 2],
 }
 
 impl Load {
     /// Two different streams of noise.
     pub(crate) fn noise(size: u64) -> Self {
-        Self { up: Source::Noise(1 << 40), down: Source::Noise(2 << 40), size }
+        Self::sized([size; 2])
+    }
+
+    /// The same, so much up and so much down.
+    pub(crate) fn sized(sizes: [u64; 2]) -> Self {
+        Self { up: Source::Noise(1 << 40), down: Source::Noise(2 << 40), sizes }
     }
 }
 
@@ -99,6 +106,10 @@ pub(crate) struct Arrived {
     pub(crate) first_at: Option<SystemTime>,
     /// Longest time between two arrivals at the program that reads.
     pub(crate) longest_gap: Duration,
+    /// When something was read, and how long nothing had come before; only what waited for [`NOTED`] or longer.
+    pub(crate) gaps: Vec<(Instant, Duration)>,
+    /// When the last byte was read.
+    pub(crate) last_at: Option<Instant>,
 }
 
 /// How a program ended.
@@ -126,6 +137,8 @@ pub(crate) struct Exchange {
     pub(crate) server: Ending,
     /// From the first byte to the end of both programs.
     pub(crate) time: Duration,
+    /// When both programs had ended.
+    pub(crate) ended_at: Instant,
     /// The programs had to be killed: nothing moved any more and they did not end.
     pub(crate) hung: bool,
 }
@@ -141,11 +154,12 @@ pub(crate) struct Running {
 pub(crate) fn start(client: &mut Program, server: &mut Program, load: &Load) -> Result<Running> {
     let [(client_in, client_out), (server_in, server_out)] = [pipes(client)?, pipes(server)?];
     let moved = Arc::new(AtomicU64::new(0));
-    feed(client_in, load.up.clone(), load.size);
-    feed(server_in, load.down.clone(), load.size);
+    let [up, down] = load.sizes;
+    feed(client_in, load.up.clone(), up);
+    feed(server_in, load.down.clone(), down);
     let readers = [
-        read(server_out, load.up.clone(), load.size, Arc::clone(&moved)),
-        read(client_out, load.down.clone(), load.size, Arc::clone(&moved)),
+        read(server_out, load.up.clone(), up, Arc::clone(&moved)),
+        read(client_out, load.down.clone(), down, Arc::clone(&moved)),
     ];
     Ok(Running { began: Instant::now(), moved, readers })
 }
@@ -180,6 +194,17 @@ impl Running {
         server: &mut Program,
         timeout: Duration,
     ) -> Result<Exchange> {
+        self.finish_within(client, server, timeout, Duration::MAX)
+    }
+
+    /// The same, and kills them when all of it takes longer than `limit`.
+    pub(crate) fn finish_within(
+        self,
+        client: &mut Program,
+        server: &mut Program,
+        timeout: Duration,
+        limit: Duration,
+    ) -> Result<Exchange> {
         let (mut last, mut since, mut hung) = (self.moved(), Instant::now(), false);
         let mut alive = 2;
         loop {
@@ -191,14 +216,14 @@ impl Running {
             if (moved, left) != (last, alive) {
                 (last, alive, since) = (moved, left, Instant::now());
             }
-            if since.elapsed() > timeout {
+            if since.elapsed() > timeout || self.began.elapsed() > limit {
                 hung = true;
                 client.signal(nix::sys::signal::Signal::SIGKILL);
                 server.signal(nix::sys::signal::Signal::SIGKILL);
             }
             std::thread::sleep(INTERVAL);
         }
-        let time = self.began.elapsed();
+        let (time, ended_at) = (self.began.elapsed(), Instant::now());
         let [up, down] = self.readers.map(|reader| reader.join().ok().context("a reader panicked"));
         Ok(Exchange {
             up: up?,
@@ -206,6 +231,7 @@ impl Running {
             client: Ending::of(client)?,
             server: Ending::of(server)?,
             time,
+            ended_at,
             hung,
         })
     }
@@ -231,10 +257,15 @@ fn read(mut from: ChildStdout, source: Source, size: u64, moved: Arc<AtomicU64>)
         let (mut room, mut expected) = (vec![0; CHUNK], vec![0; CHUNK]);
         let (mut hash, mut first_wrong, mut bytes) = (Sha256::new(), None, 0_u64);
         let (mut first_at, mut last, mut longest_gap) = (None, None::<Instant>, Duration::ZERO);
+        let mut gaps = Vec::new();
         while let Ok(count @ 1..) = from.read(&mut room) {
             first_at = first_at.or_else(|| Some(SystemTime::now()));
             let now = Instant::now();
-            longest_gap = longest_gap.max(last.map_or(Duration::ZERO, |last| now - last));
+            let gap = last.map_or(Duration::ZERO, |last| now - last);
+            longest_gap = longest_gap.max(gap);
+            if gap >= NOTED {
+                gaps.push((now, gap));
+            }
             last = Some(now);
             let got = &room[..count];
             hash.update(got);
@@ -249,7 +280,7 @@ fn read(mut from: ChildStdout, source: Source, size: u64, moved: Arc<AtomicU64>)
         // More than was sent is wrong from there on.
         let first_wrong = first_wrong.or((bytes > size).then_some(size));
         let is_equal = <[u8; 32]>::from(hash.finalize()) == source.digest(size);
-        Arrived { bytes, first_wrong, is_equal, first_at, longest_gap }
+        Arrived { bytes, first_wrong, is_equal, first_at, longest_gap, gaps, last_at: last }
     })
 }
 

@@ -56,10 +56,18 @@ impl Side {
 
 impl<'a> Fixture<'a> {
     pub(crate) fn up(context: &'a Context<'a>, ears: Listening) -> Result<Self> {
-        let conditions = Conditions::megabits(MEGABITS, DELAY_MS);
+        Self::up_with(context, ears, &Conditions::megabits(MEGABITS, DELAY_MS))
+    }
+
+    /// The same with other paths.
+    pub(crate) fn up_with(
+        context: &'a Context<'a>,
+        ears: Listening,
+        conditions: &Conditions,
+    ) -> Result<Self> {
         let paths = vec![
             PathConfig::new("a", PathClass::Trusted, conditions.clone()),
-            PathConfig::new("b", PathClass::Untrusted, conditions),
+            PathConfig::new("b", PathClass::Untrusted, conditions.clone()),
         ];
         let config = LabConfig {
             paths,
@@ -96,8 +104,13 @@ impl<'a> Fixture<'a> {
 
     /// Starts `plait listen` with further options, and waits until it listens.
     pub(crate) fn listen(&self, options: &[&str]) -> Result<Program> {
+        self.listen_on(&Self::PATHS, options)
+    }
+
+    /// The same over these paths.
+    pub(crate) fn listen_on(&self, paths: &[&str], options: &[&str]) -> Result<Program> {
         let mut command = self.plait(Side::Server, "listen");
-        command.arg(PORT.to_string()).args(Self::PATHS).args(options);
+        command.arg(PORT.to_string()).args(paths).args(options);
         let mut server = self.start(Side::Server, command)?;
         server.wait_for_line("listening on port", START)?;
         Ok(server)
@@ -105,7 +118,12 @@ impl<'a> Fixture<'a> {
 
     /// Starts `plait connect` towards the server's address on path `a`, over these paths, with further options.
     pub(crate) fn connect(&self, paths: &[&str], options: &[&str]) -> Result<Program> {
-        let address = self.path("a")?.server().v4.to_string();
+        self.connect_to("a", paths, options)
+    }
+
+    /// The same towards the server's address on another path.
+    pub(crate) fn connect_to(&self, path: &str, paths: &[&str], options: &[&str]) -> Result<Program> {
+        let address = self.path(path)?.server().v4.to_string();
         let mut command = self.plait(Side::Client, "connect");
         command.arg(address).arg(PORT.to_string()).arg("--accept-new").args(paths).args(options);
         self.start(Side::Client, command)

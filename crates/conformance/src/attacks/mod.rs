@@ -9,7 +9,7 @@
 //! * [`fixture`]: the lab and the programs in it.
 //! * [`exchange`]: a known stream each way, and what arrives of it; [`peer`]: the same programs of the kernel's Multipath TCP.
 //! * [`wiretap`]: what is in the captures; [`secrets`] and [`memory`]: which keys there are, and whether a process still has them.
-//! * [`cases`]: the cases.
+//! * [`cases`]: the cases; [`table`] and [`gaps`] measure what attacks cost, with goals.
 
 mod case;
 mod cases;
@@ -17,8 +17,10 @@ mod cases;
 mod documents;
 mod exchange;
 mod fixture;
+mod gaps;
 mod memory;
 mod peer;
 pub(crate) mod runner;
 mod secrets;
+mod table;
 mod wiretap;

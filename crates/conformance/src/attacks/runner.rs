@@ -4,6 +4,8 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::attacks::case::{Case, Context, Settings, all};
+use crate::attacks::table::Amount;
+use crate::attacks::{gaps, table};
 use crate::runner;
 
 /// Bytes each way of a transfer under attack, for CI.
@@ -14,6 +16,16 @@ const SMALL: u64 = 8 << 20;
 pub(crate) struct Selection {
     #[command(flatten)]
     common: runner::Options,
+    /// In place of cases: what each kind of interference on one path of two costs, beside the honest path alone; --only, --skip and
+    /// --size hold for it, too.
+    #[arg(long, conflicts_with_all = ["quick", "repeat", "keep"])]
+    table: bool,
+    /// With --table: from the client to the server only.
+    #[arg(long, requires = "table")]
+    one_way: bool,
+    /// In place of cases: the longest gap at the reader around a single strike, over so many strikes, beside the kernel's.
+    #[arg(long, value_name = "STRIKES", conflicts_with_all = ["table", "quick", "repeat", "only", "skip", "size", "keep"])]
+    gaps: Option<usize>,
 }
 
 /// Prints the names.
@@ -23,9 +35,17 @@ pub(crate) fn list() {
     }
 }
 
-/// Runs what was asked for; false if a case failed.
-pub(crate) fn run(Selection { common }: &Selection) -> Result<bool> {
+/// Runs what was asked for; false if a case failed, or a goal was missed.
+pub(crate) fn run(selection: &Selection) -> Result<bool> {
+    let Selection { common, table, one_way, gaps } = selection;
     let settings = Settings { plait: common.plait()?, size: common.size(SMALL) };
+    if *table {
+        let amount = Amount { size: common.size_given(), is_one_way: *one_way };
+        return table::run(&settings, &runner::prepare(common)?, amount, |name| common.names(name));
+    }
+    if let Some(count) = *gaps {
+        return gaps::run(&settings, &runner::prepare(common)?, count);
+    }
     let cases = all();
     let cases = cases.iter().map(|case| {
         let (column, row) = case.name.split_once('/').unwrap_or(("", &case.name));

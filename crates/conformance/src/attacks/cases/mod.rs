@@ -2,7 +2,9 @@
 
 pub(crate) mod control;
 pub(crate) mod eavesdropper;
+pub(crate) mod ends;
 pub(crate) mod every_path;
+pub(crate) mod interference;
 pub(crate) mod kernel_tls;
 pub(crate) mod memory;
 pub(crate) mod negotiation;
@@ -58,11 +60,16 @@ pub(crate) enum Outcome {
     Hung(String),
 }
 
-/// Judges what arrived and what the programs said.
+/// Judges what arrived and what the programs said, of a transfer of `size` bytes each way.
 pub(crate) fn outcome(exchange: &Exchange, size: u64) -> Outcome {
-    let Exchange { up, down, client, server, time: _, hung } = exchange;
-    let ends = [("the server", up, server), ("the client", down, client)];
-    for (who, arrived, _) in &ends {
+    outcome_of(exchange, [size; 2])
+}
+
+/// The same where so much was sent up and so much down.
+pub(crate) fn outcome_of(exchange: &Exchange, sizes: [u64; 2]) -> Outcome {
+    let Exchange { up, down, client, server, time: _, ended_at: _, hung } = exchange;
+    let ends = [("the server", up, server, sizes[0]), ("the client", down, client, sizes[1])];
+    for (who, arrived, _, _) in &ends {
         if let Some(place) = arrived.first_wrong {
             return Outcome::Deceived(format!("wrong bytes: {who} got another byte at place {place}"));
         }
@@ -70,20 +77,20 @@ pub(crate) fn outcome(exchange: &Exchange, size: u64) -> Outcome {
     if *hung {
         return Outcome::Hung(format!("{} and {} bytes arrived, then nothing", up.bytes, down.bytes));
     }
-    for (who, arrived, ending) in &ends {
+    for (who, arrived, ending, size) in &ends {
         let missing = size - arrived.bytes;
         if missing > 0 && ending.code == Some(0) {
             return Outcome::Deceived(format!("a false end: {missing} bytes missing and {who} was not told"));
         }
     }
     let is_equal = up.is_equal && down.is_equal;
-    let failed = ends.iter().find(|(_, arrived, _)| arrived.bytes < size);
-    let failed = failed.or_else(|| ends.iter().find(|(_, _, ending)| ending.code != Some(0)));
+    let failed = ends.iter().find(|(_, arrived, _, size)| arrived.bytes < *size);
+    let failed = failed.or_else(|| ends.iter().find(|(_, _, ending, _)| ending.code != Some(0)));
     match failed {
         None if is_equal => Outcome::Equal,
         // The places agree, so the sums do.
         None => Outcome::Deceived("the sums differ".to_owned()),
-        Some((who, arrived, ending)) => {
+        Some((who, arrived, ending, size)) => {
             let code = ending.code.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
             let missing = size - arrived.bytes;
             Outcome::Error(format!("{who} ended with {code}, {missing} bytes missing: {}", ending.said))

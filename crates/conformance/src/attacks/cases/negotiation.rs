@@ -3,6 +3,8 @@
 //! Under `require` there is an error before a byte of data; under `prefer` there may be less, and then both the warning and the
 //! status say so. Never is protection lost in silence.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use plait_lab::{Attack, AttackName, Direction};
 use serde_json::Value;
@@ -15,6 +17,9 @@ use crate::attacks::peer::{self, Layer};
 
 /// Bytes each way.
 const SIZE: u64 = 300_000;
+/// How long a server may take behind its client; and where nothing is to come of it, as it waits for the next one.
+const LINGERS: Duration = Duration::from_secs(3);
+const LINGERS_IN_VAIN: Duration = Duration::from_millis(300);
 /// How the program ends where the policy forbids what was to be had, and where its SYN is answered by a reset.
 const FORBIDDEN: i32 = 6;
 const UNREACHABLE: i32 = 4;
@@ -217,7 +222,7 @@ fn negotiate(context: &Context<'_>, negotiation: &Negotiation) -> Result<Verdict
     let fixture = Fixture::up(context, Listening::Open)?;
     let text =
         || Source::Text(b"what nobody on the way is to read before both ends agree. ".as_slice().into());
-    let load = Load { up: text(), down: text(), size: SIZE };
+    let load = Load { up: text(), down: text(), sizes: [SIZE; 2] };
     for path in fixture.lab.paths() {
         path.watch(b"what nobody on the way is to read before both ends agree. ")?;
         if let Some((name, direction)) = negotiation.attack {
@@ -238,9 +243,16 @@ fn negotiate(context: &Context<'_>, negotiation: &Negotiation) -> Result<Verdict
         Some(Side::Server) | None => fixture.connect(&Fixture::PATHS, &options)?,
     };
     let running = exchange::start(&mut client, &mut server, &load)?;
-    // Whoever is refused may leave a server that waits for the next one.
     client.wait(TIMEOUT)?;
-    let exchange = running.finish(&mut client, &mut server, std::time::Duration::from_secs(3))?;
+    if let Some(warning) = negotiation.warning {
+        // It waits for the next one: what it says of this one is waited for, at most so long.
+        let _ = server.wait_for_line(warning, LINGERS);
+    }
+    let lingers = match negotiation.expected {
+        Expected::Refused(_, _) | Expected::Ignored => LINGERS_IN_VAIN,
+        Expected::Unverified | Expected::Regular | Expected::PlainTcp => LINGERS,
+    };
+    let exchange = running.finish(&mut client, &mut server, lingers)?;
     let mut injected = 0;
     for path in fixture.lab.paths() {
         injected += path.injections()?.total;

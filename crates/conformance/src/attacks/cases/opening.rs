@@ -13,17 +13,19 @@ use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::exchange::{self, Arrived, Exchange, Load, Source};
 use crate::attacks::fixture::{Fixture, Listening, Side};
 use crate::attacks::wiretap::{self, Captured};
-use plait_lab::Program;
 
 /// Bytes each way.
 const SIZE: u64 = 1 << 20;
 /// How much later than without an attack the first byte may come; and where the attacker lets the handshake pass.
 const LATER: Duration = Duration::from_secs(1);
 const LATER_AFTER_HANDSHAKE: Duration = Duration::from_secs(2);
-/// How long a client may take to find out that no path works.
+/// How long a client may take to find out that no path works; and that none works any more once the connection is open for it: longer
+/// than the two minutes after which a connection takes all its paths for dead.
 const GIVES_UP: Duration = Duration::from_secs(90);
-/// How long a server may take, that has nobody to wait for any more, until it is ended.
+const GIVES_UP_WHEN_OPEN: Duration = Duration::from_secs(180);
+/// How long a server may take, that has nobody to wait for any more, until it is ended; and where nothing is to come of it.
 const LINGERS: Duration = Duration::from_secs(3);
+const LINGERS_IN_VAIN: Duration = Duration::from_millis(300);
 /// Words of the application, to be looked for in the captures.
 const UP: &[u8] = b"what the client says is not for those on the way. ";
 const DOWN: &[u8] = b"and nothing that the server answers is for them. ";
@@ -107,7 +109,12 @@ fn case(opening: Opening) -> Case {
         Place::First | Place::Second => opens(context, opening),
         Place::Every => fails(context, opening),
     };
-    let is_quick = place == Place::First && victim.is_none() && attack.runs(Run::Quick);
+    let is_quick = match place {
+        Place::First => victim.is_none() && attack.runs(Run::Quick),
+        Place::Second => false,
+        // Those in which the client need not wait until it gives up.
+        Place::Every => victim.is_none() && attack.runs(Run::QuickOnEveryPath),
+    };
     Case::new(name, about, run).quick_if(is_quick)
 }
 
@@ -123,6 +130,18 @@ impl Opening {
         Ok(())
     }
 
+    /// Whether the client has the server's authenticated answer before anything is done to it: what follows happens to an open
+    /// connection.
+    fn leaves_it_open(self) -> bool {
+        self.place == Place::Every
+            && self.victim == Some(Side::Client)
+            && self.attack.expected() == Expected::OpensAfterHandshake
+    }
+
+    fn gives_up(self) -> Duration {
+        if self.leaves_it_open() { GIVES_UP_WHEN_OPEN } else { GIVES_UP }
+    }
+
     fn options(self) -> [&'static str; 2] {
         ["--handshake", self.handshake]
     }
@@ -132,7 +151,7 @@ impl Opening {
 fn opens(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
     let fixture = Fixture::up(context, Listening::Capture)?;
     let before = SystemTime::now();
-    let undisturbed = transfer(&fixture, opening)?;
+    let undisturbed = transfer(&fixture, opening, LINGERS)?;
     let result = outcome(&undisturbed, SIZE);
     ensure!(result == Outcome::Equal, "without an attack: {result:?}");
     // A first contact: what the client remembers of the server would give the attacker away.
@@ -142,7 +161,7 @@ fn opens(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
     }
     opening.arm(&fixture)?;
     let between = SystemTime::now();
-    let attacked = transfer(&fixture, opening)?;
+    let attacked = transfer(&fixture, opening, LINGERS)?;
     let injected = injected(&fixture, opening)?;
     let captured = Capture::of(&fixture)?;
     captured.is_sealed()?;
@@ -167,7 +186,7 @@ fn opens(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
 fn fails(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
     let fixture = Fixture::up(context, Listening::Capture)?;
     opening.arm(&fixture)?;
-    let exchange = transfer(&fixture, opening)?;
+    let exchange = transfer(&fixture, opening, LINGERS_IN_VAIN)?;
     let injected = injected(&fixture, opening)?;
     Capture::of(&fixture)?.is_sealed()?;
     let Exchange { up, down, client, server, .. } = &exchange;
@@ -178,9 +197,9 @@ fn fails(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
         ensure!(ending.code != Some(0), "{who} takes it for an orderly end after {} bytes", arrived.bytes);
     }
     let said = &client.said;
-    ensure!(client.code.is_some(), "the client does not end in {GIVES_UP:?}: {said}");
-    // One line for each attempt, which begins with its path.
-    for path in ["a", "b"] {
+    ensure!(client.code.is_some(), "the client does not end in {:?}: {said}", opening.gives_up());
+    // One line for each attempt, which begins with its path; a connection that was open has none any more.
+    for path in ["a", "b"].into_iter().filter(|_| !opening.leaves_it_open()) {
         let is_named = said.split(" | ").any(|line| line.starts_with(&format!("{path}: ")));
         ensure!(is_named, "exit {:?}, and not a word of what path {path} did: {said}", client.code);
     }
@@ -189,18 +208,13 @@ fn fails(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
 }
 
 /// A transfer both ways that is left alone until the client has ended, or takes too long.
-fn transfer(fixture: &Fixture<'_>, opening: Opening) -> Result<Exchange> {
+fn transfer(fixture: &Fixture<'_>, opening: Opening, lingers: Duration) -> Result<Exchange> {
     let mut server = fixture.listen(&opening.options())?;
     let mut client = fixture.connect(&Fixture::PATHS, &opening.options())?;
     let [up, down] = [UP, DOWN].map(|text| Source::Text(Arc::from(text)));
-    let running = exchange::start(&mut client, &mut server, &Load { up, down, size: SIZE })?;
-    let timeout = if ends(&mut client) { LINGERS } else { Duration::ZERO };
+    let running = exchange::start(&mut client, &mut server, &Load { up, down, sizes: [SIZE; 2] })?;
+    let timeout = if client.wait(opening.gives_up()).is_ok() { lingers } else { Duration::ZERO };
     running.finish(&mut client, &mut server, timeout)
-}
-
-/// Whether the client ends before long.
-fn ends(client: &mut Program) -> bool {
-    client.wait(GIVES_UP).is_ok()
 }
 
 /// How often the attack has injected, by the injectors' own logs. An error if it never did where it could.
