@@ -106,7 +106,7 @@ pub struct SealedStatus {
     pub sealed_blocks: u64,
     /// Blocks decrypted.
     pub opened_blocks: u64,
-    /// Of both, those that were done elsewhere: see [`Connection::poll_crypto`].
+    /// Of both, those that were done elsewhere: see [`crate::Connection::poll_crypto`].
     pub blocks_elsewhere: u64,
     /// Why there is no sealed connection: what was stripped, altered, refused, or failed.
     pub failure: Option<String>,
