@@ -2,14 +2,14 @@
 
 #![allow(clippy::disallowed_methods, reason = "the kernel has a clock and files")]
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use plait::{
     Certificate, Clients, ErrorKind, Fingerprint, Host, Identity, KnownPeers, Peer, Protection, Service,
     Stream, Trust,
 };
-use plait_netns::{Cidr, Namespace, veth};
+use plait_lab::wired::{Pair, Wire};
+use plait_netns::{Cidr, Namespace};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -183,20 +183,18 @@ struct Net {
 
 impl Net {
     fn new() -> Self {
-        let (a, b) = (Namespace::anonymous().expect("root"), Namespace::anonymous().expect("root"));
-        for path in ["1", "2"] {
-            let (near, far) = veth((&a, &format!("a{path}")), (&b, &format!("b{path}"))).expect("a pair");
-            for (link, host) in [(&near, 1), (&far, 2)] {
-                let address: IpAddr = format!("10.94.{path}.{host}").parse().expect("an address");
-                link.add_address(Cidr::new(address, 24)).expect("added");
-            }
+        let mut pair = Pair::new("sealed").expect("root");
+        for path in [1, 2] {
+            let addresses = vec![[1, 2].map(|host| Cidr::new([10, 94, path, host].into(), 24))];
+            let devices = [format!("a{path}"), format!("b{path}")];
+            pair.lay(&Wire { devices, addresses }).expect("a path");
         }
         let start = |namespace: &Namespace, side: &str| {
             let path = |number| format!("{side}{number}").parse().expect("a device");
             let builder = Host::builder().path(path(1)).path(path(2));
             namespace.enter(|| builder.start().expect("a host")).expect("entered")
         };
-        let (client, server) = (start(&a, "a"), start(&b, "b"));
+        let (client, server) = (start(&pair.client, "a"), start(&pair.server, "b"));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         Self { client, server, runtime: runtime.expect("threads") }
     }
