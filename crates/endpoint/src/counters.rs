@@ -17,9 +17,20 @@ pub struct Counters {
     pub unknown_token: u64,
     /// MP_JOIN that the connection refused (answered by a RST).
     pub join_refused: u64,
-    /// SYNs that came to nothing for a limit: dropped, or pushed out by a younger one, or complete when
-    /// the backlog was full.
+    /// SYNs that came to nothing for a limit: dropped, or complete when the backlog was full.
     pub syn_limited: u64,
+    /// SYNs that were answered without keeping anything: SYN cookies.
+    pub syn_cookies_sent: u64,
+    /// Of these answers, those that were answered in turn.
+    pub syn_cookies_taken: u64,
+    /// SYNs of joins that were answered without making them subflows.
+    pub join_cookies_sent: u64,
+    /// Of these answers, those that were answered in turn.
+    pub join_cookies_taken: u64,
+    /// Segments dropped because a handshake would have begun with them: too many ran with their prefix, or in all.
+    pub handshakes_limited: u64,
+    /// Handshakes ended because their prefix had the most, and another had fewer.
+    pub handshakes_displaced: u64,
     /// Connections from strangers that could not be sealed, where nothing less is allowed.
     pub unsealed_refused: u64,
     /// Answers not given because there were too many.
@@ -34,6 +45,10 @@ pub struct Counters {
     pub connections: usize,
     /// Of these, half open.
     pub half_open: usize,
+    /// Of these, those whose address has answered and whose handshake runs.
+    pub handshakes: usize,
+    /// Joins that were answered and are not subflows yet.
+    pub pending_joins: usize,
     /// Four-tuples in TIME-WAIT.
     pub time_wait: usize,
     /// Four-tuples and tokens by which connections are found.

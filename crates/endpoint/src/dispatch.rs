@@ -1,12 +1,13 @@
 //! Arriving segments: whose they are, and what is said to those that are nobody's.
 
 use plait_base::Instant;
-use plait_mptcp::{Association, Refused};
+use plait_mptcp::{Association, Protect, Refused};
 use plait_tcp::FourTuple;
 use plait_wire::{Flags, IcmpError, MpJoin, MptcpOption, ResetReason, Segment, TcpOption, options};
 
 use crate::demux::Owner;
 use crate::entry::{Entry, Stage};
+use crate::prefix::Prefix;
 use crate::reset::reset_for;
 use crate::time_wait::Verdict;
 use crate::{Arrival, ConnectionId, Endpoint, log};
@@ -21,12 +22,7 @@ impl Endpoint {
             return;
         }
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
-        if let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple)
-            && let Some(entry) = self.connections.get_mut(&id)
-        {
-            let around = &mut self.around.lend_to(id);
-            log::within(id, || entry.connection.handle_segment(now, subflow, segment, around));
-            self.on_progress(now, id);
+        if self.deliver(now, segment) {
             return;
         }
         log::trace!(
@@ -56,6 +52,40 @@ impl Endpoint {
         }
     }
 
+    /// Hands a segment to the connection that it belongs to; `false` if there is none.
+    pub(crate) fn deliver(&mut self, now: Instant, segment: &Segment) -> bool {
+        let tuple = FourTuple { local: segment.destination, remote: segment.source };
+        let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple) else {
+            return false;
+        };
+        let Some(entry) = self.connections.get(&id) else { return false };
+        let waits = matches!(entry.stage, Stage::HalfOpen(_)) && self.half_open.is_unproved(id);
+        if waits && !self.may_go_on(now, id, segment) {
+            return true;
+        }
+        let Some(entry) = self.connections.get_mut(&id) else { return false };
+        let around = &mut self.around.lend_to(id);
+        log::within(id, || entry.connection.handle_segment(now, subflow, segment, around));
+        if waits && entry.connection.has_proved_address() && !entry.connection.is_done() {
+            self.half_open.prove(now, id);
+        }
+        self.on_progress(now, id);
+        true
+    }
+
+    /// Whether a half-open connection may have a segment that may be the third of TCP's handshake.
+    fn may_go_on(&mut self, now: Instant, id: ConnectionId, segment: &Segment) -> bool {
+        let Some(Entry { stage: Stage::HalfOpen(listener), .. }) = self.connections.get(&id) else {
+            return true;
+        };
+        let begins = segment.flags.contains(Flags::ACK) && !segment.flags.contains(Flags::RST);
+        let seals = self
+            .listeners
+            .get_mut(*listener)
+            .is_some_and(|it| matches!(it.config.protect, Protect::Sealed(_)));
+        !begins || !seals || self.may_begin_handshake(now, Prefix::of(segment.source.ip()))
+    }
+
     /// A segment of no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
     fn handle_stranger(&mut self, now: Instant, segment: &Segment) {
         if segment.flags.contains(Flags::RST) {
@@ -68,6 +98,9 @@ impl Endpoint {
                 Some(token) => self.handle_join(now, segment, token),
                 None => self.handle_syn(now, segment),
             }
+            return;
+        }
+        if self.take_third_segment(now, segment) {
             return;
         }
         log::debug!(from = %segment.source, to = %segment.destination, "reset: no such connection");
@@ -83,23 +116,20 @@ impl Endpoint {
             self.reset(now, syn, None);
             return;
         };
-        if listener.is_full() || self.config.max_half_open == 0 {
+        if listener.is_full() {
             log::debug!(from = %syn.source, "SYN dropped: too many connections wait to be accepted");
             self.counters.syn_limited += 1;
             return;
         }
         let config = listener.config.clone();
-        if self.half_open.len() >= self.config.max_half_open
-            && let Some(oldest) = self.half_open.oldest()
-        {
-            // Without a reset: in a flood nobody waits for it.
-            log::debug!(connection = oldest.0, "half-open connection dropped: a younger one takes its place");
-            self.counters.syn_limited += 1;
-            self.forget(oldest);
-        }
         if self.connections.len() >= self.config.max_connections {
             log::debug!(from = %syn.source, "SYN dropped: too many connections");
             self.counters.syn_limited += 1;
+            return;
+        }
+        let prefix = Prefix::of(syn.source.ip());
+        if !self.half_open.takes_syn(prefix, &self.config) {
+            self.answer_statelessly(now, syn, listener_id);
             return;
         }
         let id = self.draw_id();
@@ -110,7 +140,7 @@ impl Endpoint {
             Association::accept(now, config, syn, around)
         });
         self.connections.insert(id, Entry::new(connection, stage, syn.source, time_wait));
-        self.half_open.insert(id);
+        self.half_open.insert(id, prefix);
         self.on_progress(now, id);
     }
 
@@ -129,20 +159,29 @@ impl Endpoint {
         let around = &mut self.around.lend_to(id);
         let result = log::within(id, || entry.connection.handle_join(now, syn, around));
         self.on_progress(now, id);
-        let reason = match result {
-            Ok(_) => return,
-            Err(Refused::TooMany) => ResetReason::LackOfResources,
-            Err(Refused::Prohibited) => ResetReason::Prohibited,
-            Err(Refused::Malformed) => ResetReason::Mptcp,
+        let result = match result {
+            Err(Refused::Crowded) => self.answer_join_statelessly(now, syn, id),
+            result => result.map(drop),
         };
-        log::debug!(from = %syn.source, ?reason, "reset: the join is refused");
+        if let Err(refused) = result {
+            self.refuse_join(now, syn, refused);
+        }
+    }
+
+    pub(crate) fn refuse_join(&mut self, now: Instant, segment: &Segment, refused: Refused) {
+        let reason = match refused {
+            Refused::TooMany | Refused::Crowded => ResetReason::LackOfResources,
+            Refused::Prohibited => ResetReason::Prohibited,
+            Refused::Malformed => ResetReason::Mptcp,
+        };
+        log::debug!(from = %segment.source, ?reason, "reset: the join is refused");
         self.counters.join_refused += 1;
-        self.reset(now, syn, Some(reason));
+        self.reset(now, segment, Some(reason));
     }
 
     /// The connection that has `token` and says so itself: a token is kept for a connection before it is
     /// known whether there will be Multipath TCP.
-    fn joinable(&self, token: u32) -> Option<ConnectionId> {
+    pub(crate) fn joinable(&self, token: u32) -> Option<ConnectionId> {
         let id = self.around.demux.token_owner(token)?;
         let entry = self.connections.get(&id)?;
         entry.connection.has_token(token).then_some(id)
@@ -174,7 +213,14 @@ impl Endpoint {
         }
     }
 
-    fn reply(&mut self, now: Instant, reply: Segment) {
+    /// Sends a SYN/ACK of which nothing is kept.
+    pub(crate) fn answer_stranger(&mut self, answer: Segment) {
+        if !self.replies.push_syn_ack(answer) {
+            self.counters.replies_limited += 1;
+        }
+    }
+
+    pub(crate) fn reply(&mut self, now: Instant, reply: Segment) {
         if !self.replies.push(now, reply) {
             log::debug!("answer not given: there are too many");
             self.counters.replies_limited += 1;

@@ -10,9 +10,11 @@ use plait_wire::Segment;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::entry::{Entry, Stage};
-use crate::limits::{HalfOpen, Replies};
+use crate::half_open::HalfOpen;
+use crate::limits::Replies;
 use crate::listener::Listeners;
 use crate::notices::{Notices, Unsealed};
+use crate::pending_joins::PendingJoins;
 use crate::ready::{Alarms, ReadyQueue};
 use crate::surroundings::Surroundings;
 use crate::{Counters, EndpointConfig, Event, log};
@@ -80,6 +82,7 @@ pub struct Endpoint {
     pub(crate) around: Surroundings,
     pub(crate) listeners: Listeners,
     pub(crate) half_open: HalfOpen,
+    pub(crate) pending_joins: PendingJoins,
     pub(crate) ready: ReadyQueue,
     /// Connections with blocks to be sealed or opened elsewhere.
     pub(crate) laborious: ReadyQueue,
@@ -116,6 +119,7 @@ impl Endpoint {
             around: Surroundings::new((config.max_time_wait, config.max_openings), wire, secret),
             listeners: Listeners::default(),
             half_open: HalfOpen::default(),
+            pending_joins: PendingJoins::new(config.max_pending_joins),
             ready: ReadyQueue::default(),
             laborious: ReadyQueue::default(),
             jobs_out: 0,
@@ -411,6 +415,8 @@ impl Endpoint {
         Counters {
             connections: self.connections.len(),
             half_open: self.half_open.len(),
+            handshakes: self.half_open.handshakes(),
+            pending_joins: self.pending_joins.len(),
             time_wait: self.around.time_waits.len(),
             names: self.around.demux.len(),
             crypto_jobs: self.jobs_out,

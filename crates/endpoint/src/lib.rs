@@ -6,22 +6,29 @@
 //!
 //! A connection lives through stages: *half open* while somebody opens it to us, *waiting* until it is
 //! accepted, *held* by an application, and *orphan* when the application has let go of it and it still has
-//! to deliver what was written. Strangers can only make the first two, and both are limited.
+//! to deliver what was written. Strangers can only make the first two, and both are limited ([`EndpointConfig`]);
+//! beyond the limits SYNs are answered without keeping anything.
 
 mod claims;
+mod cookies;
 mod counters;
 mod demux;
 mod dispatch;
 mod endpoint;
 mod entry;
+mod half_open;
 mod lifecycle;
 mod limits;
 mod listener;
 mod log;
 mod notices;
+mod offer;
+mod pending_joins;
 mod ports;
+mod prefix;
 mod ready;
 mod reset;
+mod stateless;
 mod surroundings;
 mod time_wait;
 mod way_memory;

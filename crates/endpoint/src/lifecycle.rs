@@ -1,5 +1,6 @@
 //! How connections come, change hands and go.
 
+use core::net::SocketAddr;
 use plait_base::Instant;
 use plait_mptcp::{ConnectionError, Event as ConnectionEvent};
 
@@ -200,14 +201,15 @@ impl Endpoint {
     }
 
     fn note_unsealed(&mut self, now: Instant, id: ConnectionId) {
-        log::debug!(connection = id.0, "refused: it cannot be sealed, and nothing less is allowed");
-        self.counters.unsealed_refused += 1;
-        if self.unsealed.is_some() {
-            return;
-        }
         let Some(entry) = self.connections.get(&id) else { return };
         let why = entry.connection.status(now).sealed.and_then(|sealed| sealed.failure).unwrap_or_default();
-        self.unsealed = Some(Unsealed { remote: entry.remote, why });
+        self.note_unsealed_stranger(entry.remote, why);
+    }
+
+    /// Somebody was refused whose connection cannot be sealed, where nothing less is allowed.
+    pub(crate) fn note_unsealed_stranger(&mut self, remote: SocketAddr, why: String) {
+        self.counters.unsealed_refused += 1;
+        self.unsealed.get_or_insert(Unsealed { remote, why });
     }
 
     /// Tells the application, or keeps it for the one that will accept the connection.

@@ -2,17 +2,25 @@
 
 use plait_base::{Duration, Instant};
 use plait_wire::Segment;
-use std::collections::{BTreeSet, VecDeque};
-
-use crate::ConnectionId;
+use std::collections::VecDeque;
 
 /// Limits of an endpoint: what strangers can make it keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndpointConfig {
-    /// Connections whose handshake is not complete, over all listeners. One more SYN pushes the oldest of
-    /// them out: under a flood a handshake then still succeeds if it takes less time than the flood needs
-    /// to fill the table.
+    /// Connections that wait for the third segment of TCP's handshake, over all listeners. SYNs beyond are answered without
+    /// keeping anything (SYN cookies, RFC 4987), so that none pushes out another.
     pub max_half_open: usize,
+    /// Of these from one prefix: 24 bits of an IPv4 address, 56 bits of an IPv6 address.
+    pub max_half_open_per_prefix: usize,
+    /// Handshakes of sealed connections that run at once, with addresses that have answered. Each can make us keep some
+    /// 100 KiB. When there are as many, a prefix with fewer takes a place of the one that has most; who finds none is held
+    /// back until he says it again.
+    pub max_handshakes: usize,
+    /// Of these with one prefix. A place is taken for a quarter of a second at least.
+    pub max_handshakes_per_prefix: usize,
+    /// Joins that were answered and are not subflows yet, beyond 16 of each connection: some 50 bytes each. When there are as
+    /// many, the oldest is forgotten; one prefix can have no more than one in 256.
+    pub max_pending_joins: usize,
     /// Complete connections that nobody has accepted yet, per listener.
     pub backlog: usize,
     /// All connections.
@@ -30,47 +38,29 @@ pub struct EndpointConfig {
     pub orphan_timeout: Duration,
 }
 
-impl Default for EndpointConfig {
-    fn default() -> Self {
-        Self {
-            max_half_open: 4096,
-            backlog: 1024,
-            max_connections: 65_536,
-            max_time_wait: 32_768,
-            // A thousand a second.
-            max_openings: 131_072,
-            // 16 MiB of the longest blocks.
-            max_crypto_jobs: 256,
-            orphan_timeout: Duration::from_secs(120),
-        }
-    }
+impl EndpointConfig {
+    /// The default, as a constant.
+    pub const DEFAULT: Self = Self {
+        max_half_open: 4096,
+        max_half_open_per_prefix: 256,
+        max_handshakes: 1024,
+        max_handshakes_per_prefix: 128,
+        // Ten thousand a second for six seconds.
+        max_pending_joins: 65_536,
+        backlog: 1024,
+        max_connections: 65_536,
+        max_time_wait: 32_768,
+        // A thousand a second.
+        max_openings: 131_072,
+        // 16 MiB of the longest blocks.
+        max_crypto_jobs: 256,
+        orphan_timeout: Duration::from_secs(120),
+    };
 }
 
-/// Connections that somebody has begun to open to us, oldest first: ids count up.
-#[derive(Default)]
-pub(crate) struct HalfOpen(BTreeSet<ConnectionId>);
-
-impl HalfOpen {
-    pub(crate) fn insert(&mut self, id: ConnectionId) {
-        self.0.insert(id);
-    }
-
-    pub(crate) fn remove(&mut self, id: ConnectionId) {
-        self.0.remove(&id);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// All of them, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> {
-        self.0.iter().copied()
-    }
-
-    /// The one that began first.
-    pub(crate) fn oldest(&self) -> Option<ConnectionId> {
-        self.0.first().copied()
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self::DEFAULT
     }
 }
 
@@ -89,6 +79,8 @@ pub(crate) struct Replies {
 const REPLIES_PER_SECOND: u64 = 1000;
 /// Answers at once.
 const REPLY_BURST: u32 = 256;
+/// Answers to SYNs that wait to be sent: the driver takes them with each segment that it hands in.
+const MAX_ANSWERS: usize = 1024;
 /// Time that one answer costs.
 const REPLY_INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / REPLIES_PER_SECOND);
 
@@ -117,6 +109,17 @@ impl Replies {
         self.budget -= 1;
         self.queue.push_back(reply);
         true
+    }
+
+    /// Queues the answer to a SYN. There may be as many as SYNs: it is no longer than the SYN, is never sent again, and to
+    /// leave it out would be what a flood wants.
+    #[must_use]
+    pub(crate) fn push_syn_ack(&mut self, answer: Segment) -> bool {
+        let fits = self.queue.len() < MAX_ANSWERS;
+        if fits {
+            self.queue.push_back(answer);
+        }
+        fits
     }
 
     /// The next answer to send.

@@ -16,6 +16,11 @@ mod on {
         tracing::debug_span!("connection", id = id.0).in_scope(act)
     }
 
+    /// Of what this does nothing is said: it is done for an answer to a stranger.
+    pub(crate) fn unheard<T>(act: impl FnOnce() -> T) -> T {
+        tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), act)
+    }
+
     /// What protects the bytes of a connection, in words.
     pub(crate) fn protection(status: &Status) -> String {
         if let Some(sealed) = &status.sealed
@@ -41,9 +46,13 @@ mod off {
     pub(crate) fn within<T>(_: ConnectionId, act: impl FnOnce() -> T) -> T {
         act()
     }
+
+    pub(crate) fn unheard<T>(act: impl FnOnce() -> T) -> T {
+        act()
+    }
 }
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{debug, info, trace, within};
+pub(crate) use off::{debug, info, trace, unheard, within};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{debug, info, protection, trace, within};
+pub(crate) use on::{debug, info, protection, trace, unheard, within};

@@ -9,6 +9,7 @@ use zeroize::Zeroize;
 
 use crate::ConnectionId;
 use crate::claims::Claims;
+use crate::cookies::Cookies;
 use crate::demux::Demux;
 use crate::ports::draw_port;
 use crate::time_wait::TimeWaits;
@@ -23,6 +24,7 @@ pub(crate) struct Surroundings {
     pub(crate) way_memory: WayMemory,
     claims: Claims,
     isns: IsnGenerator,
+    pub(crate) cookies: Cookies,
     /// What everybody may see is drawn from here.
     wire: Box<dyn Random + Send>,
     /// Keys are drawn from here, and nothing else is.
@@ -40,6 +42,7 @@ impl Surroundings {
         let mut isn_secret = [0; 32];
         secret.fill(&mut isn_secret);
         let isns = IsnGenerator::new(isn_secret);
+        let cookies = Cookies::new(&isn_secret);
         isn_secret.zeroize();
         Self {
             paths: Paths::default(),
@@ -48,10 +51,16 @@ impl Surroundings {
             way_memory: WayMemory::default(),
             claims: Claims::new(max_openings),
             isns,
+            cookies,
             wire,
             secret,
             epoch: 0,
         }
+    }
+
+    /// Where a connection between these addresses starts counting that begins `now`.
+    pub(crate) fn start_of(&self, tuple: &FourTuple, now: Instant) -> Isn {
+        self.isns.isn(tuple, now)
     }
 
     /// The host as `connection` sees it.
@@ -140,7 +149,7 @@ impl Host for HostView<'_> {
 }
 
 /// The token of a key: the most significant 32 bits of its SHA-256 (RFC 8684, section 3.2).
-fn token_of(key: &[u8; 8]) -> u32 {
+pub(crate) fn token_of(key: &[u8; 8]) -> u32 {
     let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(key));
     u32::from_be_bytes([a, b, c, d])
 }

@@ -49,6 +49,9 @@ pub trait Host {
 pub enum Refused {
     /// Too many subflows: MP_TCPRST "lack of resources".
     TooMany,
+    /// Too many joins wait for their third segment for one more to be a subflow already;
+    /// [`Connection::answer_join`](crate::Connection::answer_join) keeps nothing.
+    Crowded,
     /// The address is one that the path class forbids, or the connection no longer takes joins:
     /// MP_TCPRST "prohibited".
     Prohibited,

@@ -120,7 +120,7 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
         let result = self.accept_join(now, syn, host);
-        if result.is_err() {
+        if result.is_err_and(|refused| refused != Refused::Crowded) {
             log::debug!(?result, "join refused");
             self.counters.joins_refused += 1;
         }
@@ -318,6 +318,11 @@ impl Connection {
             age: now.saturating_since(self.opened),
             counters: self.counters,
         }
+    }
+
+    /// Whether who opened it to us has answered our SYN/ACK, so that its address is its own.
+    pub fn has_proved_address(&self) -> bool {
+        self.flows.first().is_some_and(|flow| !matches!(flow.tcp.state(), State::SynReceived | State::Closed))
     }
 
     /// What is spoken.

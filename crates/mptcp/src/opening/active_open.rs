@@ -93,13 +93,38 @@ impl ActiveOpen {
         syn: &Segment,
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
-        let Some(plait_wire::MpJoin::Syn { token, .. }) = Signals::read(syn).join else {
-            return Err(Refused::Malformed);
-        };
-        let attempt = self.attempts.iter_mut().find(|attempt| attempt.connection.token() == Some(token));
-        let result = attempt.map(|attempt| attempt.connection.handle_join(now, syn, host));
+        let result = self.joined_by(syn).map(|joined| joined.handle_join(now, syn, host));
         self.settle(now, host);
         result.unwrap_or(Err(Refused::Malformed))
+    }
+
+    /// As [`Connection::answer_join`], for the attempt whose token it is.
+    pub fn answer_join(
+        &mut self,
+        now: Instant,
+        syn: &Segment,
+        nonce: u32,
+        host: &mut dyn Host,
+    ) -> Result<Option<Segment>, Refused> {
+        self.joined_by(syn).ok_or(Refused::Malformed)?.answer_join(now, syn, nonce, host)
+    }
+
+    /// As [`Connection::recall_join`], for the attempt whose token it is.
+    pub fn recall_join(
+        &mut self,
+        then: Instant,
+        syn: &Segment,
+        nonce: u32,
+        host: &mut dyn Host,
+    ) -> Result<SubflowId, Refused> {
+        self.joined_by(syn).ok_or(Refused::Malformed)?.recall_join(then, syn, nonce, host)
+    }
+
+    /// The attempt that has the token of this SYN.
+    fn joined_by(&mut self, syn: &Segment) -> Option<&mut Connection> {
+        let Some(plait_wire::MpJoin::Syn { token, .. }) = Signals::read(syn).join else { return None };
+        let attempt = self.attempts.iter_mut().find(|attempt| attempt.connection.token() == Some(token));
+        attempt.map(|attempt| &mut *attempt.connection)
     }
 
     /// As [`Connection::handle_icmp`].

@@ -56,6 +56,36 @@ impl Association {
         pass!(self.handle_join(now, syn, host))
     }
 
+    /// As [`Connection::answer_join`].
+    pub fn answer_join(
+        &mut self,
+        now: Instant,
+        syn: &Segment,
+        nonce: u32,
+        host: &mut dyn Host,
+    ) -> Result<Option<Segment>, Refused> {
+        pass!(self.answer_join(now, syn, nonce, host))
+    }
+
+    /// As [`Connection::recall_join`].
+    pub fn recall_join(
+        &mut self,
+        then: Instant,
+        syn: &Segment,
+        nonce: u32,
+        host: &mut dyn Host,
+    ) -> Result<SubflowId, Refused> {
+        pass!(self.recall_join(then, syn, nonce, host))
+    }
+
+    /// As [`Connection::has_proved_address`]; an opening of our own has nothing to prove.
+    pub fn has_proved_address(&self) -> bool {
+        match self {
+            Self::Opening(_) => true,
+            Self::Connection(connection) => connection.has_proved_address(),
+        }
+    }
+
     /// As [`Connection::handle_icmp`].
     pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
         pass!(self.handle_icmp(now, id, error, host));

@@ -10,11 +10,7 @@ use std::collections::VecDeque;
 
 use crate::paths::{MAX_PRESENT, Path, PresentIds};
 use crate::status::{Status, SubflowStatus};
-use flow::{Flow, ResetInfo};
-use plait_wire::ResetReason;
-
-/// Joins of the peer that may wait for their third segment.
-const MAX_UNPROVED: usize = 16;
+use flow::Flow;
 
 /// All subflows, in the order in which they were opened. A place among them is an index until one is let go of
 /// ([`Subflows::take_closed`]).
@@ -132,16 +128,9 @@ impl Subflows {
         self.flows.iter().filter(|flow| flow.state.is_present() && !flow.state.is_unproved_join()).count()
     }
 
-    /// Of the joins whose third segment has not come, one more pushes the oldest out, as one more SYN does at a
-    /// listener.
-    pub(crate) fn make_room_for_join(&mut self) {
-        let mut unproved = self.flows.iter_mut().filter(|flow| flow.state.is_unproved_join());
-        let oldest = unproved.next();
-        if unproved.count() + 1 >= MAX_UNPROVED
-            && let Some(oldest) = oldest
-        {
-            oldest.reset(ResetInfo::for_now(ResetReason::LackOfResources));
-        }
+    /// Joins of the peer whose third segment has not come.
+    pub(crate) fn unproved(&self) -> usize {
+        self.flows.iter().filter(|flow| flow.state.is_unproved_join()).count()
     }
 
     /// All that there ever were, as far as they are remembered.

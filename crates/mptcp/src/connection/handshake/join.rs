@@ -4,20 +4,34 @@
 //! has it (the fourth ACK); before that no data may be sent.
 
 use crate::log;
-use plait_base::{Duration, Instant};
+use plait_base::{Duration, Instant, SubflowId};
+use plait_tcp::{FourTuple, Subflow};
 use plait_wire::{Flags, MpJoin, ResetReason, Segment};
 
 use crate::connection::options_in::Signals;
 use crate::connection::receiving::Arrived;
-use crate::protection::Mode;
-use crate::protection::Nonces;
-use crate::subflows::flow::{Kind, ResetInfo, Stage};
-use crate::{Connection, Host, PathClass, Refused};
+use crate::protection::{Mode, Nonces, OptionsOut, StreamFacts};
+use crate::subflows::flow::{Flow, Kind, ResetInfo, Stage};
+use crate::{Connection, Event, Host, Path, PathClass, Refused};
 
 /// First interval of repeating the third ACK; doubles.
 const THIRD_ACK_INTERVAL: Duration = Duration::from_millis(250);
 /// Then the subflow is given up.
 const THIRD_ACK_TRIES: u8 = 6;
+/// Joins of the peer that are subflows while their third segment has not come. Whoever has seen our token can send the SYN
+/// of a join, in anybody's name: none of these gives way to a younger one.
+const MAX_UNPROVED: usize = 16;
+/// The id of a subflow that has none yet.
+const NOT_ADDED: SubflowId = SubflowId(u32::MAX);
+
+/// What the SYN of a join says.
+#[derive(Clone, Copy)]
+struct JoinSyn {
+    backup: bool,
+    reserved: u8,
+    address_id: u8,
+    nonce: u32,
+}
 
 impl Connection {
     /// A SYN with MP_JOIN and our token.
@@ -26,7 +40,54 @@ impl Connection {
         now: Instant,
         syn: &Segment,
         host: &mut dyn Host,
-    ) -> Result<plait_base::SubflowId, Refused> {
+    ) -> Result<SubflowId, Refused> {
+        let (said, path) = self.check_join(syn, host)?;
+        if self.flows.unproved() >= MAX_UNPROVED {
+            return Err(Refused::Crowded);
+        }
+        let nonce = host.random().next_u32();
+        let flow = self.join_flow((now, syn), said, (nonce, &path), host);
+        Ok(self.add_join(flow))
+    }
+
+    /// The SYN/ACK to a SYN with MP_JOIN and our token, with `nonce` in it, of which nothing is kept: in place of
+    /// [`Connection::handle_join`] where that has answered [`Refused::Crowded`]. Whoever keeps what the SYN has said calls
+    /// [`Connection::recall_join`] when the third segment has come.
+    ///
+    /// # Errors
+    /// The SYN does not become a subflow.
+    pub fn answer_join(
+        &mut self,
+        now: Instant,
+        syn: &Segment,
+        nonce: u32,
+        host: &mut dyn Host,
+    ) -> Result<Option<Segment>, Refused> {
+        let (said, path) = self.check_join(syn, host)?;
+        let mut flow = self.join_flow((now, syn), said, (nonce, &path), host);
+        Ok(self.syn_ack_of(&mut flow, now))
+    }
+
+    /// The SYN of a join has been answered at `then` by [`Connection::answer_join`] with this `nonce`: the subflow is as it was
+    /// then, its SYN/ACK sent, and waits for the third segment, which the caller hands in next.
+    ///
+    /// # Errors
+    /// The SYN does not become a subflow.
+    pub fn recall_join(
+        &mut self,
+        then: Instant,
+        syn: &Segment,
+        nonce: u32,
+        host: &mut dyn Host,
+    ) -> Result<SubflowId, Refused> {
+        let (said, path) = self.check_join(syn, host)?;
+        let mut flow = self.join_flow((then, syn), said, (nonce, &path), host);
+        let _sent_already = self.syn_ack_of(&mut flow, then);
+        Ok(self.add_join(flow))
+    }
+
+    /// What the SYN of a join says, and the path that it came over.
+    fn check_join(&self, syn: &Segment, host: &dyn Host) -> Result<(JoinSyn, Path), Refused> {
         let signals = Signals::read(syn);
         let Some(MpJoin::Syn { backup, reserved, address_id, token, nonce }) = signals.join else {
             return Err(Refused::Malformed);
@@ -41,21 +102,45 @@ impl Connection {
         if path.class == PathClass::Never {
             return Err(Refused::Prohibited);
         }
-        if self.flows.has_tuple(&plait_tcp::FourTuple { local: syn.destination, remote: syn.source }) {
+        if self.flows.has_tuple(&FourTuple { local: syn.destination, remote: syn.source }) {
             return Err(Refused::Malformed);
         }
         if self.flows.proved() >= usize::from(self.config.max_subflows) {
             return Err(Refused::TooMany);
         }
-        self.flows.make_room_for_join();
-        let kind = Kind::JoinPassive { nonce: host.random().next_u32(), peer_nonce: nonce };
-        let index = self.accept_flow(now, &path, syn, (kind, Some(address_id)), host);
-        let class_theirs = self.protection.class_of(reserved);
-        let state = &mut self.flows[index].state;
-        state.backup_theirs = backup;
-        state.class_theirs = class_theirs;
-        state.sealed.initiator_said(backup, reserved, address_id);
-        Ok(state.id)
+        Ok((JoinSyn { backup, reserved, address_id, nonce }, path))
+    }
+
+    /// The subflow of a join, with our nonce, over `path`; not one of the connection's yet.
+    fn join_flow(
+        &mut self,
+        (now, syn): (Instant, &Segment),
+        said: JoinSyn,
+        (nonce, path): (u32, &Path),
+        host: &mut dyn Host,
+    ) -> Flow {
+        let tuple = FourTuple { local: syn.destination, remote: syn.source };
+        let tcp = Subflow::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
+        let kind = Kind::JoinPassive { nonce, peer_nonce: said.nonce };
+        let mut flow = self.new_flow(NOT_ADDED, path, tcp, (tuple, kind), Some(said.address_id));
+        flow.state.backup_theirs = said.backup;
+        flow.state.class_theirs = self.protection.class_of(said.reserved);
+        flow.state.sealed.initiator_said(said.backup, said.reserved, said.address_id);
+        flow
+    }
+
+    fn syn_ack_of(&mut self, flow: &mut Flow, now: Instant) -> Option<Segment> {
+        let stream = StreamFacts { next: self.acknowledged(), fin: None, has_sent: false };
+        let mut options = OptionsOut { flow: &mut flow.state, protection: &mut self.protection, stream };
+        flow.tcp.poll_transmit(now, &mut options)
+    }
+
+    fn add_join(&mut self, mut flow: Flow) -> SubflowId {
+        let (id, tuple) = (self.flows.draw_id(), flow.state.tuple);
+        flow.state.id = id;
+        self.notices.push(Event::SubflowOpened { id, tuple });
+        self.flows.add(flow);
+        id
     }
 
     /// The answer to our join.

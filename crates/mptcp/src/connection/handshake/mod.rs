@@ -4,7 +4,7 @@ mod capable;
 mod join;
 
 use core::net::{IpAddr, SocketAddr};
-use plait_base::Instant;
+use plait_base::{Instant, SubflowId};
 use plait_tcp::{FourTuple, Subflow};
 use plait_wire::Segment;
 use std::collections::VecDeque;
@@ -62,6 +62,20 @@ impl Connection {
         remote_address: Option<u8>,
     ) -> usize {
         let id = self.flows.draw_id();
+        let flow = self.new_flow(id, path, tcp, (tuple, kind), remote_address);
+        self.notices.push(Event::SubflowOpened { id, tuple });
+        self.flows.add(flow)
+    }
+
+    /// A subflow that is not one of the connection's yet.
+    fn new_flow(
+        &mut self,
+        id: SubflowId,
+        path: &Path,
+        tcp: Subflow,
+        (tuple, kind): (FourTuple, Kind),
+        remote_address: Option<u8>,
+    ) -> Flow {
         let local_address = match kind {
             Kind::FirstActive | Kind::FirstPassive => 0,
             Kind::JoinActive { .. } | Kind::JoinPassive { .. } => self.paths.local_id(tuple.local.ip()),
@@ -94,8 +108,7 @@ impl Connection {
             acks_data_still: false,
             bad_fast_closes: 0,
         };
-        self.notices.push(Event::SubflowOpened { id, tuple });
-        self.flows.add(Flow { tcp, state })
+        Flow { tcp, state }
     }
 
     fn tcp_config(&self, path: &Path) -> plait_tcp::Config {

@@ -1,0 +1,206 @@
+//! Connections that somebody has begun to open to us, in two pools: those that wait for the third segment of TCP's handshake,
+//! which anybody can begin in anybody's name, and those of addresses that have answered, whose handshake of TLS or tcpcrypt runs.
+//! None of the first pool can take a place of the second, and none of either gives way to a SYN.
+
+use plait_base::{Duration, Instant};
+use std::collections::BTreeMap;
+
+use crate::prefix::Prefix;
+use crate::{ConnectionId, EndpointConfig};
+
+/// A place in the second pool is taken for so long at least: what a handshake costs is mostly spent in its first moment.
+const SHORTEST_HANDSHAKE: Duration = Duration::from_millis(250);
+
+/// Both pools.
+#[derive(Default)]
+pub(crate) struct HalfOpen {
+    unproved: BTreeMap<ConnectionId, Prefix>,
+    /// With the moment at which the address was proved.
+    handshakes: BTreeMap<ConnectionId, (Prefix, Instant)>,
+    /// Places of handshakes that are over, up to this moment.
+    lingering: BTreeMap<(Instant, ConnectionId), Prefix>,
+    shares: BTreeMap<Prefix, Share>,
+}
+
+/// What one prefix has.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    unproved: usize,
+    handshakes: usize,
+}
+
+/// Whether a handshake may begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    Free,
+    /// In the place of this one, whose prefix has more than its share.
+    InPlaceOf(ConnectionId),
+    /// Not now.
+    Full,
+}
+
+impl HalfOpen {
+    /// A SYN has come.
+    pub(crate) fn insert(&mut self, id: ConnectionId, prefix: Prefix) {
+        self.unproved.insert(id, prefix);
+        self.shares.entry(prefix).or_default().unproved += 1;
+    }
+
+    /// The address of `id` has answered, and its handshake begins.
+    pub(crate) fn prove(&mut self, now: Instant, id: ConnectionId) {
+        let Some(prefix) = self.unproved.remove(&id) else { return };
+        self.handshakes.insert(id, (prefix, now));
+        let share = self.shares.entry(prefix).or_default();
+        share.unproved -= 1;
+        share.handshakes += 1;
+    }
+
+    /// It is half open no longer, in one way or the other.
+    pub(crate) fn remove(&mut self, id: ConnectionId) {
+        if let Some(prefix) = self.unproved.remove(&id) {
+            self.release(prefix, |share| &mut share.unproved);
+        }
+        if let Some((prefix, since)) = self.handshakes.remove(&id) {
+            self.lingering.insert((since + SHORTEST_HANDSHAKE, id), prefix);
+        }
+    }
+
+    /// Whether one more SYN can be kept.
+    pub(crate) fn takes_syn(&self, prefix: Prefix, limits: &EndpointConfig) -> bool {
+        let share = self.shares.get(&prefix).map_or(0, |share| share.unproved);
+        self.unproved.len() < limits.max_half_open && share < limits.max_half_open_per_prefix
+    }
+
+    /// Whether a handshake with somebody of `prefix` may begin.
+    pub(crate) fn room(&mut self, now: Instant, prefix: Prefix, limits: &EndpointConfig) -> Room {
+        while let Some(entry) = self.lingering.first_entry().filter(|entry| entry.key().0 <= now) {
+            let prefix = entry.remove();
+            self.release(prefix, |share| &mut share.handshakes);
+        }
+        let own = self.shares.get(&prefix).map_or(0, |share| share.handshakes);
+        if own >= limits.max_handshakes_per_prefix {
+            return Room::Full;
+        }
+        if self.handshakes.len() + self.lingering.len() < limits.max_handshakes {
+            return Room::Free;
+        }
+        let largest = self.shares.iter().max_by_key(|(_, share)| share.handshakes);
+        let Some((&largest, _)) = largest.filter(|(_, share)| share.handshakes > own + 1) else {
+            return Room::Full;
+        };
+        // Ids count up: the first is the oldest.
+        let oldest = self.handshakes.iter().find(|(_, (prefix, _))| *prefix == largest);
+        oldest.map_or(Room::Full, |(id, _)| Room::InPlaceOf(*id))
+    }
+
+    /// It gives its place to another.
+    pub(crate) fn displace(&mut self, id: ConnectionId) {
+        if let Some((prefix, _)) = self.handshakes.remove(&id) {
+            self.release(prefix, |share| &mut share.handshakes);
+        }
+    }
+
+    /// Whether it waits for the third segment.
+    pub(crate) fn is_unproved(&self, id: ConnectionId) -> bool {
+        self.unproved.contains_key(&id)
+    }
+
+    /// Both pools together.
+    pub(crate) fn len(&self) -> usize {
+        self.unproved.len() + self.handshakes.len()
+    }
+
+    /// Handshakes that run.
+    pub(crate) fn handshakes(&self) -> usize {
+        self.handshakes.len()
+    }
+
+    /// All of both pools.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> {
+        self.unproved.keys().chain(self.handshakes.keys()).copied()
+    }
+
+    fn release(&mut self, prefix: Prefix, which: impl Fn(&mut Share) -> &mut usize) {
+        if let Some(share) = self.shares.get_mut(&prefix) {
+            *which(share) -= 1;
+            if (share.unproved, share.handshakes) == (0, 0) {
+                self.shares.remove(&prefix);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_millis(1000);
+    const LIMITS: EndpointConfig = EndpointConfig {
+        max_half_open: 4,
+        max_half_open_per_prefix: 2,
+        max_handshakes: 4,
+        max_handshakes_per_prefix: 3,
+        ..EndpointConfig::DEFAULT
+    };
+
+    fn prefix(number: u8) -> Prefix {
+        Prefix::V4([10, 0, number])
+    }
+
+    /// A handshake begins if it may.
+    fn begin(pools: &mut HalfOpen, now: Instant, id: u64, from: u8) -> Room {
+        let room = pools.room(now, prefix(from), &LIMITS);
+        if let Room::InPlaceOf(other) = room {
+            pools.displace(other);
+        }
+        if room != Room::Full {
+            pools.insert(ConnectionId(id), prefix(from));
+            pools.prove(now, ConnectionId(id));
+        }
+        room
+    }
+
+    #[test]
+    fn syns_are_limited_by_prefix_and_in_total() {
+        let mut pools = HalfOpen::default();
+        for id in 0..2 {
+            assert!(pools.takes_syn(prefix(1), &LIMITS));
+            pools.insert(ConnectionId(id), prefix(1));
+        }
+        assert!(!pools.takes_syn(prefix(1), &LIMITS) && pools.takes_syn(prefix(2), &LIMITS));
+        for id in 2..4 {
+            pools.insert(ConnectionId(id), prefix(2));
+        }
+        assert!(!pools.takes_syn(prefix(3), &LIMITS));
+        pools.remove(ConnectionId(0));
+        assert!(pools.takes_syn(prefix(1), &LIMITS));
+    }
+
+    #[test]
+    fn a_full_pool_gives_a_place_to_a_prefix_with_less_than_its_share() {
+        let mut pools = HalfOpen::default();
+        for id in 0..3 {
+            assert_eq!(begin(&mut pools, NOW, id, 1), Room::Free);
+        }
+        assert_eq!(begin(&mut pools, NOW, 3, 1), Room::Full, "its prefix has enough");
+        assert_eq!(begin(&mut pools, NOW, 4, 2), Room::Free);
+        assert_eq!(begin(&mut pools, NOW, 5, 3), Room::InPlaceOf(ConnectionId(0)));
+        assert_eq!(begin(&mut pools, NOW, 6, 3), Room::Full, "nobody has more than both would have");
+        assert_eq!((pools.len(), pools.handshakes()), (4, 4));
+    }
+
+    #[test]
+    fn a_handshake_that_is_quickly_over_keeps_its_place_for_a_quarter_of_a_second() {
+        let mut pools = HalfOpen::default();
+        for id in 0..3 {
+            begin(&mut pools, NOW, id, 1);
+            pools.remove(ConnectionId(id));
+        }
+        assert_eq!(begin(&mut pools, NOW, 3, 1), Room::Full);
+        let later = NOW + SHORTEST_HANDSHAKE;
+        assert_eq!(begin(&mut pools, later, 4, 1), Room::Free);
+        pools.remove(ConnectionId(4));
+        assert_eq!(pools.room(later + SHORTEST_HANDSHAKE, prefix(1), &LIMITS), Room::Free);
+        assert!(pools.shares.is_empty(), "nothing is kept of those who have gone");
+    }
+}

@@ -1,0 +1,82 @@
+//! Handshakes cost most: so many run with one prefix at once, and so many in all.
+
+use core::net::SocketAddr;
+use plait_base::Duration;
+use plait_endpoint::EndpointConfig;
+use plait_handshake::Tep;
+use plait_wire::Segment;
+
+use crate::scene::{Scene, sealed, server_address};
+use crate::stranger::Stranger;
+use crate::tell;
+
+const LIMITS: EndpointConfig =
+    EndpointConfig { max_handshakes: 8, max_handshakes_per_prefix: 4, ..EndpointConfig::DEFAULT };
+
+#[test]
+fn a_prefix_with_enough_handshakes_is_held_back_and_the_others_are_not() {
+    let mut scene = scene();
+    for number in 0..6 {
+        begin(&mut scene, stranger(1, number));
+    }
+    let counters = scene.server.counters();
+    assert_eq!((counters.handshakes, counters.handshakes_limited), (4, 2), "{counters:?}");
+    let (mut peer, init) = begin(&mut scene, stranger(2, 0));
+    finish(&mut scene, &mut peer, &init);
+    assert!(peer.keys.is_some());
+}
+
+#[test]
+fn who_was_held_back_gets_in_by_saying_it_again_when_there_is_room() {
+    let mut scene = scene();
+    for number in 0..4 {
+        begin(&mut scene, stranger(1, number));
+    }
+    let (mut peer, init) = begin(&mut scene, stranger(1, 4));
+    assert_eq!(tell(&mut scene, &init), [], "held back");
+    // The others have had their 20 seconds.
+    scene.run_for(Duration::from_secs(25));
+    finish(&mut scene, &mut peer, &init);
+    assert!(peer.keys.is_some());
+}
+
+#[test]
+fn when_all_places_are_taken_the_prefix_with_the_most_gives_one_to_a_prefix_with_fewer() {
+    let mut scene = scene();
+    for number in 0..8 {
+        begin(&mut scene, stranger(1 + number / 4, number.into()));
+    }
+    assert_eq!(scene.server.counters().handshakes, 8);
+    let (mut peer, init) = begin(&mut scene, stranger(3, 0));
+    finish(&mut scene, &mut peer, &init);
+    assert!(peer.keys.is_some());
+    let counters = scene.server.counters();
+    assert_eq!((counters.handshakes_displaced, counters.handshakes_limited), (1, 0), "{counters:?}");
+}
+
+fn scene() -> Scene {
+    let [_, listener] = sealed();
+    Scene::new(listener, LIMITS)
+}
+
+fn stranger(network: u8, number: u16) -> Stranger {
+    let address = SocketAddr::from(([203, 0, network, 9], 2000 + number));
+    Stranger::new(address, server_address(), Tep::TcpcryptCurve25519, number.into())
+}
+
+/// Says the first and the third segment of TCP's handshake; what comes next goes with the latter.
+fn begin(scene: &mut Scene, mut peer: Stranger) -> (Stranger, Segment) {
+    let answer = tell(scene, &peer.syn()).remove(0);
+    let init = peer.handle(&answer).remove(0);
+    let third = Segment { payload: bytes::Bytes::new(), segment_size: 1, ..init.clone() };
+    assert_eq!(tell(scene, &third), []);
+    (peer, init)
+}
+
+/// Goes on to the end of the handshake, as far as it is answered.
+fn finish(scene: &mut Scene, peer: &mut Stranger, init: &Segment) {
+    let mut said = vec![init.clone()];
+    while let Some(segment) = said.pop() {
+        said.extend(tell(scene, &segment).iter().flat_map(|answer| peer.handle(answer)));
+    }
+}

@@ -1,0 +1,141 @@
+//! Floods of segments in others' names: who is honest gets in as if there were none.
+
+mod handshakes;
+mod recalled;
+mod scene;
+#[path = "../../../mptcp/tests/stranger/mod.rs"]
+mod stranger;
+
+use plait_base::{Duration, SeededRandom};
+use plait_endpoint::EndpointConfig;
+use plait_mptcp::Config;
+use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes};
+use scene::{Flood, Scene, join_options, plain, sealed, server_address, spoofed_syn, token_of};
+use stranger::Stranger;
+
+/// What a flood may cost an honest host.
+const MOST_DELAY: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(600);
+
+#[test]
+fn a_client_that_has_proved_its_address_outlives_any_number_of_spoofed_syns() {
+    let [_, listener] = sealed();
+    let mut scene = Scene::new(listener, EndpointConfig::default());
+    let client = "198.51.100.7:40000".parse().expect("an address");
+    let mut peer = Stranger::new(client, server_address(), plait_handshake::Tep::TcpcryptCurve25519, 7);
+    let answers = tell(&mut scene, &peer.syn());
+    let init = peer.handle(&answers[0]).remove(0);
+    let third = Segment { payload: bytes::Bytes::new(), segment_size: 1, ..init.clone() };
+    assert_eq!(tell(&mut scene, &third), []);
+
+    let mut random = SeededRandom::from_number(1);
+    for _ in 0..2 * EndpointConfig::default().max_half_open {
+        let syn = spoofed_syn(&mut random, sealed_offer());
+        tell(&mut scene, &syn);
+    }
+    let answers = tell(&mut scene, &init);
+    let resets = answers.iter().filter(|answer| answer.flags.contains(Flags::RST)).count();
+    assert_eq!(resets, 0, "{answers:?}");
+    let mut said: Vec<_> = answers.iter().flat_map(|answer| peer.handle(answer)).collect();
+    while let Some(segment) = said.pop() {
+        said.extend(tell(&mut scene, &segment).iter().flat_map(|answer| peer.handle(answer)));
+    }
+    assert!(peer.keys.is_some(), "the handshake is complete");
+}
+
+#[test]
+fn an_opening_is_not_delayed_by_a_hundred_thousand_syns_a_second() {
+    for (configs, offer) in [(plain(), ordinary_offer()), (sealed(), sealed_offer())] {
+        let quiet = time_to_open(configs.clone(), None);
+        let flooded = time_to_open(configs, Some((Duration::from_micros(10), offer)));
+        println!("an opening takes {quiet:?}, and {flooded:?} under a flood");
+        assert!(flooded <= quiet + MOST_DELAY, "{quiet:?} {flooded:?}");
+    }
+}
+
+#[test]
+fn a_join_is_not_delayed_by_ten_thousand_joins_a_second_with_its_token() {
+    for configs in [plain, sealed] {
+        let quiet = time_to_join(configs(), None);
+        let flooded = time_to_join(configs(), Some(Duration::from_micros(100)));
+        println!("a join takes {quiet:?}, and {flooded:?} under a flood");
+        assert!(flooded <= quiet + MOST_DELAY, "{quiet:?} {flooded:?}");
+    }
+}
+
+/// How long an opening takes, while a SYN from anywhere comes so often, with these options. The flood has gone on for 100 ms then.
+fn time_to_open([opener, listener]: [Config; 2], flood: Option<(Duration, OptionBytes)>) -> Duration {
+    let mut scene = Scene::new(listener, EndpointConfig::default());
+    let mut random = SeededRandom::from_number(2);
+    scene.flood = flood.map(|(every, offer)| Flood {
+        every,
+        next: scene.now,
+        make: Box::new(move || spoofed_syn(&mut random, offer.clone())),
+    });
+    scene.run_for(Duration::from_millis(100));
+    let id = scene.open(opener);
+    scene.run_until(PATIENCE, |scene| scene.is_open(id))
+}
+
+/// How long a join takes, while one with its token comes from anywhere so often. The flood has gone on for 100 ms then.
+fn time_to_join([opener, listener]: [Config; 2], flood: Option<Duration>) -> Duration {
+    let mut scene = Scene::new(listener, EndpointConfig::default());
+    let id = scene.open(opener);
+    scene.run_until(PATIENCE, |scene| scene.is_open(id));
+    scene.run_for(Duration::from_secs(1));
+    scene.bring_up(1);
+    scene.run_until(PATIENCE, |scene| scene.usable(id) == 2);
+    let token = scene.seen.iter().find_map(token_of).expect("a join has crossed a path");
+    let mut random = SeededRandom::from_number(3);
+    scene.flood = flood.map(|every| Flood {
+        every,
+        next: scene.now,
+        make: Box::new(move || {
+            let nonce = plait_base::Random::next_u32(&mut random);
+            spoofed_syn(&mut random, join_options(token, nonce))
+        }),
+    });
+    scene.run_for(Duration::from_millis(100));
+    scene.bring_up(2);
+    scene.run_until(PATIENCE, |scene| scene.usable(id) == 3)
+}
+
+/// Hands a segment to the server, and takes what it says to its sender.
+fn tell(scene: &mut Scene, segment: &Segment) -> Vec<Segment> {
+    scene.now += Duration::from_micros(10);
+    scene.server.handle_segment(plait_endpoint::Arrival::at(scene.now), segment);
+    let mut answers = Vec::new();
+    while let Some(transmit) = scene.server.poll_transmit(scene.now) {
+        if transmit.segment.destination == segment.source {
+            answers.push(transmit.segment);
+        }
+    }
+    while scene.server.poll_event().is_some() {}
+    answers
+}
+
+/// What the SYN of an ordinary host offers, with Multipath TCP.
+fn ordinary_offer() -> OptionBytes {
+    let mut offer = OptionBytes::from_iter([30, 4, 1, 1]);
+    offer.extend(tcp_options());
+    offer
+}
+
+/// What the SYN of a host offers that seals.
+fn sealed_offer() -> OptionBytes {
+    let mut offer = OptionBytes::from_iter([30, 4, 2, 1]);
+    offer.extend(plait_handshake::offer_eno(&plait_handshake::Tep::ALL));
+    offer.extend(tcp_options());
+    plait_wire::pad_options(&mut offer);
+    offer
+}
+
+fn tcp_options() -> OptionBytes {
+    option_bytes([
+        TcpOption::Mss(1460),
+        TcpOption::SackPermitted,
+        TcpOption::Timestamps { value: 77, echo: 0 },
+        TcpOption::WindowScale(7),
+    ])
+    .expect("they fit")
+}

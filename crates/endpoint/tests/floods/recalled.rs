@@ -1,0 +1,125 @@
+//! Connections that come of stateless answers are like any other.
+
+use bytes::Bytes;
+use plait_base::{Duration, SeededRandom};
+use plait_endpoint::EndpointConfig;
+use plait_mptcp::{Config, Protect, ReadError, ScrambleSettings};
+use plait_wire::{Flags, OptionBytes, TcpOption, option_bytes, options};
+
+use crate::scene::{Scene, plain, sealed, spoofed_syn};
+use crate::{PATIENCE, sealed_offer, tell};
+
+/// Every SYN is one too many.
+const NOTHING_KEPT: EndpointConfig =
+    EndpointConfig { max_half_open: 0, max_half_open_per_prefix: 0, ..EndpointConfig::DEFAULT };
+
+#[test]
+fn what_begins_with_a_stateless_answer_carries_bytes_both_ways_and_is_joined() {
+    for [opener, listener] in [plain(), tcp(), without_timestamps(), with_checksums(), scrambled(), sealed()]
+    {
+        let mut scene = Scene::new(listener, NOTHING_KEPT);
+        let is_multipath = opener.multipath;
+        let id = scene.open(opener);
+        scene.write_to_server(id, Bytes::from(vec![7; 100_000]));
+        scene.run_until(PATIENCE, |scene| scene.is_open(id));
+        let counters = scene.server.counters();
+        assert_eq!((counters.syn_cookies_sent, counters.syn_cookies_taken), (1, 1), "{counters:?}");
+        assert_eq!(counters.half_open, 0);
+        if is_multipath {
+            scene.bring_up(1);
+            scene.run_until(Duration::from_secs(2), |scene| scene.usable(id) == 2);
+        }
+        scene.write_to_client(Bytes::from(vec![8; 100_000]));
+        scene.run_for(Duration::from_secs(3));
+        assert_eq!((scene.heard_by_server(), scene.heard_by_client(id)), (100_000, 100_000));
+    }
+}
+
+#[test]
+fn the_handshake_of_a_stateless_answer_is_no_measure_of_the_path_but_near_it() {
+    let [opener, listener] = plain();
+    let mut scene = Scene::new(listener, NOTHING_KEPT);
+    let id = scene.open(opener);
+    scene.run_until(PATIENCE, |scene| scene.is_open(id));
+    let status = scene.status_of_server();
+    let measured = status.subflows[0].tcp.srtt.expect("measured");
+    assert!((Duration::from_millis(50)..Duration::from_millis(82)).contains(&measured), "{measured:?}");
+}
+
+#[test]
+fn a_stateless_answer_is_not_longer_than_what_it_answers_nor_sent_again() {
+    let [_, listener] = sealed();
+    let mut scene = Scene::new(listener, NOTHING_KEPT);
+    let syn = spoofed_syn(&mut SeededRandom::from_number(1), sealed_offer());
+    let answers = tell(&mut scene, &syn);
+    assert_eq!(answers.len(), 1);
+    assert!(answers[0].options.len() <= syn.options.len(), "{:?}", answers[0]);
+    assert_eq!(scene.server.poll_timeout(), None, "nothing is left to do");
+    assert_eq!(scene.server.counters().names, 0);
+}
+
+#[test]
+fn an_offer_to_seal_that_no_stateless_answer_can_carry_is_not_answered_rather_than_weakened() {
+    let [_, listener] = sealed();
+    let mut scene = Scene::new(listener, NOTHING_KEPT);
+    // Another host's order of encryption specs, with one that we do not know.
+    let offer = OptionBytes::from_iter([30, 4, 2, 1, 69, 4, 0x22, 0x23]);
+    let syn = spoofed_syn(&mut SeededRandom::from_number(1), offer);
+    assert_eq!(tell(&mut scene, &syn), []);
+    assert_eq!(scene.server.counters().syn_limited, 1);
+}
+
+#[test]
+fn who_cannot_be_sealed_is_refused_statelessly_too() {
+    let [_, listener] = sealed();
+    let mut scene = Scene::new(listener, NOTHING_KEPT);
+    let options = option_bytes([TcpOption::Mss(1460)]).expect("it fits");
+    let answers = tell(&mut scene, &spoofed_syn(&mut SeededRandom::from_number(1), options));
+    assert!(answers[0].flags.contains(Flags::RST), "{answers:?}");
+    assert_eq!(scene.server.counters().unsealed_refused, 1);
+    assert!(scene.server.take_unsealed().is_some());
+}
+
+#[test]
+fn an_acknowledgment_of_what_was_never_sent_is_reset_whatever_was_sent_to_others() {
+    let [_, listener] = plain();
+    let mut scene = Scene::new(listener, NOTHING_KEPT);
+    let mut syn = spoofed_syn(&mut SeededRandom::from_number(1), OptionBytes::new());
+    let answer = tell(&mut scene, &syn).remove(0);
+    assert!(options(&answer.options).count() > 0);
+    syn.flags = Flags::ACK;
+    syn.seq = syn.seq + 1;
+    for ack in [answer.seq, answer.seq + 2, answer.seq + 0x8000_0001] {
+        syn.ack = ack;
+        assert!(tell(&mut scene, &syn)[0].flags.contains(Flags::RST));
+    }
+    let counters = scene.server.counters();
+    assert_eq!((counters.no_connection, counters.connections), (3, 0));
+    syn.ack = answer.seq + 1;
+    assert_eq!(tell(&mut scene, &syn), []);
+    assert_eq!(scene.server.counters().connections, 1);
+}
+
+fn tcp() -> [Config; 2] {
+    plain().map(|config| Config { multipath: false, ..config })
+}
+
+fn without_timestamps() -> [Config; 2] {
+    plain().map(|mut config| {
+        config.tcp.timestamps = false;
+        config
+    })
+}
+
+fn with_checksums() -> [Config; 2] {
+    plain().map(|config| Config { checksum: true, ..config })
+}
+
+fn scrambled() -> [Config; 2] {
+    plain().map(|config| Config { protect: Protect::Scramble(ScrambleSettings::default()), ..config })
+}
+
+/// Everything that can be read now.
+pub(crate) fn drain(mut read: impl FnMut() -> Result<Bytes, ReadError>) -> usize {
+    core::iter::from_fn(|| read().ok()).map(|bytes| bytes.len()).sum()
+}

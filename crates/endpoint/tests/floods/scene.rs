@@ -1,0 +1,268 @@
+//! Two endpoints, paths of a fixed delay between them, and somebody off path who sends segments in others' names.
+
+#![allow(dead_code, reason = "no test file needs everything")]
+
+use bytes::Bytes;
+use core::net::{Ipv4Addr, SocketAddr};
+use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum};
+use plait_endpoint::{Arrival, ConnectionId, Endpoint, EndpointConfig, Event, Transmit};
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
+use plait_mptcp::{Config, Path, PathClass, Protect, SealedSettings, Status};
+use plait_wire::{Flags, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes, options};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// From one host to the other.
+pub(crate) const ONE_WAY: Duration = Duration::from_millis(25);
+
+/// Sends segments to the server at a steady pace.
+pub(crate) struct Flood {
+    pub(crate) every: Duration,
+    pub(crate) next: Instant,
+    pub(crate) make: Box<dyn FnMut() -> Segment>,
+}
+
+pub(crate) struct Scene {
+    pub(crate) client: Endpoint,
+    pub(crate) server: Endpoint,
+    pub(crate) now: Instant,
+    pub(crate) flood: Option<Flood>,
+    /// What the client has sent, as somebody on its paths sees it.
+    pub(crate) seen: Vec<Segment>,
+    on_the_way: BTreeMap<(Instant, u64), Segment>,
+    count: u64,
+    connected: Vec<ConnectionId>,
+    accepted: Vec<ConnectionId>,
+}
+
+impl Scene {
+    pub(crate) fn new(config: Config, limits: EndpointConfig) -> Self {
+        let now = Instant::from_millis(5000);
+        let mut client = Endpoint::new(EndpointConfig::default(), [1; 32], [2; 32]);
+        client.set_path(now, path(0, client_address(0)));
+        let mut server = Endpoint::new(limits, [3; 32], [4; 32]);
+        server.set_path(now, path(0, SERVER));
+        server.listen(server_address().port(), config).expect("free");
+        Self {
+            client,
+            server,
+            now,
+            flood: None,
+            seen: Vec::new(),
+            on_the_way: BTreeMap::new(),
+            count: 0,
+            connected: Vec::new(),
+            accepted: Vec::new(),
+        }
+    }
+
+    pub(crate) fn open(&mut self, config: Config) -> ConnectionId {
+        let id = self.client.connect(self.now, config, &[server_address()]).expect("a path");
+        self.collect();
+        id
+    }
+
+    /// The path `number` of the client comes up.
+    pub(crate) fn bring_up(&mut self, number: u8) {
+        self.client.set_path(self.now, path(number, client_address(number)));
+        self.collect();
+    }
+
+    /// Sends one segment to the server from anywhere, and drops what the server says to it.
+    pub(crate) fn intrude(&mut self, segment: &Segment) {
+        self.server.handle_segment(Arrival::at(self.now), segment);
+        self.collect();
+    }
+
+    /// Lets time pass until `is_done`; says how much has passed. Panics after `most`.
+    pub(crate) fn run_until(&mut self, most: Duration, is_done: impl Fn(&Self) -> bool) -> Duration {
+        let start = self.now;
+        while !is_done(self) {
+            let next = self.next_moment().expect("something happens yet");
+            assert!(next <= start + most, "not within {most:?}: {:?}", self.server.counters());
+            self.advance(next);
+        }
+        self.now.saturating_since(start)
+    }
+
+    /// Lets `time` pass.
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(next) = self.next_moment().filter(|next| *next <= end) {
+            self.advance(next);
+        }
+        self.now = end;
+    }
+
+    /// Subflows of a connection of the client that can be used.
+    pub(crate) fn usable(&self, id: ConnectionId) -> usize {
+        let status = self.client.status(self.now, id).expect("it is held");
+        status.subflows.iter().filter(|subflow| subflow.usable).count()
+    }
+
+    /// Whether the application on either side has the connection, of which there is one.
+    pub(crate) fn is_open(&self, id: ConnectionId) -> bool {
+        self.connected.contains(&id) && !self.accepted.is_empty()
+    }
+
+    /// The client writes; all of it fits.
+    pub(crate) fn write_to_server(&mut self, id: ConnectionId, bytes: Bytes) {
+        let length = bytes.len();
+        assert_eq!(self.client.write(self.now, id, bytes), length);
+        self.collect();
+    }
+
+    /// The server writes to the one connection that it has; all of it fits.
+    pub(crate) fn write_to_client(&mut self, bytes: Bytes) {
+        let length = bytes.len();
+        assert_eq!(self.server.write(self.now, self.accepted[0], bytes), length);
+        self.collect();
+    }
+
+    /// Bytes that wait to be read at the server.
+    pub(crate) fn heard_by_server(&mut self) -> usize {
+        crate::recalled::drain(|| self.server.read(self.now, self.accepted[0]))
+    }
+
+    /// The same at the client.
+    pub(crate) fn heard_by_client(&mut self, id: ConnectionId) -> usize {
+        crate::recalled::drain(|| self.client.read(self.now, id))
+    }
+
+    /// Of the one connection that the server has.
+    pub(crate) fn status_of_server(&self) -> Status {
+        self.server.status(self.now, self.accepted[0]).expect("it is held")
+    }
+
+    fn next_moment(&mut self) -> Option<Instant> {
+        let arrival = self.on_the_way.first_key_value().map(|((at, _), _)| *at);
+        let flood = self.flood.as_ref().map(|flood| flood.next);
+        let timeouts = [self.client.poll_timeout(), self.server.poll_timeout()];
+        let next = [arrival, flood].into_iter().chain(timeouts).flatten().min()?;
+        Some(next.max(self.now))
+    }
+
+    fn advance(&mut self, to: Instant) {
+        self.now = to;
+        while let Some(entry) = self.on_the_way.first_entry().filter(|entry| entry.key().0 <= to) {
+            let segment = entry.remove();
+            let is_for_server = segment.destination == server_address();
+            let host = if is_for_server { &mut self.server } else { &mut self.client };
+            host.handle_segment(Arrival::at(to), &segment);
+            self.collect();
+        }
+        while let Some(flood) = self.flood.as_mut().filter(|flood| flood.next <= to) {
+            flood.next += flood.every;
+            let segment = (flood.make)();
+            self.server.handle_segment(Arrival::at(to), &segment);
+            self.collect();
+        }
+        for host in [&mut self.client, &mut self.server] {
+            if host.poll_timeout().is_some_and(|due| due <= to) {
+                host.handle_timeout(to);
+            }
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        while let Some(Transmit { segment, .. }) = self.client.poll_transmit(self.now) {
+            self.seen.push(segment.clone());
+            self.send(segment);
+        }
+        while let Some(Transmit { segment, .. }) = self.server.poll_transmit(self.now) {
+            // Whoever is flooded with answers to what he has not asked is not here.
+            if (0..4).any(|number| segment.destination.ip() == client_address(number)) {
+                self.send(segment);
+            }
+        }
+        while let Some(event) = self.client.poll_event() {
+            if let Event::Connected(id) = event {
+                self.connected.push(id);
+            }
+        }
+        while let Some(event) = self.server.poll_event() {
+            if let Event::Incoming(listener) = event
+                && let Some((id, _)) = self.server.accept(listener)
+            {
+                self.accepted.push(id);
+            }
+        }
+    }
+
+    fn send(&mut self, segment: Segment) {
+        self.count += 1;
+        self.on_the_way.insert((self.now + ONE_WAY, self.count), segment);
+    }
+}
+
+/// Multipath TCP without protection.
+pub(crate) fn plain() -> [Config; 2] {
+    [Config::default(), Config::default()]
+}
+
+/// Sealed after TLS 1.3: the settings of the opener and of the listener.
+pub(crate) fn sealed() -> [Config; 2] {
+    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
+    let listener = SealedSettings::listener(Arc::new(ListenerSettings::new(identity)));
+    let name = ServerName::try_from("gw.example.com").expect("a name");
+    let opener = SealedSettings::opener(Arc::new(OpenerSettings::new(name, ServerTrust::AcceptNew)));
+    [opener, listener].map(|settings| Config { protect: Protect::Sealed(settings), ..Config::default() })
+}
+
+pub(crate) fn server_address() -> SocketAddr {
+    SocketAddr::from((SERVER, 7443))
+}
+
+/// The address of the client on its path `number`.
+pub(crate) fn client_address(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 51, 100 + number, 7)
+}
+
+pub(crate) fn path(number: u8, address: Ipv4Addr) -> Path {
+    Path {
+        id: PathId(number),
+        name: format!("eth{number}"),
+        class: PathClass::Trusted,
+        backup: false,
+        v4: Some(address),
+        v6: None,
+        public_v4: None,
+        public_v6: None,
+        mtu: 1500,
+        up: true,
+    }
+}
+
+/// A SYN from an address and port that mean nothing.
+pub(crate) fn spoofed_syn(random: &mut SeededRandom, options: OptionBytes) -> Segment {
+    let address = Ipv4Addr::from(0x2000_0000 | random.next_u32() >> 3);
+    Segment {
+        source: SocketAddr::from((address, 1024 + random.below(60_000) as u16)),
+        destination: server_address(),
+        seq: SeqNum::new(random.next_u32()),
+        ack: SeqNum::new(0),
+        flags: Flags::SYN,
+        window: 64_000,
+        urgent: 0,
+        options,
+        payload: Bytes::new(),
+        segment_size: 1,
+        ecn: 0,
+    }
+}
+
+/// The options of the SYN of a join.
+pub(crate) fn join_options(token: u32, nonce: u32) -> OptionBytes {
+    let join = MpJoin::Syn { backup: false, reserved: 0, address_id: 1, token, nonce };
+    option_bytes([TcpOption::Mss(1460), TcpOption::Mptcp(MptcpOption::Join(join))]).expect("it fits")
+}
+
+/// The token of the SYN of a join.
+pub(crate) fn token_of(segment: &Segment) -> Option<u32> {
+    options(&segment.options).find_map(|option| match option {
+        Ok(TcpOption::Mptcp(MptcpOption::Join(MpJoin::Syn { token, .. }))) => Some(token),
+        Ok(_) | Err(_) => None,
+    })
+}
