@@ -17,7 +17,11 @@ impl Endpoint {
     pub fn handle_segment(&mut self, arrival: Arrival, segment: &Segment) {
         let Arrival { at: now, path } = arrival;
         if path.is_some_and(|path| !self.around.is_of_path(segment.destination.ip(), path)) {
-            log::debug!(to = %segment.destination, "segment dropped: not an address of the path that it came over");
+            self.note_stranger(
+                now,
+                segment.source,
+                "segment dropped: not an address of the path that it came over",
+            );
             self.counters.not_ours += 1;
             return;
         }
@@ -33,12 +37,12 @@ impl Endpoint {
             "segment of no connection arrives"
         );
         if !self.around.is_ours(segment.destination.ip()) {
-            log::debug!(to = %segment.destination, "segment dropped: not an address of ours");
+            self.note_stranger(now, segment.source, "segment dropped: not an address of ours");
             self.counters.not_ours += 1;
             return;
         }
         if segment.source == segment.destination {
-            log::debug!(from = %segment.source, "segment dropped: it names itself as its sender");
+            self.note_stranger(now, segment.source, "segment dropped: it names itself as its sender");
             self.counters.from_self += 1;
             return;
         }
@@ -65,9 +69,10 @@ impl Endpoint {
         }
         let Some(entry) = self.connections.get_mut(&id) else { return false };
         let around = &mut self.around.lend_to(id);
-        log::within(id, || entry.connection.handle_segment(now, subflow, segment, around));
+        log::of(id, entry.is_quiet, || entry.connection.handle_segment(now, subflow, segment, around));
         if waits && entry.connection.has_proved_address() && !entry.connection.is_done() {
             self.half_open.prove(now, id);
+            entry.is_quiet = false;
         }
         self.on_progress(now, id);
         true
@@ -83,13 +88,13 @@ impl Endpoint {
             .listeners
             .get_mut(*listener)
             .is_some_and(|it| matches!(it.config.protect, Protect::Sealed(_)));
-        !begins || !seals || self.may_begin_handshake(now, Prefix::of(segment.source.ip()))
+        !begins || !seals || self.may_begin_handshake(now, segment.source)
     }
 
     /// A segment of no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
     fn handle_stranger(&mut self, now: Instant, segment: &Segment) {
         if segment.flags.contains(Flags::RST) {
-            log::debug!(from = %segment.source, to = %segment.destination, "reset dropped: no such connection");
+            self.note_stranger(now, segment.source, "reset dropped: no such connection");
             self.counters.stray_resets += 1;
             return;
         }
@@ -103,7 +108,7 @@ impl Endpoint {
         if self.take_third_segment(now, segment) {
             return;
         }
-        log::debug!(from = %segment.source, to = %segment.destination, "reset: no such connection");
+        self.note_stranger(now, segment.source, "reset: no such connection");
         self.counters.no_connection += 1;
         self.reset(now, segment, None);
     }
@@ -111,19 +116,19 @@ impl Endpoint {
     /// A SYN that opens a connection.
     fn handle_syn(&mut self, now: Instant, syn: &Segment) {
         let Some((listener_id, listener)) = self.listeners.on_port(syn.destination.port()) else {
-            log::debug!(from = %syn.source, to = %syn.destination, "reset: nobody listens on the port");
+            self.note_stranger(now, syn.source, "reset: nobody listens on the port");
             self.counters.no_connection += 1;
             self.reset(now, syn, None);
             return;
         };
         if listener.is_full() {
-            log::debug!(from = %syn.source, "SYN dropped: too many connections wait to be accepted");
+            self.note_stranger(now, syn.source, "SYN dropped: too many connections wait to be accepted");
             self.counters.syn_limited += 1;
             return;
         }
         let config = listener.config.clone();
         if self.connections.len() >= self.config.max_connections {
-            log::debug!(from = %syn.source, "SYN dropped: too many connections");
+            self.note_stranger(now, syn.source, "SYN dropped: too many connections");
             self.counters.syn_limited += 1;
             return;
         }
@@ -134,12 +139,15 @@ impl Endpoint {
         }
         let id = self.draw_id();
         let (time_wait, stage) = (config.tcp.time_wait, Stage::HalfOpen(listener_id));
+        let is_quiet = !self.is_told(now, "SYN opens a connection");
         let around = &mut self.around.lend_to(id);
-        let connection = log::within(id, || {
+        let connection = log::of(id, is_quiet, || {
             log::debug!(from = %syn.source, to = %syn.destination, "SYN opens a connection");
             Association::accept(now, config, syn, around)
         });
-        self.connections.insert(id, Entry::new(connection, stage, syn.source, time_wait));
+        let mut entry = Entry::new(connection, stage, syn.source, time_wait);
+        entry.is_quiet = is_quiet;
+        self.connections.insert(id, entry);
         self.half_open.insert(id, prefix);
         self.on_progress(now, id);
     }
@@ -150,7 +158,7 @@ impl Endpoint {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.2
             //# If the token is unknown or the host wants to refuse subflow
             //# establishment [...], the receiver will send back a reset (RST) signal
-            log::debug!(from = %syn.source, "reset: no connection has the token of the join");
+            self.note_stranger(now, syn.source, "reset: no connection has the token of the join");
             self.counters.unknown_token += 1;
             self.reset(now, syn, Some(ResetReason::Mptcp));
             return;
@@ -174,7 +182,7 @@ impl Endpoint {
             Refused::Prohibited => ResetReason::Prohibited,
             Refused::Malformed => ResetReason::Mptcp,
         };
-        log::debug!(from = %segment.source, ?reason, "reset: the join is refused");
+        self.note_stranger(now, segment.source, "reset: the join is refused");
         self.counters.join_refused += 1;
         self.reset(now, segment, Some(reason));
     }
@@ -203,7 +211,7 @@ impl Endpoint {
             self.on_progress(now, id);
             return;
         }
-        log::debug!(reason = ?error.reason, "ICMP error dropped: no such connection");
+        self.note_stranger(now, error.destination, "ICMP error dropped: no such connection");
         self.counters.stray_icmp += 1;
     }
 
@@ -221,8 +229,9 @@ impl Endpoint {
     }
 
     pub(crate) fn reply(&mut self, now: Instant, reply: Segment) {
+        let to = reply.destination;
         if !self.replies.push(now, reply) {
-            log::debug!("answer not given: there are too many");
+            self.note_stranger(now, to, "answer not given: there are too many");
             self.counters.replies_limited += 1;
         }
     }

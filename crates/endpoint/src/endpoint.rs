@@ -93,6 +93,9 @@ pub struct Endpoint {
     /// The first that was refused since the driver last asked; the others are only counted.
     pub(crate) unsealed: Option<Unsealed>,
     pub(crate) replies: Replies,
+    /// What strangers have made us log.
+    #[cfg(feature = "tracing")]
+    pub(crate) repetitions: crate::repetitions::Repetitions,
     /// All totals but the ones that can be counted when they are asked for.
     pub(crate) counters: Counters,
 }
@@ -127,6 +130,8 @@ impl Endpoint {
             notices: Notices::default(),
             unsealed: None,
             replies: Replies::default(),
+            #[cfg(feature = "tracing")]
+            repetitions: crate::repetitions::Repetitions::default(),
             counters: Counters::default(),
         }
     }
@@ -231,7 +236,7 @@ impl Endpoint {
                 continue;
             }
             let around = &mut self.around.lend_to(id);
-            log::within(id, || entry.connection.handle_timeout(now, around));
+            log::of(id, entry.is_quiet, || entry.connection.handle_timeout(now, around));
             self.check_orphan(now, id);
             self.on_progress(now, id);
         }
@@ -244,8 +249,9 @@ impl Endpoint {
         }
         while let Some(id) = self.ready.next() {
             let entry = self.connections.get_mut(&id);
-            let sent = entry
-                .and_then(|entry| Some((log::within(id, || entry.connection.poll_transmit(now))?, entry)));
+            let sent = entry.and_then(|entry| {
+                Some((log::of(id, entry.is_quiet, || entry.connection.poll_transmit(now))?, entry))
+            });
             match sent {
                 Some((segment, entry)) => {
                     entry.note_last_words(now, &segment);

@@ -35,6 +35,10 @@ pub(crate) struct Entry {
     pub(crate) remote: SocketAddr,
     /// Its entry among the alarms.
     pub(crate) alarm: Option<Instant>,
+    /// A stranger has begun it, and so many of them have lately been told of that it is not, before it has proved its address.
+    pub(crate) is_quiet: bool,
+    /// The peer has opened it.
+    pub(crate) is_theirs: bool,
     /// How it ended, once it is over.
     pub(crate) end: Option<Result<(), ConnectionError>>,
     /// How long TIME-WAIT lasts.
@@ -57,6 +61,8 @@ impl Entry {
             stage,
             remote,
             alarm: None,
+            is_quiet: false,
+            is_theirs: matches!(stage, Stage::HalfOpen(_)),
             end: None,
             time_wait,
             remnants: Vec::new(),

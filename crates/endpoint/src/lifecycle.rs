@@ -112,7 +112,8 @@ impl Endpoint {
     fn drain_events(&mut self, now: Instant, id: ConnectionId) {
         while let Some(event) = self.connections.get_mut(&id).and_then(|entry| entry.connection.poll_event())
         {
-            log::within(id, || self.on_event(now, id, event));
+            let is_quiet = self.connections.get(&id).is_some_and(|entry| entry.is_quiet);
+            log::of(id, is_quiet, || self.on_event(now, id, event));
         }
     }
 
@@ -147,14 +148,17 @@ impl Endpoint {
     }
 
     fn on_connected(&mut self, now: Instant, id: ConnectionId) {
+        let is_told = self.is_told_of(now, id, "connected");
         let Some(entry) = self.connections.get_mut(&id) else { return };
-        log::info!(
-            connection = id.0,
-            opened_by = if entry.stage == Stage::Held { "us" } else { "the peer" },
-            protection = log::protection(&entry.connection.status(now)),
-            negotiated = ?entry.connection.status(now).negotiated,
-            "connected"
-        );
+        if is_told {
+            log::info!(
+                connection = id.0,
+                opened_by = if entry.is_theirs { "the peer" } else { "us" },
+                protection = log::protection(&entry.connection.status(now)),
+                negotiated = ?entry.connection.status(now).negotiated,
+                "connected"
+            );
+        }
         match entry.stage {
             Stage::Held => self.notices.push(Event::Connected(id)),
             Stage::Waiting(_) | Stage::Orphan { check: _, delivered: _ } => {}
@@ -177,6 +181,8 @@ impl Endpoint {
     }
 
     fn on_closed(&mut self, now: Instant, id: ConnectionId, error: Option<ConnectionError>) {
+        let is_half_open = |entry: &Entry| matches!(entry.stage, Stage::HalfOpen(_));
+        let is_told = self.connections.get(&id).is_none_or(is_half_open) || self.is_told_of(now, id, "ended");
         let Some(entry) = self.connections.get_mut(&id) else { return };
         entry.end = Some(error.map_or(Ok(()), Err));
         match entry.stage {
@@ -188,16 +194,23 @@ impl Endpoint {
                 self.disown(now, id);
             }
             Stage::Held | Stage::Waiting(_) | Stage::Orphan { check: _, delivered: _ } => {
-                log::info!(
-                    connection = id.0,
-                    error = error.map(tracing::field::debug),
-                    delivered = entry.connection.status(now).bytes_delivered,
-                    read = entry.connection.status(now).bytes_read,
-                    "connection has ended"
-                );
+                if is_told {
+                    log::info!(
+                        connection = id.0,
+                        error = error.map(tracing::field::debug),
+                        delivered = entry.connection.status(now).bytes_delivered,
+                        read = entry.connection.status(now).bytes_read,
+                        "connection has ended"
+                    );
+                }
                 self.tell(id, Event::Closed(id));
             }
         }
+    }
+
+    /// Whether the log tells that `what` has happened to the connection: always, if it is one of ours.
+    fn is_told_of(&mut self, now: Instant, id: ConnectionId, what: &'static str) -> bool {
+        !self.connections.get(&id).is_some_and(|entry| entry.is_theirs) || self.is_told(now, what)
     }
 
     fn note_unsealed(&mut self, now: Instant, id: ConnectionId) {

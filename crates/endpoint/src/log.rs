@@ -2,12 +2,48 @@
 //!
 //! `info` tells of connections and paths that come and go, without addresses; `debug` of what is dropped, refused or limited, and why;
 //! `trace` of each segment that belongs to no connection (the others are told of by `tcp`). Values are fields. Payload and options never are.
+//!
+//! Up to `debug` a stranger cannot fill the log: of what anybody can bring about a few lines are written, and then one in a while
+//! that says how many more there were like it (`more_like_it`).
 
 #[cfg(feature = "tracing")]
 mod on {
+    use core::net::SocketAddr;
+    use plait_base::Instant;
     use plait_mptcp::Status;
 
-    use crate::ConnectionId;
+    use crate::{ConnectionId, Endpoint};
+
+    /// Lines about segments, for each kind.
+    const MOST_OF_SEGMENTS: u32 = 4;
+    /// Connections of others that are told of as ours are.
+    const MOST_CONNECTIONS: u32 = 64;
+
+    impl Endpoint {
+        /// A stranger's segment is treated like this.
+        pub(crate) fn note_stranger(&mut self, now: Instant, from: SocketAddr, what: &'static str) {
+            if let Some(more_like_it) = self.repetitions.note(now, what, MOST_OF_SEGMENTS) {
+                debug!(%from, more_like_it, "{what}");
+            }
+        }
+
+        /// Whether one more connection of somebody else, to which `what` has happened, is told of.
+        pub(crate) fn is_told(&mut self, now: Instant, what: &'static str) -> bool {
+            match self.repetitions.note(now, what, MOST_CONNECTIONS) {
+                Some(0) => true,
+                Some(more_like_it) => {
+                    info!(what, more_like_it, "connections of others were not told of");
+                    true
+                }
+                None => false,
+            }
+        }
+    }
+
+    /// As [`within`], unless it is not told of.
+    pub(crate) fn of<T>(id: ConnectionId, is_quiet: bool, act: impl FnOnce() -> T) -> T {
+        if is_quiet { unheard(act) } else { within(id, act) }
+    }
 
     pub(crate) use tracing::{debug, info, trace};
 
@@ -18,7 +54,7 @@ mod on {
 
     /// Of what this does nothing is said: it is done for an answer to a stranger.
     pub(crate) fn unheard<T>(act: impl FnOnce() -> T) -> T {
-        tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), act)
+        tracing::dispatcher::with_default(&tracing::Dispatch::none(), act)
     }
 
     /// What protects the bytes of a connection, in words.
@@ -35,7 +71,18 @@ mod on {
 
 #[cfg(not(feature = "tracing"))]
 mod off {
-    use crate::ConnectionId;
+    use core::net::SocketAddr;
+    use plait_base::Instant;
+
+    use crate::{ConnectionId, Endpoint};
+
+    impl Endpoint {
+        pub(crate) fn note_stranger(&mut self, _: Instant, _: SocketAddr, _: &'static str) {}
+
+        pub(crate) fn is_told(&mut self, _: Instant, _: &'static str) -> bool {
+            true
+        }
+    }
 
     macro_rules! nothing {
         ($($field:tt)*) => {};
@@ -50,9 +97,13 @@ mod off {
     pub(crate) fn unheard<T>(act: impl FnOnce() -> T) -> T {
         act()
     }
+
+    pub(crate) fn of<T>(_: ConnectionId, _: bool, act: impl FnOnce() -> T) -> T {
+        act()
+    }
 }
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{debug, info, trace, unheard, within};
+pub(crate) use off::{debug, info, of, trace, unheard, within};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{debug, info, protection, trace, unheard, within};
+pub(crate) use on::{debug, info, of, protection, trace, unheard, within};

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_opening_has_a_number_that_fits_and_comes_back() {
-        assert!(OPENINGS <= 32);
+        const { assert!(OPENINGS <= 32) };
         for number in 0..OPENINGS {
             let carried = Offer::from_bits(number << 3 | 7, Some(SACK | 7)).expect("somebody sends it");
             assert_eq!(Offer::of(&syn(&carried.options(9)), true, true), Some(carried), "{number}");

@@ -40,6 +40,7 @@ impl Endpoint {
         let Some(offer) = Offer::of(syn, seals, config.tcp.timestamps) else {
             self.note_stranger(
                 now,
+                syn.source,
                 "SYN dropped: too many are half open, and what it offers fits into no stateless answer",
             );
             self.counters.syn_limited += 1;
@@ -99,12 +100,12 @@ impl Endpoint {
         };
         let config = listener.config.clone();
         if listener.is_full() || self.connections.len() >= self.config.max_connections {
-            self.note_stranger(now, "third segment dropped: too many connections");
+            self.note_stranger(now, segment.source, "third segment dropped: too many connections");
             self.counters.syn_limited += 1;
             return true;
         }
         let prefix = Prefix::of(segment.source.ip());
-        if matches!(config.protect, Protect::Sealed(_)) && !self.may_begin_handshake(now, prefix) {
+        if matches!(config.protect, Protect::Sealed(_)) && !self.may_begin_handshake(now, segment.source) {
             return true;
         }
         if self.around.demux.token_owner(token_of(&cookie.key)).is_some() {
@@ -124,8 +125,8 @@ impl Endpoint {
         };
         let (time_wait, stage) = (config.tcp.time_wait, Stage::HalfOpen(listener_id));
         let host = &mut Recalling { view: self.around.lend_to(id), tuple, cookie, claims: true };
-        let mut connection = log::within(id, || Association::accept(then, config, &syn, host));
-        let _sent_already = connection.poll_transmit(then);
+        let mut connection = log::unheard(|| Association::accept(then, config, &syn, host));
+        let _sent_already = log::unheard(|| connection.poll_transmit(then));
         self.connections.insert(id, Entry::new(connection, stage, syn.source, time_wait));
         self.half_open.insert(id, prefix);
         self.on_progress(now, id);
@@ -165,8 +166,6 @@ impl Endpoint {
         }
         Ok(())
     }
-
-    fn note_stranger(&mut self, _now: Instant, _what: &'static str) {}
 
     fn take_third_of_join(&mut self, now: Instant, segment: &Segment) -> bool {
         let tuple = tuple_of(segment);
@@ -208,13 +207,15 @@ impl Endpoint {
         true
     }
 
-    /// Whether a handshake with somebody of `prefix` may begin; one that has more than its share makes room for it.
-    pub(crate) fn may_begin_handshake(&mut self, now: Instant, prefix: Prefix) -> bool {
+    /// Whether a handshake may begin with somebody of the prefix of `from`; one that has more than its share makes room for it.
+    pub(crate) fn may_begin_handshake(&mut self, now: Instant, from: SocketAddr) -> bool {
+        let prefix = Prefix::of(from.ip());
         match self.half_open.room(now, prefix, &self.config) {
             Room::Free => true,
             Room::InPlaceOf(other) => {
                 self.note_stranger(
                     now,
+                    from,
                     "handshake ended: its prefix has the most of them, and another has fewer",
                 );
                 self.counters.handshakes_displaced += 1;
@@ -224,7 +225,11 @@ impl Endpoint {
             }
             Room::Full => {
                 // Its sender says it again by and by: that is the queue, and it costs us nothing.
-                self.note_stranger(now, "segment dropped: too many handshakes with its prefix, or in all");
+                self.note_stranger(
+                    now,
+                    from,
+                    "segment dropped: too many handshakes with its prefix, or in all",
+                );
                 self.counters.handshakes_limited += 1;
                 false
             }

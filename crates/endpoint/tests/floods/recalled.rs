@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use plait_base::{Duration, SeededRandom};
 use plait_endpoint::EndpointConfig;
-use plait_mptcp::{Config, Protect, ReadError, ScrambleSettings};
+use plait_mptcp::{Config, Protect, ScrambleSettings};
 use plait_wire::{Flags, OptionBytes, TcpOption, option_bytes, options};
 
 use crate::scene::{Scene, plain, sealed, spoofed_syn};
@@ -88,7 +88,7 @@ fn an_acknowledgment_of_what_was_never_sent_is_reset_whatever_was_sent_to_others
     let answer = tell(&mut scene, &syn).remove(0);
     assert!(options(&answer.options).count() > 0);
     syn.flags = Flags::ACK;
-    syn.seq = syn.seq + 1;
+    syn.seq += 1;
     for ack in [answer.seq, answer.seq + 2, answer.seq + 0x8000_0001] {
         syn.ack = ack;
         assert!(tell(&mut scene, &syn)[0].flags.contains(Flags::RST));
@@ -117,9 +117,4 @@ fn with_checksums() -> [Config; 2] {
 
 fn scrambled() -> [Config; 2] {
     plain().map(|config| Config { protect: Protect::Scramble(ScrambleSettings::default()), ..config })
-}
-
-/// Everything that can be read now.
-pub(crate) fn drain(mut read: impl FnMut() -> Result<Bytes, ReadError>) -> usize {
-    core::iter::from_fn(|| read().ok()).map(|bytes| bytes.len()).sum()
 }

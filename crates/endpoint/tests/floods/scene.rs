@@ -7,7 +7,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum};
 use plait_endpoint::{Arrival, ConnectionId, Endpoint, EndpointConfig, Event, Transmit};
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use plait_mptcp::{Config, Path, PathClass, Protect, SealedSettings, Status};
+use plait_mptcp::{Config, Path, PathClass, Protect, ReadError, SealedSettings, Status};
 use plait_wire::{Flags, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes, options};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,12 +122,12 @@ impl Scene {
 
     /// Bytes that wait to be read at the server.
     pub(crate) fn heard_by_server(&mut self) -> usize {
-        crate::recalled::drain(|| self.server.read(self.now, self.accepted[0]))
+        drain(|| self.server.read(self.now, self.accepted[0]))
     }
 
     /// The same at the client.
     pub(crate) fn heard_by_client(&mut self, id: ConnectionId) -> usize {
-        crate::recalled::drain(|| self.client.read(self.now, id))
+        drain(|| self.client.read(self.now, id))
     }
 
     /// Of the one connection that the server has.
@@ -265,4 +265,9 @@ pub(crate) fn token_of(segment: &Segment) -> Option<u32> {
         Ok(TcpOption::Mptcp(MptcpOption::Join(MpJoin::Syn { token, .. }))) => Some(token),
         Ok(_) | Err(_) => None,
     })
+}
+
+/// Everything that can be read now.
+fn drain(mut read: impl FnMut() -> Result<Bytes, ReadError>) -> usize {
+    core::iter::from_fn(|| read().ok()).map(|bytes| bytes.len()).sum()
 }

@@ -1,0 +1,168 @@
+//! What strangers cost: time for each of their segments, and memory for what they leave half done.
+//! `cargo bench -p plait-endpoint --bench strangers`
+#![allow(clippy::disallowed_methods, reason = "measuring is what this program is for")]
+
+#[path = "../tests/floods/scene.rs"]
+mod scene;
+#[path = "../../mptcp/tests/stranger/mod.rs"]
+mod stranger;
+
+use bytes::Bytes;
+use core::net::SocketAddr;
+use plait_base::{Duration, Random, SeededRandom};
+use plait_endpoint::{Arrival, EndpointConfig};
+use plait_handshake::Tep;
+use plait_mptcp::Config;
+use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes};
+use scene::{Scene, join_options, plain, sealed, server_address, spoofed_syn, token_of};
+use stranger::Stranger;
+
+const COUNT: usize = 4000;
+
+fn main() {
+    println!("{:<64} {:>9} {:>9} {:>9}", "one segment of a stranger", "median", "99 %", "worst");
+    for (name, configs, offer) in
+        [("plain", plain(), offer_with(&[30, 4, 1, 1])), ("sealed", sealed(), sealed_offer())]
+    {
+        let [opener, listener] = configs;
+        let mut random = SeededRandom::from_number(1);
+        let mut syns = || spoofed_syn(&mut random, offer.clone());
+        let mut kept = Scene::new(listener.clone(), EndpointConfig::default());
+        time(&format!("{name}: a SYN that is kept"), &mut kept, &mut syns);
+        let nothing = EndpointConfig { max_half_open: 0, ..EndpointConfig::DEFAULT };
+        let mut stateless = Scene::new(listener.clone(), nothing);
+        time(&format!("{name}: a SYN beyond the limit"), &mut stateless, &mut syns);
+        time(&format!("{name}: an ACK that answers no cookie"), &mut stateless, &mut || Segment {
+            flags: Flags::ACK,
+            options: offer_with(&[]),
+            ..syns()
+        });
+        joins(name, opener, listener);
+    }
+    println!();
+    memory();
+}
+
+fn joins(name: &str, opener: Config, listener: Config) {
+    let mut scene = Scene::new(listener, EndpointConfig::default());
+    let id = scene.open(opener);
+    scene.run_until(Duration::from_secs(2), |scene| scene.is_open(id));
+    scene.run_for(Duration::from_secs(1));
+    scene.bring_up(1);
+    scene.run_until(Duration::from_secs(2), |scene| scene.usable(id) == 2);
+    let token = scene.seen.iter().find_map(token_of).expect("a join has crossed a path");
+    let mut random = SeededRandom::from_number(2);
+    let mut join = |token: Option<u32>| {
+        let [token, nonce] = [token.unwrap_or_else(|| random.next_u32()), random.next_u32()];
+        spoofed_syn(&mut random, join_options(token, nonce))
+    };
+    time(&format!("{name}: a join with a token that nobody has"), &mut scene, &mut || join(None));
+    time(&format!("{name}: a join with a token that was seen"), &mut scene, &mut || join(Some(token)));
+}
+
+/// Hands `COUNT` segments to the server, with what follows at once.
+fn time(name: &str, scene: &mut Scene, make: &mut dyn FnMut() -> Segment) {
+    let mut took = Vec::new();
+    for _ in 0..COUNT {
+        let segment = make();
+        scene.now += Duration::from_micros(10);
+        let start = std::time::Instant::now();
+        scene.server.handle_segment(Arrival::at(scene.now), &segment);
+        while scene.server.poll_transmit(scene.now).is_some() {}
+        while scene.server.poll_event().is_some() {}
+        took.push(start.elapsed().as_nanos());
+    }
+    took.sort_unstable();
+    let at = |part: usize| took[(took.len() - 1) * part / 1000];
+    println!("{name:<64} {:>6} ns {:>6} ns {:>6} ns", at(500), at(990), at(1000));
+}
+
+/// What is left half done, each by so many.
+fn memory() {
+    const MANY: usize = 2000;
+    let limits = EndpointConfig {
+        max_half_open: MANY,
+        max_half_open_per_prefix: MANY,
+        max_handshakes: MANY,
+        max_handshakes_per_prefix: MANY,
+        ..EndpointConfig::DEFAULT
+    };
+    let [opener, listener] = sealed();
+    let mut scene = Scene::new(listener.clone(), limits);
+    let mut random = SeededRandom::from_number(3);
+    let offer = sealed_offer();
+    weigh("a half-open connection", MANY, || {
+        for _ in 0..MANY {
+            say(&mut scene, &spoofed_syn(&mut random, offer.clone()));
+        }
+        assert_eq!(scene.server.counters().half_open, MANY);
+    });
+    let mut scene = Scene::new(listener.clone(), limits);
+    let mut peers = Vec::new();
+    weigh("a handshake with an address that has answered (and its peer)", MANY, || {
+        for number in 0..MANY {
+            let address = SocketAddr::from(([203, 0, 113, 9], 2000 + number as u16));
+            let mut peer = Stranger::new(address, server_address(), Tep::TcpcryptCurve25519, number as u64);
+            let answer = say(&mut scene, &peer.syn()).expect("a SYN/ACK");
+            let third = peer.handle(&answer).remove(0);
+            say(&mut scene, &Segment { payload: Bytes::new(), segment_size: 1, ..third });
+            peers.push(peer);
+        }
+        assert_eq!(scene.server.counters().handshakes, MANY);
+    });
+    let mut scene = Scene::new(listener, limits);
+    let id = scene.open(opener);
+    scene.run_until(Duration::from_secs(2), |scene| scene.is_open(id));
+    scene.run_for(Duration::from_secs(1));
+    scene.bring_up(1);
+    scene.run_until(Duration::from_secs(2), |scene| scene.usable(id) == 2);
+    let token = scene.seen.iter().find_map(token_of).expect("a join has crossed a path");
+    let joins = EndpointConfig::DEFAULT.max_pending_joins;
+    weigh("a join that waits for its third segment", joins, || {
+        for _ in 0..joins {
+            let options = join_options(token, random.next_u32());
+            say(&mut scene, &spoofed_syn(&mut random, options));
+        }
+    });
+    println!("{} of them are kept", scene.server.counters().pending_joins);
+}
+
+fn say(scene: &mut Scene, segment: &Segment) -> Option<Segment> {
+    scene.now += Duration::from_micros(1);
+    scene.server.handle_segment(Arrival::at(scene.now), segment);
+    let answer = scene.server.poll_transmit(scene.now);
+    while scene.server.poll_transmit(scene.now).is_some() {}
+    answer.map(|transmit| transmit.segment)
+}
+
+fn weigh(name: &str, count: usize, act: impl FnOnce()) {
+    let before = resident();
+    act();
+    println!("{name:<64} {:>6} bytes", resident().saturating_sub(before) / count);
+}
+
+/// Bytes of memory that this process has in use.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).map_or(0, |pages: usize| pages * 4096)
+}
+
+fn offer_with(first: &[u8]) -> OptionBytes {
+    let mut offer = OptionBytes::new();
+    offer.extend(first.iter().copied());
+    let tcp = [
+        TcpOption::Mss(1460),
+        TcpOption::SackPermitted,
+        TcpOption::Timestamps { value: 77, echo: 0 },
+        TcpOption::WindowScale(7),
+    ];
+    offer.extend(option_bytes(tcp).expect("they fit"));
+    plait_wire::pad_options(&mut offer);
+    offer
+}
+
+fn sealed_offer() -> OptionBytes {
+    let mut first = vec![30, 4, 2, 1];
+    first.extend(plait_handshake::offer_eno(&Tep::ALL));
+    offer_with(&first)
+}
