@@ -20,6 +20,9 @@ use stranger::Stranger;
 const COUNT: usize = 4000;
 
 fn main() {
+    // First, while nothing has been given back that could be used again.
+    memory();
+    println!();
     println!("{:<64} {:>9} {:>9} {:>9}", "one segment of a stranger", "median", "99 %", "worst");
     for (name, configs, offer) in
         [("plain", plain(), offer_with(&[30, 4, 1, 1])), ("sealed", sealed(), sealed_offer())]
@@ -39,8 +42,6 @@ fn main() {
         });
         joins(name, opener, listener);
     }
-    println!();
-    memory();
 }
 
 fn joins(name: &str, opener: Config, listener: Config) {
@@ -97,6 +98,7 @@ fn memory() {
         }
         assert_eq!(scene.server.counters().half_open, MANY);
     });
+    core::mem::forget(scene);
     let mut scene = Scene::new(listener.clone(), limits);
     let mut peers = Vec::new();
     weigh("a handshake with an address that has answered (and its peer)", MANY, || {
@@ -110,6 +112,7 @@ fn memory() {
         }
         assert_eq!(scene.server.counters().handshakes, MANY);
     });
+    core::mem::forget((scene, peers));
     let mut scene = Scene::new(listener, limits);
     let id = scene.open(opener);
     scene.run_until(Duration::from_secs(2), |scene| scene.is_open(id));

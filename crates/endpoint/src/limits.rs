@@ -18,7 +18,7 @@ pub struct EndpointConfig {
     pub max_handshakes: usize,
     /// Of these with one prefix. A place is taken for a quarter of a second at least.
     pub max_handshakes_per_prefix: usize,
-    /// Joins that were answered and are not subflows yet, beyond 16 of each connection: some 50 bytes each. When there are as
+    /// Joins that were answered and are not subflows yet, beyond 16 of each connection: 64 bytes each. When there are as
     /// many, the oldest is forgotten; one prefix can have no more than one in 256.
     pub max_pending_joins: usize,
     /// Complete connections that nobody has accepted yet, per listener.

@@ -1,5 +1,5 @@
 //! Joins that were answered and are not subflows yet, because too many of their connection are: what their SYNs have said,
-//! in some 50 bytes each. The third segment of a join proves the peer by an HMAC over both nonces, and repeats neither of
+//! in 64 bytes each. The third segment of a join proves the peer by an HMAC over both nonces, and repeats neither of
 //! them, nor the token; so that much has to be kept, and nothing else is.
 //!
 //! Sources are spread over sets by a keyed hash of their prefix. A set that is full forgets its oldest: a flood from one
