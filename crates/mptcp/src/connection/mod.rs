@@ -249,8 +249,9 @@ impl Connection {
 
     /// The next bytes of the peer, in order.
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
-        let round_trips = self.flows.iter().filter_map(|flow| flow.tcp.receive_round_trip(now));
-        if let Some(data) = self.incoming.read(now, || round_trips.max().unwrap_or_default()) {
+        let is_sealed = self.protection.is_sealed();
+        let round_trip = || reinjecting::slowest_round_trip(now, &self.flows, is_sealed);
+        if let Some(data) = self.incoming.read(now, round_trip) {
             self.offer_window();
             return Ok(self.protection.deliver(data));
         }

@@ -9,10 +9,18 @@ use plait_wire::ResetReason;
 use crate::Connection;
 use crate::protection::Mode;
 use crate::send::DataTimeout;
-use crate::subflows::flow::{Flow, ResetInfo, Stage, Stall};
+use crate::send::blocks::{Block, Carrier};
+use crate::subflows::Subflows;
+use crate::subflows::flow::{Flow, ResetInfo, STALL_ROUND_TRIPS, Stage, Stall};
 
 /// Subflows whose congestion control is coupled; further ones are on their own.
 const MAX_COUPLED: usize = 32;
+/// A block that the peer of a sealed connection waits for is sent on another subflow when it is late by the measure of that one;
+/// whatever the subflow that has it says of itself, it is late after this.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// A subflow whose block the peer has waited for so long is given nothing new where another could take it, so that queues in
+/// front of it do not make its blocks late; and backups are used beside it.
+const LONGEST_QUEUE: Duration = Duration::from_millis(300);
 /// A stalled subflow is closed after so long if others work; the path manager tries the path again later.
 const MAX_STALL: Duration = Duration::from_secs(8);
 /// Timeouts in a row after which a subflow that is being closed is dropped: its data goes other ways.
@@ -59,19 +67,25 @@ impl Connection {
         }
         let flow = &self.flows[index];
         match flow.state.stall {
-            Some(stall) if stall.acked < acked || !flow.is_busy() => self.flows[index].state.stall = None,
+            Some(stall) if self.has_recovered(flow, stall) => self.flows[index].state.stall = None,
             Some(stall) if has_other && stall.since + MAX_STALL <= now => {
                 log::debug!(subflow = id.0, "subflow has stood still for too long");
                 self.counters.stalled_closed += 1;
                 self.flows[index].reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
             Some(_) => {}
-            None if !flow.is_busy() => {}
+            None if !flow.is_busy() && self.late_deadline(flow).is_none() => {}
             None => {
                 let stats = flow.tcp.stats();
-                let is_late = flow.stall_deadline(&stats).is_some_and(|deadline| deadline <= now);
+                let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+                let is_late = is_over(flow.stall_deadline(&stats)) || is_over(self.late_deadline(flow));
                 if stats.backoff > 0 || (is_late && has_other) {
-                    self.flows[index].state.stall = Some(Stall { since: now, acked });
+                    let is_denied = self.protection.is_sealed() && stats.backoff == 0;
+                    let flow = &mut self.flows[index];
+                    flow.state.stall = Some(Stall { since: now, acked, until: flow.tcp.next_offset() });
+                    if is_denied {
+                        flow.state.sealed.delivery.on_late();
+                    }
                     log::debug!(
                         subflow = id.0,
                         backoff = stats.backoff,
@@ -82,6 +96,44 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Whether a subflow that stood still does not any more. On a sealed connection progress that anybody on its path can
+    /// feign is not enough: all that it had is through, and the peer does not wait for any of it.
+    fn has_recovered(&self, flow: &Flow, stall: Stall) -> bool {
+        let acked = flow.tcp.acked_offset();
+        if !self.protection.is_sealed() {
+            return stall.acked < acked || !flow.is_busy();
+        }
+        let is_old = |carrier: &Carrier| carrier.flow == flow.state.id && carrier.end <= stall.until;
+        acked >= stall.until && !self.outgoing.first().is_some_and(|first| first.carriers.iter().any(is_old))
+    }
+
+    /// When the first block without an acknowledgment is late on this subflow, if it carries it. What counts is the Data-ACK, whatever
+    /// TCP says.
+    fn late_deadline(&self, flow: &Flow) -> Option<Instant> {
+        if !self.protection.is_sealed() {
+            return None;
+        }
+        let first = self.outgoing.first()?;
+        let carrier = first.carriers.iter().find(|carrier| carrier.flow == flow.state.id)?;
+        Some(carrier.since + self.longest_wait(flow))
+    }
+
+    /// How long a block may take on `flow`: what its own round trips allow, though not longer than the best of the others would
+    /// take, and no shorter time than queues explain.
+    fn longest_wait(&self, flow: &Flow) -> Duration {
+        let others = self.flows.iter().filter(|other| other.state.id != flow.state.id && other.is_good());
+        let limit = others.map(Flow::longest_trip).min().map_or(Duration::MAX, |best| best.max(LONGEST_WAIT));
+        flow.longest_trip().min(limit)
+    }
+
+    /// Whether the peer has waited for a block of this subflow for so long that it is not given more, while another is there.
+    pub(crate) fn is_queue_long(&self, now: Instant, flow: &Flow) -> bool {
+        self.protection.is_sealed()
+            && self.outgoing.first().and_then(Block::only_carrier).is_some_and(|carrier| {
+                carrier.flow == flow.state.id && now.saturating_since(carrier.since) > LONGEST_QUEUE
+            })
     }
 
     /// What only this subflow carries goes out on others too.
@@ -125,6 +177,7 @@ impl Connection {
         Some(since + self.config.protect.longest_silence()? + self.config.patience)
     }
 
+    /// When to look for subflows that stand still.
     pub(crate) fn stall_deadline(&self) -> Option<Instant> {
         if self.mode() != Mode::Multipath || self.closing.is_over() || self.flows.len() < 2 {
             return None;
@@ -133,7 +186,10 @@ impl Connection {
         let of = |flow: &Flow| match flow.state.stall {
             Some(stall) if good > 0 => Some(stall.since + MAX_STALL),
             Some(_) => None,
-            None if good > 1 => flow.stall_deadline(&flow.tcp.stats()),
+            None if good > 1 => {
+                let of_tcp = flow.stall_deadline(&flow.tcp.stats());
+                of_tcp.into_iter().chain(self.late_deadline(flow)).min()
+            }
             None => None,
         };
         self.flows.iter().filter(|flow| flow.is_open()).filter_map(of).min()
@@ -160,7 +216,7 @@ impl Connection {
             }
             DataTimeout::Resend { start } => {
                 if let Some(target) = self.other_way_for(start) {
-                    self.resend(target, start);
+                    self.resend(now, target, start);
                 }
             }
         }
@@ -209,4 +265,13 @@ impl Connection {
             flow.tcp.set_coupling(Coupling::of(&members, index));
         }
     }
+}
+
+/// The round trip that the receive buffer has to cover: that of the slowest path. Where somebody on a path may have made it up
+/// and that is to cost nothing, on a sealed connection, it is no longer than the sender would wait for that path.
+pub(crate) fn slowest_round_trip(now: Instant, flows: &Subflows, is_sealed: bool) -> Duration {
+    let round_trips = || flows.iter().filter_map(|flow| flow.tcp.receive_round_trip(now));
+    let slowest = round_trips().max().unwrap_or_default();
+    let limit = round_trips().min().map(|fastest| (STALL_ROUND_TRIPS * fastest).max(LONGEST_WAIT));
+    limit.filter(|_| is_sealed).map_or(slowest, |limit| slowest.min(limit))
 }

@@ -11,7 +11,7 @@ use crate::protection::options::{DATA_OPTIONS, data_options, first_data_options,
 use crate::protection::{OptionsOut, StreamFacts};
 use crate::scheduler::{Candidate, Candidates, Demand, MAX_CANDIDATES, choose};
 use crate::send::blocks::{Block, Body, Carrier};
-use crate::subflows::flow::{Kind, UNKNOWN_RTT};
+use crate::subflows::flow::{Flow, Kind};
 
 use crate::{Connection, Event, Scheduler};
 
@@ -105,16 +105,16 @@ impl Connection {
         }
         let window_left = self.outgoing.window_left();
         if window_left == 0 {
-            return self.schedule_probe(&candidates) || self.schedule_opportunity(&candidates);
+            return self.schedule_probe(now, &candidates) || self.schedule_opportunity(now, &candidates);
         }
         let demand =
             Demand { queued: self.outgoing.queued() as u64, window_left, last: self.outgoing.last_chosen() };
         match choose(self.config.scheduler, &candidates, &demand) {
             Some(index) => {
                 let room = candidates.iter().find(|c| c.index == index).map_or(0, |c| c.room);
-                self.send_new(index, room.min(usize::try_from(window_left).unwrap_or(usize::MAX)))
+                self.send_new(now, index, room.min(usize::try_from(window_left).unwrap_or(usize::MAX)))
             }
-            None => self.schedule_probe(&candidates),
+            None => self.schedule_probe(now, &candidates),
         }
     }
 
@@ -123,9 +123,8 @@ impl Connection {
         let next = self.outgoing.next();
         let trusted = self.trusted_paths();
         let limit = self.visit_limit(trusted);
-        let allowance = |flow: &crate::subflows::flow::Flow| {
-            limit.and_then(|limit| self.outgoing.exposure_allowance(&flow.state, limit))
-        };
+        let allowance =
+            |flow: &Flow| limit.and_then(|limit| self.outgoing.exposure_allowance(&flow.state, limit));
         let mut candidates = self.candidates(now, |flow| {
             self.protection.may_carry(flow.state.trust(), trusted, next) && allowance(flow) != Some(0)
         });
@@ -143,24 +142,30 @@ impl Connection {
 
     /// Of the subflows that `may_carry` it, those that should be given data now: regular ones; backups when none
     /// of those works; those that are stalled when nothing else is left.
-    pub(crate) fn candidates(
-        &self,
-        now: Instant,
-        may_carry: impl Fn(&crate::subflows::flow::Flow) -> bool,
-    ) -> Candidates {
-        let may_carry = |flow: &&crate::subflows::flow::Flow| may_carry(flow);
+    pub(crate) fn candidates(&self, now: Instant, may_carry: impl Fn(&Flow) -> bool) -> Candidates {
+        let may_carry = |flow: &&Flow| may_carry(flow);
         let open = || self.flows.iter().filter(|flow| flow.is_open()).filter(may_carry);
-        let has_regular = open().any(|flow| flow.is_good() && !flow.state.is_backup());
-        let has_good = open().any(crate::subflows::flow::Flow::is_good);
-        let is_candidate = |flow: &crate::subflows::flow::Flow| {
+        let has_good = open().any(Flow::is_good);
+        // A subflow that is suspect, or slow at the moment, keeps no backup from being used.
+        let is_slow = |flow: &Flow| self.is_queue_long(now, flow) || flow.state.sealed.delivery.is_slow(now);
+        let has_regular = open().any(|flow| flow.is_regular() && !is_slow(flow));
+        let is_held_back = |flow: &Flow| {
+            let mut others = open().filter(|other| other.state.id != flow.state.id);
+            if has_regular {
+                (self.is_disputed(flow) || self.is_queue_long(now, flow)) && others.any(Flow::is_regular)
+            } else {
+                self.is_disputed(flow) && others.any(Flow::is_good)
+            }
+        };
+        let is_candidate = |flow: &Flow| {
             if has_regular { flow.is_good() && !flow.state.is_backup() } else { flow.is_good() || !has_good }
         };
-        let figures = |(index, flow): (usize, &crate::subflows::flow::Flow)| {
+        let figures = |(index, flow): (usize, &Flow)| {
             let stats = flow.tcp.stats();
             Candidate {
                 index,
                 id: flow.state.id,
-                srtt: stats.srtt.unwrap_or(UNKNOWN_RTT),
+                srtt: flow.round_trip(&stats),
                 room: flow.tcp.capacity(now),
                 window: stats.congestion_window,
                 in_flight: stats.in_flight,
@@ -168,7 +173,9 @@ impl Connection {
         };
         let flows = self.flows.iter().enumerate();
         flows
-            .filter(|(_, flow)| flow.is_open() && is_candidate(flow) && may_carry(flow))
+            .filter(|(_, flow)| {
+                flow.is_open() && is_candidate(flow) && may_carry(flow) && !is_held_back(flow)
+            })
             .map(figures)
             .take(MAX_CANDIDATES)
             .collect()
@@ -180,22 +187,24 @@ impl Connection {
         let end = self.outgoing.block_from(first).map_or(first, Block::end);
         // What comes first may have to take a subflow that nothing else would, or to wait where something behind
         // it need not.
-        let for_first = self.candidates(now, |flow| self.may_carry(flow, first, end));
-        if self.resend_on_one_of(for_first) {
+        let is_new =
+            |flow: &Flow| !self.outgoing.block(first).is_some_and(|block| block.is_carried_by(flow.state.id));
+        let for_first = self.candidates(now, |flow| is_new(flow) && self.may_carry(flow, first, end));
+        if self.resend_on_one_of(now, for_first) {
             return true;
         }
         let others = self.candidates(now, |_| true);
-        self.resend_on_one_of(others)
+        self.resend_on_one_of(now, others)
     }
 
-    fn resend_on_one_of(&mut self, mut candidates: Candidates) -> bool {
+    fn resend_on_one_of(&mut self, now: Instant, mut candidates: Candidates) -> bool {
         candidates.retain(|candidate| candidate.room > 0);
         candidates.sort_by_key(|candidate| (candidate.srtt, candidate.id));
         for candidate in candidates {
             let flow = &self.flows[candidate.index];
             let may_carry = |block: &Block| self.may_carry(flow, block.start, block.end());
             if let Some(start) = self.outgoing.again_for(candidate.id, may_carry).map(|block| block.start) {
-                return self.resend(candidate.index, start);
+                return self.resend(now, candidate.index, start);
             }
         }
         false
@@ -203,7 +212,7 @@ impl Connection {
 
     /// The window is closed by the first block, which sits on a slower subflow: a faster one that has nothing
     /// else to do sends it too (Raiciu et al. 2012, opportunistic retransmission).
-    fn schedule_opportunity(&mut self, candidates: &[Candidate]) -> bool {
+    fn schedule_opportunity(&mut self, now: Instant, candidates: &[Candidate]) -> bool {
         let Some(first) = self.outgoing.first() else { return false };
         let start = first.start;
         let srtt_of = |id: SubflowId| candidates.iter().find(|c| c.id == id).map(|c| c.srtt);
@@ -215,7 +224,7 @@ impl Connection {
                 if !first.is_carried_by(best.id)
                     && self.may_carry(&self.flows[best.index], start, first.end()) =>
             {
-                self.resend(best.index, start)
+                self.resend(now, best.index, start)
             }
             Some(_) | None => false,
         }
@@ -233,7 +242,7 @@ impl Connection {
                 let (start, is_here) = (block.start, block.is_carried_by(candidate.id));
                 self.flows[candidate.index].state.copied = block.end();
                 if !is_here && may_carry {
-                    return self.resend(candidate.index, start);
+                    return self.resend(now, candidate.index, start);
                 }
             }
         }
@@ -251,7 +260,7 @@ impl Connection {
 
     /// A subflow whose peer has closed the window, and that has nothing in flight, would never hear of its
     /// opening again: it gets a segment to probe with. One is enough if the whole connection has to wait.
-    fn schedule_probe(&mut self, candidates: &[Candidate]) -> bool {
+    fn schedule_probe(&mut self, now: Instant, candidates: &[Candidate]) -> bool {
         if self.outgoing.window_left() == 0 && self.outgoing.first().is_some() {
             return false;
         }
@@ -263,7 +272,7 @@ impl Connection {
             // A whole segment: TCP waits until the window is worth one, or sends what fits after a while.
             Some(candidate) => {
                 let segment = self.flows[candidate.index].tcp.segment_payload(DATA_OPTIONS);
-                self.send_new(candidate.index, segment.into())
+                self.send_new(now, candidate.index, segment.into())
             }
             None => false,
         }
@@ -284,9 +293,9 @@ impl Connection {
     }
 
     /// Cuts a block for the subflow that was chosen.
-    fn send_new(&mut self, index: usize, room: usize) -> bool {
+    fn send_new(&mut self, now: Instant, index: usize, room: usize) -> bool {
         if self.protection.is_sealed() {
-            return self.send_sealed(index, room);
+            return self.send_sealed(now, index, room);
         }
         let flow = &self.flows[index];
         let is_first_data = flow.state.kind == Kind::FirstActive && self.outgoing.next() == 1;
@@ -312,12 +321,12 @@ impl Connection {
             data_options(session, self.incoming.next(), start, offset, &payload)
         };
         self.outgoing.on_chosen(flow.state.id);
-        self.give(index, start, payload, options);
+        self.give(now, (index, start), payload, options);
         true
     }
 
     /// Sends a block once more, on this subflow.
-    pub(crate) fn resend(&mut self, index: usize, start: u64) -> bool {
+    pub(crate) fn resend(&mut self, now: Instant, index: usize, start: u64) -> bool {
         let Some(block) = self.outgoing.block_from(start).filter(|block| block.start == start) else {
             return false;
         };
@@ -325,25 +334,34 @@ impl Connection {
             Body::Clear(payload) => payload.clone(),
             Body::Sealed(sealed) => {
                 self.flows[index].state.reinjected += sealed.len() as u64;
-                return self.transmit_block(index, start);
+                return self.transmit_block(now, index, start);
             }
         };
         let Some(session) = self.protection.session() else { return false };
         let offset = self.flows[index].tcp.next_offset();
         let options = data_options(session, self.incoming.next(), start, offset, &payload);
         self.flows[index].state.reinjected += payload.len() as u64;
-        self.give(index, start, payload, options);
+        self.give(now, (index, start), payload, options);
         true
     }
 
-    pub(crate) fn give(&mut self, index: usize, start: u64, payload: Bytes, options: OptionBytes) {
+    pub(crate) fn give(
+        &mut self,
+        now: Instant,
+        (index, start): (usize, u64),
+        payload: Bytes,
+        options: OptionBytes,
+    ) {
         log::trace!(subflow = self.flows[index].state.id.0, path = ?self.flows[index].state.path, start, len = payload.len(), "block leaves");
         let length = payload.len() as u64;
         self.note_carried(index, start, length);
         let flow = &mut self.flows[index];
         let push = self.outgoing.queued() == 0;
         let offset = flow.tcp.send(Record { payload, options, push });
-        self.outgoing.on_carried(start, Carrier { flow: flow.state.id, end: offset + length });
+        self.outgoing.on_carried(
+            start,
+            Carrier { flow: flow.state.id, end: offset + length, since: now, is_struck: false },
+        );
     }
 
     /// Lets go of subflows that TCP is through with and that have nothing left to send.

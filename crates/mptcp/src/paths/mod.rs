@@ -107,6 +107,12 @@ impl PathManager {
         self.pairs.on_lost(now, path, remote);
     }
 
+    /// What a subflow carried over this pair did not arrive: after each time it is tried again later.
+    pub(crate) fn on_interference(&mut self, path: PathId, remote: SocketAddr) {
+        self.looked_at = None;
+        self.pairs.on_interference(path, remote);
+    }
+
     /// The peer says that it will always refuse this pair.
     pub(crate) fn on_prohibited(&mut self, path: PathId, remote: SocketAddr) {
         self.looked_at = None;

@@ -67,6 +67,12 @@ impl Pairs {
         pair.at = now + wait.min(MAX_BACK_OFF);
     }
 
+    /// What a subflow carried over this pair did not arrive. That a join gets through the next time says little about it.
+    pub(super) fn on_interference(&mut self, path: PathId, remote: SocketAddr) {
+        let pair = self.entry(path, remote);
+        pair.failures = pair.failures.saturating_add(1);
+    }
+
     pub(super) fn on_prohibited(&mut self, path: PathId, remote: SocketAddr) {
         self.entry(path, remote).is_refused = true;
     }

@@ -17,6 +17,18 @@ pub(crate) struct Carrier {
     pub(crate) flow: SubflowId,
     /// Stream offset in the subflow behind the last byte.
     pub(crate) end: u64,
+    /// When it was given the block.
+    pub(crate) since: Instant,
+    /// It was held against the subflow that its TCP has this block acknowledged and the peer has not.
+    pub(crate) is_struck: bool,
+}
+
+/// A block that the peer has acknowledged, and that one subflow alone has carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Covered {
+    pub(crate) carrier: Carrier,
+    /// It was the first without an acknowledgment: the acknowledgment waited for nothing else.
+    pub(crate) was_first: bool,
 }
 
 /// Numbered bytes that the peer has not acknowledged.
@@ -64,5 +76,13 @@ impl Block {
             self.carriers.remove(0);
         }
         self.carriers.push(carrier);
+    }
+
+    /// The subflow that carries it, if there is only one.
+    pub(crate) fn only_carrier(&self) -> Option<&Carrier> {
+        match &self.carriers[..] {
+            [only] => Some(only),
+            [] | [_, ..] => None,
+        }
     }
 }

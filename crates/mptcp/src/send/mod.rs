@@ -16,7 +16,7 @@ use exposure::ExposureTracker;
 
 use crate::protection::sealed::SealedBody;
 use crate::subflows::flow::FlowState;
-use blocks::{Block, Body, Carrier};
+use blocks::{Block, Body, Carrier, Covered};
 
 /// What a Data-ACK did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +61,8 @@ pub(crate) struct SendStream {
     blocks: VecDeque<Block>,
     /// Starts of blocks that are to be sent again on another subflow.
     again: BTreeSet<u64>,
+    /// Sealed blocks that were acknowledged since somebody asked.
+    covered: Vec<Covered>,
     /// The application will write no more.
     finished: bool,
     /// The DATA_FIN went out at least once.
@@ -91,6 +93,7 @@ impl SendStream {
             edge: 1,
             blocks: VecDeque::new(),
             again: BTreeSet::new(),
+            covered: Vec::new(),
             finished: false,
             fin_sent: false,
             holds_fin: false,
@@ -306,10 +309,15 @@ impl SendStream {
         let new = ack - self.acked;
         self.acked = ack;
         self.timer.on_progress();
+        let mut was_first = true;
         while self.blocks.front().is_some_and(|block| block.end() <= ack) {
-            if let Some(Block { body: Body::Sealed(sealed), .. }) = self.blocks.pop_front() {
+            let Some(block) = self.blocks.pop_front() else { break };
+            if let Body::Sealed(sealed) = &block.body {
                 self.delivered += sealed.application_bytes();
+                let covered = block.only_carrier().map(|&carrier| Covered { carrier, was_first });
+                self.covered.extend(covered);
             }
+            was_first = false;
         }
         let first = self.blocks.front().map_or(self.next, |block| block.start);
         while self.again.first().is_some_and(|&start| start < first) {
@@ -410,6 +418,21 @@ impl SendStream {
     /// Numbered bytes without an acknowledgment.
     pub(crate) fn in_doubt(&self) -> u64 {
         self.next.saturating_sub(self.acked)
+    }
+
+    /// Sealed blocks that one subflow alone has carried and that were acknowledged since this was called last.
+    pub(crate) fn take_covered(&mut self) -> impl Iterator<Item = Covered> + '_ {
+        self.covered.drain(..)
+    }
+
+    /// What `flow` alone has carried goes out again elsewhere, of the blocks that its TCP says were delivered up to `acked`.
+    pub(crate) fn on_disbelieved(&mut self, flow: SubflowId, acked: u64) {
+        for block in &self.blocks {
+            let is_claimed = |carrier: &Carrier| carrier.flow == flow && carrier.end <= acked;
+            if block.only_carrier().is_some_and(is_claimed) {
+                self.again.insert(block.start);
+            }
+        }
     }
 
     /// Whether the block at `start` is to go out again already.

@@ -3,6 +3,10 @@ use super::*;
 const FIRST: SubflowId = SubflowId(0);
 const SECOND: SubflowId = SubflowId(1);
 
+fn carrier(flow: SubflowId, end: u64) -> Carrier {
+    Carrier { flow, end, since: Instant::ZERO, is_struck: false }
+}
+
 fn filled(pieces: &[&'static str]) -> SendStream {
     let mut stream = SendStream::new();
     for piece in pieces {
@@ -13,7 +17,7 @@ fn filled(pieces: &[&'static str]) -> SendStream {
 
 fn cut(stream: &mut SendStream, max: usize, flow: SubflowId) -> (u64, Bytes) {
     let (start, payload) = stream.cut(max, |data| data).expect("something to cut");
-    stream.on_carried(start, Carrier { flow, end: start + payload.len() as u64 });
+    stream.on_carried(start, carrier(flow, start + payload.len() as u64));
     (start, payload)
 }
 
@@ -80,7 +84,7 @@ fn what_only_a_stalled_subflow_carries_goes_out_again_elsewhere() {
     assert_eq!(stream.on_stalled(FIRST, |_| true), 2);
     assert!(stream.again_for(FIRST, |_| true).is_none(), "it has them");
     assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(1));
-    stream.on_carried(1, Carrier { flow: SECOND, end: 9 });
+    stream.on_carried(1, carrier(SECOND, 9));
     assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(5));
     assert_eq!(stream.on_data_ack(7, 10), Acked::New(6));
     assert!(!stream.has_again());
@@ -91,7 +95,7 @@ fn what_a_lost_subflow_carried_alone_goes_out_again() {
     let mut stream = filled(&["abcd"]);
     cut(&mut stream, 2, FIRST);
     cut(&mut stream, 2, FIRST);
-    stream.on_carried(1, Carrier { flow: SECOND, end: 3 });
+    stream.on_carried(1, carrier(SECOND, 3));
     stream.on_lost(FIRST);
     assert_eq!(stream.again_for(SECOND, |_| true).map(|block| block.start), Some(3));
     stream.on_lost(SECOND);

@@ -113,6 +113,8 @@ pub(crate) struct Stall {
     pub(crate) since: Instant,
     /// What the peer had acknowledged.
     pub(crate) acked: u64,
+    /// What it had been given.
+    pub(crate) until: u64,
 }
 
 /// An option that waits for a segment without payload.
@@ -196,6 +198,11 @@ impl Flow {
         self.is_open() && self.state.stall.is_none()
     }
 
+    /// Whether it should be given data before any backup is.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.is_good() && !self.state.is_backup() && !self.state.sealed.delivery.is_suspect()
+    }
+
     /// Whether something was given to it that the peer has not acknowledged.
     pub(crate) fn is_busy(&self) -> bool {
         self.tcp.acked_offset() < self.tcp.next_offset()
@@ -203,9 +210,19 @@ impl Flow {
 
     /// When it counts as stalled unless it makes progress before.
     pub(crate) fn stall_deadline(&self, stats: &Stats) -> Option<Instant> {
-        let srtt = stats.srtt.unwrap_or(UNKNOWN_RTT);
-        let limit = (STALL_ROUND_TRIPS * srtt + 4 * stats.rttvar).max(MIN_STALL);
-        self.is_busy().then(|| self.tcp.last_progress() + limit)
+        self.is_busy()
+            .then(|| self.tcp.last_progress() + longest_trip_of(stats.srtt.unwrap_or(UNKNOWN_RTT), stats))
+    }
+
+    /// The smoothed round trip to count with: TCP's, and where Data-ACKs can be believed at least what those prove.
+    pub(crate) fn round_trip(&self, stats: &Stats) -> Duration {
+        self.state.sealed.delivery.round_trip(stats.srtt.unwrap_or(UNKNOWN_RTT))
+    }
+
+    /// The longest time that a block may take without anything being wrong, by the measure of this subflow.
+    pub(crate) fn longest_trip(&self) -> Duration {
+        let stats = self.tcp.stats();
+        longest_trip_of(self.round_trip(&stats), &stats)
     }
 
     /// Whether its bytes are not to be taken, as there is no room for their mapping: what TCP has acknowledged nobody sends
@@ -266,9 +283,13 @@ impl Flow {
     }
 }
 
+fn longest_trip_of(round_trip: Duration, stats: &Stats) -> Duration {
+    (STALL_ROUND_TRIPS * round_trip + 4 * stats.rttvar).max(MIN_STALL)
+}
+
 /// Round-trip time of a subflow that has not measured any.
 pub(crate) const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 /// Round trips without progress after which others take over.
-const STALL_ROUND_TRIPS: u32 = 3;
+pub(crate) const STALL_ROUND_TRIPS: u32 = 3;
 /// And never sooner than this: delayed ACKs and schedulers take their time.
 const MIN_STALL: Duration = Duration::from_millis(150);

@@ -1,6 +1,7 @@
 //! A sealed connection in use.
 
-use plait_base::{Dsn, Instant};
+use core::net::IpAddr;
+use plait_base::{Dsn, Instant, PathId};
 use plait_protect::handshake::{Handshake, Peer, Tep};
 use plait_protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,9 @@ use crate::status::{PeerIdentity, SealedStatus};
 /// Control records that wait for a block; more are dropped. A connection has a handful of addresses and
 /// subflows to speak about.
 const MAX_PENDING: usize = 64;
+
+/// Ways that are remembered for what they did to blocks; beyond that the oldest is forgotten.
+const MAX_SUSPECTS: usize = 16;
 
 /// What the handshake has shown.
 pub(super) struct About {
@@ -64,6 +68,8 @@ pub(super) struct Established {
     pub(super) arrived: VecDeque<Record>,
     /// What was seen of TCP's deliveries when blocks were last looked at.
     pub(super) deliveries: Option<Deliveries>,
+    /// Ways to the peer that were left because they did not deliver what their TCP said.
+    suspects: VecDeque<(PathId, IpAddr)>,
     /// The block that tells the peer the end of our stream, once it is sealed.
     pub(super) eof_at: Option<Dsn>,
     /// The peer's has, in order.
@@ -113,6 +119,7 @@ impl Established {
             pending: VecDeque::new(),
             arrived: VecDeque::new(),
             deliveries: None,
+            suspects: VecDeque::new(),
             eof_at: None,
             eof_received: false,
             sealed_blocks: 0,
@@ -134,6 +141,22 @@ impl Established {
     pub(super) fn rename(&mut self, token: u32) {
         self.token = token;
         self.say(Record::Token(token));
+    }
+
+    /// A subflow over this way was left for what it did to blocks.
+    pub(super) fn suspect(&mut self, way: (PathId, IpAddr)) {
+        if self.is_suspect(way) {
+            return;
+        }
+        if self.suspects.len() >= MAX_SUSPECTS {
+            self.suspects.pop_front();
+        }
+        self.suspects.push_back(way);
+    }
+
+    /// Whether one was.
+    pub(super) fn is_suspect(&self, way: (PathId, IpAddr)) -> bool {
+        self.suspects.contains(&way)
     }
 
     /// Queues a record.

@@ -2,6 +2,7 @@
 
 use plait_protect::sealed::{JoinTranscript, SubflowTag};
 
+use super::delivery::Delivery;
 use super::inbox::Inbox;
 
 /// Beside what every connection knows about a subflow.
@@ -10,6 +11,8 @@ pub(crate) struct SealedFlow {
     /// Its name in the keys; `None` until its handshake has proved both ends.
     pub(super) tag: Option<SubflowTag>,
     pub(super) inbox: Inbox,
+    /// What has become of the blocks that it was given.
+    pub(crate) delivery: Delivery,
     /// What the SYN of a join said: low four bits of its third byte, and the address id.
     initiator: (u8, u8),
     /// The same of the SYN/ACK.

@@ -1,10 +1,11 @@
 //! MP_JOIN with the secrets of a sealed connection: what both hosts said in the SYNs is covered.
 
-use plait_protect::sealed::JoinHmacs;
+use plait_protect::sealed::{JoinHmacs, SubflowTag};
 
 use super::established::Established;
 use super::flow::SealedFlow;
 use super::{Sealed, Stage};
+use crate::subflows::flow::FlowState;
 
 impl Established {
     /// The HMACs of a join that we began.
@@ -15,6 +16,14 @@ impl Established {
     /// The HMACs of a join that the peer began.
     pub(super) fn join_by_peer(&self, flow: &SealedFlow, theirs: u32, own: u32) -> JoinHmacs {
         self.identity.join(self.role.peer(), &flow.transcript(theirs, own))
+    }
+
+    /// The join has proved both ends, or not. What an earlier subflow did to blocks counts against one on the same way.
+    fn name(&self, flow: &mut FlowState, tag: Option<SubflowTag>) {
+        flow.sealed.tag = tag;
+        if self.is_suspect((flow.path, flow.tuple.remote.ip())) {
+            flow.sealed.delivery.suspect();
+        }
     }
 }
 
@@ -28,20 +37,20 @@ impl Sealed {
     }
 
     /// Whether the SYN/ACK to our join comes from the peer. The subflow then has its name.
-    pub(crate) fn is_join_answer(&self, flow: &mut SealedFlow, nonces: (u32, u32), hmac: &[u8; 8]) -> bool {
+    pub(crate) fn is_join_answer(&self, flow: &mut FlowState, nonces: (u32, u32), hmac: &[u8; 8]) -> bool {
         let Stage::Established(established) = &self.stage else { return false };
-        let hmacs = established.join_by_us(flow, nonces.0, nonces.1);
+        let hmacs = established.join_by_us(&flow.sealed, nonces.0, nonces.1);
         let is_right = hmacs.is_syn_ack(hmac);
-        flow.tag = is_right.then(|| hmacs.subflow());
+        established.name(flow, is_right.then(|| hmacs.subflow()));
         is_right
     }
 
     /// Whether the third segment of the peer's join comes from it. The subflow then has its name.
-    pub(crate) fn is_join_ack(&self, flow: &mut SealedFlow, nonces: (u32, u32), hmac: &[u8; 20]) -> bool {
+    pub(crate) fn is_join_ack(&self, flow: &mut FlowState, nonces: (u32, u32), hmac: &[u8; 20]) -> bool {
         let Stage::Established(established) = &self.stage else { return false };
-        let hmacs = established.join_by_peer(flow, nonces.0, nonces.1);
+        let hmacs = established.join_by_peer(&flow.sealed, nonces.0, nonces.1);
         let is_right = hmacs.is_ack(hmac);
-        flow.tag = is_right.then(|| hmacs.subflow());
+        established.name(flow, is_right.then(|| hmacs.subflow()));
         is_right
     }
 }

@@ -9,6 +9,7 @@
 mod ahead;
 mod body;
 mod claim;
+mod delivery;
 mod established;
 mod flow;
 mod inbound;

@@ -30,7 +30,7 @@ impl Connection {
         if self.has_control(now) && self.has_room_for_control() {
             self.seal_control(now);
         }
-        self.is_control_next() && self.send_first(index)
+        self.is_control_next() && self.send_first(now, index)
     }
 
     fn has_control(&self, now: Instant) -> bool {
@@ -147,13 +147,13 @@ impl Connection {
     }
 
     /// Sends the next block of data on the subflow that was chosen.
-    pub(crate) fn send_sealed(&mut self, index: usize, room: usize) -> bool {
+    pub(crate) fn send_sealed(&mut self, now: Instant, index: usize, room: usize) -> bool {
         let established = self.protection.established();
         if self.config.crypto_jobs == 0 && established.is_some_and(|established| established.ahead.is_empty())
         {
             self.cut_block(index, room);
         }
-        self.send_first(index)
+        self.send_first(now, index)
     }
 
     /// Cuts a block of a length that suits the subflow and its room, and has it sealed. `false` if there is nothing to
@@ -202,7 +202,7 @@ impl Connection {
     }
 
     /// Gives the first block to this subflow, if it is sealed.
-    fn send_first(&mut self, index: usize) -> bool {
+    fn send_first(&mut self, now: Instant, index: usize) -> bool {
         let established = self.protection.established_mut();
         let Some(body) = established.and_then(|established| established.ahead.pop()) else { return false };
         if body.block.kind() == Kind::Data {
@@ -217,7 +217,7 @@ impl Connection {
         if ends_stream {
             self.outgoing.on_fin_sent();
         }
-        self.transmit_block(index, start)
+        self.transmit_block(now, index, start)
     }
 
     fn on_keys_used_up(&mut self) {
@@ -225,7 +225,7 @@ impl Connection {
     }
 
     /// Sends a block on this subflow, for the first time or once more; the cipher text stays what it is.
-    pub(crate) fn transmit_block(&mut self, index: usize, start: u64) -> bool {
+    pub(crate) fn transmit_block(&mut self, now: Instant, index: usize, start: u64) -> bool {
         let acknowledged = self.acknowledged();
         let Some(established) = self.protection.established_mut() else { return false };
         let flow = &mut self.flows[index];
@@ -255,7 +255,7 @@ impl Connection {
         };
         let mut options = OptionBytes::new();
         put(&MptcpOption::Dss(dss), usize::MAX, &mut options);
-        self.give(index, start, payload.bytes, options);
+        self.give(now, (index, start), payload.bytes, options);
         true
     }
 }

@@ -1,8 +1,8 @@
 //! Control records: what regular Multipath TCP says in options, said inside the stream.
 
 use core::net::IpAddr;
-use plait_base::Instant;
-use plait_protect::sealed::Record;
+use plait_base::{Dsn, Instant};
+use plait_protect::sealed::{Record, Records};
 
 use super::Sealed;
 use super::claim::Claim;
@@ -58,13 +58,9 @@ impl Connection {
                         return;
                     }
                 }
-                Record::MaxData(dsn) => {
-                    if let Some(edge) = established.numbers.outgoing.offset(plait_base::Dsn::new(dsn)) {
-                        self.outgoing.raise_edge(edge);
-                    }
-                }
                 Record::Token(token) => established.peer_token = token,
-                Record::Opened(_) => {}
+                // News of the window have counted since their block was verified.
+                Record::MaxData(_) | Record::Opened(_) => {}
                 Record::Opening(_)
                 | Record::AddAddr { .. }
                 | Record::RemoveAddr { .. }
@@ -72,6 +68,19 @@ impl Connection {
                     // At most as many as one window of blocks holds; acted upon before the next segment.
                     established.arrived.push_back(record);
                 }
+            }
+        }
+    }
+
+    /// News of the window in a block that was verified, in order or not: the largest window counts, and each is said but once.
+    pub(super) fn take_window_news(&mut self, plain: &[u8]) {
+        let Some(established) = self.protection.established() else { return };
+        let numbers = &established.numbers.outgoing;
+        for record in Records::new(plain) {
+            if let Ok(Record::MaxData(dsn)) = record
+                && let Some(edge) = numbers.offset(Dsn::new(dsn))
+            {
+                self.outgoing.raise_edge(edge);
             }
         }
     }

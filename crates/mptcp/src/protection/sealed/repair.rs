@@ -1,15 +1,18 @@
-//! Blocks that arrived corrupted.
+//! Blocks that TCP delivers and the peer does not get.
 //!
 //! TCP acknowledges bytes before anybody has verified them; the Data-ACK covers them afterwards, and the same segment
 //! carries both. So a block whose bytes TCP has seen acknowledged on every subflow that carried it, while a Data-ACK
-//! still asks for it, did not get through intact: it goes out again, on another subflow if there is one.
+//! still asks for it, did not get through intact: it goes out again, on another subflow if there is one, a backup or not. It is
+//! held against those that carried it. One may be an accident; after the second all that such a subflow claims to have delivered
+//! goes out again, and after the eighth it is left.
 
 use crate::log;
 use plait_base::{Duration, Instant, SubflowId};
+use plait_wire::ResetReason;
 
 use crate::Connection;
 use crate::send::blocks::Carrier;
-use crate::subflows::flow::{Flow, Stage, UNKNOWN_RTT};
+use crate::subflows::flow::{Flow, ResetInfo, Stage, UNKNOWN_RTT};
 
 /// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
 const LOOK_AHEAD: usize = 64;
@@ -31,23 +34,95 @@ pub(super) struct Deliveries {
 }
 
 impl Connection {
-    /// Finds blocks that were corrupted and has them sent again.
+    /// Finds blocks that were corrupted or swallowed, has them sent again, and leaves subflows on which that goes on.
     pub(super) fn repair(&mut self, now: Instant) {
         if !self.protection.is_sealed() {
             return;
         }
+        self.credit_deliveries(now);
         self.note_arrivals(now);
-        if self.repair_deadline().is_none_or(|deadline| deadline > now) {
-            return;
+        if self.repair_deadline().is_some_and(|deadline| deadline <= now) {
+            self.repair_first();
         }
+        self.leave_used_up(now);
+    }
+
+    /// Has the first block sent again.
+    fn repair_first(&mut self) {
         let Some(first) = self.outgoing.first() else { return };
         let start = first.start;
-        let is_other =
-            |flow: &Flow| flow.is_good() && !flow.state.is_backup() && !first.is_carried_by(flow.state.id);
+        let is_other = |flow: &Flow| flow.is_good() && !first.is_carried_by(flow.state.id);
         let elsewhere = self.flows.iter().any(is_other);
         log::debug!(start, elsewhere, "block has arrived and was not verified: it is sent again");
         self.counters.blocks_repaired += 1;
+        self.strike_carriers(start);
         self.outgoing.on_block_corrupted(start, elsewhere);
+    }
+
+    /// Notes who has delivered what the peer has acknowledged.
+    fn credit_deliveries(&mut self, now: Instant) {
+        for flow in &mut self.flows {
+            let (given, acked) = (flow.tcp.next_offset(), flow.tcp.acked_offset());
+            let min_rtt = flow.tcp.stats().min_rtt.unwrap_or_default();
+            flow.state.sealed.delivery.on_flight(now, given, acked, min_rtt);
+        }
+        for covered in self.outgoing.take_covered() {
+            if let Some(index) = self.flows.index_of(covered.carrier.flow) {
+                self.flows[index].state.sealed.delivery.on_covered(now, &covered);
+            }
+        }
+    }
+
+    /// Holds the block at `start` against those that carried it.
+    fn strike_carriers(&mut self, start: u64) {
+        let Some(block) = self.outgoing.block_mut(start) else { return };
+        let mut disbelieved = arrayvec::ArrayVec::<(SubflowId, u64), MAX_STRUCK>::new();
+        for carrier in block.carriers.iter_mut().filter(|carrier| !carrier.is_struck) {
+            let Some(index) = self.flows.index_of(carrier.flow) else { continue };
+            carrier.is_struck = true;
+            let flow = &mut self.flows[index];
+            flow.state.sealed.delivery.on_denied();
+            if flow.state.sealed.delivery.is_suspect() {
+                let _ = disbelieved.try_push((carrier.flow, flow.tcp.acked_offset()));
+            }
+        }
+        for (flow, acked) in disbelieved {
+            if self.flows.has_other_good(flow) {
+                self.outgoing.on_disbelieved(flow, acked);
+            }
+        }
+    }
+
+    /// Leaves subflows whose strikes are too many, unless there is no other.
+    fn leave_used_up(&mut self, now: Instant) {
+        let is_used_up = |flow: &Flow| flow.is_open() && flow.state.sealed.delivery.is_used_up();
+        while let Some(index) = self.flows.iter().position(is_used_up)
+            && self.flows.has_other_good(self.flows[index].state.id)
+        {
+            let state = &self.flows[index].state;
+            log::debug!(subflow = state.id.0, path = ?state.path, "subflow does not deliver what its TCP says: it is left");
+            let (path, remote) = (state.path, state.tuple.remote);
+            if let Some(established) = self.protection.established_mut() {
+                established.suspect((path, remote.ip()));
+            }
+            self.counters.attacked_closed += 1;
+            self.flows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+            // What it carried goes out elsewhere now.
+            self.drain_flows(now);
+            self.paths.on_interference(path, remote);
+        }
+    }
+
+    /// Whether `flow` is not to be given anything new: TCP says that it has delivered the first block, and the peer has not
+    /// said so.
+    pub(crate) fn is_disputed(&self, flow: &Flow) -> bool {
+        self.protection.is_sealed()
+            && self.outgoing.first().is_some_and(|first| {
+                let is_claimed = |carrier: &Carrier| {
+                    carrier.flow == flow.state.id && carrier.end <= flow.tcp.acked_offset()
+                };
+                first.carriers.iter().any(is_claimed)
+            })
     }
 
     /// Notes which of the first blocks TCP has delivered on every subflow that carries them, if anything has changed that
@@ -90,3 +165,6 @@ impl Connection {
         Some(arrived + (slowest / 4).clamp(MIN_GRACE, MAX_GRACE))
     }
 }
+
+/// Carriers of one block that lose their credit at a time.
+const MAX_STRUCK: usize = 8;

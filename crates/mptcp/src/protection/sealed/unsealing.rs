@@ -209,8 +209,13 @@ impl Connection {
         let plain = if offset == self.incoming.next() { plain } else { unpinned(plain) };
         let contents = match opened.kind {
             Kind::Data => Contents::Data(plain),
-            Kind::Control => Contents::Control { plain, generation: opened.generation },
+            Kind::Control => {
+                // News of the window need not wait for what lies before them.
+                self.take_window_news(&plain);
+                Contents::Control { plain, generation: opened.generation }
+            }
         };
+        let Some(established) = self.protection.established_mut() else { return };
         established.early.insert(offset, Early { length, contents, data_fin });
         if let Some(acked) = acked {
             self.on_genuine_ack(acked);
