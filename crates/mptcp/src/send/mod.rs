@@ -360,9 +360,11 @@ impl SendStream {
     /// blocks.
     pub(crate) fn on_stalled(&mut self, flow: SubflowId, is_good: impl Fn(SubflowId) -> bool) -> usize {
         let before = self.again.len();
-        for block in &self.blocks {
-            let elsewhere = block.carriers.iter().any(|c| c.flow != flow && is_good(c.flow));
-            if block.is_carried_by(flow) && !elsewhere {
+        for block in &mut self.blocks {
+            // One that did not get the block through is not elsewhere, and may try again.
+            let is_elsewhere = |c: &Carrier| c.flow != flow && !c.is_struck && is_good(c.flow);
+            if block.is_carried_by(flow) && !block.carriers.iter().any(is_elsewhere) {
+                block.carriers.retain(|carrier| carrier.flow == flow || !carrier.is_struck);
                 self.again.insert(block.start);
             }
         }

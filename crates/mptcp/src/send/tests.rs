@@ -91,6 +91,18 @@ fn what_only_a_stalled_subflow_carries_goes_out_again_elsewhere() {
 }
 
 #[test]
+fn a_subflow_that_did_not_get_a_block_through_may_try_again_when_the_next_one_stalls() {
+    let mut stream = filled(&["ab"]);
+    cut(&mut stream, 2, FIRST);
+    stream.block_mut(1).expect("it was cut").carriers[0].is_struck = true;
+    stream.on_block_corrupted(1, true);
+    assert!(stream.again_for(FIRST, |_| true).is_none(), "another tries first");
+    stream.on_carried(1, carrier(SECOND, 3));
+    assert_eq!(stream.on_stalled(SECOND, |_| true), 1);
+    assert_eq!(stream.again_for(FIRST, |_| true).map(|block| block.start), Some(1));
+}
+
+#[test]
 fn what_a_lost_subflow_carried_alone_goes_out_again() {
     let mut stream = filled(&["abcd"]);
     cut(&mut stream, 2, FIRST);
