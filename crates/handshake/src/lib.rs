@@ -3,7 +3,7 @@
 //! What a connection knows of a handshake is [`plait_protect::handshake`]: the negotiation in the SYNs, and a trait for what runs
 //! over the bytes behind them. Here are its two implementations, TLS 1.3 ([`Handshake::Tls13`]) and tcpcrypt
 //! ([`Handshake::Tcpcrypt`]), and what they are made from: [`OpenerSettings`] and [`ListenerSettings`] are
-//! [`Handshakes`](plait_protect::handshake::Handshakes).
+//! [`Handshakes`].
 //!
 //! Randomness is an argument, with one exception: rustls and AWS-LC draw what TLS needs (ephemeral keys, hello
 //! randoms) from the operating system themselves, and cannot be told otherwise.
