@@ -206,8 +206,11 @@ pub(crate) struct Measured {
 impl Measured {
     fn of(exchange: &Exchange, sizes: [u64; 2], evidence: Result<String>) -> Self {
         let last = exchange.up.last_at.max(exchange.down.last_at);
-        let ending = last.map_or(exchange.time, |last| exchange.ended_at.saturating_duration_since(last));
         let is_whole = exchange.up.is_equal && exchange.down.is_equal;
+        // Where bytes are missing there was no end, and the transfer took until it was given up.
+        let ending = last
+            .filter(|_| is_whole)
+            .map_or(Duration::ZERO, |last| exchange.ended_at.saturating_duration_since(last));
         Self {
             // Programs that do not end have still read every byte.
             outcome: if is_whole && exchange.hung { Outcome::Equal } else { outcome_of(exchange, sizes) },

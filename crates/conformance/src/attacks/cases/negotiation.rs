@@ -250,6 +250,8 @@ fn negotiate(context: &Context<'_>, negotiation: &Negotiation) -> Result<Verdict
     }
     let lingers = match negotiation.expected {
         Expected::Refused(_, _) | Expected::Ignored => LINGERS_IN_VAIN,
+        // Only where the client was not told is it the server who has to say it.
+        Expected::Unverified if client.last_words().contains(UNVERIFIED) => LINGERS_IN_VAIN,
         Expected::Unverified | Expected::Regular | Expected::PlainTcp => LINGERS,
     };
     let exchange = running.finish(&mut client, &mut server, lingers)?;
