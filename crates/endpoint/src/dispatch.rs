@@ -64,31 +64,32 @@ impl Endpoint {
         };
         let Some(entry) = self.connections.get(&id) else { return false };
         let waits = matches!(entry.stage, Stage::HalfOpen(_)) && self.half_open.is_unproved(id);
-        if waits && !self.may_go_on(now, id, segment) {
+        let seals = waits && self.is_to_be_sealed(id);
+        let may_prove = segment.flags.contains(Flags::ACK) && !segment.flags.contains(Flags::RST);
+        if seals && may_prove && self.is_held_back(now, segment.source) {
             return true;
         }
         let Some(entry) = self.connections.get_mut(&id) else { return false };
         let around = &mut self.around.lend_to(id);
         log::of(id, entry.is_quiet, || entry.connection.handle_segment(now, subflow, segment, around));
         if waits && entry.connection.has_proved_address() && !entry.connection.is_done() {
-            self.half_open.prove(now, id);
             entry.is_quiet = false;
+            // Others have no handshake, and are complete.
+            if seals {
+                self.begin_handshake(now, id, segment.source);
+            }
         }
         self.on_progress(now, id);
         true
     }
 
-    /// Whether a half-open connection may have a segment that may be the third of TCP's handshake.
-    fn may_go_on(&mut self, now: Instant, id: ConnectionId, segment: &Segment) -> bool {
+    /// Whether a half-open connection has a handshake before it, or may have.
+    fn is_to_be_sealed(&mut self, id: ConnectionId) -> bool {
         let Some(Entry { stage: Stage::HalfOpen(listener), .. }) = self.connections.get(&id) else {
-            return true;
+            return false;
         };
-        let begins = segment.flags.contains(Flags::ACK) && !segment.flags.contains(Flags::RST);
-        let seals = self
-            .listeners
-            .get_mut(*listener)
-            .is_some_and(|it| matches!(it.config.protect, Protect::Sealed(_)));
-        !begins || !seals || self.may_begin_handshake(now, segment.source)
+        let listener = self.listeners.get_mut(*listener);
+        listener.is_some_and(|listener| matches!(listener.config.protect, Protect::Sealed(_)))
     }
 
     /// A segment of no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).

@@ -111,8 +111,8 @@ impl Replies {
         true
     }
 
-    /// Queues the answer to a SYN. There may be as many as SYNs: it is no longer than the SYN, is never sent again, and to
-    /// leave it out would be what a flood wants.
+    /// Queues the answer to a SYN. There may be as many as SYNs: it is at most twelve bytes longer than the SYN (our
+    /// key), is never sent again, and to leave it out would be what a flood wants.
     #[must_use]
     pub(crate) fn push_syn_ack(&mut self, answer: Segment) -> bool {
         let fits = self.queue.len() < MAX_ANSWERS;

@@ -105,7 +105,7 @@ impl Endpoint {
             return true;
         }
         let prefix = Prefix::of(segment.source.ip());
-        if matches!(config.protect, Protect::Sealed(_)) && !self.may_begin_handshake(now, segment.source) {
+        if matches!(config.protect, Protect::Sealed(_)) && self.is_held_back(now, segment.source) {
             return true;
         }
         if self.around.demux.token_owner(token_of(&cookie.key)).is_some() {
@@ -207,33 +207,30 @@ impl Endpoint {
         true
     }
 
-    /// Whether a handshake may begin with somebody of the prefix of `from`; one that has more than its share makes room for it.
-    pub(crate) fn may_begin_handshake(&mut self, now: Instant, from: SocketAddr) -> bool {
-        let prefix = Prefix::of(from.ip());
-        match self.half_open.room(now, prefix, &self.config) {
-            Room::Free => true,
-            Room::InPlaceOf(other) => {
-                self.note_stranger(
-                    now,
-                    from,
-                    "handshake ended: its prefix has the most of them, and another has fewer",
-                );
-                self.counters.handshakes_displaced += 1;
-                self.half_open.displace(other);
-                self.abort_any(now, other);
-                true
-            }
-            Room::Full => {
-                // Its sender says it again by and by: that is the queue, and it costs us nothing.
-                self.note_stranger(
-                    now,
-                    from,
-                    "segment dropped: too many handshakes with its prefix, or in all",
-                );
-                self.counters.handshakes_limited += 1;
-                false
-            }
+    /// Whether no handshake may begin with somebody of the prefix of `from` now. Its sender says it again by and by: that is the
+    /// queue, and it costs us nothing.
+    pub(crate) fn is_held_back(&mut self, now: Instant, from: SocketAddr) -> bool {
+        let is_held_back = self.half_open.room(now, Prefix::of(from.ip()), &self.config) == Room::Full;
+        if is_held_back {
+            self.note_stranger(now, from, "segment dropped: too many handshakes with its prefix, or in all");
+            self.counters.handshakes_limited += 1;
         }
+        is_held_back
+    }
+
+    /// The address of `id` has answered: its handshake begins, in the place of another if there is no more room.
+    pub(crate) fn begin_handshake(&mut self, now: Instant, id: ConnectionId, from: SocketAddr) {
+        if let Room::InPlaceOf(other) = self.half_open.room(now, Prefix::of(from.ip()), &self.config) {
+            self.note_stranger(
+                now,
+                from,
+                "handshake ended: its prefix has the most of them, and another has fewer",
+            );
+            self.counters.handshakes_displaced += 1;
+            self.half_open.displace(other);
+            self.abort_any(now, other);
+        }
+        self.half_open.prove(now, id);
     }
 }
 

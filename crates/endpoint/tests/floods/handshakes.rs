@@ -1,10 +1,11 @@
 //! Handshakes cost most: so many run with one prefix at once, and so many in all.
 
 use core::net::SocketAddr;
-use plait_base::Duration;
+use plait_base::{Duration, SeqNum};
 use plait_endpoint::EndpointConfig;
 use plait_handshake::Tep;
-use plait_wire::Segment;
+use plait_mptcp::Config;
+use plait_wire::{Flags, OptionBytes, Segment};
 
 use crate::scene::{Scene, sealed, server_address};
 use crate::stranger::Stranger;
@@ -52,6 +53,41 @@ fn when_all_places_are_taken_the_prefix_with_the_most_gives_one_to_a_prefix_with
     assert!(peer.keys.is_some());
     let counters = scene.server.counters();
     assert_eq!((counters.handshakes_displaced, counters.handshakes_limited), (1, 0), "{counters:?}");
+}
+
+#[test]
+fn a_segment_that_proves_no_address_takes_nobodys_place() {
+    let mut scene = scene();
+    for number in 0..8 {
+        begin(&mut scene, stranger(1 + number / 4, number.into()));
+    }
+    let mut spoofed = stranger(3, 0);
+    tell(&mut scene, &spoofed.syn());
+    // Whoever has spoofed the SYN does not see the answer, and guesses what it acknowledges.
+    let guess = Segment { ack: SeqNum::new(1), ..spoofed.segment(bytes::Bytes::new(), OptionBytes::new()) };
+    tell(&mut scene, &guess);
+    let counters = scene.server.counters();
+    assert_eq!((counters.handshakes, counters.handshakes_displaced), (8, 0), "{counters:?}");
+}
+
+#[test]
+fn connections_without_a_handshake_take_no_place_of_one() {
+    let mut scene = scene();
+    let plain = SocketAddr::new(server_address().ip(), 80);
+    scene.server.listen(plain.port(), Config::default()).expect("free");
+    for number in 0..20 {
+        let mut syn =
+            Segment { destination: plain, options: OptionBytes::new(), ..stranger(1, 100 + number).syn() };
+        let answer = tell(&mut scene, &syn).remove(0);
+        syn.flags = Flags::ACK;
+        syn.seq += 1;
+        syn.ack = answer.seq + 1;
+        tell(&mut scene, &syn);
+    }
+    let (mut peer, init) = begin(&mut scene, stranger(1, 0));
+    finish(&mut scene, &mut peer, &init);
+    assert!(peer.keys.is_some(), "{:?}", scene.server.counters());
+    assert_eq!(scene.server.counters().handshakes_limited, 0);
 }
 
 fn scene() -> Scene {
