@@ -71,6 +71,10 @@ fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() 
     let client = world.key("client", &["gen"]);
     let client = client.lines().next().expect("a fingerprint");
     let connect = |port: &str, keys: &str, options: &[&str]| {
+        // A listener that has ended may still be taking its device away.
+        until("a host without a listener", || {
+            world.server.run("ip", "-o link").is_ok_and(|links| !links.contains("plait0"))
+        });
         let mut listen = Command::new(PLAIT);
         listen.args(["listen", port, "--echo", "--count", "1", "--path", "wan1", "--keys", keys, "--status"]);
         listen.current_dir(&world.directory);
@@ -87,7 +91,8 @@ fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() 
         let output = connecting.wait_with_output().expect("an end");
         (output, listening)
     };
-    let (stranger, _listening) = connect("7111", "server", &[]);
+    let (stranger, listening) = connect("7111", "server", &[]);
+    drop(listening);
     assert_ended(&stranger, 5, &["a stranger"]);
     assert!(
         said(&stranger).contains("is not known") && said(&stranger).contains("--accept-new"),
@@ -102,6 +107,7 @@ fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() 
     let known = fs::read_to_string(world.file("7112")).expect("read").replace(":7112", ":7113");
     support::write_secret(&world.file("client/known_peers"), &known);
 
+    drop(listening);
     let (fooled, listening) = connect("7113", "impostor", &["--accept-new"]);
     assert_ended(&fooled, 5, &["an impostor"]);
     assert!(said(&fooled).contains("plait key forget 10.77.1.2:7113"), "{}", said(&fooled));

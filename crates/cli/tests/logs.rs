@@ -29,12 +29,16 @@ const LABELS: [&str; 5] = [
 #[ignore = "needs root"]
 fn the_most_detailed_log_has_packets_and_neither_payload_nor_keys() {
     let world = World::without_server("logs");
-    let mut listen = start(&world, &world.server, "listen", &["listen", "5000"]);
+    let mut listen = start(&world, &world.server, "listen", &["listen", "5000", "--allow-key-log"]);
     let line = listen.wait_for_line("our key is ", PATIENCE).expect("it says so");
     let key = line.rsplit(' ').next().expect("a word").to_owned();
     listen.wait_for_line("listening on port", PATIENCE).expect("it does");
-    let mut connect =
-        start(&world, &world.client, "connect", &["connect", "10.77.1.2", "5000", "--server-key", &key]);
+    let mut connect = start(
+        &world,
+        &world.client,
+        "connect",
+        &["connect", "10.77.1.2", "5000", "--server-key", &key, "--allow-key-log"],
+    );
     let mut input = connect.take_input().expect("a pipe");
     input.write_all(PAYLOAD.as_bytes()).expect("it reads");
     drop((input, listen.take_input()));

@@ -290,24 +290,3 @@ fn both_ways_no_attack_on_one_path_costs_more_than_the_path() {
     };
     judge(&run([8_000_000, 8_000_000], places));
 }
-
-#[test]
-#[ignore = "all places at full size: minutes"]
-fn no_attack_at_any_place_costs_more_than_the_path() {
-    let places = |number: usize| {
-        let mut all = Vec::new();
-        for path in 0..2 {
-            for direction in DIRECTIONS {
-                for when in WHEN {
-                    all.push(Place { path, direction, when, is_backup: (number + all.len()) % 2 == 1 });
-                }
-            }
-        }
-        all
-    };
-    let mut results = run([25_000_000, 25_000_000], places);
-    results.extend(run([40_000_000, 0], |number| {
-        places(number).into_iter().filter(|place| place.direction == Direction::Forward).collect()
-    }));
-    judge(&results);
-}
