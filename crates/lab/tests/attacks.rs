@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plait_lab::{Attack, AttackName, Conditions, Direction, Lab};
 use support::{End, Received, Transport, lab, pair, pattern, transfer};
@@ -107,6 +107,11 @@ fn plain_tcp_believes_acknowledgments_in_the_receivers_name() {
     }
 }
 
+/// How much of a pause in the packets a reader sees at least: it may have come late to what arrived before the pause.
+fn seen_of(pause: Duration) -> Duration {
+    pause * 3 / 4
+}
+
 #[test]
 #[ignore = "needs root"]
 fn what_is_delayed_arrives_later_and_whole() {
@@ -123,7 +128,7 @@ fn what_is_delayed_arrives_later_and_whole() {
         assert!(strikes > 0, "{name}");
         assert!(received.bytes == sent && received.end == End::EndOfFile, "{name}: {:?}", received.end);
         let jumps = name == AttackName::DelayJump;
-        assert!(!jumps || received.longest_gap >= time, "{name}: {:?}", received.longest_gap);
+        assert!(!jumps || received.longest_gap >= seen_of(time), "{name}: {:?}", received.longest_gap);
     }
 }
 
@@ -171,10 +176,17 @@ fn joins_are_invented_from_one_that_went_by_and_data_acks_are_removed() {
     path.attack(Attack::new(AttackName::JoinFlood)).expect("it runs");
     let (_, strikes) = under(&lab, Transport::Mptcp, Attack::new(AttackName::StripDataAck).after(100_000));
     assert!(strikes > 0, "Data-ACKs");
-    std::thread::sleep(Duration::from_millis(100));
-    let log = path.injections().expect("it runs");
-    let invented = log.entries.iter().filter(|entry| entry.what.starts_with("an invented MP_JOIN")).count();
-    assert!(invented >= 20, "400 a second: {invented}");
+    let started = Instant::now();
+    loop {
+        let log = path.injections().expect("it runs");
+        let invented =
+            log.entries.iter().filter(|entry| entry.what.starts_with("an invented MP_JOIN")).count();
+        if invented >= 20 {
+            break;
+        }
+        assert!(started.elapsed() < support::TIMEOUT, "400 a second, and {invented} in all this time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -185,7 +197,8 @@ fn a_cut_stops_a_path_for_its_time_and_cut_all_stops_all() {
         let attack = upwards(name).lasting(Duration::from_millis(400));
         let (received, strikes) = under(&lab, Transport::Tcp, attack);
         assert_eq!((strikes, received.end, received.bytes.len()), (1, End::EndOfFile, SIZE));
-        assert!(received.longest_gap >= Duration::from_millis(400), "{name}: {:?}", received.longest_gap);
+        let least = seen_of(Duration::from_millis(400));
+        assert!(received.longest_gap >= least, "{name}: {:?}", received.longest_gap);
     }
     let other = lab.path("b").expect("it is there");
     other.cut_for(Duration::from_millis(1)).expect("it runs");
