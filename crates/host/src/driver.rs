@@ -44,7 +44,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// Who moves the packets.
 pub(crate) struct Driver {
-    tun: Tun,
+    tun: Arc<Tun>,
     shared: Arc<Shared>,
     capture: Option<Capture>,
     pool: Pool,
@@ -95,7 +95,7 @@ enum Arrivals {
 
 impl Driver {
     pub(crate) fn new(
-        tun: Tun,
+        tun: Arc<Tun>,
         shared: Arc<Shared>,
         capture: Option<Capture>,
         workers: Option<Workers>,

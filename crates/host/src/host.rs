@@ -227,8 +227,8 @@ impl HostBuilder {
                 return Err(Error::DuplicatePath { name: path.device().to_owned() });
             }
         }
-        let tun = Tun::create()?;
-        let network = Network::prepare(tun.name(), &paths, &ranges)?;
+        let tun = Arc::new(Tun::create()?);
+        let network = Network::prepare(tun.clone(), &paths, &ranges)?;
         let interfaces = network.stack_addresses().map(interface).collect();
         let capture = capture.map(|file| Capture::create(&file, interfaces)).transpose()?;
         let random =

@@ -67,6 +67,27 @@ fn how_a_path_is_used_can_be_changed_while_the_host_runs() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_host_that_ends_leaves_alone_what_another_has_under_the_name_of_its_device() {
+    let net = Net::new();
+    let first = net.host(&["a1"]);
+    // By somebody else, or by its own end: the number is free again while the first is still there.
+    net.a.run("ip", "link delete dev plait0").expect("it has that name");
+    let second = net.host(&["a1"]);
+    let traces = net.traces();
+    drop(first);
+    assert_eq!(net.traces(), traces, "the second has lost something");
+    let server = net.echo_server("10.91.1.2");
+    let mut stream = block_on(second.connect(&[server])).expect("the kernel answers");
+    let mut answer = [0; 4];
+    block_on(async {
+        stream.write_all(b"ping").await.expect("taken");
+        stream.read_exact(&mut answer).await.expect("an echo");
+    });
+    assert_eq!(&answer, b"ping");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_listener_has_the_port_until_it_is_dropped() {
     let net = Net::new();
     let host = net.host(&["a1", "a2"]);

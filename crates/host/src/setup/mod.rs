@@ -18,6 +18,7 @@ mod sysctl;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use plait_base::PathId;
 use plait_mptcp::Path;
@@ -32,7 +33,7 @@ use self::snapshot::{Link, Snapshot};
 use self::sysctl::Journal;
 use crate::error::Error;
 use crate::path::PathSpec;
-use crate::tun::{MAX_OFFLOADED, NAME_PREFIX};
+use crate::tun::{MAX_OFFLOADED, NAME_PREFIX, Tun};
 
 pub(crate) use self::addresses::MAX_PATHS;
 pub use self::addresses::Ranges;
@@ -44,7 +45,11 @@ const QUEUE: u32 = 2000;
 /// The set-up of one host; dropping it undoes everything.
 #[derive(Debug)]
 pub(crate) struct Network {
+    /// As long as we hold it nobody else can have a device of that name. Gone when it was closed.
+    tun: Option<Arc<Tun>>,
     device: String,
+    /// The kernel's number of the device, which no other has while this network namespace exists.
+    index: Option<u32>,
     number: u8,
     subnets: Subnets,
     journal: Journal,
@@ -63,9 +68,10 @@ struct ConfiguredPath {
 }
 
 impl Network {
-    /// Sets the network up for the TUN device `device`, which belongs to us and is still down.
-    pub(crate) fn prepare(device: &str, specs: &[PathSpec], ranges: &Ranges) -> Result<Self, Error> {
-        let number = number_of(device).ok_or(Error::NoFreeRange)?;
+    /// Sets the network up for a TUN device that is still down. It is closed with the network.
+    pub(crate) fn prepare(tun: Arc<Tun>, specs: &[PathSpec], ranges: &Ranges) -> Result<Self, Error> {
+        let device = tun.name().to_owned();
+        let number = number_of(&device).ok_or(Error::NoFreeRange)?;
         let journal = Journal::open()?;
         let turn = Journal::turn();
         let snapshot = Snapshot::take()?;
@@ -73,7 +79,9 @@ impl Network {
         let subnets = Subnets::choose(ranges, number, &snapshot.networks())?;
         // From here on an error drops what is there, which removes it; the turn must not end before that.
         let mut network = Self {
-            device: device.to_owned(),
+            index: snapshot.link(&device).map(|link| link.index),
+            tun: Some(tun),
+            device,
             number,
             subnets,
             journal,
@@ -215,6 +223,12 @@ impl Network {
         nat.put(&listening, &opened()).map(|()| true)
     }
 
+    /// Whether our device was deleted by somebody and another host has one of that name now: what carries our number belongs to
+    /// that host then, which has removed what was ours.
+    fn is_replaced(&self, snapshot: &Snapshot) -> bool {
+        snapshot.link(&self.device).is_some_and(|link| Some(link.index) != self.index)
+    }
+
     /// Undoes [`Network::open_port`].
     pub(crate) fn close_port(&mut self, port: u16) {
         if let Some(nat) = self.nat.as_ref().filter(|_| self.ports.contains_key(&port)) {
@@ -227,17 +241,23 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         let turn = Journal::turn();
-        for path in &self.paths {
-            path.table.remove();
+        let snapshot = Snapshot::take().unwrap_or_default();
+        if !self.is_replaced(&snapshot) {
+            for path in &self.paths {
+                path.table.remove();
+            }
+            if let Some(nat) = &self.nat {
+                nat.remove();
+            }
         }
-        if let Some(nat) = &self.nat {
-            nat.remove();
+        // While we hold the device, its name cannot be that of another one. Now and not when its last descriptor is closed (a program
+        // that is being started has copies of all): whoever takes the next turn must not count it.
+        if snapshot.link(&self.device).is_some_and(|link| Some(link.index) == self.index) {
+            try_run("ip", &format!("link delete dev {}", self.device));
         }
-        // Now and not when its descriptor is closed: whoever takes the next turn must not count it.
-        try_run("ip", &format!("link delete dev {}", self.device));
-        let others = Snapshot::take()
-            .map(|snapshot| snapshot.names().any(|name| name != self.device && number_of(name).is_some()));
-        if !others.unwrap_or(false) {
+        self.tun = None;
+        let is_other = |link: &Link| Some(link.index) != self.index && number_of(&link.name).is_some();
+        if !snapshot.links().any(is_other) {
             self.journal.restore();
         }
         drop(turn);

@@ -21,6 +21,8 @@ pub(super) struct Snapshot {
 pub(super) struct Link {
     #[serde(rename = "ifname", default)]
     pub(super) name: String,
+    #[serde(rename = "ifindex", default)]
+    pub(super) index: u32,
     #[serde(default)]
     flags: Vec<String>,
     #[serde(default)]
@@ -95,6 +97,11 @@ impl Snapshot {
 
     pub(super) fn link(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name == name)
+    }
+
+    /// All devices.
+    pub(super) fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter()
     }
 
     /// Names of all devices.
