@@ -91,10 +91,10 @@ pub struct Config {
     pub full_mesh: bool,
     /// How long an attempt to open the connection may go without progress before another path is tried beside it (the
     /// Connection Attempt Delay of RFC 8305, section 5).
-    pub race_after: Duration,
+    pub attempt_delay: Duration,
     /// How long other paths may take to answer when an attempt on one has failed for more than silence. Long enough for a SYN that is lost and
     /// sent again after a second (RFC 6298, section 2.1).
-    pub refused_patience: Duration,
+    pub remaining_attempts_timeout: Duration,
     /// Most blocks of a sealed connection at a time that are left to whoever runs its jobs
     /// ([`Connection::poll_crypto`](crate::Connection::poll_crypto)), to be sealed and as many to be opened. 0: there
     /// are no jobs, the connection does it itself.
@@ -102,7 +102,7 @@ pub struct Config {
     /// Shorter blocks are not worth a job, in bytes.
     pub shortest_job: usize,
     /// How long a connection without any subflow waits for a new one before it fails.
-    pub patience: Duration,
+    pub no_subflow_timeout: Duration,
 }
 
 impl Config {
@@ -127,11 +127,11 @@ impl Default for Config {
             max_remote_addresses: 8,
             announce: true,
             full_mesh: true,
-            race_after: Duration::from_millis(250),
-            refused_patience: Duration::from_millis(1500),
+            attempt_delay: Duration::from_millis(250),
+            remaining_attempts_timeout: Duration::from_millis(1500),
             crypto_jobs: 0,
             shortest_job: 0,
-            patience: Duration::from_secs(60),
+            no_subflow_timeout: Duration::from_secs(60),
         }
     }
 }

@@ -156,7 +156,7 @@ fn a_reset_takes_one_subflow_and_not_the_connection() {
 #[test]
 fn all_paths_lost_is_an_error_and_no_end_of_file() {
     let mut world = two_paths(12);
-    world.config(|config| config.patience = Duration::from_secs(5));
+    world.config(|config| config.no_subflow_timeout = Duration::from_secs(5));
     world.send(CLIENT, &pattern(40_000_000, 9)).connect();
     world.wait(600);
     for number in [0, 1] {
@@ -283,14 +283,14 @@ fn after_a_refusal_the_last_way_still_has_its_turn_and_its_time() {
     let mut world = World::new(20, vec![Link::default(); 9], 1);
     world.links[1..8].iter_mut().for_each(|link| link.is_black_hole = true);
     refuse_on_path_0(&mut world);
-    let patience = world.sides[CLIENT].config.refused_patience;
+    let timeout = world.sides[CLIENT].config.remaining_attempts_timeout;
     world.connect();
     world.wait(500);
     world.sides[SERVER].connection = None;
     let time =
         world.run(Duration::from_secs(30), |world| world.sides[CLIENT].events.contains(&Event::Connected));
     assert!(world.sides[CLIENT].events.contains(&Event::Connected), "{:?}", world.sides[CLIENT].failed);
-    assert!(time + Duration::from_millis(450) > patience, "it came too early to say anything: {time:?}");
+    assert!(time + Duration::from_millis(450) > timeout, "it came too early to say anything: {time:?}");
 }
 
 #[test]

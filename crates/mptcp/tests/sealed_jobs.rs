@@ -164,7 +164,7 @@ fn keys_are_changed_while_blocks_are_being_sealed_and_opened() {
     // The hours pass at a stroke, with bytes under way.
     world.config(|config| {
         config.tcp.user_timeout = Some(Duration::from_secs(10_000));
-        config.patience = Duration::from_secs(10_000);
+        config.no_subflow_timeout = Duration::from_secs(10_000);
     });
     world.connect();
     for hour in 0..3 {

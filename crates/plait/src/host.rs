@@ -116,7 +116,7 @@ impl HostBuilder {
 
     /// How long a connection that has lost its last path waits for another before it fails; a minute if nothing is said.
     pub fn give_up_after(mut self, time: Duration) -> Self {
-        self.config.patience = time;
+        self.config.no_subflow_timeout = time;
         self
     }
 

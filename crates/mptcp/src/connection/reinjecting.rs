@@ -166,15 +166,15 @@ impl Connection {
         if self.closing.is_over() {
             return None;
         }
-        let lonely = self.closing.no_subflow_since().map(|since| since + self.config.patience);
-        lonely.into_iter().chain(self.stuck_deadline()).min()
+        let without_subflow = self.closing.no_subflow_since().map(|since| since + self.config.no_subflow_timeout);
+        without_subflow.into_iter().chain(self.stuck_deadline()).min()
     }
 
     /// Paths that corrupt whatever crosses them look alive to TCP. Where Data-ACKs can be believed, none of them for as long
     /// as dead paths would be borne is the same as no path.
     fn stuck_deadline(&self) -> Option<Instant> {
         let since = self.outgoing.stuck_since().filter(|_| self.protection.is_sealed())?;
-        Some(since + self.config.protect.longest_silence()? + self.config.patience)
+        Some(since + self.config.protect.longest_silence()? + self.config.no_subflow_timeout)
     }
 
     /// When to look for subflows that stand still.

@@ -61,7 +61,7 @@ impl Attempt {
         host: &mut dyn Host,
     ) -> Self {
         log::debug!(number, path = path.name, %remote, "attempt to open begins");
-        let progress_due = now + config.race_after;
+        let progress_due = now + config.attempt_delay;
         let first_id = (number as u32).wrapping_mul(IDS);
         let start = Start { path, remote, remotes, first_id };
         let connection = Box::new(Connection::connect(now, config, &start, host));
@@ -125,7 +125,7 @@ impl Attempt {
     /// How long the next step may take. Behind the handshake nothing is left to compute: an answer takes a round trip. What the
     /// path shows of that may be a lie.
     fn progress_time(&self) -> Duration {
-        let step = self.connection.config.race_after;
+        let step = self.connection.config.attempt_delay;
         if self.stage < AttemptStage::Authenticated {
             return step;
         }

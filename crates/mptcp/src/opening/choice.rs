@@ -148,8 +148,8 @@ impl ActiveOpen {
     /// Silence behind the handshake, or nobody left to speak: the attempt joins over the other paths.
     fn watch_silence(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
         let attempt = &mut self.attempts[number];
-        let is_lonely = attempt.connection.closing.no_subflow_since().is_some();
-        if !attempt.may_join && (is_lonely || attempt.progress_due <= now) {
+        let has_no_subflow = attempt.connection.closing.no_subflow_since().is_some();
+        if !attempt.may_join && (has_no_subflow || attempt.progress_due <= now) {
             attempt.may_join = true;
             attempt.connection.allow_joins();
             attempt.connection.handle_timeout(now, host);
@@ -237,7 +237,7 @@ impl ActiveOpen {
         let is_silent = |attempt: &Attempt| attempt.stage == AttemptStage::SynSent;
         let all_silent = self.attempts.iter().filter(|attempt| attempt.is_running()).all(is_silent);
         let failed_at = self.failed_at.filter(|_| self.waiting.is_empty() && all_silent)?;
-        Some(failed_at + self.config.refused_patience)
+        Some(failed_at + self.config.remaining_attempts_timeout)
     }
 
     fn fail(&mut self, now: Instant) {

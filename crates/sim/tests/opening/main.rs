@@ -77,7 +77,7 @@ fn a_first_path_that_lets_the_handshake_through_costs_less_than_two_seconds() {
 #[test]
 fn a_first_path_that_delays_each_message_and_claims_long_round_trips_costs_less_than_two_seconds() {
     // What is late is sent again before another attempt begins.
-    let config = Config { race_after: Duration::from_millis(400), ..sealed(Tep::TcpcryptCurve25519) };
+    let config = Config { attempt_delay: Duration::from_millis(400), ..sealed(Tep::TcpcryptCurve25519) };
     costs_a_moment(Attack::DelaysThenSilence, &config, &LET_THROUGH, 2 * SECOND);
 }
 

@@ -14,7 +14,7 @@ use crate::protection::Protection;
 use crate::{Connection, ConnectionError, Host, PeerIdentity};
 
 /// Without any subflow an attempt waits for a join at most so long: long enough for a SYN that is sent again.
-const LONELY_PATIENCE: Duration = Duration::from_secs(5);
+const NO_SUBFLOW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Names an opening at its listener.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -218,10 +218,10 @@ impl Connection {
     }
 
     /// When an attempt that nobody has claimed is given up.
-    pub(super) fn claim_deadline(&self, established: &Established, patience: Duration) -> Option<Instant> {
-        let lonely = self.closing.no_subflow_since().map(|since| since + LONELY_PATIENCE);
-        let whole = established.began + patience;
-        established.claim.is_open().then(|| lonely.map_or(whole, |lonely| lonely.min(whole)))
+    pub(super) fn claim_deadline(&self, established: &Established, timeout: Duration) -> Option<Instant> {
+        let without_subflow = self.closing.no_subflow_since().map(|since| since + NO_SUBFLOW_TIMEOUT);
+        let whole = established.began + timeout;
+        established.claim.is_open().then(|| without_subflow.map_or(whole, |without_subflow| without_subflow.min(whole)))
     }
 
     /// An attempt that nobody has claimed has had its time.

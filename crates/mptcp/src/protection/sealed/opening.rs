@@ -191,9 +191,9 @@ impl Connection {
     pub(crate) fn handshake_deadline(&self) -> Option<Instant> {
         let sealed = self.protection.sealed().filter(|_| !self.closing.is_over())?;
         match &sealed.stage {
-            Stage::Handshaking(handshaking) => Some(handshaking.began + sealed.settings.handshake_patience),
+            Stage::Handshaking(handshaking) => Some(handshaking.began + sealed.settings.handshake_timeout),
             Stage::Established(established) => {
-                self.claim_deadline(established, sealed.settings.handshake_patience)
+                self.claim_deadline(established, sealed.settings.handshake_timeout)
             }
             Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. } => None,
         }

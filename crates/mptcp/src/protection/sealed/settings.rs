@@ -18,7 +18,7 @@ pub struct SealedSettings {
     /// What connections that we accept bring along.
     pub listener: Option<Arc<dyn Handshakes>>,
     /// How long the handshake may take from the SYN/ACK on.
-    pub handshake_patience: Duration,
+    pub handshake_timeout: Duration,
     /// Probing of silent subflows, where [`plait_tcp::Config::keep_alive`] does not ask for another. Somebody who cuts all
     /// paths silently leaves a reader who has nothing to send no other way to notice. Probes are TCP's own: whoever
     /// can answer for the peer's TCP can answer them.
@@ -59,9 +59,9 @@ impl Default for SealedSettings {
             teps: Tep::ALL.to_vec(),
             opener: None,
             listener: None,
-            handshake_patience: Duration::from_secs(20),
-            // A silent path is given up after a minute; the connection then waits for another as long as its
-            // patience lasts.
+            handshake_timeout: Duration::from_secs(20),
+            // A silent path is given up after a minute; the connection then waits for another for as long as
+            // `Config::no_subflow_timeout` says.
             keep_alive: Some(KeepAlive {
                 idle: Duration::from_secs(30),
                 interval: Duration::from_secs(10),
@@ -74,7 +74,7 @@ impl Default for SealedSettings {
 impl PartialEq for SealedSettings {
     /// Settings of the handshakes are the same if they are one value.
     fn eq(&self, other: &Self) -> bool {
-        let Self { policy, teps, opener, listener, handshake_patience, keep_alive } = self;
+        let Self { policy, teps, opener, listener, handshake_timeout, keep_alive } = self;
         let same_opener = match (opener, &other.opener) {
             (Some(one), Some(two)) => Arc::ptr_eq(one, two),
             (None, None) => true,
@@ -89,7 +89,7 @@ impl PartialEq for SealedSettings {
             && same_listener
             && *policy == other.policy
             && *teps == other.teps
-            && *handshake_patience == other.handshake_patience
+            && *handshake_timeout == other.handshake_timeout
             && *keep_alive == other.keep_alive
     }
 }
