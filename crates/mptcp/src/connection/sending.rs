@@ -360,7 +360,7 @@ impl Connection {
         let offset = flow.tcp.send(Record { payload, options, push });
         self.outgoing.on_carried(
             start,
-            Carrier { flow: flow.state.id, end: offset + length, since: now, is_struck: false },
+            Carrier { flow: flow.state.id, end: offset + length, since: now, is_denied: false },
         );
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct Carrier {
     /// When it was given the block.
     pub(crate) since: Instant,
     /// It was held against the subflow that its TCP has this block acknowledged and the peer has not.
-    pub(crate) is_struck: bool,
+    pub(crate) is_denied: bool,
 }
 
 /// A block that the peer has acknowledged, and that one subflow alone has carried.

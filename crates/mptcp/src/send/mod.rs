@@ -362,9 +362,9 @@ impl SendStream {
         let before = self.again.len();
         for block in &mut self.blocks {
             // One that did not get the block through is not elsewhere, and may try again.
-            let is_elsewhere = |c: &Carrier| c.flow != flow && !c.is_struck && is_good(c.flow);
+            let is_elsewhere = |c: &Carrier| c.flow != flow && !c.is_denied && is_good(c.flow);
             if block.is_carried_by(flow) && !block.carriers.iter().any(is_elsewhere) {
-                block.carriers.retain(|carrier| carrier.flow == flow || !carrier.is_struck);
+                block.carriers.retain(|carrier| carrier.flow == flow || !carrier.is_denied);
                 self.again.insert(block.start);
             }
         }

@@ -4,7 +4,7 @@ const FIRST: SubflowId = SubflowId(0);
 const SECOND: SubflowId = SubflowId(1);
 
 fn carrier(flow: SubflowId, end: u64) -> Carrier {
-    Carrier { flow, end, since: Instant::ZERO, is_struck: false }
+    Carrier { flow, end, since: Instant::ZERO, is_denied: false }
 }
 
 fn filled(pieces: &[&'static str]) -> SendStream {
@@ -94,7 +94,7 @@ fn what_only_a_stalled_subflow_carries_goes_out_again_elsewhere() {
 fn a_subflow_that_did_not_get_a_block_through_may_try_again_when_the_next_one_stalls() {
     let mut stream = filled(&["ab"]);
     cut(&mut stream, 2, FIRST);
-    stream.block_mut(1).expect("it was cut").carriers[0].is_struck = true;
+    stream.block_mut(1).expect("it was cut").carriers[0].is_denied = true;
     stream.on_block_corrupted(1, true);
     assert!(stream.again_for(FIRST, |_| true).is_none(), "another tries first");
     stream.on_carried(1, carrier(SECOND, 3));

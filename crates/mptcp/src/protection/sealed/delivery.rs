@@ -8,13 +8,13 @@ use plait_base::{Duration, Instant};
 use crate::send::blocks::Covered;
 
 /// Blocks that TCP has acknowledged and the peer has not after which a subflow is left, if there is another.
-const MAX_STRIKES: u32 = 8;
+const MAX_DENIALS: u32 = 8;
 /// A subflow over a path that was left for this begins with so many.
-const STRIKES_OF_SUSPECT: u32 = 4;
+const DENIALS_OF_SUSPECT: u32 = 4;
 /// Of so many it is no longer believed that they were an accident.
-const MANY_STRIKES: u32 = 2;
+const MANY_DENIALS: u32 = 2;
 /// One is forgotten for each so many blocks that were delivered.
-const BLOCKS_PER_STRIKE: u32 = 128;
+const BLOCKS_PER_DENIAL: u32 = 128;
 /// A regular subflow whose flight takes longer, and twice the shortest of its round trips, keeps no backup from being used.
 const LONGEST_FLIGHT: Duration = Duration::from_millis(500);
 /// Weight of the newest sample of the round trip is one in so many.
@@ -24,8 +24,8 @@ const SMOOTHING: u32 = 8;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     round_trip: Option<Duration>,
-    strikes: u32,
-    /// Blocks delivered since a strike was forgotten last.
+    denials: u32,
+    /// Blocks delivered since a denial was forgotten last.
     delivered: u32,
     /// What TCP had been given at some moment, and has not seen acknowledged.
     flight: Option<(u64, Instant)>,
@@ -39,9 +39,9 @@ impl Delivery {
     /// The peer has acknowledged a block that went over this subflow alone.
     pub(super) fn on_covered(&mut self, now: Instant, covered: &Covered) {
         self.delivered += 1;
-        if self.delivered >= BLOCKS_PER_STRIKE {
+        if self.delivered >= BLOCKS_PER_DENIAL {
             self.delivered = 0;
-            self.strikes = self.strikes.saturating_sub(1);
+            self.denials = self.denials.saturating_sub(1);
         }
         // One behind the first may have waited for those before it, which others carried.
         if covered.was_first {
@@ -75,33 +75,33 @@ impl Delivery {
 
     /// TCP says that a block was delivered, and the peer asks for it.
     pub(super) fn on_denied(&mut self) {
-        self.strike(1);
+        self.deny(1);
     }
 
     /// It stands still, and its TCP has not noticed. That is reason enough to use a backup beside it, and counts as one.
     pub(crate) fn on_late(&mut self) {
-        self.strike(1);
-        self.strikes = self.strikes.max(MANY_STRIKES);
+        self.deny(1);
+        self.denials = self.denials.max(MANY_DENIALS);
     }
 
     /// An earlier subflow over the same path was left for what became of its blocks.
     pub(super) fn suspect(&mut self) {
-        self.strikes = self.strikes.max(STRIKES_OF_SUSPECT);
+        self.denials = self.denials.max(DENIALS_OF_SUSPECT);
     }
 
-    fn strike(&mut self, strikes: u32) {
-        self.strikes += strikes;
+    fn deny(&mut self, denials: u32) {
+        self.denials += denials;
         self.delivered = 0;
     }
 
     /// Whether what TCP says of this subflow is not believed any more.
     pub(crate) fn is_suspect(&self) -> bool {
-        self.strikes >= MANY_STRIKES
+        self.denials >= MANY_DENIALS
     }
 
     /// Whether it is to be left.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.strikes >= MAX_STRIKES
+        self.denials >= MAX_DENIALS
     }
 
     /// The round trip to count with: it is at least what blocks have taken that were acknowledged. TCP's is for what waits

@@ -55,7 +55,7 @@ impl Connection {
         let elsewhere = self.flows.iter().any(is_other);
         log::debug!(start, elsewhere, "block has arrived and was not verified: it is sent again");
         self.counters.blocks_repaired += 1;
-        self.strike_carriers(start);
+        self.deny_carriers(start);
         self.outgoing.on_block_corrupted(start, elsewhere);
     }
 
@@ -74,12 +74,12 @@ impl Connection {
     }
 
     /// Holds the block at `start` against those that carried it.
-    fn strike_carriers(&mut self, start: u64) {
+    fn deny_carriers(&mut self, start: u64) {
         let Some(block) = self.outgoing.block_mut(start) else { return };
-        let mut disbelieved = arrayvec::ArrayVec::<(SubflowId, u64), MAX_STRUCK>::new();
-        for carrier in block.carriers.iter_mut().filter(|carrier| !carrier.is_struck) {
+        let mut disbelieved = arrayvec::ArrayVec::<(SubflowId, u64), MAX_DENIED>::new();
+        for carrier in block.carriers.iter_mut().filter(|carrier| !carrier.is_denied) {
             let Some(index) = self.flows.index_of(carrier.flow) else { continue };
-            carrier.is_struck = true;
+            carrier.is_denied = true;
             let flow = &mut self.flows[index];
             flow.state.sealed.delivery.on_denied();
             if flow.state.sealed.delivery.is_suspect() {
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// Leaves subflows whose strikes are too many, unless there is no other.
+    /// Leaves subflows whose denials are too many, unless there is no other.
     fn leave_used_up(&mut self, now: Instant) {
         let is_used_up = |flow: &Flow| flow.is_open() && flow.state.sealed.delivery.is_used_up();
         while let Some(index) = self.flows.iter().position(is_used_up)
@@ -167,4 +167,4 @@ impl Connection {
 }
 
 /// Carriers of one block that lose their credit at a time.
-const MAX_STRUCK: usize = 8;
+const MAX_DENIED: usize = 8;
