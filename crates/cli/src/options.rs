@@ -241,25 +241,26 @@ impl Options {
 }
 
 fn scheduler(text: &str) -> Result<plait_host::Scheduler, String> {
-    let (name, visit) = match text.split_once('=') {
-        Some((name, visit)) => (name, Some(visit)),
+    let (name, bytes) = match text.split_once('=') {
+        Some((name, bytes)) => (name, Some(bytes)),
         None => (text, None),
     };
-    match (name, visit) {
+    match (name, bytes) {
         ("lowest-rtt", None) => Ok(plait_host::Scheduler::LowestRtt),
         ("round-robin", None) => Ok(plait_host::Scheduler::RoundRobin),
         ("redundant", None) => Ok(plait_host::Scheduler::Redundant),
-        ("dispersed", None) => Ok(plait_host::Scheduler::Dispersed { visit: VISIT }),
+        ("dispersed", None) => Ok(plait_host::Scheduler::Dispersed { max_exposure: EXPOSURE }),
         ("dispersed", Some(bytes)) => {
-            let visit = bytes.parse().map_err(|_| "not a number of bytes from 1 to 65535".to_owned())?;
-            Ok(plait_host::Scheduler::Dispersed { visit })
+            let max_exposure =
+                bytes.parse().map_err(|_| "not a number of bytes from 1 to 65535".to_owned())?;
+            Ok(plait_host::Scheduler::Dispersed { max_exposure })
         }
         _ => Err("not one of lowest-rtt, round-robin, redundant, dispersed[=BYTES]".to_owned()),
     }
 }
 
 /// Bytes that an untrusted path sees in a row: of twice as many, nearly all can be read.
-const VISIT: NonZeroU16 = NonZeroU16::new(64).expect("not zero");
+const EXPOSURE: NonZeroU16 = NonZeroU16::new(64).expect("not zero");
 
 fn trusted_bytes(text: &str) -> Result<u64, String> {
     if text == "all" {

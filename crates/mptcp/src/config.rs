@@ -20,7 +20,7 @@ pub enum Scheduler {
     /// fewer than 64 bytes does not end a row: whoever reads scrambled bytes reads over it.
     Dispersed {
         /// Most bytes in a row.
-        visit: NonZeroU16,
+        max_exposure: NonZeroU16,
     },
 }
 

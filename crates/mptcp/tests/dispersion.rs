@@ -137,7 +137,7 @@ const SCHEDULERS: [Scheduler; 4] = [
     Scheduler::LowestRtt,
     Scheduler::RoundRobin,
     Scheduler::Redundant,
-    Scheduler::Dispersed { visit: NonZeroU16::new(200).expect("not zero") },
+    Scheduler::Dispersed { max_exposure: NonZeroU16::new(200).expect("not zero") },
 ];
 
 /// What the paths do to each other's traffic, drawn for each seed.
@@ -255,16 +255,16 @@ fn a_closed_window_is_no_reason_to_repeat_first_data_on_a_faster_untrusted_path(
 /// Both new data and reinjections count, on both sides of a gap.
 #[test]
 fn no_untrusted_path_sees_more_than_a_visit_in_a_row() {
-    for (seed, visit) in [(20, 64), (21, 100), (22, 200), (23, 1000), (24, 2000)] {
-        let dispersed = Scheduler::Dispersed { visit: NonZeroU16::new(visit).expect("not zero") };
+    for (seed, max_exposure) in [(20, 64), (21, 100), (22, 200), (23, 1000), (24, 2000)] {
+        let dispersed = Scheduler::Dispersed { max_exposure: NonZeroU16::new(max_exposure).expect("not zero") };
         let seen = troubled_transfer(seed, dispersed, 1460, true);
         let seen = seen.borrow();
         for (from, path) in [(CLIENT, 1), (CLIENT, 2), (SERVER, 1), (SERVER, 2)] {
             let row = seen.longest_row(from, path);
-            assert!(row <= visit.into(), "{row} bytes in a row, seed {seed}, path {path} from {from}");
+            assert!(row <= max_exposure.into(), "{row} bytes in a row, seed {seed}, path {path} from {from}");
         }
-        assert!(seen.longest_row(CLIENT, 1).max(seen.longest_row(CLIENT, 2)) > u64::from(visit) / 2);
-        assert!(seen.longest_row(CLIENT, 0) > u64::from(visit));
+        assert!(seen.longest_row(CLIENT, 1).max(seen.longest_row(CLIENT, 2)) > u64::from(max_exposure) / 2);
+        assert!(seen.longest_row(CLIENT, 0) > u64::from(max_exposure));
     }
     let seen = troubled_transfer(21, Scheduler::RoundRobin, 1460, true);
     assert!(seen.borrow().longest_row(CLIENT, 1) > 2000, "others do not care");

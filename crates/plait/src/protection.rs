@@ -104,7 +104,7 @@ impl From<Scheduler> for ::plait_host::Scheduler {
             Scheduler::LowestRtt => Self::LowestRtt,
             Scheduler::RoundRobin => Self::RoundRobin,
             Scheduler::Redundant => Self::Redundant,
-            Scheduler::Dispersed(visit) => Self::Dispersed { visit },
+            Scheduler::Dispersed(max_exposure) => Self::Dispersed { max_exposure },
         }
     }
 }

@@ -39,8 +39,8 @@ fn scrambling_is_asked_for_by_name() {
         without_trusted: plait_host::WithoutTrusted::Degrade,
     };
     assert_eq!(config.protect, plait_host::Protect::Scramble(settings));
-    let visit = NonZeroU16::new(128).expect("not zero");
-    assert_eq!(config.scheduler, plait_host::Scheduler::Dispersed { visit });
+    let max_exposure = NonZeroU16::new(128).expect("not zero");
+    assert_eq!(config.scheduler, plait_host::Scheduler::Dispersed { max_exposure });
     let Command::Listen(plain) = parse("plait listen 80").expect("good words").command else {
         unreachable!()
     };

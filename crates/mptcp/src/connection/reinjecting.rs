@@ -166,7 +166,8 @@ impl Connection {
         if self.closing.is_over() {
             return None;
         }
-        let without_subflow = self.closing.no_subflow_since().map(|since| since + self.config.no_subflow_timeout);
+        let without_subflow =
+            self.closing.no_subflow_since().map(|since| since + self.config.no_subflow_timeout);
         without_subflow.into_iter().chain(self.stuck_deadline()).min()
     }
 

@@ -122,17 +122,17 @@ impl Connection {
     fn candidates_for_new(&self, now: Instant) -> Candidates {
         let next = self.outgoing.next();
         let trusted = self.trusted_paths();
-        let limit = self.visit_limit(trusted);
+        let limit = self.exposure_limit(trusted);
         let allowance =
             |flow: &Flow| limit.and_then(|limit| self.outgoing.exposure_allowance(&flow.state, limit));
         let mut candidates = self.candidates(now, |flow| {
             self.protection.may_carry(flow.state.trust(), trusted, next) && allowance(flow) != Some(0)
         });
-        if let Scheduler::Dispersed { visit } = self.config.scheduler {
+        if let Scheduler::Dispersed { max_exposure } = self.config.scheduler {
             for candidate in &mut candidates {
                 let flow = &self.flows[candidate.index];
-                // As much as a visit, or a segment, for those that may carry more: all take turns.
-                let turn = visit.get().max(flow.tcp.segment_payload(DATA_OPTIONS)).into();
+                // As much as may be exposed in a row, or a segment, for those that may carry more: all take turns.
+                let turn = max_exposure.get().max(flow.tcp.segment_payload(DATA_OPTIONS)).into();
                 let most = allowance(flow).map_or(turn, |bytes| usize::try_from(bytes).unwrap_or(turn));
                 candidate.room = candidate.room.min(most);
             }

@@ -30,16 +30,18 @@ impl Connection {
         let trusted = self.trusted_paths();
         self.protection.may_carry(flow.state.trust(), trusted, start)
             && self
-                .visit_limit(trusted)
+                .exposure_limit(trusted)
                 .is_none_or(|limit| self.outgoing.exposure_allows(&flow.state, start, end, limit))
     }
 
     /// Most bytes in a row that an untrusted path may see now. Without a trusted path somebody has to see the
     /// rest.
-    pub(crate) fn visit_limit(&self, trusted: TrustedPaths) -> Option<u64> {
+    pub(crate) fn exposure_limit(&self, trusted: TrustedPaths) -> Option<u64> {
         match self.config.scheduler {
             _ if !self.protection.is_readable_in_rows() => None,
-            Scheduler::Dispersed { visit } if trusted != TrustedPaths::Gone => Some(visit.get().into()),
+            Scheduler::Dispersed { max_exposure } if trusted != TrustedPaths::Gone => {
+                Some(max_exposure.get().into())
+            }
             Scheduler::Dispersed { .. }
             | Scheduler::LowestRtt
             | Scheduler::RoundRobin

@@ -221,7 +221,10 @@ impl Connection {
     pub(super) fn claim_deadline(&self, established: &Established, timeout: Duration) -> Option<Instant> {
         let without_subflow = self.closing.no_subflow_since().map(|since| since + NO_SUBFLOW_TIMEOUT);
         let whole = established.began + timeout;
-        established.claim.is_open().then(|| without_subflow.map_or(whole, |without_subflow| without_subflow.min(whole)))
+        established
+            .claim
+            .is_open()
+            .then(|| without_subflow.map_or(whole, |without_subflow| without_subflow.min(whole)))
     }
 
     /// An attempt that nobody has claimed has had its time.

@@ -120,7 +120,7 @@ impl Connection {
         }
         let (turn, waits_for_room) = match self.config.scheduler {
             // Room is the length of a turn then.
-            Scheduler::Dispersed { visit } => (usize::from(visit.get()), false),
+            Scheduler::Dispersed { max_exposure } => (usize::from(max_exposure.get()), false),
             Scheduler::LowestRtt | Scheduler::RoundRobin | Scheduler::Redundant => (usize::MAX, true),
         };
         if let Some(widest) = candidates.iter().max_by_key(|candidate| candidate.window) {
