@@ -7,10 +7,10 @@
 mod properties;
 #[path = "../../crates/mptcp/tests/sealing/mod.rs"]
 mod sealing;
-#[path = "../../crates/mptcp/tests/stranger/mod.rs"]
-mod stranger;
-#[path = "../../crates/mptcp/tests/visit/mod.rs"]
-mod visit;
+#[path = "../../crates/mptcp/tests/raw_peer/mod.rs"]
+mod raw_peer;
+#[path = "../../crates/mptcp/tests/listener/mod.rs"]
+mod listener;
 #[path = "../../crates/mptcp/tests/world/mod.rs"]
 mod world;
 

@@ -2,10 +2,10 @@
 //! `cargo bench -p plait-endpoint --bench strangers`
 #![allow(clippy::disallowed_methods, reason = "measuring is what this program is for")]
 
+#[path = "../../mptcp/tests/raw_peer/mod.rs"]
+mod raw_peer;
 #[path = "../tests/floods/scene.rs"]
 mod scene;
-#[path = "../../mptcp/tests/stranger/mod.rs"]
-mod stranger;
 
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -14,8 +14,8 @@ use plait_endpoint::{Arrival, EndpointConfig};
 use plait_handshake::Tep;
 use plait_mptcp::Config;
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes};
+use raw_peer::RawPeer;
 use scene::{Scene, join_options, plain, sealed, server_address, spoofed_syn, token_of};
-use stranger::Stranger;
 
 const COUNT: usize = 4000;
 
@@ -104,7 +104,7 @@ fn memory() {
     weigh("a handshake with an address that has answered (and its peer)", MANY, || {
         for number in 0..MANY {
             let address = SocketAddr::from(([203, 0, 113, 9], 2000 + number as u16));
-            let mut peer = Stranger::new(address, server_address(), Tep::TcpcryptCurve25519, number as u64);
+            let mut peer = RawPeer::new(address, server_address(), Tep::TcpcryptCurve25519, number as u64);
             let answer = say(&mut scene, &peer.syn()).expect("a SYN/ACK");
             let third = peer.handle(&answer).remove(0);
             say(&mut scene, &Segment { payload: Bytes::new(), segment_size: 1, ..third });

@@ -3,8 +3,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "the memory in use is read from a file")]
 
-#[path = "../../mptcp/tests/stranger/mod.rs"]
-mod stranger;
+#[path = "../../mptcp/tests/raw_peer/mod.rs"]
+mod raw_peer;
 
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -14,9 +14,9 @@ use plait_handshake::{Identity, ListenerSettings, Tep};
 use plait_mptcp::{Config, Path, PathClass, Protect, SealedSettings};
 use plait_protect::sealed::Kind;
 use plait_wire::{Flags, OptionBytes, Segment};
+use raw_peer::{RawPeer, mapping};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stranger::{Stranger, mapping};
 
 const KIB: usize = 1 << 10;
 const MAX_HALF_OPEN: usize = 100;
@@ -39,7 +39,7 @@ fn handshakes_that_never_end() {
     let mut host = Host::new(Config::default());
     let before = resident();
     for number in 0..STRANGERS {
-        let mut peer = Stranger::new(client(number), server(), Tep::Tls13, number.into());
+        let mut peer = RawPeer::new(client(number), server(), Tep::Tls13, number.into());
         let syn = peer.syn();
         let answer = host.tell(&syn).pop().expect("a SYN/ACK");
         let third = peer.handle(&answer).remove(0);
@@ -78,7 +78,7 @@ fn blocks_that_never_end() {
     let mut host = Host::new(Config::default());
     let before = resident();
     for number in 0..VISITORS {
-        let mut peer = Stranger::new(client(number), server(), Tep::TcpcryptCurve25519, number.into());
+        let mut peer = RawPeer::new(client(number), server(), Tep::TcpcryptCurve25519, number.into());
         let mut said = vec![peer.syn()];
         while let Some(segment) = said.pop() {
             let answers = host.tell(&segment);
@@ -115,7 +115,7 @@ fn endless_hello() -> Vec<u8> {
 }
 
 /// In segments of their usual size, whatever the window says.
-fn push(host: &mut Host, peer: &mut Stranger, bytes: &[u8]) {
+fn push(host: &mut Host, peer: &mut RawPeer, bytes: &[u8]) {
     for piece in bytes.chunks(1400) {
         host.tell(&peer.segment(Bytes::copy_from_slice(piece), OptionBytes::new()));
         peer.sent += piece.len() as u64;

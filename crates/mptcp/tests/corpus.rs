@@ -1,11 +1,11 @@
 //! Replays the seeds of the fuzz targets for sealed connections.
 
+mod listener;
 mod properties;
+mod raw_peer;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 mod sealing;
-mod stranger;
-mod visit;
 mod world;
 
 use replay::{Effort, replay};

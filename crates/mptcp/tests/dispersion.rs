@@ -256,7 +256,8 @@ fn a_closed_window_is_no_reason_to_repeat_first_data_on_a_faster_untrusted_path(
 #[test]
 fn no_untrusted_path_sees_more_than_a_visit_in_a_row() {
     for (seed, max_exposure) in [(20, 64), (21, 100), (22, 200), (23, 1000), (24, 2000)] {
-        let dispersed = Scheduler::Dispersed { max_exposure: NonZeroU16::new(max_exposure).expect("not zero") };
+        let dispersed =
+            Scheduler::Dispersed { max_exposure: NonZeroU16::new(max_exposure).expect("not zero") };
         let seen = troubled_transfer(seed, dispersed, 1460, true);
         let seen = seen.borrow();
         for (from, path) in [(CLIENT, 1), (CLIENT, 2), (SERVER, 1), (SERVER, 2)] {

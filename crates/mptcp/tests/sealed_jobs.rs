@@ -18,7 +18,7 @@ const JOBS: u16 = 8;
 fn with_jobs(seed: u64, links: Vec<Link>, longest_ms: u64) -> World {
     let mut world = sealed(seed, links, TEP);
     world.config(|config| config.crypto_jobs = JOBS);
-    world.labour.longest = Duration::from_millis(longest_ms);
+    world.crypto_workers.longest = Duration::from_millis(longest_ms);
     world
 }
 
@@ -38,8 +38,12 @@ fn the_bytes_are_in_order_whatever_the_order_of_the_results() {
         for seed in 1..4 {
             let mut world = with_jobs(seed, vec![narrow(), narrow()], longest);
             both_ways(&mut world, 1_500_000);
-            assert!(longest == 0 || world.labour.overtaken > 20, "{}", world.labour.overtaken);
-            assert!(world.labour.most <= 2 * usize::from(JOBS), "{}", world.labour.most);
+            assert!(
+                longest == 0 || world.crypto_workers.overtaken > 20,
+                "{}",
+                world.crypto_workers.overtaken
+            );
+            assert!(world.crypto_workers.most <= 2 * usize::from(JOBS), "{}", world.crypto_workers.most);
             for side in [CLIENT, SERVER] {
                 let counters = world.status(side).counters;
                 assert_eq!((counters.blocks_failed, counters.forged_acks), (0, 0));
@@ -75,7 +79,7 @@ fn blocks_leave_in_the_order_of_their_numbers_whichever_is_sealed_first() {
     world.send(CLIENT, &up).send(SERVER, b"").connect();
     world.finish(60);
     assert_carried(&mut world, &up, b"");
-    assert!(world.labour.overtaken > 5, "{}", world.labour.overtaken);
+    assert!(world.crypto_workers.overtaken > 5, "{}", world.crypto_workers.overtaken);
     let sent = sent.borrow();
     let first = sent[0];
     assert!(sent.is_sorted_by_key(|dsn| dsn.wrapping_sub(first)), "{} segments", sent.len());
@@ -116,11 +120,11 @@ fn a_block_is_acknowledged_when_it_has_been_opened_and_not_before() {
     world.wait(500);
     world.sides[CLIENT].outbox.push_back(pattern(30_000, 1).into());
     // Sealing took no time; opening will take for ever.
-    world.labour.longest = Duration::ZERO;
+    world.crypto_workers.longest = Duration::ZERO;
     world.serve(CLIENT);
-    world.labour.longest = Duration::from_secs(1_000_000);
+    world.crypto_workers.longest = Duration::from_secs(1_000_000);
     world.wait(35);
-    assert!(world.labour.len() > 0, "they are being opened");
+    assert!(world.crypto_workers.len() > 0, "they are being opened");
     assert_eq!(world.status(CLIENT).bytes_delivered, 0);
     assert!(world.sides[SERVER].received.is_empty());
 }
@@ -135,7 +139,7 @@ fn a_reader_that_pauses_stops_the_writer_and_the_jobs() {
     let (up, down) = (pattern(1_000_000, 1), pattern(1_000_000, 2));
     world.send(CLIENT, &up).send(SERVER, &down).connect();
     world.wait(5_000);
-    assert_eq!(world.labour.len(), 0, "nobody works ahead of the window for ever");
+    assert_eq!(world.crypto_workers.len(), 0, "nobody works ahead of the window for ever");
     for side in [CLIENT, SERVER] {
         let delivered = world.status(side).bytes_delivered;
         assert!((50_000..250_000).contains(&delivered), "{delivered}");
@@ -154,7 +158,7 @@ fn a_crowd_of_blocks_waits_in_the_window_of_tcp_while_enough_are_being_opened() 
     world.send(CLIENT, &up).send(SERVER, b"").connect();
     world.finish(600);
     assert_carried(&mut world, &up, b"");
-    assert!(world.labour.most <= 2 * usize::from(JOBS), "{}", world.labour.most);
+    assert!(world.crypto_workers.most <= 2 * usize::from(JOBS), "{}", world.crypto_workers.most);
 }
 
 #[test]
@@ -177,7 +181,7 @@ fn keys_are_changed_while_blocks_are_being_sealed_and_opened() {
         world.wait(if hour == 0 { 80 } else { 20 });
         let has_jobs = (0..500).any(|_| {
             world.wait(1);
-            world.labour.len() > 0
+            world.crypto_workers.len() > 0
         });
         assert!(has_jobs, "the hour passes in the middle of it");
         world.now += Duration::from_secs(3_700);
@@ -221,7 +225,7 @@ fn a_path_that_is_lost_takes_nothing_with_it_that_is_being_sealed_or_opened() {
         let (up, down) = (pattern(1_500_000, 1), pattern(1_000_000, 2));
         world.send(CLIENT, &up).send(SERVER, &down).connect();
         world.wait(300);
-        assert!(world.labour.len() > 0);
+        assert!(world.crypto_workers.len() > 0);
         let mut gone = path(0, CLIENT);
         gone.up = false;
         world.change_path(CLIENT, gone);
@@ -265,8 +269,8 @@ fn a_connection_that_has_ended_takes_no_results() {
         let mut world = with_jobs(9, vec![narrow(), narrow()], 200);
         let up = pattern(2_000_000, 1);
         world.send(CLIENT, &up).connect();
-        world.run(Duration::from_secs(20), |world| world.labour.len() >= 8);
-        assert!(world.labour.len() > 0);
+        world.run(Duration::from_secs(20), |world| world.crypto_workers.len() >= 8);
+        assert!(world.crypto_workers.len() > 0);
         let now = world.now;
         if is_abort {
             world.of(CLIENT).abort(now);
@@ -275,7 +279,7 @@ fn a_connection_that_has_ended_takes_no_results() {
             world.links.iter_mut().for_each(|link| link.is_black_hole = true);
         }
         world.run(Duration::from_secs(3_600), |_| false);
-        assert_eq!(world.labour.len(), 0);
+        assert_eq!(world.crypto_workers.len(), 0);
         let expected = if is_abort { ConnectionError::Aborted } else { ConnectionError::AllPathsLost };
         assert_eq!(world.sides[CLIENT].failed, Some(expected));
         assert!(!world.sides[SERVER].ended, "it is not the end of the data");

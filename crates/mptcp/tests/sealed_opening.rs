@@ -1,18 +1,18 @@
 //! What a listener makes of OPENING: the first record of an opener, and the only one that shows a connection.
 
+mod listener;
+mod raw_peer;
 mod sealing;
-mod stranger;
-mod visit;
 mod world;
 
+use listener::Listener;
 use plait_mptcp::{ConnectionError, Event, OpeningClaim};
 use plait_protect::sealed::{Kind, OPENING_LEN, Record};
 use plait_wire::{DataAck, DataSequence, Dss, Flags, MptcpOption, Segment, TcpOption, options};
-use visit::Visit;
 use world::{SERVER, pattern};
 
-fn is_shown(visit: &Visit) -> bool {
-    visit.world.sides[SERVER].events.contains(&Event::Connected)
+fn is_shown(listener: &Listener) -> bool {
+    listener.world.sides[SERVER].events.contains(&Event::Connected)
 }
 
 fn opening() -> Vec<u8> {
@@ -27,10 +27,10 @@ fn dss_of(segment: &Segment) -> Option<Dss> {
 }
 
 /// Bytes of the stream that the server has acknowledged at data level since message number `from`.
-fn acknowledged(visit: &Visit, from: usize) -> u64 {
+fn acknowledged(listener: &Listener, from: usize) -> u64 {
     let first =
-        visit.peer.keys.as_ref().expect("it has them").identity.idsn(plait_protect::sealed::Role::A) + 1;
-    let acks = visit.heard[from..].iter().filter_map(dss_of).filter_map(|dss| match dss.data_ack? {
+        listener.peer.keys.as_ref().expect("it has them").identity.idsn(plait_protect::sealed::Role::A) + 1;
+    let acks = listener.heard[from..].iter().filter_map(dss_of).filter_map(|dss| match dss.data_ack? {
         DataAck::Long(ack) => Some(ack - first.bits()),
         DataAck::Short(_) => None,
     });
@@ -38,39 +38,43 @@ fn acknowledged(visit: &Visit, from: usize) -> u64 {
 }
 
 /// Blocks that the server has sent.
-fn blocks(visit: &Visit) -> usize {
+fn blocks(listener: &Listener) -> usize {
     let is_block = |segment: &&Segment| {
         let mapped = |dss: Dss| dss.mapping.is_some_and(|m| matches!(m.dsn, DataSequence::Long(_)));
         !segment.payload.is_empty() && dss_of(segment).is_some_and(mapped)
     };
-    visit.heard.iter().filter(is_block).count()
+    listener.heard.iter().filter(is_block).count()
 }
 
 #[test]
 fn a_listener_shows_nothing_and_says_nothing_before_opening() {
-    let mut visit = Visit::shake(|_| {});
-    visit.world.send(SERVER, &pattern(1000, 1));
-    visit.world.serve(SERVER);
-    visit.wait(1000);
-    assert!(!is_shown(&visit));
-    assert_eq!(blocks(&visit), 0);
-    let opening = visit.peer.block(Kind::Control, &opening());
-    let from = visit.heard.len();
-    visit.say(&opening);
-    assert!(is_shown(&visit));
-    assert!(blocks(&visit) > 0);
-    assert!(acknowledged(&visit, from) > 0, "the opener learns that this is the connection");
+    let mut listener = Listener::shake(|_| {});
+    listener.world.send(SERVER, &pattern(1000, 1));
+    listener.world.serve(SERVER);
+    listener.wait(1000);
+    assert!(!is_shown(&listener));
+    assert_eq!(blocks(&listener), 0);
+    let opening = listener.peer.block(Kind::Control, &opening());
+    let from = listener.heard.len();
+    listener.say(&opening);
+    assert!(is_shown(&listener));
+    assert!(blocks(&listener) > 0);
+    assert!(acknowledged(&listener, from) > 0, "the opener learns that this is the connection");
 }
 
 #[test]
 fn an_opener_that_never_says_opening_is_dropped_in_the_time_of_a_handshake() {
-    let mut visit = Visit::shake(|_| {});
-    visit.wait(19_000);
-    assert_eq!(visit.world.sides[SERVER].failed, None);
-    visit.wait(2_000);
+    let mut listener = Listener::shake(|_| {});
+    listener.wait(19_000);
+    assert_eq!(listener.world.sides[SERVER].failed, None);
+    listener.wait(2_000);
     let closed = Event::Closed(Some(ConnectionError::HandshakeFailed));
-    assert!(visit.world.sides[SERVER].events.contains(&closed), "{:?}", visit.world.sides[SERVER].events);
-    assert!(!is_shown(&visit));
+    assert!(
+        listener.world.sides[SERVER].events.contains(&closed),
+        "{:?}",
+        listener.world.sides[SERVER].events
+    );
+    assert!(!is_shown(&listener));
 }
 
 #[test]
@@ -86,35 +90,36 @@ fn what_comes_in_front_of_opening_or_says_it_twice_ends_the_connection() {
         (Kind::Control, answer),
     ];
     for (kind, plain) in wrong {
-        let mut visit = Visit::shake(|_| {});
-        let block = visit.peer.block(kind, &plain);
-        visit.say(&block);
-        assert_eq!(visit.world.sides[SERVER].failed, Some(ConnectionError::Protocol), "{plain:?}");
-        assert!(!is_shown(&visit) && visit.world.sides[SERVER].received.is_empty());
+        let mut listener = Listener::shake(|_| {});
+        let block = listener.peer.block(kind, &plain);
+        listener.say(&block);
+        assert_eq!(listener.world.sides[SERVER].failed, Some(ConnectionError::Protocol), "{plain:?}");
+        assert!(!is_shown(&listener) && listener.world.sides[SERVER].received.is_empty());
     }
 }
 
 #[test]
 fn an_attempt_whose_opening_another_has_claimed_is_told_so_and_nothing_of_it_counts() {
-    let mut visit = Visit::shake(|world| world.sides[SERVER].host.claim = OpeningClaim::Taken(0x0102_0304));
-    let from = visit.heard.len();
-    let opening = visit.peer.block(Kind::Control, &opening());
-    let data = visit.peer.block(Kind::Data, &pattern(100, 1));
-    visit.say(&opening);
-    visit.say(&data);
-    visit.wait(3_000);
-    assert!(!is_shown(&visit));
-    assert_eq!(acknowledged(&visit, from), 0, "a Data-ACK would say that this is the connection");
-    assert_eq!(blocks(&visit), 1, "OPENED, and nothing else");
-    visit.wait(20_000);
-    assert!(visit.world.of(SERVER).is_done(), "it is not kept");
+    let mut listener =
+        Listener::shake(|world| world.sides[SERVER].host.claim = OpeningClaim::Taken(0x0102_0304));
+    let from = listener.heard.len();
+    let opening = listener.peer.block(Kind::Control, &opening());
+    let data = listener.peer.block(Kind::Data, &pattern(100, 1));
+    listener.say(&opening);
+    listener.say(&data);
+    listener.wait(3_000);
+    assert!(!is_shown(&listener));
+    assert_eq!(acknowledged(&listener, from), 0, "a Data-ACK would say that this is the connection");
+    assert_eq!(blocks(&listener), 1, "OPENED, and nothing else");
+    listener.wait(20_000);
+    assert!(listener.world.of(SERVER).is_done(), "it is not kept");
 }
 
 #[test]
 fn an_opening_that_cannot_be_remembered_is_reset() {
-    let mut visit = Visit::shake(|world| world.sides[SERVER].host.claim = OpeningClaim::Full);
-    let opening = visit.peer.block(Kind::Control, &opening());
-    visit.say(&opening);
-    assert!(!is_shown(&visit));
-    assert!(visit.heard.last().is_some_and(|segment| segment.flags.contains(Flags::RST)));
+    let mut listener = Listener::shake(|world| world.sides[SERVER].host.claim = OpeningClaim::Full);
+    let opening = listener.peer.block(Kind::Control, &opening());
+    listener.say(&opening);
+    assert!(!is_shown(&listener));
+    assert!(listener.heard.last().is_some_and(|segment| segment.flags.contains(Flags::RST)));
 }

@@ -1,12 +1,13 @@
 //! Option tags: what they bind, and how often somebody may guess at them.
 
+mod listener;
+mod raw_peer;
 mod sealing;
-mod stranger;
-mod visit;
 mod world;
 
 use bytes::Bytes;
 use core::net::IpAddr;
+use listener::Listener;
 use plait_base::{Duration, Random, SeededRandom};
 use plait_handshake::Tep;
 use plait_mptcp::ConnectionError;
@@ -16,22 +17,21 @@ use sealing::{assert_carried, sealed};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use visit::Visit;
 use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
 /// What was recorded 4 GiB earlier has the same 32 bits in its DSS option.
 #[test]
 fn a_block_of_another_4_gib_of_its_subflow_does_not_verify() {
-    let mut visit = Visit::open();
-    let honest = visit.peer.block(Kind::Data, b"here");
-    visit.say(&honest);
-    assert_eq!(visit.world.sides[SERVER].received, b"here");
+    let mut listener = Listener::open();
+    let honest = listener.peer.block(Kind::Data, b"here");
+    listener.say(&honest);
+    assert_eq!(listener.world.sides[SERVER].received, b"here");
 
-    let here = visit.peer.sent;
-    let elsewhere = visit.peer.block_of(Kind::Data, b"there", here + (1 << 32));
-    visit.say(&elsewhere);
-    assert_eq!(visit.world.status(SERVER).counters.blocks_failed, 1);
-    assert_eq!(visit.world.sides[SERVER].received, b"here");
+    let here = listener.peer.sent;
+    let elsewhere = listener.peer.block_of(Kind::Data, b"there", here + (1 << 32));
+    listener.say(&elsewhere);
+    assert_eq!(listener.world.status(SERVER).counters.blocks_failed, 1);
+    assert_eq!(listener.world.sides[SERVER].received, b"here");
 }
 
 /// Beside every third segment on path 1 somebody sends an acknowledgment with an invented tag, for ever; the honest ones

@@ -1,17 +1,17 @@
 //! Paths so unlike that very much arrives long before what lies in front of it: whatever TCP has acknowledged is kept.
 
+mod listener;
+mod raw_peer;
 mod sealing;
-mod stranger;
-mod visit;
 mod world;
 
 use bytes::Bytes;
+use listener::Listener;
 use plait_base::Duration;
 use plait_handshake::Tep;
 use plait_mptcp::{ConnectionError, Scheduler};
 use plait_protect::sealed::Kind;
 use sealing::sealed;
-use visit::Visit;
 use world::{CLIENT, Link, SERVER, World, pattern};
 
 fn link(round_trip: u64, megabits: Option<u64>) -> Link {
@@ -96,16 +96,16 @@ fn tens_of_thousands_of_small_sealed_blocks_wait_for_those_of_a_slow_path() {
 #[test]
 fn two_blocks_with_the_same_numbers_end_the_connection() {
     // Both have the same keys, and so the numbers of the one's blocks lie across those of the other's.
-    let [mut visit, mut other] = [Visit::open(), Visit::open()];
-    let place = visit.peer.sent;
-    visit.peer.block(Kind::Data, &[0; 40]);
-    visit.peer.sent = place;
-    let waiting = visit.peer.block(Kind::Data, &[1; 100]);
-    visit.say(&waiting);
-    assert!(!visit.world.of(SERVER).is_done(), "it waits for the one before");
+    let [mut listener, mut other] = [Listener::open(), Listener::open()];
+    let place = listener.peer.sent;
+    listener.peer.block(Kind::Data, &[0; 40]);
+    listener.peer.sent = place;
+    let waiting = listener.peer.block(Kind::Data, &[1; 100]);
+    listener.say(&waiting);
+    assert!(!listener.world.of(SERVER).is_done(), "it waits for the one before");
     other.peer.block(Kind::Data, &[2; 60]);
-    other.peer.sent = visit.peer.sent;
+    other.peer.sent = listener.peer.sent;
     let across = other.peer.block(Kind::Data, &[3; 10]);
-    visit.say(&across);
-    assert_eq!(visit.world.sides[SERVER].failed, Some(ConnectionError::Protocol));
+    listener.say(&across);
+    assert_eq!(listener.world.sides[SERVER].failed, Some(ConnectionError::Protocol));
 }

@@ -1,17 +1,17 @@
 //! Floods of segments in others' names: who is honest gets in as if there were none.
 
 mod handshakes;
+#[path = "../../../mptcp/tests/raw_peer/mod.rs"]
+mod raw_peer;
 mod recalled;
 mod scene;
-#[path = "../../../mptcp/tests/stranger/mod.rs"]
-mod stranger;
 
 use plait_base::{Duration, SeededRandom};
 use plait_endpoint::EndpointConfig;
 use plait_mptcp::Config;
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes};
+use raw_peer::RawPeer;
 use scene::{Flood, Scene, join_options, plain, sealed, server_address, spoofed_syn, token_of};
-use stranger::Stranger;
 
 /// What a flood may cost an honest host.
 const MOST_DELAY: Duration = Duration::from_millis(200);
@@ -22,7 +22,7 @@ fn a_client_that_has_proved_its_address_outlives_any_number_of_spoofed_syns() {
     let [_, listener] = sealed();
     let mut scene = Scene::new(listener, EndpointConfig::default());
     let client = "198.51.100.7:40000".parse().expect("an address");
-    let mut peer = Stranger::new(client, server_address(), plait_handshake::Tep::TcpcryptCurve25519, 7);
+    let mut peer = RawPeer::new(client, server_address(), plait_handshake::Tep::TcpcryptCurve25519, 7);
     let answers = tell(&mut scene, &peer.syn());
     let init = peer.handle(&answers[0]).remove(0);
     let third = Segment { payload: bytes::Bytes::new(), segment_size: 1, ..init.clone() };

@@ -10,8 +10,8 @@ use plait_wire::{Flags, OptionBytes, Segment};
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::listener::Listener;
 use crate::sealing::sealed;
-use crate::visit::Visit;
 use crate::world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
 const UP: usize = 30_000;
@@ -144,7 +144,7 @@ fn change(bytes: &mut Bytes, at: usize, by: u8) {
 /// these bytes as its plain text, a run of bytes without a mapping, or a mapping that says something else. Nothing is read
 /// but what came in data blocks, in their order.
 pub(crate) fn peer_with_keys(input: &[u8]) -> bool {
-    let mut visit = Visit::open();
+    let mut listener = Listener::open();
     let mut written: Vec<u8> = Vec::new();
     let mut rest = input;
     while let [what, length, behind @ ..] = rest {
@@ -153,25 +153,25 @@ pub(crate) fn peer_with_keys(input: &[u8]) -> bool {
         let segment = match what % 5 {
             0 => {
                 written.extend_from_slice(bytes);
-                visit.peer.block(Kind::Data, bytes)
+                listener.peer.block(Kind::Data, bytes)
             }
-            1 | 2 => visit.peer.block(Kind::Control, bytes),
+            1 | 2 => listener.peer.block(Kind::Control, bytes),
             3 => {
-                let run = visit.peer.segment(Bytes::copy_from_slice(bytes), OptionBytes::new());
-                visit.peer.sent += bytes.len() as u64;
+                let run = listener.peer.segment(Bytes::copy_from_slice(bytes), OptionBytes::new());
+                listener.peer.sent += bytes.len() as u64;
                 run
             }
             _ => {
-                let mut block = visit.peer.block(Kind::Control, bytes);
+                let mut block = listener.peer.block(Kind::Control, bytes);
                 let at = usize::from(*length) % block.options.len();
                 block.options[at] ^= what >> 3 | 1;
                 block
             }
         };
-        visit.say(&segment);
-        visit.wait(u64::from(what >> 5) * 100);
+        listener.say(&segment);
+        listener.wait(u64::from(what >> 5) * 100);
     }
-    visit.wait(60_000);
-    assert!(written.starts_with(&visit.world.sides[SERVER].received), "bytes that nobody wrote");
+    listener.wait(60_000);
+    assert!(written.starts_with(&listener.world.sides[SERVER].received), "bytes that nobody wrote");
     input.len() > 2
 }

@@ -5,14 +5,14 @@
 
 #![allow(dead_code, reason = "no test file needs everything")]
 
+mod crypto_workers;
 mod host;
-mod labour;
 
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU64;
+use crypto_workers::CryptoWorkers;
 use host::TestHost;
-use labour::Labour;
 use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum, SubflowId};
 use plait_link::{Decision, LinkConfig, Loss, Reordering};
 use plait_mptcp::{
@@ -116,7 +116,7 @@ pub(crate) struct World {
     pub(crate) stray_resets: usize,
     air: BTreeMap<(Instant, u64), (usize, Segment)>,
     sent: u64,
-    pub(crate) labour: Labour,
+    pub(crate) crypto_workers: CryptoWorkers,
 }
 
 pub(crate) fn address(path: usize, side: usize) -> IpAddr {
@@ -179,7 +179,7 @@ impl World {
             stray_resets: 0,
             air: BTreeMap::new(),
             sent: 0,
-            labour: Labour::default(),
+            crypto_workers: CryptoWorkers::default(),
         }
     }
 
@@ -353,7 +353,7 @@ impl World {
             let timer = |side: &Side| side.connection.as_ref().and_then(Association::poll_timeout);
             let timers = [CLIENT, SERVER].map(|side| timer(&self.sides[side]));
             let arrival = self.air.first_key_value().map(|(&(at, _), _)| at);
-            let result = self.labour.next_result();
+            let result = self.crypto_workers.next_result();
             let Some(next) = timers.into_iter().chain([arrival, result]).flatten().min() else { break };
             if next > end {
                 self.now = end;

@@ -1,4 +1,4 @@
-//! Somebody who seals and opens for both sides, in times that differ from job to job.
+//! Crypto jobs of both sides, run in times that differ from job to job.
 
 use plait_base::{Duration, Instant, Random};
 use plait_mptcp::{Association, CryptoResult};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::World;
 
 #[derive(Default)]
-pub(crate) struct Labour {
+pub(crate) struct CryptoWorkers {
     /// No job takes longer.
     pub(crate) longest: Duration,
     /// Results by when they are there and by the number of the job, with whose they are.
@@ -19,7 +19,7 @@ pub(crate) struct Labour {
     pub(crate) overtaken: usize,
 }
 
-impl Labour {
+impl CryptoWorkers {
     pub(crate) fn next_result(&self) -> Option<Instant> {
         self.under_way.first_key_value().map(|(&(at, _), _)| at)
     }
@@ -34,18 +34,21 @@ impl World {
     /// Takes the jobs of a side.
     pub(super) fn take_jobs(&mut self, number: usize) {
         while let Some(job) = self.sides[number].connection.as_mut().and_then(Association::poll_crypto) {
-            let takes = self.labour.longest.mul_f64(self.random.below(1000) as f64 / 1000.0);
-            self.labour.begun += 1;
-            self.labour.under_way.insert((self.now + takes, self.labour.begun), (number, job.run()));
+            let takes = self.crypto_workers.longest.mul_f64(self.random.below(1000) as f64 / 1000.0);
+            self.crypto_workers.begun += 1;
+            self.crypto_workers
+                .under_way
+                .insert((self.now + takes, self.crypto_workers.begun), (number, job.run()));
         }
-        let of_side = self.labour.under_way.values().filter(|(side, _)| *side == number).count();
-        self.labour.most = self.labour.most.max(of_side);
+        let of_side = self.crypto_workers.under_way.values().filter(|(side, _)| *side == number).count();
+        self.crypto_workers.most = self.crypto_workers.most.max(of_side);
     }
 
     /// Gives the next result back.
     pub(super) fn return_result(&mut self) {
-        let Some(((_, begun), (number, result))) = self.labour.under_way.pop_first() else { return };
-        self.labour.overtaken += usize::from(self.labour.under_way.keys().any(|(_, other)| *other < begun));
+        let Some(((_, begun), (number, result))) = self.crypto_workers.under_way.pop_first() else { return };
+        self.crypto_workers.overtaken +=
+            usize::from(self.crypto_workers.under_way.keys().any(|(_, other)| *other < begun));
         let now = self.now;
         let side = &mut self.sides[number];
         if let Some(connection) = &mut side.connection {

@@ -22,7 +22,7 @@ const CAPABLE: [u8; 4] = [30, 4, 2, 1];
 const WINDOW_SCALE: [u8; 3] = [3, 3, 8];
 
 /// The active opener of a sealed connection.
-pub(crate) struct Stranger {
+pub(crate) struct RawPeer {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     tep: Tep,
@@ -42,7 +42,7 @@ pub(crate) struct Keys {
     pub(crate) sealer: Sealer,
 }
 
-impl Stranger {
+impl RawPeer {
     pub(crate) fn new(local: SocketAddr, remote: SocketAddr, tep: Tep, seed: u64) -> Self {
         Self {
             local,

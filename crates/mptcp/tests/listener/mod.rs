@@ -1,4 +1,4 @@
-//! A stranger and the connection of the listener that it has opened.
+//! A listener, and the connection that a raw peer has opened to it.
 
 #![allow(dead_code, reason = "no test file needs everything")]
 
@@ -9,26 +9,26 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::raw_peer::RawPeer;
 use crate::sealing::sealed;
-use crate::stranger::Stranger;
 use crate::world::{CLIENT, Fate, Link, PORT, SERVER, World, address};
 
-pub(crate) struct Visit {
-    /// Its server is the one that is visited; there is no client.
+pub(crate) struct Listener {
+    /// Its server is the listener; there is no client.
     pub(crate) world: World,
-    pub(crate) peer: Stranger,
+    pub(crate) peer: RawPeer,
     said: Rc<RefCell<VecDeque<Segment>>>,
     /// All that the server has said.
     pub(crate) heard: Vec<Segment>,
 }
 
-impl Visit {
+impl Listener {
     /// Past the handshake and the record that says which opening this is.
     pub(crate) fn open() -> Self {
-        let mut visit = Self::shake(|_| {});
-        let opening = visit.peer.block(Kind::Control, &Record::Opening([1; OPENING_LEN]).to_bytes());
-        visit.say(&opening);
-        visit
+        let mut listener = Self::shake(|_| {});
+        let opening = listener.peer.block(Kind::Control, &Record::Opening([1; OPENING_LEN]).to_bytes());
+        listener.say(&opening);
+        listener
     }
 
     /// Past the handshake, at a world that is as `change` makes it.
@@ -42,12 +42,12 @@ impl Visit {
             Fate::Drop
         });
         let (local, remote) = ((address(0, CLIENT), 999).into(), (address(0, SERVER), PORT).into());
-        let mut peer = Stranger::new(local, remote, Tep::TcpcryptCurve25519, 5);
+        let mut peer = RawPeer::new(local, remote, Tep::TcpcryptCurve25519, 5);
         let syn = peer.syn();
-        let mut visit = Self { world, peer, said, heard: Vec::new() };
-        visit.say(&syn);
-        assert!(visit.peer.keys.is_some(), "the handshake is honest");
-        visit
+        let mut listener = Self { world, peer, said, heard: Vec::new() };
+        listener.say(&syn);
+        assert!(listener.peer.keys.is_some(), "the handshake is honest");
+        listener
     }
 
     /// Gives a segment to the server, its answers to the peer, and so on until both are silent.
