@@ -286,6 +286,20 @@ fn syns_that_are_swallowed_for_their_options_are_never_sent_without() {
     assert_eq!(impostor.world.sides[CLIENT].failed, Some(ConnectionError::TimedOut));
 }
 
+/// With a key in the clear data could be mapped without a seal. The twin shows that keys are counted.
+#[test]
+fn where_sealing_is_required_neither_side_draws_a_key_in_the_clear() {
+    for (policy, drawn) in [(Policy::Require, [0, 0]), (Policy::Prefer, [1, 0])] {
+        let mut world = sealed(4, vec![Link::default(); 2], &[Tep::TcpcryptCurve25519]);
+        set_policy(&mut world, policy);
+        both_ways(&mut world, 20_000);
+        assert_eq!([CLIENT, SERVER].map(|side| world.sides[side].host.keys_drawn), drawn, "{policy:?}");
+    }
+    let mut impostor = Impostor::opened(Policy::Require);
+    impostor.say(SYN_ACK, capable(1, Some(KEY), None), b"").carry_on();
+    assert_eq!(impostor.world.sides[CLIENT].host.keys_drawn, 0, "nor when the answer asks for one");
+}
+
 /// An honest transfer with a tap on one path; all payload that went by.
 fn tapped(mut tap: impl FnMut(usize, &mut Segment) -> Fate + 'static) -> (World, Rc<RefCell<Vec<u8>>>) {
     let mut world = sealed(8, vec![Link::default(); 2], &[Tep::TcpcryptCurve25519]);

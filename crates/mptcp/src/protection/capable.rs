@@ -2,6 +2,7 @@
 //! section 3.1; Jadin et al., section III-A).
 
 use plait_base::SubflowId;
+use plait_protect::handshake::Policy;
 use plait_wire::{MpCapable, Segment};
 
 use super::keys::Key;
@@ -49,7 +50,8 @@ pub(crate) struct Answered {
 }
 
 impl Protection {
-    /// What the opener's SYN offers. `draw_key` is for Multipath TCP in the clear.
+    /// What the opener's SYN offers. `draw_key` is for Multipath TCP in the clear; an opening that has to be sealed draws
+    /// no such key.
     ///
     /// # Errors
     /// Beside the protection: what was asked for cannot be.
@@ -57,20 +59,17 @@ impl Protection {
         config: &Config,
         draw_key: impl FnOnce() -> [u8; 8],
     ) -> (Self, Result<(), ConnectionError>) {
-        let session = config.multipath.then(|| Session::new(Key::new(draw_key()), config.checksum));
-        match (&config.protect, session) {
-            (Protect::Plain, session) => (Self::Plain(Plain::opening(session)), Ok(())),
-            (Protect::Scramble(settings), Some(session)) => {
-                (Self::Scrambled(Box::new(Scrambled::offer(*settings, session))), Ok(()))
+        let clear = || config.multipath.then(|| Session::new(Key::new(draw_key()), config.checksum));
+        match &config.protect {
+            Protect::Plain => (Self::Plain(Plain::opening(clear())), Ok(())),
+            Protect::Scramble(settings) => offer_scrambled(*settings, clear()),
+            Protect::Sealed(settings) => {
+                let sealed = Sealed::offer(settings, config.checksum);
+                match settings.policy {
+                    Policy::Require => require_sealed(settings, sealed),
+                    Policy::Prefer | Policy::Off => (prefer_sealed(sealed, clear()), Ok(())),
+                }
             }
-            (Protect::Scramble(settings), None) if settings.unscrambled == Fallback::Allow => {
-                (Self::Plain(Plain::opening(None)), Ok(()))
-            }
-            (Protect::Scramble(settings), None) => {
-                let error = ConnectionError::NotScrambled(Unscrambled::Plain);
-                (Self::Scrambled(Box::new(Scrambled::refused(*settings))), Err(error))
-            }
-            (Protect::Sealed(settings), session) => offer_sealed(settings, config.checksum, session),
         }
     }
 
@@ -156,23 +155,39 @@ impl Protection {
     }
 }
 
-fn offer_sealed(
-    settings: &SealedSettings,
-    checksum: bool,
+fn offer_scrambled(
+    settings: ScrambleSettings,
     session: Option<Session>,
 ) -> (Protection, Result<(), ConnectionError>) {
-    use plait_protect::handshake::Policy;
-    match (settings.policy, Sealed::offer(settings, checksum)) {
-        (Policy::Off, _) | (Policy::Prefer, None) => (Protection::Plain(Plain::opening(session)), Ok(())),
-        (Policy::Prefer, Some(sealed)) => {
-            (Protection::Preferred(Box::new(Preferred::new(sealed, session))), Ok(()))
+    match session {
+        Some(session) => (Protection::Scrambled(Box::new(Scrambled::offer(settings, session))), Ok(())),
+        None if settings.unscrambled == Fallback::Allow => {
+            (Protection::Plain(Plain::opening(None)), Ok(()))
         }
-        (Policy::Require, Some(sealed)) => (Protection::Sealed(Box::new(sealed)), Ok(())),
-        (Policy::Require, None) => {
-            let why = "there are no settings for connections that we open, or no handshake that they allow";
-            let sealed = Sealed::refused(settings, why.to_owned());
-            (Protection::Sealed(Box::new(sealed)), Err(ConnectionError::NotSealed))
+        None => {
+            let error = ConnectionError::NotScrambled(Unscrambled::Plain);
+            (Protection::Scrambled(Box::new(Scrambled::refused(settings))), Err(error))
         }
+    }
+}
+
+/// Nothing that is plain goes in here, and nothing that is plain comes out.
+fn require_sealed(
+    settings: &SealedSettings,
+    offered: Option<Sealed>,
+) -> (Protection, Result<(), ConnectionError>) {
+    let Some(sealed) = offered else {
+        let why = "there are no settings for connections that we open, or no handshake that they allow";
+        let sealed = Sealed::refused(settings, why.to_owned());
+        return (Protection::Sealed(Box::new(sealed)), Err(ConnectionError::NotSealed));
+    };
+    (Protection::Sealed(Box::new(sealed)), Ok(()))
+}
+
+fn prefer_sealed(offered: Option<Sealed>, session: Option<Session>) -> Protection {
+    match offered {
+        Some(sealed) => Protection::Preferred(Box::new(Preferred::new(sealed, session))),
+        None => Protection::Plain(Plain::opening(session)),
     }
 }
 

@@ -8,6 +8,8 @@ use plait_tcp::{FourTuple, Isn};
 pub(crate) struct TestHost {
     pub(crate) paths: Paths,
     pub(crate) secrets: SeededRandom,
+    /// Keys of Multipath TCP in the clear that were drawn.
+    pub(crate) keys_drawn: u32,
     pub(super) wire: SeededRandom,
     pub(super) next_port: u16,
     /// So many tokens are taken by other connections.
@@ -36,6 +38,7 @@ impl Host for TestHost {
     }
 
     fn draw_key(&mut self) -> [u8; 8] {
+        self.keys_drawn += 1;
         let mut key = [0; 8];
         self.secrets.fill(&mut key);
         key

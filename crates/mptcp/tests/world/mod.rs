@@ -152,6 +152,7 @@ impl World {
                     wire: SeededRandom::from_number(seed * 4 + 2 + number as u64),
                     next_port: 40_000,
                     taken_tokens: 0,
+                    keys_drawn: 0,
                     claim: OpeningClaim::Granted,
                 },
                 config: Config::default(),
