@@ -2,9 +2,10 @@
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, PathId, Random};
+use plait_protect::sealed::OPENING_LEN;
 use plait_tcp::{FourTuple, Isn};
 
-use crate::{OpeningClaim, OpeningName, Paths};
+use crate::Paths;
 
 /// What a connection needs from the host that it lives on.
 pub trait Host {
@@ -42,6 +43,26 @@ pub trait Host {
 
     /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
     fn unix_time(&self, now: Instant) -> u64;
+}
+
+/// Names an opening at its listener.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OpeningName {
+    /// Drawn by the opener, the same on all attempts.
+    pub id: [u8; OPENING_LEN],
+    /// Fingerprint of the opener's key, where it has shown one: nobody else can claim its openings.
+    pub client: Option<[u8; 32]>,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpeningClaim {
+    /// Nobody had claimed it: now this connection has.
+    Granted,
+    /// The attempt with this token has.
+    Taken(u32),
+    /// Too many openings are remembered, and none is forgotten before its time.
+    Full,
 }
 
 /// Why a SYN does not become a subflow; the endpoint answers with a RST (MP_TCPRST where it says so).

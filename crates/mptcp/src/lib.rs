@@ -27,15 +27,16 @@ mod status;
 mod subflows;
 mod timers;
 
-pub use config::{Config, Fallback, Protect, Scheduler};
+pub use config::{Config, Fallback, Protect, Scheduler, ScrambleSettings, SealedSettings, WithoutTrusted};
 pub use connection::Connection;
 pub use event::{ConnectionError, Event, ReadError, Unscrambled};
-pub use host::{Host, Refused};
-pub use opening::{ActiveOpen, Association, AttemptOutcome, AttemptStage, AttemptStatus};
+pub use host::{Host, OpeningClaim, OpeningName, Refused};
+pub use opening::{ActiveOpen, Association};
 pub use paths::{Path, PathClass, Paths, TrustedPaths};
 pub use plait_protect::scramble::Variant as ScrambleStart;
 pub use protection::keys::token_of;
-pub use protection::scrambled::{ScrambleSettings, ScrambleStatus, WithoutTrusted};
-pub use protection::sealed::SealedSettings;
-pub use protection::sealed::{CryptoJob, CryptoResult, OpeningClaim, OpeningName};
-pub use status::{Counters, Negotiated, PeerIdentity, PlainReason, SealedStatus, Status, SubflowStatus};
+pub use protection::sealed::{CryptoJob, CryptoResult};
+pub use status::{
+    AttemptOutcome, AttemptStage, AttemptStatus, Counters, Negotiated, PeerIdentity, PlainReason,
+};
+pub use status::{ScrambleStatus, SealedStatus, Status, SubflowStatus};

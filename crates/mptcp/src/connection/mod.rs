@@ -15,13 +15,13 @@ pub(crate) mod trust;
 use crate::log;
 use bytes::Bytes;
 use core::cell::Cell;
+use core::net::SocketAddr;
 use plait_base::{Instant, SubflowId};
 use plait_tcp::State;
 use plait_wire::{IcmpError, Segment};
 
 use crate::closing::Closing;
 use crate::connection::notices::Notices;
-use crate::opening::Start;
 use crate::paths::PathManager;
 use crate::protection::sealed::{CryptoJob, CryptoResult};
 use crate::protection::{Mode, Protection};
@@ -31,7 +31,21 @@ use crate::send::SendStream;
 use crate::subflows::Subflows;
 use crate::subflows::flow::Kind;
 use crate::timers::{Timer, Timers};
-use crate::{AttemptStatus, Config, ConnectionError, Counters, Host, Negotiated, ReadError, Refused, Status};
+use crate::{
+    AttemptStatus, Config, ConnectionError, Counters, Host, Negotiated, Path, ReadError, Refused, Status,
+};
+
+/// What an active open begins with.
+pub(crate) struct Start<'a> {
+    /// The path of the first subflow.
+    pub(crate) path: &'a Path,
+    /// Where it goes.
+    pub(crate) remote: SocketAddr,
+    /// All addresses of the peer that are known beforehand, for further subflows.
+    pub(crate) remotes: &'a [SocketAddr],
+    /// The id of the first subflow; the others count up.
+    pub(crate) first_id: u32,
+}
 
 /// One Multipath TCP connection, or what is left of it after falling back to TCP.
 pub struct Connection {

@@ -1,7 +1,6 @@
 //! Which subflow may carry which bytes: path classes of both sides, and what is left of the trusted ones.
 
-use crate::config::Protect;
-use crate::protection::scrambled::WithoutTrusted;
+use crate::config::{Protect, WithoutTrusted};
 use crate::subflows::flow::{Flow, FlowState};
 use crate::{Connection, Host, Path, PathClass, Scheduler, TrustedPaths};
 

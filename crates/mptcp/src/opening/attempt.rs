@@ -4,9 +4,10 @@ use crate::log;
 use core::net::SocketAddr;
 use plait_base::{Duration, Instant};
 
-use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use super::ways::Way;
+use crate::connection::Start;
 use crate::protection::Mode;
+use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use crate::subflows::flow::{Flow, Stage};
 use crate::{Config, Connection, ConnectionError, Event, Host, Path};
 
@@ -15,18 +16,6 @@ const MAX_ANSWER: Duration = Duration::from_secs(1);
 
 /// Subflows of one attempt have ids from a range of their own, so that an id names a subflow of any of them.
 const IDS: u32 = 1 << 16;
-
-/// What an attempt begins with.
-pub(crate) struct Start<'a> {
-    /// The path of the first subflow.
-    pub(crate) path: &'a Path,
-    /// Where it goes.
-    pub(crate) remote: SocketAddr,
-    /// All addresses of the peer that are known beforehand, for further subflows.
-    pub(crate) remotes: &'a [SocketAddr],
-    /// The id of the first subflow; the others count up.
-    pub(crate) first_id: u32,
-}
 
 /// One attempt.
 pub(super) struct Attempt {

@@ -6,9 +6,9 @@ use std::cmp::Reverse;
 
 use super::active_open::ActiveOpen;
 use super::attempt::Attempt;
-use super::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use crate::connection::trust::may_open_over;
 use crate::protection::sealed::Standing;
+use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use crate::{Connection, ConnectionError, Event, Host, Path, PathClass};
 
 /// No attempt begins so long after one has said OPENING: the peer does not remember openings for ever.

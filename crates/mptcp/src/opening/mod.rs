@@ -13,11 +13,7 @@ mod association;
 mod attempt;
 mod choice;
 mod early;
-mod status;
 mod ways;
 
 pub use active_open::ActiveOpen;
 pub use association::Association;
-pub use status::{AttemptOutcome, AttemptStage, AttemptStatus};
-
-pub(crate) use attempt::Start;

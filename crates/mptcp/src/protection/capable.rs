@@ -161,9 +161,7 @@ fn offer_scrambled(
 ) -> (Protection, Result<(), ConnectionError>) {
     match session {
         Some(session) => (Protection::Scrambled(Box::new(Scrambled::offer(settings, session))), Ok(())),
-        None if settings.unscrambled == Fallback::Allow => {
-            (Protection::Plain(Plain::opening(None)), Ok(()))
-        }
+        None if settings.unscrambled == Fallback::Allow => (Protection::Plain(Plain::opening(None)), Ok(())),
         None => {
             let error = ConnectionError::NotScrambled(Unscrambled::Plain);
             (Protection::Scrambled(Box::new(Scrambled::refused(settings))), Err(error))

@@ -36,9 +36,9 @@ use plait_base::SubflowId;
 
 use crate::TrustedPaths;
 use crate::role::Role;
-use crate::status::SealedStatus;
+use crate::status::{AttemptStage, ScrambleStatus, SealedStatus};
 use crate::subflows::flow::FlowState;
-use crate::{AttemptStage, ConnectionError, Fallback, PathClass, PlainReason, ScrambleStatus};
+use crate::{ConnectionError, Fallback, PathClass, PlainReason};
 use plain::Plain;
 use preferred::Preferred;
 use scrambled::Scrambled;

@@ -13,62 +13,10 @@ use super::session::{OpenerKeys, Session};
 use super::{Mode, Opened};
 use crate::TrustedPaths;
 use crate::buffer_pool::BufferPool;
+use crate::config::{ScrambleSettings, WithoutTrusted};
 use crate::event::Unscrambled;
-use crate::{ConnectionError, Fallback, PlainReason, ScrambleStart};
-
-/// Settings of scrambling. Both hosts choose the same start value, and nothing on the wire tells whether they
-/// did: with different ones the connection works and each side reads noise.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ScrambleSettings {
-    /// What stands before the first byte of each direction.
-    pub start: ScrambleStart,
-    /// What may happen where the peer does not scramble: fail, or go on unscrambled (and then, where
-    /// [`Config::fallback`](crate::Config::fallback) allows it, in plain TCP).
-    pub unscrambled: Fallback,
-    /// Bytes at the start of our direction that only trusted paths carry, the first time and every time. The
-    /// block that the last of them lies in is kept to them as a whole; `u64::MAX` for all there ever are.
-    pub trusted_bytes: u64,
-    /// What happens when the last trusted path is gone.
-    pub without_trusted: WithoutTrusted,
-}
-
-/// What happens to a scrambled connection while it has no trusted path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum WithoutTrusted {
-    /// Nothing is sent before there is one again.
-    #[default]
-    Stall,
-    /// Untrusted paths carry everything, first data included; [`ScrambleStatus::degraded`] tells.
-    Degrade,
-}
-
-/// What a scrambled connection says of itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ScrambleStatus {
-    /// The start value.
-    pub start: ScrambleStart,
-    /// The trusted paths, now.
-    pub trusted: TrustedPaths,
-    /// Whether it waits for a trusted path, now.
-    pub stalled: bool,
-    /// Bytes that untrusted paths carried because there was no trusted one ([`WithoutTrusted::Degrade`]).
-    pub degraded: u64,
-}
-
-impl Default for ScrambleSettings {
-    fn default() -> Self {
-        Self {
-            start: ScrambleStart::default(),
-            unscrambled: Fallback::Refuse,
-            trusted_bytes: FIRST_SEGMENT,
-            without_trusted: WithoutTrusted::default(),
-        }
-    }
-}
-
-/// What a segment of any usual path holds: "the first segment", however small the application's first
-/// writes are.
-const FIRST_SEGMENT: u64 = 1460;
+use crate::status::ScrambleStatus;
+use crate::{ConnectionError, Fallback, PlainReason};
 
 /// Why there is always something to scramble with.
 const NO_KEYS: &str = "no byte has a number before both keys are known";

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 use plait_base::{Instant, SubflowId};
 
-use crate::protection::sealed::SealedBody;
+use super::sealed_body::SealedBody;
 
 /// Subflows that are remembered for one block; a further one takes the place of the oldest.
 const MAX_CARRIERS: usize = 8;

@@ -6,6 +6,7 @@
 pub(crate) mod blocks;
 mod data_timer;
 mod exposure;
+pub(crate) mod sealed_body;
 
 use bytes::{Bytes, BytesMut};
 use plait_base::{Duration, Instant, SubflowId};
@@ -14,9 +15,9 @@ use std::collections::{BTreeSet, VecDeque};
 use data_timer::DataTimer;
 use exposure::ExposureTracker;
 
-use crate::protection::sealed::SealedBody;
 use crate::subflows::flow::FlowState;
 use blocks::{Block, Body, Carrier, Covered};
+use sealed_body::SealedBody;
 
 /// What a Data-ACK did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

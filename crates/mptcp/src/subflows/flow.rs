@@ -6,7 +6,7 @@ use plait_tcp::{FourTuple, State, Stats, Subflow};
 use plait_wire::{AddAddr, MpReset, ResetReason, Segment};
 use std::collections::VecDeque;
 
-use crate::protection::sealed::SealedFlow;
+use super::sealed::SealedFlow;
 use crate::receive::mapping::Mappings;
 use crate::{PathClass, SubflowStatus};
 

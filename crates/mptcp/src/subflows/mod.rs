@@ -1,6 +1,9 @@
 //! The subflows of a connection: which there are, which can be used, and which there have been.
 
+pub(crate) mod delivery;
 pub(crate) mod flow;
+pub(crate) mod inbox;
+pub(crate) mod sealed;
 
 use core::net::SocketAddr;
 use core::ops::{Index, IndexMut};

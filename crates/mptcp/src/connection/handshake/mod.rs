@@ -104,7 +104,7 @@ impl Connection {
             plain_syn: false,
             keys_told: false,
             announce_infinite: false,
-            sealed: crate::protection::sealed::SealedFlow::default(),
+            sealed: crate::subflows::sealed::SealedFlow::default(),
             acks_data_still: false,
             bad_fast_closes: 0,
         };

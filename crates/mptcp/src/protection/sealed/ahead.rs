@@ -7,7 +7,7 @@ use plait_base::Dsn;
 use plait_protect::sealed::{Kind, SealedBlock};
 use std::collections::VecDeque;
 
-use super::body::SealedBody;
+use crate::send::sealed_body::SealedBody;
 
 /// A block that no subflow was given yet.
 #[derive(Debug)]

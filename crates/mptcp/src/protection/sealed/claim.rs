@@ -10,31 +10,12 @@ use plait_protect::handshake::Peer;
 use plait_protect::sealed::{OPENING_LEN, Record};
 
 use super::established::Established;
+use crate::host::{OpeningClaim, OpeningName};
 use crate::protection::Protection;
 use crate::{Connection, ConnectionError, Host, PeerIdentity};
 
 /// Without any subflow an attempt waits for a join at most so long: long enough for a SYN that is sent again.
 const NO_SUBFLOW_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Names an opening at its listener.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct OpeningName {
-    /// Drawn by the opener, the same on all attempts.
-    pub id: [u8; OPENING_LEN],
-    /// Fingerprint of the opener's key, where it has shown one: nobody else can claim its openings.
-    pub client: Option<[u8; 32]>,
-}
-
-/// What became of a claim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpeningClaim {
-    /// Nobody had claimed it: now this connection has.
-    Granted,
-    /// The attempt with this token has.
-    Taken(u32),
-    /// Too many openings are remembered, and none is forgotten before its time.
-    Full,
-}
 
 /// What is known about the opening that a connection belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,11 +14,11 @@ use plait_wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
 use super::Stage;
 use super::claim::Claim;
-use super::inbox::{Declaration, Declared, Next};
 use crate::connection::receiving::{Arrived, MAX_UNMAPPED};
 use crate::role::Role;
 use crate::send::Acked;
 use crate::subflows::flow::{ResetInfo, Stage as FlowStage};
+use crate::subflows::inbox::{Declaration, Declared, Next};
 use crate::{Connection, ConnectionError};
 
 /// Failed blocks after which a subflow is closed.

@@ -3,9 +3,9 @@
 use plait_protect::sealed::{JoinHmacs, SubflowTag};
 
 use super::established::Established;
-use super::flow::SealedFlow;
 use super::{Sealed, Stage};
 use crate::subflows::flow::FlowState;
+use crate::subflows::sealed::SealedFlow;
 
 impl Established {
     /// The HMACs of a join that we began.

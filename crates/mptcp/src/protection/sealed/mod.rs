@@ -7,13 +7,9 @@
 //! the way is sent again ([`repair`]).
 
 mod ahead;
-mod body;
 mod claim;
-mod delivery;
 mod established;
-mod flow;
 mod inbound;
-mod inbox;
 mod jobs;
 mod join;
 mod negotiation;
@@ -22,16 +18,11 @@ mod options;
 mod outbound;
 mod records;
 mod repair;
-mod settings;
 mod unsealing;
 
-pub(crate) use body::SealedBody;
 pub(crate) use claim::Standing;
-pub use claim::{OpeningClaim, OpeningName};
-pub(crate) use flow::SealedFlow;
 pub use jobs::{CryptoJob, CryptoResult};
 pub(super) use negotiation::Unsealed;
-pub use settings::SealedSettings;
 
 use plait_base::SubflowId;
 use plait_protect::handshake::{Handshakes, Tep, Transcript};
@@ -39,9 +30,9 @@ use plait_wire::OptionBytes;
 
 use super::Protection;
 use super::session::Numbers;
-use crate::AttemptStage;
+use crate::SealedSettings;
 use crate::role::Role;
-use crate::status::SealedStatus;
+use crate::status::{AttemptStage, SealedStatus};
 use established::Established;
 use opening::Handshaking;
 

@@ -8,10 +8,10 @@ use plait_protect::handshake::{
 };
 use plait_wire::{CapableFlags, Eno, MpCapable, OptionBytes, Segment};
 
-use super::{Agreed, Sealed, SealedSettings, Stage};
+use super::{Agreed, Sealed, Stage};
 use crate::protection::{Opened, SynAck};
 use crate::role::Role;
-use crate::{Connection, ConnectionError};
+use crate::{Connection, ConnectionError, SealedSettings};
 
 /// Kind of MPTCP options, and of TCP-ENO.
 const MPTCP: u8 = 30;

@@ -6,7 +6,7 @@ use plait_protect::sealed::{Record, Records};
 
 use super::Sealed;
 use super::claim::Claim;
-use super::flow::SealedFlow;
+use crate::subflows::sealed::SealedFlow;
 use crate::{Connection, ConnectionError, Host};
 
 impl Sealed {

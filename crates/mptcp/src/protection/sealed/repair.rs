@@ -68,7 +68,8 @@ impl Connection {
         }
         for covered in self.outgoing.take_covered() {
             if let Some(index) = self.flows.index_of(covered.carrier.flow) {
-                self.flows[index].state.sealed.delivery.on_covered(now, &covered);
+                let since = covered.carrier.since;
+                self.flows[index].state.sealed.delivery.on_covered(now, since, covered.was_first);
             }
         }
     }

@@ -12,10 +12,10 @@ use plait_protect::sealed::{
 
 use super::claim::Claim;
 use super::established::Established;
-use super::inbox::Declared;
 use super::jobs::{CryptoJob, CryptoResult, Outcome, Ticket};
 use super::outbound::CONTROL_SLACK;
 use crate::receive::early::unpinned;
+use crate::subflows::inbox::Declared;
 use crate::{Connection, ConnectionError};
 
 /// A block whose option tag is right, on its way through decryption.

@@ -9,8 +9,8 @@ use super::inbox::Inbox;
 #[derive(Default)]
 pub(crate) struct SealedFlow {
     /// Its name in the keys; `None` until its handshake has proved both ends.
-    pub(super) tag: Option<SubflowTag>,
-    pub(super) inbox: Inbox,
+    pub(crate) tag: Option<SubflowTag>,
+    pub(crate) inbox: Inbox,
     /// What has become of the blocks that it was given.
     pub(crate) delivery: Delivery,
     /// What the SYN of a join said: low four bits of its third byte, and the address id.
@@ -18,15 +18,15 @@ pub(crate) struct SealedFlow {
     /// The same of the SYN/ACK.
     responder: (u8, u8),
     /// Blocks that failed verification, runs of bytes without a mapping included.
-    pub(super) failures: u64,
+    pub(crate) failures: u64,
     /// Option tags of segments without a block that were wrong.
-    pub(super) tags_failed: u64,
+    pub(crate) tags_failed: u64,
     /// Data offset that was acknowledged here last.
-    pub(super) told: u64,
+    pub(crate) told: u64,
     /// Blocks wait in the inbox because enough are being opened.
-    pub(super) is_paused: bool,
+    pub(crate) is_paused: bool,
     /// TCP has to report missing bytes, which needs the room of a tag.
-    pub(super) has_gaps: bool,
+    pub(crate) has_gaps: bool,
 }
 
 impl SealedFlow {
@@ -65,7 +65,7 @@ impl SealedFlow {
         self.has_gaps = has_gaps;
     }
 
-    pub(super) fn transcript(&self, initiator_nonce: u32, responder_nonce: u32) -> JoinTranscript {
+    pub(crate) fn transcript(&self, initiator_nonce: u32, responder_nonce: u32) -> JoinTranscript {
         JoinTranscript {
             initiator_nonce,
             responder_nonce,

@@ -15,19 +15,19 @@ const MAX_DECLARED: usize = 4096;
 
 /// A mapping as it was declared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Declared {
-    pub(super) dsn: DataSequence,
+pub(crate) struct Declared {
+    pub(crate) dsn: DataSequence,
     /// Stream offset in the subflow: all 64 bits of the relative subflow sequence number.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Bytes of the block; a DATA_FIN is not counted.
-    pub(super) length: u16,
-    pub(super) data_fin: bool,
-    pub(super) data_ack: Option<DataAck>,
+    pub(crate) length: u16,
+    pub(crate) data_fin: bool,
+    pub(crate) data_ack: Option<DataAck>,
 }
 
 /// What comes next.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Nothing, or not all of it.
     Nothing,
     /// All bytes of a mapping.
@@ -40,7 +40,7 @@ pub(super) enum Next {
 
 /// What became of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Declaration {
+pub(crate) enum Declaration {
     /// Kept, known already, or about bytes that are through.
     Fine,
     /// Another one starts at the same byte.
@@ -51,7 +51,7 @@ pub(super) enum Declaration {
 
 /// Mappings of a subflow and the bytes that wait for theirs.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     declared: BTreeMap<u64, Declared>,
     waiting: VecDeque<Chunk>,
     waiting_bytes: usize,
@@ -66,7 +66,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    pub(super) fn declare(&mut self, new: Declared) -> Declaration {
+    pub(crate) fn declare(&mut self, new: Declared) -> Declaration {
         if new.offset < self.at {
             return Declaration::Fine;
         }
@@ -84,23 +84,23 @@ impl Inbox {
     }
 
     /// Whether no other mapping is kept but those that begin with the next byte to come.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.declared.len() >= MAX_DECLARED
     }
 
     /// Takes the next in-order bytes of the subflow.
-    pub(super) fn push(&mut self, chunk: Chunk) {
+    pub(crate) fn push(&mut self, chunk: Chunk) {
         self.waiting_bytes += chunk.data.len();
         coalescing::push(&mut self.waiting, chunk);
     }
 
     /// Bytes that wait.
-    pub(super) fn waiting_bytes(&self) -> u32 {
+    pub(crate) fn waiting_bytes(&self) -> u32 {
         u32::try_from(self.waiting_bytes).unwrap_or(u32::MAX)
     }
 
     /// Takes up to `max` bytes off the front, whatever is declared about them.
-    pub(super) fn take(&mut self, max: usize) -> Option<Bytes> {
+    pub(crate) fn take(&mut self, max: usize) -> Option<Bytes> {
         let first = self.waiting.front_mut()?;
         let length = first.data.len().min(max);
         let data = first.data.split_to(length);
@@ -114,7 +114,7 @@ impl Inbox {
     }
 
     /// Puts bytes back that were taken off the front.
-    pub(super) fn give_back(&mut self, data: Bytes) {
+    pub(crate) fn give_back(&mut self, data: Bytes) {
         if data.is_empty() {
             return;
         }
@@ -123,7 +123,7 @@ impl Inbox {
         self.waiting.push_front(Chunk { offset: self.at, data });
     }
 
-    pub(super) fn next(&mut self) -> Next {
+    pub(crate) fn next(&mut self) -> Next {
         while self.declared.first_key_value().is_some_and(|(&offset, _)| offset < self.at) {
             self.declared.pop_first();
         }
@@ -144,7 +144,7 @@ impl Inbox {
 
     /// A block was wrong, and so may its length have been: if another mapping starts inside of it, go on
     /// there.
-    pub(super) fn resume(&mut self, payload: Bytes) {
+    pub(crate) fn resume(&mut self, payload: Bytes) {
         let start = self.at - payload.len() as u64;
         if let Some((&offset, _)) = self.declared.range(start + 1..self.at).next() {
             self.give_back(payload.slice((offset - start) as usize..));

@@ -5,11 +5,11 @@ use plait_protect::sealed::SealedBlock;
 /// A block that was sealed once and is transmitted as often as needed.
 #[derive(Debug)]
 pub(crate) struct SealedBody {
-    pub(super) block: SealedBlock,
+    pub(crate) block: SealedBlock,
     /// Bytes of the application in it; none in a control block.
-    pub(super) application: usize,
+    pub(crate) application: usize,
     /// DATA_FIN: it is the last block of the stream.
-    pub(super) ends_stream: bool,
+    pub(crate) ends_stream: bool,
 }
 
 impl SealedBody {

@@ -5,8 +5,6 @@
 
 use plait_base::{Duration, Instant};
 
-use crate::send::blocks::Covered;
-
 /// Blocks that TCP has acknowledged and the peer has not after which a subflow is left, if there is another.
 const MAX_DENIALS: u32 = 8;
 /// A subflow over a path that was left for this begins with so many.
@@ -36,23 +34,24 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// The peer has acknowledged a block that went over this subflow alone.
-    pub(super) fn on_covered(&mut self, now: Instant, covered: &Covered) {
+    /// The peer has acknowledged a block that went over this subflow alone and was given to it at `since`. `was_first` if it
+    /// was the first without an acknowledgment.
+    pub(crate) fn on_covered(&mut self, now: Instant, since: Instant, was_first: bool) {
         self.delivered += 1;
         if self.delivered >= BLOCKS_PER_DENIAL {
             self.delivered = 0;
             self.denials = self.denials.saturating_sub(1);
         }
         // One behind the first may have waited for those before it, which others carried.
-        if covered.was_first {
-            let sample = now.saturating_since(covered.carrier.since);
+        if was_first {
+            let sample = now.saturating_since(since);
             let smoothed = self.round_trip.map_or(sample, |old| (old * (SMOOTHING - 1) + sample) / SMOOTHING);
             self.round_trip = Some(smoothed);
         }
     }
 
     /// TCP has been given all below `given` and seen all below `acked` acknowledged.
-    pub(super) fn on_flight(&mut self, now: Instant, given: u64, acked: u64, min_rtt: Duration) {
+    pub(crate) fn on_flight(&mut self, now: Instant, given: u64, acked: u64, min_rtt: Duration) {
         self.longest_flight = LONGEST_FLIGHT.max(2 * min_rtt);
         let is_through = self.flight.is_some_and(|(end, _)| end <= acked);
         if is_through {
@@ -74,7 +73,7 @@ impl Delivery {
     }
 
     /// TCP says that a block was delivered, and the peer asks for it.
-    pub(super) fn on_denied(&mut self) {
+    pub(crate) fn on_denied(&mut self) {
         self.deny(1);
     }
 
@@ -85,7 +84,7 @@ impl Delivery {
     }
 
     /// An earlier subflow over the same path was left for what became of its blocks.
-    pub(super) fn suspect(&mut self) {
+    pub(crate) fn suspect(&mut self) {
         self.denials = self.denials.max(DENIALS_OF_SUSPECT);
     }
 

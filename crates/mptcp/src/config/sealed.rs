@@ -37,12 +37,12 @@ impl SealedSettings {
     }
 
     /// What our SYNs may offer.
-    pub(super) fn teps_to_open(&self) -> Vec<Tep> {
+    pub(crate) fn teps_to_open(&self) -> Vec<Tep> {
         self.teps_of(self.opener.as_ref())
     }
 
     /// What our SYN/ACKs may agree to.
-    pub(super) fn teps_to_accept(&self) -> Vec<Tep> {
+    pub(crate) fn teps_to_accept(&self) -> Vec<Tep> {
         self.teps_of(self.listener.as_ref())
     }
 

@@ -1,10 +1,13 @@
 //! What a person wants to know about a connection.
 
+mod attempts;
+
 use plait_base::{Duration, PathId, SubflowId};
 use plait_tcp::FourTuple;
 
-use crate::AttemptStatus;
-use crate::protection::scrambled::ScrambleStatus;
+pub use attempts::{AttemptOutcome, AttemptStage, AttemptStatus};
+
+use crate::{ScrambleStart, TrustedPaths};
 
 /// What was agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +69,19 @@ pub struct SubflowStatus {
     pub blocks_failed: u64,
     /// Option tags of segments without a block that were wrong here.
     pub tags_failed: u64,
+}
+
+/// What a scrambled connection says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScrambleStatus {
+    /// The start value.
+    pub start: ScrambleStart,
+    /// The trusted paths, now.
+    pub trusted: TrustedPaths,
+    /// Whether it waits for a trusted path, now.
+    pub stalled: bool,
+    /// Bytes that untrusted paths carried because there was no trusted one ([`WithoutTrusted::Degrade`](crate::WithoutTrusted::Degrade)).
+    pub degraded: u64,
 }
 
 /// Who the peer of a sealed connection is, as far as it was proved.

@@ -1,9 +1,13 @@
 //! What can be chosen about a connection.
 
+mod scramble;
+mod sealed;
+
+pub use scramble::{ScrambleSettings, WithoutTrusted};
+pub use sealed::SealedSettings;
+
 use core::num::NonZeroU16;
 use plait_base::Duration;
-
-use crate::ScrambleSettings;
 
 /// Which subflow the next block goes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -43,7 +47,7 @@ pub enum Protect {
     /// Data scrambling (Kato et al. 2017 to 2019): obfuscation, not encryption.
     Scramble(ScrambleSettings),
     /// MPTCPsec.
-    Sealed(crate::SealedSettings),
+    Sealed(SealedSettings),
 }
 
 impl Protect {
