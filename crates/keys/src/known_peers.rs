@@ -4,9 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use plait_handshake::Fingerprint;
+use time::OffsetDateTime;
 
 use crate::secret::{ReadListError, read_list};
 use crate::whole::{place_of, replace_file};
@@ -214,29 +214,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 /// The date in UTC, as `YYYY-MM-DD`.
 fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    date(seconds / 86_400)
-}
-
-/// The date so many days after 1970-01-01 in the Gregorian calendar.
-fn date(days: u64) -> String {
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let (mut year, mut left) = (1970, days);
-    while left >= 365 + u64::from(is_leap(year)) {
-        left -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", left + 1)
+    OffsetDateTime::now_utc().date().to_string()
 }
 
 #[cfg(test)]
@@ -342,13 +320,5 @@ mod tests {
                 all.iter().find(|peer| peer.authority == format!("host-{server}:7443")).expect("there");
             assert_eq!(found.fingerprint.as_bytes()[0] as usize, winner);
         }
-    }
-
-    #[test]
-    fn days_become_dates() {
-        assert_eq!(date(0), "1970-01-01");
-        assert_eq!(date(11_016), "2000-02-29");
-        assert_eq!(date(20_088), "2024-12-31");
-        assert_eq!(date(20_089), "2025-01-01");
     }
 }

@@ -29,19 +29,19 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "two-subflows-send",
-        about: "a full transfer from the subject; each path carries at least 30 %",
+        about: "a full transfer from the subject; each path carries at least 30 % (10 in a quick run)",
         roles: BOTH,
         run: |context| two_subflows(context, Direction::FromSubject),
     },
     Scenario {
         name: "two-subflows-receive",
-        about: "a full transfer to the subject; each path carries at least 30 %",
+        about: "a full transfer to the subject; each path carries at least 30 % (10 in a quick run)",
         roles: BOTH,
         run: |context| two_subflows(context, Direction::ToSubject),
     },
     Scenario {
         name: "two-subflows-both",
-        about: "full transfers both ways at once; each path carries at least 30 %",
+        about: "full transfers both ways at once; each path carries at least 30 % (10 in a quick run)",
         roles: BOTH,
         run: |context| two_subflows(context, Direction::Both),
     },
@@ -119,7 +119,9 @@ fn two_subflows(context: &Context<'_>, direction: Direction) -> Result<Verdict> 
     outcome.verify()?;
     expect_join(context, &outcome)?;
     let share = outcome.smallest_share();
-    ensure!(share >= 30.0, "one path carried only {share:.0} %: {}", outcome.evidence());
+    // A quick run is over in a second: one timeout of 200 ms takes a path below what it carries in the long run.
+    let least = if context.judges_time() { 30.0 } else { 10.0 };
+    ensure!(share >= least, "one path carried only {share:.0} %: {}", outcome.evidence());
     Ok(Verdict::Passed(format!("smaller share {share:.0} %, {}", outcome.evidence())))
 }
 
