@@ -9,6 +9,7 @@ mod notices;
 pub(crate) mod options_in;
 pub(crate) mod receiving;
 mod reinjecting;
+mod sealed;
 pub(crate) mod sending;
 pub(crate) mod trust;
 

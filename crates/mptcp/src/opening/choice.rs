@@ -132,7 +132,7 @@ impl ActiveOpen {
             host.secrets().fill(&mut id);
             id
         });
-        attempt.connection.say_opening(id);
+        attempt.connection.protection.say_opening(id);
         attempt.note_progress(now);
         if self.leader.is_none() {
             self.leader = Some(number);

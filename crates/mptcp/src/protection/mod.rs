@@ -303,14 +303,14 @@ impl Protection {
         }
     }
 
-    fn sealed(&self) -> Option<&Sealed> {
+    pub(crate) fn sealed(&self) -> Option<&Sealed> {
         match self {
             Self::Sealed(sealed) => Some(sealed),
             Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => None,
         }
     }
 
-    fn sealed_mut(&mut self) -> Option<&mut Sealed> {
+    pub(crate) fn sealed_mut(&mut self) -> Option<&mut Sealed> {
         match self {
             Self::Sealed(sealed) => Some(sealed),
             Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => None,

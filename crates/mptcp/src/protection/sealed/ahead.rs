@@ -28,10 +28,10 @@ pub(super) struct Ahead(VecDeque<Waiting>);
 
 /// What can be said of the first block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct First {
-    pub(super) kind: Kind,
-    pub(super) length: u64,
-    pub(super) is_sealed: bool,
+pub(crate) struct First {
+    pub(crate) kind: Kind,
+    pub(crate) length: u64,
+    pub(crate) is_sealed: bool,
 }
 
 impl Ahead {
@@ -76,10 +76,6 @@ impl Ahead {
     /// Blocks.
     pub(super) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Data sequence numbers that the blocks take.

@@ -12,7 +12,7 @@ use plait_protect::sealed::{OPENING_LEN, Record};
 use super::established::Established;
 use crate::host::{OpeningClaim, OpeningName};
 use crate::protection::Protection;
-use crate::{Connection, ConnectionError, Host, PeerIdentity};
+use crate::{Host, PeerIdentity};
 
 /// Without any subflow an attempt waits for a join at most so long: long enough for a SYN that is sent again.
 const NO_SUBFLOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -99,6 +99,28 @@ impl Protection {
         self.established().map(|established| established.identity.token(established.role.peer()))
     }
 
+    /// The opener's first record: which opening this is an attempt of.
+    pub(crate) fn say_opening(&mut self, id: [u8; OPENING_LEN]) {
+        if let Some(established) = self.established_mut()
+            && established.claim == Claim::Unsaid
+        {
+            established.claim = Claim::Said;
+            established.pending.push_front(Record::Opening(id));
+        }
+    }
+
+    /// The peer has acknowledged OPENING on another attempt, or in its name: this is the connection.
+    pub(crate) fn settle_claim(&mut self) {
+        if let Some(established) = self.established_mut() {
+            established.claim = Claim::Settled;
+        }
+    }
+
+    /// Whether what has come may be acknowledged at data level.
+    pub(crate) fn may_acknowledge(&self) -> bool {
+        self.established().is_none_or(|established| established.claim.may_acknowledge())
+    }
+
     /// Whether records may be sent, and bytes of the application.
     pub(crate) fn may_speak(&self) -> [bool; 2] {
         self.established()
@@ -113,12 +135,45 @@ impl Protection {
 
 impl Established {
     /// How the listener of this connection names the opening with this id.
-    fn opening(&self, id: [u8; OPENING_LEN]) -> OpeningName {
+    fn opening_name(&self, id: [u8; OPENING_LEN]) -> OpeningName {
         let client = match self.peer() {
             Peer::Key { fingerprint, line: _, name: _, is_known: _ } => Some(*fingerprint),
             Peer::Anonymous | Peer::Certificate => None,
         };
         OpeningName { id, client }
+    }
+
+    /// OPENING has been verified: claims the opening.
+    pub(crate) fn claim_opening(
+        &mut self,
+        now: Instant,
+        id: [u8; OPENING_LEN],
+        host: &mut dyn Host,
+    ) -> OpeningClaim {
+        let token = self.identity.token(self.role);
+        let claim = host.claim_opening(now, self.opening_name(id), token);
+        match claim {
+            OpeningClaim::Granted => self.claim = Claim::Settled,
+            OpeningClaim::Taken(token) => {
+                self.claim = Claim::TurnedAway;
+                self.pending.clear();
+                self.say(Record::Opened(token));
+            }
+            OpeningClaim::Full => {}
+        }
+        claim
+    }
+
+    /// When an attempt that nobody has claimed is given up, if it has been without any subflow since `no_subflow_since`, and
+    /// whose opening may take `timeout`.
+    pub(super) fn claim_deadline(
+        &self,
+        no_subflow_since: Option<Instant>,
+        timeout: Duration,
+    ) -> Option<Instant> {
+        let without_subflow = no_subflow_since.map(|since| since + NO_SUBFLOW_TIMEOUT);
+        let whole = self.began + timeout;
+        self.claim.is_open().then(|| without_subflow.map_or(whole, |at| at.min(whole)))
     }
 
     /// OPENING counts as the first record of the opener, and nowhere else. `false` if the peer breaks that rule.
@@ -136,92 +191,5 @@ impl Established {
             (_, Record::Opened(_)) => false,
             (_, _) => true,
         }
-    }
-}
-
-impl Connection {
-    /// The opener's first record: which opening this is an attempt of.
-    pub(crate) fn say_opening(&mut self, id: [u8; OPENING_LEN]) {
-        if let Some(established) = self.protection.established_mut()
-            && established.claim == Claim::Unsaid
-        {
-            established.claim = Claim::Said;
-            established.pending.push_front(Record::Opening(id));
-        }
-    }
-
-    /// The peer has acknowledged OPENING on another attempt, or in its name: this is the connection.
-    pub(crate) fn settle_claim(&mut self, now: Instant) {
-        if let Some(established) = self.protection.established_mut() {
-            established.claim = Claim::Settled;
-        }
-        self.allow_joins();
-        self.paths.hurry(now);
-    }
-
-    /// Joins need not wait for a Data-ACK: they prove themselves.
-    pub(crate) fn allow_joins(&mut self) {
-        if let Some(numbers) = self.protection.numbers_mut() {
-            numbers.is_confirmed = true;
-        }
-    }
-
-    /// Somebody else has answered on this attempt than on the one that the application was told of.
-    pub(crate) fn refuse_peer(&mut self) {
-        let why = "another peer answered here than on the path that answered first";
-        self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
-    }
-
-    /// OPENING has been verified: claims the opening.
-    pub(super) fn claim_opening(&mut self, now: Instant, id: [u8; OPENING_LEN], host: &mut dyn Host) {
-        let Some(established) = self.protection.established_mut() else { return };
-        let token = established.identity.token(established.role);
-        match host.claim_opening(now, established.opening(id), token) {
-            OpeningClaim::Granted => {
-                established.claim = Claim::Settled;
-                self.notices.connected();
-            }
-            OpeningClaim::Taken(token) => {
-                established.claim = Claim::TurnedAway;
-                established.pending.clear();
-                established.say(Record::Opened(token));
-            }
-            OpeningClaim::Full => self.fail(ConnectionError::Aborted),
-        }
-    }
-
-    /// Data offset below which everything is acknowledged at data level.
-    pub(crate) fn acknowledged(&self) -> u64 {
-        match self.protection.established() {
-            Some(established) if !established.claim.may_acknowledge() => 1,
-            Some(_) | None => self.incoming.next(),
-        }
-    }
-
-    /// When an attempt that nobody has claimed is given up.
-    pub(super) fn claim_deadline(&self, established: &Established, timeout: Duration) -> Option<Instant> {
-        let without_subflow = self.closing.no_subflow_since().map(|since| since + NO_SUBFLOW_TIMEOUT);
-        let whole = established.began + timeout;
-        established
-            .claim
-            .is_open()
-            .then(|| without_subflow.map_or(whole, |without_subflow| without_subflow.min(whole)))
-    }
-
-    /// An attempt that nobody has claimed has had its time.
-    pub(super) fn give_up_claim(&mut self) {
-        if self.counters.blocks_failed > 0 {
-            self.fail_altered();
-        } else {
-            let why = "nothing that can be believed came behind the handshake";
-            self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
-        }
-    }
-
-    /// Nothing could be verified.
-    pub(super) fn fail_altered(&mut self) {
-        let why =
-            "not one block could be verified: the two ends have different keys, or each block was changed";
-        self.fail_sealing(why.to_owned(), ConnectionError::NegotiationAltered);
     }
 }

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::ahead::Ahead;
 use super::claim::Claim;
+use super::deliveries::Deliveries;
+use super::handshaking::INITIAL_WINDOW;
 use super::jobs::{Jobs, Ticket};
-use super::opening::INITIAL_WINDOW;
-use super::repair::Deliveries;
 use super::unsealing::{Early, Opening};
 use crate::data_space::DataSpace;
 use crate::protection::session::Numbers;
@@ -34,7 +34,7 @@ pub(super) struct About {
 }
 
 /// Everything that a sealed connection has beyond a plain one.
-pub(super) struct Established {
+pub(crate) struct Established {
     pub(super) role: End,
     about: About,
     pub(super) identity: ConnectionIdentity,
@@ -144,7 +144,7 @@ impl Established {
     }
 
     /// A subflow over this way was left for what it did to blocks.
-    pub(super) fn suspect(&mut self, way: (PathId, IpAddr)) {
+    pub(crate) fn suspect(&mut self, way: (PathId, IpAddr)) {
         if self.is_suspect(way) {
             return;
         }
@@ -167,7 +167,7 @@ impl Established {
     }
 
     /// Whether the peer was told, or will be, that our stream has ended.
-    pub(super) fn is_eof_sent(&self) -> bool {
+    pub(crate) fn is_eof_sent(&self) -> bool {
         self.eof_at.is_some()
     }
 

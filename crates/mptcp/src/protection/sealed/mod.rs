@@ -1,28 +1,36 @@
 //! MPTCPsec: sealed connections (Jadin et al., with the departures of plait's wire format).
 //!
 //! The SYNs agree on a handshake ([`negotiation`]); it runs over the unmapped bytes that open the first subflow
-//! ([`opening`]); from then on every mapping is one block that was sealed once ([`outbound`]) and is verified
-//! before anything in it counts ([`inbound`]). What regular Multipath TCP says in options of their own goes into
-//! control records inside the stream ([`records`]); plain options have no effect. A block that was corrupted on
-//! the way is sent again ([`repair`]).
+//! ([`handshaking`]); from then on every mapping is one block that was sealed once ([`sealing`]) and is verified
+//! before anything in it counts ([`unsealing`], [`verifying`]). What regular Multipath TCP says in options of their own goes into
+//! control records inside the stream ([`records`]); plain options have no effect.
+//!
+//! Nothing here knows the connection, its subflows as a whole, or its streams: [`Established`] is handed what it needs of them,
+//! and answers with what a message, a block, an option or a record is worth. The connection acts on that.
 
 mod ahead;
 mod claim;
+mod deliveries;
 mod established;
-mod inbound;
+mod handshaking;
 mod jobs;
 mod join;
 mod negotiation;
-mod opening;
 mod options;
-mod outbound;
 mod records;
-mod repair;
+mod sealing;
 mod unsealing;
+mod verifying;
 
 pub(crate) use claim::Standing;
+pub(crate) use deliveries::Deliveries;
+pub(crate) use established::Established;
+pub(crate) use handshaking::{Begun, INITIAL_WINDOW};
 pub use jobs::{CryptoJob, CryptoResult};
 pub(super) use negotiation::Unsealed;
+pub(crate) use records::ForConnection;
+pub(crate) use unsealing::{Examined, InOrder, Opening, Taken};
+pub(crate) use verifying::{Reader, Said, Worth};
 
 use plait_base::SubflowId;
 use plait_protect::handshake::{Handshakes, Tep, Transcript};
@@ -33,8 +41,7 @@ use super::session::Numbers;
 use crate::SealedSettings;
 use crate::role::Role;
 use crate::status::{AttemptStage, SealedStatus};
-use established::Established;
-use opening::Handshaking;
+use handshaking::Handshaking;
 
 /// A connection that is sealed or shall be. Whatever becomes of it, it is not plain.
 pub(crate) struct Sealed {
@@ -77,11 +84,11 @@ pub(super) struct Agreed {
 
 impl Protection {
     /// The sealed connection in use, if it is one.
-    fn established(&self) -> Option<&Established> {
+    pub(crate) fn established(&self) -> Option<&Established> {
         self.sealed()?.established()
     }
 
-    fn established_mut(&mut self) -> Option<&mut Established> {
+    pub(crate) fn established_mut(&mut self) -> Option<&mut Established> {
         self.sealed_mut()?.established_mut()
     }
 
@@ -111,7 +118,7 @@ impl Sealed {
     }
 
     /// The connection has failed, or will before it is used.
-    pub(super) fn note_failure(&mut self, why: Option<String>) {
+    pub(crate) fn note_failure(&mut self, why: Option<String>) {
         self.failure = why.or(self.failure.take());
         self.stage = Stage::Failed { was_established: self.is_or_was_established() };
     }

@@ -1,7 +1,6 @@
 //! What the SYNs offer and answer (Jadin et al., section III-A): MP_CAPABLE of version 2 beside TCP-ENO.
 
-use crate::log;
-use plait_base::{Instant, SubflowId};
+use plait_base::SubflowId;
 use plait_protect::handshake::{
     ACK_ENO, Policy, Refusal, Tep, Transcript, Verdict, answer_eno, judge_ack, judge_answer, judge_offer,
     offer_eno,
@@ -11,7 +10,7 @@ use plait_wire::{CapableFlags, Eno, MpCapable, OptionBytes, Segment};
 use super::{Agreed, Sealed, Stage};
 use crate::protection::{Opened, SynAck};
 use crate::role::Role;
-use crate::{Connection, ConnectionError, SealedSettings};
+use crate::{ConnectionError, SealedSettings};
 
 /// Kind of MPTCP options, and of TCP-ENO.
 const MPTCP: u8 = 30;
@@ -164,35 +163,6 @@ fn read(verdict: Verdict) -> Result<Tep, Unsealed> {
         Verdict::Sealed(tep) => Ok(tep),
         Verdict::Multipath | Verdict::Plain => Err(Unsealed::StepDown),
         Verdict::Refuse(refusal) => Err(Unsealed::Refused(refusal)),
-    }
-}
-
-impl Connection {
-    /// There will be no sealed connection, and no other.
-    pub(super) fn fail_sealing(&mut self, why: String, error: ConnectionError) {
-        self.fail(error);
-        self.note_failure(why);
-    }
-
-    /// As [`Connection::fail_sealing`] for a handshake whose last bytes, an alert, tell the peer why: they are with TCP,
-    /// and a reset would overtake them.
-    pub(super) fn fail_behind_alert(&mut self, now: Instant, why: String, flow: SubflowId) {
-        self.fail_and(ConnectionError::HandshakeFailed, |each, reset_info| {
-            if each.state.id == flow {
-                each.leave();
-                each.tcp.orphan(now);
-            } else {
-                each.reset(reset_info);
-            }
-        });
-        self.note_failure(why);
-    }
-
-    fn note_failure(&mut self, why: String) {
-        log::debug!(why, "sealing has failed");
-        if let Some(sealed) = self.protection.sealed_mut() {
-            sealed.note_failure(Some(why));
-        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Control records: what regular Multipath TCP says in options, said inside the stream.
 
 use core::net::IpAddr;
-use plait_base::{Dsn, Instant};
-use plait_protect::sealed::{Record, Records};
+use plait_base::Dsn;
+use plait_protect::sealed::{OPENING_LEN, Record, Records, SubflowTag};
 
 use super::Sealed;
 use super::claim::Claim;
+use super::established::Established;
+use super::handshaking::INITIAL_WINDOW;
 use crate::subflows::sealed::SealedFlow;
-use crate::{Connection, ConnectionError, Host};
 
 impl Sealed {
     /// Another address of ours.
@@ -34,31 +35,42 @@ impl Sealed {
     }
 }
 
-impl Connection {
-    /// The records of a block that is in order.
-    pub(super) fn take_records(&mut self, records: Vec<Record>, generation: u64) {
-        let Some(established) = self.protection.established_mut() else { return };
+/// The peer has broken the rules of records.
+pub(crate) struct Broken;
+
+/// A record that is acted upon outside of the protection.
+pub(crate) enum ForConnection {
+    /// An address of the peer, with a port if it differs.
+    AddAddr { id: u8, address: IpAddr, port: Option<u16> },
+    /// An address of the peer is gone.
+    RemoveAddr { id: u8 },
+    /// What a subflow is to be used for.
+    Prio { subflow: SubflowTag, backup: bool },
+    /// Which opening this is an attempt of.
+    Opening([u8; OPENING_LEN]),
+}
+
+impl Established {
+    /// The records of a block that is in order. `true` if the peer's data ends with them.
+    ///
+    /// # Errors
+    /// They are none, or not those of an honest peer.
+    pub(super) fn take_records(&mut self, plain: &[u8], generation: u64) -> Result<bool, Broken> {
+        let mut ends = false;
+        // Nothing of a block that cannot be read counts.
+        let records = Records::new(plain).collect::<Result<Vec<_>, _>>().map_err(|_| Broken)?;
         for record in records {
-            if !established.admits(&record) {
-                self.fail(ConnectionError::Protocol);
-                return;
+            if !self.admits(&record) {
+                return Err(Broken);
             }
             match record {
-                Record::Eof if established.eof_received => {
-                    self.fail(ConnectionError::Protocol);
-                    return;
-                }
+                Record::Eof if self.eof_received => return Err(Broken),
                 Record::Eof => {
-                    established.eof_received = true;
-                    self.incoming.end_data();
+                    self.eof_received = true;
+                    ends = true;
                 }
-                Record::KeyUpdate => {
-                    if established.opener.handle_key_update(generation).is_err() {
-                        self.fail(ConnectionError::Protocol);
-                        return;
-                    }
-                }
-                Record::Token(token) => established.peer_token = token,
+                Record::KeyUpdate => self.opener.handle_key_update(generation).map_err(|_| Broken)?,
+                Record::Token(token) => self.peer_token = token,
                 // News of the window have counted since their block was verified.
                 Record::MaxData(_) | Record::Opened(_) => {}
                 Record::Opening(_)
@@ -66,65 +78,55 @@ impl Connection {
                 | Record::RemoveAddr { .. }
                 | Record::Prio { .. } => {
                     // At most as many as one window of blocks holds; acted upon before the next segment.
-                    established.arrived.push_back(record);
+                    self.arrived.push_back(record);
                 }
             }
         }
+        Ok(ends)
     }
 
     /// News of the window in a block that was verified, in order or not: the largest window counts, and each is said but once.
-    pub(super) fn take_window_news(&mut self, plain: &[u8]) {
-        let Some(established) = self.protection.established() else { return };
-        let numbers = &established.numbers.outgoing;
-        for record in Records::new(plain) {
-            if let Ok(Record::MaxData(dsn)) = record
-                && let Some(edge) = numbers.offset(Dsn::new(dsn))
-            {
-                self.outgoing.raise_edge(edge);
-            }
-        }
+    pub(super) fn window_in(&self, plain: &[u8]) -> Option<u64> {
+        let edges = Records::new(plain).filter_map(|record| match record {
+            Ok(Record::MaxData(dsn)) => self.numbers.outgoing.offset(Dsn::new(dsn)),
+            Ok(_) | Err(_) => None,
+        });
+        edges.max()
     }
 
-    /// Acts on records that need the host.
-    pub(super) fn act_on_records(&mut self, now: Instant, host: &mut dyn Host) {
-        while let Some(record) = self.protection.established_mut().and_then(|e| e.arrived.pop_front()) {
-            match record {
+    /// The next record of the peer that is to be acted upon.
+    pub(crate) fn poll_record(&mut self) -> Option<ForConnection> {
+        loop {
+            return Some(match self.arrived.pop_front()? {
                 Record::AddAddr { id, address, port } => {
-                    let port = Some(port).filter(|&port| port != 0);
-                    self.learn_address(now, id, address, port, host);
+                    ForConnection::AddAddr { id, address, port: Some(port).filter(|&port| port != 0) }
                 }
-                Record::RemoveAddr { id } => self.on_remove_addr(id),
-                Record::Prio { subflow, backup } => {
-                    for flow in &mut self.flows {
-                        if flow.state.sealed.tag == Some(subflow) {
-                            flow.state.backup_theirs = backup;
-                        }
-                    }
-                }
-                Record::Opening(id) => self.claim_opening(now, id, host),
+                Record::RemoveAddr { id } => ForConnection::RemoveAddr { id },
+                Record::Prio { subflow, backup } => ForConnection::Prio { subflow, backup },
+                Record::Opening(id) => ForConnection::Opening(id),
                 Record::Eof
                 | Record::KeyUpdate
                 | Record::MaxData(_)
                 | Record::Token(_)
-                | Record::Opened(_) => {}
-            }
+                | Record::Opened(_) => continue,
+            });
         }
     }
 
-    /// Tells the peer how much more it may send, once that is worth a block.
-    pub(crate) fn update_window(&mut self) {
-        let Some(established) = self.protection.established_mut() else { return };
-        if established.is_silent() || !(established.claim.may_carry() || established.claim == Claim::Unsaid) {
+    /// Tells the peer how much more it may send, once that is worth a block: we have everything below `next`, and room for
+    /// `free` bytes of a buffer of `size`.
+    pub(crate) fn update_window(&mut self, next: u64, free: u32, size: u64) {
+        if self.eof_received || !(self.claim.may_carry() || self.claim == Claim::Unsaid) {
             return;
         }
-        let edge = self.incoming.next() + u64::from(self.incoming.free());
-        let step = (self.incoming.buffer_size() / 4).max(1);
-        let is_first = established.announced == 1 + super::opening::INITIAL_WINDOW;
-        if edge < established.announced + step && !(is_first && edge > established.announced) {
+        let edge = next + u64::from(free);
+        let step = (size / 4).max(1);
+        let is_first = self.announced == 1 + INITIAL_WINDOW;
+        if edge < self.announced + step && !(is_first && edge > self.announced) {
             return;
         }
-        established.announced = edge;
-        established.pending.retain(|record| !matches!(record, Record::MaxData(_)));
-        established.say(Record::MaxData(established.numbers.incoming.dsn(edge).bits()));
+        self.announced = edge;
+        self.pending.retain(|record| !matches!(record, Record::MaxData(_)));
+        self.say(Record::MaxData(self.numbers.incoming.dsn(edge).bits()));
     }
 }

@@ -11,6 +11,7 @@ use plait_base::{Duration, Instant, SubflowId};
 use plait_wire::ResetReason;
 
 use crate::Connection;
+use crate::protection::sealed::Deliveries;
 use crate::send::blocks::Carrier;
 use crate::subflows::flow::{Flow, ResetInfo, Stage, UNKNOWN_RTT};
 
@@ -19,19 +20,6 @@ const LOOK_AHEAD: usize = 64;
 /// How long the Data-ACK may lag behind TCP's: the segment with both may have been lost.
 const MIN_GRACE: Duration = Duration::from_millis(2);
 const MAX_GRACE: Duration = Duration::from_millis(100);
-
-/// What it follows from which blocks TCP has delivered.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Deliveries {
-    /// Stream offsets acknowledged, of all subflows together.
-    acked: u64,
-    subflows: usize,
-    /// Of those, subflows that are over and carry nothing any more.
-    over: usize,
-    newest: Option<SubflowId>,
-    /// Data offset of the first block.
-    first: Option<u64>,
-}
 
 impl Connection {
     /// Finds blocks that were corrupted or swallowed, has them sent again, and leaves subflows on which that goes on.
@@ -136,11 +124,9 @@ impl Connection {
             newest: self.flows.iter().map(|flow| flow.state.id).max(),
             first: self.outgoing.first().map(|first| first.start),
         };
-        let Some(established) = self.protection.established_mut() else { return };
-        if established.deliveries.as_ref() == Some(&seen) {
+        if !self.protection.established_mut().is_some_and(|established| established.is_news(seen)) {
             return;
         }
-        established.deliveries = Some(seen);
         let flows = &self.flows;
         let has_arrived = |carrier: &Carrier| {
             let flow = flows.iter().find(|flow| flow.state.id == carrier.flow);

@@ -1,20 +1,16 @@
 //! What comes in on a sealed connection: tagged options, mappings, and the bytes that fill them.
 //!
 //! The order is that of the wire format: nothing in a block counts before both tags are right (see
-//! [`super::unsealing`]). A block that fails is not
-//! acknowledged at data level, so the peer sends it again; TCP has acknowledged its bytes already, which the
+//! [`super::unsealing`]). A block that fails is not acknowledged at data level, so the peer sends it again; TCP has acknowledged its bytes already, which the
 //! peer notices (see [`super::repair`]).
 
 use crate::log;
 use bytes::Bytes;
 use plait_base::Instant;
-use plait_protect::handshake::Failed;
-use plait_protect::sealed::{AckContext, AckTag, OpenError, ProtectedOptions};
 use plait_wire::{DataAck, DataSequence, Dss, Flags, ResetReason};
 
-use super::Stage;
-use super::claim::Claim;
 use crate::connection::receiving::{Arrived, MAX_UNMAPPED};
+use crate::protection::sealed::{Established, Reader, Said, Sealed, Worth};
 use crate::role::Role;
 use crate::send::Acked;
 use crate::subflows::flow::{ResetInfo, Stage as FlowStage};
@@ -37,7 +33,7 @@ impl Connection {
             return;
         }
         let Some(sealed) = self.protection.sealed_mut() else { return };
-        sealed.is_heard = true;
+        sealed.on_heard();
         let Some(dss) = arrived.signals.dss else { return };
         let Dss { data_ack, mapping, data_fin } = dss;
         let is_bare_fin = |length: u16, ssn: u32| data_fin && length == 1 && ssn == 0;
@@ -70,46 +66,30 @@ impl Connection {
     /// A Data-ACK or DATA_FIN without a block: its tag has to be right.
     fn take_tagged(&mut self, arrived: &Arrived<'_>, ack: Option<DataAck>, fin: Option<DataSequence>) {
         let Some(established) = self.protection.established_mut() else { return };
-        let numbers = &established.numbers;
         let Some(subflow) = self.flows[arrived.index].state.sealed.tag else { return };
-        let data_ack = ack.map(|ack| numbers.outgoing.ack_number(ack, self.outgoing.acked()));
-        let data_fin = fin.map(|dsn| numbers.incoming.sequence(dsn, self.incoming.next()));
-        let context = AckContext { subflow, data_ack, data_fin, options: ProtectedOptions::NONE };
-        let tag = arrived.signals.tag.and_then(|tag| AckTag::parse(&tag));
-        match tag.map(|tag| established.opener.check_ack(&context, &tag)) {
-            Some(Ok(())) => {}
-            // Without a tag, or with one whose keys are gone or yet to come, nothing can be guessed.
-            None | Some(Err(OpenError::Generation(_))) => {
-                self.counters.forged_acks += 1;
-                return;
+        let said = Said { ack, fin, tag: arrived.signals.tag };
+        match established.check(subflow, &said, (self.outgoing.acked(), self.incoming.next())) {
+            Worth::Genuine { acked, fin } => {
+                if let Some(acked) = acked {
+                    self.on_genuine_ack(acked);
+                }
+                if fin == Some(self.incoming.next()) {
+                    self.end_stream();
+                }
             }
-            Some(Err(_)) => return self.on_tag_failed(arrived.index),
-        }
-        let fin = data_fin.and_then(|dsn| numbers.incoming.offset(dsn));
-        let may_end = established.eof_received;
-        if let Some(acked) = data_ack.and_then(|dsn| numbers.outgoing.offset(dsn)) {
-            self.on_genuine_ack(acked);
-        }
-        if let Some(fin) = fin
-            && may_end
-            && fin == self.incoming.next()
-        {
-            self.end_stream();
+            Worth::Nothing => self.counters.forged_acks += 1,
+            Worth::Guessed => self.on_tag_failed(arrived.index),
         }
     }
 
     /// A Data-ACK that is the peer's.
     pub(super) fn on_genuine_ack(&mut self, acked: u64) {
-        let Some(established) = self.protection.established_mut() else { return };
-        match self.outgoing.on_data_ack(acked, 0) {
-            Acked::New(_) => {
-                if established.claim == Claim::Said {
-                    established.claim = Claim::Settled;
-                }
-                established.numbers.is_confirmed = true;
-                established.sealer.handle_data_ack(established.numbers.outgoing.dsn(acked));
-            }
-            Acked::Old => established.numbers.is_confirmed = true,
+        let outcome = self.outgoing.on_data_ack(acked, 0);
+        if let (Acked::New(_), Some(established)) = (outcome, self.protection.established_mut()) {
+            established.on_acked(acked);
+        }
+        match outcome {
+            Acked::New(_) | Acked::Old => self.allow_joins(),
             Acked::Beyond => self.fail(ConnectionError::Protocol),
         }
     }
@@ -121,13 +101,10 @@ impl Connection {
             state.read = chunk.offset + chunk.data.len() as u64;
             state.sealed.inbox.push(chunk);
         }
-        match self.protection.sealed().map(|sealed| &sealed.stage) {
-            Some(Stage::Handshaking(_)) => self.read_handshake(index),
-            Some(Stage::Established(_)) => self.open_blocks(now, index),
-            Some(
-                Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. },
-            )
-            | None => {}
+        match self.protection.sealed().map_or(Reader::Nobody, Sealed::reader) {
+            Reader::Handshake => self.read_handshake(index),
+            Reader::Blocks => self.open_blocks(now, index),
+            Reader::Nobody => {}
         }
     }
 
@@ -164,17 +141,16 @@ impl Connection {
     fn on_unmapped(&mut self, now: Instant, index: usize, bytes: usize) {
         let state = &mut self.flows[index].state;
         state.unmapped_since = state.unmapped_since.or(Some(now));
-        let is_first = state.is_first();
-        if let Some(established) = self.protection.established_mut()
-            && let Some(handshake) = established.handshake.as_mut().filter(|_| is_first)
+        if state.is_first()
+            && let Some(established) = self.protection.established_mut()
+            && established.awaits_alert()
         {
-            // The server may have refused our key after we were through.
             let Some(bytes) = state.sealed.inbox.take(usize::MAX) else { return };
-            if let Err(Failed { why, by_peer: true }) = handshake.handle_bytes(&bytes) {
+            if let Some(why) = established.alert_in(&bytes) {
                 self.fail_sealing(why, ConnectionError::HandshakeFailed);
                 return;
             }
-            self.flows[index].state.sealed.inbox.give_back(bytes);
+            state.sealed.inbox.give_back(bytes);
         }
         if bytes > MAX_UNMAPPED {
             self.counters.stripped += 1;
@@ -183,10 +159,8 @@ impl Connection {
     }
 
     fn on_garbage(&mut self, index: usize, bytes: &Bytes) {
-        let state = &self.flows[index].state;
-        if let Some(established) = self.protection.established_mut()
-            && let Some(handshake) = established.handshake.as_mut().filter(|_| state.is_first())
-            && let Err(Failed { why, by_peer: true }) = handshake.handle_bytes(bytes)
+        if self.flows[index].state.is_first()
+            && let Some(why) = self.protection.established_mut().and_then(|sealed| sealed.alert_in(bytes))
         {
             self.fail_sealing(why, ConnectionError::HandshakeFailed);
             return;
@@ -217,8 +191,7 @@ impl Connection {
     pub(super) fn on_failed(&mut self, index: Option<usize>) {
         log::debug!("block or option tag failed verification");
         self.counters.blocks_failed += 1;
-        let has_opened =
-            self.protection.established().is_some_and(|established| established.opener.has_opened());
+        let has_opened = self.protection.established().is_some_and(Established::has_opened);
         let has_other = self.flows.proved() > 1;
         let Some(flow) = index.and_then(|index| self.flows.get_mut(index)) else { return };
         flow.state.sealed.failures += 1;

@@ -1,21 +1,15 @@
-//! Sealing what goes out: one block per mapping, encrypted once, tagged for each transmission.
+//! Which blocks of a sealed connection go out on which subflow.
 
 use plait_base::Instant;
-use plait_protect::sealed::{
-    BLOCK_OVERHEAD, BlockBuffer, KeyUsedUp, Kind, MAX_PLAIN, OptionContext, ProtectedOptions, Record,
-};
-use plait_wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
+use plait_protect::sealed::{BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN};
 
-use super::established::Established;
 use crate::connection::sending::whole_segments;
-use crate::protection::options::{DATA_OPTIONS, put};
+use crate::protection::options::DATA_OPTIONS;
+use crate::protection::sealed::Established;
 use crate::scheduler::Candidate;
 use crate::send::blocks::Body;
 use crate::{Connection, ConnectionError, Scheduler};
 
-/// Control blocks may go so far beyond the window of the data, lest two ends that both wait for room wait for
-/// ever. The receiver takes twice as much.
-pub(super) const CONTROL_SLACK: u64 = 8 << 10;
 /// A block is at most this part of the congestion window: the receiver waits for the whole of it.
 const PARTS_OF_WINDOW: u32 = 4;
 
@@ -33,29 +27,26 @@ impl Connection {
         self.is_control_next() && self.send_first(now, index)
     }
 
+    /// Our application has ended its stream, and all of it is in blocks.
+    fn is_all_cut(&self) -> bool {
+        self.outgoing.is_finished() && self.outgoing.uncut() == 0
+    }
+
     fn has_control(&self, now: Instant) -> bool {
-        let Some(established) = self.protection.established() else { return false };
-        if self.outgoing.is_fin_sent() || established.ahead.ends_stream() {
-            return false;
-        }
-        let all_cut = self.outgoing.is_finished() && self.outgoing.uncut() == 0;
-        !established.pending.is_empty()
-            || established.sealer.is_update_due(now)
-            || (all_cut && (!established.is_eof_sent() || established.eof_received))
+        let all_cut = self.is_all_cut();
+        !self.outgoing.is_fin_sent()
+            && self.protection.established().is_some_and(|sealed| sealed.has_control(now, all_cut))
     }
 
     fn is_control_next(&self) -> bool {
-        let established = self.protection.established();
-        established
-            .and_then(|established| established.ahead.first())
-            .is_some_and(|first| first.kind == Kind::Control)
+        self.protection.established().is_some_and(Established::is_control_next)
     }
 
     fn has_room_for_control(&self) -> bool {
-        let Some(established) = self.protection.established() else { return false };
-        let end = self.outgoing.next() + established.ahead.numbers() + MAX_CONTROL as u64;
-        established.ahead.len() < self.most_ahead()
-            && end <= self.outgoing.edge().max(self.outgoing.acked()) + CONTROL_SLACK
+        let edge = self.outgoing.edge().max(self.outgoing.acked());
+        self.protection
+            .established()
+            .is_some_and(|sealed| sealed.has_room_for_control(self.most_ahead(), self.outgoing.next(), edge))
     }
 
     /// Blocks that may be cut before a subflow takes them. Without jobs each is cut when it can go out.
@@ -74,40 +65,11 @@ impl Connection {
         })
     }
 
-    /// Control blocks are short: they are sealed here and now.
     fn seal_control(&mut self, now: Instant) {
-        let all_cut = self.outgoing.is_finished() && self.outgoing.uncut() == 0;
+        let all_cut = self.is_all_cut();
         let Some(established) = self.protection.established_mut() else { return };
-        if established.sealer.is_update_due(now)
-            && let Ok(block) = established.sealer.update_keys(now)
-        {
-            established.sealed_blocks += 1;
-            established.ahead.push(block, false);
-            return;
-        }
-        let mut plain = BlockBuffer::with_capacity(MAX_CONTROL - BLOCK_OVERHEAD);
-        let mut ends_stream = false;
-        if !established.pending.is_empty() {
-            while plain.len() + LONGEST_RECORD <= MAX_CONTROL - BLOCK_OVERHEAD
-                && let Some(record) = established.pending.pop_front()
-            {
-                plain.put(&record.to_bytes());
-            }
-        } else if all_cut && !established.is_eof_sent() {
-            plain.put(&Record::Eof.to_bytes());
-            established.eof_at = Some(established.sealer.next_dsn());
-        } else if all_cut && established.eof_received {
-            plain.put(&[Record::PADDING]);
-            ends_stream = true;
-        } else {
-            return;
-        }
-        match established.sealer.seal(Kind::Control, plain) {
-            Ok(block) => {
-                established.sealed_blocks += 1;
-                established.ahead.push(block, ends_stream);
-            }
-            Err(KeyUsedUp) => self.on_keys_used_up(),
+        if established.seal_control(now, all_cut).is_err() {
+            self.on_keys_used_up();
         }
     }
 
@@ -128,7 +90,7 @@ impl Connection {
             while self.is_sealing_due() && self.cut_block(index, turn) {}
         }
         let established = self.protection.established();
-        let Some(first) = established.and_then(|established| established.ahead.first()) else { return true };
+        let Some(first) = established.and_then(Established::first_ahead) else { return true };
         for candidate in candidates {
             // A part of a block would be a super-segment of its own. Who has nothing in flight has no more room to
             // hope for.
@@ -142,15 +104,13 @@ impl Connection {
 
     fn is_sealing_due(&self) -> bool {
         let established = self.protection.established();
-        self.outgoing.uncut() > 0
-            && established.is_some_and(|established| established.ahead.len() < self.most_ahead())
+        self.outgoing.uncut() > 0 && established.is_some_and(|sealed| sealed.ahead() < self.most_ahead())
     }
 
     /// Sends the next block of data on the subflow that was chosen.
     pub(crate) fn send_sealed(&mut self, now: Instant, index: usize, room: usize) -> bool {
         let established = self.protection.established();
-        if self.config.crypto_jobs == 0 && established.is_some_and(|established| established.ahead.is_empty())
-        {
+        if self.config.crypto_jobs == 0 && established.is_some_and(|sealed| sealed.ahead() == 0) {
             self.cut_block(index, room);
         }
         self.send_first(now, index)
@@ -170,17 +130,9 @@ impl Connection {
         }
         let mut plain = BlockBuffer::with_capacity(0);
         self.outgoing.drain_queue(wanted, |piece| plain.append(piece));
-        let dsn = established.sealer.next_dsn();
-        let Ok(job) = established.sealer.begin(Kind::Data, plain) else {
+        if established.cut(plain, wanted, self.config.is_job(wanted)).is_err() {
             self.on_keys_used_up();
             return false;
-        };
-        established.sealed_blocks += 1;
-        established.ahead.expect(dsn, (wanted + BLOCK_OVERHEAD) as u64, wanted);
-        if self.config.is_job(wanted) {
-            established.jobs.seal(job);
-        } else {
-            established.ahead.fill(job.run());
         }
         true
     }
@@ -194,7 +146,7 @@ impl Connection {
         let longest = whole_segments(self.config.tcp.max_super_segment, segment as u16).min(grown);
         let length = (room - room % segment.max(1)).clamp(segment, longest.max(segment));
         let established = self.protection.established();
-        let ahead = established.map_or(0, |established| established.ahead.numbers());
+        let ahead = established.map_or(0, Established::numbers_ahead);
         let left = self.outgoing.window_left().saturating_sub(ahead);
         let whole_window = self.outgoing.window_left() + self.outgoing.in_doubt();
         let most = left.min((whole_window / 2).max(segment as u64));
@@ -204,7 +156,7 @@ impl Connection {
     /// Gives the first block to this subflow, if it is sealed.
     fn send_first(&mut self, now: Instant, index: usize) -> bool {
         let established = self.protection.established_mut();
-        let Some(body) = established.and_then(|established| established.ahead.pop()) else { return false };
+        let Some(body) = established.and_then(Established::take_ahead) else { return false };
         if body.block.kind() == Kind::Data {
             self.outgoing.on_chosen(self.flows[index].state.id);
         }
@@ -232,42 +184,9 @@ impl Connection {
         let Some(subflow) = flow.state.sealed.tag else { return false };
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };
-        let data_ack = established.numbers.incoming.dsn(acknowledged);
-        let offset = flow.tcp.next_offset();
-        let context = OptionContext {
-            subflow,
-            offset,
-            data_ack: Some(data_ack),
-            data_fin: body.ends_stream,
-            options: ProtectedOptions::NONE,
-        };
-        let Some(payload) = established.sealer.transmit(&mut body.block, &context) else { return false };
-        let length = payload.bytes.len() as u16 + u16::from(body.ends_stream);
-        let dss = Dss {
-            data_ack: Some(DataAck::Long(data_ack.bits())),
-            mapping: Some(Mapping {
-                dsn: DataSequence::Long(body.block.dsn().bits()),
-                ssn: offset as u32,
-                length,
-                checksum: None,
-            }),
-            data_fin: body.ends_stream,
-        };
-        let mut options = OptionBytes::new();
-        put(&MptcpOption::Dss(dss), usize::MAX, &mut options);
-        self.give(now, (index, start), payload.bytes, options);
+        let to = (subflow, flow.tcp.next_offset());
+        let Some((payload, options)) = established.transmit(body, to, acknowledged) else { return false };
+        self.give(now, (index, start), payload, options);
         true
     }
 }
-
-impl Established {
-    /// Sealing has nothing to say any more.
-    pub(super) fn is_silent(&self) -> bool {
-        self.eof_received
-    }
-}
-
-/// The longest control block that we send.
-const MAX_CONTROL: usize = 256;
-/// ADD_ADDR with an IPv6 address.
-const LONGEST_RECORD: usize = 21;

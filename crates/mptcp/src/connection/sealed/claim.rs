@@ -1,0 +1,60 @@
+//! Which attempt of an opening is the connection, as far as others than its protection have to act on it.
+
+use plait_base::Instant;
+use plait_protect::sealed::OPENING_LEN;
+
+use crate::{Connection, ConnectionError, Host, OpeningClaim};
+
+impl Connection {
+    /// The peer has acknowledged OPENING on another attempt, or in its name: this is the connection.
+    pub(crate) fn settle_claim(&mut self, now: Instant) {
+        self.protection.settle_claim();
+        self.allow_joins();
+        self.paths.hurry(now);
+    }
+
+    /// Joins need not wait for a Data-ACK: they prove themselves.
+    pub(crate) fn allow_joins(&mut self) {
+        if let Some(numbers) = self.protection.numbers_mut() {
+            numbers.is_confirmed = true;
+        }
+    }
+
+    /// Somebody else has answered on this attempt than on the one that the application was told of.
+    pub(crate) fn refuse_peer(&mut self) {
+        let why = "another peer answered here than on the path that answered first";
+        self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
+    }
+
+    /// OPENING has been verified: claims the opening.
+    pub(super) fn claim_opening(&mut self, now: Instant, id: [u8; OPENING_LEN], host: &mut dyn Host) {
+        let Some(established) = self.protection.established_mut() else { return };
+        match established.claim_opening(now, id, host) {
+            OpeningClaim::Granted => self.notices.connected(),
+            OpeningClaim::Taken(_) => {}
+            OpeningClaim::Full => self.fail(ConnectionError::Aborted),
+        }
+    }
+
+    /// Data offset below which everything is acknowledged at data level.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        if self.protection.may_acknowledge() { self.incoming.next() } else { 1 }
+    }
+
+    /// An attempt that nobody has claimed has had its time.
+    pub(super) fn give_up_claim(&mut self) {
+        if self.counters.blocks_failed > 0 {
+            self.fail_altered();
+        } else {
+            let why = "nothing that can be believed came behind the handshake";
+            self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
+        }
+    }
+
+    /// Nothing could be verified.
+    pub(super) fn fail_altered(&mut self) {
+        let why =
+            "not one block could be verified: the two ends have different keys, or each block was changed";
+        self.fail_sealing(why.to_owned(), ConnectionError::NegotiationAltered);
+    }
+}

@@ -1,0 +1,124 @@
+//! The handshake of a sealed connection, carried on where its subflow has brought bytes, and its end.
+
+use crate::log;
+use plait_base::{Instant, SubflowId};
+use plait_protect::handshake::Complete;
+use plait_protect::sealed::SubflowTag;
+use plait_tcp::Record;
+
+use crate::protection::sealed::{Begun, INITIAL_WINDOW};
+use crate::role::Role;
+use crate::{Connection, ConnectionError, Host};
+
+impl Connection {
+    /// Does what can be done: begins the handshake, carries it on, ends it; then what the sealed connection
+    /// has to do.
+    pub(crate) fn progress_sealing(&mut self, now: Instant, host: &mut dyn Host) {
+        if !self.protection.must_be_sealed() || self.closing.is_over() {
+            return;
+        }
+        self.begin_handshake(now, host);
+        self.pump_handshake(now, host);
+        self.act_on_records(now, host);
+        self.repair(now);
+    }
+
+    fn begin_handshake(&mut self, now: Instant, host: &mut dyn Host) {
+        let Some(sealed) = self.protection.sealed_mut() else { return };
+        match sealed.begin_handshake(now, host) {
+            Begun::NotDue => {}
+            Begun::On(flow) => {
+                if let Some(index) = self.flows.index_of(flow) {
+                    self.read_handshake(index);
+                }
+            }
+            Begun::Failed(why) => self.fail_sealing(why, ConnectionError::HandshakeFailed),
+        }
+    }
+
+    /// The subflow at `index` has brought bytes while a handshake runs.
+    pub(super) fn read_handshake(&mut self, index: usize) {
+        let Some(sealed) = self.protection.sealed_mut() else { return };
+        let state = &mut self.flows[index].state;
+        if sealed.handshake_flow() == Some(state.id) {
+            sealed.read_handshake(&mut state.sealed.inbox);
+        }
+    }
+
+    fn pump_handshake(&mut self, now: Instant, host: &mut dyn Host) {
+        let Some(sealed) = self.protection.sealed_mut() else { return };
+        let Some(flow) = sealed.handshake_flow() else { return };
+        let Some(index) = self.flows.index_of(flow) else { return };
+        let Some(step) = sealed.poll_handshake() else { return };
+        let speaks = !step.messages.is_empty();
+        for payload in step.messages {
+            self.flows[index].tcp.send(Record { payload, options: step.options.clone(), push: true });
+        }
+        match step.outcome {
+            Some(Ok(complete)) => self.start_sealed(now, index, complete, host),
+            Some(Err(error)) if speaks => self.fail_behind_alert(now, error.why, flow),
+            Some(Err(error)) => self.fail_sealing(error.why, ConnectionError::HandshakeFailed),
+            None => {}
+        }
+    }
+
+    fn start_sealed(&mut self, now: Instant, index: usize, complete: Complete, host: &mut dyn Host) {
+        let Some(sealed) = self.protection.sealed_mut() else { return };
+        if let Err(why) = sealed.establish(now, complete, host) {
+            return self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
+        }
+        self.outgoing.hold_fin(1 + INITIAL_WINDOW);
+        let state = &mut self.flows[index].state;
+        state.sealed.tag = Some(SubflowTag::FIRST);
+        if self.role == Role::Active {
+            state.remote_address = Some(0);
+            // A listener's application is told when OPENING has come.
+            self.notices.connected();
+        }
+        self.open_blocks(now, index);
+    }
+
+    /// A handshake that takes too long, or a peer that never finishes one, ends here.
+    pub(crate) fn give_up_handshake(&mut self) {
+        if self.protection.is_sealed() {
+            return self.give_up_claim();
+        }
+        self.fail_sealing(
+            "the peer did not finish the handshake in time".into(),
+            ConnectionError::HandshakeFailed,
+        );
+    }
+
+    /// When that is.
+    pub(crate) fn handshake_deadline(&self) -> Option<Instant> {
+        let sealed = self.protection.sealed().filter(|_| !self.closing.is_over())?;
+        sealed.handshake_deadline(self.closing.no_subflow_since())
+    }
+
+    /// There will be no sealed connection, and no other.
+    pub(super) fn fail_sealing(&mut self, why: String, error: ConnectionError) {
+        self.fail(error);
+        self.note_failure(why);
+    }
+
+    /// As [`Connection::fail_sealing`] for a handshake whose last bytes, an alert, tell the peer why: they are with TCP,
+    /// and a reset would overtake them.
+    fn fail_behind_alert(&mut self, now: Instant, why: String, flow: SubflowId) {
+        self.fail_and(ConnectionError::HandshakeFailed, |each, reset_info| {
+            if each.state.id == flow {
+                each.leave();
+                each.tcp.orphan(now);
+            } else {
+                each.reset(reset_info);
+            }
+        });
+        self.note_failure(why);
+    }
+
+    fn note_failure(&mut self, why: String) {
+        log::debug!(why, "sealing has failed");
+        if let Some(sealed) = self.protection.sealed_mut() {
+            sealed.note_failure(Some(why));
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! A sealed connection: its protection says what each handshake message, block, option and record is worth, and here that is
+//! acted upon.
+//!
+//! Bytes of a subflow are the handshake's or blocks ([`inbound`]); a block is opened, here or by a job, and put in order
+//! ([`unsealing`]); records are acted upon ([`records`]); what goes out is cut for a subflow ([`outbound`]), and what was corrupted on
+//! the way is sent again ([`repair`]).
+
+mod claim;
+mod handshake;
+mod inbound;
+mod outbound;
+mod records;
+mod repair;
+mod unsealing;

@@ -1,0 +1,34 @@
+//! What the peer's control records call for outside of the protection.
+
+use plait_base::Instant;
+
+use crate::protection::sealed::{Established, ForConnection};
+use crate::{Connection, Host};
+
+impl Connection {
+    /// Acts on records that need the host, the paths or the subflows.
+    pub(super) fn act_on_records(&mut self, now: Instant, host: &mut dyn Host) {
+        while let Some(record) = self.protection.established_mut().and_then(Established::poll_record) {
+            match record {
+                ForConnection::AddAddr { id, address, port } => {
+                    self.learn_address(now, id, address, port, host);
+                }
+                ForConnection::RemoveAddr { id } => self.on_remove_addr(id),
+                ForConnection::Prio { subflow, backup } => {
+                    for flow in self.flows.iter_mut().filter(|flow| flow.state.sealed.tag == Some(subflow)) {
+                        flow.state.backup_theirs = backup;
+                    }
+                }
+                ForConnection::Opening(id) => self.claim_opening(now, id, host),
+            }
+        }
+    }
+
+    /// Tells the peer how much more it may send, once that is worth a block.
+    pub(crate) fn update_window(&mut self) {
+        let (next, free, size) = (self.incoming.next(), self.incoming.free(), self.incoming.buffer_size());
+        if let Some(established) = self.protection.established_mut() {
+            established.update_window(next, free, size);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! From a mapping that is complete to bytes in the stream: the protection opens a block, here or elsewhere, and says what it
+//! is worth; that is acted upon here.
+
+use bytes::Bytes;
+use plait_base::Instant;
+use plait_protect::sealed::{OpenError, Opened};
+
+use crate::protection::sealed::{CryptoJob, CryptoResult, Established, Examined, InOrder, Opening, Taken};
+use crate::subflows::inbox::Declared;
+use crate::{Connection, ConnectionError};
+
+/// How far the stream was before something was opened.
+#[derive(Clone, Copy)]
+pub(super) struct Progress {
+    next: u64,
+    is_ended: bool,
+}
+
+impl Connection {
+    /// The next job; none once the connection is over.
+    pub(crate) fn next_job(&mut self) -> Option<CryptoJob> {
+        let is_over = self.closing.is_over();
+        let established = self.protection.established_mut()?;
+        core::iter::from_fn(|| established.poll_job()).find(|_| !is_over)
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_jobs(&self) -> bool {
+        !self.closing.is_over() && self.protection.established().is_some_and(Established::has_jobs)
+    }
+
+    /// What came of a job.
+    pub(crate) fn take_result(&mut self, now: Instant, result: CryptoResult) {
+        if self.closing.is_over() {
+            return;
+        }
+        let Some(established) = self.protection.established_mut() else { return };
+        if let Some((opening, result)) = established.take_result(result) {
+            self.on_opened_elsewhere(now, &opening, result);
+        }
+    }
+
+    fn on_opened_elsewhere(&mut self, now: Instant, opening: &Opening, result: Result<Opened, OpenError>) {
+        let before = self.progress();
+        self.take_opened(opening, result);
+        if let Some(index) = self.flows.index_of(opening.flow()) {
+            self.flows[index].tcp.release_ack();
+            self.on_progress(index, before);
+        }
+        self.tell_reader();
+        for index in 0..self.flows.len() {
+            if self.flows[index].state.sealed.is_paused {
+                self.open_blocks(now, index);
+            }
+        }
+    }
+
+    /// Whether as many blocks are being opened as may be.
+    pub(super) fn is_opening_enough(&self) -> bool {
+        let most = usize::from(self.config.crypto_jobs);
+        let opening = self.protection.established().map_or(0, Established::opening);
+        most > 0 && opening >= most
+    }
+
+    /// Takes the block that fills a mapping.
+    pub(super) fn take_block(&mut self, now: Instant, index: usize, declared: Declared, payload: Bytes) {
+        let state = &mut self.flows[index].state;
+        let (Some(subflow), Some(established)) = (state.sealed.tag, self.protection.established_mut()) else {
+            return;
+        };
+        let (acked, next) = (self.outgoing.acked(), self.incoming.next());
+        // Kept for the case that the mapping was wrong and hides another.
+        let whole = payload.clone();
+        match established.examine((state.id, subflow), declared, payload, (acked, next)) {
+            Ok(Examined::Open(opening, job)) => {
+                drop(whole);
+                if !self.config.is_job(opening.len()) {
+                    return self.take_opened(&opening, job.run());
+                }
+                established.open_elsewhere(opening, job);
+                // What acknowledges the bytes is to acknowledge the block as well.
+                self.flows[index].tcp.hold_ack(now);
+            }
+            Ok(Examined::Duplicate { length, acked }) => {
+                state.sealed.told = 0;
+                self.flows[index].tcp.request_ack();
+                self.on_duplicate(length, acked);
+            }
+            Ok(Examined::Outside { length }) => self.counters.bytes_outside += length,
+            // A copy so late that its keys are gone.
+            Err(OpenError::Generation(wire))
+                if established.has_passed(wire, &declared, whole.len(), next) =>
+            {
+                self.counters.bytes_duplicate += whole.len() as u64;
+            }
+            Err(_) => {
+                state.sealed.inbox.resume(whole);
+                self.on_failed(Some(index));
+            }
+        }
+    }
+
+    /// A block has been opened, or not.
+    fn take_opened(&mut self, opening: &Opening, result: Result<Opened, OpenError>) {
+        let next = self.incoming.next();
+        let Some(established) = self.protection.established_mut() else { return };
+        match established.take_opened(opening, result, next) {
+            Taken::Forged => self.on_failed(self.flows.index_of(opening.flow())),
+            Taken::Duplicate { length, acked } => self.on_duplicate(length, acked),
+            Taken::Broken => self.fail(ConnectionError::Protocol),
+            Taken::Kept { acked, edge } => {
+                if let Some(edge) = edge {
+                    self.outgoing.raise_edge(edge);
+                }
+                if let Some(acked) = acked {
+                    self.on_genuine_ack(acked);
+                }
+                self.deliver_blocks();
+            }
+        }
+    }
+
+    fn on_duplicate(&mut self, length: u64, acked: Option<u64>) {
+        self.counters.bytes_duplicate += length;
+        if let Some(acked) = acked {
+            self.on_genuine_ack(acked);
+        }
+    }
+
+    /// Hands on what is in order now.
+    fn deliver_blocks(&mut self) {
+        while !self.closing.is_over() {
+            let Some(established) = self.protection.established_mut() else { return };
+            let InOrder { length, data, ends_data, data_fin } =
+                match established.take_next(self.incoming.next()) {
+                    Ok(Some(block)) if !self.incoming.is_finished() => block,
+                    Ok(None) => return,
+                    Ok(Some(_)) | Err(_) => return self.fail(ConnectionError::Protocol),
+                };
+            self.incoming.deliver_block(length, data);
+            if ends_data {
+                self.incoming.end_data();
+            }
+            if data_fin {
+                self.end_stream();
+            }
+        }
+    }
+
+    /// DATA_FIN counts only behind a verified EOF.
+    pub(super) fn end_stream(&mut self) {
+        let may_end = self.protection.established().is_some_and(Established::may_end);
+        if !may_end || !self.incoming.finish(self.incoming.next()) {
+            self.counters.fin_conflicts += 1;
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        let is_ended = self.incoming.is_exhausted() || self.incoming.is_finished();
+        Progress { next: self.incoming.next(), is_ended }
+    }
+
+    /// The first data and the end are acknowledged at once, as on plain connections: the other side learns that its
+    /// keys and its end are known.
+    pub(super) fn on_progress(&mut self, index: usize, before: Progress) {
+        let after = self.progress();
+        if (before.next == 1 && after.next > 1) || before.is_ended != after.is_ended {
+            self.flows[index].tcp.request_ack();
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The handshake over unmapped bytes, and how its outcome becomes the keys of a connection (Jadin et al., section III-B).
+
+use bytes::Bytes;
+use plait_base::{Instant, SubflowId};
+use plait_protect::handshake::{Complete, Failed, Handshake, Tep};
+use plait_protect::sealed::{ConnectionSecrets, Role as End};
+use plait_wire::OptionBytes;
+
+use super::established::{About, Established};
+use super::negotiation::third_segment;
+use super::{Agreed, Sealed, Stage};
+use crate::Host;
+use crate::role::Role;
+use crate::subflows::inbox::Inbox;
+
+/// Bytes beyond the initial data sequence number that may be sent before the first MAX_DATA has come.
+pub(crate) const INITIAL_WINDOW: u64 = 64 << 10;
+
+/// A handshake that runs.
+pub(super) struct Handshaking {
+    handshake: Box<dyn Handshake>,
+    flow: SubflowId,
+    tep: Tep,
+    began: Instant,
+    /// What it has to say, for TCP.
+    outbox: Vec<Bytes>,
+    /// How it ended: told once its last bytes are handed to TCP. The bytes behind it are not its own.
+    outcome: Option<Result<Complete, Failed>>,
+}
+
+/// What came of trying to begin a handshake.
+pub(crate) enum Begun {
+    /// Its moment has not come, or is over.
+    NotDue,
+    /// It runs on this subflow.
+    On(SubflowId),
+    /// It cannot be, for this reason.
+    Failed(String),
+}
+
+/// What a handshake has to say, and how it has ended.
+pub(crate) struct Step {
+    /// For the subflow of the handshake.
+    pub(crate) messages: Vec<Bytes>,
+    /// What goes with each of them.
+    pub(crate) options: OptionBytes,
+    pub(crate) outcome: Option<Result<Complete, Failed>>,
+}
+
+impl Handshaking {
+    pub(super) fn tep(&self) -> Tep {
+        self.tep
+    }
+
+    /// Notes what it has to say, and whether it has ended.
+    fn pump(&mut self) {
+        self.outbox.extend(core::iter::from_fn(|| self.handshake.poll_transmit()));
+        if self.outcome.is_none() {
+            self.outcome = self.handshake.poll_complete().map(Ok);
+        }
+    }
+}
+
+fn end(role: Role) -> End {
+    match role {
+        Role::Active => End::A,
+        Role::Passive => End::B,
+    }
+}
+
+impl Sealed {
+    /// Begins the handshake that was agreed on, if one was and does not run yet.
+    pub(crate) fn begin_handshake(&mut self, now: Instant, host: &mut dyn Host) -> Begun {
+        let Stage::Agreed(Agreed { flow, tep, transcript }) = &self.stage else { return Begun::NotDue };
+        let (flow, tep) = (*flow, *tep);
+        let unix_time = host.unix_time(now);
+        let Some(ours) = self.ours() else {
+            return Begun::Failed("there are no settings for this direction".to_owned());
+        };
+        match ours.begin(tep, transcript, host.secrets(), unix_time) {
+            Ok(handshake) => {
+                let mut handshaking =
+                    Handshaking { handshake, flow, tep, began: now, outbox: Vec::new(), outcome: None };
+                handshaking.pump();
+                self.stage = Stage::Handshaking(Box::new(handshaking));
+                Begun::On(flow)
+            }
+            Err(Failed { why, by_peer: _ }) => Begun::Failed(why),
+        }
+    }
+
+    /// The subflow on which a handshake runs.
+    pub(crate) fn handshake_flow(&self) -> Option<SubflowId> {
+        match &self.stage {
+            Stage::Handshaking(handshaking) => Some(handshaking.flow),
+            Stage::Offered { .. }
+            | Stage::Answered { .. }
+            | Stage::Agreed(_)
+            | Stage::Established(_)
+            | Stage::Failed { .. } => None,
+        }
+    }
+
+    /// Gives the handshake the bytes that are its own; what lies behind them stays in the inbox of its subflow.
+    pub(crate) fn read_handshake(&mut self, inbox: &mut Inbox) {
+        let Stage::Handshaking(handshaking) = &mut self.stage else { return };
+        while handshaking.outcome.is_none()
+            && let Some(bytes) = inbox.take(usize::MAX)
+        {
+            match handshaking.handshake.handle_bytes(&bytes) {
+                Ok(taken) => inbox.give_back(bytes.slice(taken..)),
+                Err(error) => handshaking.outcome = Some(Err(error)),
+            }
+            handshaking.pump();
+        }
+    }
+
+    /// What the handshake has to say, and how it has ended; `None` if none runs.
+    pub(crate) fn poll_handshake(&mut self) -> Option<Step> {
+        let options = match (self.role, self.is_heard) {
+            (Role::Active, false) => third_segment(self.capable),
+            (Role::Active, true) | (Role::Passive, _) => OptionBytes::new(),
+        };
+        let Stage::Handshaking(handshaking) = &mut self.stage else { return None };
+        let messages = core::mem::take(&mut handshaking.outbox);
+        Some(Step { messages, options, outcome: handshaking.outcome.take() })
+    }
+
+    /// Both sides have the keys: what the handshake has come to is the connection from here on.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(crate) fn establish(
+        &mut self,
+        now: Instant,
+        complete: Complete,
+        host: &mut dyn Host,
+    ) -> Result<(), &'static str> {
+        // Whatever the handshake has let through: from here on data may flow.
+        if !self.ours().is_some_and(|ours| ours.admits(&complete.peer)) {
+            return Err("the handshake has not proved the identity that is required of the peer");
+        }
+        let failed = Stage::Failed { was_established: false };
+        let Stage::Handshaking(handshaking) = core::mem::replace(&mut self.stage, failed) else {
+            return Err("no handshake runs");
+        };
+        let Complete { master, tep, suite, key_exchange, peer, sent, received } = complete;
+        let role = end(self.role);
+        let secrets = ConnectionSecrets::derive(master, tep.byte());
+        let derived = secrets.identity().token(role);
+        let mut token = derived;
+        while !host.claim_token(token) {
+            token = host.secrets().next_u32();
+        }
+        let started = secrets.start(role, suite, suite.limits(), now);
+        let about = About { tep, suite, key_exchange, peer, sent, received };
+        let mut established =
+            Established::new(role, about, started, (handshaking.began, handshaking.handshake));
+        if token != derived {
+            established.rename(token);
+        }
+        self.stage = Stage::Established(Box::new(established));
+        Ok(())
+    }
+
+    /// When the handshake, or an attempt that nobody has claimed, is given up; without any subflow since
+    /// `no_subflow_since`.
+    pub(crate) fn handshake_deadline(&self, no_subflow_since: Option<Instant>) -> Option<Instant> {
+        let timeout = self.settings.handshake_timeout;
+        match &self.stage {
+            Stage::Handshaking(handshaking) => Some(handshaking.began + timeout),
+            Stage::Established(established) => established.claim_deadline(no_subflow_since, timeout),
+            Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. } => None,
+        }
+    }
+}

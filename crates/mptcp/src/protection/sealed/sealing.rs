@@ -1,0 +1,148 @@
+//! Sealing what goes out: one block per mapping, encrypted once, tagged for each transmission.
+
+use bytes::Bytes;
+use plait_base::Instant;
+use plait_protect::sealed::{
+    BLOCK_OVERHEAD, BlockBuffer, KeyUsedUp, Kind, OptionContext, ProtectedOptions, Record, SubflowTag,
+};
+use plait_wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
+
+use super::ahead::First;
+use super::established::Established;
+use crate::protection::options::put;
+use crate::send::sealed_body::SealedBody;
+
+/// Control blocks may go so far beyond the window of the data, lest two ends that both wait for room wait for
+/// ever. The receiver takes twice as much.
+pub(super) const CONTROL_SLACK: u64 = 8 << 10;
+/// The longest control block that we send.
+const MAX_CONTROL: usize = 256;
+/// ADD_ADDR with an IPv6 address.
+const LONGEST_RECORD: usize = 21;
+
+impl Established {
+    /// Whether there is a control block to be sealed; `all_cut` if our application has ended its stream and all of it is in
+    /// blocks.
+    pub(crate) fn has_control(&self, now: Instant, all_cut: bool) -> bool {
+        !self.ahead.ends_stream()
+            && (!self.pending.is_empty()
+                || self.sealer.is_update_due(now)
+                || (all_cut && (!self.is_eof_sent() || self.eof_received)))
+    }
+
+    /// Whether the block to leave next is a control block.
+    pub(crate) fn is_control_next(&self) -> bool {
+        self.ahead.first().is_some_and(|first| first.kind == Kind::Control)
+    }
+
+    /// Whether a control block may be sealed, given how many blocks may wait at most, the next data offset, and the right edge
+    /// of the window.
+    pub(crate) fn has_room_for_control(&self, most: usize, next: u64, edge: u64) -> bool {
+        let end = next + self.ahead.numbers() + MAX_CONTROL as u64;
+        self.ahead.len() < most && end <= edge + CONTROL_SLACK
+    }
+
+    /// Seals what [`Established::has_control`] speaks of. Control blocks are short: they are sealed here and now.
+    pub(crate) fn seal_control(&mut self, now: Instant, all_cut: bool) -> Result<(), KeyUsedUp> {
+        if self.sealer.is_update_due(now)
+            && let Ok(block) = self.sealer.update_keys(now)
+        {
+            self.sealed_blocks += 1;
+            self.ahead.push(block, false);
+            return Ok(());
+        }
+        let mut plain = BlockBuffer::with_capacity(MAX_CONTROL - BLOCK_OVERHEAD);
+        let mut ends_stream = false;
+        if !self.pending.is_empty() {
+            while plain.len() + LONGEST_RECORD <= MAX_CONTROL - BLOCK_OVERHEAD
+                && let Some(record) = self.pending.pop_front()
+            {
+                plain.put(&record.to_bytes());
+            }
+        } else if all_cut && !self.is_eof_sent() {
+            plain.put(&Record::Eof.to_bytes());
+            self.eof_at = Some(self.sealer.next_dsn());
+        } else if all_cut && self.eof_received {
+            plain.put(&[Record::PADDING]);
+            ends_stream = true;
+        } else {
+            return Ok(());
+        }
+        let block = self.sealer.seal(Kind::Control, plain)?;
+        self.sealed_blocks += 1;
+        self.ahead.push(block, ends_stream);
+        Ok(())
+    }
+
+    /// Has a block of data sealed, of so many bytes of the application: by a job, or here.
+    pub(crate) fn cut(
+        &mut self,
+        plain: BlockBuffer,
+        application: usize,
+        is_job: bool,
+    ) -> Result<(), KeyUsedUp> {
+        let dsn = self.sealer.next_dsn();
+        let job = self.sealer.begin(Kind::Data, plain)?;
+        self.sealed_blocks += 1;
+        self.ahead.expect(dsn, (application + BLOCK_OVERHEAD) as u64, application);
+        if is_job {
+            self.jobs.seal(job);
+        } else {
+            self.ahead.fill(job.run());
+        }
+        Ok(())
+    }
+
+    /// What can be said of the first block that no subflow was given yet.
+    pub(crate) fn first_ahead(&self) -> Option<First> {
+        self.ahead.first()
+    }
+
+    /// Blocks that no subflow was given yet.
+    pub(crate) fn ahead(&self) -> usize {
+        self.ahead.len()
+    }
+
+    /// Data sequence numbers that they take.
+    pub(crate) fn numbers_ahead(&self) -> u64 {
+        self.ahead.numbers()
+    }
+
+    /// Takes the first of them, if it is sealed.
+    pub(crate) fn take_ahead(&mut self) -> Option<SealedBody> {
+        self.ahead.pop()
+    }
+
+    /// Payload and options of a block for the stream offset `offset` of `subflow`, with a Data-ACK for everything below
+    /// `acknowledged`; the cipher text stays what it is. `None` if the keys of the tag are gone.
+    pub(crate) fn transmit(
+        &mut self,
+        body: &mut SealedBody,
+        (subflow, offset): (SubflowTag, u64),
+        acknowledged: u64,
+    ) -> Option<(Bytes, OptionBytes)> {
+        let data_ack = self.numbers.incoming.dsn(acknowledged);
+        let context = OptionContext {
+            subflow,
+            offset,
+            data_ack: Some(data_ack),
+            data_fin: body.ends_stream,
+            options: ProtectedOptions::NONE,
+        };
+        let payload = self.sealer.transmit(&mut body.block, &context)?;
+        let length = payload.bytes.len() as u16 + u16::from(body.ends_stream);
+        let dss = Dss {
+            data_ack: Some(DataAck::Long(data_ack.bits())),
+            mapping: Some(Mapping {
+                dsn: DataSequence::Long(body.block.dsn().bits()),
+                ssn: offset as u32,
+                length,
+                checksum: None,
+            }),
+            data_fin: body.ends_stream,
+        };
+        let mut options = OptionBytes::new();
+        put(&MptcpOption::Dss(dss), usize::MAX, &mut options);
+        Some((payload.bytes, options))
+    }
+}

@@ -1,0 +1,108 @@
+//! What of that which comes in outside of blocks the peer has said: tagged Data-ACKs and DATA_FINs, and alerts.
+
+use bytes::Bytes;
+use plait_protect::handshake::Failed;
+use plait_protect::sealed::{AckContext, AckTag, OpenError, ProtectedOptions, SubflowTag};
+use plait_wire::{DataAck, DataSequence};
+
+use super::claim::Claim;
+use super::established::Established;
+use super::{Sealed, Stage};
+
+/// What the options of a segment without a block say.
+pub(crate) struct Said {
+    pub(crate) ack: Option<DataAck>,
+    /// The data sequence number of a DATA_FIN.
+    pub(crate) fin: Option<DataSequence>,
+    /// What stands behind the third byte of MP_EXPERIMENTAL.
+    pub(crate) tag: Option<[u8; 9]>,
+}
+
+/// What that is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Worth {
+    /// The peer has said it: data offsets. A DATA_FIN counts only behind a verified EOF.
+    Genuine { acked: Option<u64>, fin: Option<u64> },
+    /// There is no tag, or one whose keys are gone or yet to come: nothing can be guessed so.
+    Nothing,
+    /// The tag is wrong: somebody guesses, or changes options.
+    Guessed,
+}
+
+/// What the bytes of a subflow are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    /// The handshake.
+    Handshake,
+    /// Blocks.
+    Blocks,
+    /// Nobody, now.
+    Nobody,
+}
+
+impl Sealed {
+    /// A non-SYN segment of the other side has come: it has our ENO options.
+    pub(crate) fn on_heard(&mut self) {
+        self.is_heard = true;
+    }
+
+    /// What the bytes of a subflow are for now.
+    pub(crate) fn reader(&self) -> Reader {
+        match self.stage {
+            Stage::Handshaking(_) => Reader::Handshake,
+            Stage::Established(_) => Reader::Blocks,
+            Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. } => {
+                Reader::Nobody
+            }
+        }
+    }
+}
+
+impl Established {
+    /// What the options of a segment without a block on `subflow` are worth. Data offsets below `acked` are acknowledged by
+    /// the peer, those below `next` have arrived in order.
+    pub(crate) fn check(&mut self, subflow: SubflowTag, said: &Said, (acked, next): (u64, u64)) -> Worth {
+        let numbers = &self.numbers;
+        let data_ack = said.ack.map(|ack| numbers.outgoing.ack_number(ack, acked));
+        let data_fin = said.fin.map(|dsn| numbers.incoming.sequence(dsn, next));
+        let context = AckContext { subflow, data_ack, data_fin, options: ProtectedOptions::NONE };
+        let tag = said.tag.and_then(|tag| AckTag::parse(&tag));
+        match tag.map(|tag| self.opener.check_ack(&context, &tag)) {
+            Some(Ok(())) => {
+                let fin = data_fin.filter(|_| self.eof_received);
+                Worth::Genuine {
+                    acked: data_ack.and_then(|dsn| self.numbers.outgoing.offset(dsn)),
+                    fin: fin.and_then(|dsn| self.numbers.incoming.offset(dsn)),
+                }
+            }
+            None | Some(Err(OpenError::Generation(_))) => Worth::Nothing,
+            Some(Err(_)) => Worth::Guessed,
+        }
+    }
+
+    /// The peer has everything below the data offset `acked`, and had not before.
+    pub(crate) fn on_acked(&mut self, acked: u64) {
+        if self.claim == Claim::Said {
+            self.claim = Claim::Settled;
+        }
+        self.sealer.handle_data_ack(self.numbers.outgoing.dsn(acked));
+    }
+
+    /// Whether an alert may come in place of blocks: the server may have refused our key after we were through.
+    pub(crate) fn awaits_alert(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// Why the peer has refused us, if these bytes without a mapping are its alert.
+    pub(crate) fn alert_in(&mut self, bytes: &Bytes) -> Option<String> {
+        match self.handshake.as_mut()?.handle_bytes(bytes) {
+            Err(Failed { why, by_peer: true }) => Some(why),
+            Ok(_) | Err(Failed { .. }) => None,
+        }
+    }
+
+    /// Whether a block of the peer has been opened.
+    pub(crate) fn has_opened(&self) -> bool {
+        self.opener.has_opened()
+    }
+}
