@@ -22,7 +22,7 @@ pub(crate) struct HalfOpen {
     shares: BTreeMap<Prefix, Share>,
 }
 
-/// What one prefix has.
+/// What one prefix has: a network, and a site all its networks together.
 #[derive(Clone, Copy, Default)]
 struct Share {
     unproved: usize,
@@ -43,16 +43,20 @@ impl HalfOpen {
     /// A SYN has come.
     pub(crate) fn insert(&mut self, id: ConnectionId, prefix: Prefix) {
         self.unproved.insert(id, prefix);
-        self.shares.entry(prefix).or_default().unproved += 1;
+        for (prefix, _) in prefix.levels() {
+            self.shares.entry(prefix).or_default().unproved += 1;
+        }
     }
 
     /// The address of `id` has answered, and its handshake begins.
     pub(crate) fn prove(&mut self, now: Instant, id: ConnectionId) {
         let Some(prefix) = self.unproved.remove(&id) else { return };
         self.handshakes.insert(id, (prefix, now));
-        let share = self.shares.entry(prefix).or_default();
-        share.unproved -= 1;
-        share.handshakes += 1;
+        for (prefix, _) in prefix.levels() {
+            let share = self.shares.entry(prefix).or_default();
+            share.unproved -= 1;
+            share.handshakes += 1;
+        }
     }
 
     /// It is half open no longer, in one way or the other.
@@ -67,8 +71,9 @@ impl HalfOpen {
 
     /// Whether one more SYN can be kept.
     pub(crate) fn takes_syn(&self, prefix: Prefix, limits: &EndpointConfig) -> bool {
-        let share = self.shares.get(&prefix).map_or(0, |share| share.unproved);
-        self.unproved.len() < limits.max_half_open && share < limits.max_half_open_per_prefix
+        let is_below =
+            |(prefix, networks)| self.share(prefix).unproved < networks * limits.max_half_open_per_prefix;
+        self.unproved.len() < limits.max_half_open && prefix.levels().all(is_below)
     }
 
     /// Whether a handshake with somebody of `prefix` may begin.
@@ -77,19 +82,22 @@ impl HalfOpen {
             let prefix = entry.remove();
             self.release(prefix, |share| &mut share.handshakes);
         }
-        let own = self.shares.get(&prefix).map_or(0, |share| share.handshakes);
-        if own >= limits.max_handshakes_per_prefix {
+        let is_below =
+            |(prefix, networks)| self.share(prefix).handshakes < networks * limits.max_handshakes_per_prefix;
+        if !prefix.levels().all(is_below) {
             return Room::Full;
         }
         if self.handshakes.len() + self.lingering.len() < limits.max_handshakes {
             return Room::Free;
         }
-        let largest = self.shares.iter().max_by_key(|(_, share)| share.handshakes);
+        let own = self.share(prefix.widest()).handshakes;
+        let widest = self.shares.iter().filter(|(prefix, _)| prefix.widest() == **prefix);
+        let largest = widest.max_by_key(|(_, share)| share.handshakes);
         let Some((&largest, _)) = largest.filter(|(_, share)| share.handshakes > own + 1) else {
             return Room::Full;
         };
         // Ids count up: the first is the oldest.
-        let oldest = self.handshakes.iter().find(|(_, (prefix, _))| *prefix == largest);
+        let oldest = self.handshakes.iter().find(|(_, (prefix, _))| prefix.widest() == largest);
         oldest.map_or(Room::Full, |(id, _)| Room::InPlaceOf(*id))
     }
 
@@ -120,8 +128,13 @@ impl HalfOpen {
         self.unproved.keys().chain(self.handshakes.keys()).copied()
     }
 
+    fn share(&self, prefix: Prefix) -> Share {
+        self.shares.get(&prefix).copied().unwrap_or_default()
+    }
+
     fn release(&mut self, prefix: Prefix, which: impl Fn(&mut Share) -> &mut usize) {
-        if let Some(share) = self.shares.get_mut(&prefix) {
+        for (prefix, _) in prefix.levels() {
+            let Some(share) = self.shares.get_mut(&prefix) else { continue };
             *which(share) -= 1;
             if (share.unproved, share.handshakes) == (0, 0) {
                 self.shares.remove(&prefix);
@@ -133,6 +146,7 @@ impl HalfOpen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prefix::NETWORKS_PER_SITE;
 
     const NOW: Instant = Instant::from_millis(1000);
     const LIMITS: EndpointConfig = EndpointConfig {
@@ -187,6 +201,42 @@ mod tests {
         assert_eq!(begin(&mut pools, NOW, 5, 3), Room::InPlaceOf(ConnectionId(0)));
         assert_eq!(begin(&mut pools, NOW, 6, 3), Room::Full, "nobody has more than both would have");
         assert_eq!((pools.len(), pools.handshakes()), (4, 4));
+    }
+
+    #[test]
+    fn a_site_of_ipv6_has_no_more_than_four_of_its_networks() {
+        let network = |number: u8| Prefix::V6([0x20, 1, 0xd, 0xb8, 0, 1, 0, number]);
+        let limits = EndpointConfig { max_half_open: 100, max_handshakes: 100, ..LIMITS };
+        let mut pools = HalfOpen::default();
+        let mut kept = 0;
+        for number in 0..100 {
+            if pools.takes_syn(network(number), &limits) {
+                pools.insert(ConnectionId(number.into()), network(number));
+                kept += 1;
+            }
+        }
+        assert_eq!(kept, NETWORKS_PER_SITE * limits.max_half_open_per_prefix);
+        assert!(pools.takes_syn(Prefix::V6([0x20, 1, 0xd, 0xb8, 0, 2, 0, 0]), &limits), "the next site");
+        for id in 0..kept as u64 {
+            pools.prove(NOW, ConnectionId(id));
+            pools.insert(ConnectionId(100 + id), network(id as u8));
+            pools.prove(NOW, ConnectionId(100 + id));
+        }
+        assert_eq!(pools.room(NOW, network(50), &limits), Room::Full);
+        (0..200).for_each(|id| pools.displace(ConnectionId(id)));
+        assert!(pools.shares.is_empty(), "{:?}", pools.shares.len());
+    }
+
+    #[test]
+    fn a_full_pool_takes_a_place_from_the_site_that_has_most_in_all_its_networks() {
+        let network = |site: u8, number: u8| Prefix::V6([0x20, 1, 0xd, 0xb8, 0, site, 0, number]);
+        let mut pools = HalfOpen::default();
+        for (id, prefix) in [(0, network(1, 0)), (1, network(1, 1)), (2, network(1, 2)), (3, network(2, 0))] {
+            pools.insert(ConnectionId(id), prefix);
+            pools.prove(NOW, ConnectionId(id));
+        }
+        assert_eq!(pools.room(NOW, network(3, 0), &LIMITS), Room::InPlaceOf(ConnectionId(0)));
+        assert_eq!(pools.room(NOW, network(1, 3), &LIMITS), Room::Full);
     }
 
     #[test]

@@ -10,13 +10,14 @@ pub struct EndpointConfig {
     /// Connections that wait for the third segment of TCP's handshake, over all listeners. SYNs beyond are answered without
     /// keeping anything (SYN cookies, RFC 4987), so that none pushes out another.
     pub max_half_open: usize,
-    /// Of these from one prefix: 24 bits of an IPv4 address, 56 bits of an IPv6 address.
+    /// Of these from one network: 24 bits of an IPv4 address, 64 bits of an IPv6 address. From a site of IPv6, 48 bits, four times
+    /// as many.
     pub max_half_open_per_prefix: usize,
     /// Handshakes of sealed connections that run at once, with addresses that have answered. Each can make us keep some
     /// 100 KiB. When there are as many, a prefix with fewer takes a place of the one that has most; who finds none is held
     /// back until he says it again.
     pub max_handshakes: usize,
-    /// Of these with one prefix. A place is taken for a quarter of a second at least.
+    /// Of these with one network; with a site of IPv6 four times as many. A place is taken for a quarter of a second at least.
     pub max_handshakes_per_prefix: usize,
     /// Joins that were answered and are not subflows yet, beyond 16 of each connection: 64 bytes each. When there are as
     /// many, the oldest is forgotten; one prefix can have no more than one in 256.

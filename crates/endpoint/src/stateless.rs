@@ -153,7 +153,7 @@ impl Endpoint {
     ) -> Result<(), Refused> {
         let join = PendingJoin::of(now, syn).ok_or(Refused::Malformed)?;
         let tuple = tuple_of(syn);
-        let set = self.around.cookies.number_of_source(Prefix::of(tuple.remote.ip()));
+        let set = self.around.cookies.number_of_source(Prefix::of(tuple.remote.ip()).widest());
         let join = self.pending_joins.insert(set, &tuple, join);
         let nonce = self.around.cookies.join_nonce(join.then, &tuple, join.nonce);
         let syn = Segment { options: join.options(), ..syn.clone() };
@@ -172,7 +172,7 @@ impl Endpoint {
         if self.pending_joins.len() == 0 {
             return false;
         }
-        let set = self.around.cookies.number_of_source(Prefix::of(tuple.remote.ip()));
+        let set = self.around.cookies.number_of_source(Prefix::of(tuple.remote.ip()).widest());
         let Some(join) = self.pending_joins.find(set, &tuple) else { return false };
         let ours = self.around.start_of(&tuple, join.then).seq;
         if (segment.ack, segment.seq) != (ours + 1, join.seq + 1) {

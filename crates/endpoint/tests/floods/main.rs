@@ -11,7 +11,10 @@ use plait_endpoint::EndpointConfig;
 use plait_mptcp::Config;
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes};
 use raw_peer::RawPeer;
-use scene::{Flood, Scene, join_options, plain, sealed, server_address, spoofed_syn, token_of};
+use scene::{
+    Family, Flood, Scene, join_options, plain, sealed, server_address, spoofed_syn, spoofed_syn_in,
+    syn_from_one_site, token_of,
+};
 
 /// What a flood may cost an honest host.
 const MOST_DELAY: Duration = Duration::from_millis(200);
@@ -45,41 +48,67 @@ fn a_client_that_has_proved_its_address_outlives_any_number_of_spoofed_syns() {
 
 #[test]
 fn an_opening_is_not_delayed_by_a_hundred_thousand_syns_a_second() {
-    for (configs, offer) in [(plain(), ordinary_offer()), (sealed(), sealed_offer())] {
-        let quiet = time_to_open(configs.clone(), None);
-        let flooded = time_to_open(configs, Some((Duration::from_micros(10), offer)));
-        println!("an opening takes {quiet:?}, and {flooded:?} under a flood");
-        assert!(flooded <= quiet + MOST_DELAY, "{quiet:?} {flooded:?}");
+    for family in Family::BOTH {
+        for (configs, offer) in [(plain(), ordinary_offer()), (sealed(), sealed_offer())] {
+            let quiet = time_to_open(family, configs.clone(), None);
+            let mut random = SeededRandom::from_number(2);
+            let make = move || spoofed_syn_in(family, &mut random, offer.clone());
+            let flooded = time_to_open(family, configs, Some(Box::new(make)));
+            println!("an opening over {family:?} takes {quiet:?}, and {flooded:?} under a flood");
+            assert!(flooded <= quiet + MOST_DELAY, "{quiet:?} {flooded:?}");
+        }
     }
 }
 
 #[test]
+fn nor_by_as_many_from_all_networks_of_one_site_which_is_left_a_part_of_the_places() {
+    let mut random = SeededRandom::from_number(2);
+    let quiet = time_to_open(Family::V6, sealed(), None);
+    let make = move || syn_from_one_site(&mut random, sealed_offer());
+    let flooded = time_to_open(Family::V6, sealed(), Some(Box::new(make)));
+    println!("an opening takes {quiet:?}, and {flooded:?} under a flood from one site");
+    assert!(flooded <= quiet + MOST_DELAY, "{quiet:?} {flooded:?}");
+
+    let [_, listener] = sealed();
+    let mut scene = Scene::over(Family::V6, listener, EndpointConfig::default());
+    let mut random = SeededRandom::from_number(3);
+    for _ in 0..10_000 {
+        tell(&mut scene, &syn_from_one_site(&mut random, sealed_offer()));
+    }
+    let EndpointConfig { max_half_open, max_half_open_per_prefix, .. } = EndpointConfig::default();
+    let half_open = scene.server.counters().half_open;
+    assert_eq!(half_open, 4 * max_half_open_per_prefix);
+    assert!(half_open < max_half_open, "others have places");
+}
+
+#[test]
 fn a_join_is_not_delayed_by_ten_thousand_joins_a_second_with_its_token() {
-    for configs in [plain, sealed] {
-        let quiet = time_to_join(configs(), None);
-        let flooded = time_to_join(configs(), Some(Duration::from_micros(100)));
-        println!("a join takes {quiet:?}, and {flooded:?} under a flood");
-        assert!(flooded <= quiet + MOST_DELAY, "{quiet:?} {flooded:?}");
+    for family in Family::BOTH {
+        for configs in [plain, sealed] {
+            let quiet = time_to_join(family, configs(), None);
+            let flooded = time_to_join(family, configs(), Some(Duration::from_micros(100)));
+            println!("a join over {family:?} takes {quiet:?}, and {flooded:?} under a flood");
+            assert!(flooded <= quiet + MOST_DELAY, "{quiet:?} {flooded:?}");
+        }
     }
 }
 
-/// How long an opening takes, while a SYN from anywhere comes so often, with these options. The flood has gone on for 100 ms then.
-fn time_to_open([opener, listener]: [Config; 2], flood: Option<(Duration, OptionBytes)>) -> Duration {
-    let mut scene = Scene::new(listener, EndpointConfig::default());
-    let mut random = SeededRandom::from_number(2);
-    scene.flood = flood.map(|(every, offer)| Flood {
-        every,
-        next: scene.now,
-        make: Box::new(move || spoofed_syn(&mut random, offer.clone())),
-    });
+/// How long an opening takes, while such a SYN comes 100,000 times a second. The flood has gone on for 100 ms then.
+fn time_to_open(
+    family: Family,
+    [opener, listener]: [Config; 2],
+    flood: Option<Box<dyn FnMut() -> Segment>>,
+) -> Duration {
+    let mut scene = Scene::over(family, listener, EndpointConfig::default());
+    scene.flood = flood.map(|make| Flood { every: Duration::from_micros(10), next: scene.now, make });
     scene.run_for(Duration::from_millis(100));
     let id = scene.open(opener);
     scene.run_until(PATIENCE, |scene| scene.is_open(id))
 }
 
 /// How long a join takes, while one with its token comes from anywhere so often. The flood has gone on for 100 ms then.
-fn time_to_join([opener, listener]: [Config; 2], flood: Option<Duration>) -> Duration {
-    let mut scene = Scene::new(listener, EndpointConfig::default());
+fn time_to_join(family: Family, [opener, listener]: [Config; 2], flood: Option<Duration>) -> Duration {
+    let mut scene = Scene::over(family, listener, EndpointConfig::default());
     let id = scene.open(opener);
     scene.run_until(PATIENCE, |scene| scene.is_open(id));
     scene.run_for(Duration::from_secs(1));
@@ -92,7 +121,7 @@ fn time_to_join([opener, listener]: [Config; 2], flood: Option<Duration>) -> Dur
         next: scene.now,
         make: Box::new(move || {
             let nonce = plait_base::Random::next_u32(&mut random);
-            spoofed_syn(&mut random, join_options(token, nonce))
+            spoofed_syn_in(family, &mut random, join_options(token, nonce))
         }),
     });
     scene.run_for(Duration::from_millis(100));

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "no test file needs everything")]
 
 use bytes::Bytes;
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum};
 use plait_endpoint::{Arrival, ConnectionId, Endpoint, EndpointConfig, Event, Transmit};
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
@@ -13,6 +13,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1);
+const PORT: u16 = 7443;
+
+/// What honest hosts and floods use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) const BOTH: [Self; 2] = [Self::V4, Self::V6];
+}
+
 /// From one host to the other.
 pub(crate) const ONE_WAY: Duration = Duration::from_millis(25);
 
@@ -30,6 +44,7 @@ pub(crate) struct Scene {
     pub(crate) flood: Option<Flood>,
     /// What the client has sent, as somebody on its paths sees it.
     pub(crate) seen: Vec<Segment>,
+    family: Family,
     on_the_way: BTreeMap<(Instant, u64), Segment>,
     count: u64,
     connected: Vec<ConnectionId>,
@@ -38,18 +53,23 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(config: Config, limits: EndpointConfig) -> Self {
+        Self::over(Family::V4, config, limits)
+    }
+
+    pub(crate) fn over(family: Family, config: Config, limits: EndpointConfig) -> Self {
         let now = Instant::from_millis(5000);
         let mut client = Endpoint::new(EndpointConfig::default(), [1; 32], [2; 32]);
-        client.set_path(now, path(0, client_address(0)));
+        client.set_path(now, path(0, client_address_in(family, 0)));
         let mut server = Endpoint::new(limits, [3; 32], [4; 32]);
-        server.set_path(now, path(0, SERVER));
-        server.listen(server_address().port(), config).expect("free");
+        server.set_path(now, path(0, server_address_in(family).ip()));
+        server.listen(PORT, config).expect("free");
         Self {
             client,
             server,
             now,
             flood: None,
             seen: Vec::new(),
+            family,
             on_the_way: BTreeMap::new(),
             count: 0,
             connected: Vec::new(),
@@ -58,14 +78,14 @@ impl Scene {
     }
 
     pub(crate) fn open(&mut self, config: Config) -> ConnectionId {
-        let id = self.client.connect(self.now, config, &[server_address()]).expect("a path");
+        let id = self.client.connect(self.now, config, &[server_address_in(self.family)]).expect("a path");
         self.collect();
         id
     }
 
     /// The path `number` of the client comes up.
     pub(crate) fn bring_up(&mut self, number: u8) {
-        self.client.set_path(self.now, path(number, client_address(number)));
+        self.client.set_path(self.now, path(number, client_address_in(self.family, number)));
         self.collect();
     }
 
@@ -147,7 +167,7 @@ impl Scene {
         self.now = to;
         while let Some(entry) = self.on_the_way.first_entry().filter(|entry| entry.key().0 <= to) {
             let segment = entry.remove();
-            let is_for_server = segment.destination == server_address();
+            let is_for_server = segment.destination == server_address_in(self.family);
             let host = if is_for_server { &mut self.server } else { &mut self.client };
             host.handle_segment(Arrival::at(to), &segment);
             self.collect();
@@ -173,7 +193,7 @@ impl Scene {
         }
         while let Some(Transmit { segment, .. }) = self.server.poll_transmit(self.now) {
             // Whoever is flooded with answers to what he has not asked is not here.
-            if (0..4).any(|number| segment.destination.ip() == client_address(number)) {
+            if (0..4).any(|number| segment.destination.ip() == client_address_in(self.family, number)) {
                 self.send(segment);
             }
         }
@@ -212,22 +232,36 @@ pub(crate) fn sealed() -> [Config; 2] {
 }
 
 pub(crate) fn server_address() -> SocketAddr {
-    SocketAddr::from((SERVER, 7443))
+    server_address_in(Family::V4)
+}
+
+pub(crate) fn server_address_in(family: Family) -> SocketAddr {
+    match family {
+        Family::V4 => SocketAddr::from((SERVER, PORT)),
+        Family::V6 => SocketAddr::from((SERVER_V6, PORT)),
+    }
 }
 
 /// The address of the client on its path `number`.
-pub(crate) fn client_address(number: u8) -> Ipv4Addr {
-    Ipv4Addr::new(198, 51, 100 + number, 7)
+fn client_address_in(family: Family, number: u8) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::new(198, 51, 100 + number, 7).into(),
+        Family::V6 => Ipv6Addr::new(0x2001, 0xdb8, 0x100 + u16::from(number), 0, 0, 0, 0, 7).into(),
+    }
 }
 
-pub(crate) fn path(number: u8, address: Ipv4Addr) -> Path {
+fn path(number: u8, address: IpAddr) -> Path {
+    let (v4, v6) = match address {
+        IpAddr::V4(v4) => (Some(v4), None),
+        IpAddr::V6(v6) => (None, Some(v6)),
+    };
     Path {
         id: PathId(number),
         name: format!("eth{number}"),
         class: PathClass::Trusted,
         backup: false,
-        v4: Some(address),
-        v6: None,
+        v4,
+        v6,
         public_v4: None,
         public_v6: None,
         mtu: 1500,
@@ -237,10 +271,37 @@ pub(crate) fn path(number: u8, address: Ipv4Addr) -> Path {
 
 /// A SYN from an address and port that mean nothing.
 pub(crate) fn spoofed_syn(random: &mut SeededRandom, options: OptionBytes) -> Segment {
-    let address = Ipv4Addr::from(0x2000_0000 | random.next_u32() >> 3);
+    spoofed_syn_in(Family::V4, random, options)
+}
+
+/// The same, from anywhere in the network of the family.
+pub(crate) fn spoofed_syn_in(family: Family, random: &mut SeededRandom, options: OptionBytes) -> Segment {
+    let address = match family {
+        Family::V4 => Ipv4Addr::from(0x2000_0000 | random.next_u32() >> 3).into(),
+        Family::V6 => {
+            let words = [0x2a00_0000 | random.next_u32() >> 8, random.next_u32(), random.next_u32(), 1];
+            Ipv6Addr::from(words.iter().fold(0, |all, &word| all << 32 | u128::from(word))).into()
+        }
+    };
+    syn_from(address, server_address_in(family), random, options)
+}
+
+/// A SYN from a random network of one site of IPv6.
+pub(crate) fn syn_from_one_site(random: &mut SeededRandom, options: OptionBytes) -> Segment {
+    let network = random.next_u32() as u16;
+    let address = Ipv6Addr::new(0x2a00, 1, 2, network, 0, 0, 0, random.next_u32() as u16);
+    syn_from(address.into(), server_address_in(Family::V6), random, options)
+}
+
+fn syn_from(
+    source: IpAddr,
+    destination: SocketAddr,
+    random: &mut SeededRandom,
+    options: OptionBytes,
+) -> Segment {
     Segment {
-        source: SocketAddr::from((address, 1024 + random.below(60_000) as u16)),
-        destination: server_address(),
+        source: SocketAddr::new(source, 1024 + random.below(60_000) as u16),
+        destination,
         seq: SeqNum::new(random.next_u32()),
         ack: SeqNum::new(0),
         flags: Flags::SYN,
