@@ -2,9 +2,9 @@
 
 use std::io;
 
-use plait_base::Instant;
+use plait_base::{Instant, PathId};
 use plait_endpoint::ConnectionId;
-use plait_mptcp::{AttemptOutcome, AttemptStatus, ConnectionError, Paths, Unscrambled};
+use plait_mptcp::{AttemptOutcome, AttemptStatus, ConnectionError, Paths, Status, Unscrambled};
 
 use crate::shared::{Phase, State};
 
@@ -16,7 +16,8 @@ pub struct Failure {
     pub error: ConnectionError,
     /// More about it: what was stripped, refused, or altered where the connection was to be sealed.
     pub why: Option<String>,
-    /// Where it was tried in several ways: what each of them met, a line each, with a line break in front.
+    /// Where it was tried in several ways: what each of them met, a line each, with a line break in front. Of a connection that was
+    /// open and has lost its paths: what became of each of them.
     pub attempts: Vec<String>,
 }
 
@@ -77,24 +78,41 @@ pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: Con
         ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
     };
     let status = state.endpoint.status(now, id);
-    let lines = status.as_ref().map(|status| lines(&status.attempts, state.endpoint.paths()));
+    let lines = status.as_ref().map(|status| lines(error, status, state.endpoint.paths()));
     let why = status.and_then(|status| status.sealed).and_then(|sealed| sealed.failure);
     let attempts = lines.unwrap_or_default();
     io::Error::new(kind, Failure { error, why, attempts })
 }
 
-/// What each attempt to open the connection met. One alone has nothing to add to the error.
-fn lines(attempts: &[AttemptStatus], paths: &Paths) -> Vec<String> {
-    let is_open = |attempt: &AttemptStatus| attempt.outcome == AttemptOutcome::Chosen;
-    if attempts.len() < 2 || attempts.iter().any(is_open) {
+/// What each path did: to the attempts to open the connection, or to one that was open. One attempt alone has nothing to add to the
+/// error.
+fn lines(error: ConnectionError, status: &Status, paths: &Paths) -> Vec<String> {
+    let attempts = &status.attempts;
+    if attempts.iter().any(|attempt| attempt.outcome == AttemptOutcome::Chosen) {
+        return of_open(error, status, paths);
+    }
+    if attempts.len() < 2 {
         return Vec::new();
     }
     let line = |attempt: &AttemptStatus| {
-        let name = paths.get(attempt.path).map_or("a path that is gone", |path| &path.name);
         let AttemptStatus { local, remote, stage, began, .. } = attempt;
+        let name = name_of(attempt.path, paths);
         format!("\n  {name}: {local} to {remote}, after {} ms: {stage}; {attempt}", began.as_millis())
     };
     attempts.iter().map(line).collect()
+}
+
+/// What each path did to a connection that was open, where that is why it failed here or at the peer.
+fn of_open(error: ConnectionError, status: &Status, paths: &Paths) -> Vec<String> {
+    if !matches!(error, ConnectionError::AllPathsLost | ConnectionError::FastClose) {
+        return Vec::new();
+    }
+    let reports = status.path_reports();
+    reports.iter().map(|report| format!("\n  {}: {report}", name_of(report.path, paths))).collect()
+}
+
+fn name_of(path: PathId, paths: &Paths) -> &str {
+    paths.get(path).map_or("a path that is gone", |path| &path.name)
 }
 
 /// How a connection ended, if it has.

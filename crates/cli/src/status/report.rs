@@ -280,8 +280,18 @@ impl PathReport {
 
 impl SubflowReport {
     fn new(subflow: &SubflowStatus, paths: &[Path]) -> Self {
-        let SubflowStatus { id, path, tuple, usable, backup, tcp, reinjected, blocks_failed, tags_failed } =
-            subflow;
+        let SubflowStatus {
+            id,
+            path,
+            tuple,
+            usable,
+            backup,
+            tcp,
+            reinjected,
+            blocks_failed,
+            tags_failed,
+            end: _,
+        } = subflow;
         let name = paths.iter().find(|other| other.id == *path).map(|path| path.name.clone());
         Self {
             id: id.0,

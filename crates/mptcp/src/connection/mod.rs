@@ -361,6 +361,7 @@ impl Connection {
         self.timers.set(None);
         self.drain_flows(now);
         self.progress_sealing(now, host);
+        self.follow_outage(now);
         self.check_stalls(now);
         self.progress_closing(now);
         self.offer_window();

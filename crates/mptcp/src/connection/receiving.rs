@@ -89,8 +89,8 @@ impl Connection {
             }
             (Stage::Opening, Kind::FirstPassive) => self.on_first_third_ack(arrived),
             (Stage::Opening, Kind::JoinActive { .. }) if is_syn => self.on_join_syn_ack(now, arrived),
-            (Stage::Opening, Kind::JoinPassive { .. }) => self.on_join_third_ack(arrived),
-            (Stage::Unconfirmed { .. }, _) if !is_syn => self.on_join_confirmed(index),
+            (Stage::Opening, Kind::JoinPassive { .. }) => self.on_join_third_ack(now, arrived),
+            (Stage::Unconfirmed { .. }, _) if !is_syn => self.on_join_confirmed(now, index),
             (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Leaving | Stage::Over, _) => {}
         }
         match self.mode() {
@@ -376,6 +376,7 @@ impl Connection {
 
     fn on_flow_closed(&mut self, now: Instant, index: usize, why: Closed) {
         let was = core::mem::replace(&mut self.flows[index].state.stage, Stage::Over);
+        self.flows[index].state.end = Some(why);
         if self.closing.is_over() {
             return;
         }

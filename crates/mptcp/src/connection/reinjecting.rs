@@ -157,7 +157,20 @@ impl Connection {
         }
         if !self.flows.has_present() {
             self.paths.hurry(now);
+            self.follow_outage(now);
             self.closing.on_no_subflow(now);
+        }
+    }
+
+    /// How much of what the peer has said can be believed, where nobody on the way can have made it up.
+    pub(crate) fn news(&self) -> Option<u64> {
+        self.protection.is_sealed().then(|| self.outgoing.acked() + self.incoming.next())
+    }
+
+    /// Looks whether an outage is over.
+    pub(crate) fn follow_outage(&mut self, now: Instant) {
+        if let (Some(news), Some(dead_after)) = (self.news(), self.config.protect.longest_silence()) {
+            self.closing.on_news(now, news, dead_after);
         }
     }
 

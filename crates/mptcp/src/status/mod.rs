@@ -69,6 +69,8 @@ pub struct SubflowStatus {
     pub blocks_failed: u64,
     /// Option tags of segments without a block that were wrong here.
     pub tags_failed: u64,
+    /// How it ended, if it has.
+    pub end: Option<plait_tcp::Closed>,
 }
 
 /// What a scrambled connection says of itself.

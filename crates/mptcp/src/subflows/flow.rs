@@ -2,7 +2,7 @@
 
 use crate::log;
 use plait_base::{Duration, Instant, PathId, SubflowId};
-use plait_tcp::{FourTuple, State, Stats, Subflow};
+use plait_tcp::{Closed, FourTuple, State, Stats, Subflow};
 use plait_wire::{AddAddr, MpReset, ResetReason, Segment};
 use std::collections::VecDeque;
 
@@ -68,6 +68,8 @@ pub(crate) struct FlowState {
     pub(crate) sealed: SealedFlow,
     /// Plain TCP after MP_FAIL, and the infinite mapping of the peer has not come yet.
     pub(crate) acks_data_still: bool,
+    /// How it ended, if it has.
+    pub(crate) end: Option<Closed>,
 }
 
 /// What a subflow was opened with.
@@ -279,6 +281,7 @@ impl Flow {
             reinjected: self.state.reinjected,
             blocks_failed: self.state.sealed.failures(),
             tags_failed: self.state.sealed.tags_failed(),
+            end: self.state.end,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Opening where somebody sits on a path: he decides about that path, and not about the connection.
 
+mod cut_off;
 mod garbage;
 mod messages;
 mod stage;

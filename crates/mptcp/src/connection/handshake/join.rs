@@ -173,15 +173,15 @@ impl Connection {
     }
 
     /// Something came back after the third ACK: the peer has it.
-    pub(crate) fn on_join_confirmed(&mut self, index: usize) {
+    pub(crate) fn on_join_confirmed(&mut self, now: Instant, index: usize) {
         log::debug!(subflow = self.flows[index].state.id.0, path = ?self.flows[index].state.path, "join is complete");
         self.flows[index].state.stage = Stage::Open;
-        self.closing.on_subflow();
+        self.closing.on_subflow(now, self.news());
         self.paths.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
     }
 
     /// An acceptable segment on a subflow whose third ACK we wait for.
-    pub(crate) fn on_join_third_ack(&mut self, arrived: &Arrived<'_>) {
+    pub(crate) fn on_join_third_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
@@ -197,7 +197,7 @@ impl Connection {
             log::debug!(subflow = flow.state.id.0, path = ?flow.state.path, "join is complete");
             flow.state.stage = Stage::Open;
             flow.tcp.request_ack();
-            self.closing.on_subflow();
+            self.closing.on_subflow(now, self.news());
             self.outgoing.on_other_subflow();
         } else if is_right {
             flow.reset(ResetInfo::for_now(ResetReason::LackOfResources));

@@ -107,6 +107,7 @@ impl Connection {
             sealed: crate::subflows::sealed::SealedFlow::default(),
             acks_data_still: false,
             bad_fast_closes: 0,
+            end: None,
         };
         Flow { tcp, state }
     }

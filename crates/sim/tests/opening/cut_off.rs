@@ -1,0 +1,87 @@
+//! A connection is open for its client, and then every path keeps from it what the server says. What the client says gets
+//! through, and so do the handshakes of TCP.
+
+use plait_base::{Duration, PathId};
+use plait_handshake::Tep;
+use plait_mptcp::{ConnectionError, PathReport};
+use plait_sim::{Direction, Workload};
+use plait_wire::Segment;
+use std::collections::BTreeSet;
+
+use crate::stage::{Fate, MINUTE, Stage, TEPS, alter, is_block, sealed};
+
+/// So that the end of the connection is not the end of what is to be said.
+const MANY: u64 = 1 << 20;
+/// A minute until the paths are known to be dead, and another for one that may come back; and a moment for the last join.
+const LIMIT: Duration = Duration::from_secs(122);
+
+/// What becomes of the server's segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    /// Nothing passes behind the first block of each subflow.
+    BehindFirstBlock,
+    /// Each block is changed.
+    Altered,
+}
+
+impl Cut {
+    fn on(self, stage: &mut Stage, path: usize) {
+        let mut silent = BTreeSet::new();
+        stage.meddle(path, move |_, direction, segment: &mut Segment| {
+            if direction == Direction::Forward {
+                return Fate::Pass;
+            }
+            match self {
+                Self::BehindFirstBlock => {
+                    if silent.contains(&segment.destination) {
+                        return Fate::Drop;
+                    }
+                    if is_block(segment) {
+                        silent.insert(segment.destination);
+                    }
+                }
+                Self::Altered if is_block(segment) => alter(segment),
+                Self::Altered => {}
+            }
+            Fate::Pass
+        });
+    }
+}
+
+#[test]
+fn a_connection_whose_every_path_is_cut_behind_the_first_block_is_an_error_within_two_minutes() {
+    for tep in TEPS {
+        for seed in 0..3 {
+            fails_in_time(tep, Cut::BehindFirstBlock, 40 + seed);
+        }
+    }
+}
+
+#[test]
+fn so_is_one_whose_every_block_is_altered_on_every_path() {
+    for tep in TEPS {
+        fails_in_time(tep, Cut::Altered, 50);
+    }
+}
+
+fn fails_in_time(tep: Tep, cut: Cut, seed: u64) {
+    let mut stage = Stage::new(seed);
+    (0..2).for_each(|path| cut.on(&mut stage, path));
+    let id = stage.open(&sealed(tep), Workload::of(MANY), Workload::of(MANY));
+    let client = stage.client;
+    let begin = stage.world.now();
+    stage.world.run_until(10 * MINUTE, |world| world.application(client, id).outcome().is_some());
+    let outcome = stage.world.application(client, id).outcome().expect("the client has ended").clone();
+    let took = outcome.at.saturating_since(begin);
+    println!("{tep:?}, {cut:?}: {:?} after {took:?}: {:?}", outcome.result, outcome.status.path_reports());
+    assert!(took <= LIMIT, "{took:?}");
+    assert!(matches!(outcome.result, Err(ConnectionError::AllPathsLost | ConnectionError::FastClose)));
+    let reports = outcome.status.path_reports();
+    assert_eq!(reports.iter().map(|report| report.path).collect::<Vec<_>>(), [PathId(0), PathId(1)]);
+    let says = |report: &PathReport| match cut {
+        Cut::BehindFirstBlock => report.silent > 0,
+        Cut::Altered => report.blocks_failed > 0,
+    };
+    assert!(reports.iter().any(says), "{reports:?}");
+    assert!(reports.iter().all(|report| says(report) || !report.to_string().is_empty()));
+}
