@@ -41,6 +41,14 @@ pub struct Counters {
     pub time_wait_segments: u64,
     /// Connections that stood still after their application had let go, and were aborted.
     pub orphans_aborted: u64,
+    /// Connections not begun because there was no memory for them.
+    pub memory_limited: u64,
+    /// Segments with bytes dropped because the memory of all connections was used up.
+    pub memory_dropped: u64,
+    /// Bytes of memory that connections use.
+    pub memory_used: u64,
+    /// The same with what their peers may still send, and with what each connection has in any case.
+    pub memory_set_aside: u64,
     /// Connections that exist.
     pub connections: usize,
     /// Of these, half open.

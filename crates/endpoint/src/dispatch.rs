@@ -1,7 +1,7 @@
 //! Arriving segments: whose they are, and what is said to those that are nobody's.
 
 use plait_base::Instant;
-use plait_mptcp::{Association, Protect, Refused};
+use plait_mptcp::{Association, Protect, Refused, SMALLEST_SHARE};
 use plait_tcp::FourTuple;
 use plait_wire::{Flags, IcmpError, MpJoin, MptcpOption, ResetReason, Segment, TcpOption, options};
 
@@ -70,6 +70,11 @@ impl Endpoint {
             return true;
         }
         let Some(entry) = self.connections.get_mut(&id) else { return false };
+        let is_more = entry.memory.is_some_and(|memory| memory.used > SMALLEST_SHARE);
+        if self.around.memory.is_full() && is_more && !segment.payload.is_empty() {
+            self.counters.memory_dropped += 1;
+            return true;
+        }
         let around = &mut self.around.lend_to(id);
         log::of(id, entry.is_quiet, || entry.connection.handle_segment(now, subflow, segment, around));
         if waits && entry.connection.has_proved_address() && !entry.connection.is_done() {
@@ -133,8 +138,15 @@ impl Endpoint {
             self.counters.syn_limited += 1;
             return;
         }
+        if !self.around.memory.takes_connections(1) {
+            self.note_stranger(now, syn.source, "SYN dropped: no memory for one connection more");
+            self.counters.memory_limited += 1;
+            return;
+        }
         let prefix = Prefix::of(syn.source.ip());
-        if !self.half_open.takes_syn(prefix, &self.config) {
+        // Should all that are half open become connections, there has to be memory for them.
+        let has_memory = self.around.memory.takes_connections(1 + self.half_open.unproved());
+        if !has_memory || !self.half_open.takes_syn(prefix, &self.config) {
             self.answer_statelessly(now, syn, listener_id);
             return;
         }

@@ -57,7 +57,7 @@ pub struct Transmit {
 pub enum ConnectError {
     /// No path that is up has an address of the family.
     NoPath,
-    /// [`EndpointConfig::max_connections`] is reached.
+    /// [`EndpointConfig::max_connections`] or [`EndpointConfig::memory`] is reached.
     TooMany,
     /// No remote address was given.
     NoAddress,
@@ -119,7 +119,7 @@ impl Endpoint {
             config,
             connections: BTreeMap::new(),
             next_id: 0,
-            around: Surroundings::new((config.max_time_wait, config.max_openings), wire, secret),
+            around: Surroundings::new(&config, wire, secret),
             listeners: Listeners::default(),
             half_open: HalfOpen::default(),
             pending_joins: PendingJoins::new(config.max_pending_joins),
@@ -180,6 +180,10 @@ impl Endpoint {
             return Err(ConnectError::NoPath);
         }
         if self.connections.len() >= self.config.max_connections {
+            return Err(ConnectError::TooMany);
+        }
+        if !self.around.memory.takes_connections(1) {
+            self.counters.memory_limited += 1;
             return Err(ConnectError::TooMany);
         }
         let id = self.draw_id();
@@ -426,6 +430,8 @@ impl Endpoint {
             time_wait: self.around.time_waits.len(),
             names: self.around.demux.len(),
             crypto_jobs: self.jobs_out,
+            memory_used: self.around.memory.used(),
+            memory_set_aside: self.around.memory.set_aside(),
             ..self.counters.clone()
         }
     }

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 use plait_base::{Duration, Instant};
-use plait_mptcp::{Association, ConnectionError};
+use plait_mptcp::{Association, ConnectionError, Memory};
 use plait_tcp::FourTuple;
 
 use crate::time_wait::TimeWait;
@@ -37,6 +37,8 @@ pub(crate) struct Entry {
     pub(crate) alarm: Option<Instant>,
     /// A stranger has begun it, and so many of them have lately been told of that it is not, before it has proved its address.
     pub(crate) is_quiet: bool,
+    /// What it had in memory when it was looked at last.
+    pub(crate) memory: Option<Memory>,
     /// The peer has opened it.
     pub(crate) is_theirs: bool,
     /// How it ended, once it is over.
@@ -62,6 +64,7 @@ impl Entry {
             remote,
             alarm: None,
             is_quiet: false,
+            memory: None,
             is_theirs: matches!(stage, Stage::HalfOpen(_)),
             end: None,
             time_wait,

@@ -113,6 +113,11 @@ impl HalfOpen {
         self.unproved.contains_key(&id)
     }
 
+    /// Those that wait for the third segment.
+    pub(crate) fn unproved(&self) -> usize {
+        self.unproved.len()
+    }
+
     /// Both pools together.
     pub(crate) fn len(&self) -> usize {
         self.unproved.len() + self.handshakes.len()

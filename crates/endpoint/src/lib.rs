@@ -21,6 +21,7 @@ mod lifecycle;
 mod limits;
 mod listener;
 mod log;
+mod memory;
 mod notices;
 mod offer;
 mod pending_joins;

@@ -12,8 +12,19 @@ impl Endpoint {
     /// Something has happened to the connection: acts on its events, and lets it send.
     pub(crate) fn on_progress(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
+        self.weigh(id);
         self.ready.mark(id);
         self.note_jobs(id);
+    }
+
+    /// Notes what the connection has in memory.
+    fn weigh(&mut self, id: ConnectionId) {
+        if let Some(entry) = self.connections.get_mut(&id) {
+            // Those whose address is not proved are few, and have a limit of their own.
+            let is_counted = !self.half_open.is_unproved(id);
+            let memory = is_counted.then(|| entry.connection.memory());
+            self.around.memory.change(core::mem::replace(&mut entry.memory, memory), memory);
+        }
     }
 
     fn note_jobs(&mut self, id: ConnectionId) {
@@ -26,6 +37,7 @@ impl Endpoint {
     pub(crate) fn on_silence(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
         self.note_jobs(id);
+        self.weigh(id);
         let Some(entry) = self.connections.get(&id) else { return };
         if entry.is_over() {
             self.forget(id);
@@ -105,6 +117,7 @@ impl Endpoint {
         self.half_open.remove(id);
         self.around.demux.forget(id);
         if let Some(entry) = self.connections.remove(&id) {
+            self.around.memory.change(entry.memory, None);
             self.alarms.set(id, entry.alarm, None);
         }
     }

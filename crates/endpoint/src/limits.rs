@@ -26,6 +26,10 @@ pub struct EndpointConfig {
     pub backlog: usize,
     /// All connections.
     pub max_connections: usize,
+    /// Memory of all connections, in bytes: their buffers on both sides, what waits out of order, what is known of segments under way, and
+    /// what peers may still send by the windows offered. Half of it is for everybody alike, 128 KiB for each connection; those that want more
+    /// share what is left of the other half, and offer smaller windows as it fills. Without room for 128 KiB a connection is not begun.
+    pub memory: u64,
     /// Four-tuples in TIME-WAIT.
     pub max_time_wait: usize,
     /// Openings of sealed connections that were claimed within the last two minutes; more are refused. Each is some
@@ -50,6 +54,8 @@ impl EndpointConfig {
         max_pending_joins: 65_536,
         backlog: 1024,
         max_connections: 65_536,
+        // For each of them 128 KiB.
+        memory: 8 << 30,
         max_time_wait: 32_768,
         // A thousand a second.
         max_openings: 131_072,

@@ -99,6 +99,10 @@ impl Endpoint {
             return false;
         };
         let config = listener.config.clone();
+        if !self.around.memory.takes_connections(1) {
+            self.counters.memory_limited += 1;
+            return true;
+        }
         if listener.is_full() || self.connections.len() >= self.config.max_connections {
             self.note_stranger(now, segment.source, "third segment dropped: too many connections");
             self.counters.syn_limited += 1;
@@ -287,6 +291,10 @@ impl Host for Recalling<'_> {
 
     fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool) {
         self.view.note_opening(now, path, remote, got_through);
+    }
+
+    fn memory_share(&self) -> u64 {
+        self.view.memory_share()
     }
 
     fn unix_time(&self, now: Instant) -> u64 {

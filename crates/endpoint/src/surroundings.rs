@@ -7,13 +7,14 @@ use plait_tcp::{FourTuple, Isn, IsnGenerator};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
-use crate::ConnectionId;
 use crate::claims::Claims;
 use crate::cookies::Cookies;
 use crate::demux::Demux;
+use crate::memory::MemoryPool;
 use crate::ports::draw_port;
 use crate::time_wait::TimeWaits;
 use crate::way_memory::WayMemory;
+use crate::{ConnectionId, EndpointConfig};
 
 /// Everything of the endpoint but the connections themselves, so that a connection can be lent the one
 /// while the other is being changed.
@@ -31,11 +32,13 @@ pub(crate) struct Surroundings {
     secret: Box<dyn Random + Send>,
     /// Seconds since 1970-01-01 UTC when the clock of the core stood at zero.
     pub(crate) epoch: u64,
+    /// What all connections have in memory.
+    pub(crate) memory: MemoryPool,
 }
 
 impl Surroundings {
     pub(crate) fn new(
-        (max_time_wait, max_openings): (usize, usize),
+        limits: &EndpointConfig,
         wire: Box<dyn Random + Send>,
         mut secret: Box<dyn Random + Send>,
     ) -> Self {
@@ -47,14 +50,15 @@ impl Surroundings {
         Self {
             paths: Paths::default(),
             demux: Demux::default(),
-            time_waits: TimeWaits::new(max_time_wait),
+            time_waits: TimeWaits::new(limits.max_time_wait),
             way_memory: WayMemory::default(),
-            claims: Claims::new(max_openings),
+            claims: Claims::new(limits.max_openings),
             isns,
             cookies,
             wire,
             secret,
             epoch: 0,
+            memory: MemoryPool::new(limits.memory),
         }
     }
 
@@ -143,6 +147,10 @@ impl Host for HostView<'_> {
         self.surroundings.way_memory.note(now, path, remote, got_through);
     }
 
+    fn memory_share(&self) -> u64 {
+        self.surroundings.memory.share()
+    }
+
     fn unix_time(&self, now: Instant) -> u64 {
         self.surroundings.epoch + now.as_nanos() / 1_000_000_000
     }
@@ -160,9 +168,12 @@ mod tests {
     use core::net::Ipv4Addr;
     use plait_base::{SecretRandom, SeededRandom};
 
+    const FEW: EndpointConfig =
+        EndpointConfig { max_time_wait: 0, max_openings: 8, ..EndpointConfig::DEFAULT };
+
     fn seeded(wire: u8) -> Surroundings {
         let wire = Box::new(SeededRandom::new([wire; 32]));
-        Surroundings::new((0, 8), wire, Box::new(SecretRandom::new([2; 32])))
+        Surroundings::new(&FEW, wire, Box::new(SecretRandom::new([2; 32])))
     }
 
     /// What a virtual machine finds that is started twice from one snapshot: all memory is equal, what the system gives is not.
@@ -178,7 +189,7 @@ mod tests {
     #[test]
     fn two_copies_of_an_endpoint_draw_different_keys_and_nonces() {
         let copy = |number: u64| {
-            let mut copy = Surroundings::new((0, 8), Box::new(System(1)), Box::new(System(2)));
+            let mut copy = Surroundings::new(&FEW, Box::new(System(1)), Box::new(System(2)));
             (copy.wire, copy.secret) = (Box::new(System(number)), Box::new(System(number + 1000)));
             let mut host = copy.lend_to(ConnectionId(1));
             let mut ephemeral = [0; 32];

@@ -7,6 +7,9 @@ use plait_tcp::{FourTuple, Isn};
 
 use crate::Paths;
 
+/// With less memory no connection gets along: 64 KiB in each direction, so that a block is as long as it can be.
+pub const SMALLEST_SHARE: u64 = 128 << 10;
+
 /// What a connection needs from the host that it lives on.
 pub trait Host {
     /// The paths of the host.
@@ -40,6 +43,12 @@ pub trait Host {
 
     /// Whether it got through this time.
     fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool);
+
+    /// Bytes of memory that the connection may have in all, what its peer may send by the windows offered included: at least
+    /// [`SMALLEST_SHARE`].
+    fn memory_share(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
     fn unix_time(&self, now: Instant) -> u64;

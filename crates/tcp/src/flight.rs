@@ -136,6 +136,11 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    /// Memory that the ranges and the log of transmissions take, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.ranges.len() * size_of::<Sent>() + self.log.len() * size_of::<Transmission>()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

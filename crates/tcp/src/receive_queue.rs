@@ -85,6 +85,11 @@ impl ReceiveQueue {
         self.next
     }
 
+    /// Bytes behind gaps, with what keeping them costs.
+    pub(crate) fn held(&self) -> u64 {
+        self.held
+    }
+
     pub(crate) fn has_gaps(&self) -> bool {
         !self.pieces.is_empty()
     }

@@ -415,6 +415,12 @@ impl Subflow {
         self.receive.queue.has_gaps()
     }
 
+    /// Memory for bytes that wait behind gaps and for the scoreboard of what is under way, in bytes. What was sent is not in it: those who
+    /// gave it keep it.
+    pub fn memory(&self) -> u64 {
+        self.receive.queue.held() + self.send.flight.memory() as u64
+    }
+
     /// Whether no bytes are missing before those of `segment`.
     pub fn is_in_order(&self, segment: &Segment) -> bool {
         !segment.seq.is_after(self.receive.irs + self.receive.next() as u32)

@@ -68,6 +68,8 @@ pub struct Connection {
     pub(crate) paths: PathManager,
     pub(crate) notices: Notices,
     pub(crate) counters: Counters,
+    /// What the host has for the bytes of the application, if that is less than the send buffer.
+    pub(crate) send_share: usize,
     /// Who asks to be called, and when; `None` if that has to be looked for.
     timers: Cell<Option<Timers>>,
 }
@@ -122,6 +124,7 @@ impl Connection {
             paths: PathManager::default(),
             notices: Notices::default(),
             counters: Counters::default(),
+            send_share: usize::MAX,
             timers: Cell::new(None),
             config,
         }
@@ -230,7 +233,7 @@ impl Connection {
         if self.outgoing.is_finished() || self.closing.is_over() {
             return 0;
         }
-        self.config.send_buffer.saturating_sub(self.kept())
+        self.config.send_buffer.min(self.send_share).saturating_sub(self.kept())
     }
 
     /// Takes bytes of the application; the caller has looked at [`Connection::writable`] (more is a bug of
@@ -359,6 +362,7 @@ impl Connection {
     /// After anything has happened: passes on what the subflows report, and does what follows from it.
     fn settle(&mut self, now: Instant, host: &mut dyn Host) {
         self.timers.set(None);
+        self.set_memory_share(host.memory_share());
         self.drain_flows(now);
         self.progress_sealing(now, host);
         self.follow_outage(now);

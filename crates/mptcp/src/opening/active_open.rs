@@ -12,7 +12,8 @@ use super::early::Early;
 use super::ways::{Way, ways};
 use crate::connection::options_in::Signals;
 use crate::{
-    Config, Connection, CryptoJob, CryptoResult, Event, Host, PeerIdentity, ReadError, Refused, Status,
+    Config, Connection, CryptoJob, CryptoResult, Event, Host, Memory, PeerIdentity, ReadError, Refused,
+    Status,
 };
 
 /// A connection that is being opened: attempts over one path each, until it is certain which of them is the connection.
@@ -276,6 +277,14 @@ impl ActiveOpen {
         status.age = now.saturating_since(self.opened);
         status.attempts = self.attempts.iter().map(|attempt| attempt.status(self.opened)).collect();
         status
+    }
+
+    /// What it has in memory, in all attempts.
+    pub(crate) fn memory(&self) -> Memory {
+        // What waits in an attempt is shared with what is kept for the others.
+        let early = Memory { used: self.early.len() as u64, promised: 0 };
+        let attempts = self.attempts.iter().map(|attempt| attempt.connection.memory());
+        Memory::sum(attempts.chain([early]))
     }
 
     /// The connection, once one attempt was chosen and the subflows of all others are closed.

@@ -58,6 +58,8 @@ pub(crate) struct Early {
     runs: BTreeMap<u64, Bytes>,
     /// By where they begin.
     pages: BTreeMap<u64, Box<Page>>,
+    /// Bytes of all runs.
+    run_bytes: usize,
 }
 
 fn page_of(offset: u64) -> (u64, usize) {
@@ -68,7 +70,13 @@ fn page_of(offset: u64) -> (u64, usize) {
 impl Early {
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
+        self.run_bytes = 0;
         self.pages.clear();
+    }
+
+    /// Memory for the bytes that wait.
+    pub(crate) fn memory(&self) -> usize {
+        self.run_bytes + self.pages.len() * size_of::<Page>()
     }
 
     /// Bytes from `at` up to `end` that are not known.
@@ -114,6 +122,7 @@ impl Early {
     /// Takes out the known bytes at `next`, as many as there are in one piece.
     pub(crate) fn take(&mut self, next: u64) -> Option<Bytes> {
         if let Some(run) = self.runs.remove(&next) {
+            self.run_bytes -= run.len();
             return Some(run);
         }
         let (start, from) = page_of(next);
@@ -154,6 +163,7 @@ impl Early {
     /// Keeps bytes of which none is known.
     fn keep(&mut self, mut at: u64, mut data: Bytes) {
         if data.len() >= SMALL {
+            self.run_bytes += data.len();
             self.runs.insert(at, data);
             return;
         }

@@ -73,6 +73,7 @@ pub(crate) struct Mappings {
     list: VecDeque<Mapping>,
     /// In-order bytes of the subflow that have no place yet.
     waiting: VecDeque<Chunk>,
+    waiting_bytes: usize,
     /// The same of the mapping being collected for its checksum, from its start on.
     collected: Vec<Bytes>,
     collected_bytes: u64,
@@ -150,6 +151,7 @@ impl Mappings {
 
     /// Takes the next in-order bytes of the subflow.
     pub(crate) fn push(&mut self, chunk: Chunk) {
+        self.waiting_bytes += chunk.data.len();
         coalescing::push(&mut self.waiting, chunk);
     }
 
@@ -167,6 +169,7 @@ impl Mappings {
             let length = chunk.data.len().min(usize::try_from(mapping.end() - chunk.offset).ok()?);
             let (offset, data) = (chunk.offset, chunk.data.split_to(length));
             chunk.offset += length as u64;
+            self.waiting_bytes -= length;
             if chunk.data.is_empty() {
                 self.waiting.pop_front();
             }
@@ -188,7 +191,12 @@ impl Mappings {
 
     /// Bytes of the subflow that wait although no mapping says where they belong.
     pub(crate) fn unmapped(&self) -> usize {
-        self.waiting.iter().map(|chunk| chunk.data.len()).sum()
+        self.waiting_bytes
+    }
+
+    /// Bytes that wait for a mapping, or for the rest of theirs.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes as u64 + self.collected_bytes
     }
 
     /// Everything that has not been placed, in order: what plain TCP delivers after a fall-back.

@@ -53,9 +53,24 @@ impl RecvStream {
         self.bytes_read
     }
 
-    /// Size of the receive buffer, in bytes.
+    /// Size that the receive buffer may have now, in bytes.
     pub(crate) fn buffer_size(&self) -> u64 {
-        self.buffer.size() as u64
+        self.reassembly.size() as u64
+    }
+
+    /// The host has so much for it.
+    pub(crate) fn limit(&mut self, limit: usize) {
+        self.reassembly.limit(limit);
+    }
+
+    /// Memory for what has arrived and was not read, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.reassembly.memory()
+    }
+
+    /// Bytes that the peer was promised beyond what has arrived in order.
+    pub(crate) fn promised(&self) -> u64 {
+        self.reassembly.promised()
     }
 
     /// Bytes of the buffer that are free.

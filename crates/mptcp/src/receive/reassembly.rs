@@ -40,6 +40,10 @@ pub(crate) struct Reassembly {
     next: u64,
     /// Size of the buffer.
     buffer: usize,
+    /// What the host has for it, if that is less.
+    limit: usize,
+    /// A window was offered.
+    is_offered: bool,
     /// What a window field may promise beyond it, in bytes.
     rounding: u64,
     /// Largest right edge of the window ever offered.
@@ -61,6 +65,8 @@ impl Reassembly {
         Self {
             next: 1,
             buffer,
+            limit: usize::MAX,
+            is_offered: false,
             rounding,
             edge,
             early: Early::default(),
@@ -76,9 +82,32 @@ impl Reassembly {
         self.buffer = self.buffer.max(buffer);
     }
 
+    /// The host has so much for it. What was offered before stays so.
+    pub(crate) fn limit(&mut self, limit: usize) {
+        self.limit = limit;
+        if !self.is_offered {
+            self.edge = self.next + self.size() as u64 + self.rounding;
+        }
+    }
+
+    /// Bytes that the buffer may have.
+    pub(crate) fn size(&self) -> usize {
+        self.buffer.min(self.limit)
+    }
+
+    /// Memory for what has arrived, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.ready_bytes + self.early.memory()
+    }
+
+    /// Bytes that the peer was promised and has not sent.
+    pub(crate) fn promised(&self) -> u64 {
+        self.edge.saturating_sub(self.next).saturating_sub(self.early.memory() as u64)
+    }
+
     /// Bytes that the buffer has room for.
     pub(crate) fn free(&self) -> u32 {
-        u32::try_from(self.buffer.saturating_sub(self.ready_bytes)).unwrap_or(u32::MAX)
+        u32::try_from(self.size().saturating_sub(self.ready_bytes)).unwrap_or(u32::MAX)
     }
 
     /// A verified block in order that takes `length` numbers, and the bytes in it for the application.
@@ -122,11 +151,11 @@ impl Reassembly {
 
     /// The window to offer, in bytes from [`Reassembly::next`] on; remembered as offered.
     pub(crate) fn offer_window(&mut self) -> u32 {
-        let free = self.buffer.saturating_sub(self.ready_bytes);
+        self.is_offered = true;
         // Not from what is free: where the rounding let more in than there is room for, it would go on and on.
-        let edge = self.next + self.buffer as u64 + self.rounding - self.ready_bytes as u64;
+        let edge = (self.next + self.size() as u64 + self.rounding).saturating_sub(self.ready_bytes as u64);
         self.edge = self.edge.max(edge);
-        u32::try_from(free).unwrap_or(u32::MAX)
+        self.free()
     }
 
     /// Takes the bytes at `offset`.
@@ -265,6 +294,21 @@ mod tests {
         assert_eq!(all(&mut stream), b"abcd");
         assert_eq!(stream.offer_window(), 4);
         assert_eq!(stream.insert(5, Bytes::from_static(b"ef")).new, 2);
+    }
+
+    #[test]
+    fn a_limit_moves_no_window_back_and_holds_from_then_on() {
+        let mut stream = Reassembly::new(100, 100);
+        stream.limit(10);
+        assert_eq!((stream.offer_window(), stream.promised()), (10, 10));
+        stream.limit(1000);
+        assert_eq!(stream.offer_window(), 100);
+        stream.limit(20);
+        assert_eq!((stream.offer_window(), stream.promised()), (20, 100));
+        assert_eq!(stream.insert(1, vec![1; 90].into()).new, 90, "as it was offered");
+        assert_eq!((stream.offer_window(), stream.promised(), stream.memory()), (0, 10, 90));
+        while stream.read().is_some() {}
+        assert_eq!((stream.offer_window(), stream.promised()), (20, 20));
     }
 
     #[test]

@@ -164,6 +164,11 @@ impl FlowState {
         fits
     }
 
+    /// Bytes in order that wait for their mapping, or for the rest of their block.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.mappings.waiting_bytes() + u64::from(self.sealed.waiting_bytes())
+    }
+
     pub(crate) fn is_backup(&self) -> bool {
         self.backup_ours || self.backup_theirs
     }

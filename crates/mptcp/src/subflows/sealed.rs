@@ -40,6 +40,11 @@ impl SealedFlow {
         self.tags_failed
     }
 
+    /// Bytes that wait for their mapping, or for the rest of their block.
+    pub(crate) fn waiting_bytes(&self) -> u32 {
+        self.inbox.waiting_bytes()
+    }
+
     /// Bytes that TCP has acknowledged and that wait to be opened: TCP's window is smaller by as much.
     pub(crate) fn backlog(&self) -> u32 {
         if self.is_paused { self.inbox.waiting_bytes() } else { 0 }

@@ -92,6 +92,11 @@ impl Protection {
         self.sealed_mut()?.established_mut()
     }
 
+    /// Data offset below which the peer of a sealed connection may send.
+    pub(crate) fn announced(&self) -> Option<u64> {
+        self.established().map(|established| established.announced)
+    }
+
     /// Whether everything that either side has to say is known to have arrived, its end included, in a way that nobody on the
     /// way can forge, given the data offset that is acknowledged. Only where that can be verified.
     pub(crate) fn has_both_ends(&self, acked: u64) -> bool {
