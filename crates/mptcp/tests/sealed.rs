@@ -164,3 +164,22 @@ fn a_dead_first_path_costs_the_start_of_the_second_and_no_more() {
         assert!(world.now < Instant::from_millis(3000), "{tep:?}: {:?}", world.now);
     }
 }
+
+/// What is sealed takes more room than what was written: the last of it may be gone when the writer looks, though nothing was refused.
+#[test]
+fn a_writer_that_finds_no_room_is_told_when_there_is_some() {
+    let mut world = sealed(12, vec![Link::default()], &[Tep::Tls13]);
+    world.config(|config| config.send_buffer = 64 << 10);
+    world.connect();
+    world.wait(1000);
+    let now = world.now;
+    let room = world.of(CLIENT).writable();
+    assert_eq!(world.of(CLIENT).write(now, pattern(room - 1, 1).into()), room - 1);
+    assert_eq!(world.of(CLIENT).writable(), 1);
+    world.serve(CLIENT);
+    assert_eq!(world.of(CLIENT).writable(), 0, "taken by the header of a block");
+    world.sides[CLIENT].events.clear();
+    world.wait(1000);
+    assert!(world.of(CLIENT).writable() > 0);
+    assert!(world.sides[CLIENT].events.contains(&Event::Writable), "{:?}", world.sides[CLIENT].events);
+}

@@ -228,8 +228,19 @@ impl Connection {
         self.protection.token(self.role)
     }
 
-    /// Room in the send buffer, in bytes; 0 after [`Connection::finish`] or failure.
+    /// Room in the send buffer, in bytes; 0 after [`Connection::finish`] or failure. Who is told that there is none is told by
+    /// [`Event::Writable`](crate::Event::Writable) when there is some again.
     pub fn writable(&self) -> usize {
+        let room = self.send_room();
+        if room == 0 {
+            self.notices.writer_waits();
+        }
+        room
+    }
+
+    /// Room in the send buffer, in bytes, for nobody who would wait for it. It may shrink although nobody writes: what is sealed
+    /// takes more room than what was written.
+    pub(crate) fn send_room(&self) -> usize {
         if self.outgoing.is_finished() || self.closing.is_over() {
             return 0;
         }
@@ -241,7 +252,7 @@ impl Connection {
     pub fn write(&mut self, now: Instant, mut data: Bytes) -> usize {
         let _ = now;
         self.timers.set(None);
-        let room = self.writable();
+        let room = self.send_room();
         if data.len() >= room {
             data.truncate(room);
             self.notices.writer_waits();
@@ -372,7 +383,7 @@ impl Connection {
         self.couple();
         self.announce_addresses(host);
         self.open_joins(now, host);
-        if self.writable() > 0 {
+        if self.send_room() > 0 {
             self.notices.writable();
         }
     }

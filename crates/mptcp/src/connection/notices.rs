@@ -1,5 +1,6 @@
 //! Events that wait for the owner, each told once until it was acted upon.
 
+use core::cell::Cell;
 use std::collections::VecDeque;
 
 use crate::{ConnectionError, Event};
@@ -10,8 +11,8 @@ pub(crate) struct Notices {
     events: VecDeque<Event>,
     /// Readable was told and the reader has not come to the end since.
     is_readable_told: bool,
-    /// A writer was refused.
-    is_writer_waiting: bool,
+    /// A writer was refused, or was told that there is no room.
+    is_writer_waiting: Cell<bool>,
     is_connected_told: bool,
     is_closed_told: bool,
 }
@@ -50,13 +51,13 @@ impl Notices {
     }
 
     /// The writer has found no room.
-    pub(crate) fn writer_waits(&mut self) {
-        self.is_writer_waiting = true;
+    pub(crate) fn writer_waits(&self) {
+        self.is_writer_waiting.set(true);
     }
 
     /// There is room again.
     pub(crate) fn writable(&mut self) {
-        if core::mem::take(&mut self.is_writer_waiting) {
+        if self.is_writer_waiting.take() {
             self.push(Event::Writable);
         }
     }

@@ -205,7 +205,7 @@ impl ActiveOpen {
             self.events.push_back(Event::Readable);
         }
         if core::mem::take(&mut self.is_writer_waiting) {
-            if attempt.connection.writable() > 0 {
+            if attempt.connection.send_room() > 0 {
                 self.events.push_back(Event::Writable);
             } else {
                 attempt.connection.expect_room();
