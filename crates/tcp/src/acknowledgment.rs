@@ -9,6 +9,7 @@ use crate::congestion::Ack;
 use crate::flight::Sent;
 use crate::header_options::SegmentView;
 use crate::log;
+use crate::mtu_probe::Losses;
 use crate::prr::Prr;
 use crate::rack::Detection;
 use crate::receive_queue::{Block, MAX_BLOCKS};
@@ -30,11 +31,14 @@ struct Delivery {
     /// Earliest and latest transmission of what was sent only once.
     oldest: Option<Instant>,
     newest: Option<Instant>,
+    /// Payload of the largest wire segment.
+    largest: u64,
 }
 
 impl Delivery {
     fn add(&mut self, sent: &Sent) {
         self.bytes += sent.len();
+        self.largest = self.largest.max(sent.len().min(sent.size.into()));
         if sent.again {
             self.again = true;
         } else {
@@ -89,7 +93,9 @@ impl Subflow {
         self.judge_probe(now, ack, &blocks, repeats);
         self.judge_duplicates(una, &blocks);
         self.judge_recovery(echo, advanced);
+        self.note_passing(delivery.largest);
         self.detect_losses(now);
+        self.judge_path(now, delivery.largest);
         let lost = self.stats.segments_lost > lost_before;
         self.move_recovery(now, in_flight, delivery.bytes, advanced, lost, repeats);
         if advanced {
@@ -224,6 +230,7 @@ impl Subflow {
         match self.send.probe.on_ack(AckView { ack, duplicate, repeats }) {
             ProbeVerdict::Nothing | ProbeVerdict::NothingWasLost => {}
             ProbeVerdict::RepairedLoss => {
+                self.note_vanished();
                 if self.send.recovery.is_open() {
                     let in_flight = clamp(self.pipe());
                     self.send.congestion.on_congestion(now, in_flight);
@@ -251,6 +258,7 @@ impl Subflow {
             log::debug!(una = self.send.una, by_timestamp, "recovery undone: nothing was lost");
             self.send.recovery.undo();
             self.send.rack.on_mistake();
+            self.send.path.on_mistake();
             self.send.congestion.undo();
             self.send.flight.unlose();
             self.stats.spurious_recoveries += 1;
@@ -270,8 +278,11 @@ impl Subflow {
         match self.send.rack.judge(now, &self.send.rtt, delivered, recovering) {
             Detection::NothingDelivered => {}
             Detection::Judged { overdue, next } => {
-                let lost = &mut self.stats.segments_lost;
-                self.send.flight.mark_overdue(overdue, |sent| *lost += sent.segments());
+                let headers = (self.send.path.headers() + self.stamp_len()) as u64;
+                let mut losses = Losses::default();
+                let (flight, path) = (&mut self.send.flight, &mut self.send.path);
+                flight.mark_overdue(overdue, |sent| losses.add(sent, path, headers));
+                self.judge_losses(now, losses);
                 if self.send.flight.awaits(overdue.newest, overdue.end) {
                     self.timers.set(Timer::Reorder, next);
                 }

@@ -122,7 +122,7 @@ impl Subflow {
         let window = if draft.flags.contains(Flags::SYN) {
             self.receive.window.field_of_syn()
         } else {
-            self.receive.window.field(next, self.send.path.mss())
+            self.receive.window.field(next, self.send.path.link_mss())
         };
         self.receive.last_ack = next;
         self.receive.acks.on_sent(draft.payload.is_empty());
@@ -154,7 +154,7 @@ impl Subflow {
         let scaling = !answers || self.receive.window.scaling();
         let mut all = OptionBytes::new();
         SynOptions {
-            mss: Some(self.send.path.mss()),
+            mss: Some(self.send.path.link_mss()),
             scale: scaling.then_some(scale),
             sack: self.sack,
             timestamps: self.timestamps.map(|clock| clock.stamp(now)),

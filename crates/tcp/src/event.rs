@@ -51,9 +51,9 @@ pub enum Event {
     },
     /// The peer has sent everything: a FIN arrived in order.
     Finished,
-    /// The path MTU became smaller; segments from now on are cut to this payload size (options not
-    /// subtracted).
-    MssReduced {
+    /// The path was found to take smaller or larger packets; segments from now on are cut to this payload size (options
+    /// not subtracted).
+    MssChanged {
         /// New maximum segment size, in bytes.
         mss: u16,
     },

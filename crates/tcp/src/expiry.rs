@@ -5,6 +5,7 @@ use plait_base::{Duration, Instant};
 use crate::acknowledgment::clamp;
 use crate::flight::Fate;
 use crate::log;
+use crate::mtu_probe::Losses;
 use crate::recovery::Phase;
 use crate::subflow::{AckProbe, Subflow};
 use crate::tail_probe::TailProbe;
@@ -46,9 +47,9 @@ impl Subflow {
 
     fn reorder_expired(&mut self, now: Instant) {
         let in_flight = self.pipe();
-        let before = self.send.flight.lost();
+        let before = self.stats.segments_lost;
         self.detect_losses(now);
-        if self.send.flight.lost() == before {
+        if self.stats.segments_lost == before {
             return;
         }
         if self.send.recovery.is_open() {
@@ -100,7 +101,8 @@ impl Subflow {
             window = self.send.congestion.window(),
             "retransmission timeout"
         );
-        self.shrink_black_hole();
+        self.send.path.forget_probe(now);
+        self.shrink_black_hole(now);
         if self.send.flight.first().is_some_and(|first| first.fate == Fate::Delivered) {
             // The peer had it and does not acknowledge it: it has thrown it away.
             self.send.flight.renege();
@@ -110,9 +112,12 @@ impl Subflow {
         let next = self.send.next;
         let cutoff = self.send.rack.lost_on_timeout(now, &self.send.rtt);
         let all = !self.sack;
-        let lost = &mut self.stats.segments_lost;
-        self.send.flight.lose(una, first_end.min(next), |_| true, |sent| *lost += sent.segments());
-        self.send.flight.lose(una, next, |sent| all || sent.at <= cutoff, |sent| *lost += sent.segments());
+        let headers = (self.send.path.headers() + self.stamp_len()) as u64;
+        let mut losses = Losses::default();
+        let (flight, path) = (&mut self.send.flight, &mut self.send.path);
+        flight.lose(una, first_end.min(next), |_| true, |sent| losses.add(sent, path, headers));
+        flight.lose(una, next, |sent| all || sent.at <= cutoff, |sent| losses.add(sent, path, headers));
+        self.stats.segments_lost += losses.segments;
         self.send.recovery.enter_timeout(una, next);
         self.send.dup_acks = 0;
         self.send.forced = true;

@@ -67,6 +67,7 @@ impl Subflow {
             IpVersion::V6 => DEFAULT_MSS_V6,
         };
         self.send.peer_mss = offered.mss.filter(|&mss| mss > 0).unwrap_or(default).max(MIN_PEER_MSS);
+        self.send.path.limit(self.send.peer_mss);
         self.sack &= offered.sack;
         match (&mut self.timestamps, offered.timestamps) {
             (Some(clock), Some(stamp)) => clock.start(now, stamp.value),

@@ -38,6 +38,7 @@ mod handshake;
 mod header_options;
 mod isn;
 mod log;
+mod mtu_probe;
 mod network;
 mod pace;
 mod path_mtu;

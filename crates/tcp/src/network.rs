@@ -4,8 +4,8 @@ use plait_base::Instant;
 use plait_wire::{IcmpError, IcmpReason};
 
 use crate::flight::Sent;
-use crate::header_options::TIMESTAMPS_LEN;
 use crate::log;
+use crate::path_mtu::Verdict;
 use crate::subflow::Subflow;
 use crate::{Closed, Event, State};
 
@@ -15,15 +15,20 @@ pub(crate) const MOST_OPAQUE: u16 = 28;
 
 impl Subflow {
     /// Full segments that vanish again and again: the path may be narrower than it says (RFC 4821).
-    pub(crate) fn shrink_black_hole(&mut self) {
-        let full = self.send.flight.first().is_some_and(|first| {
-            let sent = first.len().min(u64::from(first.size));
-            sent + u64::from(MOST_OPAQUE) >= u64::from(self.segment_payload(0))
-        });
+    pub(crate) fn shrink_black_hole(&mut self, now: Instant) {
+        let Some(&first) = self.send.flight.first() else { return };
+        let sent = first.len().min(u64::from(first.size));
+        // It may have been repeated in smaller pieces already.
+        let size = self.cautious_size(0).unwrap_or_else(|| self.segment_payload(0));
+        let full = sent + u64::from(MOST_OPAQUE) >= u64::from(size);
         let before = self.send.mss();
         // A peer whose window is shut gets the segments and answers them.
         let is_open = self.send.window.size() > 0;
-        if full && is_open && self.send.path.on_timeout(self.send.timeouts) {
+        let path = &mut self.send.path;
+        if is_open
+            && (path.on_lost_until(now, first.end, true)
+                || (full && path.on_timeout(now, self.send.timeouts)))
+        {
             self.segment_size_changed(before);
         }
     }
@@ -39,33 +44,46 @@ impl Subflow {
             return;
         }
         match error.reason {
-            IcmpReason::TooBig { mtu } => {
-                let before = self.send.mss();
-                if !opening && self.send.path.on_too_big(mtu) {
-                    self.segment_size_changed(before);
-                    self.restart_rto(now);
-                }
-            }
+            IcmpReason::TooBig { mtu } if !opening => self.take_too_big(now, mtu, quoted as u64),
+            IcmpReason::TooBig { .. } => {}
             // RFC 5461: an error ends a connection only before it is established; later the path may heal.
             IcmpReason::Unreachable { .. } if opening => self.close(Closed::Unreachable),
             IcmpReason::Unreachable { .. } | IcmpReason::TimeExceeded | IcmpReason::ParameterProblem => {}
         }
     }
 
-    /// Segments are cut smaller from now on; those that were too large are sent again, which says nothing
-    /// about congestion.
-    fn segment_size_changed(&mut self, before: u16) {
+    /// A router says that a segment, `quoted` bytes beyond what is acknowledged, is too large.
+    fn take_too_big(&mut self, now: Instant, mtu: u32, quoted: u64) {
+        let before = self.send.mss();
+        match self.send.path.on_too_big(now, mtu, self.send.una + quoted) {
+            Verdict::Ignored => {}
+            Verdict::Believed => {
+                self.segment_size_changed(before);
+                self.restart_rto(now);
+            }
+            // Whether it is lost shows when something smaller overtakes it.
+            Verdict::Doubted => {
+                let quiet = self.send.recovery.is_open() && !self.send.probe.is_outstanding();
+                self.send.probe.due |= self.sack && quiet && self.send.timeouts == 0;
+            }
+        }
+    }
+
+    /// Segments are cut to another size from now on. Those that are too large are sent again, which says nothing about
+    /// congestion.
+    pub(crate) fn segment_size_changed(&mut self, before: u16) {
         let mss = self.send.mss();
-        if mss >= before {
+        if mss == before {
             return;
         }
-        log::debug!(before, mss, "segments are cut smaller");
+        log::debug!(before, mss, "segments are cut to another size");
         self.send.congestion.set_mss(self.segment_payload(0));
-        let stamps = if self.timestamps.is_some() { TIMESTAMPS_LEN as u16 } else { 0 };
-        let fits = u64::from(mss - stamps - MOST_OPAQUE);
-        let (una, next) = (self.send.una, self.send.next);
-        let too_large = |sent: &Sent| sent.len().min(u64::from(sent.size)) > fits;
-        self.send.flight.lose(una, next, too_large, |_| {});
-        self.report(Event::MssReduced { mss });
+        if mss < before {
+            let fits = u64::from(mss - self.stamp_len() as u16 - MOST_OPAQUE);
+            let (una, next) = (self.send.una, self.send.next);
+            let too_large = |sent: &Sent| sent.len().min(u64::from(sent.size)) > fits;
+            self.send.flight.lose(una, next, too_large, |_| {});
+        }
+        self.report(Event::MssChanged { mss });
     }
 }

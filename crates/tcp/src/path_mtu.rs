@@ -1,36 +1,119 @@
-//! How large a packet the path takes (RFC 1191, 8201, 4821; checks of RFC 5927).
+//! How large a packet the path takes: the search upwards (RFC 4821; RFC 8899, section 5) and the ways down, by routers
+//! (RFC 1191, 8201; believed as late as RFC 5927 asks) and by silence.
 
+use plait_base::{Duration, Instant};
 use plait_wire::IpVersion;
 
 /// Smallest MTU believed for IPv4: below it an attacker would make us send nothing but headers.
 const MIN_V4: u16 = 576;
 /// Smallest MTU of IPv6 (RFC 8200, section 5).
 const MIN_V6: u16 = 1280;
+/// What passes nearly everywhere (`BASE_PLPMTU` of RFC 8899, section 5.1.2).
+const BASE: u16 = 1200;
 /// Sizes of real links, for routers that do not say theirs (RFC 1191, section 7.1).
 const PLATEAUS: [u16; 7] = [17_914, 8166, 4352, 2002, 1492, 1280, 1006];
 /// Timeouts in a row of full segments after which the path is taken for a black hole (RFC 4821, section 7.6).
 const BLACK_HOLE_TIMEOUTS: u8 = 2;
+/// Large segments lost, with none delivered between, after which the path is taken for one that only small ones pass.
+const BLACK_HOLE_LOSSES: u64 = 3;
+/// The search ends where it could win no more than this, in bytes.
+const STEP: u16 = 16;
+/// From a probe that was lost to the next: each costs the reader a round trip.
+const AFTER_LOSS: Duration = Duration::from_secs(1);
+/// How long a size that did not pass is taken not to pass (RFC 1191, section 6.3; RFC 8899, section 5.1.1).
+const FORGET: Duration = Duration::from_secs(600);
 /// Bytes of a TCP header without options.
 const TCP_HEADER: u16 = 20;
+
+/// A segment that is larger than what is known to pass, on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Probe {
+    /// Stream offsets, end excluded.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    mtu: u16,
+    /// What a router said of it.
+    said: Option<u16>,
+}
+
+/// What a router says of a segment that has not been acknowledged since.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    mtu: u16,
+    /// First stream offset of that segment.
+    offset: u64,
+}
+
+/// What to do about the word of a router.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Ignored,
+    /// Segments are smaller from now on.
+    Believed,
+    /// It counts if the segment turns out to be lost: to be found out soon.
+    Doubted,
+}
 
 /// What is known about the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathMtu {
+    /// Packets are not larger, but for probes.
     mtu: u16,
+    /// What our link takes.
+    link: u16,
+    /// What our link and the peer take.
+    ceiling: u16,
+    /// Smallest size taken not to pass; above `ceiling` if there is none.
+    refused: u16,
+    /// When `refused` is forgotten.
+    forget_at: Instant,
+    /// A router has named the size: nothing between it and what was refused is tried.
+    exact: bool,
+    /// What a router said of a probe that was lost: tried next.
+    hint: Option<u16>,
+    /// Largest packet that was delivered, at least.
+    proven: u16,
+    probe: Option<Probe>,
+    /// No probe before.
+    quiet_until: Instant,
+    claim: Option<Claim>,
+    /// Large wire segments lost since one was delivered.
+    large_lost: u64,
+    /// What was delivered last was small.
+    small_pass: bool,
     floor: u16,
+    base: u16,
     ip_header: u16,
 }
 
 impl PathMtu {
     pub(crate) fn new(mtu: u16, version: IpVersion) -> Self {
-        let floor = match version {
-            IpVersion::V4 => MIN_V4,
-            IpVersion::V6 => MIN_V6,
+        let (floor, base) = match version {
+            IpVersion::V4 => (MIN_V4, BASE),
+            IpVersion::V6 => (MIN_V6, MIN_V6),
         };
         let ip_header = version.header_len() as u16;
         // A link below the minimum is what its owner says it is, as long as options and some data fit.
         let mtu = mtu.max(ip_header + TCP_HEADER + 88);
-        Self { mtu, floor: floor.min(mtu), ip_header }
+        Self {
+            mtu,
+            link: mtu,
+            ceiling: mtu,
+            refused: u16::MAX,
+            forget_at: Instant::ZERO,
+            exact: false,
+            hint: None,
+            proven: 0,
+            probe: None,
+            quiet_until: Instant::ZERO,
+            claim: None,
+            large_lost: 0,
+            small_pass: false,
+            floor: floor.min(mtu),
+            base: base.min(mtu),
+            ip_header,
+        }
     }
 
     /// Largest segment without options.
@@ -38,74 +121,183 @@ impl PathMtu {
         self.mtu - self.ip_header - TCP_HEADER
     }
 
+    /// Largest segment without options that our own link takes.
+    pub(crate) fn link_mss(&self) -> u16 {
+        self.link - self.ip_header - TCP_HEADER
+    }
+
+    /// The peer takes no segment that is longer than `mss`.
+    pub(crate) fn limit(&mut self, mss: u16) {
+        self.ceiling = self.link.min(mss.saturating_add(self.ip_header + TCP_HEADER));
+        self.mtu = self.mtu.min(self.ceiling);
+        self.floor = self.floor.min(self.ceiling);
+        self.base = self.base.min(self.ceiling);
+    }
+
+    /// Largest segment without options of a size that passes nearly everywhere, if that is less than now.
+    pub(crate) fn base_mss(&self) -> Option<u16> {
+        (self.base < self.mtu).then(|| self.base - self.ip_header - TCP_HEADER)
+    }
+
     /// Bytes of IP and TCP header in front of options and payload.
     pub(crate) fn headers(&self) -> usize {
         usize::from(self.ip_header + TCP_HEADER)
+    }
+
+    pub(crate) fn probe(&self) -> Option<Probe> {
+        self.probe
+    }
+
+    /// The size of the next probe, as a segment without options, if it is time for one.
+    pub(crate) fn next_probe(&mut self, now: Instant) -> Option<u16> {
+        if self.probe.is_some() || self.mtu >= self.ceiling || now < self.quiet_until {
+            return None;
+        }
+        if now >= self.forget_at {
+            (self.refused, self.exact, self.hint) = (u16::MAX, false, None);
+        }
+        let mtu = match (self.hint, self.refused.saturating_sub(self.mtu)) {
+            (Some(hint), _) if hint > self.mtu => hint,
+            // What was lost may have been lost for another reason: the largest comes first.
+            _ if self.refused > self.ceiling => self.ceiling,
+            (_, gap) if self.exact || gap <= STEP => return None,
+            (_, gap) => self.mtu + gap / 2,
+        };
+        Some(mtu - self.ip_header - TCP_HEADER)
+    }
+
+    /// A probe of `mss` bytes, options included, has left.
+    pub(crate) fn on_probe_sent(&mut self, start: u64, end: u64, mss: u16) {
+        self.probe = Some(Probe { start, end, mtu: mss + self.ip_header + TCP_HEADER, said: None });
+    }
+
+    /// All below `una` has arrived. Returns whether segments are larger from now on.
+    pub(crate) fn on_progress(&mut self, una: u64) -> bool {
+        if self.claim.is_some_and(|claim| una > claim.offset) {
+            self.claim = None;
+        }
+        let Some(probe) = self.probe.filter(|probe| probe.end <= una) else { return false };
+        self.probe = None;
+        self.mtu = probe.mtu;
+        self.proven = self.proven.max(probe.mtu);
+        self.large_lost = 0;
+        true
+    }
+
+    /// The probe was lost; `alone` if nothing else was, or else it says little (RFC 4821, section 7.6.2).
+    pub(crate) fn on_probe_lost(&mut self, now: Instant, alone: bool) {
+        let Some(probe) = self.probe.take() else { return };
+        self.quiet_until = now + AFTER_LOSS;
+        if !alone {
+            return;
+        }
+        self.hint = probe.said.filter(|&said| said < probe.mtu);
+        self.exact |= self.hint.is_some();
+        self.refused = probe.mtu;
+        self.forget_at = now + FORGET;
+    }
+
+    /// What became of the probe cannot be told any more.
+    pub(crate) fn forget_probe(&mut self, now: Instant) {
+        if self.probe.take().is_some() {
+            self.quiet_until = now + AFTER_LOSS;
+        }
+    }
+
+    /// A packet of so many bytes, at least, has arrived.
+    pub(crate) fn on_delivery(&mut self, bytes: u64) {
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+        self.proven = self.proven.max(bytes.min(self.mtu));
+        self.small_pass = bytes <= self.base;
+        if !self.small_pass {
+            self.large_lost = 0;
+        }
+    }
+
+    /// So many packets of such a size were lost.
+    pub(crate) fn on_loss(&mut self, packets: u64, bytes: u64) {
+        if bytes > u64::from(self.base) {
+            self.large_lost += packets;
+        }
+    }
+
+    /// What was taken for lost was late.
+    pub(crate) fn on_mistake(&mut self) {
+        self.large_lost = 0;
+    }
+
+    /// Small packets arrive. Returns whether large ones are lost so regularly that segments are smaller from now on.
+    pub(crate) fn on_small_delivery(&mut self, now: Instant, round_trip: Duration) -> bool {
+        self.large_lost >= BLACK_HOLE_LOSSES && self.shrink(now, self.base, round_trip * 2)
     }
 
     fn next_plateau(&self) -> u16 {
         PLATEAUS.into_iter().find(|&plateau| plateau < self.mtu).unwrap_or(self.floor).max(self.floor)
     }
 
-    /// A router says what it takes (0 where it does not say). Returns whether the MTU became smaller.
-    pub(crate) fn on_too_big(&mut self, mtu: u32) -> bool {
-        let mtu = match u16::try_from(mtu) {
-            Ok(0) => self.next_plateau(),
-            Ok(mtu) => mtu.max(self.floor),
-            Err(_) => return false,
+    /// A router says what it takes (0 where it does not say) of the segment at `offset`. At once it is believed only before
+    /// any packet so large has arrived; later only if that segment is lost (RFC 5927, section 7.2).
+    pub(crate) fn on_too_big(&mut self, now: Instant, mtu: u32, offset: u64) -> Verdict {
+        let Ok(mtu) = u16::try_from(mtu) else { return Verdict::Ignored };
+        let mtu = if mtu == 0 { self.next_plateau() } else { mtu.max(self.floor) };
+        if mtu >= self.mtu {
+            if let Some(probe) = &mut self.probe
+                && (probe.start..probe.end).contains(&offset)
+            {
+                probe.said = Some(mtu);
+            }
+            return Verdict::Ignored;
+        }
+        if self.proven > mtu {
+            self.claim = Some(Claim { mtu, offset });
+            return Verdict::Doubted;
+        }
+        self.believe(now, mtu);
+        Verdict::Believed
+    }
+
+    fn believe(&mut self, now: Instant, mtu: u16) {
+        self.claim = None;
+        self.shrink(now, mtu, AFTER_LOSS);
+        self.exact = true;
+    }
+
+    /// Something below `end` was lost, to a timeout or while only small packets arrive. Returns whether a router had said
+    /// so, which is believed then.
+    pub(crate) fn on_lost_until(&mut self, now: Instant, end: u64, timeout: bool) -> bool {
+        let Some(claim) = self.claim.filter(|claim| claim.offset < end && (timeout || self.small_pass))
+        else {
+            return false;
         };
-        self.shrink(mtu)
+        self.believe(now, claim.mtu);
+        true
     }
 
     /// The retransmission timer fired for full segments, so often in a row.
-    pub(crate) fn on_timeout(&mut self, timeouts: u8) -> bool {
-        timeouts >= BLACK_HOLE_TIMEOUTS && self.shrink(self.next_plateau())
+    pub(crate) fn on_timeout(&mut self, now: Instant, timeouts: u8) -> bool {
+        let mtu = match (timeouts >= BLACK_HOLE_TIMEOUTS, timeouts >= 2 * BLACK_HOLE_TIMEOUTS) {
+            (true, _) if self.base < self.mtu => self.base,
+            (_, true) => self.floor,
+            (_, false) => return false,
+        };
+        // Perhaps nothing at all has passed for a while: what passed before is tried again first.
+        self.shrink(now, mtu, Duration::ZERO)
     }
 
-    fn shrink(&mut self, mtu: u16) -> bool {
+    fn shrink(&mut self, now: Instant, mtu: u16, quiet: Duration) -> bool {
         let smaller = mtu < self.mtu;
         if smaller {
             self.mtu = mtu;
+            self.proven = self.proven.min(mtu);
+            self.probe = None;
+            (self.refused, self.exact, self.hint) = (u16::MAX, false, None);
+            self.forget_at = now + FORGET;
+            self.quiet_until = now + quiet;
+            self.large_lost = 0;
         }
         smaller
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_router_lowers_the_mtu_but_not_below_what_the_protocol_guarantees() {
-        let mut path = PathMtu::new(1500, IpVersion::V4);
-        assert_eq!(path.mss(), 1460);
-        assert!(path.on_too_big(1400));
-        assert_eq!(path.mss(), 1360);
-        assert!(!path.on_too_big(1450), "it never grows");
-        assert!(path.on_too_big(68));
-        assert_eq!(path.mss(), 536);
-        let mut path = PathMtu::new(1500, IpVersion::V6);
-        assert!(path.on_too_big(600));
-        assert_eq!(path.mss(), 1220);
-    }
-
-    #[test]
-    fn an_old_router_that_gives_no_size_leads_to_the_next_plateau() {
-        let mut path = PathMtu::new(1500, IpVersion::V4);
-        assert!(path.on_too_big(0));
-        assert_eq!(path.mtu, 1492);
-    }
-
-    #[test]
-    fn a_black_hole_is_left_step_by_step() {
-        let mut path = PathMtu::new(1500, IpVersion::V4);
-        assert!(!path.on_timeout(1));
-        let mut sizes = Vec::new();
-        for backoff in 2..9 {
-            if path.on_timeout(backoff) {
-                sizes.push(path.mtu);
-            }
-        }
-        assert_eq!(sizes, [1492, 1280, 1006, 576]);
-    }
-}
+mod tests;

@@ -374,7 +374,7 @@ impl Subflow {
     pub fn set_receive_window(&mut self, bytes: u32) {
         self.receive.window.resize(bytes);
         let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
-        if receiving && self.receive.window.wants_update(self.receive.next(), self.send.path.mss()) {
+        if receiving && self.receive.window.wants_update(self.receive.next(), self.send.path.link_mss()) {
             self.receive.acks.want(Urgency::Now);
         }
     }
@@ -501,7 +501,7 @@ impl Subflow {
                 | Event::Readable
                 | Event::Acked { .. }
                 | Event::Finished
-                | Event::MssReduced { .. }
+                | Event::MssChanged { .. }
                 | Event::Closed(_),
                 _,
             ) => false,

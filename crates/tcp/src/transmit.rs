@@ -87,6 +87,10 @@ impl Subflow {
                 return probe;
             }
         }
+        let probe = self.mtu_probe(now, options);
+        if probe.is_some() {
+            return probe;
+        }
         self.new_data(now, u64::MAX, options)
     }
 
@@ -117,6 +121,9 @@ impl Subflow {
             }
             len = limit.min(whole);
         }
+        // After a timeout, so that a path which has become narrower answers.
+        let cautious = self.cautious_size(record.options).filter(|_| self.send.timeouts > 0);
+        let size = cautious.unwrap_or(size);
         Some(self.send_again(now, lost.start, Grant { len: len as usize, size }, options))
     }
 
@@ -135,6 +142,9 @@ impl Subflow {
         let with_fin = self.send.finish == Finish::Sent && end == data_end && range_end > data_end;
         let sent_end = if with_fin { end + 1 } else { end };
         self.send.flight.retransmit(start, sent_end, now, grant.size);
+        if self.send.path.probe().is_some_and(|probe| start < probe.end && probe.start < sent_end) {
+            self.send.path.forget_probe(now);
+        }
         self.send.forced = false;
         let again = sent_end - start;
         let retransmission = Retransmission { at: now, end: sent_end, repeated };
@@ -169,6 +179,7 @@ impl Subflow {
                     grant.size = self.segment_payload(record.options);
                     start = start.max(data_end.saturating_sub(u64::from(grant.size)));
                     grant.len = (data_end - start) as usize;
+                    grant.size = self.cautious_size(record.options).unwrap_or(grant.size);
                 } else {
                     start = data_end;
                 }
@@ -205,6 +216,17 @@ impl Subflow {
                 return None;
             }
         };
+        Some(self.send_new(now, start, grant, options))
+    }
+
+    /// Sends `grant` from `start` on for the first time, and the FIN if that follows.
+    pub(crate) fn send_new(
+        &mut self,
+        now: Instant,
+        start: u64,
+        grant: Grant,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
         let end = start + grant.len as u64;
         let at_end = end == self.send.queue.end();
         let with_fin = at_end && self.send.finish == Finish::Wanted;
@@ -220,7 +242,7 @@ impl Subflow {
         if with_fin {
             self.fin_sent(now);
         }
-        Some(segment)
+        segment
     }
 
     pub(crate) fn may_send_data(&self) -> bool {
@@ -315,7 +337,9 @@ impl Subflow {
                 some => some,
             };
         }
-        self.apply_nagle(start, record, Grant { len: len as usize, size })
+        let cautious = self.cautious_size(record.options).filter(|_| probing);
+        let grant = self.apply_nagle(start, record, Grant { len: len as usize, size })?;
+        Ok(Grant { size: cautious.unwrap_or(grant.size), ..grant })
     }
 
     /// RFC 9293, section 3.7.4, in the form that holds a short segment back only while another short one is

@@ -337,7 +337,7 @@ impl Connection {
                     TcpEvent::Readable => self.read_flow(now, index),
                     TcpEvent::Acked { offset: _ } => self.follow_plain_acks(),
                     TcpEvent::Finished => self.on_flow_finished(index),
-                    TcpEvent::MssReduced { mss: _ } => {}
+                    TcpEvent::MssChanged { mss: _ } => {}
                     TcpEvent::Closed(why) => self.on_flow_closed(now, index, why),
                 }
             }
