@@ -60,6 +60,8 @@ pub(crate) struct Early {
     pages: BTreeMap<u64, Box<Page>>,
     /// Bytes of all runs.
     run_bytes: usize,
+    /// How many bytes of each page of the stream are known, in either store.
+    counts: BTreeMap<u64, usize>,
 }
 
 fn page_of(offset: u64) -> (u64, usize) {
@@ -67,11 +69,22 @@ fn page_of(offset: u64) -> (u64, usize) {
     (offset - within, within as usize)
 }
 
+/// The pages that a stretch lies in, and how many of its bytes in each.
+fn pages_of(mut at: u64, mut length: usize) -> impl Iterator<Item = (u64, usize)> {
+    core::iter::from_fn(move || {
+        let (start, from) = page_of(at);
+        let part = length.min(PAGE - from);
+        (at, length) = (at + part as u64, length - part);
+        (part > 0).then_some((start, part))
+    })
+}
+
 impl Early {
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
         self.run_bytes = 0;
         self.pages.clear();
+        self.counts.clear();
     }
 
     /// Memory for the bytes that wait.
@@ -85,6 +98,34 @@ impl Early {
             Stretch::Known(_) => 0,
             Stretch::Gap(length) => length,
         }
+    }
+
+    /// Where what is known from `at` on ends; `at` itself if nothing is. Pages that are known whole are counted and not looked at, so
+    /// that this costs little however many pieces they came in.
+    pub(crate) fn known_until(&self, at: u64) -> u64 {
+        let (first, _) = page_of(at);
+        let mut end = self.known_in_page(at);
+        if end < first + PAGE as u64 {
+            return end;
+        }
+        let full = self.counts.range(end..).take_while(|(start, known)| {
+            let is_next = **start == end && **known == PAGE;
+            end += if is_next { PAGE as u64 } else { 0 };
+            is_next
+        });
+        full.for_each(drop);
+        self.known_in_page(end)
+    }
+
+    /// The same, no further than the end of the page.
+    fn known_in_page(&self, mut at: u64) -> u64 {
+        let stop = page_of(at).0 + PAGE as u64;
+        while at < stop
+            && let Stretch::Known(known) = self.look(at, stop)
+        {
+            at += known.len() as u64;
+        }
+        at
     }
 
     /// Behind the last byte that is known, or 0.
@@ -123,6 +164,7 @@ impl Early {
     pub(crate) fn take(&mut self, next: u64) -> Option<Bytes> {
         if let Some(run) = self.runs.remove(&next) {
             self.run_bytes -= run.len();
+            self.uncount(next, run.len());
             return Some(run);
         }
         let (start, from) = page_of(next);
@@ -132,7 +174,24 @@ impl Early {
         if page.stretch(to, false) == PAGE {
             self.pages.remove(&start);
         }
+        self.uncount(next, data.len());
         Some(data).filter(|data| !data.is_empty())
+    }
+
+    fn count(&mut self, at: u64, length: usize) {
+        for (page, length) in pages_of(at, length) {
+            *self.counts.entry(page).or_default() += length;
+        }
+    }
+
+    fn uncount(&mut self, at: u64, length: usize) {
+        for (page, length) in pages_of(at, length) {
+            let Some(known) = self.counts.get_mut(&page) else { continue };
+            *known -= length;
+            if *known == 0 {
+                self.counts.remove(&page);
+            }
+        }
     }
 
     /// The first stretch of `at..end`, which is not empty.
@@ -162,6 +221,7 @@ impl Early {
 
     /// Keeps bytes of which none is known.
     fn keep(&mut self, mut at: u64, mut data: Bytes) {
+        self.count(at, data.len());
         if data.len() >= SMALL {
             self.run_bytes += data.len();
             self.runs.insert(at, data);
@@ -224,6 +284,9 @@ mod tests {
                 assert_eq!(result, expected);
                 let end = model.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
                 assert_eq!(early.end(), end as u64);
+                let at = random.below(LENGTH as u64) as usize;
+                let known = model[at..].iter().take_while(|byte| byte.is_some()).count();
+                assert_eq!(early.known_until(at as u64), (at + known) as u64);
             }
             let mut next = 1;
             while next < LENGTH {
@@ -239,7 +302,8 @@ mod tests {
                     }
                 }
             }
-            assert!(early.runs.is_empty() && early.pages.is_empty(), "{early:?}");
+            assert!(early.runs.is_empty() && early.pages.is_empty() && early.counts.is_empty(), "{early:?}");
+            assert_eq!(early.memory(), 0);
         }
     }
 }

@@ -50,6 +50,10 @@ pub(crate) struct Reassembly {
     edge: u64,
     early: Early,
     ready: VecDeque<Bytes>,
+    /// Below this the bytes were moved to `ready`, or read. From here to `next` they lie in `early` until somebody reads: a packet
+    /// that closes a gap does not pay for all that was behind it.
+    moved: u64,
+    /// Bytes in order that were not read.
     ready_bytes: usize,
     /// Offset of the DATA_FIN, if one was received.
     fin: Option<u64>,
@@ -71,6 +75,7 @@ impl Reassembly {
             edge,
             early: Early::default(),
             ready: VecDeque::new(),
+            moved: 1,
             ready_bytes: 0,
             fin: None,
             is_data_over: false,
@@ -97,12 +102,18 @@ impl Reassembly {
 
     /// Memory for what has arrived, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.ready_bytes + self.early.memory()
+        self.ready_bytes - self.unmoved() + self.early.memory()
+    }
+
+    /// Bytes in order that lie in `early`.
+    fn unmoved(&self) -> usize {
+        (self.next - self.moved) as usize
     }
 
     /// Bytes that the peer was promised and has not sent.
     pub(crate) fn promised(&self) -> u64 {
-        self.edge.saturating_sub(self.next).saturating_sub(self.early.memory() as u64)
+        let behind_gaps = self.early.memory().saturating_sub(self.unmoved()) as u64;
+        self.edge.saturating_sub(self.next).saturating_sub(behind_gaps)
     }
 
     /// Bytes that the buffer has room for.
@@ -112,11 +123,12 @@ impl Reassembly {
 
     /// A verified block in order that takes `length` numbers, and the bytes in it for the application.
     pub(crate) fn deliver_block(&mut self, length: u64, data: Bytes) {
+        while self.move_next() {}
         let end = self.next + length;
         if !data.is_empty() {
             self.deliver(data);
         }
-        self.next = end;
+        (self.next, self.moved) = (end, end);
     }
 
     /// The application has been sent everything.
@@ -141,12 +153,12 @@ impl Reassembly {
 
     /// Whether the application has read everything up to the end.
     pub(crate) fn is_exhausted(&self) -> bool {
-        (self.is_finished() || self.is_data_over) && self.ready.is_empty()
+        (self.is_finished() || self.is_data_over) && !self.is_readable()
     }
 
     /// Whether there is something to read.
     pub(crate) fn is_readable(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || self.moved < self.next
     }
 
     /// The window to offer, in bytes from [`Reassembly::next`] on; remembered as offered.
@@ -177,21 +189,22 @@ impl Reassembly {
             return result;
         }
         let mut offset = offset.max(self.next);
-        if offset == self.next {
+        if offset == self.next && self.moved == self.next {
             let in_order = data.split_to(self.early.gap(offset, offset + data.len() as u64));
             result.new += in_order.len();
             offset += in_order.len() as u64;
             self.deliver(in_order);
         }
         self.early.insert(offset, data, &mut result);
-        while let Some(data) = self.early.take(self.next) {
-            self.deliver(data);
-        }
+        let end = self.early.known_until(self.next);
+        self.ready_bytes += (end - self.next) as usize;
+        self.next = end;
         result
     }
 
     /// Bytes without a place of their own, behind everything so far: plain TCP.
     pub(crate) fn append(&mut self, data: Bytes) {
+        while self.move_next() {}
         self.deliver(data);
     }
 
@@ -212,24 +225,45 @@ impl Reassembly {
     /// The stream ends with what has arrived: a FIN on plain TCP.
     pub(crate) fn finish_here(&mut self) {
         self.fin = Some(self.next);
+        while self.move_next() {}
         self.early.clear();
     }
 
     /// Forgets what waits for other pieces: after a fall-back nobody sends those any more.
     pub(crate) fn drop_early(&mut self) {
+        while self.move_next() {}
         self.early.clear();
     }
 
     /// The next bytes in order.
     pub(crate) fn read(&mut self) -> Option<Bytes> {
+        // Small pieces are put together as they are moved.
+        while self.ready.len() < 2 && self.move_next() {}
         let data = self.ready.pop_front()?;
         self.ready_bytes -= data.len();
         Some(data)
     }
 
+    /// Bytes in order, behind everything so far.
     fn deliver(&mut self, data: Bytes) {
         self.next += data.len() as u64;
+        self.moved = self.next;
         self.ready_bytes += data.len();
+        self.give(data);
+    }
+
+    /// Moves the next bytes that lie in `early` to those that can be read; `false` if there are none.
+    fn move_next(&mut self) -> bool {
+        if self.moved == self.next {
+            return false;
+        }
+        let Some(data) = self.early.take(self.moved) else { return false };
+        self.moved += data.len() as u64;
+        self.give(data);
+        true
+    }
+
+    fn give(&mut self, data: Bytes) {
         if data.len() < SMALL {
             match self.ready.back_mut() {
                 Some(last) if last.len() + data.len() <= GATHER => {
@@ -294,6 +328,27 @@ mod tests {
         assert_eq!(all(&mut stream), b"abcd");
         assert_eq!(stream.offer_window(), 4);
         assert_eq!(stream.insert(5, Bytes::from_static(b"ef")).new, 2);
+    }
+
+    #[test]
+    fn a_piece_that_closes_a_gap_moves_nothing_of_what_was_behind_it() {
+        for length in [1, 100, 1400] {
+            let mut stream = Reassembly::new(1 << 20, 1 << 20);
+            let count = (1 << 19) / length;
+            for number in 0..count {
+                let data = vec![number as u8; length];
+                assert_eq!(stream.insert((2 + number * length) as u64, data.into()).new, length);
+            }
+            stream.insert(1, Bytes::from_static(b"x"));
+            assert_eq!(stream.next(), (2 + count * length) as u64);
+            assert!(stream.ready.len() <= 1, "{} pieces of {length} bytes moved", stream.ready.len());
+            let more = stream.insert(stream.next(), Bytes::from_static(b"y"));
+            assert_eq!((more.new, stream.ready.len() <= 1), (1, true));
+            let bytes = all(&mut stream);
+            let expected = (0..count).flat_map(|number| vec![number as u8; length]);
+            assert!(bytes.iter().copied().eq([b'x'].into_iter().chain(expected).chain([b'y'])));
+            assert_eq!((stream.memory(), stream.is_readable()), (0, false));
+        }
     }
 
     #[test]
