@@ -1,15 +1,11 @@
 //! Servers that are known by a certificate for their name, in place of their key.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use plait_handshake::{Certificate, Fingerprint, ServerName, ServerTrust, roots_from_pem};
-use plait_host::{ConnectionError, Failure};
-use plait_keys::read_secret;
+use plait::{Certificate, ErrorKind, Fingerprint, Trust, read_secret};
 
 /// What a server shows to those who go by certificates.
 #[derive(Debug, Args)]
@@ -41,11 +37,11 @@ pub(crate) struct Authorities {
 
 impl OwnCertificate {
     /// Reads it, if there is one.
-    pub(crate) fn read(&self) -> anyhow::Result<Option<Arc<Certificate>>> {
+    pub(crate) fn read(&self) -> anyhow::Result<Option<Certificate>> {
         let (Some(chain), Some(key)) = (&self.certificate, &self.certificate_key) else { return Ok(None) };
         let certificate = Certificate::from_pem(&read(chain)?, &read_secret(key)?)
             .with_context(|| format!("in {} and {}", chain.display(), key.display()))?;
-        Ok(Some(Arc::new(certificate)))
+        Ok(Some(certificate))
     }
 }
 
@@ -60,36 +56,26 @@ impl Authorities {
         self.accept_new
     }
 
-    /// How the server at `host` is known, and under which name: by `key` if there is one.
-    pub(crate) fn expect(
-        &self,
-        host: &str,
-        key: Option<Fingerprint>,
-    ) -> anyhow::Result<(ServerName<'static>, ServerTrust)> {
-        let name = self.server_name.as_deref().unwrap_or(host);
-        let Ok(server_name) = ServerName::try_from(name.to_owned()) else {
-            bail!("{name} is not a name that a server can have")
-        };
-        let trust = match (key, &self.ca) {
+    /// How the server at `host` is known: by `key` if there is one.
+    pub(crate) fn expect(&self, host: &str, key: Option<Fingerprint>) -> anyhow::Result<Trust> {
+        match (key, &self.ca) {
             (Some(_), Some(_)) => bail!(
                 "the server is to be known by its key and by a certificate\n  fix: leave out --ca, or the key"
             ),
-            (Some(key), None) => ServerTrust::Pinned(vec![key]),
+            (Some(key), None) => Ok(Trust::pinned(key)),
             (None, Some(file)) => {
-                let roots = roots_from_pem(&read(file)?).with_context(|| format!("in {}", file.display()))?;
-                ServerTrust::Roots(Arc::new(roots))
+                let name = self.server_name.as_deref().unwrap_or(host);
+                let trust = Trust::authorities_for(name, &read(file)?);
+                trust.with_context(|| format!("in {}", file.display()))
             }
             // Compared with what is known before a byte of data is sent.
-            (None, None) => ServerTrust::AcceptNew,
-        };
-        Ok((server_name, trust))
+            (None, None) => Ok(Trust::anonymous()),
+        }
     }
 
     /// What helps where a server could not prove itself to us.
-    pub(crate) fn remedy(&self, error: &io::Error) -> Option<&'static str> {
-        let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
-        let failed = failure.is_some_and(|failure| failure.error == ConnectionError::HandshakeFailed);
-        (failed && self.are_given()).then_some(
+    pub(crate) fn remedy(&self, error: &plait::Error) -> Option<&'static str> {
+        (error.kind() == ErrorKind::NotAuthenticated && self.are_given()).then_some(
             "ask who runs the server for the name in its certificate (--server-name) and for its root (--ca)",
         )
     }

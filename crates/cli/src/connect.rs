@@ -1,15 +1,12 @@
 //! `plait connect`.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use plait_handshake::Fingerprint;
-use plait_host::{ConnectionError, Failure, Host, Stream};
+use plait::{Fingerprint, Remote};
 use plait_proxy::url::ServerUrl;
-use tokio::time::timeout;
 
 use crate::certificate::Authorities;
 use crate::control;
@@ -45,25 +42,32 @@ pub(crate) struct Connect {
 }
 
 pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
-    let remotes = resolve(&arguments).await?;
+    let remote = remote(&arguments);
+    let addresses = remote.resolve().await?;
     let place = format!("{} port {}", arguments.host, arguments.port);
     let mut reporter = Reporter::open(&arguments.options)?;
-    let (config, trust) =
+    let (protection, trust) =
         protection::opener(&arguments.options, &arguments.authorities, &server(&arguments))?;
-    let host = session::host_for(&arguments.options, config, remotes.first().map(SocketAddr::ip))?;
+    let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
     let _control = control::open(&arguments.options, &host)?;
-    let stream = open(&host, &remotes, arguments.connect_timeout).await.map_err(|error| {
+    let peer = addresses.first().copied();
+    let remote = remote.at(addresses);
+    let opened = match arguments.connect_timeout {
+        Some(limit) => host.connect_within(limit, remote, protection).await,
+        None => host.connect(remote, protection).await,
+    };
+    let stream = opened.map_err(|error| {
         let context = format!("cannot connect to {place}");
         match arguments.authorities.remedy(&error).map(str::to_owned).or_else(|| trust.remedy(&error)) {
             Some(remedy) => anyhow::Error::new(error).context(format!("{context}\n  fix: {remedy}")),
             None => anyhow::Error::new(error).context(context),
         }
     })?;
-    trust.judge(stream.status().as_ref())?;
+    trust.judge(stream.peer_identity())?;
     let mut terminal = Terminal::open()?;
     let (result, status) = terminal.attach(stream).await;
     if let Some(status) = status {
-        reporter.report(&host.paths(), remotes.first().copied(), &status)?;
+        reporter.report(&host.counters(), peer, &status)?;
     }
     let written = terminal.close().await;
     session::end(host, None).await;
@@ -76,27 +80,11 @@ fn server(Connect { host, port, server_key, .. }: &Connect) -> ServerUrl {
     ServerUrl { host: host.clone(), port: *port, pin: *server_key }
 }
 
-/// All addresses of the host, of the families that are wanted, best first.
-async fn resolve(arguments: &Connect) -> anyhow::Result<Vec<SocketAddr>> {
-    let Connect { host, port, ipv4, ipv6, .. } = arguments;
-    let addresses = tokio::net::lookup_host((host.as_str(), *port))
-        .await
-        .with_context(|| format!("cannot find the address of {host}"))?;
-    let mut remotes: Vec<SocketAddr> = Vec::new();
-    for address in addresses.filter(|address| !(*ipv4 && address.is_ipv6() || *ipv6 && address.is_ipv4())) {
-        if !remotes.contains(&address) {
-            remotes.push(address);
-        }
+fn remote(Connect { host, port, ipv4, ipv6, .. }: &Connect) -> Remote {
+    let remote = Remote::from((host.as_str(), *port));
+    match (ipv4, ipv6) {
+        (true, _) => remote.ipv4_only(),
+        (false, true) => remote.ipv6_only(),
+        (false, false) => remote,
     }
-    if remotes.is_empty() {
-        bail!("{host} has no {} address", if *ipv6 { "IPv6" } else { "IPv4" });
-    }
-    Ok(remotes)
-}
-
-async fn open(host: &Host, remotes: &[SocketAddr], limit: Option<Duration>) -> io::Result<Stream> {
-    let connecting = host.connect(remotes);
-    let Some(limit) = limit else { return connecting.await };
-    let late = || io::Error::new(io::ErrorKind::TimedOut, Failure::from(ConnectionError::TimedOut));
-    timeout(limit, connecting).await.unwrap_or_else(|_| Err(late()))
 }

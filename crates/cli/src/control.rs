@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use plait_host::{Host, PathControl, PathSpec};
+use plait::{Host, PathControl, PathState};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
@@ -37,7 +37,7 @@ pub(crate) struct PathArguments {
     control: PathBuf,
     /// Paths to be used differently from now on, as for --path: DEV[=trusted|untrusted|never][,backup].
     #[arg(value_name = "DEV[=HOW]")]
-    changes: Vec<PathSpec>,
+    changes: Vec<plait::Path>,
 }
 
 /// Answers until it is dropped, which removes the socket.
@@ -116,8 +116,8 @@ async fn answer(mut stream: tokio::net::UnixStream, control: &PathControl) -> io
 }
 
 /// All of the changes are understood before the first is made.
-async fn change(request: &str, control: &PathControl) -> Result<(), plait_host::Error> {
-    let changes: Vec<PathSpec> = request.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+async fn change(request: &str, control: &PathControl) -> Result<(), plait::Error> {
+    let changes: Vec<plait::Path> = request.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     for change in changes {
         control.set(change).await?;
     }
@@ -125,15 +125,14 @@ async fn change(request: &str, control: &PathControl) -> Result<(), plait_host::
 }
 
 /// `wlan0=untrusted,backup up 192.0.2.2 2001:db8::2`, a line each.
-fn listing(paths: &[plait_host::Path]) -> String {
+fn listing(paths: &[PathState]) -> String {
     let mut text = String::new();
     for path in paths {
-        let class = crate::status::class(path.class);
-        let backup = if path.backup { ",backup" } else { "" };
-        let state = if path.up { "up" } else { "down" };
+        let backup = if path.is_backup() { ",backup" } else { "" };
+        let state = if path.is_up() { "up" } else { "down" };
         // Writing to a String cannot fail.
-        let _ = write!(text, "{}={class}{backup} {state}", path.name);
-        for address in [path.public_v4.map(Into::into), path.public_v6.map(Into::into)] {
+        let _ = write!(text, "{}={}{backup} {state}", path.device(), path.trust_level());
+        for address in [path.ipv4().map(Into::into), path.ipv6().map(Into::into)] {
             let _ = address.map(|address: std::net::IpAddr| write!(text, " {address}"));
         }
         text.push('\n');
@@ -148,7 +147,7 @@ impl PathArguments {
         let mut stream = UnixStream::connect(&self.control).with_context(|| {
             format!("no plait listens on {place}\n  fix: start it with --control {place}")
         })?;
-        let words: Vec<String> = self.changes.iter().map(PathSpec::to_string).collect();
+        let words: Vec<String> = self.changes.iter().map(plait::Path::to_string).collect();
         let mut answer = String::new();
         let asked = stream
             .write_all(format!("{}\n", words.join(" ")).as_bytes())

@@ -8,10 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
-use plait_handshake::Fingerprint;
-use plait_host::{ConnectionError, Failure, Host, Ranges, Stream};
+use plait::{ErrorKind, Fingerprint, Host, Protection, Remote, Stream};
 use plait_proxy::client::{self, Dialer};
 use plait_proxy::relay::Abort;
 use plait_proxy::request::RequestError;
@@ -46,9 +44,9 @@ pub(crate) struct Towards {
 
 /// Opens streams to one server.
 pub(crate) struct Dial {
-    host: Host,
-    config: plait_host::Config,
-    remotes: Vec<SocketAddr>,
+    host: Arc<Host>,
+    protection: Protection,
+    remote: Remote,
     limit: Duration,
     watcher: Arc<Watcher>,
     _control: Option<Control>,
@@ -64,7 +62,7 @@ struct Watcher {
 /// One stream; its status is reported at its end.
 pub(crate) struct Watched {
     stream: Stream,
-    paths: Vec<plait_host::Path>,
+    host: Arc<Host>,
     watcher: Arc<Watcher>,
 }
 
@@ -79,32 +77,33 @@ impl Towards {
                 self.server
             );
         }
-        let remotes = self.remotes().await?;
+        let addresses = self.remote().resolve().await?;
+        let remote = self.remote().at(addresses.iter().copied());
         let known_peers = protection::store(&self.options).known_peers();
         let accepts_new = self.authorities.accepts_new();
         let server_identity = ServerIdentity::new(self.server.clone(), known_peers, accepts_new)?;
         let reporter = Reporter::open(&self.options)?;
-        let mut config = self.config(self.server.pin)?;
-        let host = session::host_for(&self.options, config.clone(), remotes.first().map(SocketAddr::ip))?;
-        match connect(&host, &config, &remotes, self.connect_timeout).await {
+        let mut protection = self.protection(self.server.pin)?;
+        let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?.start()?;
+        match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await {
             Ok(mut first) => {
                 if protection::is_sealed(&self.options) {
-                    config = self.settle(&first, &server_identity, config)?;
+                    protection = self.settle(&first, &server_identity, protection)?;
                 }
                 self.greet(&mut first).await?;
             }
             Err(error) => {
                 drop(host);
-                return Err(self.explain(error, &server_identity, &remotes).await);
+                return Err(self.explain(error, &server_identity, &addresses).await);
             }
         }
         let control = control::open(&self.options, &host)?;
-        let peer = remotes.first().copied();
+        let peer = addresses.first().copied();
         let watcher = Watcher { peer, reporter: Mutex::new(reporter), moved: AtomicU64::new(0) };
         Ok(Dial {
-            host,
-            config,
-            remotes,
+            host: Arc::new(host),
+            protection,
+            remote,
             limit: self.connect_timeout,
             watcher: Arc::new(watcher),
             _control: control,
@@ -125,19 +124,12 @@ impl Towards {
         })
     }
 
-    async fn remotes(&self) -> anyhow::Result<Vec<SocketAddr>> {
-        let found = tokio::net::lookup_host((self.server.host.as_str(), self.server.port)).await;
-        let mut remotes: Vec<SocketAddr> = Vec::new();
-        for address in found.with_context(|| format!("cannot find the address of {}", self.server.host))? {
-            if !remotes.contains(&address) {
-                remotes.push(address);
-            }
-        }
-        Ok(remotes)
+    fn remote(&self) -> Remote {
+        Remote::from((self.server.host.as_str(), self.server.port))
     }
 
-    /// Settings of connections to the server, which must have this key if one is given, else the one that it is known by.
-    fn config(&self, key: Option<Fingerprint>) -> anyhow::Result<plait_host::Config> {
+    /// How connections to the server are protected, which must have this key if one is given, else the one that it is known by.
+    fn protection(&self, key: Option<Fingerprint>) -> anyhow::Result<Protection> {
         let server = ServerUrl { pin: key, ..self.server.clone() };
         Ok(protection::opener(&self.options, &self.authorities, &server)?.0)
     }
@@ -147,21 +139,21 @@ impl Towards {
         &self,
         first: &Stream,
         server_identity: &ServerIdentity,
-        config: plait_host::Config,
-    ) -> anyhow::Result<plait_host::Config> {
-        let status = first.status();
+        protection: Protection,
+    ) -> anyhow::Result<Protection> {
         let is_known = self.authorities.are_given() || server_identity.expected().is_some();
-        let sealed = protection::sealed_with(status.as_ref(), protection::requires_sealing(&self.options))?;
-        match shown_by(status.as_ref()) {
-            _ if is_known && sealed.is_some() => Ok(config),
+        let is_required = protection::requires_sealing(&self.options);
+        let sealed = protection::sealed_with(first.status().as_ref(), is_required)?;
+        match shown_by(first.peer_identity()) {
+            _ if is_known && sealed.is_some() => Ok(protection),
             Some(shown) => {
                 server_identity.meet(shown)?;
-                self.config(Some(shown))
+                self.protection(Some(shown))
             }
             // By --policy prefer or --handshake tcpcrypt only.
             None => {
                 protection::say("warning: nobody knows who the server is, and it may not even be sealed");
-                Ok(config)
+                Ok(protection)
             }
         }
     }
@@ -169,23 +161,21 @@ impl Towards {
     /// If the server is another than expected: on which path.
     async fn explain(
         &self,
-        error: io::Error,
+        error: plait::Error,
         server_identity: &ServerIdentity,
-        remotes: &[SocketAddr],
+        addresses: &[SocketAddr],
     ) -> anyhow::Error {
-        let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
-        let has_failed = |with| failure.is_some_and(|failure| failure.error == with);
-        if has_failed(ConnectionError::HandshakeFailed) && !self.authorities.are_given() {
-            let seen = self.look_around(remotes).await;
+        if error.kind() == ErrorKind::NotAuthenticated && !self.authorities.are_given() {
+            let seen = self.look_around(addresses).await;
             if let Some(wrong) = seen.ok().and_then(|sightings| server_identity.changed(&sightings)) {
                 return wrong.into();
             }
         }
         let mut context = format!("cannot reach the server {}", self.server.authority());
-        if has_failed(ConnectionError::Refused) {
+        if error.kind() == ErrorKind::Refused {
             context +=
                 ": nothing listens there\n  fix: start plait serve there, or use the URL that it prints";
-        } else if has_failed(ConnectionError::TimedOut) {
+        } else if error.kind() == ErrorKind::TimedOut {
             let port = self.server.port;
             context +=
                 &format!("\n  fix: see that it is up, and that no firewall keeps TCP port {port} from it");
@@ -196,19 +186,18 @@ impl Towards {
     }
 
     /// Who answers on each path alone.
-    async fn look_around(&self, remotes: &[SocketAddr]) -> anyhow::Result<Vec<Sighting>> {
-        let config = protection::inquirer(&self.options, &self.authorities, &self.server)?;
+    async fn look_around(&self, addresses: &[SocketAddr]) -> anyhow::Result<Vec<Sighting>> {
+        let protection = protection::inquirer(&self.options, &self.authorities, &self.server)?;
+        let limit = self.connect_timeout.min(PROBE_TIMEOUT);
         let mut sightings = Vec::new();
-        for path in session::paths_for(&self.options, remotes.first().map(SocketAddr::ip))? {
+        for path in session::paths_for(&self.options, addresses.first().map(SocketAddr::ip))? {
             let device = path.device().to_owned();
-            let host = Host::builder()
-                .ranges(Ranges::of(&self.options.ranges))
-                .config(config.clone())
-                .path(path)
-                .start()?;
-            let stream = connect(&host, &config, remotes, self.connect_timeout.min(PROBE_TIMEOUT)).await;
+            let ranges = self.options.ranges.iter().copied();
+            let host = Host::builder().address_ranges(ranges).path(path).start()?;
+            let remote = self.remote().at(addresses.iter().copied());
+            let stream = host.connect_within(limit, remote, protection.clone()).await;
             let shown = stream.ok().and_then(|stream| {
-                let shown = shown_by(stream.status().as_ref());
+                let shown = shown_by(stream.peer_identity());
                 stream.abort();
                 shown
             });
@@ -216,16 +205,6 @@ impl Towards {
         }
         Ok(sightings)
     }
-}
-
-async fn connect(
-    host: &Host,
-    config: &plait_host::Config,
-    remotes: &[SocketAddr],
-    limit: Duration,
-) -> io::Result<Stream> {
-    let late = || io::Error::new(io::ErrorKind::TimedOut, Failure::from(ConnectionError::TimedOut));
-    timeout(limit, host.connect_with(config.clone(), remotes)).await.unwrap_or_else(|_| Err(late()))
 }
 
 impl Dial {
@@ -244,8 +223,9 @@ impl Dialer for Dial {
     type Stream = Watched;
 
     async fn dial(&self) -> io::Result<Watched> {
-        let stream = connect(&self.host, &self.config, &self.remotes, self.limit).await?;
-        Ok(Watched { stream, paths: self.host.paths(), watcher: self.watcher.clone() })
+        let (remote, protection) = (self.remote.clone(), self.protection.clone());
+        let stream = self.host.connect_within(self.limit, remote, protection).await?;
+        Ok(Watched { stream, host: self.host.clone(), watcher: self.watcher.clone() })
     }
 
     async fn delivered(&self, stream: &Watched) -> io::Result<()> {
@@ -269,7 +249,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         let Some(status) = self.stream.status() else { return };
         let mut reporter = self.watcher.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = reporter.report(&self.paths, self.watcher.peer, &status) {
+        if let Err(error) = reporter.report(&self.host.counters(), self.watcher.peer, &status) {
             tracing::warn!(%error, "no status");
         }
     }

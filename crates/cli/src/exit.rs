@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use plait_host::{ConnectionError, Failure};
+use plait::ErrorKind;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::prerequisite::MissingPrerequisite;
@@ -77,8 +77,8 @@ impl From<&anyhow::Error> for Exit {
             if cause.downcast_ref::<MissingPrerequisite>().is_some() {
                 return Self::Missing;
             }
-            if let Some(error) = cause.downcast_ref::<plait_host::Error>() {
-                return if error.is_missing_privilege_or_feature() { Self::Missing } else { Self::Failure };
+            if let Some(error) = cause.downcast_ref::<plait::Error>() {
+                return error.kind().into();
             }
             if cause.is::<WrongPeer>() {
                 return Self::Identity;
@@ -92,30 +92,23 @@ impl From<&anyhow::Error> for Exit {
 }
 
 fn of_io(error: &io::Error) -> Exit {
-    let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
-    match failure.map(|failure| failure.error) {
-        Some(ConnectionError::TimedOut | ConnectionError::Unreachable | ConnectionError::Refused) => {
-            Exit::Unreachable
+    match error.kind() {
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::TimedOut => Exit::Unreachable,
+        // A call to the system of ours, and nothing that a connection has met.
+        _ if error.raw_os_error().is_some() => Exit::Failure,
+        _ => ErrorKind::of(error).into(),
+    }
+}
+
+impl From<ErrorKind> for Exit {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Unreachable | ErrorKind::Refused | ErrorKind::TimedOut => Self::Unreachable,
+            ErrorKind::NotAuthenticated => Self::Identity,
+            ErrorKind::NotProtected => Self::Policy,
+            ErrorKind::Unsupported => Self::Missing,
+            _ => Self::Failure,
         }
-        Some(ConnectionError::AllPathsLost) => Exit::Unreachable,
-        Some(ConnectionError::HandshakeFailed) => Exit::Identity,
-        Some(
-            ConnectionError::PlainRefused
-            | ConnectionError::NotSealed
-            | ConnectionError::NegotiationAltered
-            | ConnectionError::NotScrambled(_)
-            | ConnectionError::NoTrustedPath,
-        ) => Exit::Policy,
-        Some(
-            ConnectionError::Reset
-            | ConnectionError::FastClose
-            | ConnectionError::Aborted
-            | ConnectionError::Protocol
-            | ConnectionError::Corrupted,
-        ) => Exit::Failure,
-        None if error.kind() == io::ErrorKind::NetworkUnreachable => Exit::Unreachable,
-        None if error.kind() == io::ErrorKind::TimedOut => Exit::Unreachable,
-        None => Exit::Failure,
     }
 }
 
@@ -163,23 +156,28 @@ mod tests {
     use super::*;
     use anyhow::Context;
 
-    fn failed(kind: io::ErrorKind, error: ConnectionError) -> anyhow::Error {
-        let result: Result<(), _> = Err(io::Error::new(kind, Failure::from(error)));
+    fn failed(kind: io::ErrorKind) -> anyhow::Error {
+        let result: Result<(), _> = Err(plait::Error::from(io::Error::from(kind)));
         result.context("cannot connect to 192.0.2.1:80").expect_err("an error")
     }
 
     #[test]
     fn scripts_can_tell_the_kinds_of_failure_apart() {
-        let unreachable = failed(io::ErrorKind::TimedOut, ConnectionError::TimedOut);
-        assert_eq!(Exit::from(&unreachable).number(), 4);
-        let policy = failed(io::ErrorKind::Unsupported, ConnectionError::PlainRefused);
-        assert_eq!(Exit::from(&policy).number(), 6);
-        let reset = failed(io::ErrorKind::ConnectionReset, ConnectionError::Reset);
-        assert_eq!(Exit::from(&reset).number(), 1);
-        assert_eq!(Exit::from(&plait_host::Error::NoFreeRange.into()).number(), 1);
-        let program =
-            plait_host::Error::MissingProgram { program: "nft", source: io::ErrorKind::NotFound.into() };
-        assert_eq!(Exit::from(&program.into()).number(), 7);
+        for (kind, number) in [
+            (ErrorKind::TimedOut, 4),
+            (ErrorKind::NotAuthenticated, 5),
+            (ErrorKind::NotProtected, 6),
+            (ErrorKind::Unsupported, 7),
+            (ErrorKind::PortInUse, 1),
+            (ErrorKind::Corrupted, 1),
+        ] {
+            assert_eq!(Exit::from(kind).number(), number, "{kind:?}");
+        }
+        assert_eq!(Exit::from(&failed(io::ErrorKind::ConnectionRefused)).number(), 4);
+        assert_eq!(Exit::from(&failed(io::ErrorKind::ConnectionReset)).number(), 1);
+        // While a connection is read or written it is an error of input and output.
+        let lost = anyhow::Error::from(io::Error::from(io::ErrorKind::TimedOut));
+        assert_eq!(Exit::from(&lost.context("the connection has ended early")).number(), 4);
     }
 
     #[test]
@@ -188,15 +186,12 @@ mod tests {
         let wrapped: Result<(), _> = Err(io::Error::other(Interrupted(15)));
         let wrapped = wrapped.context("the connection has ended early").expect_err("an error");
         assert_eq!(Interrupted::within(&wrapped).map(|signal| signal.0), Some(15));
-        assert!(Interrupted::within(&plait_host::Error::NoFreeRange.into()).is_none());
+        assert!(Interrupted::within(&failed(io::ErrorKind::TimedOut)).is_none());
     }
 
     #[test]
     fn an_error_is_told_with_its_cause_and_only_once() {
-        let text = message(&failed(io::ErrorKind::TimedOut, ConnectionError::TimedOut));
-        assert_eq!(
-            text,
-            "plait: error: cannot connect to 192.0.2.1:80\n  cause: nobody answered on any path"
-        );
+        let text = message(&failed(io::ErrorKind::TimedOut));
+        assert_eq!(text, "plait: error: cannot connect to 192.0.2.1:80\n  cause: timed out");
     }
 }

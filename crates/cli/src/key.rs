@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use plait_handshake::Fingerprint;
-use plait_host::OsRandom;
+use plait::Fingerprint;
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
 
@@ -72,7 +71,7 @@ impl Key {
 }
 
 fn own(store: &KeyStore) -> anyhow::Result<String> {
-    let (identity, _) = store.identity(&mut OsRandom::new()?)?;
+    let (identity, _) = store.identity()?;
     let key = identity.public_key();
     Ok(format!("{}\n{key}\n", key.fingerprint()))
 }

@@ -1,12 +1,11 @@
 //! `SSLKEYLOGFILE`: the secrets of connections for those who analyse them, said loudly.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use anyhow::bail;
 use nix::unistd::geteuid;
-use plait_handshake::KeyLog;
-use plait_keys::KeyLogFile;
+use plait::KeyLog;
 
 use crate::protection::say;
 
@@ -18,9 +17,9 @@ const VARIABLE: &str = "SSLKEYLOGFILE";
 ///
 /// # Errors
 /// It is not allowed, or there is no file for it that only we can read.
-pub(crate) fn open(allowed: bool) -> anyhow::Result<Option<Arc<dyn KeyLog>>> {
+pub(crate) fn open(allowed: bool) -> anyhow::Result<Option<KeyLog>> {
     // Opened and said once, however many connections there are.
-    static OPEN: OnceLock<Arc<KeyLogFile>> = OnceLock::new();
+    static OPEN: OnceLock<KeyLog> = OnceLock::new();
     let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) else { return Ok(None) };
     if let Some(open) = OPEN.get() {
         return Ok(Some(open.clone()));
@@ -31,17 +30,17 @@ pub(crate) fn open(allowed: bool) -> anyhow::Result<Option<Arc<dyn KeyLog>>> {
          everything",
         log.path().display()
     ));
-    Ok(Some(OPEN.get_or_init(|| Arc::new(log)).clone()))
+    Ok(Some(OPEN.get_or_init(|| log).clone()))
 }
 
-fn open_file(file: &Path, is_allowed: bool, is_root: bool) -> anyhow::Result<KeyLogFile> {
+fn open_file(file: &Path, is_allowed: bool, is_root: bool) -> anyhow::Result<KeyLog> {
     if is_root && !is_allowed {
         bail!(
             "{VARIABLE} is set, and root does not write the secrets of connections to a file unasked\n  fix: unset \
              {VARIABLE}, or ask for it by --allow-key-log"
         );
     }
-    Ok(KeyLogFile::open(file)?)
+    Ok(KeyLog::open(file)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,53 @@
-//! Limits of the process.
+//! Limits of the process, and of what strangers can make it keep.
 
+use std::num::NonZeroUsize;
+
+use clap::Args;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use plait::Limits;
+
+use crate::options::size;
+
+/// What strangers can make a server keep. What they were refused is in the status.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Limits against strangers")]
+pub(crate) struct StrangerLimits {
+    /// Most connections that wait for the third segment of TCP's handshake, some 6 KiB each; SYNs beyond are answered by SYN cookies
+    /// [default: 4096].
+    #[arg(long, value_name = "N")]
+    max_half_open: Option<NonZeroUsize>,
+    /// Most handshakes of sealed connections at a time, 103 KiB each at worst; beyond, a network with fewer takes a place of the one with
+    /// most [default: 1024].
+    #[arg(long, value_name = "N")]
+    max_handshakes: Option<NonZeroUsize>,
+    /// Of half-open connections and of handshakes, most from one network, a /24 of IPv4 or a /64 of IPv6 [default: 256 and 128].
+    #[arg(long, value_name = "N")]
+    max_per_network: Option<NonZeroUsize>,
+    /// Most open connections that the program has not taken yet [default: 1024].
+    #[arg(long, value_name = "N")]
+    max_backlog: Option<NonZeroUsize>,
+    /// Most memory of all connections together; windows get smaller as it fills: a number, or one with K, M or G [default: 8G].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_memory: Option<usize>,
+}
+
+impl StrangerLimits {
+    /// What they are, with this many connections in all.
+    pub(crate) fn limits(&self, connections: Option<NonZeroUsize>) -> Limits {
+        let set = |limits: Limits, value: Option<NonZeroUsize>, set: fn(Limits, usize) -> Limits| match value
+        {
+            Some(most) => set(limits, most.get()),
+            None => limits,
+        };
+        let limits = set(Limits::default(), connections, Limits::connections);
+        let limits = set(limits, self.max_half_open, Limits::half_open);
+        let limits = set(limits, self.max_handshakes, Limits::handshakes);
+        let limits = set(limits, self.max_per_network, Limits::half_open_per_network);
+        let limits = set(limits, self.max_per_network, Limits::handshakes_per_network);
+        let limits = set(limits, self.max_backlog, Limits::backlog);
+        self.max_memory.map_or(limits, |bytes| limits.memory(bytes as u64))
+    }
+}
 
 /// Allows as many open files as the administrator does: each connection to a program takes one.
 pub(crate) fn raise_open_files() {

@@ -2,21 +2,22 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use plait_handshake::Fingerprint;
-use plait_host::{Host, Listener, Stream};
+use plait::{Fingerprint, Host, Listener, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::certificate::OwnCertificate;
 use crate::control;
+use crate::limits::StrangerLimits;
 use crate::options::Options;
 use crate::protection::{self, Clients};
+use crate::repeated::Repeated;
 use crate::scrambling;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
@@ -38,8 +39,13 @@ pub(crate) struct Listen {
     /// Take only clients that show this key, as their `plait key show` says it (repeatable) [default: everybody].
     #[arg(long = "client-key", value_name = "FINGERPRINT")]
     client_keys: Vec<Fingerprint>,
+    /// Most connections at a time, accepted or not [default: 65536].
+    #[arg(long, value_name = "N")]
+    max_connections: Option<NonZeroUsize>,
     #[command(flatten)]
     certificate: OwnCertificate,
+    #[command(flatten)]
+    pub(crate) limits: StrangerLimits,
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -50,14 +56,15 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
         [] => Clients::Anybody,
         keys => Clients::Keys(keys.to_vec()),
     };
-    let (config, key) = protection::listener(&arguments.options, clients, arguments.certificate.read()?)?;
+    let (service, key) = protection::listener(&arguments.options, clients, arguments.certificate.read()?)?;
     if let Some(key) = key {
         protection::say(&format!("our key is {key}"));
     }
-    let host = session::host_for(&arguments.options, config, None)?;
+    let limits = arguments.limits.limits(arguments.max_connections);
+    let host = session::host_for(&arguments.options, None)?.limits(limits).start()?;
     let _control = control::open(&arguments.options, &host)?;
     let mut listener = host
-        .listen(arguments.port)
+        .listen(arguments.port, service)
         .await
         .with_context(|| format!("cannot listen on port {}", arguments.port))?;
     // For people and for scripts that wait for it; where standard error is closed nobody does.
@@ -87,16 +94,17 @@ async fn one_by_one(
     count: u64,
 ) -> anyhow::Result<()> {
     let mut terminal = Terminal::open()?;
+    let strangers = Repeated::default();
     let mut last = Ok(());
     for _ in 0..count {
-        let (stream, from) = listener.accept().await?;
+        let stream = listener.accept().await?;
+        let from = stream.peer_addr();
         let (result, status) = terminal.attach(stream).await;
         if let Some(status) = status {
-            reporter.report(&host.paths(), Some(from), &status)?;
+            reporter.report(&host.counters(), Some(from), &status)?;
         }
         if let Err(error) = &result {
-            tracing::info!(%error, "a connection has ended early");
-            tracing::debug!(%from, "it came from there");
+            ended_early(&strangers, from, error);
         }
         last = result.with_context(|| format!("the connection from {from} has ended early"));
         if terminal.is_closed() {
@@ -108,6 +116,14 @@ async fn one_by_one(
     written
 }
 
+/// Anybody can bring that about, as often as he likes.
+fn ended_early(strangers: &Repeated, from: SocketAddr, error: &io::Error) {
+    if let Some(more_like_it) = strangers.note("a connection has ended early") {
+        tracing::info!(%error, more_like_it, "a connection has ended early");
+        tracing::debug!(%from, "it came from there");
+    }
+}
+
 /// All connections at once, each gets its own bytes back.
 async fn echo_all(
     host: &Arc<Host>,
@@ -116,10 +132,11 @@ async fn echo_all(
     count: u64,
 ) -> anyhow::Result<()> {
     let reporter = Arc::new(Mutex::new(reporter));
+    let strangers = Arc::new(Repeated::default());
     let mut connections = JoinSet::new();
     for _ in 0..count {
-        let (stream, from) = listener.accept().await?;
-        connections.spawn(echo(host.clone(), reporter.clone(), stream, from));
+        let stream = listener.accept().await?;
+        connections.spawn(echo(host.clone(), reporter.clone(), strangers.clone(), stream));
         // Those that have ended are taken off as we go.
         while connections.try_join_next().is_some() {}
     }
@@ -127,7 +144,8 @@ async fn echo_all(
     Ok(())
 }
 
-async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, mut stream: Stream, from: SocketAddr) {
+async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, strangers: Arc<Repeated>, mut stream: Stream) {
+    let from = stream.peer_addr();
     let monitor = stream.monitor();
     let conversation = async {
         while let Some(bytes) = stream.read_chunk().await? {
@@ -137,12 +155,11 @@ async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, mut stream: Strea
         stream.closed().await
     };
     if let Err(error) = scrambling::watched(monitor, conversation).await {
-        tracing::info!(%error, "a connection has ended early");
-        tracing::debug!(%from, "it came from there");
+        ended_early(&strangers, from, &error);
     }
     if let Some(status) = stream.status() {
         let mut reporter = reporter.lock().await;
-        if let Err(error) = reporter.report(&host.paths(), Some(from), &status) {
+        if let Err(error) = reporter.report(&host.counters(), Some(from), &status) {
             tracing::warn!(%error, "no status");
         }
     }

@@ -29,6 +29,7 @@ mod pipe;
 mod prerequisite;
 mod protection;
 mod proxy;
+mod repeated;
 mod run;
 mod scrambling;
 mod serve;

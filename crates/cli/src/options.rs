@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use plait_host::PathSpec;
+use plait::{CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted};
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Verbosity {
@@ -23,11 +23,11 @@ pub(crate) struct Options {
     /// A device to use, and how: DEV[=trusted|untrusted|never][,backup] (repeatable) [default: the devices of
     /// the default routes].
     #[arg(short, long = "path", value_name = "DEV[=HOW]")]
-    pub(crate) paths: Vec<PathSpec>,
+    pub(crate) paths: Vec<Path>,
     /// Which path the next bytes take: lowest-rtt, round-robin, redundant (all of them), or dispersed[=BYTES]: in
     /// turn, and no untrusted path sees more than BYTES (64) in a row.
     #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = scheduler)]
-    pub(crate) scheduler: plait_host::Scheduler,
+    pub(crate) scheduler: Scheduler,
     /// What protects the bytes on their way. Both hosts have to ask for it. Hosts that know regular Multipath TCP only
     /// need `--protect plain`.
     #[arg(long, value_enum, default_value_t)]
@@ -69,6 +69,13 @@ pub(crate) struct Options {
     /// As root, too, write the secrets of connections to the file that SSLKEYLOGFILE names: whoever reads it reads everything.
     #[arg(long)]
     pub(crate) allow_key_log: bool,
+    /// Most bytes of a connection that are kept until the peer has acknowledged them: a number, or one with K, M or G (of 1024)
+    /// [default: 16M].
+    #[arg(long, value_name = "SIZE", value_parser = buffer)]
+    pub(crate) send_buffer: Option<usize>,
+    /// Most bytes of a connection that are kept until they are read; the window offered to the peer grows up to it [default: 16M].
+    #[arg(long, value_name = "SIZE", value_parser = buffer)]
+    pub(crate) receive_buffer: Option<usize>,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,
@@ -152,59 +159,42 @@ pub(crate) enum Policy {
 }
 
 impl Options {
-    /// The settings of the connections.
-    pub(crate) fn config(&self) -> plait_host::Config {
-        let mut config = plait_host::Config {
-            scheduler: self.scheduler,
-            protect: self.protection(),
-            checksum: self.checksum,
-            multipath: !self.plain,
-            fallback: if self.require_multipath {
-                plait_host::Fallback::Refuse
-            } else {
-                plait_host::Fallback::Allow
-            },
-            ..plait_host::Config::default()
-        };
-        config.tcp.congestion = match self.congestion {
-            Congestion::Cubic => plait_host::CongestionControl::Cubic,
-            Congestion::Newreno => plait_host::CongestionControl::NewReno,
-            Congestion::Lia => plait_host::CongestionControl::Lia,
-            Congestion::Olia => plait_host::CongestionControl::Olia,
-        };
-        config
-    }
-}
-
-impl Options {
-    /// Threads that seal and open.
-    pub(crate) fn crypto_threads(&self) -> usize {
-        self.crypto_threads.unwrap_or(0).into()
-    }
-
-    fn protection(&self) -> plait_host::Protect {
-        match self.protect {
-            // What seals comes from files and names: see `protection`.
-            Protect::Plain | Protect::Sealed => plait_host::Protect::Plain,
-            Protect::Scramble => plait_host::Protect::Scramble(self.scrambling()),
+    /// A host that uses its paths, and sends, as they say.
+    pub(crate) fn host(&self) -> HostBuilder {
+        let mut builder = plait::Host::builder()
+            .scheduler(self.scheduler)
+            .congestion_control(self.congestion.into())
+            .checksums(self.checksum)
+            .address_ranges(self.ranges.iter().copied())
+            .crypto_threads(self.crypto_threads.unwrap_or(0).into());
+        if let Some(bytes) = self.send_buffer {
+            builder = builder.send_buffer(bytes);
+        }
+        if let Some(bytes) = self.receive_buffer {
+            builder = builder.receive_buffer(bytes);
+        }
+        match &self.pcap {
+            Some(file) => builder.capture(file),
+            None => builder,
         }
     }
 
-    fn scrambling(&self) -> plait_host::ScrambleSettings {
-        let usual = plait_host::ScrambleSettings::default();
-        plait_host::ScrambleSettings {
-            start: match self.scramble_start {
-                None => usual.start,
-                Some(ScrambleStart::Key8) => plait_host::ScrambleStart::Key8,
-                Some(ScrambleStart::HmacSha1) => plait_host::ScrambleStart::HmacSha1,
-            },
-            unscrambled: if self.allow_plain { plait_host::Fallback::Allow } else { usual.unscrambled },
-            trusted_bytes: self.trusted_bytes.unwrap_or(usual.trusted_bytes),
-            without_trusted: match self.untrusted_only {
-                None => usual.without_trusted,
-                Some(UntrustedOnly::Stall) => plait_host::WithoutTrusted::Stall,
-                Some(UntrustedOnly::Degrade) => plait_host::WithoutTrusted::Degrade,
-            },
+    /// How connections are scrambled.
+    pub(crate) fn scrambling(&self) -> Scrambling {
+        let mut scrambling = Scrambling::new();
+        if let Some(start) = self.scramble_start {
+            scrambling = scrambling.start(start.into());
+        }
+        if let Some(bytes) = self.trusted_bytes {
+            scrambling = scrambling.trusted_bytes(bytes);
+        }
+        if let Some(what) = self.untrusted_only {
+            scrambling = scrambling.without_trusted(what.into());
+        }
+        match (self.allow_plain, self.require_multipath) {
+            (false, _) => scrambling,
+            (true, false) => scrambling.or_plain(),
+            (true, true) => scrambling.or_plain_multipath(),
         }
     }
 
@@ -240,20 +230,49 @@ impl Options {
     }
 }
 
-fn scheduler(text: &str) -> Result<plait_host::Scheduler, String> {
+impl From<Congestion> for CongestionControl {
+    fn from(congestion: Congestion) -> Self {
+        match congestion {
+            Congestion::Cubic => Self::Cubic,
+            Congestion::Newreno => Self::NewReno,
+            Congestion::Lia => Self::Lia,
+            Congestion::Olia => Self::Olia,
+        }
+    }
+}
+
+impl From<ScrambleStart> for plait::ScrambleStart {
+    fn from(start: ScrambleStart) -> Self {
+        match start {
+            ScrambleStart::Key8 => Self::Key8,
+            ScrambleStart::HmacSha1 => Self::HmacSha1,
+        }
+    }
+}
+
+impl From<UntrustedOnly> for WithoutTrusted {
+    fn from(what: UntrustedOnly) -> Self {
+        match what {
+            UntrustedOnly::Stall => Self::Stall,
+            UntrustedOnly::Degrade => Self::Degrade,
+        }
+    }
+}
+
+fn scheduler(text: &str) -> Result<Scheduler, String> {
     let (name, bytes) = match text.split_once('=') {
         Some((name, bytes)) => (name, Some(bytes)),
         None => (text, None),
     };
     match (name, bytes) {
-        ("lowest-rtt", None) => Ok(plait_host::Scheduler::LowestRtt),
-        ("round-robin", None) => Ok(plait_host::Scheduler::RoundRobin),
-        ("redundant", None) => Ok(plait_host::Scheduler::Redundant),
-        ("dispersed", None) => Ok(plait_host::Scheduler::Dispersed { max_exposure: EXPOSURE }),
+        ("lowest-rtt", None) => Ok(Scheduler::LowestRtt),
+        ("round-robin", None) => Ok(Scheduler::RoundRobin),
+        ("redundant", None) => Ok(Scheduler::Redundant),
+        ("dispersed", None) => Ok(Scheduler::Dispersed(EXPOSURE)),
         ("dispersed", Some(bytes)) => {
             let max_exposure =
                 bytes.parse().map_err(|_| "not a number of bytes from 1 to 65535".to_owned())?;
-            Ok(plait_host::Scheduler::Dispersed { max_exposure })
+            Ok(Scheduler::Dispersed(max_exposure))
         }
         _ => Err("not one of lowest-rtt, round-robin, redundant, dispersed[=BYTES]".to_owned()),
     }
@@ -267,6 +286,28 @@ fn trusted_bytes(text: &str) -> Result<u64, String> {
         return Ok(u64::MAX);
     }
     text.parse().map_err(|_| "neither a number of bytes nor `all`".to_owned())
+}
+
+/// The smallest buffer that makes sense: a few segments.
+const MIN_BUFFER: usize = 16 << 10;
+
+fn buffer(text: &str) -> Result<usize, String> {
+    match size(text)? {
+        // The window of TCP ends there (RFC 7323, section 2.3).
+        bytes @ MIN_BUFFER..=0x4000_0000 => Ok(bytes),
+        _ => Err("not between 16K and 1G".to_owned()),
+    }
+}
+
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.char_indices().next_back() {
+        Some((at, 'K' | 'k')) => (&text[..at], 1 << 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 1 << 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 1 << 30),
+        Some(_) | None => (text, 1),
+    };
+    let number: usize = digits.parse().map_err(|_| "not a size, as in 512K or 16M".to_owned())?;
+    number.checked_mul(unit).filter(|bytes| *bytes >= MIN_BUFFER).ok_or_else(|| "not 16K or more".to_owned())
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use bytes::Bytes;
 use nix::fcntl::{FcntlArg, fcntl};
-use plait_host::Pool;
+use plait::Pool;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 

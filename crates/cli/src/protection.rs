@@ -2,23 +2,19 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use nix::unistd::geteuid;
-use plait_handshake::{
-    Certificate, ClientPolicy, Fingerprint, Identity, ListenerSettings, OpenerSettings, Tep,
+use plait::{
+    Certificate, ErrorKind, Fingerprint, Handshake, Identity, Peer, Protection, SealedService, Sealing,
+    Service, Status,
 };
-use plait_host::{
-    Config, ConnectionError, Failure, OsRandom, PeerIdentity, Protect, SealedSettings, SealedStatus, Status,
-};
-use plait_keys::read_identity;
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
 use crate::key_log;
-use crate::options::{self, Handshake, Options, Policy};
+use crate::options::{self, Options, Policy};
 use crate::server_identity::ServerIdentity;
 
 /// The peer is not who it should be.
@@ -50,8 +46,7 @@ pub(crate) fn opener(
     options: &Options,
     authorities: &Authorities,
     server: &ServerUrl,
-) -> anyhow::Result<(Config, Trust)> {
-    let mut config = options.config();
+) -> anyhow::Result<(Protection, Trust)> {
     let is_asked_for = is_sealed(options);
     let is_decided = server.pin.is_some() || authorities.are_given();
     let is_required = requires_sealing(options);
@@ -62,45 +57,66 @@ pub(crate) fn opener(
         if authorities.are_given() {
             bail!("--ca needs --protect sealed: nothing else proves who the server is");
         }
-        return Ok((config, trust));
+        return Ok((unsealed(options), trust));
     }
     let key = trust.key_asked_for(authorities);
-    if options.handshake == Some(Handshake::Tcpcrypt) && (is_decided || key.is_some()) {
+    if options.handshake == Some(options::Handshake::Tcpcrypt) && (is_decided || key.is_some()) {
         bail!("tcpcrypt proves nobody's identity, and this server's is known (fix: use --handshake tls)");
     }
-    let (name, expected) = authorities.expect(trust.server.host(), key)?;
-    let settings = OpenerSettings {
-        identity: own_identity(options)?.map(Arc::new),
-        ..OpenerSettings::new(name, expected)
+    let sealing = Sealing::new(authorities.expect(trust.server.host(), key)?);
+    let sealing = match own_identity(options)? {
+        Some(identity) => sealing.identity(&identity),
+        None => sealing,
     };
-    config.protect = protect_opener(options, settings)?;
-    Ok((config, trust))
+    Ok((sealed(options, sealing)?, trust))
 }
 
-/// Settings to learn who answers in the place of `server`: they take any key and show none of ours.
+/// To learn who answers in the place of `server`: takes any key and shows none of ours.
 pub(crate) fn inquirer(
     options: &Options,
     authorities: &Authorities,
     server: &ServerUrl,
-) -> anyhow::Result<Config> {
-    let mut config = options.config();
-    let (name, anybody) = authorities.expect(&server.host, None)?;
-    config.protect = protect_opener(options, OpenerSettings::new(name, anybody))?;
-    Ok(config)
+) -> anyhow::Result<Protection> {
+    sealed(options, Sealing::new(authorities.expect(&server.host, None)?))
 }
 
-fn protect_opener(options: &Options, mut settings: OpenerSettings) -> anyhow::Result<Protect> {
+fn sealed(options: &Options, mut sealing: Sealing) -> anyhow::Result<Protection> {
     if let Some(key_log) = key_log::open(options.allow_key_log)? {
-        settings.key_log = key_log;
+        sealing = sealing.key_log(&key_log);
     }
-    Ok(Protect::Sealed(SealedSettings {
-        teps: match options.handshake {
-            // Whoever wants to know the server does not offer what cannot prove it.
-            None | Some(Handshake::Tls) => vec![Tep::Tls13],
-            Some(Handshake::Tcpcrypt) => vec![Tep::TcpcryptCurve25519, Tep::TcpcryptP256],
-        },
-        ..sealed(options, SealedSettings::opener(Arc::new(settings)))
-    }))
+    // Whoever wants to know the server does not offer what cannot prove it.
+    let sealing = sealing.handshakes([options.handshake.map_or(Handshake::Tls13, Handshake::from)]);
+    Ok(match (weaker(options), options.require_multipath) {
+        (Policy::Off, _) => plain(options),
+        (Policy::Require, _) => sealing.into(),
+        (Policy::Prefer, false) => sealing.or_plain().into(),
+        (Policy::Prefer, true) => sealing.or_plain_multipath().into(),
+    })
+}
+
+/// What is to be had that is not sealed.
+fn unsealed(options: &Options) -> Protection {
+    match options.protect {
+        options::Protect::Scramble => options.scrambling().into(),
+        options::Protect::Plain | options::Protect::Sealed => plain(options),
+    }
+}
+
+fn plain(options: &Options) -> Protection {
+    match (options.plain, options.require_multipath) {
+        (true, _) => Protection::plain_tcp(),
+        (false, true) => Protection::plain_multipath(),
+        (false, false) => Protection::plain(),
+    }
+}
+
+/// What to do where a connection cannot be sealed.
+fn weaker(options: &Options) -> Policy {
+    match options.policy {
+        Some(policy) => policy,
+        None if options.allow_plain => Policy::Prefer,
+        None => Policy::Require,
+    }
 }
 
 /// Whether connections are to be sealed.
@@ -131,72 +147,89 @@ pub(crate) enum Clients {
     Keys(Vec<Fingerprint>),
 }
 
-/// The settings of connections from `clients` to us, and our key if it is used. Makes the key if there is none yet.
+/// How connections from `clients` to us are protected, and our key if it is used. Makes the key if there is none yet.
 pub(crate) fn listener(
     options: &Options,
     clients: Clients,
-    certificate: Option<Arc<Certificate>>,
-) -> anyhow::Result<(Config, Option<Fingerprint>)> {
-    let mut config = options.config();
+    certificate: Option<Certificate>,
+) -> anyhow::Result<(Service, Option<Fingerprint>)> {
     // What cannot prove who a client is must not be a way around its list.
     let proves_clients = clients != Clients::Anybody;
     if !is_sealed(options) {
         if certificate.is_some() || proves_clients {
             bail!("keys and certificates need --protect sealed: nothing else proves who anybody is");
         }
-        return Ok((config, None));
+        return Ok((unsealed_service(options), None));
     }
-    if proves_clients && options.handshake == Some(Handshake::Tcpcrypt) {
+    if proves_clients && options.handshake == Some(options::Handshake::Tcpcrypt) {
         bail!("tcpcrypt proves nobody's identity, and only known clients may come (fix: --handshake tls)");
     }
     let identity = match &options.key {
-        Some(file) => read_identity(file)?,
-        None => store(options).identity(&mut OsRandom::new()?).context("cannot have a key of our own")?.0,
+        Some(file) => Identity::load(file)?,
+        None => store(options).identity().context("cannot have a key of our own")?.0,
     };
-    let fingerprint = identity.public_key().fingerprint();
     let clients = match clients {
-        Clients::Anybody | Clients::Judged => ClientPolicy::AskForKey,
-        Clients::Keys(keys) => ClientPolicy::Authorised(keys),
+        Clients::Anybody | Clients::Judged => plait::Clients::anyone(),
+        Clients::Keys(keys) => plait::Clients::known(keys),
     };
-    let mut settings = ListenerSettings { clients, certificate, ..ListenerSettings::new(Arc::new(identity)) };
-    if let Some(key_log) = key_log::open(options.allow_key_log)? {
-        settings.key_log = key_log;
+    let mut service = SealedService::new(&identity, clients);
+    if let Some(certificate) = certificate {
+        service = service.certificate(certificate);
     }
-    config.protect = Protect::Sealed(SealedSettings {
-        teps: match options.handshake {
-            None if proves_clients => vec![Tep::Tls13],
-            None => Tep::ALL.to_vec(),
-            Some(Handshake::Tls) => vec![Tep::Tls13],
-            Some(Handshake::Tcpcrypt) => vec![Tep::TcpcryptCurve25519, Tep::TcpcryptP256],
-        },
-        ..sealed(options, SealedSettings::listener(Arc::new(settings)))
-    });
-    Ok((config, Some(fingerprint)))
-}
-
-fn sealed(options: &Options, settings: SealedSettings) -> SealedSettings {
-    let policy = match options.policy {
-        None if options.allow_plain => plait_handshake::Policy::Prefer,
-        None | Some(Policy::Require) => plait_handshake::Policy::Require,
-        Some(Policy::Prefer) => plait_handshake::Policy::Prefer,
-        Some(Policy::Off) => plait_handshake::Policy::Off,
+    if let Some(key_log) = key_log::open(options.allow_key_log)? {
+        service = service.key_log(&key_log);
+    }
+    match options.handshake {
+        Some(handshake) => service = service.handshakes([handshake.into()]),
+        None if proves_clients => service = service.handshakes([Handshake::Tls13]),
+        None => {}
+    }
+    let service = match (weaker(options), options.require_multipath) {
+        (Policy::Off, _) => plain_service(options),
+        (Policy::Require, _) => service.into(),
+        (Policy::Prefer, false) => service.or_plain().into(),
+        (Policy::Prefer, true) => service.or_plain_multipath().into(),
     };
-    SealedSettings { policy, ..settings }
+    Ok((service, Some(identity.fingerprint())))
 }
 
-/// What there is to say about sealing, if blocks are sealed: that it was asked for is not enough, a suite is agreed on.
+fn unsealed_service(options: &Options) -> Service {
+    match options.protect {
+        options::Protect::Scramble => options.scrambling().into(),
+        options::Protect::Plain | options::Protect::Sealed => plain_service(options),
+    }
+}
+
+fn plain_service(options: &Options) -> Service {
+    match (options.plain, options.require_multipath) {
+        (true, _) => Service::plain_tcp(),
+        (false, true) => Service::plain_multipath(),
+        (false, false) => Service::plain(),
+    }
+}
+
+impl From<options::Handshake> for Handshake {
+    fn from(handshake: options::Handshake) -> Self {
+        match handshake {
+            options::Handshake::Tls => Self::Tls13,
+            options::Handshake::Tcpcrypt => Self::Tcpcrypt,
+        }
+    }
+}
+
+/// Who the peer is, if blocks are sealed: that it was asked for is not enough, a suite is agreed on.
 ///
 /// # Errors
 /// They are not, and `is_required`.
-pub(crate) fn sealed_with(
-    status: Option<&Status>,
-    is_required: bool,
-) -> anyhow::Result<Option<&SealedStatus>> {
-    let sealed = status.and_then(|status| status.sealed.as_ref()).filter(|sealed| sealed.suite.is_some());
-    if sealed.is_none() && is_required {
+pub(crate) fn sealed_with(status: Option<&Status>, is_required: bool) -> anyhow::Result<Option<Peer>> {
+    judged(status.map_or(Peer::Unknown, Status::peer), is_required)
+}
+
+fn judged(peer: Peer, is_required: bool) -> anyhow::Result<Option<Peer>> {
+    if peer == Peer::Unknown && is_required {
         bail!("the connection is not sealed, and nothing is sent over one that is not");
     }
-    Ok(sealed)
+    Ok((peer != Peer::Unknown).then_some(peer))
 }
 
 impl Trust {
@@ -206,9 +239,8 @@ impl Trust {
     }
 
     /// What there is to know where a server could not prove to be the one that was met before.
-    pub(crate) fn remedy(&self, error: &io::Error) -> Option<String> {
-        let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
-        let has_failed = failure.is_some_and(|failure| failure.error == ConnectionError::HandshakeFailed);
+    pub(crate) fn remedy(&self, error: &plait::Error) -> Option<String> {
+        let has_failed = error.kind() == ErrorKind::NotAuthenticated;
         if has_failed && !self.is_decided { self.server.remedy() } else { None }
     }
 
@@ -217,26 +249,26 @@ impl Trust {
     /// # Errors
     /// It is not sealed and has to be; [`WrongPeer`] if it shows another key than before, or is new and nobody vouches for it; or the
     /// files cannot be used.
-    pub(crate) fn judge(&self, status: Option<&Status>) -> anyhow::Result<()> {
+    pub(crate) fn judge(&self, peer: &Peer) -> anyhow::Result<()> {
         if !self.is_asked_for {
             return Ok(());
         }
-        let Some(sealed) = sealed_with(status, self.is_required)? else {
+        let Some(peer) = judged(peer.clone(), self.is_required)? else {
             say("warning: the peer cannot seal: everybody on the way can read and change what is sent");
             return Ok(());
         };
-        match (&sealed.peer, self.server.expected()) {
+        match (peer, self.server.expected()) {
             _ if self.is_decided => Ok(()),
-            (PeerIdentity::Anonymous | PeerIdentity::Certificate, Some(expected)) => {
+            (Peer::Key(shown), _) => self.server.meet(shown),
+            (_, Some(expected)) => {
                 Err(WrongPeer(format!("the server does not show the key {expected} that it is known by"))
                     .into())
             }
-            (PeerIdentity::Anonymous, None) => {
+            (Peer::Certificate, None) => Ok(()),
+            (_, None) => {
                 say("warning: encrypted, but nobody knows with whom (tcpcrypt)");
                 Ok(())
             }
-            (PeerIdentity::Certificate, None) => Ok(()),
-            (PeerIdentity::Key { fingerprint, .. }, _) => self.server.meet(fingerprint.parse()?),
         }
     }
 }
@@ -245,8 +277,8 @@ impl Trust {
 fn own_identity(options: &Options) -> anyhow::Result<Option<Identity>> {
     let store = store(options);
     match &options.key {
-        Some(file) => Ok(Some(read_identity(file)?)),
-        None if store.path("identity").exists() => Ok(Some(read_identity(&store.path("identity"))?)),
+        Some(file) => Ok(Some(Identity::load(file)?)),
+        None if store.path("identity").exists() => Ok(Some(Identity::load(store.path("identity"))?)),
         None => Ok(None),
     }
 }
@@ -272,26 +304,8 @@ pub(crate) fn say(words: &str) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Duration;
-
-    use plait_handshake::{Handshakes, Peer, PublicKey};
-    use plait_host::{Negotiated, PlainReason, StatusCounters};
 
     use super::*;
-
-    fn status(sealed: Option<SealedStatus>) -> Status {
-        Status {
-            negotiated: Negotiated::Plain(PlainReason::NotInSynAck),
-            scrambling: None,
-            sealed,
-            attempts: Vec::new(),
-            subflows: Vec::new(),
-            bytes_delivered: 0,
-            bytes_read: 0,
-            age: Duration::ZERO,
-            counters: StatusCounters::default(),
-        }
-    }
 
     /// However the server is to be known: by a pin, or by what it has shown before.
     fn trust(is_decided: bool, is_required: bool) -> Trust {
@@ -307,15 +321,12 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_before_a_suite_is_agreed_on_whoever_the_peer_would_be() {
-        let asked_for = status(Some(SealedStatus { handshake: Some("TLS 1.3"), ..SealedStatus::default() }));
-        let agreed = SealedStatus { suite: Some("AES-128-GCM"), ..SealedStatus::default() };
         for is_decided in [false, true] {
-            for not_sealed in [None, Some(&status(None)), Some(&asked_for)] {
-                assert!(trust(is_decided, true).judge(not_sealed).is_err());
-                assert!(trust(is_decided, false).judge(not_sealed).is_ok(), "allowed, and said");
-            }
-            assert!(trust(is_decided, true).judge(Some(&status(Some(agreed.clone())))).is_ok());
+            assert!(trust(is_decided, true).judge(&Peer::Unknown).is_err());
+            assert!(trust(is_decided, false).judge(&Peer::Unknown).is_ok(), "allowed, and said");
+            assert!(trust(is_decided, true).judge(&Peer::Anonymous).is_ok());
         }
+        assert!(sealed_with(None, true).is_err());
     }
 
     #[derive(Debug, clap::Parser)]
@@ -330,20 +341,22 @@ mod tests {
     fn a_known_server_has_to_prove_its_key_before_it_sees_ours() {
         let keys = std::env::temp_dir().join(format!("plait-pinned-{}", std::process::id()));
         let _ = fs::remove_dir_all(&keys);
-        let [first, second] = [1, 2].map(|byte| PublicKey::new([byte; 32]));
-        KeyStore::new(&keys).known_peers().pin("gw:7443", first.fingerprint()).expect("written");
+        let known = Fingerprint::new([1; 32]);
+        KeyStore::new(&keys).known_peers().pin("gw:7443", known).expect("written");
         let opened = |server: &str, more: &str| {
             let words = format!("words --keys {} {more}", keys.display());
             let words = <Words as clap::Parser>::parse_from(words.split_whitespace());
-            let config = opener(&words.options, &words.authorities, &server.parse().expect("a server"))?.0;
-            let Protect::Sealed(settings) = config.protect else { panic!("sealed is the default") };
-            anyhow::Ok(settings.opener.expect("we open"))
+            let (protection, trust) =
+                opener(&words.options, &words.authorities, &server.parse().expect("a server"))?;
+            anyhow::Ok((format!("{protection:?}"), trust.key_asked_for(&words.authorities)))
         };
-        let admits = |opener: &dyn Handshakes, key| opener.admits(&Peer::Key { key, is_known: false }.into());
-        let known = opened("gw:7443", "").expect("good words");
-        assert!(admits(&*known, first) && !admits(&*known, second), "in the handshake, not behind it");
-        let new = opened("other:7443", "").expect("good words");
-        assert!(admits(&*new, second), "what is new is judged when it has shown itself");
+        let (protection, key) = opened("gw:7443", "").expect("good words");
+        let pinned = format!("trust: {:?}", plait::Trust::pinned(known));
+        assert_eq!(key, Some(known));
+        assert!(protection.contains(&pinned), "in the handshake, not behind it: {protection}");
+        let (protection, key) = opened("other:7443", "").expect("good words");
+        assert_eq!(key, None, "what is new is judged when it has shown itself");
+        assert!(!protection.contains(&pinned), "{protection}");
         let tcpcrypt = opened("gw:7443", "--handshake tcpcrypt").map(drop);
         assert!(tcpcrypt.expect_err("it proves nothing").to_string().contains("--handshake tls"));
         fs::remove_dir_all(&keys).expect("removed");
@@ -354,15 +367,11 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("plait-late-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         let trust = || trust_in(&directory, false, true);
-        let shows = |byte: u8| {
-            let fingerprint = Fingerprint::new([byte; 32]).to_string();
-            let peer = PeerIdentity::Key { line: String::new(), fingerprint, is_known: false };
-            status(Some(SealedStatus { suite: Some("AES-128-GCM"), peer, ..SealedStatus::default() }))
-        };
+        let shows = |byte: u8| Peer::Key(Fingerprint::new([byte; 32]));
         // Both have begun before anything was known.
         let (honest, intercepted) = (trust(), trust());
-        honest.judge(Some(&shows(1))).expect("the first");
-        let late = intercepted.judge(Some(&shows(2)));
+        honest.judge(&shows(1)).expect("the first");
+        let late = intercepted.judge(&shows(2));
         let known = KeyStore::new(&directory).known_peers().all().expect("read");
         fs::remove_dir_all(&directory).expect("removed");
         assert_eq!(known[0].fingerprint, Fingerprint::new([1; 32]), "{late:?}");

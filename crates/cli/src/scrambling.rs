@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use plait_host::{Monitor, ScrambleStatus, TrustedPaths};
+use plait::{Monitor, ScrambleStatus, TrustedPaths};
 use tokio::time::interval;
 
 use crate::options::{Options, Protect};
@@ -34,12 +34,27 @@ pub(crate) async fn watched<T>(monitor: Monitor, conversation: impl Future<Outpu
         tokio::select! {
             result = &mut conversation => return result,
             _ = clock.tick() => {
-                let Some(scrambling) = monitor.status().and_then(|status| status.scrambling) else { continue };
-                if let Some(warning) = warned.next(&scrambling) {
+                let Some(scrambling) = monitor.status().and_then(|status| status.scrambled()) else { continue };
+                if let Some(warning) = warned.next(&scrambling.into()) {
                     say(warning);
                 }
             }
         }
+    }
+}
+
+/// What is looked at.
+#[derive(Clone, Copy)]
+struct Look {
+    trusted: TrustedPaths,
+    is_stalled: bool,
+    degraded: u64,
+}
+
+impl From<ScrambleStatus> for Look {
+    fn from(status: ScrambleStatus) -> Self {
+        let (trusted, degraded) = (status.trusted_paths(), status.bytes_degraded());
+        Self { trusted, is_stalled: status.is_stalled(), degraded }
     }
 }
 
@@ -53,7 +68,7 @@ struct Warned {
 }
 
 impl Warned {
-    fn next(&mut self, status: &ScrambleStatus) -> Option<&'static str> {
+    fn next(&mut self, status: &Look) -> Option<&'static str> {
         let carried = status.degraded > self.degraded;
         self.degraded = status.degraded;
         if status.trusted == TrustedPaths::Work {
@@ -67,7 +82,7 @@ impl Warned {
                  (--untrusted-only degrade): whoever listens there sees the whole stream",
             );
         }
-        self.looks = if status.stalled { self.looks + 1 } else { 0 };
+        self.looks = if status.is_stalled { self.looks + 1 } else { 0 };
         if self.looks < PATIENCE || std::mem::replace(&mut self.stalled, true) {
             return None;
         }
@@ -84,16 +99,11 @@ fn say(words: &str) {
 mod tests {
     use super::*;
 
-    const WORKS: ScrambleStatus = ScrambleStatus {
-        start: plait_host::ScrambleStart::Key8,
-        trusted: TrustedPaths::Work,
-        stalled: false,
-        degraded: 0,
-    };
+    const WORKS: Look = Look { trusted: TrustedPaths::Work, is_stalled: false, degraded: 0 };
 
     #[test]
     fn a_short_gap_is_not_worth_a_word_and_a_long_one_is_told_once() {
-        let gone = ScrambleStatus { trusted: TrustedPaths::Gone, stalled: true, ..WORKS };
+        let gone = Look { trusted: TrustedPaths::Gone, is_stalled: true, ..WORKS };
         let mut warned = Warned::default();
         let said: Vec<_> = (0..10).filter_map(|_| warned.next(&gone)).collect();
         assert_eq!(said.len(), 1);
@@ -105,11 +115,11 @@ mod tests {
     #[test]
     fn bytes_on_untrusted_paths_alone_are_told_at_once_and_once() {
         let mut warned = Warned::default();
-        let gone = |degraded| ScrambleStatus { trusted: TrustedPaths::Gone, degraded, ..WORKS };
+        let gone = |degraded| Look { trusted: TrustedPaths::Gone, degraded, ..WORKS };
         assert!(warned.next(&gone(0)).is_none(), "nothing was sent there");
         assert!(warned.next(&gone(10)).is_some_and(|words| words.contains("WARNING")));
         assert!(warned.next(&gone(20)).is_none());
-        assert!(warned.next(&ScrambleStatus { degraded: 20, ..WORKS }).is_some());
+        assert!(warned.next(&Look { degraded: 20, ..WORKS }).is_some());
         assert!(warned.next(&gone(30)).is_some());
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use plait_host::{Host, Listener, Path, Stream};
+use plait::{Host, Listener, PathState, Stream};
 use plait_proxy::keys::{AuthorizedClients, KeyStore};
 use plait_proxy::rules::Rule;
 use plait_proxy::serve::{Outcome, Service, first_nameserver, serve};
@@ -18,9 +18,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::certificate::OwnCertificate;
+use crate::limits::StrangerLimits;
 use crate::options::Options;
 use crate::prerequisite::{self, Check};
 use crate::protection::Clients;
+use crate::repeated::Repeated;
 use crate::server_identity::shown_by;
 use crate::status::Reporter;
 use crate::{control, exit, limits, protection, session};
@@ -58,6 +60,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     certificate: OwnCertificate,
     #[command(flatten)]
+    limits: StrangerLimits,
+    #[command(flatten)]
     options: Options,
 }
 
@@ -75,6 +79,7 @@ struct Shared {
     at: Option<IpAddr>,
     clients: Option<AuthorizedClients>,
     reporter: Mutex<Reporter>,
+    strangers: Repeated,
 }
 
 impl Serve {
@@ -92,21 +97,23 @@ impl Serve {
         let store = protection::store(&self.options);
         let clients = self.clients(&store)?;
         let policy = if clients.is_some() { Clients::Judged } else { Clients::Anybody };
-        let (config, pin) = protection::listener(&self.options, policy, self.certificate.read()?)?;
+        let (accepted, pin) = protection::listener(&self.options, policy, self.certificate.read()?)?;
         let reporter = Mutex::new(Reporter::open(&self.options)?);
         limits::raise_open_files();
-        let host = session::host_for(&self.options, config.clone(), None)?;
+        let limits = self.limits.limits(None);
+        let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         let _control = control::open(&self.options, &host)?;
         let port = self.listen.port;
-        let listening = host.listen_with(config, port).await;
+        let listening = host.listen(port, accepted).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
         let Some(name) = self.listen.address.or_else(|| public_address(&host.paths())) else {
             bail!("no path has an address that clients could come to");
         };
         let url = ServerUrl { host: name.to_string(), port, pin };
         writeln!(io::stdout(), "{url}").context("cannot write to standard output")?;
-        let shared =
-            Arc::new(Shared { host, service: self.service()?, at: self.listen.address, clients, reporter });
+        let (service, strangers) = (self.service()?, Repeated::default());
+        let at = self.listen.address;
+        let shared = Arc::new(Shared { host, service, at, clients, reporter, strangers });
         accept_until(stopped, listener, &shared, self.max_connections.get()).await;
         Ok(())
     }
@@ -154,13 +161,10 @@ async fn accept_until(
             _ = &mut stopped => break,
             Some(_) = flows.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, from)) if flows.len() < most => {
-                    flows.spawn(serve_one(shared.clone(), stream, from));
+                Ok(stream) if flows.len() < most => {
+                    flows.spawn(serve_one(shared.clone(), stream));
                 }
-                Ok((stream, from)) => {
-                    stream.abort();
-                    tracing::debug!(%from, "refused: too many connections");
-                }
+                Ok(stream) => shared.refuse(&stream, "refused: too many connections"),
                 Err(error) => {
                     tracing::error!(%error, "no more clients can come");
                     break;
@@ -179,20 +183,27 @@ async fn accept_until(
     let _ = timeout(Duration::from_secs(1), shared.host.drained()).await;
 }
 
-async fn serve_one(shared: Arc<Shared>, mut stream: Stream, from: SocketAddr) {
+impl Shared {
+    /// Resets a connection that may not be served. Anybody can bring that about, as often as he likes.
+    fn refuse(&self, stream: &Stream, why: &'static str) {
+        stream.abort();
+        if let Some(more_like_it) = self.strangers.note(why) {
+            tracing::debug!(from = %stream.peer_addr(), more_like_it, "{why}");
+        }
+    }
+}
+
+async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
+    let from = stream.peer_addr();
     if let Some(wanted) = shared.at
-        && came_in_at(&stream, &shared.host.paths()) != Some(wanted)
+        && stream.local_addr().ip() != wanted
     {
-        tracing::debug!(%from, "refused: it came to another address");
-        return stream.abort();
+        return shared.refuse(&stream, "refused: it came to another address");
     }
     let client = match &shared.clients {
-        Some(clients) => match shown_by(stream.status().as_ref()).and_then(|shown| clients.find(shown)) {
+        Some(clients) => match shown_by(stream.peer_identity()).and_then(|shown| clients.find(shown)) {
             Some(client) => Some(client),
-            None => {
-                tracing::debug!(%from, "refused: not an authorized client");
-                return stream.abort();
-            }
+            None => return shared.refuse(&stream, "refused: not an authorized client"),
         },
         None => None,
     };
@@ -203,34 +214,29 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream, from: SocketAddr) {
             tracing::debug!(%from, destination, received, sent, "it went there");
         }
         Ok(Outcome::Refused { destination, code }) => {
-            tracing::info!(reason = %code, "a client was refused");
-            tracing::debug!(%from, destination, "it wanted to go there");
+            if let Some(more_like_it) = shared.strangers.note("a client was refused") {
+                tracing::info!(reason = %code, more_like_it, "a client was refused");
+                tracing::debug!(%from, destination, "it wanted to go there");
+            }
         }
-        Err(error) => tracing::debug!(%from, %error, "a client's connection has ended early"),
+        Err(error) => {
+            if let Some(more_like_it) = shared.strangers.note("a client's connection has ended early") {
+                tracing::debug!(%from, %error, more_like_it, "a client's connection has ended early");
+            }
+        }
     }
     if let Some(status) = stream.status() {
         let mut reporter = shared.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = reporter.report(&shared.host.paths(), Some(from), &status) {
+        if let Err(error) = reporter.report(&shared.host.counters(), Some(from), &status) {
             tracing::warn!(%error, "no status");
         }
     }
 }
 
-/// The address of this machine that the first subflow came to.
-fn came_in_at(stream: &Stream, paths: &[Path]) -> Option<IpAddr> {
-    let status = stream.status()?;
-    let first = status.subflows.first()?;
-    let path = paths.iter().find(|path| path.id == first.path)?;
-    match first.tuple.remote {
-        SocketAddr::V4(_) => path.public_v4.map(IpAddr::V4),
-        SocketAddr::V6(_) => path.public_v6.map(IpAddr::V6),
-    }
-}
-
 /// An address that clients can be told, of the first path that has one.
-fn public_address(paths: &[Path]) -> Option<IpAddr> {
-    let v4 = paths.iter().find_map(|path| path.public_v4.map(IpAddr::V4));
-    v4.or_else(|| paths.iter().find_map(|path| path.public_v6.map(IpAddr::V6)))
+fn public_address(paths: &[PathState]) -> Option<IpAddr> {
+    let v4 = paths.iter().find_map(|path| path.ipv4().map(IpAddr::V4));
+    v4.or_else(|| paths.iter().find_map(|path| path.ipv6().map(IpAddr::V6)))
 }
 
 fn resolver(text: &str) -> Result<SocketAddr, &'static str> {

@@ -3,8 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 
-use plait_handshake::Fingerprint;
-use plait_host::{PeerIdentity, Status};
+use plait::{Fingerprint, Peer};
 use plait_keys::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
 use plait_proxy::url::ServerUrl;
 
@@ -184,10 +183,10 @@ fn ask_at_terminal(authority: &str, shown: Fingerprint) -> Option<impl FnOnce() 
 }
 
 /// The key that the peer of a sealed connection has proved to have.
-pub(crate) fn shown_by(status: Option<&Status>) -> Option<Fingerprint> {
-    match &status?.sealed.as_ref()?.peer {
-        PeerIdentity::Key { fingerprint, .. } => fingerprint.parse().ok(),
-        PeerIdentity::Anonymous | PeerIdentity::Certificate => None,
+pub(crate) fn shown_by(peer: &Peer) -> Option<Fingerprint> {
+    match peer {
+        Peer::Key(fingerprint) => Some(*fingerprint),
+        _ => None,
     }
 }
 

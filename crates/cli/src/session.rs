@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use plait_host::{Config, Host, Listener, Ranges, ReadHalf, Status, Stream, WriteHalf};
+use plait::{Host, HostBuilder, Listener, Path, ReadHalf, Status, Stream, WriteHalf};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
@@ -30,40 +30,16 @@ pub(crate) struct Terminal {
     written: oneshot::Receiver<io::Result<()>>,
 }
 
-/// A host as the options ask for.
-pub(crate) fn host_for(options: &Options, config: Config, towards: Option<IpAddr>) -> anyhow::Result<Host> {
+/// A host as the options ask for, on the paths that they name or the usual ones.
+pub(crate) fn host_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<HostBuilder> {
     scrambling::announce(options);
-    let mut builder = Host::builder().ranges(Ranges::of(&options.ranges)).config(config);
-    builder = builder.crypto_threads(options.crypto_threads());
-    for path in paths_for(options, towards)? {
-        builder = builder.path(path);
-    }
-    if let Some(file) = &options.pcap {
-        builder = builder.capture(file);
-    }
-    Ok(builder.start()?)
+    let paths = paths_for(options, towards)?;
+    Ok(paths.into_iter().fold(options.host(), HostBuilder::path))
 }
 
-/// The paths that the options name, or the usual ones.
-pub(crate) fn paths_for(
-    options: &Options,
-    towards: Option<IpAddr>,
-) -> anyhow::Result<Vec<plait_host::PathSpec>> {
-    if options.paths.is_empty() { default_paths(towards) } else { Ok(options.paths.clone()) }
-}
-
-/// The devices of the default routes; without one, the device that leads to the peer.
-fn default_paths(towards: Option<IpAddr>) -> anyhow::Result<Vec<plait_host::PathSpec>> {
-    let mut devices = plait_host::default_devices()?;
-    if let Some(address) = towards.filter(|_| devices.is_empty()) {
-        devices.extend(plait_host::device_towards(address)?);
-    }
-    if devices.is_empty() {
-        anyhow::bail!(
-            "this host has no default route to take a path from\n  fix: name the devices to use with --path"
-        );
-    }
-    Ok(devices.iter().map(|device| plait_host::PathSpec::new(device)).collect::<Result<_, _>>()?)
+/// The paths that the options name; else the devices of the default routes, or the device that leads to the peer.
+pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Vec<Path>> {
+    if options.paths.is_empty() { Ok(Path::defaults(towards)?) } else { Ok(options.paths.clone()) }
 }
 
 impl Terminal {

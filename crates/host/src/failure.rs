@@ -1,5 +1,6 @@
 //! How a connection failed, in words and as an [`io::Error`].
 
+use std::fmt;
 use std::io;
 
 use plait_base::{Instant, PathId};
@@ -10,20 +11,30 @@ use crate::shared::{Phase, State};
 
 /// What [`io::Error::get_ref`] gives for a failed connection.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}{}{}", words(*.error), because(.why.as_deref()), .attempts.concat())]
+#[error("{}{}{}", words(*.error), because(.why.as_deref()), lines(.attempts, .paths))]
 pub struct Failure {
     /// What happened.
     pub error: ConnectionError,
     /// More about it: what was stripped, refused, or altered where the connection was to be sealed.
     pub why: Option<String>,
-    /// Where it was tried in several ways: what each of them met, a line each, with a line break in front. Of a connection that was
-    /// open and has lost its paths: what became of each of them.
-    pub attempts: Vec<String>,
+    /// If it could not be opened: what each attempt met, in the order of their beginning.
+    pub attempts: Vec<FailedAttempt>,
+    /// If it was open and has lost its paths: what became of each of them, a line each.
+    pub paths: Vec<String>,
+}
+
+/// One attempt of an opening that has failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedAttempt {
+    /// The device of its path; `None` if the path is gone.
+    pub device: Option<String>,
+    /// What it met.
+    pub status: AttemptStatus,
 }
 
 impl From<ConnectionError> for Failure {
     fn from(error: ConnectionError) -> Self {
-        Self { error, why: None, attempts: Vec::new() }
+        Self { error, why: None, attempts: Vec::new(), paths: Vec::new() }
     }
 }
 
@@ -78,41 +89,55 @@ pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: Con
         ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
     };
     let status = state.endpoint.status(now, id);
-    let lines = status.as_ref().map(|status| lines(error, status, state.endpoint.paths()));
+    let known = state.endpoint.paths();
+    let attempts = status.as_ref().map(|status| failed(&status.attempts, known)).unwrap_or_default();
+    let paths = status.as_ref().map(|status| lost(error, status, known)).unwrap_or_default();
     let why = status.and_then(|status| status.sealed).and_then(|sealed| sealed.failure);
-    let attempts = lines.unwrap_or_default();
-    io::Error::new(kind, Failure { error, why, attempts })
+    io::Error::new(kind, Failure { error, why, attempts, paths })
 }
 
-/// What each path did: to the attempts to open the connection, or to one that was open. One attempt alone has nothing to add to the
-/// error.
-fn lines(error: ConnectionError, status: &Status, paths: &Paths) -> Vec<String> {
-    let attempts = &status.attempts;
-    if attempts.iter().any(|attempt| attempt.outcome == AttemptOutcome::Chosen) {
-        return of_open(error, status, paths);
-    }
-    if attempts.len() < 2 {
+fn is_open(attempts: &[AttemptStatus]) -> bool {
+    attempts.iter().any(|attempt| attempt.outcome == AttemptOutcome::Chosen)
+}
+
+/// What each attempt met; nothing if one of them has opened the connection.
+fn failed(attempts: &[AttemptStatus], paths: &Paths) -> Vec<FailedAttempt> {
+    if is_open(attempts) {
         return Vec::new();
     }
-    let line = |attempt: &AttemptStatus| {
-        let AttemptStatus { local, remote, stage, began, .. } = attempt;
-        let name = name_of(attempt.path, paths);
-        format!("\n  {name}: {local} to {remote}, after {} ms: {stage}; {attempt}", began.as_millis())
-    };
-    attempts.iter().map(line).collect()
+    let device = |attempt: &AttemptStatus| paths.get(attempt.path).map(|path| path.name.clone());
+    let failed = |attempt| FailedAttempt { device: device(attempt), status: attempt.clone() };
+    attempts.iter().map(failed).collect()
 }
 
 /// What each path did to a connection that was open, where that is why it failed here or at the peer.
-fn of_open(error: ConnectionError, status: &Status, paths: &Paths) -> Vec<String> {
-    if !matches!(error, ConnectionError::AllPathsLost | ConnectionError::FastClose) {
+fn lost(error: ConnectionError, status: &Status, paths: &Paths) -> Vec<String> {
+    let is_why = matches!(error, ConnectionError::AllPathsLost | ConnectionError::FastClose);
+    if !is_why || !is_open(&status.attempts) {
         return Vec::new();
     }
-    let reports = status.path_reports();
-    reports.iter().map(|report| format!("\n  {}: {report}", name_of(report.path, paths))).collect()
+    let name = |id: PathId| paths.get(id).map_or(GONE, |path| &path.name);
+    status.path_reports().iter().map(|report| format!("{}: {report}", name(report.path))).collect()
 }
 
-fn name_of(path: PathId, paths: &Paths) -> &str {
-    paths.get(path).map_or("a path that is gone", |path| &path.name)
+/// A line for each attempt, if there were several: one alone has nothing to add to the error. Or one for each path that was lost. With a
+/// line break in front.
+fn lines(attempts: &[FailedAttempt], paths: &[String]) -> String {
+    let attempts = if attempts.len() < 2 { &[] } else { attempts };
+    let attempts = attempts.iter().map(|attempt| format!("\n  {attempt}"));
+    attempts.chain(paths.iter().map(|line| format!("\n  {line}"))).collect()
+}
+
+/// How a path is called that the host has no more.
+const GONE: &str = "a path that is gone";
+
+impl fmt::Display for FailedAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, status } = self;
+        let device = device.as_deref().unwrap_or(GONE);
+        let AttemptStatus { local, remote, stage, began, .. } = status;
+        write!(f, "{device}: {local} to {remote}, after {} ms: {stage}; {status}", began.as_millis())
+    }
 }
 
 /// How a connection ended, if it has.

@@ -58,7 +58,7 @@ mod workers;
 
 pub use control::PathControl;
 pub use error::Error;
-pub use failure::Failure;
+pub use failure::{FailedAttempt, Failure};
 pub use host::{Host, HostBuilder};
 pub use listener::Listener;
 pub use os_random::OsRandom;

@@ -5,12 +5,15 @@ use std::io;
 use ::plait_host::{ConnectionError, Failure};
 use plait_keys::KnownPeersError;
 
+use crate::attempt::Attempt;
+
 /// Why something could not be done. Its text names the cause and, where there is one, what helps.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    attempts: Vec<Attempt>,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -39,6 +42,8 @@ pub enum ErrorKind {
     NotAuthenticated,
     /// The peer ended the connection at once.
     Reset,
+    /// Data were changed on the way, and there was no other path.
+    Corrupted,
     /// The host is gone.
     Closed,
     /// Something else, as the text says.
@@ -47,7 +52,7 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), attempts: Vec::new(), source: None }
     }
 
     pub(crate) fn with_source(
@@ -55,7 +60,7 @@ impl Error {
         message: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self { kind, message: message.into(), source: Some(source.into()) }
+        Self { kind, message: message.into(), attempts: Vec::new(), source: Some(source.into()) }
     }
 
     /// What kind of error it is.
@@ -63,6 +68,44 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
+
+    /// What each attempt to open the connection met, over which path, in the order of their beginning; empty if the error is about
+    /// something else. If there were several, they are in the text of the error, too.
+    #[must_use]
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+}
+
+impl ErrorKind {
+    /// What an error of reading or writing a [`Stream`](crate::Stream) means.
+    ///
+    /// ```
+    /// let error = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    /// assert_eq!(plait::ErrorKind::of(&error), plait::ErrorKind::Reset);
+    /// ```
+    #[must_use]
+    pub fn of(error: &io::Error) -> Self {
+        if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+            return error.kind;
+        }
+        if let Some(failure) = failure_in(error) {
+            return kind_of(failure.error);
+        }
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::TimedOut => Self::TimedOut,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Self::Reset,
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => Self::Unreachable,
+            io::ErrorKind::NotConnected => Self::Closed,
+            io::ErrorKind::InvalidInput => Self::InvalidInput,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn failure_in(error: &io::Error) -> Option<&Failure> {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>())
 }
 
 /// Errors of reading and writing a [`Stream`](crate::Stream) are [`io::Error`]s; this says what they mean.
@@ -73,20 +116,17 @@ impl Error {
 /// ```
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
-        let kind = match failure {
-            Some(failure) => kind_of(failure.error),
-            None => match error.kind() {
-                io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
-                io::ErrorKind::TimedOut => ErrorKind::TimedOut,
-                io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => ErrorKind::Reset,
-                io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => ErrorKind::Unreachable,
-                io::ErrorKind::NotConnected => ErrorKind::Closed,
-                io::ErrorKind::InvalidInput => ErrorKind::InvalidInput,
-                _ => ErrorKind::Other,
-            },
+        let error = match error.downcast::<Self>() {
+            Ok(ours) => return ours,
+            Err(error) => error,
         };
-        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+        let attempts = failure_in(&error).map(|failure| failure.attempts.iter().map(Attempt::from).collect());
+        Self {
+            kind: ErrorKind::of(&error),
+            message: error.to_string(),
+            attempts: attempts.unwrap_or_default(),
+            source: Some(Box::new(error)),
+        }
     }
 }
 
@@ -102,7 +142,7 @@ impl From<::plait_host::Error> for Error {
             ::plait_host::Error::Gone => ErrorKind::Closed,
             _ => ErrorKind::Other,
         };
-        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+        Self::with_source(kind, error.to_string(), error)
     }
 }
 
@@ -113,7 +153,7 @@ impl From<KnownPeersError> for Error {
             KnownPeersError::Line { .. } | KnownPeersError::Name(_) => ErrorKind::InvalidInput,
             _ => ErrorKind::Other,
         };
-        Self { kind, message: error.to_string(), source: Some(Box::new(error)) }
+        Self::with_source(kind, error.to_string(), error)
     }
 }
 
@@ -130,6 +170,7 @@ impl From<Error> for io::Error {
             ErrorKind::TimedOut => io::ErrorKind::TimedOut,
             ErrorKind::NotAuthenticated => io::ErrorKind::PermissionDenied,
             ErrorKind::Reset => io::ErrorKind::ConnectionReset,
+            ErrorKind::Corrupted => io::ErrorKind::InvalidData,
             ErrorKind::Closed => io::ErrorKind::NotConnected,
             ErrorKind::Other => io::ErrorKind::Other,
         };
@@ -141,13 +182,14 @@ fn kind_of(error: ConnectionError) -> ErrorKind {
     match error {
         ConnectionError::Refused => ErrorKind::Refused,
         ConnectionError::TimedOut | ConnectionError::AllPathsLost => ErrorKind::TimedOut,
-        ConnectionError::Unreachable | ConnectionError::NoTrustedPath => ErrorKind::Unreachable,
+        ConnectionError::Unreachable => ErrorKind::Unreachable,
         ConnectionError::Reset | ConnectionError::FastClose => ErrorKind::Reset,
         ConnectionError::PlainRefused
         | ConnectionError::NotScrambled(_)
         | ConnectionError::NotSealed
         | ConnectionError::NegotiationAltered
-        | ConnectionError::Corrupted => ErrorKind::NotProtected,
+        | ConnectionError::NoTrustedPath => ErrorKind::NotProtected,
+        ConnectionError::Corrupted => ErrorKind::Corrupted,
         ConnectionError::HandshakeFailed => ErrorKind::NotAuthenticated,
         ConnectionError::Aborted | ConnectionError::Protocol => ErrorKind::Other,
     }

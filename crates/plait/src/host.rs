@@ -1,16 +1,19 @@
 //! The stack on this machine.
 
-use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::plait_host::Config;
+use ::plait_host::{Config, Ranges};
+use tokio::time::timeout;
 
+use crate::counters::HostCounters;
 use crate::error::{Error, ErrorKind};
+use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::path::{Path, PathControl, PathState};
-use crate::protection::{Protection, Scheduler};
+use crate::protection::{CongestionControl, Protection, Scheduler};
+use crate::remote::Remote;
 use crate::service::Service;
 use crate::stream::Stream;
 
@@ -29,14 +32,6 @@ pub struct HostBuilder {
     inner: ::plait_host::HostBuilder,
     config: Config,
     paths: usize,
-}
-
-/// A server: a name or an address, and a port. From `"gw.example.com:7443"`, `"[2001:db8::1]:7443"`, a name and a port, or a
-/// [`SocketAddr`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Remote {
-    /// `HOST:PORT`, as it was given.
-    authority: String,
 }
 
 impl Host {
@@ -71,6 +66,20 @@ impl Host {
         Stream::new(stream, self.inner.path_control(), None)
     }
 
+    /// As [`Host::connect`], and gives up after `limit`.
+    ///
+    /// # Errors
+    /// As [`Host::connect`]; [`ErrorKind::TimedOut`] if there is no connection by then.
+    pub async fn connect_within(
+        &self,
+        limit: Duration,
+        remote: impl Into<Remote>,
+        protection: impl Into<Protection>,
+    ) -> Result<Stream, Error> {
+        let late = || Error::new(ErrorKind::TimedOut, "nobody answered on any path in time");
+        timeout(limit, self.connect(remote, protection)).await.unwrap_or_else(|_| Err(late()))
+    }
+
     /// Accepts connections to `port` of the paths' devices.
     ///
     /// # Errors
@@ -92,6 +101,17 @@ impl Host {
         PathControl(self.inner.path_control())
     }
 
+    /// What became of the segments of strangers, and what the host keeps for them now.
+    #[must_use]
+    pub fn counters(&self) -> HostCounters {
+        HostCounters { endpoint: self.inner.counters(), malformed: self.inner.malformed().total() }
+    }
+
+    /// Waits until no connection is left: those that were let go of have delivered what was written.
+    pub async fn drained(&self) {
+        self.inner.drained().await;
+    }
+
     /// Waits until the connections that were let go of have delivered what was written, and ends the stack. Connections that
     /// somebody still holds a [`Stream`] of are waited for, too.
     pub async fn close(self) {
@@ -111,6 +131,47 @@ impl HostBuilder {
     /// Which path the next bytes take.
     pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
         self.config.scheduler = scheduler.into();
+        self
+    }
+
+    /// How fast the subflows send.
+    pub fn congestion_control(mut self, algorithm: CongestionControl) -> Self {
+        self.config.tcp.congestion = algorithm.into();
+        self
+    }
+
+    /// Asks peers for checksums of the data (RFC 8684, section 3.3.1), which find what middleboxes change on connections that are not
+    /// sealed.
+    pub fn checksums(mut self, are_wanted: bool) -> Self {
+        self.config.checksum = are_wanted;
+        self
+    }
+
+    /// Most bytes of a connection that are kept until the peer has acknowledged them; 16 MiB if nothing is said.
+    pub fn send_buffer(mut self, bytes: usize) -> Self {
+        self.config.send_buffer = bytes;
+        self
+    }
+
+    /// Most bytes of a connection that are kept until they are read, which is the largest window (RFC 9293) that is offered; 16 MiB if nothing
+    /// is said. A connection begins with less and gets what its reader uses.
+    pub fn receive_buffer(mut self, bytes: usize) -> Self {
+        self.config.receive_buffer = bytes;
+        self
+    }
+
+    /// What strangers can make the host keep.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.inner = self.inner.limits(limits.0);
+        self
+    }
+
+    /// Where the private addresses of the stack are taken from: networks of 16 bits (IPv4) and 48 bits (IPv6), by their first
+    /// addresses, best first. For a family of which there is none: from 198.18.0.0 (RFC 2544) or fd70:6c61:6974:: (RFC 4193), if this
+    /// machine does not use them.
+    pub fn address_ranges(mut self, networks: impl IntoIterator<Item = IpAddr>) -> Self {
+        let networks: Vec<IpAddr> = networks.into_iter().collect();
+        self.inner = self.inner.ranges(Ranges::of(&networks));
         self
     }
 
@@ -140,90 +201,10 @@ impl HostBuilder {
     pub fn start(self) -> Result<Host, Error> {
         let Self { mut inner, config, paths } = self;
         if paths == 0 {
-            for device in ::plait_host::default_devices()? {
-                inner = inner.path(::plait_host::PathSpec::new(&device)?);
+            for path in Path::defaults(None)? {
+                inner = inner.path(path.0);
             }
         }
         Ok(Host { inner: inner.start()?, config })
-    }
-}
-
-impl Remote {
-    /// The name or address, without the port.
-    pub(crate) fn host(&self) -> &str {
-        let host = self.authority.rsplit_once(':').map_or(&self.authority[..], |(host, _)| host);
-        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
-    }
-
-    /// `HOST:PORT`.
-    pub(crate) fn authority(&self) -> String {
-        self.authority.clone()
-    }
-
-    async fn resolve(&self) -> Result<Vec<SocketAddr>, Error> {
-        let found = tokio::net::lookup_host(&self.authority).await.map_err(|error| {
-            let kind = match error.kind() {
-                io::ErrorKind::InvalidInput => ErrorKind::InvalidInput,
-                _ => ErrorKind::UnknownName,
-            };
-            Error::with_source(kind, format!("cannot find the address of {}: {error}", self.authority), error)
-        })?;
-        let mut addresses: Vec<SocketAddr> = Vec::new();
-        for address in found {
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
-        }
-        if addresses.is_empty() {
-            let words = format!("{} has no address", self.authority);
-            return Err(Error::new(ErrorKind::UnknownName, words));
-        }
-        Ok(addresses)
-    }
-}
-
-impl From<&str> for Remote {
-    fn from(authority: &str) -> Self {
-        Self { authority: authority.to_owned() }
-    }
-}
-
-impl From<String> for Remote {
-    fn from(authority: String) -> Self {
-        Self { authority }
-    }
-}
-
-impl From<(&str, u16)> for Remote {
-    fn from((host, port): (&str, u16)) -> Self {
-        let authority =
-            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        Self { authority }
-    }
-}
-
-impl From<SocketAddr> for Remote {
-    fn from(address: SocketAddr) -> Self {
-        Self { authority: address.to_string() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_is_named_in_many_ways() {
-        let v6: SocketAddr = "[2001:db8::1]:7443".parse().expect("an address");
-        for (remote, host) in [
-            (Remote::from("gw.example.com:7443"), "gw.example.com"),
-            (Remote::from("[2001:db8::1]:7443"), "2001:db8::1"),
-            (Remote::from(v6), "2001:db8::1"),
-            (Remote::from(("2001:db8::1", 7443)), "2001:db8::1"),
-            (Remote::from(("gw", 7443)), "gw"),
-        ] {
-            assert_eq!(remote.host(), host);
-            assert!(remote.authority().ends_with(":7443"));
-        }
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::plait_host::OsRandom;
-use plait_handshake::{Fingerprint, IdentityError};
-use plait_keys::{IdentityFileError, read_or_make_identity};
+use plait_handshake::{Fingerprint, IdentityError, PublicKey};
+use plait_keys::{IdentityFileError, read_identity, read_or_make_identity};
 use zeroize::Zeroizing;
 
 /// A private key of ours (Ed25519), by which others know us. Clones share it; it is wiped with the last of them.
@@ -44,15 +44,37 @@ impl Identity {
         Ok(Self(Arc::new(plait_handshake::Identity::from_pem(pem)?)))
     }
 
+    /// Reads the key in a file.
+    ///
+    /// # Errors
+    /// There is none, the file cannot be read, others can read it, or there is something else in it.
+    pub fn load(file: impl AsRef<Path>) -> Result<Self, IdentityFileError> {
+        Ok(Self(Arc::new(read_identity(file.as_ref())?)))
+    }
+
     /// Reads the key in a file, or makes one and writes it there, readable by its owner only. Of several that do so at the same
     /// time one makes the key of all.
     ///
     /// # Errors
     /// The file cannot be read or written, others can read it, or there is something else in it.
     pub fn load_or_create(file: impl AsRef<Path>) -> Result<Self, IdentityFileError> {
+        Ok(Self::loaded_or_created(file)?.0)
+    }
+
+    /// As [`Identity::load_or_create`], and whether the key was made just now.
+    ///
+    /// # Errors
+    /// As [`Identity::load_or_create`].
+    pub fn loaded_or_created(file: impl AsRef<Path>) -> Result<(Self, bool), IdentityFileError> {
         let mut random = OsRandom::new().map_err(IdentityFileError::Random)?;
-        let (identity, _) = read_or_make_identity(file.as_ref(), &mut random)?;
-        Ok(Self(Arc::new(identity)))
+        let (identity, is_new) = read_or_make_identity(file.as_ref(), &mut random)?;
+        Ok((Self(Arc::new(identity)), is_new))
+    }
+
+    /// The public key. Its text is the line for the server's list of clients.
+    #[must_use]
+    pub fn public_key(&self) -> PublicKey {
+        self.0.public_key()
     }
 
     /// The key in PEM, for a file that only its owner can read; wiped when it is dropped.

@@ -60,29 +60,48 @@
 
 #![allow(clippy::disallowed_methods, reason = "keys are in files, and names are looked up")]
 
+mod attempt;
+mod counters;
 mod error;
+mod halves;
 mod host;
 mod identity;
+mod limits;
 mod listener;
 mod path;
 mod protection;
+mod remote;
+mod scrambling;
+mod sealing;
 mod service;
 mod status;
 mod stream;
+mod subflow;
 mod trust;
 
-pub use crate::host::{Host, HostBuilder, Remote};
+pub use crate::host::{Host, HostBuilder};
+pub use ::plait_host::{Buffer, Pool};
+pub use attempt::Attempt;
+pub use counters::HostCounters;
 pub use error::{Error, ErrorKind};
+pub use halves::{ReadHalf, WriteHalf};
 pub use identity::Identity;
+pub use limits::Limits;
 pub use listener::Listener;
 pub use path::{Path, PathControl, PathState, TrustLevel};
-pub use plait_handshake::{Certificate, Fingerprint, IdentityError, ParseFingerprintError, PemError};
-pub use plait_keys::{
-    IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, Pinned, ReadListError, ReadSecretError,
-    read_secret,
+pub use plait_handshake::{
+    Certificate, Fingerprint, IdentityError, ParseFingerprintError, PemError, PublicKey,
 };
-pub use protection::{Protection, Scheduler};
-pub use service::{Clients, Service};
-pub use status::{Monitor, Peer, Status, Subflow};
+pub use plait_keys::{
+    IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, OpenKeyLogError, Pinned, ReadListError,
+    ReadSecretError, read_secret,
+};
+pub use protection::{CongestionControl, Protection, Scheduler};
+pub use remote::Remote;
+pub use scrambling::{ScrambleStart, Scrambling, WithoutTrusted};
+pub use sealing::{CipherSuite, Handshake, KeyLog, Sealing};
+pub use service::{Clients, SealedService, Service};
+pub use status::{Monitor, Negotiated, Peer, PlainReason, ScrambleStatus, SealStatus, Status, TrustedPaths};
 pub use stream::Stream;
+pub use subflow::Subflow;
 pub use trust::Trust;

@@ -1,5 +1,7 @@
 //! Connections that others open to us.
 
+use std::net::{IpAddr, SocketAddr};
+
 use crate::error::Error;
 use crate::stream::Stream;
 
@@ -16,6 +18,17 @@ impl Listener {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.inner.port()
+    }
+
+    /// The addresses that connections can come to now: those of the paths that are up, with the port, as others see them without
+    /// another address translation in between.
+    #[must_use]
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        let paths = self.control.paths();
+        let addresses = paths.iter().filter(|path| path.up).flat_map(|path| {
+            [path.public_v4.map(IpAddr::V4), path.public_v6.map(IpAddr::V6)].into_iter().flatten()
+        });
+        addresses.map(|address| SocketAddr::new(address, self.port())).collect()
     }
 
     /// The next connection. Those that do not meet what the [`Service`](crate::Service) asks for never come here.

@@ -1,12 +1,12 @@
 //! The ways out of this host.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ::plait_host::{PathClass, PathSpec};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// A network device to use, and how.
 ///
@@ -43,6 +43,24 @@ impl Path {
         Ok(Self(PathSpec::new(device)?))
     }
 
+    /// What a host uses that is told of no path: the devices of the default routes, or, where there is none, the one that leads to
+    /// `towards`.
+    ///
+    /// # Errors
+    /// There is none ([`ErrorKind::Unreachable`]), or the kernel cannot be asked.
+    pub fn defaults(towards: Option<IpAddr>) -> Result<Vec<Self>, Error> {
+        let mut devices = ::plait_host::default_devices()?;
+        if let Some(address) = towards.filter(|_| devices.is_empty()) {
+            // That there is no route is told below.
+            devices.extend(::plait_host::device_towards(address).ok().flatten());
+        }
+        if devices.is_empty() {
+            let words = "this host has no default route to take a path from\n  fix: name the devices to use with --path";
+            return Err(Error::new(ErrorKind::Unreachable, words));
+        }
+        devices.iter().map(|device| Self::new(device)).collect()
+    }
+
     /// The same, trusted that far.
     #[must_use]
     pub fn trust_level(self, level: TrustLevel) -> Self {
@@ -64,6 +82,23 @@ impl Path {
     #[must_use]
     pub fn device(&self) -> &str {
         self.0.device()
+    }
+
+    /// Whether it is used only when no other path works.
+    #[must_use]
+    pub fn is_backup(&self) -> bool {
+        self.0.is_backup()
+    }
+}
+
+/// As in the text of a [`Path`].
+impl fmt::Display for TrustLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Trusted => "trusted",
+            Self::Untrusted => "untrusted",
+            Self::Never => "never",
+        })
     }
 }
 

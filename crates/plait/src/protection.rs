@@ -1,24 +1,34 @@
 //! What protects the connections that we open.
 
 use std::num::NonZeroU16;
-use std::sync::Arc;
 
-use ::plait_host::{Config, Fallback, Protect, ScrambleSettings, SealedSettings};
+use ::plait_host::{Config, Fallback, Protect};
 
 use crate::error::Error;
-use crate::host::Remote;
 use crate::identity::Identity;
+use crate::remote::Remote;
+use crate::scrambling::Scrambling;
+use crate::sealing::Sealing;
 use crate::trust::{Expected, Trust};
 
-/// What protects a connection that we open. A [`Trust`] alone stands for a sealed one.
+/// What protects a connection that we open. A [`Trust`] alone stands for a sealed one; a [`Sealing`] says more about how, a
+/// [`Scrambling`] is something weaker.
 #[derive(Clone, Debug)]
 pub struct Protection(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Sealed { trust: Trust, identity: Option<Identity> },
-    Scrambled,
-    Plain { multipath_only: bool },
+    Sealed(Sealing),
+    Scrambled(Scrambling),
+    Plain(Plain),
+}
+
+/// What a connection without protection may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plain {
+    Any,
+    Multipath,
+    Tcp,
 }
 
 /// Which path the next bytes take.
@@ -36,37 +46,58 @@ pub enum Scheduler {
     Dispersed(NonZeroU16),
 }
 
+/// How fast a subflow sends.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum CongestionControl {
+    /// CUBIC (RFC 9438), each subflow on its own.
+    #[default]
+    Cubic,
+    /// NewReno (RFC 5681, RFC 6582), each subflow on its own.
+    NewReno,
+    /// Linked increases (RFC 6356): the subflows together take no more than one TCP connection on the best path.
+    Lia,
+    /// Opportunistic linked increases (draft-khalili-mptcp-congestion-control): the same, away from congested paths.
+    Olia,
+}
+
 impl Protection {
     /// Every block is encrypted and authenticated, between us and the server that `trust` describes. The connection is so or
     /// it fails.
     #[must_use]
     pub fn sealed(trust: Trust) -> Self {
-        Self(Kind::Sealed { trust, identity: None })
+        Sealing::new(trust).into()
     }
 
     /// The same, and a server that asks for it is shown a key of ours: some take certain clients only.
     #[must_use]
     pub fn sealed_as(identity: &Identity, trust: Trust) -> Self {
-        Self(Kind::Sealed { trust, identity: Some(identity.clone()) })
+        Sealing::new(trust).identity(identity).into()
     }
 
     /// Data scrambling after Kato et al. This is obfuscation, not encryption: who sees one path can read it.
     #[must_use]
     pub fn scrambled() -> Self {
-        Self(Kind::Scrambled)
+        Scrambling::new().into()
     }
 
     /// No protection: Multipath TCP as the Linux kernel speaks it, or TCP where the peer does not. Everybody on the way can
     /// read and change what is sent.
     #[must_use]
     pub fn plain() -> Self {
-        Self(Kind::Plain { multipath_only: false })
+        Self(Kind::Plain(Plain::Any))
     }
 
     /// As [`Protection::plain`], and fails where the peer speaks TCP only.
     #[must_use]
     pub fn plain_multipath() -> Self {
-        Self(Kind::Plain { multipath_only: true })
+        Self(Kind::Plain(Plain::Multipath))
+    }
+
+    /// As [`Protection::plain`], and does not offer Multipath TCP: one path, plain TCP.
+    #[must_use]
+    pub fn plain_tcp() -> Self {
+        Self(Kind::Plain(Plain::Tcp))
     }
 
     /// The settings of a connection to `remote`, and who has to be there.
@@ -75,26 +106,54 @@ impl Protection {
         remote: &Remote,
         config: &Config,
     ) -> Result<(Config, Option<Expected>), Error> {
-        let (protect, fallback, expected) = match &self.0 {
-            Kind::Sealed { trust, identity } => {
-                let expected = trust.expect(remote, identity.as_ref())?;
-                let mut sealed = SealedSettings::opener(Arc::new(expected.settings.clone()));
-                if !expected.takes_anybody() {
-                    sealed.teps.retain(|tep| tep.proves_identity());
-                }
-                (Protect::Sealed(sealed), Fallback::Refuse, Some(expected))
+        match &self.0 {
+            Kind::Sealed(sealing) => {
+                let (config, expected) = sealing.settings(remote, config)?;
+                Ok((config, Some(expected)))
             }
-            Kind::Scrambled => (Protect::Scramble(ScrambleSettings::default()), Fallback::Refuse, None),
-            Kind::Plain { multipath_only: true } => (Protect::Plain, Fallback::Refuse, None),
-            Kind::Plain { multipath_only: false } => (Protect::Plain, Fallback::Allow, None),
+            Kind::Scrambled(scrambling) => Ok((scrambling.settings(config), None)),
+            Kind::Plain(plain) => Ok((plain.settings(config), None)),
+        }
+    }
+}
+
+impl Plain {
+    pub(crate) fn settings(self, config: &Config) -> Config {
+        let (multipath, fallback) = match self {
+            Self::Any => (true, Fallback::Allow),
+            Self::Multipath => (true, Fallback::Refuse),
+            Self::Tcp => (false, Fallback::Allow),
         };
-        Ok((Config { protect, fallback, ..config.clone() }, expected))
+        Config { protect: Protect::Plain, multipath, fallback, ..config.clone() }
+    }
+}
+
+impl From<Sealing> for Protection {
+    fn from(sealing: Sealing) -> Self {
+        Self(Kind::Sealed(sealing))
+    }
+}
+
+impl From<Scrambling> for Protection {
+    fn from(scrambling: Scrambling) -> Self {
+        Self(Kind::Scrambled(scrambling))
     }
 }
 
 impl From<Trust> for Protection {
     fn from(trust: Trust) -> Self {
         Self::sealed(trust)
+    }
+}
+
+impl From<CongestionControl> for ::plait_host::CongestionControl {
+    fn from(algorithm: CongestionControl) -> Self {
+        match algorithm {
+            CongestionControl::Cubic => Self::Cubic,
+            CongestionControl::NewReno => Self::NewReno,
+            CongestionControl::Lia => Self::Lia,
+            CongestionControl::Olia => Self::Olia,
+        }
     }
 }
 
@@ -112,22 +171,53 @@ impl From<Scheduler> for ::plait_host::Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sealing::Handshake;
+    use ::plait_host::SealedSettings;
     use plait_handshake::{Fingerprint, Policy, Tep};
 
-    fn sealed_with(trust: Trust) -> SealedSettings {
-        let config = Config::default();
-        let settings = Protection::from(trust).settings(&"gw:7443".into(), &config);
-        match settings.expect("it makes sense").0.protect {
+    fn settings(protection: impl Into<Protection>) -> Result<Config, Error> {
+        Ok(protection.into().settings(&"gw:7443".into(), &Config::default())?.0)
+    }
+
+    fn sealed_with(protection: impl Into<Protection>) -> SealedSettings {
+        match settings(protection).expect("it makes sense").protect {
             Protect::Sealed(sealed) => sealed,
             other => panic!("{other:?}"),
         }
     }
 
+    fn pinned() -> Trust {
+        Trust::pinned(Fingerprint::new([1; 32]))
+    }
+
     #[test]
     fn a_trust_makes_a_connection_that_has_to_be_sealed_by_what_proves_it() {
-        let pinned = sealed_with(Trust::pinned(Fingerprint::new([1; 32])));
+        let pinned = sealed_with(pinned());
         assert_eq!((pinned.policy, &pinned.teps[..]), (Policy::Require, &[Tep::Tls13][..]));
         let anonymous = sealed_with(Trust::anonymous());
         assert_eq!((anonymous.policy, &anonymous.teps[..]), (Policy::Require, &Tep::ALL[..]));
+    }
+
+    #[test]
+    fn a_handshake_that_proves_nothing_cannot_be_asked_for_where_something_is_to_be_proved() {
+        let tcpcrypt = |trust| Sealing::new(trust).handshakes([Handshake::Tcpcrypt]);
+        let refused = settings(tcpcrypt(pinned())).expect_err("nothing would be left");
+        assert_eq!(refused.kind(), crate::ErrorKind::InvalidInput);
+        let anonymous = sealed_with(tcpcrypt(Trust::anonymous()));
+        assert!(!anonymous.teps.contains(&Tep::Tls13) && anonymous.teps.len() == 2, "{:?}", anonymous.teps);
+    }
+
+    #[test]
+    fn what_is_weaker_has_to_be_asked_for_by_name() {
+        for (sealing, policy, fallback) in [
+            (Sealing::new(pinned()), Policy::Require, Fallback::Refuse),
+            (Sealing::new(pinned()).or_plain_multipath(), Policy::Prefer, Fallback::Refuse),
+            (Sealing::new(pinned()).or_plain(), Policy::Prefer, Fallback::Allow),
+        ] {
+            assert_eq!(settings(sealing.clone()).expect("it makes sense").fallback, fallback);
+            assert_eq!(sealed_with(sealing).policy, policy);
+        }
+        let scrambled = settings(Protection::scrambled()).expect("it makes sense");
+        assert_eq!(scrambled.fallback, Fallback::Refuse);
     }
 }

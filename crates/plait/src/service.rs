@@ -2,20 +2,48 @@
 
 use std::sync::Arc;
 
-use ::plait_host::{Config, Fallback, Protect, ScrambleSettings, SealedSettings};
+use ::plait_host::{Config, Protect, SealedSettings};
 use plait_handshake::{Certificate, ClientPolicy, Fingerprint, ListenerSettings};
 
 use crate::identity::Identity;
+use crate::protection::Plain;
+use crate::scrambling::Scrambling;
+use crate::sealing::{CipherSuite, Handshake, KeyLog, Weaker, suites_of, teps_of};
 
-/// What we show to those who connect, and who may.
+/// What we show to those who connect, and who may. A [`SealedService`] says more about how connections are sealed, a
+/// [`Scrambling`] is something weaker.
 #[derive(Clone, Debug)]
 pub struct Service(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Sealed { identity: Identity, certificate: Option<Arc<Certificate>>, clients: Clients },
-    Scrambled,
-    Plain,
+    Sealed(Box<SealedService>),
+    Scrambled(Scrambling),
+    Plain(Plain),
+}
+
+/// How connections that we accept are sealed.
+///
+/// ```
+/// use plait::{Clients, Handshake, Identity, SealedService, Service};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let us = Identity::generate()?;
+/// let service = Service::from(SealedService::new(&us, Clients::anyone()).handshakes([Handshake::Tls13]));
+/// # drop(service);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before it is listened with"]
+pub struct SealedService {
+    identity: Identity,
+    certificate: Option<Arc<Certificate>>,
+    clients: Clients,
+    handshakes: Option<Vec<Handshake>>,
+    suites: Option<Vec<CipherSuite>>,
+    key_log: Option<KeyLog>,
+    weaker: Weaker,
 }
 
 /// Who may connect to a sealed service.
@@ -32,46 +60,126 @@ impl Service {
     /// Sealed connections only, under this key of ours, from these clients.
     #[must_use]
     pub fn sealed(identity: &Identity, clients: Clients) -> Self {
-        Self(Kind::Sealed { identity: identity.clone(), certificate: None, clients })
+        SealedService::new(identity, clients).into()
     }
 
     /// The same, and clients that go by authorities are shown a certificate in place of the key.
     #[must_use]
     pub fn certified(identity: &Identity, certificate: Certificate, clients: Clients) -> Self {
-        let certificate = Some(Arc::new(certificate));
-        Self(Kind::Sealed { identity: identity.clone(), certificate, clients })
+        SealedService::new(identity, clients).certificate(certificate).into()
     }
 
     /// Scrambled connections only: obfuscation, not encryption.
     #[must_use]
     pub fn scrambled() -> Self {
-        Self(Kind::Scrambled)
+        Scrambling::new().into()
     }
 
     /// Plain connections: Multipath TCP as the Linux kernel speaks it, or TCP. Everybody on the way can read and change what
     /// is sent.
     #[must_use]
     pub fn plain() -> Self {
-        Self(Kind::Plain)
+        Self(Kind::Plain(Plain::Any))
+    }
+
+    /// As [`Service::plain`], but not plain TCP.
+    #[must_use]
+    pub fn plain_multipath() -> Self {
+        Self(Kind::Plain(Plain::Multipath))
+    }
+
+    /// As [`Service::plain`], without Multipath TCP.
+    #[must_use]
+    pub fn plain_tcp() -> Self {
+        Self(Kind::Plain(Plain::Tcp))
     }
 
     pub(crate) fn settings(&self, config: &Config) -> Config {
-        let (protect, fallback) = match &self.0 {
-            Kind::Sealed { identity, certificate, clients } => {
-                let settings = ListenerSettings {
-                    certificate: certificate.clone(),
-                    clients: match &clients.0 {
-                        Policy::Anyone => ClientPolicy::AskForKey,
-                        Policy::Known(keys) => ClientPolicy::Authorised(keys.clone()),
-                    },
-                    ..ListenerSettings::new(identity.0.clone())
-                };
-                (Protect::Sealed(SealedSettings::listener(Arc::new(settings))), Fallback::Refuse)
-            }
-            Kind::Scrambled => (Protect::Scramble(ScrambleSettings::default()), Fallback::Refuse),
-            Kind::Plain => (Protect::Plain, Fallback::Allow),
+        match &self.0 {
+            Kind::Sealed(service) => service.settings(config),
+            Kind::Scrambled(scrambling) => scrambling.settings(config),
+            Kind::Plain(plain) => plain.settings(config),
+        }
+    }
+}
+
+impl SealedService {
+    /// Sealed connections only, under this key of ours, from these clients.
+    pub fn new(identity: &Identity, clients: Clients) -> Self {
+        Self {
+            identity: identity.clone(),
+            certificate: None,
+            clients,
+            handshakes: None,
+            suites: None,
+            key_log: None,
+            weaker: Weaker::Nothing,
+        }
+    }
+
+    /// Clients that go by authorities are shown this certificate in place of the key.
+    pub fn certificate(self, certificate: Certificate) -> Self {
+        Self { certificate: Some(Arc::new(certificate)), ..self }
+    }
+
+    /// Takes these handshakes only, best first. Of them only those are taken that can prove who a client is, if not anyone may come.
+    /// Otherwise: all that can.
+    pub fn handshakes(self, handshakes: impl IntoIterator<Item = Handshake>) -> Self {
+        Self { handshakes: Some(handshakes.into_iter().collect()), ..self }
+    }
+
+    /// Takes these cipher suites only, best first. Otherwise: all.
+    pub fn cipher_suites(self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
+        Self { suites: Some(suites.into_iter().collect()), ..self }
+    }
+
+    /// Writes the secrets of the connections to this file.
+    pub fn key_log(self, log: &KeyLog) -> Self {
+        Self { key_log: Some(log.clone()), ..self }
+    }
+
+    /// The same; clients that cannot seal are taken without any protection, by Multipath TCP or plain TCP.
+    pub fn or_plain(self) -> Self {
+        Self { weaker: Weaker::Tcp, ..self }
+    }
+
+    /// As [`SealedService::or_plain`], but not by plain TCP.
+    pub fn or_plain_multipath(self) -> Self {
+        Self { weaker: Weaker::Multipath, ..self }
+    }
+
+    fn settings(&self, config: &Config) -> Config {
+        let mut settings = ListenerSettings {
+            certificate: self.certificate.clone(),
+            clients: match &self.clients.0 {
+                Policy::Anyone => ClientPolicy::AskForKey,
+                Policy::Known(keys) => ClientPolicy::Authorised(keys.clone()),
+            },
+            ..ListenerSettings::new(self.identity.0.clone())
         };
-        Config { protect, fallback, ..config.clone() }
+        if let Some(suites) = &self.suites {
+            settings.suites = suites_of(suites);
+        }
+        if let Some(KeyLog(log)) = &self.key_log {
+            settings.key_log = log.clone();
+        }
+        let mut sealed = SealedSettings::listener(Arc::new(settings));
+        sealed.policy = self.weaker.policy();
+        sealed.teps = teps_of(self.handshakes.as_deref());
+        let fallback = self.weaker.fallback();
+        Config { protect: Protect::Sealed(sealed), fallback, ..config.clone() }
+    }
+}
+
+impl From<SealedService> for Service {
+    fn from(service: SealedService) -> Self {
+        Self(Kind::Sealed(Box::new(service)))
+    }
+}
+
+impl From<Scrambling> for Service {
+    fn from(scrambling: Scrambling) -> Self {
+        Self(Kind::Scrambled(scrambling))
     }
 }
 

@@ -1,10 +1,16 @@
 //! What there is to say about a connection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
 use std::time::Duration;
 
-use ::plait_host::{Negotiated, PeerIdentity};
+use ::plait_host::PeerIdentity;
 use plait_handshake::Fingerprint;
+
+use crate::attempt::Attempt;
+use crate::counters;
+use crate::path::PathState;
+use crate::scrambling::ScrambleStart;
+use crate::subflow::Subflow;
 
 /// Who the peer of a connection is, as far as it was proved.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +26,28 @@ pub enum Peer {
     Certificate,
 }
 
+/// What was agreed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Negotiated {
+    /// Not yet known.
+    Opening,
+    /// Multipath TCP.
+    #[non_exhaustive]
+    Multipath {
+        /// Version of the protocol: 1 is RFC 8684, 2 is a sealed or scrambled connection.
+        version: u8,
+        /// Whether data checksums are in use (RFC 8684, section 3.3.1).
+        checksum: bool,
+    },
+    /// Plain TCP, and why.
+    Plain(PlainReason),
+}
+
+/// Why a connection is plain TCP. Its text is a sentence for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlainReason(::plait_host::PlainReason);
+
 /// A connection at one moment.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -27,12 +55,24 @@ pub struct Status {
     paths: Vec<::plait_host::Path>,
 }
 
-/// One subflow of a connection: a path of ours and an address of the peer.
+/// What there is to say about sealing.
 #[derive(Clone, Debug)]
-pub struct Subflow {
-    subflow: ::plait_host::SubflowStatus,
-    device: String,
-    local: SocketAddr,
+pub struct SealStatus(::plait_host::SealedStatus);
+
+/// What there is to say about scrambling.
+#[derive(Clone, Copy, Debug)]
+pub struct ScrambleStatus(::plait_host::ScrambleStatus);
+
+/// The trusted paths of a scrambled connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TrustedPaths {
+    /// A subflow over one of them works.
+    Work,
+    /// There are subflows over them, and none makes progress or is open yet.
+    Stalled,
+    /// There is no subflow over any.
+    Gone,
 }
 
 /// Looks at a connection that others read and write, and can end it. It keeps the connection from being let go of.
@@ -56,16 +96,28 @@ impl Monitor {
 }
 
 impl Status {
+    /// What was agreed on.
+    #[must_use]
+    pub fn negotiated(&self) -> Negotiated {
+        match self.status.negotiated {
+            ::plait_host::Negotiated::Opening => Negotiated::Opening,
+            ::plait_host::Negotiated::Multipath { version, checksum } => {
+                Negotiated::Multipath { version, checksum }
+            }
+            ::plait_host::Negotiated::Plain(reason) => Negotiated::Plain(PlainReason(reason)),
+        }
+    }
+
     /// Whether it is Multipath TCP, and not TCP that it fell back to.
     #[must_use]
     pub fn is_multipath(&self) -> bool {
-        matches!(self.status.negotiated, Negotiated::Multipath { .. })
+        matches!(self.negotiated(), Negotiated::Multipath { .. })
     }
 
     /// Whether its bytes are encrypted and authenticated.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
-        self.status.sealed.as_ref().is_some_and(|sealed| sealed.suite.is_some())
+        self.cipher_suite().is_some()
     }
 
     /// The cipher suite, by name, if it is sealed.
@@ -78,20 +130,45 @@ impl Status {
     #[must_use]
     pub fn peer(&self) -> Peer {
         let sealed = self.status.sealed.as_ref().filter(|sealed| sealed.suite.is_some());
-        match sealed.map(|sealed| &sealed.peer) {
-            None => Peer::Unknown,
-            Some(PeerIdentity::Anonymous) => Peer::Anonymous,
-            Some(PeerIdentity::Certificate) => Peer::Certificate,
-            Some(PeerIdentity::Key { fingerprint, .. }) => {
-                fingerprint.parse().map_or(Peer::Anonymous, Peer::Key)
-            }
-        }
+        sealed.map_or(Peer::Unknown, |sealed| Peer::from(&sealed.peer))
     }
 
-    /// Its subflows, those that have ended among them.
+    /// About sealing, where it was asked for and not given up.
+    #[must_use]
+    pub fn sealed(&self) -> Option<SealStatus> {
+        self.status.sealed.clone().map(SealStatus)
+    }
+
+    /// About scrambling, where it is in use.
+    #[must_use]
+    pub fn scrambled(&self) -> Option<ScrambleStatus> {
+        self.status.scrambling.map(ScrambleStatus)
+    }
+
+    /// What each attempt to open it met, if we opened it, in the order of their beginning.
+    #[must_use]
+    pub fn attempts(&self) -> Vec<Attempt> {
+        let device = |id| self.paths.iter().find(|path| path.id == id).map(|path| path.name.clone());
+        self.status.attempts.iter().map(|attempt| Attempt::new(device(attempt.path), attempt)).collect()
+    }
+
+    /// Its subflows, those that have ended among them, at most 64.
     #[must_use]
     pub fn subflows(&self) -> Vec<Subflow> {
-        self.status.subflows.iter().map(|subflow| self.subflow(subflow)).collect()
+        self.status.subflows.iter().map(|subflow| Subflow::new(subflow, &self.paths)).collect()
+    }
+
+    /// The paths of its host.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathState> {
+        self.paths.iter().cloned().map(PathState).collect()
+    }
+
+    /// What was dropped, refused or done again, by name: `bytes_duplicate`, `joins_refused`, `blocks_repaired` and others. Names are
+    /// stable; there may be more of them in later versions.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        counters::of_connection(self.status.counters)
     }
 
     /// Bytes that were written and that the peer has acknowledged.
@@ -111,66 +188,156 @@ impl Status {
     pub fn age(&self) -> Duration {
         self.status.age
     }
+}
 
-    fn subflow(&self, subflow: &::plait_host::SubflowStatus) -> Subflow {
-        let path = self.paths.iter().find(|path| path.id == subflow.path);
-        // The stack's own addresses are private: what others see is the device's.
-        let public = path.and_then(|path| match subflow.tuple.local.ip() {
-            IpAddr::V4(_) => path.public_v4.map(IpAddr::V4),
-            IpAddr::V6(_) => path.public_v6.map(IpAddr::V6),
-        });
-        let local = SocketAddr::new(public.unwrap_or(subflow.tuple.local.ip()), subflow.tuple.local.port());
-        let device = path.map_or_else(String::new, |path| path.name.clone());
-        Subflow { subflow: subflow.clone(), device, local }
+impl SealStatus {
+    /// The handshake agreed on, by name.
+    #[must_use]
+    pub fn handshake(&self) -> Option<&'static str> {
+        self.0.handshake
+    }
+
+    /// The cipher suite of the blocks, by name. They are sealed if there is one.
+    #[must_use]
+    pub fn cipher_suite(&self) -> Option<&'static str> {
+        self.0.suite
+    }
+
+    /// How the secret was agreed on, by name.
+    #[must_use]
+    pub fn key_exchange(&self) -> Option<&'static str> {
+        self.0.key_exchange
+    }
+
+    /// Who the peer is.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        Peer::from(&self.0.peer)
+    }
+
+    /// How often the keys were changed: ours, and the peer's.
+    #[must_use]
+    pub fn generations(&self) -> [u64; 2] {
+        self.0.generations
+    }
+
+    /// Bytes of the handshake: ours, and the peer's.
+    #[must_use]
+    pub fn handshake_bytes(&self) -> [u64; 2] {
+        self.0.handshake_bytes
+    }
+
+    /// Blocks that were encrypted: each once, however often it was sent.
+    #[must_use]
+    pub fn blocks_sealed(&self) -> u64 {
+        self.0.sealed_blocks
+    }
+
+    /// Blocks that were decrypted.
+    #[must_use]
+    pub fn blocks_opened(&self) -> u64 {
+        self.0.opened_blocks
+    }
+
+    /// Of both, those that the threads of [`HostBuilder::crypto_threads`](crate::HostBuilder::crypto_threads) did.
+    #[must_use]
+    pub fn blocks_elsewhere(&self) -> u64 {
+        self.0.blocks_elsewhere
+    }
+
+    /// Why there is no sealed connection: what was stripped, altered, refused, or failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.0.failure.as_deref()
     }
 }
 
-impl Subflow {
-    /// The device of its path.
+impl ScrambleStatus {
+    /// What it started from.
     #[must_use]
-    pub fn device(&self) -> &str {
-        &self.device
+    pub fn start(&self) -> ScrambleStart {
+        self.0.start.into()
     }
 
-    /// Our address on it, as others see it without another address translation in between.
+    /// The trusted paths, now.
     #[must_use]
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local
+    pub fn trusted_paths(&self) -> TrustedPaths {
+        match self.0.trusted {
+            ::plait_host::TrustedPaths::Work => TrustedPaths::Work,
+            ::plait_host::TrustedPaths::Stalled => TrustedPaths::Stalled,
+            ::plait_host::TrustedPaths::Gone => TrustedPaths::Gone,
+        }
     }
 
-    /// The peer's address.
+    /// Whether it waits for a trusted path, now.
     #[must_use]
-    pub fn peer_addr(&self) -> SocketAddr {
-        self.subflow.tuple.remote
+    pub fn is_stalled(&self) -> bool {
+        self.0.stalled
     }
 
-    /// Whether data can be sent on it now.
+    /// Bytes that paths have carried which are not trusted, because there was no other.
     #[must_use]
-    pub fn is_usable(&self) -> bool {
-        self.subflow.usable
+    pub fn bytes_degraded(&self) -> u64 {
+        self.0.degraded
     }
+}
 
-    /// Whether it is used only when no other works, by our wish or the peer's.
-    #[must_use]
-    pub fn is_backup(&self) -> bool {
-        self.subflow.backup
+impl From<&PeerIdentity> for Peer {
+    fn from(peer: &PeerIdentity) -> Self {
+        match peer {
+            PeerIdentity::Anonymous => Self::Anonymous,
+            PeerIdentity::Certificate => Self::Certificate,
+            PeerIdentity::Key { fingerprint, .. } => fingerprint.parse().map_or(Self::Anonymous, Self::Key),
+        }
     }
+}
 
-    /// The smoothed round-trip time, once there is one.
-    #[must_use]
-    pub fn round_trip_time(&self) -> Option<Duration> {
-        self.subflow.tcp.srtt
+/// `unknown`, `anonymous`, `certificate`, or the fingerprint of the key.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("unknown"),
+            Self::Anonymous => f.write_str("anonymous"),
+            Self::Certificate => f.write_str("certificate"),
+            Self::Key(fingerprint) => fingerprint.fmt(f),
+        }
     }
+}
 
-    /// Bytes sent on it for the first time.
+impl PlainReason {
+    /// A name for programs, as `not-in-syn-ack`.
     #[must_use]
-    pub fn bytes_sent(&self) -> u64 {
-        self.subflow.tcp.bytes_sent
+    pub fn name(self) -> &'static str {
+        use ::plait_host::PlainReason as Reason;
+        match self.0 {
+            Reason::NotOffered => "not-offered",
+            Reason::PeerPlain => "peer-plain",
+            Reason::NotInSynAck => "not-in-syn-ack",
+            Reason::SynDropped => "syn-dropped",
+            Reason::NotInAck => "not-in-ack",
+            Reason::NoDss => "no-dss",
+            Reason::Unsupported => "unsupported",
+            Reason::ChecksumFailed => "checksum-failed",
+            Reason::PeerFellBack => "peer-fell-back",
+        }
     }
+}
 
-    /// Bytes received on it.
-    #[must_use]
-    pub fn bytes_received(&self) -> u64 {
-        self.subflow.tcp.bytes_received
+impl fmt::Display for PlainReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use ::plait_host::PlainReason as Reason;
+        f.write_str(match self.0 {
+            Reason::NotOffered => "Multipath TCP was not offered here",
+            Reason::PeerPlain => "the peer did not offer Multipath TCP, or its offer was stripped on the way",
+            Reason::NotInSynAck => {
+                "the peer does not speak Multipath TCP, or its answer was stripped on the way"
+            }
+            Reason::SynDropped => "something on the way drops SYNs that offer Multipath TCP",
+            Reason::NotInAck => "the options of the handshake's last segment were stripped on the way",
+            Reason::NoDss => "the options of data segments are stripped on the way",
+            Reason::Unsupported => "the peer asks for a kind of Multipath TCP that is unknown here",
+            Reason::ChecksumFailed => "data was changed on the way, and there was no other path",
+            Reason::PeerFellBack => "the peer fell back",
+        })
     }
 }

@@ -9,9 +9,11 @@ use bytes::Bytes;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::error::Error;
-use crate::status::{Monitor, Peer, Subflow};
+use crate::halves::{ReadHalf, WriteHalf};
+use crate::status::{Monitor, Peer, Status};
+use crate::subflow::Subflow;
 
-/// A connection over all paths, read and written like any tokio socket; [`tokio::io::split`] makes two halves of it.
+/// A connection over all paths, read and written like any tokio socket; [`Stream::into_split`] makes two halves of it.
 ///
 /// [`tokio::io::AsyncWriteExt::shutdown`] ends our direction and leaves the other open. Dropping the stream lets go of the
 /// connection: what was written is still delivered as long as the [`Host`](crate::Host) lives. If the peer had sent something
@@ -36,7 +38,8 @@ impl Stream {
         let gone = || Error::from(io::Error::from(io::ErrorKind::NotConnected));
         let status = monitor.status().ok_or_else(gone)?;
         let subflows = status.subflows();
-        let first = subflows.iter().find(|subflow| subflow.is_usable()).or(subflows.first());
+        let came_in = subflows.iter().find(|subflow| from == Some(subflow.peer_addr()));
+        let first = came_in.or(subflows.iter().find(|subflow| subflow.is_usable())).or(subflows.first());
         let first = first.ok_or_else(gone)?;
         let peer_addr = from.unwrap_or(first.peer_addr());
         Ok(Self { inner, peer_addr, local_addr: first.local_addr(), peer: status.peer(), monitor })
@@ -64,6 +67,22 @@ impl Stream {
     #[must_use]
     pub fn paths(&self) -> Vec<Subflow> {
         self.monitor.status().map_or_else(Vec::new, |status| status.subflows())
+    }
+
+    /// The connection now; `None` when its host is gone.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        self.monitor.status()
+    }
+
+    /// Two halves that different tasks can read and write.
+    #[must_use]
+    pub fn into_split(self) -> (ReadHalf, WriteHalf) {
+        let (read, write) = self.inner.into_split();
+        (
+            ReadHalf { inner: read, monitor: self.monitor.clone() },
+            WriteHalf { inner: write, monitor: self.monitor },
+        )
     }
 
     /// Something that tells the status, and can end the connection, while the stream is in use elsewhere.

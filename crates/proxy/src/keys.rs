@@ -7,9 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use plait_base::Random;
-use plait_handshake::{Fingerprint, Identity, PublicKey};
-use plait_keys::{KnownPeers, read_list, read_or_make_identity, replace_file};
+use plait_handshake::{Fingerprint, PublicKey};
+use plait_keys::{KnownPeers, read_list, replace_file};
 
 use crate::rules::Rule;
 
@@ -80,13 +79,12 @@ impl KeyStore {
         self.directory.join(file)
     }
 
-    /// Our own key, made with `random` (which must be fit for secrets) if there is none yet; and whether it
-    /// was made just now.
+    /// Our own key, made if there is none yet; and whether it was made just now.
     ///
     /// # Errors
     /// The file cannot be read or written, is no key, or others may read it.
-    pub fn identity(&self, random: &mut dyn Random) -> anyhow::Result<(Identity, bool)> {
-        let (identity, is_new) = read_or_make_identity(&self.path("identity"), random)?;
+    pub fn identity(&self) -> anyhow::Result<(plait::Identity, bool)> {
+        let (identity, is_new) = plait::Identity::loaded_or_created(self.path("identity"))?;
         if is_new {
             let path = self.path("identity.pub");
             let public = format!("{} {}\n", identity.public_key(), comment());
@@ -144,6 +142,7 @@ fn comment() -> String {
 #[cfg(test)]
 mod tests {
     use plait_base::SeededRandom;
+    use plait_handshake::Identity;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -169,9 +168,8 @@ mod tests {
     #[test]
     fn a_key_is_made_once_with_its_public_half_beside_it() {
         let (_scratch, store) = Scratch::new("identity");
-        let mut random = SeededRandom::from_number(1);
-        let (made, is_new) = store.identity(&mut random).expect("made");
-        let (read, is_new_again) = store.identity(&mut random).expect("read");
+        let (made, is_new) = store.identity().expect("made");
+        let (read, is_new_again) = store.identity().expect("read");
         assert_eq!((is_new, is_new_again), (true, false));
         assert_eq!(made.public_key(), read.public_key());
         let public = fs::read_to_string(store.path("identity.pub")).expect("public half");

@@ -21,7 +21,7 @@ impl Abort for TcpStream {
     }
 }
 
-impl Abort for plait_host::Stream {
+impl Abort for plait::Stream {
     fn abort(&mut self) {
         Self::abort(self);
     }

@@ -20,10 +20,28 @@ fn paths_and_choices_reach_the_settings() {
     let Command::Connect(connect) = parse(words).expect("good words").command else { unreachable!() };
     assert_eq!(connect.options.paths.len(), 2);
     assert!(connect.options.paths[1].is_backup());
-    let config = connect.options.config();
-    assert_eq!(config.scheduler, plait_host::Scheduler::Redundant);
-    assert_eq!(config.tcp.congestion, plait_host::CongestionControl::Olia);
-    assert_eq!((config.checksum, config.fallback), (true, plait_host::Fallback::Refuse));
+    let settings = format!("{:?}", connect.options.host());
+    for setting in ["scheduler: Redundant", "congestion: Olia", "checksum: true"] {
+        assert!(settings.contains(setting), "{setting} in {settings}");
+    }
+}
+
+#[test]
+fn sizes_and_limits_reach_the_settings() {
+    let words = "plait listen 80 --send-buffer 512K --receive-buffer 1048576 --max-half-open 7 --max-handshakes 8 \
+                 --max-per-network 9 --max-backlog 10 --max-connections 11 --max-memory 1G";
+    let Command::Listen(listen) = parse(words).expect("good words").command else { unreachable!() };
+    let settings = format!("{:?}", listen.options.host());
+    assert!(settings.contains("send_buffer: 524288, receive_buffer: 1048576"), "{settings}");
+    let expected = plait::Limits::default()
+        .half_open(7)
+        .handshakes(8)
+        .half_open_per_network(9)
+        .handshakes_per_network(9)
+        .backlog(10)
+        .memory(1 << 30)
+        .connections(11);
+    assert_eq!(listen.limits.limits(std::num::NonZeroUsize::new(11)), expected);
 }
 
 #[test]
@@ -31,20 +49,14 @@ fn scrambling_is_asked_for_by_name() {
     let words = "plait listen 80 --protect scramble --scramble-start hmac-sha1 --trusted-bytes all \
                  --untrusted-only degrade --scheduler dispersed=128 --allow-plain";
     let Command::Listen(listen) = parse(words).expect("good words").command else { unreachable!() };
-    let config = listen.options.config();
-    let settings = plait_host::ScrambleSettings {
-        start: plait_host::ScrambleStart::HmacSha1,
-        unscrambled: plait_host::Fallback::Allow,
-        trusted_bytes: u64::MAX,
-        without_trusted: plait_host::WithoutTrusted::Degrade,
-    };
-    assert_eq!(config.protect, plait_host::Protect::Scramble(settings));
+    let expected = plait::Scrambling::new()
+        .start(plait::ScrambleStart::HmacSha1)
+        .trusted_bytes(u64::MAX)
+        .without_trusted(plait::WithoutTrusted::Degrade)
+        .or_plain();
+    assert_eq!(listen.options.scrambling(), expected);
     let max_exposure = NonZeroU16::new(128).expect("not zero");
-    assert_eq!(config.scheduler, plait_host::Scheduler::Dispersed { max_exposure });
-    let Command::Listen(plain) = parse("plait listen 80").expect("good words").command else {
-        unreachable!()
-    };
-    assert_eq!(plain.options.config().protect, plait_host::Protect::Plain);
+    assert_eq!(listen.options.scheduler, plait::Scheduler::Dispersed(max_exposure));
 }
 
 #[test]
@@ -76,6 +88,10 @@ fn contradictions_are_errors_of_usage() {
         "plait connect h 80 --plain --protect scramble",
         "plait connect h 80 --protect scrambled",
         "plait attack scramble",
+        "plait listen 80 --send-buffer 1K",
+        "plait listen 80 --receive-buffer 2G",
+        "plait listen 80 --max-half-open 0",
+        "plait connect h 80 --max-half-open 5",
     ] {
         assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
     }

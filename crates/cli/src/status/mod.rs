@@ -8,13 +8,11 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use plait_host::{Path, Status};
+use plait::{HostCounters, Status};
 
 use crate::options::Options;
 
 use report::Report;
-
-pub(crate) use report::class;
 
 /// Tells about connections where the options ask for it.
 pub(crate) struct Reporter {
@@ -32,17 +30,17 @@ impl Reporter {
         Ok(Self { on_standard_error: options.status, json })
     }
 
-    /// Tells about one connection.
+    /// Tells about one connection, and what its host has counted meanwhile.
     pub(crate) fn report(
         &mut self,
-        paths: &[Path],
+        host: &HostCounters,
         peer: Option<SocketAddr>,
         status: &Status,
     ) -> anyhow::Result<()> {
-        let report = Report::new(paths, peer, status);
+        let report = Report::new(host, peer, status);
         if self.on_standard_error {
             // Where standard error is closed nobody wants to know.
-            let _ = io::stderr().write_all(report.words(status.negotiated).as_bytes());
+            let _ = io::stderr().write_all(report.words().as_bytes());
         }
         if let Some(file) = &mut self.json {
             let mut line = serde_json::to_string(&report)?;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use plait_host::{
-    AttemptOutcome, AttemptStatus, Negotiated, Path, PathClass, PeerIdentity, PlainReason, ScrambleStart,
-    ScrambleStatus, SealedStatus, Status, StatusCounters, SubflowStatus, TrustedPaths,
+use plait::{
+    Attempt, HostCounters, Negotiated, PathState, ScrambleStart, ScrambleStatus, SealStatus, Status, Subflow,
+    TrustedPaths,
 };
 use serde::Serialize;
 
 /// One connection, as it is written to the file of `--status-json`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     /// `multipath`, `plain` or `opening`.
     pub(super) negotiated: &'static str,
@@ -21,6 +21,9 @@ pub(super) struct Report {
     pub(super) checksum: bool,
     /// Why it is plain TCP, in one word.
     pub(super) reason: Option<&'static str>,
+    /// The same for people.
+    #[serde(skip)]
+    pub(super) explanation: Option<String>,
     /// What protects the bytes; nothing if it is not there.
     pub(super) sealed: Option<SealedReport>,
     /// The state of scrambling, which is obfuscation and not encryption.
@@ -39,6 +42,17 @@ pub(super) struct Report {
     pub(super) attempts: Vec<AttemptReport>,
     pub(super) paths: Vec<PathReport>,
     pub(super) subflows: Vec<SubflowReport>,
+    /// The host, over all connections.
+    pub(super) host: HostReport,
+}
+
+/// What the host keeps, and what became of the segments of strangers.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct HostReport {
+    /// What there is now.
+    pub(super) now: BTreeMap<&'static str, u64>,
+    /// Totals since it was started.
+    pub(super) strangers: BTreeMap<&'static str, u64>,
 }
 
 /// One attempt to open the connection.
@@ -58,18 +72,17 @@ pub(super) struct AttemptReport {
     pub(super) ended_ms: Option<f64>,
 }
 
-impl AttemptReport {
-    fn new(attempt: &AttemptStatus, paths: &[Path]) -> Self {
-        let name = paths.iter().find(|path| path.id == attempt.path).map(|path| path.name.clone());
+impl From<&Attempt> for AttemptReport {
+    fn from(attempt: &Attempt) -> Self {
         Self {
-            path: name.unwrap_or_default(),
-            local: attempt.local,
-            remote: attempt.remote,
-            stage: attempt.stage.to_string(),
-            chosen: attempt.outcome == AttemptOutcome::Chosen,
-            verdict: attempt.to_string(),
-            began_ms: millis(attempt.began),
-            ended_ms: attempt.ended.map(millis),
+            path: attempt.device().unwrap_or_default().to_owned(),
+            local: attempt.local_addr(),
+            remote: attempt.peer_addr(),
+            stage: attempt.stage(),
+            chosen: attempt.is_chosen(),
+            verdict: attempt.verdict(),
+            began_ms: millis(attempt.began()),
+            ended_ms: attempt.ended().map(millis),
         }
     }
 }
@@ -80,7 +93,7 @@ pub(super) struct PathReport {
     /// The device.
     pub(super) name: String,
     /// `trusted`, `untrusted` or `never`.
-    pub(super) class: &'static str,
+    pub(super) class: String,
     pub(super) backup: bool,
     pub(super) up: bool,
     pub(super) subflows: usize,
@@ -159,118 +172,99 @@ pub(super) struct SubflowReport {
 }
 
 impl Report {
-    pub(super) fn new(paths: &[Path], peer: Option<SocketAddr>, status: &Status) -> Self {
-        let Status {
-            negotiated,
-            scrambling,
-            sealed,
-            attempts,
-            subflows,
-            bytes_delivered,
-            bytes_read,
-            age,
-            counters,
-        } = status;
-        let (kind, version, checksum, reason) = match negotiated {
-            Negotiated::Opening => ("opening", None, false, None),
-            Negotiated::Multipath { version, checksum } => ("multipath", Some(*version), *checksum, None),
-            Negotiated::Plain(reason) => ("plain", None, false, Some(word(*reason))),
+    pub(super) fn new(host: &HostCounters, peer: Option<SocketAddr>, status: &Status) -> Self {
+        let (kind, version, checksum, reason) = match status.negotiated() {
+            Negotiated::Multipath { version, checksum, .. } => ("multipath", Some(version), checksum, None),
+            Negotiated::Plain(reason) => ("plain", None, false, Some(reason)),
+            _ => ("opening", None, false, None),
         };
+        let subflows = status.subflows();
         let total: u64 = subflows.iter().map(carried).sum();
         Self {
             negotiated: kind,
             version,
             checksum,
-            reason,
-            sealed: sealed.as_ref().map(SealedReport::new),
-            scrambling: scrambling.as_ref().map(ScrambleReport::new),
+            reason: reason.map(plait::PlainReason::name),
+            explanation: reason.map(|reason| reason.to_string()),
+            sealed: status.sealed().as_ref().map(SealedReport::new),
+            scrambling: status.scrambled().as_ref().map(ScrambleReport::new),
             peer,
-            bytes_delivered: *bytes_delivered,
-            bytes_read: *bytes_read,
-            age_ms: millis(*age),
-            counters: named(counters),
-            attempts: attempts.iter().map(|attempt| AttemptReport::new(attempt, paths)).collect(),
-            paths: paths.iter().map(|path| PathReport::new(path, subflows, total)).collect(),
-            subflows: subflows.iter().map(|subflow| SubflowReport::new(subflow, paths)).collect(),
+            bytes_delivered: status.bytes_delivered(),
+            bytes_read: status.bytes_read(),
+            age_ms: millis(status.age()),
+            counters: status.counters().into_iter().collect(),
+            attempts: status.attempts().iter().map(AttemptReport::from).collect(),
+            paths: status.paths().iter().map(|path| PathReport::new(path, &subflows, total)).collect(),
+            subflows: subflows.iter().map(SubflowReport::from).collect(),
+            host: HostReport::from(host),
         }
+    }
+}
+
+impl From<&HostCounters> for HostReport {
+    fn from(host: &HostCounters) -> Self {
+        Self { now: host.now().into_iter().collect(), strangers: host.totals().into_iter().collect() }
     }
 }
 
 impl ScrambleReport {
     fn new(status: &ScrambleStatus) -> Self {
         Self {
-            start: match status.start {
-                ScrambleStart::Key8 => "key8",
+            start: match status.start() {
                 ScrambleStart::HmacSha1 => "hmac-sha1",
+                _ => "key8",
             },
-            trusted_paths: match status.trusted {
+            trusted_paths: match status.trusted_paths() {
                 TrustedPaths::Work => "work",
                 TrustedPaths::Stalled => "stalled",
-                TrustedPaths::Gone => "gone",
+                _ => "gone",
             },
-            stalled: status.stalled,
-            bytes_degraded: status.degraded,
+            stalled: status.is_stalled(),
+            bytes_degraded: status.bytes_degraded(),
         }
     }
 }
 
 impl SealedReport {
-    fn new(sealed: &SealedStatus) -> Self {
-        let SealedStatus {
-            handshake,
-            suite,
-            key_exchange,
-            peer,
-            generations,
-            handshake_bytes,
-            sealed_blocks,
-            opened_blocks,
-            blocks_elsewhere,
-            failure,
-        } = sealed;
+    fn new(sealed: &SealStatus) -> Self {
         Self {
-            handshake: *handshake,
-            suite: *suite,
-            key_exchange: *key_exchange,
-            peer: match peer {
-                PeerIdentity::Anonymous => "anonymous".to_owned(),
-                PeerIdentity::Certificate => "certificate".to_owned(),
-                PeerIdentity::Key { line: _, fingerprint, is_known: _ } => fingerprint.clone(),
-            },
-            generations: *generations,
-            handshake_bytes: *handshake_bytes,
-            blocks_sealed: *sealed_blocks,
-            blocks_opened: *opened_blocks,
-            blocks_elsewhere: *blocks_elsewhere,
-            failure: failure.clone(),
+            handshake: sealed.handshake(),
+            suite: sealed.cipher_suite(),
+            key_exchange: sealed.key_exchange(),
+            peer: sealed.peer().to_string(),
+            generations: sealed.generations(),
+            handshake_bytes: sealed.handshake_bytes(),
+            blocks_sealed: sealed.blocks_sealed(),
+            blocks_opened: sealed.blocks_opened(),
+            blocks_elsewhere: sealed.blocks_elsewhere(),
+            failure: sealed.failure().map(str::to_owned),
         }
     }
 }
 
 impl PathReport {
-    fn new(path: &Path, subflows: &[SubflowStatus], total: u64) -> Self {
+    fn new(path: &PathState, subflows: &[Subflow], total: u64) -> Self {
         let mut report = Self {
-            name: path.name.clone(),
-            class: class(path.class),
-            backup: path.backup,
-            up: path.up,
+            name: path.device().to_owned(),
+            class: path.trust_level().to_string(),
+            backup: path.is_backup(),
+            up: path.is_up(),
             ..Self::default()
         };
         let mut own = 0;
-        for subflow in subflows.iter().filter(|subflow| subflow.path == path.id) {
-            let tcp = &subflow.tcp;
+        for subflow in subflows.iter().filter(|subflow| subflow.device() == path.device()) {
             own += carried(subflow);
             report.subflows += 1;
-            report.bytes_sent += tcp.bytes_sent;
-            report.bytes_received += tcp.bytes_received;
-            report.bytes_retransmitted += tcp.bytes_retransmitted;
-            report.bytes_reinjected += subflow.reinjected;
-            report.blocks_failed += subflow.blocks_failed;
-            report.tags_failed += subflow.tags_failed;
-            report.segments_sent += tcp.segments_sent;
-            report.segments_lost += tcp.segments_lost;
-            report.rtt_ms = smaller(report.rtt_ms, tcp.srtt);
-            report.min_rtt_ms = smaller(report.min_rtt_ms, tcp.min_rtt);
+            report.bytes_sent += subflow.bytes_sent();
+            report.bytes_received += subflow.bytes_received();
+            report.bytes_retransmitted += subflow.bytes_retransmitted();
+            report.bytes_reinjected += subflow.bytes_reinjected();
+            report.blocks_failed += subflow.blocks_failed();
+            report.tags_failed += subflow.tags_failed();
+            report.segments_sent += subflow.segments_sent();
+            report.segments_lost += subflow.segments_lost();
+            report.rtt_ms = smaller(report.rtt_ms, subflow.round_trip_time());
+            report.min_rtt_ms = smaller(report.min_rtt_ms, subflow.min_round_trip_time());
         }
         report.share = part(own, total);
         report.loss = part(report.segments_lost, report.segments_sent);
@@ -278,116 +272,33 @@ impl PathReport {
     }
 }
 
-impl SubflowReport {
-    fn new(subflow: &SubflowStatus, paths: &[Path]) -> Self {
-        let SubflowStatus {
-            id,
-            path,
-            tuple,
-            usable,
-            backup,
-            tcp,
-            reinjected,
-            blocks_failed,
-            tags_failed,
-            end: _,
-        } = subflow;
-        let name = paths.iter().find(|other| other.id == *path).map(|path| path.name.clone());
+impl From<&Subflow> for SubflowReport {
+    fn from(subflow: &Subflow) -> Self {
         Self {
-            id: id.0,
-            path: name.unwrap_or_default(),
-            local: tuple.local,
-            remote: tuple.remote,
-            usable: *usable,
-            backup: *backup,
-            bytes_sent: tcp.bytes_sent,
-            bytes_received: tcp.bytes_received,
-            bytes_retransmitted: tcp.bytes_retransmitted,
-            bytes_reinjected: *reinjected,
-            blocks_failed: *blocks_failed,
-            tags_failed: *tags_failed,
-            rtt_ms: tcp.srtt.map(millis),
-            congestion_window: tcp.congestion_window,
-            segments_sent: tcp.segments_sent,
-            segments_received: tcp.segments_received,
-            segments_lost: tcp.segments_lost,
-            segments_dropped: tcp.segments_dropped,
+            id: subflow.id(),
+            path: subflow.device().to_owned(),
+            local: subflow.stack_addr(),
+            remote: subflow.peer_addr(),
+            usable: subflow.is_usable(),
+            backup: subflow.is_backup(),
+            bytes_sent: subflow.bytes_sent(),
+            bytes_received: subflow.bytes_received(),
+            bytes_retransmitted: subflow.bytes_retransmitted(),
+            bytes_reinjected: subflow.bytes_reinjected(),
+            blocks_failed: subflow.blocks_failed(),
+            tags_failed: subflow.tags_failed(),
+            rtt_ms: subflow.round_trip_time().map(millis),
+            congestion_window: subflow.congestion_window(),
+            segments_sent: subflow.segments_sent(),
+            segments_received: subflow.segments_received(),
+            segments_lost: subflow.segments_lost(),
+            segments_dropped: subflow.segments_dropped(),
         }
     }
 }
 
-pub(crate) fn class(class: PathClass) -> &'static str {
-    match class {
-        PathClass::Trusted => "trusted",
-        PathClass::Untrusted => "untrusted",
-        PathClass::Never => "never",
-    }
-}
-
-/// All counters by name: a new one does not compile until it is told about.
-fn named(counters: &StatusCounters) -> BTreeMap<&'static str, u64> {
-    let StatusCounters {
-        segments_refused,
-        malformed_options,
-        bad_keys,
-        bad_join_hmacs,
-        joins_unanswered,
-        joins_refused,
-        bad_address_hmacs,
-        addresses_refused,
-        removals_ignored,
-        bad_fast_closes,
-        forged_acks,
-        mapping_conflicts,
-        mappings_refused,
-        fin_conflicts,
-        bytes_outside,
-        bytes_duplicate,
-        content_conflicts,
-        checksum_failures,
-        stripped,
-        stalls,
-        stalled_closed,
-        data_timeouts,
-        blocks_failed,
-        blocks_repaired,
-        attacked_closed,
-        tags_failed,
-        guessed_closed,
-    } = *counters;
-    BTreeMap::from([
-        ("segments_refused", segments_refused),
-        ("malformed_options", malformed_options),
-        ("bad_keys", bad_keys),
-        ("bad_join_hmacs", bad_join_hmacs),
-        ("joins_unanswered", joins_unanswered),
-        ("joins_refused", joins_refused),
-        ("bad_address_hmacs", bad_address_hmacs),
-        ("addresses_refused", addresses_refused),
-        ("removals_ignored", removals_ignored),
-        ("bad_fast_closes", bad_fast_closes),
-        ("forged_acks", forged_acks),
-        ("mapping_conflicts", mapping_conflicts),
-        ("mappings_refused", mappings_refused),
-        ("fin_conflicts", fin_conflicts),
-        ("bytes_outside", bytes_outside),
-        ("bytes_duplicate", bytes_duplicate),
-        ("content_conflicts", content_conflicts),
-        ("checksum_failures", checksum_failures),
-        ("stripped", stripped),
-        ("stalls", stalls),
-        ("stalled_closed", stalled_closed),
-        ("data_timeouts", data_timeouts),
-        ("blocks_failed", blocks_failed),
-        ("blocks_repaired", blocks_repaired),
-        ("attacked_closed", attacked_closed),
-        ("tags_failed", tags_failed),
-        ("guessed_closed", guessed_closed),
-    ])
-}
-
-fn carried(subflow: &SubflowStatus) -> u64 {
-    subflow.tcp.bytes_sent + subflow.tcp.bytes_received
+fn carried(subflow: &Subflow) -> u64 {
+    subflow.bytes_sent() + subflow.bytes_received()
 }
 
 fn part(some: u64, all: u64) -> f64 {
@@ -403,19 +314,5 @@ fn smaller(known: Option<f64>, sample: Option<Duration>) -> Option<f64> {
     match (known, sample) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
-    }
-}
-
-fn word(reason: PlainReason) -> &'static str {
-    match reason {
-        PlainReason::NotOffered => "not-offered",
-        PlainReason::PeerPlain => "peer-plain",
-        PlainReason::NotInSynAck => "not-in-syn-ack",
-        PlainReason::SynDropped => "syn-dropped",
-        PlainReason::NotInAck => "not-in-ack",
-        PlainReason::NoDss => "no-dss",
-        PlainReason::Unsupported => "unsupported",
-        PlainReason::ChecksumFailed => "checksum-failed",
-        PlainReason::PeerFellBack => "peer-fell-back",
     }
 }

@@ -1,23 +1,22 @@
 //! A connection in words and a table, for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-
-use plait_host::{Negotiated, PlainReason};
 
 use super::report::{PathReport, Report, ScrambleReport, SealedReport};
 
 impl Report {
     /// For people.
-    pub(super) fn words(&self, negotiated: Negotiated) -> String {
-        let what = match negotiated {
-            Negotiated::Opening => "not yet open".to_owned(),
-            Negotiated::Multipath { version, checksum } => {
+    pub(super) fn words(&self) -> String {
+        let what = match (&self.version, &self.explanation) {
+            (Some(version), _) => {
                 format!(
                     "Multipath TCP version {version}{}",
-                    if checksum { ", with data checksums" } else { "" }
+                    if self.checksum { ", with data checksums" } else { "" }
                 )
             }
-            Negotiated::Plain(reason) => format!("plain TCP: {}", explanation(reason)),
+            (None, Some(explanation)) => format!("plain TCP: {explanation}"),
+            (None, None) => "not yet open".to_owned(),
         };
         let peer = self.peer.map(|peer| format!(" with {peer}")).unwrap_or_default();
         let mut text = format!(
@@ -42,14 +41,17 @@ impl Report {
                 row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
         }
-        let unusual: Vec<_> = self.counters.iter().filter(|(_, count)| **count > 0).collect();
-        if !unusual.is_empty() {
-            let words: Vec<_> =
-                unusual.iter().map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
-            let _ = writeln!(text, "  counted: {}", words.join(", "));
-        }
+        text += &counted("counted", &self.counters);
+        text += &counted("strangers", &self.host.strangers);
         text
     }
+}
+
+/// Those that are not zero, in a line.
+fn counted(what: &str, counters: &BTreeMap<&'static str, u64>) -> String {
+    let unusual = counters.iter().filter(|(_, count)| **count > 0);
+    let words: Vec<_> = unusual.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
+    if words.is_empty() { String::new() } else { format!("  {what}: {}\n", words.join(", ")) }
 }
 
 impl ScrambleReport {
@@ -116,90 +118,61 @@ fn amount(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
-fn explanation(reason: PlainReason) -> &'static str {
-    match reason {
-        PlainReason::NotOffered => "Multipath TCP was not offered here",
-        PlainReason::PeerPlain => {
-            "the peer did not offer Multipath TCP, or its offer was stripped on the way"
-        }
-        PlainReason::NotInSynAck => {
-            "the peer does not speak Multipath TCP, or its answer was stripped on the way"
-        }
-        PlainReason::SynDropped => "something on the way drops SYNs that offer Multipath TCP",
-        PlainReason::NotInAck => "the options of the handshake's last segment were stripped on the way",
-        PlainReason::NoDss => "the options of data segments are stripped on the way",
-        PlainReason::Unsupported => "the peer asks for a kind of Multipath TCP that is unknown here",
-        PlainReason::ChecksumFailed => "data was changed on the way, and there was no other path",
-        PlainReason::PeerFellBack => "the peer fell back",
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::collections::BTreeMap;
 
-    use plait_host::{
-        Negotiated, Path, PathClass, PlainReason, ScrambleStart, ScrambleStatus, Status, StatusCounters,
-        TrustedPaths,
-    };
+    use super::super::report::{HostReport, PathReport, Report, ScrambleReport};
+    use super::amount;
 
-    use super::{Report, amount};
-
-    fn path(name: &str, id: u8) -> Path {
-        Path {
-            id: plait_host::PathId(id),
-            name: name.to_owned(),
-            class: PathClass::Trusted,
-            backup: false,
-            v4: None,
-            v6: None,
-            public_v4: None,
-            public_v6: None,
-            mtu: 1500,
-            up: true,
-        }
+    fn path(name: &str) -> PathReport {
+        PathReport { name: name.to_owned(), class: "trusted".to_owned(), up: true, ..PathReport::default() }
     }
 
-    fn status(negotiated: Negotiated) -> Status {
-        Status {
-            negotiated,
-            scrambling: None,
-            sealed: None,
-            attempts: Vec::new(),
-            subflows: Vec::new(),
+    fn report() -> Report {
+        Report {
+            negotiated: "multipath",
+            version: Some(1),
             bytes_delivered: 3 << 20,
             bytes_read: 512,
-            age: Duration::from_millis(2500),
-            counters: StatusCounters { stalls: 2, ..StatusCounters::default() },
+            age_ms: 2500.0,
+            counters: BTreeMap::from([("stalls", 2), ("bad_keys", 0)]),
+            paths: vec![path("eth0"), path("wlan0")],
+            ..Report::default()
         }
     }
 
     #[test]
     fn people_read_what_was_agreed_on_and_why_not_more() {
-        let paths = [path("eth0", 0), path("wlan0", 1)];
-        let multipath = Negotiated::Multipath { version: 1, checksum: true };
-        let text = Report::new(&paths, None, &status(multipath)).words(multipath);
+        let text = Report { checksum: true, ..report() }.words();
         let first = "plait: connection: Multipath TCP version 1, with data checksums; sent 3.0 MiB, received 512 B in 2.5 s\n";
         assert!(text.starts_with(first), "{text}");
         assert!(text.contains("\n  wlan0  up "), "{text}");
         assert!(text.ends_with("\n  counted: stalls 2\n"), "{text}");
-        let plain = Negotiated::Plain(PlainReason::NotInSynAck);
-        let text = Report::new(&paths, None, &status(plain)).words(plain);
-        assert!(text.contains("plain TCP: the peer does not speak Multipath TCP"), "{text}");
+        let explanation = Some("the peer fell back".to_owned());
+        let text = Report { version: None, explanation, ..report() }.words();
+        assert!(text.contains("plain TCP: the peer fell back"), "{text}");
+    }
+
+    #[test]
+    fn what_strangers_were_refused_is_told_to_people_and_to_programs() {
+        let strangers = BTreeMap::from([("syn_cookies_sent", 7), ("unknown_token", 0)]);
+        let now = BTreeMap::from([("connections", 1)]);
+        let report = Report { host: HostReport { now, strangers }, ..report() };
+        let text = report.words();
+        assert!(text.ends_with("\n  strangers: syn cookies sent 7\n"), "{text}");
+        let value = serde_json::to_value(&report).expect("JSON");
+        assert_eq!(value["host"]["strangers"]["syn_cookies_sent"], 7);
+        assert_eq!(value["host"]["strangers"]["unknown_token"], 0, "programs get all of them");
+        assert_eq!(value["host"]["now"]["connections"], 1);
     }
 
     #[test]
     fn scrambling_is_never_called_more_than_it_is() {
-        let negotiated = Negotiated::Multipath { version: 2, checksum: false };
-        let scrambling = ScrambleStatus {
-            start: ScrambleStart::Key8,
-            trusted: TrustedPaths::Gone,
-            stalled: false,
-            degraded: 2048,
-        };
-        let status = Status { scrambling: Some(scrambling), ..status(negotiated) };
-        let report = Report::new(&[path("eth0", 0)], None, &status);
-        let text = report.words(negotiated);
+        let scrambling =
+            ScrambleReport { start: "key8", trusted_paths: "gone", stalled: false, bytes_degraded: 2048 };
+        let report = Report { scrambling: Some(scrambling), ..report() };
+        let text = report.words();
         let words = "\n  scrambled (obfuscation, not encryption); DEGRADED: 2.0 KiB over untrusted paths";
         assert!(text.contains(words) && !text.contains("not sealed"), "{text}");
         let value = serde_json::to_value(&report).expect("JSON");
@@ -212,13 +185,14 @@ mod tests {
 
     #[test]
     fn programs_read_one_object_in_a_line() {
-        let report = Report::new(&[path("eth0", 0)], None, &status(Negotiated::Plain(PlainReason::NoDss)));
+        let report = Report { negotiated: "plain", reason: Some("no-dss"), ..report() };
         let line = serde_json::to_string(&report).expect("JSON");
         assert!(!line.contains('\n'));
         let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!(value["negotiated"], "plain");
         assert_eq!(value["reason"], "no-dss");
         assert_eq!(value["paths"][0]["name"], "eth0");
+        assert!(value.get("explanation").is_none(), "that is for people");
     }
 
     #[test]

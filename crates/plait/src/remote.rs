@@ -1,0 +1,174 @@
+//! Servers, by name and by address.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::error::{Error, ErrorKind};
+
+/// A server: a name or an address, and a port. From `"gw.example.com:7443"`, `"[2001:db8::1]:7443"`, a name and a port, or a
+/// [`SocketAddr`]. All addresses of a name are tried, each over the paths that speak its family.
+///
+/// ```
+/// use plait::Remote;
+///
+/// let by_name = Remote::from("gw.example.com:7443").ipv6_only();
+/// let known = Remote::from(("gw.example.com", 7443))
+///     .at(["203.0.113.7:7443".parse()?, "[2001:db8::7]:7443".parse()?]);
+/// assert_eq!(known.host(), by_name.host());
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "nothing happens before it is connected to"]
+pub struct Remote {
+    /// `HOST:PORT`, as it was given.
+    authority: String,
+    family: Family,
+    /// Where it is, best first; looked up if there is none.
+    addresses: Vec<SocketAddr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Family {
+    Any,
+    V4,
+    V6,
+}
+
+impl Remote {
+    fn new(authority: String) -> Self {
+        Self { authority, family: Family::Any, addresses: Vec::new() }
+    }
+
+    /// The same, reached by its IPv4 addresses only.
+    pub fn ipv4_only(self) -> Self {
+        Self { family: Family::V4, ..self }
+    }
+
+    /// The same, reached by its IPv6 addresses only.
+    pub fn ipv6_only(self) -> Self {
+        Self { family: Family::V6, ..self }
+    }
+
+    /// The same, known to be at these addresses, best first: its name is not looked up, and only the server has to prove it.
+    pub fn at(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        Self { addresses: addresses.into_iter().collect(), ..self }
+    }
+
+    /// The name or address, without the port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let host = self.authority.rsplit_once(':').map_or(&self.authority[..], |(host, _)| host);
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+
+    /// `HOST:PORT`.
+    pub(crate) fn authority(&self) -> String {
+        self.authority.clone()
+    }
+
+    /// Its addresses, best first, each once: those that were given, or that its name has now, of the families that are wanted.
+    ///
+    /// # Errors
+    /// There is none ([`ErrorKind::UnknownName`]), or it is no name and port ([`ErrorKind::InvalidInput`]).
+    pub async fn resolve(&self) -> Result<Vec<SocketAddr>, Error> {
+        let found = if self.addresses.is_empty() { self.look_up().await? } else { self.addresses.clone() };
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in found.into_iter().filter(|address| self.family.has(address)) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        if addresses.is_empty() {
+            let words = format!("{} has no {}address", self.host(), self.family.word());
+            return Err(Error::new(ErrorKind::UnknownName, words));
+        }
+        Ok(addresses)
+    }
+
+    async fn look_up(&self) -> Result<Vec<SocketAddr>, Error> {
+        let found = tokio::net::lookup_host(&self.authority).await.map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::InvalidInput => ErrorKind::InvalidInput,
+                _ => ErrorKind::UnknownName,
+            };
+            Error::with_source(kind, format!("cannot find the address of {}: {error}", self.host()), error)
+        })?;
+        Ok(found.collect())
+    }
+}
+
+impl Family {
+    fn has(self, address: &SocketAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Any => "",
+            Self::V4 => "IPv4 ",
+            Self::V6 => "IPv6 ",
+        }
+    }
+}
+
+impl From<&str> for Remote {
+    fn from(authority: &str) -> Self {
+        Self::new(authority.to_owned())
+    }
+}
+
+impl From<String> for Remote {
+    fn from(authority: String) -> Self {
+        Self::new(authority)
+    }
+}
+
+impl From<(&str, u16)> for Remote {
+    fn from((host, port): (&str, u16)) -> Self {
+        Self::new(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+    }
+}
+
+impl From<SocketAddr> for Remote {
+    fn from(address: SocketAddr) -> Self {
+        Self::new(address.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_in_many_ways() {
+        let v6: SocketAddr = "[2001:db8::1]:7443".parse().expect("an address");
+        for (remote, host) in [
+            (Remote::from("gw.example.com:7443"), "gw.example.com"),
+            (Remote::from("[2001:db8::1]:7443"), "2001:db8::1"),
+            (Remote::from(v6), "2001:db8::1"),
+            (Remote::from(("2001:db8::1", 7443)), "2001:db8::1"),
+            (Remote::from(("gw", 7443)), "gw"),
+        ] {
+            assert_eq!(remote.host(), host);
+            assert!(remote.authority().ends_with(":7443"));
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_of_the_family_that_is_not_wanted_are_not_tried() {
+        let [v4, v6]: [SocketAddr; 2] =
+            ["192.0.2.1:443", "[2001:db8::1]:443"].map(|text| text.parse().expect("an address"));
+        let known = Remote::from("gw:443").at([v6, v4, v6]);
+        assert_eq!(known.resolve().await.expect("given"), [v6, v4], "each once, in their order");
+        assert_eq!(known.clone().ipv4_only().resolve().await.expect("one"), [v4]);
+        let none = known.at([v4]).ipv6_only().resolve().await.expect_err("none left");
+        assert_eq!(
+            (none.kind(), none.to_string()),
+            (ErrorKind::UnknownName, "gw has no IPv6 address".to_owned())
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! How a connection that we open is sealed.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ::plait_host::{Config, Fallback, Protect, SealedSettings};
+use plait_handshake::{Policy, Tep};
+use plait_keys::{KeyLogFile, OpenKeyLogError};
+use plait_protect::sealed::Suite;
+
+use crate::error::{Error, ErrorKind};
+use crate::identity::Identity;
+use crate::remote::Remote;
+use crate::trust::{Expected, Trust};
+
+/// How the keys of a sealed connection are agreed on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Handshake {
+    /// TLS 1.3 (RFC 8446): proves who the server is, and who the client is where the server asks for that.
+    Tls13,
+    /// tcpcrypt (RFC 8548): proves nobody's identity.
+    Tcpcrypt,
+}
+
+/// What encrypts and authenticates the blocks of a sealed connection (RFC 5116).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum CipherSuite {
+    /// AES with a key of 128 bits, in Galois/Counter Mode.
+    Aes128Gcm,
+    /// AES with a key of 256 bits, in Galois/Counter Mode.
+    Aes256Gcm,
+    /// ChaCha20 and Poly1305 (RFC 8439).
+    ChaCha20Poly1305,
+}
+
+/// A file that the secrets of connections are written to for those who analyse them, in the format of `SSLKEYLOGFILE`: whoever reads it
+/// reads everything. Clones write to the same file.
+#[derive(Clone)]
+pub struct KeyLog(pub(crate) Arc<KeyLogFile>);
+
+/// How a connection that we open is sealed: a [`Protection`](crate::Protection) with all that there is to say about it.
+///
+/// ```
+/// use plait::{CipherSuite, Handshake, Identity, Protection, Sealing, Trust};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let us = Identity::generate()?;
+/// let server = Trust::pinned("SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU".parse()?);
+/// let protection = Protection::from(
+///     Sealing::new(server)
+///         .identity(&us)
+///         .handshakes([Handshake::Tls13])
+///         .cipher_suites([CipherSuite::ChaCha20Poly1305]),
+/// );
+/// # drop(protection);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before it is connected with"]
+pub struct Sealing {
+    pub(crate) trust: Trust,
+    identity: Option<Identity>,
+    handshakes: Option<Vec<Handshake>>,
+    suites: Option<Vec<CipherSuite>>,
+    key_log: Option<KeyLog>,
+    pub(crate) weaker: Weaker,
+}
+
+/// What will do where a connection cannot be protected as asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Weaker {
+    Nothing,
+    Multipath,
+    Tcp,
+}
+
+impl Sealing {
+    /// Sealed, or no connection, towards the server that `trust` describes. Nothing of ours proves who we are.
+    pub fn new(trust: Trust) -> Self {
+        let weaker = Weaker::Nothing;
+        Self { trust, identity: None, handshakes: None, suites: None, key_log: None, weaker }
+    }
+
+    /// A server that asks for it is shown this key of ours: some take certain clients only.
+    pub fn identity(self, identity: &Identity) -> Self {
+        Self { identity: Some(identity.clone()), ..self }
+    }
+
+    /// Offers these handshakes only, best first. Of them only those are offered that can prove what the [`Trust`] asks for. Otherwise:
+    /// all that can.
+    pub fn handshakes(self, handshakes: impl IntoIterator<Item = Handshake>) -> Self {
+        Self { handshakes: Some(handshakes.into_iter().collect()), ..self }
+    }
+
+    /// Offers these cipher suites only, best first. Otherwise: all.
+    pub fn cipher_suites(self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
+        Self { suites: Some(suites.into_iter().collect()), ..self }
+    }
+
+    /// Writes the secrets of the connection to this file.
+    pub fn key_log(self, log: &KeyLog) -> Self {
+        Self { key_log: Some(log.clone()), ..self }
+    }
+
+    /// The same; where it cannot be sealed, Multipath TCP or plain TCP without any protection: whoever can strip an option from the first
+    /// packet decides which. [`Status::is_sealed`](crate::Status::is_sealed) tells what has become of it.
+    pub fn or_plain(self) -> Self {
+        Self { weaker: Weaker::Tcp, ..self }
+    }
+
+    /// As [`Sealing::or_plain`], but not plain TCP.
+    pub fn or_plain_multipath(self) -> Self {
+        Self { weaker: Weaker::Multipath, ..self }
+    }
+
+    pub(crate) fn settings(&self, remote: &Remote, config: &Config) -> Result<(Config, Expected), Error> {
+        let expected = self.trust.expect(remote, self.identity.as_ref(), self.weaker)?;
+        let mut settings = expected.settings.clone();
+        if let Some(suites) = &self.suites {
+            settings.suites = suites_of(suites);
+        }
+        if let Some(KeyLog(log)) = &self.key_log {
+            settings.key_log = log.clone();
+        }
+        let mut sealed = SealedSettings::opener(Arc::new(settings));
+        sealed.policy = self.weaker.policy();
+        sealed.teps = teps_of(self.handshakes.as_deref());
+        if !expected.takes_anybody() {
+            sealed.teps.retain(|tep| tep.proves_identity());
+        }
+        if sealed.teps.is_empty() {
+            let words =
+                "no handshake is left that could prove who the server is (tcpcrypt proves nobody's identity)";
+            return Err(Error::new(ErrorKind::InvalidInput, words));
+        }
+        let fallback = self.weaker.fallback();
+        Ok((Config { protect: Protect::Sealed(sealed), fallback, ..config.clone() }, expected))
+    }
+}
+
+impl Weaker {
+    pub(crate) fn policy(self) -> Policy {
+        match self {
+            Self::Nothing => Policy::Require,
+            Self::Multipath | Self::Tcp => Policy::Prefer,
+        }
+    }
+
+    /// Whether connections that are not protected as asked for will do.
+    pub(crate) fn unprotected(self) -> Fallback {
+        match self {
+            Self::Nothing => Fallback::Refuse,
+            Self::Multipath | Self::Tcp => Fallback::Allow,
+        }
+    }
+
+    /// Whether plain TCP will do.
+    pub(crate) fn fallback(self) -> Fallback {
+        match self {
+            Self::Nothing | Self::Multipath => Fallback::Refuse,
+            Self::Tcp => Fallback::Allow,
+        }
+    }
+}
+
+/// As numbers of the negotiation, best first.
+pub(crate) fn teps_of(handshakes: Option<&[Handshake]>) -> Vec<Tep> {
+    let Some(handshakes) = handshakes else { return Tep::ALL.to_vec() };
+    let teps = handshakes.iter().flat_map(|handshake| match handshake {
+        Handshake::Tls13 => vec![Tep::Tls13],
+        Handshake::Tcpcrypt => vec![Tep::TcpcryptCurve25519, Tep::TcpcryptP256],
+    });
+    teps.collect()
+}
+
+pub(crate) fn suites_of(suites: &[CipherSuite]) -> Vec<Suite> {
+    let suites = suites.iter().map(|suite| match suite {
+        CipherSuite::Aes128Gcm => Suite::Aes128Gcm,
+        CipherSuite::Aes256Gcm => Suite::Aes256Gcm,
+        CipherSuite::ChaCha20Poly1305 => Suite::ChaCha20Poly1305,
+    });
+    suites.collect()
+}
+
+impl KeyLog {
+    /// Opens the file to append to it, or makes it, for its owner only. A symbolic link is not followed.
+    ///
+    /// # Errors
+    /// It cannot be opened, others can read it, or it is somebody else's.
+    pub fn open(file: impl AsRef<Path>) -> Result<Self, OpenKeyLogError> {
+        Ok(Self(Arc::new(KeyLogFile::open(file.as_ref())?)))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl fmt::Debug for KeyLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeyLog").field(&self.path()).finish()
+    }
+}
