@@ -137,6 +137,7 @@ impl Subflow {
         if end <= next && end > 1 {
             let old_end = (end as u64).min(self.receive.queue.next());
             let old_start = start.max(1) as u64;
+            self.keep_earlier_ack();
             self.receive.duplicate = (old_start < old_end).then_some((old_start, old_end));
             self.old_segment_in_time_wait(now, segment);
         }
@@ -253,8 +254,9 @@ impl Subflow {
         let mut data = segment.payload.clone();
         data.truncate(limit.saturating_sub(offset) as usize);
         let cut = data.len() < segment.payload.len();
+        let kept = self.keep_earlier_ack();
         let received = self.receive.queue.insert(offset, data);
-        self.owe_ack(now, segment, received, cut);
+        self.owe_ack(now, segment, (received, cut), kept);
         if received.in_order > 0 {
             self.stats.bytes_received += received.in_order;
             self.report(Event::Readable);
@@ -268,13 +270,28 @@ impl Subflow {
         }
     }
 
+    /// An acknowledgment that is owed by itself and has not left says what it would have said now, whatever arrives next.
+    /// Returns whether there is one.
+    fn keep_earlier_ack(&mut self) -> bool {
+        let receive = &mut self.receive;
+        let owed = receive.acks.urgency() == Urgency::Alone;
+        let kept = owed && receive.earlier_acks.keep(&receive.queue, receive.next(), receive.duplicate);
+        if kept {
+            receive.duplicate = None;
+        }
+        kept
+    }
+
     /// Decides how soon this data is acknowledged.
-    fn owe_ack(&mut self, now: Instant, segment: &Segment, received: Received, cut: bool) {
-        self.receive.duplicate = received.duplicate.or(self.receive.duplicate);
+    fn owe_ack(&mut self, now: Instant, segment: &Segment, (received, cut): (Received, bool), kept: bool) {
         if received.gap || received.duplicate.is_some() || received.refused || cut {
             // RFC 5681, section 4.2: out of order, filling a gap, or repeated.
             self.receive.acks.want(Urgency::Alone);
+        } else if kept {
+            // The acknowledgment that is owed can cover this segment as well.
+            self.receive.duplicate = self.receive.earlier_acks.take_back().and_then(|ack| ack.duplicate);
         }
+        self.receive.duplicate = received.duplicate.or(self.receive.duplicate);
         if !segment.payload.is_empty() {
             self.receive.acks.on_data(segment.wire_segments());
         }

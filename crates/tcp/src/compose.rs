@@ -1,13 +1,15 @@
 //! Segments as values: flags, options in their order, acknowledgment and window.
 
+use arrayvec::ArrayVec;
 use bytes::Bytes;
 use plait_base::{Instant, SeqNum};
 use plait_wire::{Flags, OptionBytes, SackBlocks, Segment};
 
 use crate::ack_policy::Urgency;
+use crate::earlier_acks::EarlierAck;
 use crate::header_options::{self, SynOptions};
 use crate::log;
-use crate::receive_queue::Block;
+use crate::receive_queue::{Block, MAX_BLOCKS};
 use crate::subflow::{SegmentKind, SegmentOptions, Subflow};
 use crate::{State, Timer};
 
@@ -82,6 +84,31 @@ impl Subflow {
         self.finish_segment(draft, all)
     }
 
+    /// The acknowledgment that is still owed to an earlier segment than the last one.
+    pub(crate) fn ack_of(
+        &mut self,
+        now: Instant,
+        earlier: &EarlierAck,
+        options: &mut impl SegmentOptions,
+    ) -> Segment {
+        let mut all = OptionBytes::new();
+        self.put_stamp(now, &mut all);
+        self.put_opaque(SegmentKind::Ack, options, &mut all);
+        if self.sack {
+            self.put_blocks(earlier.duplicate, earlier.blocks.iter().copied(), &mut all);
+        }
+        let draft = Draft {
+            offset: self.send.next,
+            flags: Flags::ACK,
+            payload: Bytes::new(),
+            options: OptionBytes::new(),
+            segment_size: self.segment_payload(0),
+        };
+        let segment = self.finish_segment(draft, all);
+        self.receive.acks.want(Urgency::Alone);
+        segment
+    }
+
     fn put_stamp(&self, now: Instant, all: &mut OptionBytes) {
         if let Some(clock) = &self.timestamps {
             header_options::emit_timestamps(clock.stamp(now), all);
@@ -102,19 +129,28 @@ impl Subflow {
         if !self.sack || (duplicate.is_none() && !self.receive.queue.has_gaps()) {
             return;
         }
+        let mut held = ArrayVec::<Block, MAX_BLOCKS>::new();
+        self.receive.queue.blocks(MAX_BLOCKS, &mut |block| held.push(block));
+        self.put_blocks(duplicate, held, all);
+    }
+
+    fn put_blocks(
+        &self,
+        duplicate: Option<Block>,
+        held: impl IntoIterator<Item = Block>,
+        all: &mut OptionBytes,
+    ) {
         let room = header_options::sack_room(all.len());
         let irs = self.receive.irs;
-        let mut blocks = SackBlocks::new();
-        let mut put = |(start, end): Block| {
-            if blocks.len() < room {
-                let _ = blocks.try_push((irs + start as u32, irs + end as u32));
-            }
-        };
-        if let Some(duplicate) = duplicate {
-            put(duplicate);
+        let blocks: SackBlocks = duplicate
+            .into_iter()
+            .chain(held)
+            .take(room)
+            .map(|(start, end)| (irs + start as u32, irs + end as u32))
+            .collect();
+        if !blocks.is_empty() {
+            header_options::emit_sack(&blocks, all);
         }
-        self.receive.queue.blocks(room, &mut put);
-        header_options::emit_sack(&blocks, all);
     }
 
     fn finish_segment(&mut self, draft: Draft, options: OptionBytes) -> Segment {

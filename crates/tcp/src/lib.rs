@@ -31,6 +31,7 @@ mod challenge;
 mod closing;
 mod compose;
 mod config;
+mod earlier_acks;
 mod event;
 mod expiry;
 mod flight;

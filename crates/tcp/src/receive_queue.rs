@@ -5,6 +5,7 @@
 //! it arrived in.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::Chunk;
@@ -135,7 +136,7 @@ impl ReceiveQueue {
         match self.ready.back_mut() {
             // The application has not read for a while: each short piece would pin a whole buffer.
             Some(last) if data.len() < SHORT && last.len() < LARGEST_COALESCED => {
-                *last = last.iter().chain(&data).copied().collect();
+                *last = joined(last, &data);
             }
             Some(_) | None => self.ready.push_back(data),
         }
@@ -162,11 +163,9 @@ impl ReceiveQueue {
             if room > 0 {
                 let part = data.split_to(room);
                 if self.may_keep(start, part.len()) {
-                    self.held += part.len() as u64 + PIECE_COST;
-                    self.pieces.insert(index, Piece { start, data: part });
+                    index = self.keep(index, start, part);
                     self.add_block(start, start + room as u64);
                     kept = true;
-                    index += 1;
                 } else {
                     received.refused = true;
                 }
@@ -181,6 +180,29 @@ impl ReceiveQueue {
         if kept || received.duplicate.is_some() {
             self.touch(whole_start, whole_end);
         }
+    }
+
+    /// Puts `data`, which is news, in front of the piece at `index`. What is short is copied to a neighbour that it adjoins, so
+    /// that the pieces do not become many. Returns the index of what
+    /// lies behind it, or holds it.
+    fn keep(&mut self, index: usize, start: u64, data: Bytes) -> usize {
+        let end = start + data.len() as u64;
+        let takes = |piece: &Piece| piece.data.len() < LARGEST_COALESCED && data.len() < SHORT;
+        let left = index.checked_sub(1).and_then(|left| self.pieces.get_mut(left));
+        if let Some(left) = left.filter(|left| left.end() == start && takes(left)) {
+            left.data = joined(&left.data, &data);
+            self.held += end - start;
+            return index;
+        }
+        if let Some(right) = self.pieces.get_mut(index).filter(|right| right.start == end && takes(right)) {
+            right.data = joined(&data, &right.data);
+            right.start = start;
+            self.held += end - start;
+            return index;
+        }
+        self.held += end - start + PIECE_COST;
+        self.pieces.insert(index, Piece { start, data });
+        index + 1
     }
 
     /// The piece that begins at the first gap is kept whatever the memory: it frees some.
@@ -241,6 +263,13 @@ impl ReceiveQueue {
             }
         }
     }
+}
+
+fn joined(first: &[u8], second: &[u8]) -> Bytes {
+    let mut both = Vec::with_capacity(first.len() + second.len());
+    both.extend_from_slice(first);
+    both.extend_from_slice(second);
+    both.into()
 }
 
 #[cfg(test)]
@@ -307,6 +336,20 @@ mod tests {
         assert_eq!(queue.ready.len(), 3);
         let all: Vec<u8> = core::iter::from_fn(|| queue.read()).flat_map(|chunk| chunk.data).collect();
         assert_eq!(all, stream(1, 10_001));
+    }
+
+    #[test]
+    fn bytes_that_arrive_one_by_one_in_islands_are_few_pieces() {
+        let mut queue = ReceiveQueue::new(1 << 20);
+        for n in 0..8000 {
+            assert!(!queue.insert(20_000 + n, stream(20_000 + n, 20_001 + n)).refused);
+            assert!(!queue.insert(19_000 - n, stream(19_000 - n, 19_001 - n)).refused);
+        }
+        assert_eq!(queue.pieces.len(), 4);
+        queue.insert(1, stream(1, 20_000));
+        let all: Vec<u8> = core::iter::from_fn(|| queue.read()).flat_map(|chunk| chunk.data).collect();
+        assert_eq!(all, stream(1, 28_000));
+        assert_eq!(queue.held, 0);
     }
 
     #[test]

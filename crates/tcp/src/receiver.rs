@@ -4,6 +4,7 @@ use plait_base::{Duration, Instant, SeqNum};
 
 use crate::Config;
 use crate::ack_policy::AckPolicy;
+use crate::earlier_acks::EarlierAcks;
 use crate::receive_queue::{Block, ReceiveQueue};
 use crate::receive_window::ReceiveWindow;
 
@@ -72,6 +73,8 @@ pub(crate) struct Receiver {
     pub(crate) last_ack: u64,
     /// What arrived twice, to be reported (RFC 2883).
     pub(crate) duplicate: Option<Block>,
+    /// What segments before the last one are still owed.
+    pub(crate) earlier_acks: EarlierAcks,
     pub(crate) last_arrival: Instant,
     pub(crate) keep_alives: u8,
     pub(crate) round_trip: RoundTrip,
@@ -89,6 +92,7 @@ impl Receiver {
             finished: false,
             last_ack: 0,
             duplicate: None,
+            earlier_acks: EarlierAcks::default(),
             last_arrival: now,
             keep_alives: 0,
             round_trip: RoundTrip::new(now),

@@ -58,6 +58,9 @@ impl Subflow {
             | State::TimeWait => {}
         }
         if self.receive.acks.urgency() == Urgency::Alone {
+            if let Some(earlier) = self.receive.earlier_acks.pop(self.receive.next()) {
+                return Some(self.ack_of(now, &earlier, options));
+            }
             return Some(self.bare(now, self.send.next, Flags::ACK, options));
         }
         if self.state != State::SynReceived

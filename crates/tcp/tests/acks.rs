@@ -234,3 +234,46 @@ fn the_round_trip_of_a_receiver_follows_a_queue_that_fills_and_empties() {
     bulk(&mut s, at, 300);
     assert!((39..=45).contains(&millis(&s)), "{}", millis(&s));
 }
+
+/// As a driver does that reads many packets before it asks what is to be sent.
+fn give_at_once(s: &mut Script, segments: impl IntoIterator<Item = script::Seg>) {
+    for seg in segments {
+        s.tcp.handle_segment(s.now, &seg.segment);
+    }
+    s.drain();
+}
+
+#[test]
+fn segments_out_of_order_that_arrive_at_once_are_acknowledged_one_by_one() {
+    let mut s = settled();
+    give_at_once(&mut s, (0..6).map(|n| seg(".", 17_001 + n * 2000, 1).data(1000)));
+    let acks = s.sent();
+    assert_eq!(acks.len(), 6, "{acks:?}");
+    assert_eq!(acks[0], ". 1:1 ack 16001 sack 17001:18001");
+    assert_eq!(acks[1], ". 1:1 ack 16001 sack 19001:20001 17001:18001");
+    assert!(acks[5].starts_with(". 1:1 ack 16001 sack 27001:28001 25001:26001"), "{acks:?}");
+}
+
+#[test]
+fn each_of_several_repeated_segments_that_arrive_at_once_is_reported() {
+    let mut s = settled();
+    give_at_once(&mut s, (0..4).map(|n| seg(".", 1 + n * 1000, 1).data(1000)));
+    let expected =
+        [1, 1001, 2001, 3001].map(|start| format!(". 1:1 ack 16001 sack {start}:{}", start + 1000));
+    assert_eq!(s.sent(), expected);
+}
+
+#[test]
+fn in_order_segments_that_arrive_at_once_share_an_acknowledgment() {
+    let mut s = settled();
+    give_at_once(&mut s, (0..8).map(|n| seg(".", 16_001 + n * 1000, 1).data(1000)));
+    assert_eq!(s.sent(), [". 1:1 ack 24001"]);
+}
+
+#[test]
+fn of_what_arrives_at_once_only_what_is_out_of_order_is_acknowledged_by_itself() {
+    let mut s = settled();
+    let starts = [17_001, 18_001, 16_001, 19_001, 20_001];
+    give_at_once(&mut s, starts.map(|start| seg(".", start, 1).data(1000)));
+    assert_eq!(s.sent(), [". 1:1 ack 21001"], "the gap is filled: what was said of it is old");
+}

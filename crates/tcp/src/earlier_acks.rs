@@ -1,0 +1,54 @@
+//! Acknowledgments that are owed to single segments and have not left when the next segment arrives: each segment out of
+//! order, filling a gap, or repeated is acknowledged by itself (RFC 5681, section 4.2), however many arrive at once.
+
+use alloc::collections::VecDeque;
+use arrayvec::ArrayVec;
+
+use crate::receive_queue::{Block, MAX_BLOCKS, ReceiveQueue};
+
+/// Acknowledgments that are kept: as many as a driver reads packets at once.
+const MOST: usize = 32;
+
+/// What an acknowledgment would have said.
+#[derive(Clone, Debug)]
+pub(crate) struct EarlierAck {
+    /// The acknowledgment number, as an offset.
+    next: u64,
+    pub(crate) duplicate: Option<Block>,
+    pub(crate) blocks: ArrayVec<Block, MAX_BLOCKS>,
+}
+
+/// Those that wait, in order.
+#[derive(Debug, Default)]
+pub(crate) struct EarlierAcks {
+    waiting: VecDeque<EarlierAck>,
+}
+
+impl EarlierAcks {
+    /// Keeps what would be said now. Returns whether there was room.
+    pub(crate) fn keep(&mut self, queue: &ReceiveQueue, next: u64, duplicate: Option<Block>) -> bool {
+        if self.waiting.len() >= MOST {
+            return false;
+        }
+        let mut blocks = ArrayVec::new();
+        queue.blocks(MAX_BLOCKS, &mut |block| blocks.push(block));
+        self.waiting.push_back(EarlierAck { next, duplicate, blocks });
+        true
+    }
+
+    /// The last one is not wanted after all.
+    pub(crate) fn take_back(&mut self) -> Option<EarlierAck> {
+        self.waiting.pop_back()
+    }
+
+    /// The next to be sent. One that the stream has overtaken says nothing any more, but for what arrived twice.
+    pub(crate) fn pop(&mut self, next: u64) -> Option<EarlierAck> {
+        loop {
+            let mut ack = self.waiting.pop_front()?;
+            if ack.next == next || ack.duplicate.is_some() {
+                ack.blocks.retain(|block| block.0 > next);
+                return Some(ack);
+            }
+        }
+    }
+}
