@@ -16,7 +16,7 @@ const SAMPLES: u32 = 8;
 /// Conservative slow start grows by a quarter, and lasts five rounds.
 const CONSERVATIVE_DIVISOR: u32 = 4;
 const CONSERVATIVE_ROUNDS: u8 = 5;
-/// Growth per ACK without pacing, in segments: keeps bursts of one ACK small. A super-segment is acknowledged
+/// Growth per ACK, in segments: keeps bursts of one ACK small where they are not paced. A super-segment is acknowledged
 /// by one ACK, so that the bound is its 46 segments and not the eight of a stack that sends them singly.
 const LIMIT_SEGMENTS: u32 = 46;
 
@@ -67,7 +67,8 @@ impl SlowStart {
         }
         self.round.bytes_left = self.round.bytes_left.saturating_sub(ack.bytes);
         if let Some(rtt) = ack.latest_rtt {
-            self.round.samples += 1;
+            // One acknowledgment of a train stands for those that a receiver without offload would have sent.
+            self.round.samples += (ack.bytes / (2 * mss.max(1))).max(1);
             self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
         self.watch_delay();
@@ -138,6 +139,29 @@ mod tests {
         let mut controller = Controller::new(Algorithm::Cubic, MSS, 10_000);
         for rtt in [40, 40, 40, 50, 60, 70, 80, 90, 100, 110] {
             round(&mut controller, rtt);
+        }
+        assert!(!controller.is_slow_start());
+        assert!(controller.window() < 320_000, "{}", controller.window());
+    }
+
+    #[test]
+    fn growing_delay_is_seen_where_one_acknowledgment_answers_a_whole_train() {
+        let mut controller = Controller::new(Algorithm::Cubic, MSS, 10_000);
+        for rtt_ms in [40, 40, 40, 50, 60, 70, 80, 90, 100, 110] {
+            let window = controller.window();
+            let trains = (window / (46 * u32::from(MSS))).max(1);
+            for _ in 0..trains {
+                let rtt = Some(Duration::from_millis(rtt_ms));
+                controller.on_ack(&Ack {
+                    now: Instant::ZERO,
+                    bytes: window / trains,
+                    in_flight: window,
+                    srtt: rtt,
+                    min_rtt: rtt,
+                    latest_rtt: rtt,
+                    window_limited: true,
+                });
+            }
         }
         assert!(!controller.is_slow_start());
         assert!(controller.window() < 320_000, "{}", controller.window());
