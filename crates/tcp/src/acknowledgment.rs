@@ -101,6 +101,7 @@ impl Subflow {
         if advanced {
             self.grow_window(now, in_flight, una, delivery.bytes);
         }
+        self.follow_pace(now);
         self.arm_after_ack(now, advanced);
         if advanced {
             self.report(Event::Acked { offset: self.acked_offset() });

@@ -32,7 +32,8 @@ pub struct Config {
     pub delayed_ack: Duration,
     /// Congestion control.
     pub congestion: congestion::Algorithm,
-    /// Spread segments over the round trip instead of sending windows in bursts.
+    /// Spread segments over the round trip instead of sending windows in bursts, in super-segments of about a millisecond
+    /// of the rate: twice the window per round trip in slow start, 1.2 times later.
     pub pacing: bool,
     /// Initial window, in segments (RFC 6928).
     pub initial_window: u8,

@@ -54,6 +54,7 @@ impl Subflow {
         }
         if self.send.recovery.is_open() {
             self.enter_recovery(now, in_flight, 0);
+            self.follow_pace(now);
         } else {
             let pipe = self.pipe();
             self.send.recovery.on_ack(0, pipe, false);
@@ -91,6 +92,7 @@ impl Subflow {
         // A shut window says nothing about congestion.
         if self.send.timeouts == 0 && self.send.window.size() > 0 {
             self.send.congestion.on_timeout(now, clamp(in_flight));
+            self.follow_pace(now);
         }
         self.send.timeouts += 1;
         self.send.rtt.back_off();

@@ -105,6 +105,7 @@ impl Subflow {
         let segments = if once { u32::from(self.config.initial_window.max(1)) } else { 1 };
         let size = self.segment_payload(0);
         self.send.congestion = Controller::new(self.config.congestion, size, segments * u32::from(size));
+        self.send.pace.restart(self.send.congestion.window().into());
         self.watch_silence(now);
         self.watch_user_timeout(now, true);
         self.report(Event::Established);

@@ -54,7 +54,7 @@ impl Subflow {
         let fits = record.end - start >= size
             && self.congestion_room() >= size
             && self.window_room() >= size
-            && self.send.pace.budget(now, self.rate()).is_ok_and(|budget| budget >= size);
+            && self.send.pace.budget(now).is_ok_and(|budget| budget >= size);
         if !fits || len <= usize::from(self.segment_payload(record.options)) {
             return None;
         }

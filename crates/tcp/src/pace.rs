@@ -1,106 +1,200 @@
-//! Pacing: segments leave at the rate of the window instead of in bursts (RFC 9293 leaves it free; RFC 7661
-//! and RFC 8312 recommend it after idle times).
+//! Pacing: segments leave at a rate and not in bursts as long as a window, which queues on the path would have to hold.
+//!
+//! What may leave at once, a quantum, is what the rate gives in a millisecond (as Linux sizes super-segments), two
+//! segments at least and one super-segment at most. Where a super-segment takes less than a millisecond several may leave
+//! early, up to a millisecond ahead of the rate, and the next wake-up is half a millisecond later: so no timer has to be
+//! finer than that, and a late one is made up for.
+//!
+//! The rate changes with acknowledgments; it is computed once for each and not for each segment.
 
 use plait_base::{Duration, Instant};
 
-/// Time that one burst may take on the path; shorter bursts would cost more wake-ups than they smooth.
-const BURST: Duration = Duration::from_millis(1);
-/// Smallest burst, in segments.
-const MIN_BURST_SEGMENTS: u64 = 2;
+/// How far segments may run ahead of the rate, and how much time a quantum is worth.
+pub(crate) const QUANTUM: Duration = Duration::from_millis(1);
+/// Smallest quantum, in segments.
+const MIN_QUANTUM_SEGMENTS: u64 = 2;
 
-/// When the next burst may leave.
-#[derive(Clone, Copy, Debug)]
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// When the next quantum may leave.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    on: bool,
+    rate: Option<Rate>,
+    /// When all that has left would have left at the rate.
     next: Instant,
+    /// Bytes that leave before pacing begins.
+    unpaced: u64,
 }
 
-/// What determines the rate.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
-    /// Congestion window, in bytes.
-    pub(crate) window: u64,
-    pub(crate) srtt: Option<Duration>,
-    pub(crate) slow_start: bool,
-    /// Payload of a segment.
-    pub(crate) segment: u64,
-}
-
-impl Rate {
-    /// Bytes per second: twice the window per round trip while it doubles, and a fifth more than the window
-    /// later, so that pacing itself never limits.
-    fn bytes_per_second(&self) -> Option<u64> {
-        let srtt = self.srtt?.as_nanos().max(1);
-        let percent = if self.slow_start { 200 } else { 120 };
-        let rate = u128::from(self.window) * percent * 10_000_000 / srtt;
-        Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
-    }
+struct Rate {
+    /// Not zero.
+    bytes_per_second: u64,
+    /// Bytes.
+    quantum: u64,
+    /// How far ahead of the rate a quantum may leave.
+    ahead: Duration,
 }
 
 impl Pace {
-    pub(crate) fn new(on: bool) -> Self {
-        Self { on, next: Instant::ZERO }
+    /// The first `window` bytes, or those after an idle time, leave as they come: a window of that size is allowed to
+    /// (RFC 6928), and short answers are not held up.
+    pub(crate) fn restart(&mut self, window: u64) {
+        self.unpaced = window;
     }
 
-    /// Bytes that may leave now, or when the next may.
-    pub(crate) fn budget(&self, now: Instant, rate: Rate) -> Result<u64, Instant> {
-        if !self.on {
-            return Ok(u64::MAX);
-        }
-        if now < self.next {
-            return Err(self.next);
-        }
-        let burst = rate.bytes_per_second().map_or(u64::MAX, |per_second| {
-            let bytes = u128::from(per_second) * BURST.as_nanos() / 1_000_000_000;
-            u64::try_from(bytes).unwrap_or(u64::MAX)
+    /// From now on so many bytes per second; `None` holds nothing back. `segment` and `longest` are the payload of a
+    /// segment and of the longest super-segment.
+    pub(crate) fn set_rate(
+        &mut self,
+        now: Instant,
+        bytes_per_second: Option<u64>,
+        segment: u64,
+        longest: u64,
+    ) {
+        self.rate = bytes_per_second.map(|per_second| {
+            let per_second = per_second.max(1);
+            let least = MIN_QUANTUM_SEGMENTS * segment;
+            let quantum = (per_second / 1000).clamp(least, longest.max(least));
+            let takes = duration(quantum, per_second);
+            // What left at a lower rate, be it by a round trip that was no more than an outage, holds nothing back.
+            self.next = self.next.min(now + takes.max(QUANTUM));
+            let ahead = QUANTUM.saturating_sub(takes);
+            Rate { bytes_per_second: per_second, quantum, ahead }
         });
-        Ok(burst.max(MIN_BURST_SEGMENTS * rate.segment))
     }
 
-    /// So many bytes have left. Returns when the next may, if that is later.
-    pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, rate: Rate) -> Option<Instant> {
-        let per_second = rate.bytes_per_second()?;
-        if !self.on {
-            return None;
-        }
-        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(per_second);
-        let gap = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        // A late wake-up is made up for, by one burst at most.
-        self.next = self.next.max(now - BURST) + gap;
-        (self.next > now).then_some(self.next)
+    /// Bytes that should leave at once, where there is a rate.
+    pub(crate) fn quantum(&self) -> Option<u64> {
+        self.rate.as_ref().map(|rate| rate.quantum)
     }
+
+    /// Bytes that may leave now, or when to ask again.
+    pub(crate) fn budget(&self, now: Instant) -> Result<u64, Instant> {
+        let Some(rate) = &self.rate else { return Ok(u64::MAX) };
+        if self.unpaced > 0 {
+            return Ok(self.unpaced.max(rate.quantum));
+        }
+        if now + rate.ahead < self.next {
+            return Err(self.next - rate.ahead / 2);
+        }
+        Ok(rate.quantum)
+    }
+
+    /// So many bytes have left.
+    pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64) {
+        if self.unpaced > 0 {
+            self.unpaced = self.unpaced.saturating_sub(bytes);
+            return;
+        }
+        let Some(rate) = &self.rate else { return };
+        // A late wake-up is made up for, by one quantum at most.
+        self.next = self.next.max(now - QUANTUM) + duration(bytes, rate.bytes_per_second);
+    }
+}
+
+/// How long `bytes` take.
+fn duration(bytes: u64, per_second: u64) -> Duration {
+    Duration::from_nanos(bytes.saturating_mul(NANOS_PER_SECOND) / per_second)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RATE: Rate =
-        Rate { window: 100_000, srtt: Some(Duration::from_millis(100)), slow_start: false, segment: 1000 };
+    const SEGMENT: u64 = 1000;
+    const LONGEST: u64 = 60_000;
+    const MEGABYTE: u64 = 1_000_000;
 
-    #[test]
-    fn a_window_leaves_over_a_little_less_than_a_round_trip() {
-        let mut pace = Pace::new(true);
-        let (mut now, mut sent) = (Instant::from_millis(1000), 0);
-        while sent < 100_000 {
-            match pace.budget(now, RATE) {
+    fn at_rate(bytes_per_second: u64) -> Pace {
+        let mut pace = Pace::default();
+        pace.set_rate(Instant::ZERO, Some(bytes_per_second), SEGMENT, LONGEST);
+        pace
+    }
+
+    /// Sends so many bytes, waking `late` after each deadline. Returns the time it took and how often it was woken.
+    fn send(pace: &mut Pace, bytes: u64, late: Duration) -> (Duration, u64) {
+        let start = Instant::from_millis(1000);
+        let (mut now, mut sent, mut woken) = (start, 0, 0);
+        while sent < bytes {
+            match pace.budget(now) {
                 Ok(budget) => {
-                    sent += budget;
-                    pace.on_sent(now, budget, RATE);
+                    let len = budget.min(bytes - sent);
+                    pace.on_sent(now, len);
+                    sent += len;
                 }
-                Err(at) => now = at,
+                Err(at) => {
+                    assert!(at > now, "a deadline that lies ahead");
+                    now = at + late;
+                    woken += 1;
+                }
             }
         }
-        let took = now.saturating_since(Instant::from_millis(1000));
-        assert!((Duration::from_millis(75)..Duration::from_millis(90)).contains(&took), "{took:?}");
+        (now.saturating_since(start), woken)
+    }
+
+    fn quantum(pace: &Pace) -> u64 {
+        pace.budget(Instant::from_millis(1)).expect("nothing has left yet")
     }
 
     #[test]
-    fn without_a_sample_or_without_pacing_nothing_waits() {
-        let mut pace = Pace::new(true);
-        assert_eq!(pace.on_sent(Instant::ZERO, 1 << 20, Rate { srtt: None, ..RATE }), None);
-        let mut off = Pace::new(false);
-        off.on_sent(Instant::ZERO, 1 << 20, RATE);
-        assert_eq!(off.budget(Instant::ZERO, RATE), Ok(u64::MAX));
+    fn a_quantum_is_a_millisecond_of_the_rate_within_two_segments_and_a_super_segment() {
+        let quanta = [100_000, 10 * MEGABYTE, 1000 * MEGABYTE].map(|rate| quantum(&at_rate(rate)));
+        assert_eq!(quanta, [2 * SEGMENT, 10_000, LONGEST]);
+    }
+
+    #[test]
+    fn bytes_leave_at_the_rate() {
+        let (took, _) = send(&mut at_rate(MEGABYTE), MEGABYTE / 10, Duration::ZERO);
+        assert!((Duration::from_millis(96)..=Duration::from_millis(100)).contains(&took), "{took:?}");
+    }
+
+    #[test]
+    fn a_high_rate_needs_two_wake_ups_in_a_millisecond_and_loses_nothing_to_a_coarse_timer() {
+        for late in [Duration::ZERO, Duration::from_micros(60), Duration::from_micros(300)] {
+            let (took, woken) = send(&mut at_rate(4000 * MEGABYTE), 400 * MEGABYTE, late);
+            assert!(took <= Duration::from_millis(101), "{late:?} late: {took:?}");
+            assert!(woken <= 210, "{late:?} late: {woken} wake-ups in 100 ms");
+        }
+    }
+
+    #[test]
+    fn a_pause_allows_no_more_than_a_quantum_at_once_on_top() {
+        let mut pace = at_rate(MEGABYTE);
+        send(&mut pace, 10_000, Duration::ZERO);
+        let (now, mut burst) = (Instant::from_millis(9000), 0);
+        while let Ok(budget) = pace.budget(now) {
+            pace.on_sent(now, budget);
+            burst += budget;
+        }
+        assert!(burst <= 2 * SEGMENT + 2 * SEGMENT, "{burst}");
+    }
+
+    #[test]
+    fn the_first_window_does_not_wait() {
+        let mut pace = at_rate(100_000);
+        pace.restart(10 * SEGMENT);
+        for _ in 0..10 {
+            assert!(pace.budget(Instant::ZERO).is_ok());
+            pace.on_sent(Instant::ZERO, SEGMENT);
+        }
+        pace.on_sent(Instant::ZERO, 2 * SEGMENT);
+        assert_eq!(pace.budget(Instant::ZERO), Err(Instant::from_millis(20)));
+    }
+
+    #[test]
+    fn a_wait_at_a_rate_that_was_too_low_ends_with_it() {
+        let mut pace = at_rate(10);
+        pace.on_sent(Instant::from_millis(1), 2 * SEGMENT);
+        assert_eq!(pace.budget(Instant::from_millis(50)), Err(Instant::from_millis(200_000)));
+        pace.set_rate(Instant::from_millis(50), Some(MEGABYTE), SEGMENT, LONGEST);
+        assert_eq!(pace.budget(Instant::from_millis(50)), Err(Instant::from_millis(52)));
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        let mut pace = Pace::default();
+        pace.on_sent(Instant::ZERO, 1 << 40);
+        assert_eq!(pace.budget(Instant::ZERO), Ok(u64::MAX));
     }
 }

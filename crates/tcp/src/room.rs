@@ -1,7 +1,9 @@
 //! How much may be in flight: congestion window, the peer's window, pacing.
 
+use plait_base::Instant;
+
+use crate::Timer;
 use crate::network::MOST_OPAQUE;
-use crate::pace::Rate;
 use crate::recovery::Phase;
 use crate::subflow::Subflow;
 
@@ -36,12 +38,24 @@ impl Subflow {
         room >= full || (room > 0 && is_much && self.send.flight.is_empty() && self.send.unsent() == 0)
     }
 
-    pub(crate) fn rate(&self) -> Rate {
-        Rate {
-            window: u64::from(self.send.congestion.window()),
-            srtt: self.send.rtt.smoothed(),
-            slow_start: self.send.congestion.is_slow_start(),
-            segment: u64::from(self.segment_payload(0)),
+    /// The rate follows the window and the round trip, which have changed.
+    pub(crate) fn follow_pace(&mut self, now: Instant) {
+        if !self.config.pacing {
+            return;
+        }
+        // The last sample where it is shorter: the smoothed one remembers an outage for long.
+        let round_trip = self.send.rtt.smoothed().min(self.send.rtt.latest());
+        let rate = self.send.congestion.pacing_rate(round_trip);
+        let segment = u64::from(self.segment_payload(0));
+        self.send.pace.set_rate(now, rate, segment, self.config.max_super_segment.into());
+    }
+
+    /// So many bytes have left, for the first time or again.
+    pub(crate) fn pace_sent(&mut self, now: Instant, bytes: u64) {
+        self.send.pace.on_sent(now, bytes);
+        match self.send.pace.budget(now) {
+            Ok(_) => self.timers.stop(Timer::Pace),
+            Err(at) => self.timers.set(Timer::Pace, at),
         }
     }
 }

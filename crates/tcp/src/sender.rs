@@ -114,7 +114,7 @@ impl Sender {
             probe: TailProbe::default(),
             recovery: Recovery::new(),
             congestion: Controller::new(config.congestion, path.mss(), window),
-            pace: Pace::new(config.pacing),
+            pace: Pace::default(),
             path,
             peer_mss: path.mss(),
             dup_acks: 0,

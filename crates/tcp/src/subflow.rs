@@ -287,7 +287,7 @@ impl Subflow {
     }
 
     /// Payload bytes that could leave right now, beyond what [`Subflow::send`] has been given: bounded by
-    /// congestion window, the peer's window and pacing; 0 before the handshake is complete, during a timeout
+    /// congestion window and the peer's window; 0 while it is not its turn by pacing, before the handshake is complete, during a timeout
     /// and after [`Subflow::finish`], and where it is less than a segment that is worth sending (RFC 9293, section
     /// 3.8.6.2.1): what waits is in the hands of the owner then.
     pub fn capacity(&self, now: Instant) -> usize {
@@ -295,11 +295,20 @@ impl Subflow {
         if !open || self.send.finish != Finish::Open || self.send.timeouts > 0 {
             return 0;
         }
-        let Ok(budget) = self.send.pace.budget(now, self.rate()) else { return 0 };
+        if self.send.pace.budget(now).is_err() {
+            return 0;
+        }
         let congestion = self.congestion_room().saturating_sub(self.send.flight.lost());
-        let room = congestion.min(self.window_room()).min(budget);
+        let room = congestion.min(self.window_room());
         let room = room.saturating_sub(self.send.unsent());
         if self.is_worth_a_segment(room) { room as usize } else { 0 }
+    }
+
+    /// Length of payload that suits the rate: what leaves in about a millisecond, two segments at least and
+    /// [`Config::max_super_segment`] at most. Who gives longer records gets them sent, in longer bursts.
+    pub fn quantum(&self) -> u16 {
+        let longest = self.config.max_super_segment;
+        self.send.pace.quantum().map_or(longest, |bytes| u16::try_from(bytes).unwrap_or(u16::MAX))
     }
 
     /// Queues a record behind the others and returns the stream offset of its first byte. The queue itself

@@ -100,6 +100,15 @@ impl Subflow {
     /// The lowest range that is lost, as far as the window allows.
     fn retransmission(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {
         let lost = self.send.flight.first_lost()?;
+        let budget = match self.send.pace.budget(now) {
+            Ok(budget) => budget,
+            // What may leave whatever the window says does not wait for its turn either.
+            Err(_) if self.send.forced => 0,
+            Err(at) => {
+                self.timers.set(Timer::Pace, at);
+                return None;
+            }
+        };
         let room = self.congestion_room();
         let data_end = self.send.queue.end();
         if lost.start >= data_end {
@@ -115,8 +124,8 @@ impl Subflow {
         // What was sent may lie beyond a window that shrank; the first segment is tried all the same.
         let edge = (self.send.una + u64::from(self.send.window.size())).max(self.send.una + whole);
         let mut len = limit.min(self.longest(record) as u64).min(edge.saturating_sub(lost.start));
-        if len > room {
-            len = room / whole * whole;
+        if len > room.min(budget) {
+            len = room.min(budget) / whole * whole;
         }
         if len == 0 {
             if !self.send.forced {
@@ -155,6 +164,7 @@ impl Subflow {
         self.send.recovery.on_retransmission(again, retransmission);
         self.stats.bytes_retransmitted += grant.len as u64;
         self.send.last_sent = now;
+        self.pace_sent(now, again);
         if start == self.send.una || !self.timers.is_set(Timer::Retransmit) {
             self.restart_rto(now);
         }
@@ -210,6 +220,8 @@ impl Subflow {
         let rto = self.send.rtt.base_rto();
         if self.send.flight.is_empty() && now.saturating_since(self.send.last_sent) > rto {
             self.send.congestion.on_idle(now);
+            self.follow_pace(now);
+            self.send.pace.restart(self.send.congestion.window().into());
         }
         let start = self.send.next;
         let grant = match self.grant(now, congestion) {
@@ -278,6 +290,7 @@ impl Subflow {
         let rto = self.send.rtt.base_rto();
         if let Some(used) = self.send.unused.on_sent(now, in_flight, is_full, rto) {
             self.send.congestion.on_unused(clamp(used));
+            self.follow_pace(now);
         }
         if self.send.flight.in_flight() == left {
             self.send.progress_at = now;
@@ -286,11 +299,7 @@ impl Subflow {
         self.send.overriding = false;
         self.send.last_sent = now;
         self.stats.bytes_sent += grant.len as u64;
-        let rate = self.rate();
-        match self.send.pace.on_sent(now, left, rate) {
-            Some(at) => self.timers.set(Timer::Pace, at),
-            None => self.timers.stop(Timer::Pace),
-        }
+        self.pace_sent(now, left);
         self.timers.stop(Timer::Persist);
         if !self.timers.is_set(Timer::Retransmit) {
             self.restart_rto(now);
@@ -322,8 +331,7 @@ impl Subflow {
         if probing {
             len = len.min(whole);
         } else {
-            let budget = self.send.pace.budget(now, self.rate()).map_err(Hold::Pace)?;
-            len = len.min((budget / whole).max(1) * whole);
+            len = len.min(self.paced(now, start, record, size)?);
             let room = self.congestion_room();
             if len > room {
                 len = room / whole * whole;
@@ -343,6 +351,20 @@ impl Subflow {
         let cautious = self.cautious_size(record.options).filter(|_| probing);
         let grant = self.apply_nagle(start, record, Grant { len: len as usize, size })?;
         Ok(Grant { size: cautious.unwrap_or(grant.size), ..grant })
+    }
+
+    /// How much of `record`, from `start` on, may leave by pacing. What a record's options say gets old (they may
+    /// acknowledge something), and their owner has made it as long as the rate allows: so it leaves as a whole once
+    /// it has begun, and one shorter than a segment does not wait.
+    fn paced(&self, now: Instant, start: u64, record: Extent, size: u16) -> Result<u64, Hold> {
+        let whole = u64::from(size);
+        let is_short = record.end - start < whole;
+        match self.send.pace.budget(now) {
+            _ if record.options > 0 && (start > record.start || is_short) => Ok(u64::MAX),
+            Ok(_) if record.options > 0 => Ok(u64::MAX),
+            Ok(budget) => Ok((budget / whole).max(1) * whole),
+            Err(at) => Err(Hold::Pace(at)),
+        }
     }
 
     /// RFC 9293, section 3.7.4, in the form that holds a short segment back only while another short one is

@@ -255,9 +255,10 @@ fn a_window_that_was_not_used_does_not_grow_and_an_idle_one_starts_again() {
     }
     assert_eq!(s.tcp.congestion().window(), 10_000, "one segment at a time needs no more");
     for _ in 0..3 {
-        let capacity = s.tcp.capacity(s.now);
-        s.send(capacity);
-        s.wait(40);
+        let window = s.tcp.congestion().window() as usize;
+        s.send(window);
+        s.sent();
+        s.wait(80);
         s.give(seg(".", 1, s.tcp.next_offset() as i64));
     }
     assert!(s.tcp.congestion().window() >= 40_000);
@@ -267,17 +268,34 @@ fn a_window_that_was_not_used_does_not_grow_and_an_idle_one_starts_again() {
 }
 
 #[test]
-fn pacing_spreads_a_window_over_the_round_trip() {
+fn pacing_spreads_every_window_but_the_first_over_the_round_trip() {
     let mut s = Script::established(Config { pacing: true, max_super_segment: 1000, ..Config::default() });
-    s.send(10_000);
-    assert_eq!(s.sent().len(), 1);
+    s.send(30_000);
+    assert_eq!(s.sent().len(), 10, "an initial window is a burst that any path takes");
+    s.wait(40);
+    s.give(seg(".", 1, 10_001));
+    let at_once = s.sent().len();
+    assert!((1..=4).contains(&at_once), "{at_once} of 20 segments");
     assert_eq!(s.tcp.capacity(s.now), 0);
     s.wait(10);
-    let early = 1 + s.sent().len();
-    assert!((4..9).contains(&early), "{early}");
-    s.wait(20);
-    assert_eq!(early + s.sent().len(), 10);
+    let early = at_once + s.sent().len();
+    assert!((8..16).contains(&early), "in a quarter of a round trip: {early}");
+    s.wait(15);
+    assert_eq!(early + s.sent().len(), 20);
     assert!(s.fired.contains(&Timer::Pace));
+}
+
+#[test]
+fn a_super_segment_is_what_the_rate_gives_in_a_millisecond() {
+    let mut s = Script::established(Config { pacing: true, ..Config::default() });
+    s.send(100_000);
+    s.sent();
+    s.wait(40);
+    // 20,000 bytes in a round trip of 40 ms, twice as fast: 1,000 bytes a millisecond, so two segments.
+    s.give(seg(".", 1, 10_001));
+    assert_eq!(s.sent(), [". 10001:12001/1000 ack 1"]);
+    s.wait(2);
+    assert_eq!(s.sent(), [". 12001:14001/1000 ack 1"]);
 }
 
 #[test]

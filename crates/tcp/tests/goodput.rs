@@ -29,8 +29,10 @@ fn rows() -> Vec<Row> {
     };
     let row = |what, path, floor| Row { what, config: Config::default(), path, floor };
     let both = |what, link, floor| row(what, Path::of(link), floor);
+    let paced = Config { pacing: true, ..Config::default() };
     let reno = Config { congestion: Algorithm::NewReno, ..Config::default() };
     let late = Reordering { probability: 0.1, extra_delay: Duration::from_millis(5) };
+    let shallow = LinkConfig { queue_limit: 125_000, ..link() };
     let lossy_back = LinkConfig { loss: loss(500.0), ..link() };
     vec![
         both("no loss but its own", link(), 0.55),
@@ -41,12 +43,14 @@ fn rows() -> Vec<Row> {
         both("5 % twice", LinkConfig { duplication: 0.05, ..link() }, 0.5),
         row("half of the acknowledgments lost", Path { backward: lossy_back, ..Path::of(link()) }, 0.5),
         Row { what: "NewReno", config: reno, path: Path::of(link()), floor: 0.5 },
+        Row { what: "paced", config: paced.clone(), path: Path::of(link()), floor: 0.5 },
         Row {
-            what: "paced",
-            config: Config { pacing: true, ..Config::default() },
-            path: Path::of(link()),
-            floor: 0.5,
+            what: "a queue of a quarter BDP, paced",
+            path: Path::of(shallow.clone()),
+            config: paced,
+            floor: 0.68,
         },
+        Row { what: "the same, not paced", config: Config::default(), path: Path::of(shallow), floor: 0.5 },
     ]
 }
 
@@ -54,9 +58,14 @@ fn rows() -> Vec<Row> {
 fn goodput_under_loss_reordering_and_repetition() {
     println!("{:<34}{:>9}{:>9}{:>7}{:>6}{:>9}", "path", "Mbit/s", "again %", "lost", "undo", "RTO");
     for Row { what, config, path, floor } in rows() {
-        let mut pair = Pair::established(5, config, &path);
-        let took = pair.transfer(12_000_000, 60_000, Duration::from_secs(300));
-        let stats = pair.a.tcp.stats();
+        // Of three runs the middle one: a timeout at the very end may take as long as all before.
+        let mut runs = [5, 6, 7].map(|seed| {
+            let mut pair = Pair::established(seed, config.clone(), &path);
+            let took = pair.transfer(12_000_000, 60_000, Duration::from_secs(300));
+            (took, pair.a.tcp.stats())
+        });
+        runs.sort_by_key(|(took, _)| *took);
+        let (took, stats) = runs[1];
         let rate = 12_000_000.0 / took.as_secs_f64();
         println!(
             "{what:<34}{:>9.1}{:>9.2}{:>7}{:>6}{:>9?}",

@@ -23,7 +23,7 @@ fn config(random: &mut SeededRandom) -> Config {
         sack: random.chance(0.8),
         no_delay: random.chance(0.5),
         congestion: algorithms[random.below(4) as usize],
-        pacing: random.chance(0.2),
+        pacing: random.chance(0.5),
         max_super_segment: if random.chance(0.3) { 100 } else { 64_768 },
         retries: 30,
         syn_retries: 30,

@@ -76,7 +76,7 @@ impl Connection {
             }
             room = usize::from(flow.tcp.segment_payload(0));
         }
-        let limit = whole_segments(self.config.tcp.max_super_segment, flow.tcp.segment_payload(0));
+        let limit = whole_segments(flow.tcp.quantum(), flow.tcp.segment_payload(0));
         let Some((start, payload)) = self.outgoing.take(room.min(limit)) else { return false };
         let mut options = OptionBytes::new();
         if core::mem::take(&mut flow.state.announce_infinite)
@@ -300,11 +300,8 @@ impl Connection {
         let flow = &self.flows[index];
         let is_first_data = flow.state.kind == Kind::FirstActive && self.outgoing.next() == 1;
         let segment = flow.tcp.segment_payload(DATA_OPTIONS);
-        let limit = if is_first_data {
-            usize::from(segment)
-        } else {
-            whole_segments(self.config.tcp.max_super_segment, segment)
-        };
+        let limit =
+            if is_first_data { usize::from(segment) } else { whole_segments(flow.tcp.quantum(), segment) };
         // Whole segments, unless this is all there is.
         let room = room.max(1);
         let whole = room - room % usize::from(segment.max(1));

@@ -14,6 +14,7 @@ use plait_base::{Duration, Instant};
 
 pub use coupled::{Coupling, Member};
 
+use crate::pace::QUANTUM;
 use coupled::LossIntervals;
 use cubic::Cubic;
 use slow_start::SlowStart;
@@ -57,6 +58,10 @@ const MIN_WINDOW_SEGMENTS: u32 = 2;
 /// Upper bound of the window, in bytes: far above what a window field can offer (RFC 7323: 1 GiB), so that
 /// sums of windows fit in 32 bits.
 const MAX_WINDOW: u32 = 1 << 30;
+
+/// Pacing rate in parts of a window per round trip: while the window doubles, and after.
+const SLOW_START_PERCENT: u64 = 200;
+const AVOIDANCE_PERCENT: u64 = 120;
 
 /// One controller; all windows in bytes.
 #[derive(Clone, Debug)]
@@ -122,6 +127,20 @@ impl Controller {
         self.state.bytes < self.state.threshold
     }
 
+    /// Bytes per second at which segments should leave, for a round trip of `round_trip`: faster than the window allows, so that
+    /// pacing spreads its bytes and does not limit them (the factors are those of Linux). `None` where there is nothing
+    /// to spread: before the first sample, and where the round trip is no longer than a quantum.
+    pub fn pacing_rate(&self, round_trip: Option<Duration>) -> Option<u64> {
+        let nanos = round_trip.filter(|&round_trip| round_trip > QUANTUM)?.as_nanos();
+        let doubles = self.state.bytes < self.state.threshold / 2;
+        let percent = if doubles { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
+        // At most 2^30 * 200 * 10^7: below 2^61.
+        Some(
+            u64::from(self.state.bytes) * percent * (1_000_000_000 / 100)
+                / u64::try_from(nanos).unwrap_or(u64::MAX),
+        )
+    }
+
     /// Smoothed bytes between two losses; what OLIA ranks paths by. Zero for the other algorithms.
     pub fn bytes_between_losses(&self) -> u64 {
         match &self.law {
@@ -166,7 +185,7 @@ impl Controller {
         state.grow(growth);
     }
 
-    /// Loss (or ECN) once per window of data: a recovery begins. Sets the threshold and the window
+    /// Loss, once per window of data: a recovery begins. Sets the threshold and the window
     /// that recovery ends with. `in_flight` is what was outstanding before the loss was noticed.
     pub fn on_congestion(&mut self, now: Instant, in_flight: u32) {
         self.before_reduction = Some((self.state, self.law));
@@ -174,6 +193,15 @@ impl Controller {
         self.state.bytes = self.state.threshold;
         self.state.fraction = 0.0;
         self.slow_start = SlowStart::finished();
+    }
+
+    /// The peer has told of a mark "congestion experienced" (RFC 3168): as for a loss, with nothing to send again and
+    /// nothing that could turn out to be a mistake. The caller sees to it that this is called once per round trip (until
+    /// what was sent before is acknowledged) and not during a recovery. `in_flight` is what was outstanding before the
+    /// acknowledgment that told of it.
+    pub fn on_congestion_experienced(&mut self, now: Instant, in_flight: u32) {
+        self.on_congestion(now, in_flight);
+        self.before_reduction = None;
     }
 
     /// The retransmission timer fired for the first time for this data (RFC 5681, section 3.1): one segment.
