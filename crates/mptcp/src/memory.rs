@@ -4,7 +4,7 @@
 //! connection that has less than it would like offers smaller windows and takes less of its application. Nothing that was promised or
 //! taken is given up for it.
 
-use crate::{Association, Connection};
+use crate::Connection;
 
 /// Memory of one connection, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,16 +33,6 @@ impl Memory {
 /// The part of a share that one direction may have.
 const fn of_one_direction(share: u64) -> u64 {
     share / 2
-}
-
-impl Association {
-    /// What it has in memory.
-    pub fn memory(&self) -> Memory {
-        match self {
-            Self::Opening(open) => open.memory(),
-            Self::Connection(connection) => connection.memory(),
-        }
-    }
 }
 
 impl Connection {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The modules of the crate: each may use those before it, and none behind it.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 22] = [
     "log",
     "role",
     "event",
@@ -17,6 +17,7 @@ const ORDER: [&str; 20] = [
     "paths",
     "config",
     "status",
+    "path_report",
     "host",
     "receive",
     "subflows",
@@ -25,6 +26,7 @@ const ORDER: [&str; 20] = [
     "protection",
     "closing",
     "connection",
+    "memory",
     "opening",
     // Nothing else: the root only names what others may use.
     "lib",

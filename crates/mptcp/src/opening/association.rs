@@ -7,7 +7,7 @@ use plait_wire::{IcmpError, Segment};
 
 use super::active_open::ActiveOpen;
 use super::ways::no_way;
-use crate::{Config, Connection, CryptoJob, CryptoResult, Event, Host, ReadError, Refused, Status};
+use crate::{Config, Connection, CryptoJob, CryptoResult, Event, Host, Memory, ReadError, Refused, Status};
 
 /// A connection as its owner sees it, from the first SYN on: the verbs are those of [`Connection`].
 pub enum Association {
@@ -194,5 +194,10 @@ impl Association {
     /// As [`Connection::status`].
     pub fn status(&self, now: Instant) -> Status {
         pass!(self.status(now))
+    }
+
+    /// What it has in memory.
+    pub fn memory(&self) -> Memory {
+        pass!(self.memory())
     }
 }
