@@ -1,10 +1,13 @@
 //! What strangers do is told of in a few lines, however much they do.
 
+mod one_path;
+
 use bytes::Bytes;
 use core::net::SocketAddr;
-use plait_base::{Duration, Instant, PathId, SeqNum};
+use one_path::path;
+use plait_base::{Duration, Instant, SeqNum};
 use plait_endpoint::{Arrival, Endpoint, EndpointConfig};
-use plait_mptcp::{Config, Path, PathClass};
+use plait_mptcp::Config;
 use plait_wire::{Flags, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes};
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -66,19 +69,7 @@ fn say(endpoint: &mut Endpoint, now: Instant, segment: &Segment) {
 
 fn endpoint() -> Endpoint {
     let mut endpoint = Endpoint::new(EndpointConfig::default(), [1; 32], [2; 32]);
-    let path = Path {
-        id: PathId(0),
-        name: "eth0".into(),
-        class: PathClass::Trusted,
-        backup: false,
-        v4: Some("192.0.2.1".parse().expect("an address")),
-        v6: None,
-        public_v4: None,
-        public_v6: None,
-        mtu: 1500,
-        up: true,
-    };
-    endpoint.set_path(START, path);
+    endpoint.set_path(START, path());
     endpoint.listen(80, Config::default()).expect("free");
     endpoint
 }

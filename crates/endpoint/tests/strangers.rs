@@ -1,9 +1,10 @@
 //! What an endpoint says to segments that belong to no connection, and what it counts.
 
-use std::sync::Arc;
+mod one_path;
 
 use bytes::Bytes;
 use core::net::SocketAddr;
+use one_path::path;
 use plait_base::{Duration, Instant, PathId, SeededRandom, SeqNum};
 use plait_endpoint::{Arrival, ConnectError, Endpoint, EndpointConfig, Event, ListenError, Unsealed};
 use plait_handshake::{Identity, ListenerSettings};
@@ -12,6 +13,7 @@ use plait_wire::{
     Flags, IcmpReason, MpJoin, MptcpOption, OptionBytes, Packet, ResetReason, Segment, TcpEmit, TcpOption,
     Trust, icmp_error, option_bytes, options,
 };
+use std::sync::Arc;
 
 #[test]
 fn a_segment_for_nobody_is_reset() {
@@ -165,21 +167,6 @@ fn endpoint() -> Endpoint {
     let mut endpoint = Endpoint::new(EndpointConfig::default(), [1; 32], [2; 32]);
     endpoint.set_path(NOW, path());
     endpoint
-}
-
-fn path() -> Path {
-    Path {
-        id: PathId(0),
-        name: "eth0".into(),
-        class: PathClass::Trusted,
-        backup: false,
-        v4: Some("192.0.2.1".parse().expect("an address")),
-        v6: None,
-        public_v4: None,
-        public_v6: None,
-        mtu: 1500,
-        up: true,
-    }
 }
 
 fn address(text: &str) -> SocketAddr {

@@ -6,12 +6,15 @@
 #[path = "../../mptcp/tests/raw_peer/mod.rs"]
 mod raw_peer;
 
+mod one_path;
+
 use bytes::Bytes;
 use core::net::SocketAddr;
-use plait_base::{Duration, Instant, PathId, SeededRandom};
+use one_path::path;
+use plait_base::{Duration, Instant, SeededRandom};
 use plait_endpoint::{Arrival, Endpoint, EndpointConfig, Transmit};
 use plait_handshake::{Identity, ListenerSettings, Tep};
-use plait_mptcp::{Config, Path, PathClass, Protect, SealedSettings};
+use plait_mptcp::{Config, Protect, SealedSettings};
 use plait_protect::sealed::Kind;
 use plait_wire::{Flags, OptionBytes, Segment};
 use raw_peer::{RawPeer, mapping};
@@ -173,21 +176,6 @@ impl Host {
             self.endpoint.handle_timeout(self.now);
             self.take();
         }
-    }
-}
-
-fn path() -> Path {
-    Path {
-        id: PathId(0),
-        name: "eth0".into(),
-        class: PathClass::Trusted,
-        backup: false,
-        v4: Some("192.0.2.1".parse().expect("an address")),
-        v6: None,
-        public_v4: None,
-        public_v6: None,
-        mtu: 1500,
-        up: true,
     }
 }
 
