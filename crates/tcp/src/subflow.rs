@@ -379,13 +379,16 @@ impl Subflow {
     /// connections may share one buffer) and may shrink: what arrives within the largest window ever offered
     /// is still taken. An update is sent when it opens by two segments, and by more than the peer has left of
     /// it (RFC 9293, section 3.8.6.2.2). At first it is [`Config::max_receive_window`], which is also the most
-    /// it can be.
-    pub fn set_receive_window(&mut self, bytes: u32) {
+    /// it can be. `true` if there is an update to send.
+    pub fn set_receive_window(&mut self, bytes: u32) -> bool {
         self.receive.window.resize(bytes);
         let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
-        if receiving && self.receive.window.wants_update(self.receive.next(), self.send.path.link_mss()) {
+        let is_update =
+            receiving && self.receive.window.wants_update(self.receive.next(), self.send.path.link_mss());
+        if is_update {
             self.receive.acks.want(Urgency::Now);
         }
+        is_update
     }
 
     /// The smoothed round trip from an acknowledgment of ours to the data that it let the peer send, to a millisecond.

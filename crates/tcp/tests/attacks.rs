@@ -226,7 +226,9 @@ fn random_segments_never_panic_and_never_read_as_something_else() {
                 0 => s.send(1 + random.below(3000) as usize),
                 1 => s.wait(random.below(500)),
                 2 if random.chance(0.1) => s.finish(),
-                3 => s.tcp.set_receive_window(random.next_u32() >> 8),
+                3 => {
+                    s.tcp.set_receive_window(random.next_u32() >> 8);
+                }
                 _ => {}
             }
             s.drain();

@@ -143,7 +143,7 @@ impl Connection {
 
     /// Sends the withdrawals that are due on the subflow at `index`.
     fn repeat_withdrawals(&mut self, now: Instant, index: usize) {
-        let Flow { tcp, state } = &mut self.flows[index];
+        let Flow { tcp, state, .. } = &mut self.flows[index];
         self.paths.take_withdrawals(now, |id| {
             if state.signal(Control::RemoveAddr(id)) {
                 tcp.request_ack();

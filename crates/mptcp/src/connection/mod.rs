@@ -396,7 +396,7 @@ impl Connection {
     }
 
     fn look_for_timers(&self) -> Timers {
-        let tcp = self.flows.iter().filter_map(|flow| Some(flow.tcp.poll_timeout()?.at)).min();
+        let tcp = self.flows.iter().filter_map(|flow| flow.figures().tcp).min();
         let mut timers = Timers::default();
         for (timer, at) in [
             (Timer::Subflows, tcp),
@@ -418,9 +418,9 @@ impl Connection {
 
     /// Runs what is due on the subflows.
     fn run_subflows(&mut self, now: Instant) {
-        for flow in &mut self.flows {
-            if flow.tcp.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
-                flow.tcp.handle_timeout(now);
+        for index in 0..self.flows.len() {
+            if self.flows[index].figures().tcp.is_some_and(|at| at <= now) {
+                self.flows[index].tcp.handle_timeout(now);
             }
         }
     }

@@ -331,7 +331,7 @@ impl Connection {
     /// Acts on what the subflows report.
     pub(crate) fn drain_flows(&mut self, now: Instant) {
         for index in 0..self.flows.len() {
-            while let Some(event) = self.flows[index].tcp.poll_event() {
+            while let Some(event) = self.flows.poll_event(index) {
                 match event {
                     TcpEvent::Established => self.on_established(index),
                     TcpEvent::Readable => self.read_flow(now, index),
@@ -432,8 +432,8 @@ impl Connection {
             // Nobody has proved anything yet, and a handshake is not longer.
             window = window.min(HANDSHAKE_WINDOW);
         }
-        for flow in &mut self.flows {
-            flow.tcp.set_receive_window(window.saturating_sub(flow.state.sealed.backlog()));
+        for index in 0..self.flows.len() {
+            self.flows.offer_window(index, window);
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::Connection;
 use crate::protection::Mode;
 use crate::send::DataTimeout;
 use crate::send::blocks::{Block, Carrier};
-use crate::subflows::Subflows;
 use crate::subflows::flow::{Flow, ResetInfo, STALL_ROUND_TRIPS, Stage, Stall};
+use crate::subflows::{Look, Subflows};
 
 /// Subflows whose congestion control is coupled; further ones are on their own.
 const MAX_COUPLED: usize = 32;
@@ -37,9 +37,10 @@ impl Connection {
         }
         self.outgoing.follow_timer(now);
         for index in 0..self.flows.len() {
-            if self.flows[index].is_open() {
+            if self.flows[index].is_open() && self.may_have_stalled(now, index) {
                 self.check_stall(now, index);
             }
+            self.flows.on_looked(Look::Stall, index);
         }
     }
 
@@ -49,11 +50,25 @@ impl Connection {
             return;
         }
         let most = if self.closing.is_over() { MAX_LAST_FIN_TIMEOUTS } else { MAX_FIN_TIMEOUTS };
-        for flow in self.flows.iter_mut().filter(|flow| flow.state.stage == Stage::Leaving) {
-            if flow.tcp.stats().backoff >= most {
-                flow.reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
+        for index in 0..self.flows.len() {
+            let flow = &self.flows[index];
+            if flow.state.stage == Stage::Leaving && flow.figures().backoff >= most {
+                self.flows[index].reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
         }
+    }
+
+    /// Whether something may have changed about the progress of this subflow: by itself, by time, or, where the connection waits
+    /// for it, by what others do.
+    fn may_have_stalled(&self, now: Instant, index: usize) -> bool {
+        let flow = &self.flows[index];
+        let figures = flow.figures();
+        let is_waited_for = || self.outgoing.first().is_some_and(|first| first.is_carried_by(flow.state.id));
+        self.flows.wants(Look::Stall, index)
+            || flow.state.stall.is_some()
+            || figures.is_half_closed
+            || figures.stall.is_some_and(|at| at <= now)
+            || is_waited_for()
     }
 
     fn check_stall(&mut self, now: Instant, index: usize) {
@@ -201,7 +216,7 @@ impl Connection {
             Some(stall) if good > 0 => Some(stall.since + MAX_STALL),
             Some(_) => None,
             None if good > 1 => {
-                let of_tcp = flow.stall_deadline(&flow.tcp.stats());
+                let of_tcp = flow.figures().stall;
                 of_tcp.into_iter().chain(self.late_deadline(flow)).min()
             }
             None => None,
@@ -252,7 +267,7 @@ impl Connection {
     }
 
     pub(crate) fn data_timer_deadline(&self) -> Option<Instant> {
-        let slowest = self.flows.iter().filter(|flow| flow.is_open()).map(|flow| flow.tcp.stats().rto).max();
+        let slowest = self.flows.iter().filter(|flow| flow.is_open()).map(|flow| flow.figures().rto).max();
         self.outgoing.timer_deadline(slowest)
     }
 

@@ -33,7 +33,11 @@ impl Connection {
             fin: self.outgoing.fin().filter(|_| !self.outgoing.is_complete()),
             has_sent: self.outgoing.next() > 1,
         };
-        for flow in &mut self.flows {
+        for index in 0..self.flows.len() {
+            if !self.flows.may_speak(now, index) {
+                continue;
+            }
+            let flow = self.flows.speaker(index);
             flow.state.sealed.note_gaps(flow.tcp.has_gaps());
             let waiting = flow.state.control.len();
             let mut options = OptionsOut { flow: &mut flow.state, protection: &mut self.protection, stream };
@@ -44,8 +48,10 @@ impl Connection {
                     // One at a time; the next one goes with an ACK of its own.
                     flow.tcp.request_ack();
                 }
+                self.flows.on_spoken(index, true);
                 return segment;
             }
+            self.flows.on_spoken(index, false);
         }
         None
     }

@@ -6,9 +6,10 @@ use plait_tcp::{Closed, FourTuple, State, Stats, Subflow};
 use plait_wire::{AddAddr, MpReset, ResetReason, Segment};
 use std::collections::VecDeque;
 
+use super::memo::Memo;
 use super::sealed::SealedFlow;
 use crate::receive::mapping::Mappings;
-use crate::{PathClass, SubflowStatus};
+use crate::{Path, PathClass, SubflowStatus};
 
 /// Control options that wait for a segment; more are dropped and counted.
 const MAX_CONTROL: usize = 16;
@@ -18,6 +19,7 @@ const MAX_CONTROL: usize = 16;
 pub(crate) struct Flow {
     pub(crate) tcp: Subflow,
     pub(crate) state: FlowState,
+    pub(super) memo: Memo,
 }
 
 /// Everything about a subflow that is not TCP.
@@ -152,6 +154,45 @@ impl ResetInfo {
 }
 
 impl FlowState {
+    /// What is known of a subflow that begins, over `path`. `addresses` are the address ids of ours and of the peer's, if it has
+    /// told.
+    pub(crate) fn new(
+        id: SubflowId,
+        (tuple, kind): (FourTuple, Kind),
+        path: &Path,
+        addresses: (u8, Option<u8>),
+    ) -> Self {
+        Self {
+            id,
+            tuple,
+            path: path.id,
+            class: path.class,
+            class_theirs: PathClass::Trusted,
+            kind,
+            stage: Stage::Opening,
+            local_address: addresses.0,
+            remote_address: addresses.1,
+            backup_ours: path.backup,
+            backup_theirs: false,
+            mappings: Mappings::default(),
+            read: 1,
+            unmapped_since: None,
+            control: VecDeque::new(),
+            reset_info: ResetInfo::default(),
+            stall: None,
+            copied: 0,
+            reinjected: 0,
+            has_dss: false,
+            plain_syn: false,
+            keys_told: false,
+            announce_infinite: false,
+            sealed: SealedFlow::default(),
+            acks_data_still: false,
+            bad_fast_closes: 0,
+            end: None,
+        }
+    }
+
     /// Queues an option; `false` if too many wait already. Nothing waits twice.
     pub(crate) fn signal(&mut self, control: Control) -> bool {
         if self.control.contains(&control) {
@@ -195,6 +236,10 @@ impl FlowState {
 }
 
 impl Flow {
+    pub(crate) fn new(tcp: Subflow, state: FlowState) -> Self {
+        Self { tcp, state, memo: Memo::default() }
+    }
+
     /// Whether it may be given data at all.
     pub(crate) fn is_open(&self) -> bool {
         self.state.stage == Stage::Open && self.state.class != PathClass::Never

@@ -3,17 +3,22 @@
 pub(crate) mod delivery;
 pub(crate) mod flow;
 pub(crate) mod inbox;
+mod memo;
 pub(crate) mod sealed;
 
+use core::iter::Map;
 use core::net::SocketAddr;
 use core::ops::{Index, IndexMut};
-use plait_base::SubflowId;
-use plait_tcp::FourTuple;
+use core::slice::IterMut;
+use plait_base::{Instant, SubflowId};
+use plait_tcp::{Event, FourTuple};
 use std::collections::VecDeque;
 
 use crate::paths::{MAX_PRESENT, Path, PresentIds};
 use crate::status::{Status, SubflowStatus};
 use flow::Flow;
+
+pub(crate) use memo::Look;
 
 /// All subflows, in the order in which they were opened. A place among them is an index until one is let go of
 /// ([`Subflows::take_closed`]).
@@ -66,12 +71,82 @@ impl Subflows {
         self.flows.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> core::slice::IterMut<'_, Flow> {
-        self.flows.iter_mut()
+    /// All, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> AllTouched<'_> {
+        self.flows.iter_mut().map(touched as fn(&mut Flow) -> &mut Flow)
     }
 
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Flow> {
-        self.flows.get_mut(index)
+        self.flows.get_mut(index).map(touched)
+    }
+
+    /// Whether the subflow at `index` was touched since the last such look at it was through.
+    pub(crate) fn wants(&self, look: Look, index: usize) -> bool {
+        !self.flows[index].memo.is_done(look)
+    }
+
+    /// The subflow at `index`, to be asked for a segment: that has changed nothing where it had none.
+    pub(crate) fn speaker(&mut self, index: usize) -> &mut Flow {
+        &mut self.flows[index]
+    }
+
+    /// Whether it had one.
+    pub(crate) fn on_spoken(&mut self, index: usize, has_sent: bool) {
+        let flow = &mut self.flows[index];
+        if has_sent {
+            touched(flow);
+        } else {
+            // It may have noted how long it waits.
+            flow.memo.forget_figures();
+            flow.memo.set_done(Look::Segments);
+        }
+    }
+
+    /// Notes how long what its TCP has in flight takes.
+    pub(crate) fn note_flight(&mut self, now: Instant, index: usize) {
+        let flow = &mut self.flows[index];
+        if !flow.memo.is_done(Look::Deliveries) {
+            let (given, acked) = (flow.tcp.next_offset(), flow.tcp.acked_offset());
+            let min_rtt = flow.tcp.stats().min_rtt.unwrap_or_default();
+            flow.state.sealed.delivery.on_flight(now, given, acked, min_rtt);
+            flow.memo.set_done(Look::Deliveries);
+        }
+    }
+
+    /// A look at it is through: there is nothing to do before it is touched.
+    pub(crate) fn on_looked(&mut self, look: Look, index: usize) {
+        self.flows[index].memo.set_done(look);
+    }
+
+    /// The next event of its TCP.
+    pub(crate) fn poll_event(&mut self, index: usize) -> Option<Event> {
+        let flow = &mut self.flows[index];
+        if flow.memo.is_done(Look::Events) {
+            return None;
+        }
+        let event = flow.tcp.poll_event();
+        if event.is_none() {
+            flow.memo.set_done(Look::Events);
+        }
+        event
+    }
+
+    /// Whether it may have a segment to send: it was touched since it had none, or its TCP has waited for a moment that is over.
+    pub(crate) fn may_speak(&self, now: Instant, index: usize) -> bool {
+        self.wants(Look::Segments, index) || self.flows[index].figures().tcp.is_some_and(|at| at <= now)
+    }
+
+    /// Tells its TCP the window that is left. One that it was told already is news only where the subflow has moved.
+    pub(crate) fn offer_window(&mut self, index: usize, window: u32) {
+        let flow = &mut self.flows[index];
+        let window = window.saturating_sub(flow.state.sealed.backlog());
+        if !flow.memo.offers_another(window) && flow.memo.is_done(Look::Window) {
+            return;
+        }
+        if flow.tcp.set_receive_window(window) {
+            touched(flow);
+        }
+        flow.memo.set_done(Look::Window);
     }
 
     /// Where the subflow with this id is.
@@ -142,6 +217,15 @@ impl Subflows {
     }
 }
 
+/// Subflows that are to be changed.
+pub(crate) type AllTouched<'a> = Map<IterMut<'a, Flow>, fn(&mut Flow) -> &mut Flow>;
+
+/// Whoever may change a subflow gets it from here: what is remembered of it counts no more.
+fn touched(flow: &mut Flow) -> &mut Flow {
+    flow.memo.forget();
+    flow
+}
+
 impl Index<usize> for Subflows {
     type Output = Flow;
 
@@ -152,15 +236,18 @@ impl Index<usize> for Subflows {
 
 impl IndexMut<usize> for Subflows {
     fn index_mut(&mut self, index: usize) -> &mut Flow {
-        &mut self.flows[index]
+        touched(&mut self.flows[index])
     }
 }
 
 impl<'a> IntoIterator for &'a mut Subflows {
     type Item = &'a mut Flow;
-    type IntoIter = core::slice::IterMut<'a, Flow>;
+    type IntoIter = AllTouched<'a>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.flows.iter_mut()
+        self.iter_mut()
     }
 }
+
+#[cfg(test)]
+mod tests;

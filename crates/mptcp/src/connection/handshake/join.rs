@@ -225,12 +225,6 @@ impl Connection {
     }
 
     pub(crate) fn third_ack_deadline(&self) -> Option<Instant> {
-        self.flows
-            .iter()
-            .filter_map(|flow| match flow.state.stage {
-                Stage::Unconfirmed { again, tries: _ } => Some(again),
-                Stage::Opening | Stage::Open | Stage::Leaving | Stage::Over => None,
-            })
-            .min()
+        self.flows.iter().filter_map(|flow| flow.figures().third_ack).min()
     }
 }

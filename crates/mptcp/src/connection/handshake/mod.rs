@@ -7,10 +7,8 @@ use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, SubflowId};
 use plait_tcp::{FourTuple, Subflow};
 use plait_wire::Segment;
-use std::collections::VecDeque;
 
-use crate::receive::mapping::Mappings;
-use crate::subflows::flow::{Flow, FlowState, Kind, ResetInfo, Stage};
+use crate::subflows::flow::{Flow, FlowState, Kind};
 use crate::{Config, Connection, Event, Host, Path};
 
 /// Attempts to open a further subflow: it is not worth two minutes, and there are others.
@@ -80,36 +78,7 @@ impl Connection {
             Kind::FirstActive | Kind::FirstPassive => 0,
             Kind::JoinActive { .. } | Kind::JoinPassive { .. } => self.paths.local_id(tuple.local.ip()),
         };
-        let state = FlowState {
-            id,
-            tuple,
-            path: path.id,
-            class: path.class,
-            class_theirs: crate::PathClass::Trusted,
-            kind,
-            stage: Stage::Opening,
-            local_address,
-            remote_address,
-            backup_ours: path.backup,
-            backup_theirs: false,
-            mappings: Mappings::default(),
-            read: 1,
-            unmapped_since: None,
-            control: VecDeque::new(),
-            reset_info: ResetInfo::default(),
-            stall: None,
-            copied: 0,
-            reinjected: 0,
-            has_dss: false,
-            plain_syn: false,
-            keys_told: false,
-            announce_infinite: false,
-            sealed: crate::subflows::sealed::SealedFlow::default(),
-            acks_data_still: false,
-            bad_fast_closes: 0,
-            end: None,
-        };
-        Flow { tcp, state }
+        Flow::new(tcp, FlowState::new(id, (tuple, kind), path, (local_address, remote_address)))
     }
 
     fn tcp_config(&self, path: &Path) -> plait_tcp::Config {

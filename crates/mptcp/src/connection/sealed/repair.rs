@@ -49,10 +49,8 @@ impl Connection {
 
     /// Notes who has delivered what the peer has acknowledged.
     fn credit_deliveries(&mut self, now: Instant) {
-        for flow in &mut self.flows {
-            let (given, acked) = (flow.tcp.next_offset(), flow.tcp.acked_offset());
-            let min_rtt = flow.tcp.stats().min_rtt.unwrap_or_default();
-            flow.state.sealed.delivery.on_flight(now, given, acked, min_rtt);
+        for index in 0..self.flows.len() {
+            self.flows.note_flight(now, index);
         }
         for covered in self.outgoing.take_covered() {
             if let Some(index) = self.flows.index_of(covered.carrier.flow) {
@@ -118,7 +116,7 @@ impl Connection {
     /// this follows from.
     fn note_arrivals(&mut self, now: Instant) {
         let seen = Deliveries {
-            acked: self.flows.iter().map(|flow| flow.tcp.acked_offset()).sum(),
+            acked: self.flows.iter().map(|flow| flow.figures().acked).sum(),
             subflows: self.flows.len(),
             over: self.flows.iter().filter(|flow| flow.state.stage == Stage::Over).count(),
             newest: self.flows.iter().map(|flow| flow.state.id).max(),

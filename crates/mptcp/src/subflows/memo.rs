@@ -1,0 +1,120 @@
+//! What is remembered of a subflow while nothing touches it: figures that follow from it alone, and which looks at it have found
+//! nothing to do.
+//!
+//! Whoever gets a subflow to change it touches it ([`Subflows`](super::Subflows) sees to that), and so it is looked at again.
+//! A packet for one subflow costs no look at the others, but where one depends on them.
+
+use core::cell::OnceCell;
+use plait_base::{Duration, Instant};
+use plait_tcp::State;
+
+use super::flow::{Flow, Stage};
+
+/// Who looks at subflows after something has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// For what TCP reports.
+    Events,
+    /// For segments to send.
+    Segments,
+    /// For what has become of blocks.
+    Deliveries,
+    /// For progress that is missing.
+    Stall,
+    /// For the window that was offered.
+    Window,
+}
+
+/// What is remembered of one subflow.
+#[derive(Debug)]
+pub(super) struct Memo {
+    figures: OnceCell<Figures>,
+    /// A bit for each [`Look`] that has nothing to do before the subflow is touched.
+    done: u8,
+    /// The window that was offered last.
+    window: Option<u32>,
+}
+
+/// What follows from one subflow alone, and from no moment.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    /// When TCP asks to be called.
+    pub(crate) tcp: Option<Instant>,
+    /// When its third ACK is to be repeated.
+    pub(crate) third_ack: Option<Instant>,
+    /// When it counts as stalled by the measure of its TCP.
+    pub(crate) stall: Option<Instant>,
+    /// Retransmission timeout.
+    pub(crate) rto: Duration,
+    /// Timeouts in a row.
+    pub(crate) backoff: u8,
+    /// Stream offset below which TCP has seen everything acknowledged.
+    pub(crate) acked: u64,
+    /// The peer sends nothing more on it, and we may.
+    pub(crate) is_half_closed: bool,
+}
+
+impl Default for Memo {
+    fn default() -> Self {
+        Self { figures: OnceCell::new(), done: 0, window: None }
+    }
+}
+
+impl Memo {
+    pub(super) fn forget(&mut self) {
+        self.figures.take();
+        self.done = 0;
+    }
+
+    pub(super) fn forget_figures(&mut self) {
+        self.figures.take();
+    }
+
+    pub(super) fn is_done(&self, look: Look) -> bool {
+        self.done & 1 << look as u8 != 0
+    }
+
+    pub(super) fn set_done(&mut self, look: Look) {
+        self.done |= 1 << look as u8;
+    }
+
+    /// Whether this window is another than that which was offered last; it is noted as offered.
+    pub(super) fn offers_another(&mut self, window: u32) -> bool {
+        self.window.replace(window) != Some(window)
+    }
+
+    #[cfg(test)]
+    pub(super) fn offers(&self, window: u32) -> bool {
+        self.window == Some(window)
+    }
+}
+
+impl Flow {
+    /// What follows from it alone.
+    pub(crate) fn figures(&self) -> &Figures {
+        self.memo.figures.get_or_init(|| Figures::of(self))
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_figures(&self) -> bool {
+        self.memo.figures.get().is_some()
+    }
+}
+
+impl Figures {
+    fn of(flow: &Flow) -> Self {
+        let stats = flow.tcp.stats();
+        Self {
+            tcp: flow.tcp.poll_timeout().map(|deadline| deadline.at),
+            third_ack: match flow.state.stage {
+                Stage::Unconfirmed { again, tries: _ } => Some(again),
+                Stage::Opening | Stage::Open | Stage::Leaving | Stage::Over => None,
+            },
+            stall: flow.stall_deadline(&stats),
+            rto: stats.rto,
+            backoff: stats.backoff,
+            acked: flow.tcp.acked_offset(),
+            is_half_closed: flow.tcp.state() == State::CloseWait,
+        }
+    }
+}
