@@ -10,12 +10,14 @@ use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
 use crate::control;
+use crate::exit;
 use crate::options::{Options, seconds};
 use crate::protection;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
 
 #[derive(Debug, Args)]
+#[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Connect {
     /// Name or address of the host; all its addresses are tried.
     host: String,
@@ -49,6 +51,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let (protection, trust) =
         protection::opener(&arguments.options, &arguments.authorities, &server(&arguments))?;
     let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
+    session::name_missing(&host);
     let _control = control::open(&arguments.options, &host)?;
     let peer = addresses.first().copied();
     let remote = remote.at(addresses);

@@ -85,6 +85,7 @@ impl Towards {
         let reporter = Reporter::open(&self.options)?;
         let mut protection = self.protection(self.server.pin)?;
         let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?.start()?;
+        session::name_missing(&host);
         match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await {
             Ok(mut first) => {
                 if protection::is_sealed(&self.options) {

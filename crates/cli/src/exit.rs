@@ -10,6 +10,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::prerequisite::MissingPrerequisite;
 use crate::protection::WrongPeer;
 
+/// What `--help` and the manual say about it.
+pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number of its own; 2 for errors of usage; 4 if the peer \
+    cannot be reached on any path; 5 if it is not who it should be, or does not take us; 6 if what was to be had is not what was asked \
+    for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 128+N if signal N ended \
+    it.";
+
 /// Exit status. Usage errors end with 2, from the parser of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
@@ -178,6 +184,23 @@ mod tests {
         // While a connection is read or written it is an error of input and output.
         let lost = anyhow::Error::from(io::Error::from(io::ErrorKind::TimedOut));
         assert_eq!(Exit::from(&lost.context("the connection has ended early")).number(), 4);
+    }
+
+    #[test]
+    fn each_number_is_explained_where_people_look_for_it() {
+        for exit in
+            [Exit::Success, Exit::Failure, Exit::Unreachable, Exit::Identity, Exit::Policy, Exit::Missing]
+        {
+            let number = exit.number();
+            assert!(
+                EXPLANATION.contains(&format!(" {number} ")) || EXPLANATION.contains(&format!(" {number};"))
+            );
+        }
+        let mut command = <crate::arguments::Arguments as clap::CommandFactory>::command();
+        for name in ["connect", "listen", "serve", "proxy"] {
+            let command = command.find_subcommand_mut(name).expect("a command");
+            assert!(command.render_long_help().to_string().contains("Exit status: 0; 1 for"), "{name}");
+        }
     }
 
     #[test]

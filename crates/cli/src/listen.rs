@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::certificate::OwnCertificate;
 use crate::control;
+use crate::exit;
 use crate::limits::StrangerLimits;
 use crate::options::Options;
 use crate::protection::{self, Clients};
@@ -23,6 +24,7 @@ use crate::session::{self, Terminal};
 use crate::status::Reporter;
 
 #[derive(Debug, Args)]
+#[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Listen {
     /// TCP port.
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
@@ -62,6 +64,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     }
     let limits = arguments.limits.limits(arguments.max_connections);
     let host = session::host_for(&arguments.options, None)?.limits(limits).start()?;
+    session::name_missing(&host);
     let _control = control::open(&arguments.options, &host)?;
     let mut listener = host
         .listen(arguments.port, service)

@@ -85,7 +85,7 @@ pub(crate) struct Options {
     /// At the end of each connection, say on standard error what was negotiated and what each path did.
     #[arg(long)]
     pub(crate) status: bool,
-    /// The same as one JSON object per connection in FILE.
+    /// The same as one JSON object per connection in FILE, - for standard error.
     #[arg(long, value_name = "FILE")]
     pub(crate) status_json: Option<PathBuf>,
     /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable)

@@ -26,6 +26,7 @@ const MAX_CLIENTS: usize = 8192;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
+#[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Proxy {
     /// Where SOCKS5 clients connect.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080")]

@@ -14,10 +14,12 @@ use plait_proxy::keys::{AuthorizedClients, KeyStore};
 use plait_proxy::rules::Rule;
 use plait_proxy::serve::{Outcome, Service, first_nameserver, serve};
 use plait_proxy::url::{DEFAULT_PORT, ServerUrl};
+use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::certificate::OwnCertificate;
+use crate::control::{self, Control};
 use crate::limits::StrangerLimits;
 use crate::options::Options;
 use crate::prerequisite::{self, Check};
@@ -25,20 +27,20 @@ use crate::protection::Clients;
 use crate::repeated::Repeated;
 use crate::server_identity::shown_by;
 use crate::status::Reporter;
-use crate::{control, exit, limits, protection, session};
+use crate::{exit, limits, protection, session};
 
 /// How long connections may go on after the signal to stop.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("service").required(true).args(["forward", "proxy"])))]
+#[command(after_help = exit::EXPLANATION, group(clap::ArgGroup::new("service").required(true).args(["forward", "proxy"])))]
 pub(crate) struct Serve {
     /// Accept clients at this port; with an address of this machine only those who come there first (all paths
     /// may join).
     #[arg(long, value_name = "[ADDR:]PORT", default_value_t)]
     listen: Place,
     /// Connect every client to this service, wherever it wants to go.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = service)]
     forward: Option<String>,
     /// Connect clients to wherever they want to go, as far as --allow says.
     #[arg(long, requires = "allow")]
@@ -102,7 +104,8 @@ impl Serve {
         limits::raise_open_files();
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
-        let _control = control::open(&self.options, &host)?;
+        session::name_missing(&host);
+        let control = control::open(&self.options, &host)?;
         let port = self.listen.port;
         let listening = host.listen(port, accepted).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
@@ -111,10 +114,10 @@ impl Serve {
         };
         let url = ServerUrl { host: name.to_string(), port, pin };
         writeln!(io::stdout(), "{url}").context("cannot write to standard output")?;
-        let (service, strangers) = (self.service()?, Repeated::default());
+        let (service, strangers) = (self.service().await?, Repeated::default());
         let at = self.listen.address;
         let shared = Arc::new(Shared { host, service, at, clients, reporter, strangers });
-        accept_until(stopped, listener, &shared, self.max_connections.get()).await;
+        accept_until(stopped, (listener, control), &shared, self.max_connections.get()).await;
         Ok(())
     }
 
@@ -139,8 +142,12 @@ impl Serve {
         }
     }
 
-    fn service(&self) -> anyhow::Result<Service> {
+    async fn service(&self) -> anyhow::Result<Service> {
         if let Some(to) = &self.forward {
+            // It may be there later: whoever waits for it need not wait for us.
+            if let Err(error) = lookup_host(to).await {
+                protection::say(&format!("warning: cannot find {to}, and clients will be refused: {error}"));
+            }
             return Ok(Service::Forward(to.clone()));
         }
         let configured =
@@ -151,7 +158,7 @@ impl Serve {
 
 async fn accept_until(
     mut stopped: JoinHandle<exit::Interrupted>,
-    mut listener: Listener,
+    (mut listener, control): (Listener, Option<Control>),
     shared: &Arc<Shared>,
     most: usize,
 ) {
@@ -172,7 +179,8 @@ async fn accept_until(
             },
         }
     }
-    drop(listener);
+    // Port and socket are free for whoever takes our place, while the last connections end.
+    drop((listener, control));
     tracing::info!(connections = flows.len(), "stopping");
     // A second signal ends this too.
     tokio::select! {
@@ -237,6 +245,14 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
 fn public_address(paths: &[PathState]) -> Option<IpAddr> {
     let v4 = paths.iter().find_map(|path| path.ipv4().map(IpAddr::V4));
     v4.or_else(|| paths.iter().find_map(|path| path.ipv6().map(IpAddr::V6)))
+}
+
+/// A service to connect to: what has no port could never be one.
+fn service(text: &str) -> Result<String, &'static str> {
+    let has_port = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0));
+    if has_port { Ok(text.to_owned()) } else { Err("not HOST:PORT") }
 }
 
 fn resolver(text: &str) -> Result<SocketAddr, &'static str> {
@@ -321,6 +337,8 @@ mod tests {
             "--forward h:1 --proxy --allow *:1",
             "--forward h:1 --allow *:1",
             "--proxy --allow x",
+            "--forward host",
+            "--forward host:0",
         ] {
             assert_eq!(parse(bad).expect_err(bad).exit_code(), 2, "{bad}");
         }

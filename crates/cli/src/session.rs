@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::exit;
 use crate::options::Options;
 use crate::pipe;
+use crate::protection::say;
 use crate::scrambling;
 
 /// How long subflows may take to close when the connections above them have ended in order. All data is
@@ -40,6 +41,16 @@ pub(crate) fn host_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Re
 /// The paths that the options name; else the devices of the default routes, or the device that leads to the peer.
 pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Vec<Path>> {
     if options.paths.is_empty() { Ok(Path::defaults(towards)?) } else { Ok(options.paths.clone()) }
+}
+
+/// Says which of its paths cannot be used yet: most often somebody has mistaken a name.
+pub(crate) fn name_missing(host: &Host) {
+    for path in host.paths().iter().filter(|path| !path.is_up()) {
+        say(&format!(
+            "the path {} cannot be used yet: there is no such device, or it has no address",
+            path.device()
+        ));
+    }
 }
 
 impl Terminal {

@@ -104,6 +104,62 @@ fn exit_codes_are_the_programs_or_say_that_plait_failed() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_server_that_waits_for_its_last_connections_has_let_go_of_its_control_socket() {
+    let mut world = World::without_server("draining");
+    let socket = world.file("socket").display().to_string();
+    world.serve(&["--anyone", "--control", &socket]);
+    // It says a byte at a time for two seconds.
+    world.service(7002, |mut stream| {
+        for _ in 0..20 {
+            stream.write_all(b"x").expect("taken");
+            thread::sleep(std::time::Duration::from_millis(100));
+        }
+    });
+    let script = format!(
+        "import socket\n\
+         s = socket.create_connection(('{SERVER}', 7002)); n = len(s.recv(1)); open('begun', 'w').close()\n\
+         while True:\n\
+         \x20 part = s.recv(100)\n\
+         \x20 if not part: break\n\
+         \x20 n += len(part)\n\
+         assert n == 20, n"
+    );
+    thread::scope(|scope| {
+        let client = scope.spawn(|| world.run(&[], &["python3", "-c", &script]));
+        until("the first byte", || world.file("begun").exists());
+        kill(Pid::from_raw(world.serve_id().try_into().expect("a number")), Signal::SIGTERM)
+            .expect("it runs");
+        until("the socket is free", || !world.file("socket").exists());
+        assert!(!client.is_finished(), "the connection still lives");
+        assert_ended(&client.join().expect("no panic"), 0, &["python3"]);
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mistaken_name_of_a_device_or_a_service_is_told_at_once() {
+    let world = World::without_server("mistaken");
+    let mut serve = Command::new(support::PLAIT);
+    serve.args([
+        "serve",
+        "--forward",
+        "nosuch.invalid:80",
+        "--anyone",
+        "--path",
+        "wan1",
+        "--path",
+        "nosuch0",
+    ]);
+    serve.arg("--keys").arg(world.file("keys"));
+    let mut serve = world.start(&world.server, "mistaken", serve);
+    serve.wait_for_output("plait://", support::PATIENCE).expect("it serves all the same");
+    let said = serve.errors();
+    assert!(said.contains("the path nosuch0 cannot be used yet") && !said.contains("wan1"), "{said}");
+    until("the warning", || serve.errors().contains("cannot find nosuch.invalid:80"));
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_half_closed_connection_carries_the_answer() {
     let world = World::new("half");
     // Reads to the end, and only then answers.

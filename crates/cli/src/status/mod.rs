@@ -6,6 +6,7 @@ mod words;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::Context;
 use plait::{HostCounters, Status};
@@ -17,16 +18,23 @@ use report::Report;
 /// Tells about connections where the options ask for it.
 pub(crate) struct Reporter {
     on_standard_error: bool,
-    json: Option<File>,
+    json: Option<Box<dyn Write + Send>>,
+}
+
+/// `-` is standard error: standard output may be the other end of the connection.
+fn open(file: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
+    if file == Path::new("-") {
+        return Ok(Box::new(io::stderr()));
+    }
+    let created =
+        File::create(file).with_context(|| format!("cannot write the status to {}", file.display()));
+    Ok(Box::new(created?))
 }
 
 impl Reporter {
     /// Creates or empties the file, so that an error shows before anything else happens.
     pub(crate) fn open(options: &Options) -> anyhow::Result<Self> {
-        let create = |file: &std::path::PathBuf| {
-            File::create(file).with_context(|| format!("cannot write the status to {}", file.display()))
-        };
-        let json = options.status_json.as_ref().map(create).transpose()?;
+        let json = options.status_json.as_deref().map(open).transpose()?;
         Ok(Self { on_standard_error: options.status, json })
     }
 
