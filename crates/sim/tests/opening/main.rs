@@ -3,6 +3,7 @@
 mod cut_off;
 mod garbage;
 mod messages;
+mod path_gone;
 mod stage;
 
 use plait_base::{Duration, PathId};
