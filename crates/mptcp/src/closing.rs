@@ -14,26 +14,6 @@ use crate::subflows::flow::ResetInfo;
 /// to be sent again, as long as nobody hinders it.
 const MAX_PARTING: Duration = Duration::from_secs(2);
 
-/// A subflow that has joined after an outage proves little in its first moment: whoever cuts all paths may let that much pass.
-const LASTING: Duration = Duration::from_secs(1);
-
-/// Since when there is no way to the peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Outage {
-    /// There is one.
-    #[default]
-    None,
-    /// No subflow is present since then.
-    Since(Instant),
-    /// There was none since then, and now there is one that has to last.
-    Trial {
-        since: Instant,
-        joined: Instant,
-        /// What could be believed of the peer in its first moment: blocks and acknowledgments.
-        news: u64,
-    },
-}
-
 /// Whether the connection lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Life {
@@ -54,7 +34,10 @@ pub(crate) struct Closing {
     life: Life,
     /// The ends of both streams are verified since then.
     verified_since: Option<Instant>,
-    outage: Outage,
+    /// No subflow is present since then.
+    no_subflow_since: Option<Instant>,
+    /// None is present that has lasted, since then.
+    no_way_since: Option<Instant>,
 }
 
 /// What is known of both streams.
@@ -100,7 +83,12 @@ pub(crate) enum ForReader {
 
 impl Default for Closing {
     fn default() -> Self {
-        Self { life: Life::Open { refuses_data: false }, verified_since: None, outage: Outage::None }
+        Self {
+            life: Life::Open { refuses_data: false },
+            verified_since: None,
+            no_subflow_since: None,
+            no_way_since: None,
+        }
     }
 }
 
@@ -183,43 +171,35 @@ impl Closing {
         Some(self.verified_since.filter(|_| !self.is_over())? + MAX_PARTING)
     }
 
-    /// The last subflow is gone. Where those that came after the one before have not lasted, it is the same outage still.
+    /// The last subflow is gone.
     pub(crate) fn on_no_subflow(&mut self, now: Instant) {
-        self.outage = match self.outage {
-            Outage::None => Outage::Since(now),
-            Outage::Since(since) | Outage::Trial { since, .. } => Outage::Since(since),
-        };
+        self.no_subflow_since = self.no_subflow_since.or(Some(now));
+        self.on_no_way(now);
     }
 
-    /// There is a subflow again. `news`, if what the peer says can be believed: how much that is so far.
-    pub(crate) fn on_subflow(&mut self, now: Instant, news: Option<u64>) {
-        self.outage = match (self.outage, news) {
-            (Outage::Since(since), Some(news)) => Outage::Trial { since, joined: now, news },
-            (Outage::Since(_), None) => Outage::None,
-            (other, _) => other,
-        };
+    /// The last subflow that has lasted is gone; those that are present are on trial.
+    pub(crate) fn on_no_way(&mut self, now: Instant) {
+        self.no_way_since = self.no_way_since.or(Some(now));
     }
 
-    /// So much of the peer could be believed until now; `dead_after` is how long a path may be silent before it is taken for
-    /// dead. An outage is over once there is news of a subflow that is not in its first moment, or it has outlived a dead path.
-    pub(crate) fn on_news(&mut self, now: Instant, so_far: u64, dead_after: Duration) {
-        let Outage::Trial { since, joined, news } = self.outage else { return };
-        let age = now.saturating_since(joined);
-        self.outage = if age < LASTING {
-            Outage::Trial { since, joined, news: so_far }
-        } else if so_far > news || age > dead_after + LASTING {
-            Outage::None
-        } else {
-            self.outage
-        };
+    /// There is a subflow again.
+    pub(crate) fn on_subflow(&mut self) {
+        self.no_subflow_since = None;
+    }
+
+    /// There is one that has lasted.
+    pub(crate) fn on_way(&mut self) {
+        self.no_way_since = None;
     }
 
     /// Since when there is no subflow.
     pub(crate) fn no_subflow_since(&self) -> Option<Instant> {
-        match self.outage {
-            Outage::Since(since) => Some(since),
-            Outage::None | Outage::Trial { .. } => None,
-        }
+        self.no_subflow_since
+    }
+
+    /// Since when there is none that has lasted.
+    pub(crate) fn no_way_since(&self) -> Option<Instant> {
+        self.no_way_since
     }
 }
 
@@ -306,35 +286,18 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_ends_with_news_of_a_subflow_that_lasts() {
+    fn an_outage_ends_with_a_subflow_that_lasts_and_not_with_one_that_joins() {
         let at = Instant::from_millis;
-        let dead_after = Duration::from_secs(60);
-        // (news a while after the join, loss of that subflow, start of the outage then)
-        for (news, lost, since) in [
-            (vec![(70_100, 1)], 130_000, 70_000),
-            (vec![(70_100, 1), (72_000, 2)], 130_000, 130_000),
-            (vec![(70_100, 1), (135_000, 1)], 140_000, 140_000),
-        ] {
-            let mut closing = Closing::default();
-            closing.on_no_subflow(at(70_000));
-            assert_eq!(closing.no_subflow_since(), Some(at(70_000)));
-            closing.on_subflow(at(70_000), Some(0));
-            assert_eq!(closing.no_subflow_since(), None);
-            for (when, so_far) in news {
-                closing.on_news(at(when), so_far, dead_after);
-            }
-            closing.on_no_subflow(at(lost));
-            assert_eq!(closing.no_subflow_since(), Some(at(since)));
-        }
-    }
-
-    #[test]
-    fn where_nothing_of_the_peer_can_be_believed_any_subflow_ends_an_outage() {
         let mut closing = Closing::default();
-        closing.on_no_subflow(Instant::from_millis(5));
-        closing.on_subflow(Instant::from_millis(6), None);
-        closing.on_no_subflow(Instant::from_millis(7));
-        assert_eq!(closing.no_subflow_since(), Some(Instant::from_millis(7)));
+        closing.on_no_subflow(at(5));
+        closing.on_subflow();
+        assert_eq!((closing.no_subflow_since(), closing.no_way_since()), (None, Some(at(5))));
+        closing.on_no_subflow(at(7));
+        assert_eq!((closing.no_subflow_since(), closing.no_way_since()), (Some(at(7)), Some(at(5))));
+        closing.on_subflow();
+        closing.on_way();
+        closing.on_no_way(at(9));
+        assert_eq!((closing.no_subflow_since(), closing.no_way_since()), (None, Some(at(9))));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct PathReport {
 }
 
 impl Status {
-    /// What each path did, in the order of the first subflow over it.
+    /// What each path did, in the order of their ids.
     pub fn path_reports(&self) -> Vec<PathReport> {
         let mut reports: Vec<PathReport> = Vec::new();
         for subflow in &self.subflows {
@@ -39,6 +39,7 @@ impl Status {
                 }
             }
         }
+        reports.sort_by_key(|report| report.path);
         reports
     }
 }

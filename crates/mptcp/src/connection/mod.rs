@@ -11,6 +11,7 @@ pub(crate) mod receiving;
 mod reinjecting;
 mod sealed;
 pub(crate) mod sending;
+mod trial;
 pub(crate) mod trust;
 
 use crate::log;
@@ -171,7 +172,7 @@ impl Connection {
                 Timer::Announcement => self.repeat_announcements(now),
                 Timer::Unmapped => self.check_unmapped(now),
                 Timer::Data => self.run_data_timer(now),
-                Timer::NoSubflow => self.fail(ConnectionError::AllPathsLost),
+                Timer::NoSubflow => self.run_outage(now),
                 Timer::Handshake => self.give_up_handshake(),
                 // Looked at whatever has happened.
                 Timer::Stall | Timer::Join | Timer::Repair | Timer::Parting => {}
@@ -376,7 +377,6 @@ impl Connection {
         self.set_memory_share(host.memory_share());
         self.drain_flows(now);
         self.progress_sealing(now, host);
-        self.follow_outage(now);
         self.check_stalls(now);
         self.progress_closing(now);
         self.offer_window();

@@ -82,6 +82,7 @@ impl Connection {
             return;
         }
         let is_syn = segment.flags.contains(Flags::SYN);
+        self.follow_trial(now, index);
         let state = &self.flows[index].state;
         match (state.stage, state.kind) {
             (Stage::Opening, Kind::FirstActive) if is_syn && segment.flags.contains(Flags::ACK) => {

@@ -172,20 +172,10 @@ impl Connection {
         }
         if !self.flows.has_present() {
             self.paths.hurry(now);
-            self.follow_outage(now);
             self.closing.on_no_subflow(now);
         }
-    }
-
-    /// How much of what the peer has said can be believed, where nobody on the way can have made it up.
-    pub(crate) fn news(&self) -> Option<u64> {
-        self.protection.is_sealed().then(|| self.outgoing.acked() + self.incoming.next())
-    }
-
-    /// Looks whether an outage is over.
-    pub(crate) fn follow_outage(&mut self, now: Instant) {
-        if let (Some(news), Some(dead_after)) = (self.news(), self.config.protect.longest_silence()) {
-            self.closing.on_news(now, news, dead_after);
+        if !self.flows.has_lasting() {
+            self.closing.on_no_way(now);
         }
     }
 
@@ -194,9 +184,15 @@ impl Connection {
         if self.closing.is_over() {
             return None;
         }
-        let without_subflow =
-            self.closing.no_subflow_since().map(|since| since + self.config.no_subflow_timeout);
-        without_subflow.into_iter().chain(self.stuck_deadline()).min()
+        self.no_way_deadline().into_iter().chain(self.stuck_deadline()).min()
+    }
+
+    /// There is no way to the peer that has lasted, or nothing has come that can be believed, for too long.
+    pub(crate) fn run_outage(&mut self, now: Instant) {
+        let is_stuck = self.stuck_deadline().is_some_and(|deadline| deadline <= now);
+        if self.run_no_way(now) || is_stuck {
+            self.fail(crate::ConnectionError::AllPathsLost);
+        }
     }
 
     /// Paths that corrupt whatever crosses them look alive to TCP. Where Data-ACKs can be believed, none of them for as long

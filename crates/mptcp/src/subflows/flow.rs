@@ -72,6 +72,7 @@ pub(crate) struct FlowState {
     pub(crate) acks_data_still: bool,
     /// How it ended, if it has.
     pub(crate) end: Option<Closed>,
+    pub(crate) trial: Trial,
 }
 
 /// What a subflow was opened with.
@@ -108,6 +109,21 @@ pub(crate) enum Stage {
     /// Being closed: carries nothing new.
     Leaving,
     /// TCP says that it is over; TIME-WAIT may be running.
+    Over,
+}
+
+/// Whether a subflow has shown that it lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Trial {
+    /// Its join is not complete.
+    Pending,
+    /// Nothing has come but in its first moment.
+    Since {
+        joined: Instant,
+        /// It was asked for something.
+        is_probed: bool,
+    },
+    /// It has.
     Over,
 }
 
@@ -190,6 +206,10 @@ impl FlowState {
             acks_data_still: false,
             bad_fast_closes: 0,
             end: None,
+            trial: match kind {
+                Kind::FirstActive | Kind::FirstPassive => Trial::Over,
+                Kind::JoinActive { .. } | Kind::JoinPassive { .. } => Trial::Pending,
+            },
         }
     }
 

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use crate::paths::{MAX_PRESENT, Path, PresentIds};
 use crate::status::{Status, SubflowStatus};
-use flow::Flow;
+use flow::{Flow, Trial};
 
 pub(crate) use memo::Look;
 
@@ -176,6 +176,11 @@ impl Subflows {
     /// Whether there is one as far as limits and further joins are concerned.
     pub(crate) fn has_present(&self) -> bool {
         self.flows.iter().any(|flow| flow.state.is_present())
+    }
+
+    /// Whether one is present that has lasted.
+    pub(crate) fn has_lasting(&self) -> bool {
+        self.flows.iter().any(|flow| flow.state.is_present() && flow.state.trial == Trial::Over)
     }
 
     /// Whether one should be given data.

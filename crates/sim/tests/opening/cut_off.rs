@@ -85,3 +85,26 @@ fn fails_in_time(tep: Tep, cut: Cut, seed: u64) {
     assert!(reports.iter().any(says), "{reports:?}");
     assert!(reports.iter().all(|report| says(report) || !report.to_string().is_empty()));
 }
+
+/// An attacker who cuts the second path later keeps a subflow that has joined in vain present all the time.
+#[test]
+fn it_is_an_error_two_minutes_after_the_last_path_was_cut_also_where_they_are_cut_one_after_the_other() {
+    const LATER: Duration = Duration::from_secs(20);
+    let mut stage = Stage::new(70);
+    Cut::BehindFirstBlock.on(&mut stage, 0);
+    let begin = stage.world.now();
+    // The server has still something to say then.
+    let client = Workload::of(MANY).reading_from(begin + LATER + LATER / 4);
+    let id = stage.open(&sealed(Tep::Tls13), client, Workload::of(MANY));
+    let client = stage.client;
+    stage.world.run_for(LATER);
+    assert!(stage.world.application(client, id).outcome().is_none());
+    Cut::BehindFirstBlock.on(&mut stage, 1);
+    stage.world.run_until(10 * MINUTE, |world| world.application(client, id).outcome().is_some());
+    let outcome = stage.world.application(client, id).outcome().expect("the client has ended").clone();
+    let took = outcome.at.saturating_since(begin);
+    println!("{:?} after {took:?}: {:?}", outcome.result, outcome.status.path_reports());
+    assert_eq!(outcome.result, Err(ConnectionError::AllPathsLost));
+    // What was read then has let the server's last blocks pass.
+    assert!(took <= LIMIT + LATER + LATER / 4, "{took:?}");
+}

@@ -176,7 +176,7 @@ impl Connection {
     pub(crate) fn on_join_confirmed(&mut self, now: Instant, index: usize) {
         log::debug!(subflow = self.flows[index].state.id.0, path = ?self.flows[index].state.path, "join is complete");
         self.flows[index].state.stage = Stage::Open;
-        self.closing.on_subflow(now, self.news());
+        self.begin_trial(now, index);
         self.paths.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
     }
 
@@ -197,7 +197,7 @@ impl Connection {
             log::debug!(subflow = flow.state.id.0, path = ?flow.state.path, "join is complete");
             flow.state.stage = Stage::Open;
             flow.tcp.request_ack();
-            self.closing.on_subflow(now, self.news());
+            self.begin_trial(now, arrived.index);
             self.outgoing.on_other_subflow();
         } else if is_right {
             flow.reset(ResetInfo::for_now(ResetReason::LackOfResources));
