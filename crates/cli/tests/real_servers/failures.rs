@@ -7,7 +7,7 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plait_handshake::Fingerprint;
+use plait::Fingerprint;
 use plait_netns::nft::Table;
 
 use crate::outage::counted;

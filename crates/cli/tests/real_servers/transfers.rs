@@ -1,7 +1,7 @@
 //! Programs that move bytes, each while one path dies in the middle and comes back.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Instant;
 
 use crate::outage::{Death, with_outage};
