@@ -49,7 +49,9 @@ fn a_firewall_that_is_reloaded_takes_our_rules_away_for_a_moment_only() {
         stream.shutdown().await.expect("open until now");
     });
     assert_eq!(client.join().expect("no panic"), Some(*b"ping"), "the port is still ours");
-    let lines = log.lines_with("put back");
+    // The table can be seen before the line that tells of it is written.
+    let lines = wait_for(|| Some(log.lines_with("put back")).filter(|lines| !lines.is_empty()));
+    let lines = lines.unwrap_or_default();
     assert_eq!(lines.len(), 1, "said, and not each time: {lines:#?}");
 }
 

@@ -68,7 +68,13 @@ impl Nat {
     /// ports `listening` are the stack's, and joins to the ports `opened` that it has opened connections from.
     pub(super) fn put(&mut self, listening: &BTreeSet<u16>, opened: &BTreeSet<u16>) -> Result<(), Error> {
         run_with_input("nft", "-f -", &self.ruleset(listening, opened))?;
-        self.whole = list(&self.table)?;
+        self.whole = match list(&self.table) {
+            Ok(listing) => listing,
+            // It is gone again already. No listing is empty: the next look, which the announcement of that leads to, finds
+            // it missing.
+            Err(Error::Program { .. }) => String::new(),
+            Err(error) => return Err(error),
+        };
         Ok(())
     }
 
