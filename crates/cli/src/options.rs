@@ -47,6 +47,12 @@ pub(crate) struct Options {
     /// Congestion control; lia and olia are coupled over the paths.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) congestion: Congestion,
+    /// Open a subflow for each pair of a path and an address of the other host, in place of one over each path.
+    #[arg(long)]
+    pub(crate) mesh: bool,
+    /// Also open subflows to the addresses that those announce who connect to us.
+    #[arg(long)]
+    pub(crate) join_announced: bool,
     /// Ask for data checksums (DSS checksum): they find what middleboxes change.
     #[arg(long)]
     pub(crate) checksum: bool,
@@ -165,6 +171,8 @@ impl Options {
             .scheduler(self.scheduler)
             .congestion_control(self.congestion.into())
             .checksums(self.checksum)
+            .mesh(self.mesh)
+            .join_announced(self.join_announced)
             .address_ranges(self.ranges.iter().copied())
             .crypto_threads(self.crypto_threads.unwrap_or(0).into());
         if let Some(bytes) = self.send_buffer {

@@ -17,6 +17,7 @@ mod dispatch;
 mod endpoint;
 mod entry;
 mod half_open;
+mod join_budget;
 mod lifecycle;
 mod limits;
 mod listener;

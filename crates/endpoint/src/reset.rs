@@ -20,7 +20,9 @@ pub(crate) fn reset_for(stray: &Segment, reason: Option<ResetReason>) -> Option<
     };
     let mut reset = bare_segment(stray, seq, ack, flags);
     if let Some(reason) = reason {
-        let option = TcpOption::Mptcp(MptcpOption::Reset(MpReset { transient: false, reserved: 0, reason }));
+        // Room may be made; all else stays as it is (RFC 8684, section 3.6).
+        let transient = reason == ResetReason::LackOfResources;
+        let option = TcpOption::Mptcp(MptcpOption::Reset(MpReset { transient, reserved: 0, reason }));
         let fits = option.emit(&mut reset.options);
         debug_assert!(fits, "an empty option field has room for four bytes");
     }
@@ -66,6 +68,16 @@ mod tests {
         let option = options(&reset.options).next().expect("one").expect("well-formed");
         let TcpOption::Mptcp(MptcpOption::Reset(said)) = option else { panic!("{option:?}") };
         assert_eq!(said.reason, ResetReason::Mptcp);
+    }
+
+    #[test]
+    fn only_a_lack_of_resources_passes() {
+        for reason in [ResetReason::LackOfResources, ResetReason::Mptcp, ResetReason::Prohibited] {
+            let reset = reset_for(&stray(Flags::SYN, b""), Some(reason)).expect("answered");
+            let option = options(&reset.options).next().expect("one").expect("well-formed");
+            let TcpOption::Mptcp(MptcpOption::Reset(said)) = option else { panic!("{option:?}") };
+            assert_eq!(said.transient, reason == ResetReason::LackOfResources);
+        }
     }
 
     #[test]

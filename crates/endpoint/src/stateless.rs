@@ -297,6 +297,14 @@ impl Host for Recalling<'_> {
         self.view.memory_share()
     }
 
+    fn claim_join(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant> {
+        self.view.claim_join(now, peer)
+    }
+
+    fn return_join(&mut self, peer: IpAddr) {
+        self.view.return_join(peer);
+    }
+
     fn unix_time(&self, now: Instant) -> u64 {
         self.view.unix_time(now)
     }

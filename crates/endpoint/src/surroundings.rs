@@ -10,6 +10,7 @@ use zeroize::Zeroize;
 use crate::claims::Claims;
 use crate::cookies::Cookies;
 use crate::demux::Demux;
+use crate::join_budget::JoinBudget;
 use crate::memory::MemoryPool;
 use crate::ports::draw_port;
 use crate::time_wait::TimeWaits;
@@ -23,6 +24,7 @@ pub(crate) struct Surroundings {
     pub(crate) demux: Demux,
     pub(crate) time_waits: TimeWaits,
     pub(crate) way_memory: WayMemory,
+    join_budget: JoinBudget,
     claims: Claims,
     isns: IsnGenerator,
     pub(crate) cookies: Cookies,
@@ -52,6 +54,7 @@ impl Surroundings {
             demux: Demux::default(),
             time_waits: TimeWaits::new(limits.max_time_wait),
             way_memory: WayMemory::default(),
+            join_budget: JoinBudget::default(),
             claims: Claims::new(limits.max_openings),
             isns,
             cookies,
@@ -149,6 +152,14 @@ impl Host for HostView<'_> {
 
     fn memory_share(&self) -> u64 {
         self.surroundings.memory.share()
+    }
+
+    fn claim_join(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant> {
+        self.surroundings.join_budget.claim(now, peer)
+    }
+
+    fn return_join(&mut self, peer: IpAddr) {
+        self.surroundings.join_budget.give_back(peer);
     }
 
     fn unix_time(&self, now: Instant) -> u64 {

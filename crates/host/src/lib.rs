@@ -68,7 +68,7 @@ pub use plait_carrier::MalformedCounts;
 pub use plait_endpoint::{Counters, EndpointConfig};
 pub use plait_mptcp::Counters as StatusCounters;
 pub use plait_mptcp::{
-    AttemptOutcome, AttemptStatus, Config, ConnectionError, Fallback, Negotiated, Path, PathClass,
+    AttemptOutcome, AttemptStatus, Config, ConnectionError, Fallback, Joins, Negotiated, Path, PathClass,
     PeerIdentity, PlainReason, Protect, Scheduler, ScrambleSettings, ScrambleStart, ScrambleStatus,
     SealedSettings, SealedStatus, Status, SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };

@@ -50,6 +50,16 @@ pub trait Host {
         u64::MAX
     }
 
+    /// Takes the SYN of a join on a connection with `peer` (its address when the connection began) out of the budget of this
+    /// host, and out of that for this peer: it is where the peer says, and nobody may be there, or somebody else.
+    ///
+    /// # Errors
+    /// There is none left before that moment.
+    fn claim_join(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant>;
+
+    /// A join on a connection with `peer` was answered by whoever holds its keys: it is not counted.
+    fn return_join(&mut self, peer: IpAddr);
+
     /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
     fn unix_time(&self, now: Instant) -> u64;
 }

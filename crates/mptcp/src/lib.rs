@@ -36,7 +36,7 @@ pub use host::{Host, OpeningClaim, OpeningName, Refused, SMALLEST_SHARE};
 pub use memory::Memory;
 pub use opening::{ActiveOpen, Association};
 pub use path_report::PathReport;
-pub use paths::{Path, PathClass, Paths, TrustedPaths};
+pub use paths::{Joins, Path, PathClass, Paths, TrustedPaths};
 pub use plait_protect::scramble::Variant as ScrambleStart;
 pub use protection::keys::token_of;
 pub use protection::sealed::{CryptoJob, CryptoResult};

@@ -21,6 +21,7 @@ fn an_announcement_is_repeated_until_it_is_echoed() {
         }
         Fate::Pass
     });
+    world.config(|config| config.joins = plait_mptcp::Joins::Mesh);
     world.send(CLIENT, b"x").connect();
     world.sides[CLIENT].finishes = false;
     world.wait(500);

@@ -5,7 +5,7 @@ mod world;
 use bytes::Bytes;
 use core::net::SocketAddr;
 use plait_base::Duration;
-use plait_mptcp::{Counters, Event, Negotiated, Path, PlainReason, Refused};
+use plait_mptcp::{Counters, Event, Joins, Negotiated, Path, PlainReason, Refused};
 use plait_wire::{
     CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpJoin, MptcpOption, RemoveAddr,
     Segment, TcpOption, option_bytes, options,
@@ -16,7 +16,7 @@ use world::{CLIENT, Fate, Link, SERVER, World, path, pattern, rewrite};
 
 fn connected(seed: u64) -> (World, Rc<RefCell<Vec<Segment>>>) {
     let mut world = World::new(seed, vec![Link::default(); 2], 1);
-    world.sides.iter_mut().for_each(|side| side.config.full_mesh = false);
+    world.sides.iter_mut().for_each(|side| side.config.joins = Joins::None);
     world.config(|config| config.announce = false);
     let seen = Rc::new(RefCell::new(Vec::new()));
     let tape = Rc::clone(&seen);
@@ -168,7 +168,7 @@ fn data_without_any_mapping_closes_the_subflow_after_a_while() {
 #[test]
 fn an_announcement_with_a_wrong_hmac_is_neither_kept_nor_echoed() {
     let (mut world, seen) = connected(SEED);
-    world.sides[SERVER].config.full_mesh = true;
+    world.sides[SERVER].config.passive_joins = Joins::OnePerPath;
     let add = plait_wire::AddAddr {
         echo: false,
         address_id: 9,

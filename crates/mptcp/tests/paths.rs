@@ -4,7 +4,7 @@ mod world;
 
 use core::net::SocketAddr;
 use plait_base::Duration;
-use plait_mptcp::{ConnectionError, Event, Negotiated, PathClass, PlainReason, Scheduler};
+use plait_mptcp::{ConnectionError, Event, Joins, Negotiated, PathClass, PlainReason, Scheduler};
 use world::{CLIENT, Fate, Link, PORT, SERVER, World, address, path, pattern};
 
 const RATE: Option<u64> = Some(2_000_000);
@@ -296,6 +296,7 @@ fn after_a_refusal_the_last_way_still_has_its_turn_and_its_time() {
 #[test]
 fn an_announced_address_is_joined_and_echoed() {
     let mut world = World::new(17, vec![Link { rate: RATE, ..Link::default() }], 3);
+    world.config(|config| config.joins = Joins::Mesh);
     let data = in_mid_transfer(&mut world, 2_000_000);
     assert_eq!(world.usable(CLIENT), 3, "one path of ours to three addresses");
     world.finish(60);
@@ -307,7 +308,8 @@ fn an_announced_address_is_joined_and_echoed() {
 #[test]
 fn the_side_that_was_called_joins_what_was_announced_to_it() {
     let mut world = two_paths(19);
-    world.sides[CLIENT].config.full_mesh = false;
+    world.sides[CLIENT].config.joins = Joins::None;
+    world.sides[SERVER].config.passive_joins = Joins::OnePerPath;
     let data = pattern(8_000_000, 9);
     world.send(CLIENT, &data).send(SERVER, b"hello").connect();
     world.wait(2_000);

@@ -36,6 +36,7 @@ fn idle(seed: u64, taken_tokens: u8) -> (World, Shared) {
     world.sides[SERVER].host.taken_tokens = taken_tokens;
     let tape = Shared::default();
     record(&mut world, &tape, |_, _| Fate::Pass);
+    world.config(|config| config.joins = plait_mptcp::Joins::Mesh);
     world.connect();
     world.wait(2000);
     assert_eq!(world.usable(CLIENT), 2);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::plait_host::{Config, Ranges};
+use ::plait_host::{Config, Joins, Ranges};
 use tokio::time::timeout;
 
 use crate::counters::HostCounters;
@@ -172,6 +172,18 @@ impl HostBuilder {
     pub fn address_ranges(mut self, networks: impl IntoIterator<Item = IpAddr>) -> Self {
         let networks: Vec<IpAddr> = networks.into_iter().collect();
         self.inner = self.inner.ranges(Ranges::of(&networks));
+        self
+    }
+
+    /// Whether a subflow is opened for each pair of a path and an address of the other host, in place of one over each path.
+    pub fn mesh(mut self, is_wanted: bool) -> Self {
+        self.config.joins = if is_wanted { Joins::Mesh } else { Joins::OnePerPath };
+        self
+    }
+
+    /// Whether subflows are opened to addresses, one to each, that hosts announce which have connected to us.
+    pub fn join_announced(mut self, is_wanted: bool) -> Self {
+        self.config.passive_joins = if is_wanted { Joins::OnePerPath } else { Joins::None };
         self
     }
 

@@ -1,7 +1,7 @@
 //! Paths come, go, die and lie idle.
 
 use plait_base::{Duration, Instant, PathId};
-use plait_mptcp::{Config, Negotiated, Status};
+use plait_mptcp::{Config, Joins, Negotiated, Status};
 use plait_sim::{
     BlackHole, CloseMode, Direction, Families, Link, LinkConfig, Moment, Pair, Recorder, Stripper, Workload,
     megabits, plain_link,
@@ -218,7 +218,7 @@ fn the_server_announces_its_other_address_and_the_client_joins_it() {
 #[test]
 fn an_address_that_is_not_announced_is_not_joined() {
     let mut pair = Pair::new(11, 2, Families::V4);
-    let quiet = Config { announce: false, full_mesh: false, ..Config::default() };
+    let quiet = Config { announce: false, joins: Joins::None, ..Config::default() };
     let talk = pair.talk(&quiet, Workload::of(MIB), patient(), MINUTES);
     assert!(!carried(&talk.client.status, 1), "{:#?}", talk.client.status.subflows);
     pair.assert_clean();

@@ -45,6 +45,18 @@ fn sizes_and_limits_reach_the_settings() {
 }
 
 #[test]
+fn a_mesh_and_joins_by_who_was_connected_to_are_asked_for() {
+    for (words, asked) in [
+        ("plait connect h 80", (false, false)),
+        ("plait connect h 80 --mesh", (true, false)),
+        ("plait connect h 80 --join-announced", (false, true)),
+    ] {
+        let Command::Connect(connect) = parse(words).expect("good words").command else { unreachable!() };
+        assert_eq!((connect.options.mesh, connect.options.join_announced), asked, "{words}");
+    }
+}
+
+#[test]
 fn scrambling_is_asked_for_by_name() {
     let words = "plait listen 80 --protect scramble --scramble-start hmac-sha1 --trusted-bytes all \
                  --untrusted-only degrade --scheduler dispersed=128 --allow-plain";

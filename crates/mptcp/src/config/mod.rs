@@ -9,6 +9,8 @@ pub use sealed::SealedSettings;
 use core::num::NonZeroU16;
 use plait_base::Duration;
 
+use crate::paths::Joins;
+
 /// Which subflow the next block goes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Scheduler {
@@ -91,8 +93,12 @@ pub struct Config {
     pub max_remote_addresses: u8,
     /// Announce our other addresses to the peer (ADD_ADDR).
     pub announce: bool,
-    /// Open subflows to and from all addresses we know (the opener of the connection does).
-    pub full_mesh: bool,
+    /// Further subflows that we open on connections that we have opened.
+    pub joins: Joins,
+    /// Further subflows that we open on connections that were opened to us: only to addresses that the peer has announced, and a
+    /// second later than it could have. None by default, as in Linux: whoever opens connections to us could have us send SYNs to
+    /// anybody.
+    pub passive_joins: Joins,
     /// How long an attempt to open the connection may go without progress before another path is tried beside it (the
     /// Connection Attempt Delay of RFC 8305, section 5).
     pub attempt_delay: Duration,
@@ -130,7 +136,8 @@ impl Default for Config {
             max_subflows: 8,
             max_remote_addresses: 8,
             announce: true,
-            full_mesh: true,
+            joins: Joins::default(),
+            passive_joins: Joins::None,
             attempt_delay: Duration::from_millis(250),
             remaining_attempts_timeout: Duration::from_millis(1500),
             crypto_jobs: 0,

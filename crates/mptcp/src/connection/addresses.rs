@@ -5,12 +5,14 @@ use core::net::{IpAddr, SocketAddr};
 use plait_base::Instant;
 use plait_wire::AddAddr;
 
-use crate::paths::{Announcement, Learned};
+use crate::connection::receiving::Arrived;
+use crate::paths::{Announcement, Learned, is_meaningful};
 use crate::protection::Mode;
 use crate::protection::keys::{address_hmac, same};
 use crate::protection::options::announcement;
 use crate::protection::session::Session;
 use crate::role::Role;
+use crate::subflows::doubt::{Doubt, Verdict};
 use crate::subflows::flow::{Control, Flow, ResetInfo};
 use crate::{Connection, Host};
 
@@ -27,11 +29,13 @@ impl Connection {
         self.config.announce && confirmed && self.mode() == Mode::Multipath && !self.closing.is_over()
     }
 
-    /// Sends the announcements and withdrawals that are due.
+    /// Sends the announcements and withdrawals that are due, and what else is repeated.
     pub(crate) fn repeat_announcements(&mut self, now: Instant) {
         if self.mode() != Mode::Multipath || self.closing.is_over() {
             return;
         }
+        self.repeat_priorities(now);
+        self.resolve_doubts(now);
         let Some(index) = self.flows.iter().position(Flow::is_good) else { return };
         self.repeat_withdrawals(now, index);
         let is_sealed = self.protection.is_sealed();
@@ -49,10 +53,14 @@ impl Connection {
     }
 
     pub(crate) fn announcement_deadline(&self) -> Option<Instant> {
-        if self.mode() != Mode::Multipath || !self.flows.has_good() {
+        if self.mode() != Mode::Multipath || !self.flows.has_open() || self.closing.is_over() {
             return None;
         }
-        self.paths.announcement_deadline(self.protection.is_sealed())
+        if !self.flows.has_good() {
+            return self.repetition_deadline();
+        }
+        let told = self.paths.announcement_deadline(self.protection.is_sealed());
+        told.into_iter().chain(self.repetition_deadline()).min()
     }
 
     /// The peer announces an address, or echoes one of ours.
@@ -88,8 +96,9 @@ impl Connection {
     ) -> bool {
         let Some(initial) = self.paths.initial_remote() else { return false };
         let address = SocketAddr::new(address, port.unwrap_or(initial.port()));
-        if !is_one_host(address) || host.paths().with_address(address.ip()).is_some() {
-            log::debug!(%address, "ADD_ADDR refused: no address of another host");
+        let is_of_peer = address.port() != 0 && is_meaningful(address.ip(), initial.ip());
+        if !is_of_peer || host.paths().with_address(address.ip()).is_some() {
+            log::debug!(%address, "ADD_ADDR refused: not an address that we could reach the peer at");
             self.counters.addresses_refused += 1;
             return false;
         }
@@ -106,9 +115,9 @@ impl Connection {
         same(&computed, &hmac)
     }
 
-    /// The peer has lost an address. Nobody has signed that: a subflow that is the last one stays, and shows
-    /// by itself whether it still works.
-    pub(crate) fn on_remove_addr(&mut self, id: u8) {
+    /// The peer has lost an address. Nobody has to have signed that: what it closes has first to stay silent when it is asked
+    /// (RFC 8684, section 3.4.2), and a subflow that is the last one stays, and shows by itself whether it still works.
+    pub(crate) fn on_remove_addr(&mut self, now: Instant, id: u8) {
         log::debug!(id, "the peer withdraws an address");
         self.paths.forget_remote(id);
         for index in 0..self.flows.len() {
@@ -117,20 +126,81 @@ impl Connection {
                 continue;
             }
             let own = state.id;
-            let others = self.flows.has_other_good(own);
-            if !others {
+            if !self.flows.has_other_good(own) {
                 log::debug!(id, subflow = own.0, "REMOVE_ADDR ignored: there is no other subflow");
                 self.counters.removals_ignored += 1;
                 continue;
             }
-            self.paths.forget_pairs_with(self.flows[index].state.tuple.remote);
-            if self.flows[index].is_open() {
+            if !self.flows[index].is_open() {
+                self.flows[index].reset(ResetInfo::for_now(plait_wire::ResetReason::Unspecified));
+            } else if self.flows[index].state.doubt.is_none() {
+                //= https://www.rfc-editor.org/rfc/rfc8684#section-3.4.2
+                //# The receipt of REMOVE_ADDR SHOULD first trigger the sending of a TCP
+                //# keepalive [RFC1122] on the path, and if a response is received, the
+                //# path SHOULD NOT be removed.
+                let flow = &mut self.flows[index];
+                let stats = flow.tcp.stats();
+                flow.state.doubt = Some(Doubt::new(now, stats.min_rtt, flow.longest_trip()));
+                flow.tcp.probe();
                 self.outgoing.on_stalled(own, |_| false);
-                self.flows[index].leave();
-            } else {
-                self.flows[index].reset(ResetInfo::because(plait_wire::ResetReason::Unspecified));
             }
         }
+    }
+
+    /// Something has come in on an open subflow: it answers whether its address is gone, or shows that the peer has not heard how
+    /// it is to be used.
+    pub(crate) fn heed_answers(&mut self, now: Instant, arrived: &Arrived<'_>) {
+        let state = &mut self.flows[arrived.index].state;
+        if state.doubt.is_some_and(|doubt| doubt.is_dispelled(now)) {
+            log::debug!(subflow = state.id.0, "REMOVE_ADDR ignored: the subflow works");
+            state.doubt = None;
+            self.counters.removals_ignored += 1;
+        }
+        if arrived.segment.payload.is_empty() || !self.flows[arrived.index].state.priority.is_said() {
+            return;
+        }
+        let id = self.flows[arrived.index].state.id;
+        let has_regular = self.flows.iter().any(|flow| flow.is_regular() && flow.state.id != id);
+        let Flow { state, .. } = &mut self.flows[arrived.index];
+        let backup = state.backup_ours;
+        if state.priority.on_data(now, backup && has_regular) {
+            self.flows[arrived.index].say_priority(backup);
+        }
+    }
+
+    /// Says once more by MP_PRIO how subflows are to be used.
+    fn repeat_priorities(&mut self, now: Instant) {
+        for flow in self.flows.iter_mut().filter(|flow| flow.is_open()) {
+            if flow.state.priority.repeat(now) {
+                flow.say_priority(flow.state.backup_ours);
+            }
+        }
+    }
+
+    /// Asks once more those subflows whose address the peer has withdrawn, and leaves those that have not answered.
+    fn resolve_doubts(&mut self, now: Instant) {
+        for index in 0..self.flows.len() {
+            let Flow { tcp, state, .. } = &mut self.flows[index];
+            let Some(doubt) = &mut state.doubt else { continue };
+            match doubt.resolve(now) {
+                Verdict::Wait => {}
+                Verdict::Ask => tcp.probe(),
+                Verdict::Gone => {
+                    state.doubt = None;
+                    if self.flows[index].is_open() && self.flows.has_good() {
+                        self.flows[index].leave();
+                    }
+                }
+            }
+        }
+    }
+
+    fn repetition_deadline(&self) -> Option<Instant> {
+        let of = |flow: &Flow| {
+            let doubt = flow.state.doubt.map(|doubt| doubt.deadline());
+            doubt.into_iter().chain(flow.state.priority.deadline()).min()
+        };
+        self.flows.iter().filter(|flow| flow.is_open()).filter_map(of).min()
     }
 
     /// Tells the peer that an address of ours is gone.
@@ -150,13 +220,4 @@ impl Connection {
             }
         });
     }
-}
-
-/// An address that a SYN could be sent to.
-fn is_one_host(address: SocketAddr) -> bool {
-    let is_host = match address.ip() {
-        IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
-        IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast() && v6.to_ipv4_mapped().is_none(),
-    };
-    is_host && address.port() != 0
 }

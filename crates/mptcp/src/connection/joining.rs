@@ -1,34 +1,44 @@
 //! Further subflows: which the path manager wants are opened, and those whose path has changed are left.
 
 use crate::log;
-use core::net::SocketAddr;
-use plait_base::Instant;
+use core::net::IpAddr;
+use plait_base::{Instant, PathId};
 use plait_wire::ResetReason;
 
-use crate::paths::{Joining, NextJoin};
+use crate::paths::{Joining, NextJoin, Outcome};
 use crate::protection::Mode;
 use crate::role::Role;
-use crate::subflows::flow::{Control, Kind, ResetInfo};
-use crate::{Connection, Host, Path, PathClass};
+use crate::subflows::flow::{Flow, Kind, ResetInfo, Stage};
+use crate::{Connection, Host, Joins, PathClass};
 
 impl Connection {
     /// Opens the subflows that are missing and due.
     pub(crate) fn open_joins(&mut self, now: Instant, host: &mut dyn Host) {
+        self.tell_outcomes(now, host);
         while self.may_join() && self.flows.present() < usize::from(self.config.max_subflows) {
             let joining = Joining {
+                wanted: self.joins(),
                 is_opener: self.role == Role::Active,
+                is_in_need: !self.flows.has_good(),
+                attempt_delay: self.config.attempt_delay,
                 denies_initial: self
                     .protection
                     .session()
                     .is_some_and(|session| session.denies_initial_address),
             };
             let flows = &self.flows;
-            let is_missing = |path: &Path, remote: SocketAddr| flows.lacks(path, remote);
+            let present = || flows.present_for_joins();
             let beside = (joining, flows.present_ids());
-            let NextJoin::Open(id, remote) = self.paths.next_join(now, beside, host.paths(), is_missing)
+            let has_failed = |path: PathId, remote: IpAddr| host.has_failed_lately(now, path, remote);
+            let NextJoin::Open(id, remote) =
+                self.paths.next_join(now, beside, host.paths(), present, has_failed)
             else {
                 return;
             };
+            let peer = self.paths.initial_remote().unwrap_or(remote.address);
+            if let Err(at) = host.claim_join(now, peer.ip()) {
+                return self.paths.hold_until(at);
+            }
             let Some(path) = host.paths().get(id).cloned() else { return };
             log::debug!(path = path.name, remote = %remote.address, "join begins");
             let kind = Kind::JoinActive { nonce: host.random().next_u32(), peer_nonce: None };
@@ -48,15 +58,72 @@ impl Connection {
         // Neither side has anything left that another subflow could carry.
         let is_ending = self.outgoing.fin().is_some() && self.incoming.is_finished();
         self.mode() == Mode::Multipath
-            && self.config.full_mesh
+            && self.joins() != Joins::None
             && !self.closing.is_over()
             && !(is_ending && self.flows.has_good())
             && self.protection.is_confirmed()
     }
 
+    /// Which further subflows are ours to open.
+    fn joins(&self) -> Joins {
+        match self.role {
+            Role::Active => self.config.joins,
+            Role::Passive => self.config.passive_joins,
+        }
+    }
+
+    /// The host learns which paths do not lead to the peer, for other connections. That a join gets through says nothing of how a
+    /// connection would open there.
+    fn tell_outcomes(&mut self, now: Instant, host: &mut dyn Host) {
+        if !self.paths.has_outcomes() {
+            return;
+        }
+        let peer = self.paths.initial_remote().map(|remote| remote.ip());
+        let others_work = self.flows.has_open();
+        for outcome in self.paths.take_outcomes() {
+            match outcome {
+                Outcome::Answered(remote) => host.return_join(peer.unwrap_or(remote)),
+                Outcome::Failed(path, remote) if others_work => host.note_opening(now, path, remote, false),
+                Outcome::Failed(..) => {}
+            }
+        }
+    }
+
+    /// The peer has answered on this subflow: others over its path that still wait for an answer are not needed.
+    pub(crate) fn cancel_slower(&mut self, index: usize) {
+        if self.joins() != Joins::OnePerPath {
+            return;
+        }
+        let (id, path) = (self.flows[index].state.id, self.flows[index].state.path);
+        for flow in &mut self.flows {
+            let waits =
+                matches!((flow.state.stage, flow.state.kind), (Stage::Opening, Kind::JoinActive { .. }));
+            if waits && flow.state.path == path && flow.state.id != id {
+                flow.cancel();
+            }
+        }
+    }
+
+    /// A subflow that stood still does not any more. What was begun beside it over its path is not needed; if that has come to
+    /// something, this one is not.
+    pub(crate) fn on_recovered(&mut self, index: usize) {
+        if self.joins() != Joins::OnePerPath {
+            return;
+        }
+        self.cancel_slower(index);
+        let (id, path) = (self.flows[index].state.id, self.flows[index].state.path);
+        let is_in_its_place = |flow: &Flow| {
+            flow.state.id != id && flow.state.path == path && flow.state.is_ours() && flow.is_good()
+        };
+        if self.flows.iter().any(is_in_its_place) {
+            self.outgoing.on_stalled(id, |_| false);
+            self.flows[index].leave();
+        }
+    }
+
     /// The paths are not what they were.
-    pub(crate) fn follow_paths(&mut self, host: &dyn Host) {
-        self.paths.on_paths_changed();
+    pub(crate) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
+        self.paths.on_paths_changed(host.paths());
         let mut lost_addresses = Vec::new();
         for index in 0..self.flows.len() {
             let state = &self.flows[index].state;
@@ -72,7 +139,7 @@ impl Connection {
                     if self.leave_for_class(index, class) {
                         self.abandon(index);
                     } else {
-                        self.change_path(index, backup);
+                        self.change_path(now, index, backup);
                     }
                 }
                 Some(_) | None => {
@@ -85,12 +152,6 @@ impl Connection {
         }
         for address in lost_addresses {
             self.withdraw(address);
-        }
-        let up: Vec<_> = host.paths().iter().filter(|path| path.up).map(|path| path.id).collect();
-        for path in up {
-            if !self.flows.iter().any(|flow| flow.state.path == path && flow.state.is_present()) {
-                self.paths.on_path_up(path);
-            }
         }
     }
 
@@ -109,7 +170,7 @@ impl Connection {
     }
 
     /// Its role may have changed.
-    fn change_path(&mut self, index: usize, backup: bool) {
+    fn change_path(&mut self, now: Instant, index: usize, backup: bool) {
         let mode = self.mode();
         let flow = &mut self.flows[index];
         if core::mem::replace(&mut flow.state.backup_ours, backup) != backup
@@ -117,8 +178,8 @@ impl Connection {
             && flow.is_open()
             && !self.protection.prioritise(&flow.state, backup)
         {
-            flow.state.signal(Control::Prio { backup });
-            flow.tcp.request_ack();
+            flow.say_priority(backup);
+            flow.state.priority.on_said(now);
         }
     }
 }

@@ -183,7 +183,7 @@ impl Connection {
 
     /// The paths of the host have changed (up, down, new, gone, class, backup).
     pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
-        self.follow_paths(host);
+        self.follow_paths(now, host);
         self.settle(now, host);
     }
 

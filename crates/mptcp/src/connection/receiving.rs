@@ -7,6 +7,7 @@ use plait_tcp::{Arrival, Closed, Event as TcpEvent};
 use plait_wire::{Dss, Flags, ResetReason, Segment};
 
 use crate::connection::options_in::Signals;
+use crate::paths::Refusal;
 use crate::protection::Mode;
 use crate::receive::mapping::{Declaration, Declared, Mapping, Placed};
 use crate::role::Role;
@@ -75,9 +76,8 @@ impl Connection {
         if segment.flags.contains(Flags::RST) {
             let state = &self.flows[index].state;
             // Nobody has signed the reason: on a sealed connection it may not keep us from a path.
-            let reason = signals.reset.map(|reset| reset.reason).filter(|_| self.protection.trusts_options());
-            if reason == Some(ResetReason::Prohibited) {
-                self.paths.on_prohibited(state.path, state.tuple.remote);
+            if let Some(reset) = signals.reset.filter(|_| self.protection.trusts_options()) {
+                self.paths.on_refused(state.path, state.tuple.remote, Refusal::of(reset));
             }
             return;
         }
@@ -90,9 +90,10 @@ impl Connection {
             }
             (Stage::Opening, Kind::FirstPassive) => self.on_first_third_ack(arrived),
             (Stage::Opening, Kind::JoinActive { .. }) if is_syn => self.on_join_syn_ack(now, arrived),
+            (Stage::Open, _) => self.heed_answers(now, arrived),
             (Stage::Opening, Kind::JoinPassive { .. }) => self.on_join_third_ack(now, arrived),
             (Stage::Unconfirmed { .. }, _) if !is_syn => self.on_join_confirmed(now, index),
-            (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Leaving | Stage::Over, _) => {}
+            (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Leaving | Stage::Over, _) => {}
         }
         match self.mode() {
             _ if self.protection.must_be_sealed() => self.take_sealed_signals(arrived),
@@ -131,7 +132,7 @@ impl Connection {
             self.on_add_addr(now, index, &add, host);
         }
         for &id in &signals.removed {
-            self.on_remove_addr(id);
+            self.on_remove_addr(now, id);
         }
         if signals.fail.is_some() {
             self.on_fail(index);

@@ -82,7 +82,10 @@ impl Connection {
         }
         let flow = &self.flows[index];
         match flow.state.stall {
-            Some(stall) if self.has_recovered(flow, stall) => self.flows[index].state.stall = None,
+            Some(stall) if self.has_recovered(flow, stall) => {
+                self.flows[index].state.stall = None;
+                self.on_recovered(index);
+            }
             Some(stall) if has_other && stall.since + MAX_STALL <= now => {
                 log::debug!(subflow = id.0, "subflow has stood still for too long");
                 self.counters.stalled_closed += 1;
@@ -163,14 +166,27 @@ impl Connection {
         let state = &self.flows[index].state;
         let (id, path, remote) = (state.id, state.path, state.tuple.remote);
         log::debug!(subflow = id.0, ?path, %remote, ?was, "subflow is lost: its data goes on others");
-        self.outgoing.on_lost(id);
+        let (is_ours, has_carried) = (state.is_ours(), self.flows[index].tcp.next_offset() > 1);
+        if has_carried {
+            self.outgoing.on_lost(id);
+        }
         match was {
-            Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Over => {
+            Stage::Opening | Stage::Unconfirmed { .. } if is_ours => {
+                self.paths.on_join_failed(now, path, remote);
+            }
+            Stage::Open | Stage::Over if is_ours => {
+                if has_carried || was == Stage::Open {
+                    self.paths.on_worked(path, remote);
+                }
                 self.paths.on_lost(now, path, remote);
             }
-            Stage::Leaving => {}
+            Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open | Stage::Over | Stage::Leaving => {}
         }
-        if !self.flows.has_present() {
+        if has_carried || was == Stage::Open {
+            self.paths.on_room(now);
+        }
+        // One that hangs while it is being opened is no subflow to wait for.
+        if !self.flows.has_open() {
             self.paths.hurry(now);
             self.closing.on_no_subflow(now);
         }

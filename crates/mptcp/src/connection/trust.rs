@@ -62,13 +62,17 @@ impl Connection {
         }
     }
 
-    /// The user thinks otherwise of the path of a subflow. On a scrambled connection the subflow is left: what
-    /// it still has to repeat is not for a path that has become untrusted, and the peer learns of the new class
-    /// when the path is joined again. `false` if nothing changes by it.
+    /// The user thinks otherwise of the path of a subflow. Where its class decides what it may carry (on a scrambled connection,
+    /// and where untrusted paths see only so many bytes in a row) the subflow is left: what it still has to repeat is not for a path
+    /// that has become untrusted, and the peer learns of the new class when the path is joined again. `false` if nothing changes
+    /// by it.
     pub(crate) fn leave_for_class(&mut self, index: usize, class: PathClass) -> bool {
         let state = &mut self.flows[index].state;
         let is_other = core::mem::replace(&mut state.class, class) != class;
-        is_other && self.protection.is_bound_to_classes()
+        let is_bound = self.protection.is_bound_to_classes()
+            || (self.protection.is_readable_in_rows()
+                && matches!(self.config.scheduler, Scheduler::Dispersed { .. }));
+        is_other && is_bound
     }
 }
 

@@ -54,6 +54,14 @@ pub(crate) struct Remote {
     pub(crate) address: SocketAddr,
     /// It came by ADD_ADDR; known since then.
     pub(crate) announced: Option<Instant>,
+    /// The peer has withdrawn it, although the connection began there: joined only when there is nothing else.
+    pub(crate) is_withdrawn: bool,
+}
+
+impl Remote {
+    fn new(id: Option<u8>, address: SocketAddr, announced: Option<Instant>) -> Self {
+        Self { id, address, announced, is_withdrawn: false }
+    }
 }
 
 /// An announcement of an address of ours.
@@ -77,7 +85,7 @@ pub(crate) enum Learned {
 impl Addresses {
     /// What the opener knows about the peer beforehand.
     pub(super) fn set_remotes(&mut self, remotes: &[SocketAddr]) {
-        self.remote = remotes.iter().map(|&address| Remote { id: None, address, announced: None }).collect();
+        self.remote = remotes.iter().map(|&address| Remote::new(None, address, None)).collect();
     }
 
     /// The addresses of the first subflow: id 0 on both sides.
@@ -85,7 +93,7 @@ impl Addresses {
         self.local = vec![(local, 0)];
         match self.remote.iter_mut().find(|known| known.address == remote) {
             Some(known) => known.id = Some(0),
-            None => self.remote.insert(0, Remote { id: Some(0), address: remote, announced: None }),
+            None => self.remote.insert(0, Remote::new(Some(0), remote, None)),
         }
     }
 
@@ -188,19 +196,24 @@ impl Addresses {
             Some(remote) if remote.address == address => {
                 remote.id = remote.id.or(Some(id));
                 remote.announced = remote.announced.or(Some(now));
+                remote.is_withdrawn = false;
                 Learned::Kept
             }
             Some(_) => Learned::IdInUse,
             None if has_room => {
-                self.remote.push(Remote { id: Some(id), address, announced: Some(now) });
+                self.remote.push(Remote::new(Some(id), address, Some(now)));
                 Learned::Kept
             }
             None => Learned::TooMany,
         }
     }
 
-    /// The peer has lost an address.
+    /// The peer has lost an address. That of the first subflow is kept for when there is nothing else: nobody has to have signed
+    /// a withdrawal.
     pub(super) fn forget_remote(&mut self, id: u8) {
         self.remote.retain(|remote| remote.id != Some(id) || id == 0);
+        for remote in self.remote.iter_mut().filter(|remote| remote.id == Some(id)) {
+            remote.is_withdrawn = true;
+        }
     }
 }

@@ -1,26 +1,33 @@
 //! Paths of this host, and what a connection knows about ways to its peer: a [`PathManager`] says which addresses are
 //! announced and which further subflows are opened.
 //!
-//! The opener of the connection opens them, in a full mesh of its paths and the peer's addresses. The other side opens only
-//! to addresses that were announced to it, and a little later, so that a pair is not joined from both ends at once. A pair
-//! that failed or was lost is tried again with growing distance.
+//! The opener of the connection opens them: one over each of its paths, to whichever address of the peer answers there, or one
+//! for each pair of path and address ([`Joins`]). The other side opens none unless it is told to, then only to addresses that were
+//! announced to it, and a little later, so that a pair is not joined from both ends at once. A pair that failed or was lost is
+//! tried again with growing distance.
 
 mod addresses;
+mod choice;
 mod pairs;
 mod path;
+mod reach;
 
 use arrayvec::ArrayVec;
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant, PathId, SubflowId};
 
 pub(crate) use addresses::{Announcement, Learned, Remote};
+pub use choice::Joins;
+pub(crate) use choice::{Present, Standing};
+pub(crate) use pairs::Refusal;
 pub use path::{Path, PathClass, Paths, TrustedPaths};
+pub(crate) use reach::is_meaningful;
 
 use addresses::Addresses;
-use pairs::{Due, Pairs};
+use pairs::Pairs;
 
-/// The passive side leaves the opener so much time.
-const PASSIVE_DELAY: Duration = Duration::from_secs(1);
+/// Most outcomes that wait to be told to the host.
+const MAX_OUTCOMES: usize = 16;
 
 /// Ways to the peer: addresses of both sides, and pairs of path and address that have failed.
 #[derive(Debug, Default)]
@@ -32,6 +39,12 @@ pub(crate) struct PathManager {
     /// When a pair can be tried again; `None` if none waits.
     next_at: Option<Instant>,
     is_stopped: bool,
+    /// When the last subflow over each path was begun.
+    begun: Vec<(PathId, Instant)>,
+    /// What the paths were when they were looked at last.
+    known_paths: Vec<Path>,
+    /// What the host has to be told.
+    outcomes: Vec<Outcome>,
     /// What was looked at last, while nothing of it has changed: a packet that says nothing about ways to the peer costs
     /// no search for one.
     looked_at: Option<LookedAt>,
@@ -47,14 +60,29 @@ struct LookedAt {
 /// Subflows whose set is compared; with more there is no telling.
 pub(crate) const MAX_PRESENT: usize = 32;
 
-/// The ids of the subflows that are present; an id has the same addresses for life.
-pub(crate) type PresentIds = ArrayVec<SubflowId, MAX_PRESENT>;
+/// The ids of the subflows that are present, and whether they make progress; an id has the same addresses for life.
+pub(crate) type PresentIds = ArrayVec<(SubflowId, bool), MAX_PRESENT>;
+
+/// How a join has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// Whoever answered has proved to be the peer.
+    Answered(IpAddr),
+    /// Nobody has, at an address that the peer has not announced itself.
+    Failed(PathId, IpAddr),
+}
 
 /// Which ways are open for further subflows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Joining {
+    /// Which further subflows are wanted of this side.
+    pub(crate) wanted: Joins,
     /// The connection was opened by us.
     pub(crate) is_opener: bool,
+    /// No subflow makes progress.
+    pub(crate) is_in_need: bool,
+    /// How long an address may go without an answer before the next is tried beside it.
+    pub(crate) attempt_delay: Duration,
     /// The peer wants no further subflows to its initial address (flag C).
     pub(crate) denies_initial: bool,
 }
@@ -100,6 +128,42 @@ impl PathManager {
 
     pub(crate) fn on_joined(&mut self, path: PathId, remote: SocketAddr) {
         self.pairs.on_joined(path, remote);
+        self.note(Outcome::Answered(remote.ip()));
+    }
+
+    /// A join has ended before it was complete.
+    pub(crate) fn on_join_failed(&mut self, now: Instant, path: PathId, remote: SocketAddr) {
+        self.on_lost(now, path, remote);
+        // What a peer announces is its word alone: no other connection goes by what came of it.
+        if self.addresses.remotes().iter().any(|known| known.address == remote && known.announced.is_none()) {
+            self.note(Outcome::Failed(path, remote.ip()));
+        }
+    }
+
+    /// A subflow over this pair works, or has worked.
+    pub(crate) fn on_worked(&mut self, path: PathId, remote: SocketAddr) {
+        self.pairs.on_worked(path, remote);
+    }
+
+    /// A subflow that worked has ended.
+    pub(crate) fn on_room(&mut self, now: Instant) {
+        self.looked_at = None;
+        self.pairs.on_room(now);
+    }
+
+    fn note(&mut self, outcome: Outcome) {
+        if self.outcomes.len() < MAX_OUTCOMES {
+            self.outcomes.push(outcome);
+        }
+    }
+
+    pub(crate) fn has_outcomes(&self) -> bool {
+        !self.outcomes.is_empty()
+    }
+
+    /// Takes what the host has to be told.
+    pub(crate) fn take_outcomes(&mut self) -> impl Iterator<Item = Outcome> {
+        core::mem::take(&mut self.outcomes).into_iter()
     }
 
     pub(crate) fn on_lost(&mut self, now: Instant, path: PathId, remote: SocketAddr) {
@@ -113,40 +177,45 @@ impl PathManager {
         self.pairs.on_interference(path, remote);
     }
 
-    /// The peer says that it will always refuse this pair.
-    pub(crate) fn on_prohibited(&mut self, path: PathId, remote: SocketAddr) {
+    /// The peer has refused this pair.
+    pub(crate) fn on_refused(&mut self, path: PathId, remote: SocketAddr, refusal: Refusal) {
         self.looked_at = None;
-        self.pairs.on_prohibited(path, remote);
+        self.pairs.on_refused(path, remote, refusal);
     }
 
-    /// What was against pairs with this address no longer counts.
-    pub(crate) fn forget_pairs_with(&mut self, remote: SocketAddr) {
-        self.looked_at = None;
-        self.pairs.forget_remote(remote);
+    /// The host lets no join begin before `at`.
+    pub(crate) fn hold_until(&mut self, at: Instant) {
+        self.next_at = Some(at);
     }
 
-    /// A path has come up: what was against it before no longer counts.
-    pub(crate) fn on_path_up(&mut self, path: PathId) {
-        self.looked_at = None;
-        self.pairs.forget_path(path);
-    }
-
-    /// The further subflow to be opened next, of those that `is_missing` beside the subflows that are `present`.
-    pub(crate) fn next_join(
+    /// The further subflow to be opened next, beside those that are `present`; `ids` are theirs, and `has_failed` says whether
+    /// other connections have found that a path does not lead to an address.
+    pub(crate) fn next_join<I: Iterator<Item = Present>>(
         &mut self,
         now: Instant,
-        (joining, present): (Joining, Option<PresentIds>),
+        (joining, ids): (Joining, Option<PresentIds>),
         paths: &Paths,
-        is_missing: impl Fn(&Path, SocketAddr) -> bool,
+        present: impl Fn() -> I,
+        has_failed: impl Fn(PathId, IpAddr) -> bool,
     ) -> NextJoin {
-        let looked_at = present.map(|present| LookedAt { joining, present });
+        let present_ids = ids;
+        let looked_at = present_ids.map(|present| LookedAt { joining, present });
         if looked_at.is_some() && looked_at == self.looked_at && self.next_at.is_none_or(|at| at > now) {
             return NextJoin::Wait;
         }
         self.next_at = None;
         self.looked_at = looked_at;
-        match self.first_due(joining, paths, is_missing).filter(|_| !self.is_stopped) {
-            Some((at, path, remote)) if at <= now => NextJoin::Open(path, remote),
+        let present: Vec<Present> = present().collect();
+        match self.first_due(joining, paths, &present, has_failed).filter(|_| !self.is_stopped) {
+            Some((at, path, remote)) if at <= now => {
+                self.begun.retain(|&(known, _)| known != path);
+                self.begun.push((path, now));
+                let is_there = |one: &Present| one.path == path && one.remote == remote.address.ip();
+                if present.iter().any(is_there) {
+                    self.pairs.on_begun_beside(now, path, remote.address);
+                }
+                NextJoin::Open(path, remote)
+            }
             Some((at, _, _)) => {
                 self.next_at = Some(at);
                 NextJoin::Wait
@@ -166,45 +235,19 @@ impl PathManager {
         self.next_at
     }
 
-    fn first_due(
-        &self,
-        joining: Joining,
-        paths: &Paths,
-        is_missing: impl Fn(&Path, SocketAddr) -> bool,
-    ) -> Option<(Instant, PathId, Remote)> {
-        let is_ours_to_open = |remote: &&Remote| {
-            (joining.is_opener || remote.announced.is_some())
-                && !(joining.denies_initial && remote.id == Some(0))
-        };
-        let mut first: Option<(Instant, PathId, Remote)> = None;
-        for remote in self.addresses.remotes().iter().filter(is_ours_to_open) {
-            for path in paths.iter().filter(|path| path.up && path.class != PathClass::Never) {
-                if !is_missing(path, remote.address) {
-                    continue;
-                }
-                let Due::At(at) = self.pairs.due(path.id, remote.address) else { continue };
-                let at = at.max(self.grace(joining, remote.address));
-                if first.is_none_or(|(earliest, _, _)| at < earliest) {
-                    first = Some((at, path.id, *remote));
-                }
-            }
-        }
-        first
-    }
-
-    /// How long the opener is left to join this address first.
-    fn grace(&self, joining: Joining, remote: SocketAddr) -> Instant {
-        let known = self.addresses.remotes().iter().find(|known| known.address == remote);
-        match known.and_then(|known| known.announced) {
-            Some(announced) if !joining.is_opener => announced + PASSIVE_DELAY,
-            Some(_) | None => Instant::ZERO,
-        }
-    }
-
-    /// The paths are not what they were: some may have to be announced.
-    pub(crate) fn on_paths_changed(&mut self) {
+    /// The paths are not what they were: some may have to be announced, and what was against one that has come up, or has other
+    /// addresses now, no longer counts.
+    pub(crate) fn on_paths_changed(&mut self, paths: &Paths) {
         self.is_settled = false;
         self.looked_at = None;
+        for path in paths.iter().filter(|path| path.up) {
+            let is_as_before =
+                |old: &Path| (old.id, old.up, old.v4, old.v6) == (path.id, true, path.v4, path.v6);
+            if !self.known_paths.iter().any(is_as_before) {
+                self.pairs.forget_path(path.id);
+            }
+        }
+        self.known_paths = paths.iter().cloned().collect();
     }
 
     /// Whether there may be paths of ours that the peer does not know yet.
@@ -215,6 +258,9 @@ impl PathManager {
     /// Notes which paths of ours are to be announced.
     pub(crate) fn settle(&mut self, paths: &Paths, is_opener: bool) {
         self.is_settled = true;
+        if self.known_paths.is_empty() {
+            self.known_paths = paths.iter().cloned().collect();
+        }
         let Some(initial) = self.addresses.initial_remote() else { return };
         for path in paths.iter().filter(|path| path.up && path.class != PathClass::Never) {
             let v4 = path.v4.map(|own| (IpAddr::V4(own), IpAddr::V4(path.public_v4.unwrap_or(own))));
@@ -267,6 +313,7 @@ impl PathManager {
     /// The peer has announced an address, of which at most `most` are kept.
     pub(crate) fn learn(&mut self, now: Instant, id: u8, address: SocketAddr, most: usize) -> Learned {
         self.looked_at = None;
+        self.pairs.on_announced(now, address);
         self.addresses.learn(now, id, address, most)
     }
 

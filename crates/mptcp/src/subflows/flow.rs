@@ -6,7 +6,9 @@ use plait_tcp::{Closed, FourTuple, State, Stats, Subflow};
 use plait_wire::{AddAddr, MpReset, ResetReason, Segment};
 use std::collections::VecDeque;
 
+use super::doubt::Doubt;
 use super::memo::Memo;
+use super::priority::Priority;
 use super::sealed::SealedFlow;
 use crate::receive::mapping::Mappings;
 use crate::{Path, PathClass, SubflowStatus};
@@ -41,6 +43,10 @@ pub(crate) struct FlowState {
     pub(crate) backup_ours: bool,
     /// The peer does.
     pub(crate) backup_theirs: bool,
+    /// What the peer was told of `backup_ours` since the subflow was opened.
+    pub(crate) priority: Priority,
+    /// The peer has withdrawn its address, and it is being found out whether that is so.
+    pub(crate) doubt: Option<Doubt>,
     pub(crate) mappings: Mappings,
     /// Stream offset below which all bytes were read.
     pub(crate) read: u64,
@@ -190,6 +196,8 @@ impl FlowState {
             remote_address: addresses.1,
             backup_ours: path.backup,
             backup_theirs: false,
+            priority: Priority::default(),
+            doubt: None,
             mappings: Mappings::default(),
             read: 1,
             unmapped_since: None,
@@ -241,6 +249,14 @@ impl FlowState {
         }
     }
 
+    /// Whether we have opened it: the peer's address is one where it listens.
+    pub(crate) fn is_ours(&self) -> bool {
+        match self.kind {
+            Kind::FirstActive | Kind::JoinActive { .. } => true,
+            Kind::FirstPassive | Kind::JoinPassive { .. } => false,
+        }
+    }
+
     /// Whether it exists as far as limits and the mesh are concerned.
     pub(crate) fn is_present(&self) -> bool {
         match self.stage {
@@ -267,7 +283,7 @@ impl Flow {
 
     /// Whether it should be given data.
     pub(crate) fn is_good(&self) -> bool {
-        self.is_open() && self.state.stall.is_none()
+        self.is_open() && self.state.stall.is_none() && self.state.doubt.is_none()
     }
 
     /// Whether it should be given data before any backup is.
@@ -315,6 +331,22 @@ impl Flow {
         );
         self.state.reset_info = reset_info;
         self.state.stage = Stage::Over;
+        self.tcp.abort();
+    }
+
+    /// The peer is told, by MP_PRIO, whether we want it used as a backup.
+    pub(crate) fn say_priority(&mut self, backup: bool) {
+        // What was to be said before is not so any more.
+        self.state.control.retain(|waiting| !matches!(waiting, Control::Prio { .. }));
+        if self.state.signal(Control::Prio { backup }) {
+            self.tcp.request_ack();
+        }
+    }
+
+    /// Gives it up while it is being opened: another subflow over its path has been faster.
+    pub(crate) fn cancel(&mut self) {
+        log::debug!(subflow = self.state.id.0, path = ?self.state.path, "join is given up: another was faster");
+        self.state.stage = Stage::Leaving;
         self.tcp.abort();
     }
 

@@ -1,22 +1,23 @@
 //! The subflows of a connection: which there are, which can be used, and which there have been.
 
 pub(crate) mod delivery;
+pub(crate) mod doubt;
 pub(crate) mod flow;
 pub(crate) mod inbox;
 mod memo;
+pub(crate) mod priority;
 pub(crate) mod sealed;
 
 use core::iter::Map;
-use core::net::SocketAddr;
 use core::ops::{Index, IndexMut};
 use core::slice::IterMut;
 use plait_base::{Instant, SubflowId};
 use plait_tcp::{Event, FourTuple};
 use std::collections::VecDeque;
 
-use crate::paths::{MAX_PRESENT, Path, PresentIds};
+use crate::paths::{MAX_PRESENT, Present, PresentIds, Standing};
 use crate::status::{Status, SubflowStatus};
-use flow::{Flow, Trial};
+use flow::{Flow, Stage, Trial};
 
 pub(crate) use memo::Look;
 
@@ -163,13 +164,18 @@ impl Subflows {
         self.flows.iter().any(|flow| flow.state.tuple == *tuple)
     }
 
-    /// Whether there could be one over `path` to `remote`, and is not.
-    pub(crate) fn lacks(&self, path: &Path, remote: SocketAddr) -> bool {
-        path.local_for(remote.ip()).is_some_and(|local| {
-            !self.flows.iter().any(|flow| {
-                let tuple = &flow.state.tuple;
-                flow.state.is_present() && tuple.local.ip() == local && tuple.remote.ip() == remote.ip()
-            })
+    /// Those that further ones depend on.
+    pub(crate) fn present_for_joins(&self) -> impl Iterator<Item = Present> {
+        let counts = |flow: &&Flow| flow.state.is_present() && !flow.state.is_unproved_join();
+        self.flows.iter().filter(counts).map(|flow| Present {
+            path: flow.state.path,
+            local: flow.state.tuple.local.ip(),
+            remote: flow.state.tuple.remote.ip(),
+            standing: match (flow.state.stage, flow.state.stall) {
+                (Stage::Opening, _) => Standing::Hanging,
+                (_, Some(stall)) => Standing::Stalled(stall.since),
+                (_, None) => Standing::Well,
+            },
         })
     }
 
@@ -181,6 +187,11 @@ impl Subflows {
     /// Whether one is present that has lasted.
     pub(crate) fn has_lasting(&self) -> bool {
         self.flows.iter().any(|flow| flow.state.is_present() && flow.state.trial == Trial::Over)
+    }
+
+    /// Whether one has been opened completely and is in use: one that hangs while it is being opened is none.
+    pub(crate) fn has_open(&self) -> bool {
+        self.flows.iter().any(Flow::is_open)
     }
 
     /// Whether one should be given data.
@@ -196,7 +207,8 @@ impl Subflows {
     /// Which are present; `None` if they are too many to tell.
     pub(crate) fn present_ids(&self) -> Option<PresentIds> {
         let present = || self.flows.iter().filter(|flow| flow.state.is_present());
-        let ids = present().map(|flow| flow.state.id).take(MAX_PRESENT).collect();
+        let is_well = |flow: &Flow| flow.state.stage != Stage::Opening && flow.state.stall.is_none();
+        let ids = present().map(|flow| (flow.state.id, is_well(flow))).take(MAX_PRESENT).collect();
         (self.flows.len() <= MAX_PRESENT).then_some(ids)
     }
 

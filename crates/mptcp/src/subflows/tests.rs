@@ -1,5 +1,6 @@
 use super::flow::{FlowState, Kind, Stage};
 use super::*;
+use crate::Path;
 use crate::PathClass;
 use plait_base::{PathId, SeqNum};
 use plait_tcp::{Config, Isn, SegmentKind, SegmentOptions, Subflow};

@@ -64,6 +64,12 @@ impl Host for TestHost {
 
     fn note_opening(&mut self, _: Instant, _: PathId, _: IpAddr, _: bool) {}
 
+    fn claim_join(&mut self, _: Instant, _: IpAddr) -> Result<(), Instant> {
+        Ok(())
+    }
+
+    fn return_join(&mut self, _: IpAddr) {}
+
     fn unix_time(&self, _: Instant) -> u64 {
         1_800_000_000
     }

@@ -95,7 +95,11 @@ fn settings() -> Vec<Scenario> {
         with("redundant", 41, Config { scheduler: Scheduler::Redundant, ..Config::default() })
             .through(slow_second),
         with("checksum", 42, Config { checksum: true, ..Config::default() }).through(slow_second),
-        with("no-announcements", 43, Config { announce: false, full_mesh: false, ..Config::default() }),
+        with(
+            "no-announcements",
+            43,
+            Config { announce: false, joins: plait_mptcp::Joins::None, ..Config::default() },
+        ),
         with("not-multipath", 44, Config { multipath: false, ..Config::default() }),
         Scenario::new("server-without-multipath", 45, ONE_V4, |pair| {
             pair.serve(&Config { multipath: false, ..Config::default() }, Workload::of(SOME));

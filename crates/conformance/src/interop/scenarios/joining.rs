@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use plait_netns::mptcp::EndpointFlag;
 
 use super::transfer::{Direction, expect_join};
-use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
+use crate::interop::scenario::{BOTH, CLIENT, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Plan, Session, Use, endpoint, namespace_of};
 use plait_lab::wired::{Shape, Testbed, device};
 
@@ -23,6 +23,18 @@ pub(crate) const ALL: &[Scenario] = &[
         about: "the kernel announces its second address: echoed, and joined if it listens there",
         roles: BOTH,
         run: announced_by_peer,
+    },
+    Scenario {
+        name: "add-addr-with-port",
+        about: "the kernel announces its second address with a port, without timestamps: joined there",
+        roles: CLIENT,
+        run: announced_with_port,
+    },
+    Scenario {
+        name: "third-path-after-limit",
+        about: "the kernel takes one more subflow and refuses the next; when a path is lost, that is joined",
+        roles: CLIENT,
+        run: third_after_limit,
     },
     Scenario {
         name: "add-addr-by-subject",
@@ -96,7 +108,7 @@ fn announced_by_peer(context: &Context<'_>) -> Result<Verdict> {
     }
     let bytes = context.bytes_for(2, 100);
     let mut plan = Plan::two_paths(context, &bed).moving(bytes, bytes);
-    plan.peer_endpoints = vec![announced];
+    (plan.peer_endpoints, plan.subject_meshes) = (vec![announced], true);
     if context.is_baseline() {
         // The path follows from the announcement alone.
         plan.subject_paths.truncate(1);
@@ -107,6 +119,47 @@ fn announced_by_peer(context: &Context<'_>) -> Result<Verdict> {
     outcome.expect("EchoAdd", 1)?;
     if context.role == Role::Client {
         outcome.expect("MPJoinAckRx", 1)?;
+    }
+    Ok(Verdict::Passed(outcome.evidence()))
+}
+
+/// ADD_ADDR with an IPv6 address, a port and the HMAC leaves no option space for timestamps.
+fn announced_with_port(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    bed.server.set_sysctl("net.ipv4.tcp_timestamps", 0)?;
+    let mut announced = endpoint(context, &bed, Role::Server, &[EndpointFlag::Signal]);
+    announced.port = Some(10_100);
+    let bytes = context.bytes_for(2, 100);
+    let mut plan = Plan::two_paths(context, &bed).moving(bytes, bytes);
+    (plan.peer_endpoints, plan.subject_meshes) = (vec![announced], true);
+    if context.is_baseline() {
+        plan.subject_paths.truncate(1);
+    }
+    let outcome = Session::run(context, &bed, plan)?;
+    outcome.verify()?;
+    outcome.expect("AddAddrTx", 1)?;
+    outcome.expect("EchoAdd", 1)?;
+    outcome.expect("MPJoinPortAckRx", 1)?;
+    Ok(Verdict::Passed(outcome.evidence()))
+}
+
+/// Linux says "administratively prohibited" of a join beyond its limit, as if that were so for good.
+fn third_after_limit(context: &Context<'_>) -> Result<Verdict> {
+    let bed = shaped()?;
+    let bytes = context.bytes_for(6, 100);
+    let mut plan = Plan::two_paths(context, &bed).moving(bytes, 0);
+    (plan.peer_subflow_limit, plan.subject_meshes) = (1, true);
+    let mut session = Session::start(context, &bed, plan)?;
+    // The second path has its subflow before there is an address for more.
+    session.wait_for_bytes(bytes / 8)?;
+    session.peer().add_mptcp_endpoint(&endpoint(context, &bed, Role::Server, &[EndpointFlag::Signal]))?;
+    session.wait_for_bytes(bytes / 4)?;
+    plait_netns::Link::existing(namespace_of(&bed, context.role), &device(2))?.down()?;
+    let outcome = session.finish()?;
+    outcome.verify()?;
+    if !context.is_baseline() {
+        outcome.expect("MPJoinRejected", 1)?;
+        outcome.expect("MPJoinAckRx", 2)?;
     }
     Ok(Verdict::Passed(outcome.evidence()))
 }
@@ -208,6 +261,7 @@ fn priority_by_peer(context: &Context<'_>) -> Result<Verdict> {
     match context.role {
         Role::Client => {
             plan.peer_endpoints = vec![endpoint(context, &bed, Role::Server, &[EndpointFlag::Signal])];
+            plan.subject_meshes = true;
             if context.is_baseline() {
                 plan.subject_paths.truncate(1);
             }

@@ -29,6 +29,10 @@ pub(crate) struct Plan {
     pub(crate) peer_socket: &'static str,
     /// Endpoints of the peer's path manager.
     pub(crate) peer_endpoints: Vec<Endpoint>,
+    /// Subflows beside the first that the peer takes on a connection.
+    pub(crate) peer_subflow_limit: u8,
+    /// The subject opens a subflow for each pair of path and address.
+    pub(crate) subject_meshes: bool,
     /// Whether the peer follows ADD_ADDR.
     pub(crate) peer_accepts_announced: bool,
     /// DSS checksums, at both ends.
@@ -57,6 +61,8 @@ impl Default for Plan {
             subject_paths: vec![(1, Use::Regular)],
             peer_socket: "mptcp",
             peer_endpoints: Vec::new(),
+            peer_subflow_limit: 8,
+            subject_meshes: false,
             peer_accepts_announced: false,
             checksum: false,
             scheduler: None,
@@ -110,6 +116,9 @@ pub(crate) fn plait_words(plan: &Plan) -> Vec<String> {
     for &(path, class) in &plan.subject_paths {
         words.extend(["--path".to_owned(), path_word(path, class)]);
     }
+    if plan.subject_meshes {
+        words.push("--mesh".to_owned());
+    }
     if plan.checksum {
         words.push("--checksum".to_owned());
     }
@@ -136,7 +145,7 @@ pub(crate) fn configure_kernels(context: &Context<'_>, bed: &Testbed, plan: &Pla
         namespace.set_sysctl("net.mptcp.checksum_enabled", u8::from(plan.checksum))?;
         namespace.set_mptcp_limits(8, 8)?;
     }
-    peer.set_mptcp_limits(8, if plan.peer_accepts_announced { 8 } else { 0 })?;
+    peer.set_mptcp_limits(plan.peer_subflow_limit, if plan.peer_accepts_announced { 8 } else { 0 })?;
     for endpoint in &plan.peer_endpoints {
         peer.add_mptcp_endpoint(endpoint)?;
     }

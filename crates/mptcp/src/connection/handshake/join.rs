@@ -170,6 +170,7 @@ impl Connection {
         flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
         // The peer may send data here as soon as it has our third ACK.
         self.outgoing.on_other_subflow();
+        self.cancel_slower(arrived.index);
     }
 
     /// Something came back after the third ACK: the peer has it.

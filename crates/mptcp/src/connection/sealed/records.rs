@@ -13,7 +13,7 @@ impl Connection {
                 ForConnection::AddAddr { id, address, port } => {
                     self.learn_address(now, id, address, port, host);
                 }
-                ForConnection::RemoveAddr { id } => self.on_remove_addr(id),
+                ForConnection::RemoveAddr { id } => self.on_remove_addr(now, id),
                 ForConnection::Prio { subflow, backup } => {
                     for flow in self.flows.iter_mut().filter(|flow| flow.state.sealed.tag == Some(subflow)) {
                         flow.state.backup_theirs = backup;

@@ -1,0 +1,141 @@
+//! How many joins this host may have begun that nobody has answered: where a peer says that it can be reached there may be
+//! nobody, or somebody who has asked for nothing.
+
+use core::net::IpAddr;
+use plait_base::{Duration, Instant};
+use std::collections::BTreeMap;
+
+use crate::prefix::Prefix;
+
+/// Joins towards one peer that may be begun at a time without an answer, and how fast there are more.
+const PEER: Rate = Rate { burst: 256, interval: Duration::from_secs(1) };
+/// The same towards all.
+const HOST: Rate = Rate { burst: 2048, interval: Duration::from_nanos(62_500_000) };
+/// Peers that are told apart. One that has used nothing for a while needs no entry.
+const MOST_PEERS: usize = 4096;
+
+#[derive(Clone, Copy)]
+struct Rate {
+    burst: u32,
+    /// In which one more is allowed.
+    interval: Duration,
+}
+
+/// What is left of one allowance: so many are used, counted from `since`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    joins: u32,
+    since: Instant,
+}
+
+/// What is left for joins.
+#[derive(Default)]
+pub(crate) struct JoinBudget {
+    host: Used,
+    peers: BTreeMap<Prefix, Used>,
+}
+
+impl JoinBudget {
+    /// Takes one for a join on a connection with `peer`; when there is one if there is none now.
+    pub(crate) fn claim(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant> {
+        let prefix = Prefix::of(peer).widest();
+        self.host.refill(now, HOST);
+        if !self.peers.contains_key(&prefix) && self.peers.len() >= MOST_PEERS {
+            self.peers.retain(|_, used| {
+                used.refill(now, PEER);
+                used.joins > 0
+            });
+            if self.peers.len() >= MOST_PEERS {
+                return Err(now + PEER.interval);
+            }
+        }
+        let used = self.peers.entry(prefix).or_default();
+        used.refill(now, PEER);
+        let next = [used.next(PEER), self.host.next(HOST)].into_iter().flatten().max();
+        if let Some(at) = next {
+            return Err(at);
+        }
+        used.joins += 1;
+        self.host.joins += 1;
+        Ok(())
+    }
+
+    /// The peer itself has answered one: it does not count.
+    pub(crate) fn give_back(&mut self, peer: IpAddr) {
+        self.host.joins = self.host.joins.saturating_sub(1);
+        if let Some(used) = self.peers.get_mut(&Prefix::of(peer).widest()) {
+            used.joins = used.joins.saturating_sub(1);
+        }
+    }
+}
+
+impl Used {
+    fn refill(&mut self, now: Instant, rate: Rate) {
+        let passed = now.saturating_since(self.since).as_nanos() / rate.interval.as_nanos();
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        if passed >= self.joins {
+            *self = Self { joins: 0, since: now };
+        } else {
+            self.joins -= passed;
+            self.since += rate.interval * passed;
+        }
+    }
+
+    /// When there is one again, if there is none.
+    fn next(self, rate: Rate) -> Option<Instant> {
+        (self.joins >= rate.burst).then(|| self.since + rate.interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    const NOW: Instant = Instant::from_millis(5000);
+
+    fn peer(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + (number << 8)).into()
+    }
+
+    fn claims(budget: &mut JoinBudget, now: Instant, peer: IpAddr, times: u32) -> usize {
+        (0..times).filter(|_| budget.claim(now, peer).is_ok()).count()
+    }
+
+    #[test]
+    fn a_peer_that_sends_us_to_where_nobody_answers_gets_one_a_second_in_the_end() {
+        let mut budget = JoinBudget::default();
+        assert_eq!(claims(&mut budget, NOW, peer(1), 1000), 256);
+        assert_eq!(budget.claim(NOW, peer(1)), Err(NOW + Duration::from_secs(1)));
+        assert_eq!(claims(&mut budget, NOW + Duration::from_secs(10), peer(1), 1000), 10);
+        assert_eq!(claims(&mut budget, NOW, peer(2), 1000), 256, "others are not to blame");
+    }
+
+    #[test]
+    fn joins_that_are_answered_cost_nothing() {
+        let mut budget = JoinBudget::default();
+        for _ in 0..100_000 {
+            assert_eq!(budget.claim(NOW, peer(1)), Ok(()));
+            budget.give_back(peer(1));
+        }
+    }
+
+    #[test]
+    fn all_peers_together_get_sixteen_a_second_in_the_end() {
+        let mut budget = JoinBudget::default();
+        let all = |budget: &mut JoinBudget, now| -> usize {
+            (0..100).map(|number| claims(budget, now, peer(number), 300)).sum()
+        };
+        assert_eq!(all(&mut budget, NOW), 2048);
+        assert_eq!(all(&mut budget, NOW + Duration::from_secs(1)), 16);
+    }
+
+    #[test]
+    fn no_number_of_peers_makes_it_keep_more() {
+        let mut budget = JoinBudget::default();
+        for number in 0..100_000 {
+            let _ = budget.claim(NOW + Duration::from_millis(number), peer(number as u32));
+        }
+        assert!(budget.peers.len() <= MOST_PEERS);
+    }
+}

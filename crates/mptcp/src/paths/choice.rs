@@ -1,0 +1,285 @@
+//! Which pair of a path of ours and an address of the peer is joined next.
+
+use core::net::IpAddr;
+use plait_base::{Duration, Instant, PathId};
+
+use super::pairs::Due;
+use super::{Joining, PathManager, Remote};
+use crate::{Path, PathClass, Paths};
+
+/// A passive side leaves the opener so much time to join an address first.
+const PASSIVE_DELAY: Duration = Duration::from_secs(1);
+/// A subflow stands still for so long before another address is tried over its path.
+const STALL_PATIENCE: Duration = Duration::from_secs(1);
+/// All subflows stand still for so long before one is opened beside them between the same addresses.
+const SAME_PAIR_PATIENCE: Duration = Duration::from_secs(3);
+/// And so long lies between two of those: somebody may let each new subflow through for a moment.
+const SAME_PAIR_INTERVAL: Duration = Duration::from_secs(600);
+/// Addresses that are tried over one path at a time.
+const MAX_HANGING: usize = 4;
+
+/// Which further subflows a side opens.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Joins {
+    /// None.
+    None,
+    /// One over each path, to whichever address of the peer answers there.
+    #[default]
+    OnePerPath,
+    /// One for each pair of a path and an address of the peer.
+    Mesh,
+}
+
+/// A subflow as far as further ones depend on it. A join of the peer counts when it has proved to be the peer's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Present {
+    pub(crate) path: PathId,
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
+    pub(crate) standing: Standing,
+}
+
+/// Whether a subflow serves its path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It does.
+    Well,
+    /// It makes no progress since then.
+    Stalled(Instant),
+    /// Nobody has answered yet.
+    Hanging,
+}
+
+/// A pair that may be joined, from a moment on.
+struct Choice<R> {
+    at: Instant,
+    rank: R,
+    path: PathId,
+    remote: Remote,
+}
+
+impl PathManager {
+    /// The pair that is due first; of those that are due by now the one that is most likely to answer, then the one whose address
+    /// fewest others go to.
+    pub(super) fn first_due(
+        &self,
+        joining: Joining,
+        paths: &Paths,
+        present: &[Present],
+        has_failed: impl Fn(PathId, IpAddr) -> bool,
+    ) -> Option<(Instant, PathId, Remote)> {
+        let mut best: Option<Choice<_>> = None;
+        for path in paths.iter().filter(|path| path.up && path.class != PathClass::Never) {
+            for (place, remote) in self.addresses.remotes().iter().enumerate() {
+                let Some(free) = self.free_from(joining, path, remote, present) else { continue };
+                let Due::At(at, failures) = self.pairs.due(path.id, remote.address) else { continue };
+                let at = at.max(free).max(grace(joining, remote));
+                let ip = remote.address.ip();
+                let used = present.iter().filter(|one| one.remote == ip).count();
+                let rank = (has_failed(path.id, ip), failures, used, place);
+                let choice = Choice { at, rank, path: path.id, remote: *remote };
+                if best.as_ref().is_none_or(|best| (choice.at, &choice.rank) < (best.at, &best.rank)) {
+                    best = Some(choice);
+                }
+            }
+        }
+        best.map(|choice| (choice.at, choice.path, choice.remote))
+    }
+
+    /// From when on there may be a subflow over `path` to `remote` beside those that are present; `None` if not.
+    fn free_from(
+        &self,
+        joining: Joining,
+        path: &Path,
+        remote: &Remote,
+        present: &[Present],
+    ) -> Option<Instant> {
+        if !may_be_joined(joining, remote) {
+            return None;
+        }
+        let ip = remote.address.ip();
+        let local = path.local_for(ip)?;
+        let mut free = Instant::ZERO;
+        for one in present.iter().filter(|one| (one.local, one.remote) == (local, ip)) {
+            match one.standing {
+                // Somebody may have ended it on one side only: a NAT, or who can say so in the name of either side.
+                Standing::Stalled(since) if joining.is_in_need => {
+                    let again = self.pairs.begun_beside(path.id, remote.address);
+                    let again = again.map_or(Instant::ZERO, |begun| begun + SAME_PAIR_INTERVAL);
+                    free = free.max(since + SAME_PAIR_PATIENCE).max(again);
+                }
+                Standing::Stalled(_) | Standing::Well | Standing::Hanging => return None,
+            }
+        }
+        match joining.wanted {
+            Joins::None => None,
+            Joins::Mesh => Some(free),
+            Joins::OnePerPath => Some(free.max(self.free_from_on_path(joining, path.id, remote, present)?)),
+        }
+    }
+
+    /// The same where one subflow over each path of the opener is enough: there is none that is well, and the address that was tried last
+    /// had its time. An address that the peer has announced since then is worth trying at once.
+    fn free_from_on_path(
+        &self,
+        joining: Joining,
+        path: PathId,
+        remote: &Remote,
+        present: &[Present],
+    ) -> Option<Instant> {
+        let (mut free, mut hanging) = (Instant::ZERO, 0);
+        // A path of the opener is known to the other side by its address.
+        let is_same = |one: &&Present| {
+            if joining.is_opener { one.path == path } else { one.remote == remote.address.ip() }
+        };
+        for one in present.iter().filter(is_same) {
+            match one.standing {
+                Standing::Well => return None,
+                Standing::Stalled(since) => free = free.max(since + STALL_PATIENCE),
+                Standing::Hanging => hanging += 1,
+            }
+        }
+        let begun = self.begun.iter().find(|(known, _)| *known == path).map(|&(_, at)| at);
+        match begun.filter(|_| hanging > 0) {
+            Some(_) if hanging >= MAX_HANGING => None,
+            Some(begun) if remote.announced.is_none_or(|announced| announced < begun) => {
+                Some(free.max(begun + joining.attempt_delay))
+            }
+            Some(_) | None => Some(free),
+        }
+    }
+}
+
+fn may_be_joined(joining: Joining, remote: &Remote) -> bool {
+    (joining.is_opener || remote.announced.is_some())
+        && !(joining.denies_initial && remote.id == Some(0))
+        && (!remote.is_withdrawn || joining.is_in_need)
+}
+
+/// How long the opener is left to join this address first.
+fn grace(joining: Joining, remote: &Remote) -> Instant {
+    match remote.announced {
+        Some(announced) if !joining.is_opener => announced + PASSIVE_DELAY,
+        Some(_) | None => Instant::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, SocketAddr};
+
+    const A: PathId = PathId(0);
+    const B: PathId = PathId(1);
+    const NOW: Instant = Instant::from_millis(10_000);
+
+    fn own(path: PathId) -> Ipv4Addr {
+        Ipv4Addr::new(192, 0, 2, path.0)
+    }
+
+    fn remote(number: u8) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::new(198, 51, 100, number), 443))
+    }
+
+    fn two_paths() -> Paths {
+        let mut paths = Paths::default();
+        for id in [A, B] {
+            let v4 = Some(own(id));
+            let (v6, public_v4, public_v6) = (None, None, None);
+            let (name, class, mtu) = (String::new(), PathClass::Trusted, 1500);
+            paths.insert(Path {
+                id,
+                name,
+                class,
+                backup: false,
+                v4,
+                v6,
+                public_v4,
+                public_v6,
+                mtu,
+                up: true,
+            });
+        }
+        paths
+    }
+
+    fn opener(wanted: Joins) -> Joining {
+        Joining {
+            wanted,
+            is_opener: true,
+            is_in_need: false,
+            attempt_delay: Duration::from_millis(250),
+            denies_initial: false,
+        }
+    }
+
+    fn present(path: PathId, number: u8, standing: Standing) -> Present {
+        Present { path, local: own(path).into(), remote: remote(number).ip(), standing }
+    }
+
+    fn begun_to(remotes: &[SocketAddr]) -> PathManager {
+        let mut manager = PathManager::default();
+        manager.set_remotes(remotes);
+        manager.set_initial(own(A).into(), remotes[0]);
+        manager
+    }
+
+    fn due(
+        manager: &PathManager,
+        joining: Joining,
+        present: &[Present],
+    ) -> Option<(Instant, PathId, SocketAddr)> {
+        let due = manager.first_due(joining, &two_paths(), present, |_, _| false);
+        due.map(|(at, path, remote)| (at, path, remote.address))
+    }
+
+    #[test]
+    fn each_path_goes_to_an_address_of_its_own_if_it_can() {
+        let manager = begun_to(&[remote(1), remote(2)]);
+        let first = present(A, 1, Standing::Well);
+        let next = due(&manager, opener(Joins::OnePerPath), &[first]);
+        assert_eq!(next, Some((Instant::ZERO, B, remote(2))));
+        let both = [first, present(B, 2, Standing::Well)];
+        assert_eq!(due(&manager, opener(Joins::OnePerPath), &both), None);
+        assert_eq!(due(&manager, opener(Joins::Mesh), &both), Some((Instant::ZERO, B, remote(1))));
+        assert_eq!(due(&manager, opener(Joins::None), &[first]), None);
+    }
+
+    #[test]
+    fn the_next_address_is_tried_beside_one_that_hangs() {
+        let mut manager = begun_to(&[1, 2, 3, 4, 5, 6].map(remote));
+        manager.begun = vec![(B, NOW)];
+        let mut there = vec![present(A, 1, Standing::Well), present(B, 2, Standing::Hanging)];
+        let next = due(&manager, opener(Joins::OnePerPath), &there);
+        assert_eq!(next, Some((NOW + Duration::from_millis(250), B, remote(3))));
+        there.extend([3, 4, 5].map(|number| present(B, number, Standing::Hanging)));
+        assert_eq!(due(&manager, opener(Joins::OnePerPath), &there), None, "four at a time are enough");
+    }
+
+    #[test]
+    fn an_address_that_is_announced_while_another_hangs_is_tried_at_once() {
+        let mut manager = begun_to(&[remote(1)]);
+        manager.begun = vec![(B, NOW)];
+        manager.learn(NOW + Duration::from_millis(1), 1, remote(2), 8);
+        let there = [present(A, 1, Standing::Well), present(B, 1, Standing::Hanging)];
+        let next = due(&manager, opener(Joins::OnePerPath), &there);
+        assert_eq!(next, Some((Instant::ZERO, B, remote(2))));
+    }
+
+    #[test]
+    fn what_other_connections_have_found_dead_is_tried_last() {
+        let manager = begun_to(&[remote(1), remote(2)]);
+        let there = [present(A, 1, Standing::Well)];
+        let has_failed = |path, ip| (path, ip) == (B, remote(2).ip());
+        let next = manager.first_due(opener(Joins::OnePerPath), &two_paths(), &there, has_failed);
+        assert_eq!(next.map(|(_, path, remote)| (path, remote.address)), Some((B, remote(1))));
+    }
+
+    #[test]
+    fn a_path_whose_subflow_stands_still_is_given_another() {
+        let manager = begun_to(&[remote(1), remote(2)]);
+        let there = [present(A, 1, Standing::Stalled(NOW)), present(B, 2, Standing::Well)];
+        let next = due(&manager, opener(Joins::OnePerPath), &there);
+        assert_eq!(next, Some((NOW + STALL_PATIENCE, A, remote(2))));
+    }
+}
