@@ -2,6 +2,7 @@
 
 mod addresses;
 mod closing;
+mod coupling;
 mod fallback;
 mod handshake;
 mod joining;

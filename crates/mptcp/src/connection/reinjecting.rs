@@ -1,9 +1,8 @@
 //! When a subflow makes no progress, others send its data too; when it is lost, they send all of it.
 
 use crate::log;
-use arrayvec::ArrayVec;
 use plait_base::{Duration, Instant, SubflowId};
-use plait_tcp::{State, Stats};
+use plait_tcp::State;
 use plait_wire::ResetReason;
 
 use crate::Connection;
@@ -13,8 +12,6 @@ use crate::send::blocks::{Block, Carrier};
 use crate::subflows::flow::{Flow, ResetInfo, STALL_ROUND_TRIPS, Stage, Stall};
 use crate::subflows::{Look, Subflows};
 
-/// Subflows whose congestion control is coupled; further ones are on their own.
-const MAX_COUPLED: usize = 32;
 /// A block that the peer of a sealed connection waits for is sent on another subflow when it is late by the measure of that one;
 /// whatever the subflow that has it says of itself, it is late after this.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
@@ -281,30 +278,6 @@ impl Connection {
     pub(crate) fn data_timer_deadline(&self) -> Option<Instant> {
         let slowest = self.flows.iter().filter(|flow| flow.is_open()).map(|flow| flow.figures().rto).max();
         self.outgoing.timer_deadline(slowest)
-    }
-
-    /// Figures of the coupled controllers follow each other (RFC 6356).
-    pub(crate) fn couple(&mut self) {
-        use plait_tcp::congestion::{Algorithm, Coupling, Member};
-        match self.config.tcp.congestion {
-            Algorithm::Lia | Algorithm::Olia => {}
-            Algorithm::NewReno | Algorithm::Cubic => return,
-        }
-        let member = |flow: &Flow| {
-            let Stats { srtt, .. } = flow.tcp.stats();
-            let congestion = flow.tcp.congestion();
-            Member {
-                window: congestion.window(),
-                srtt: srtt.unwrap_or(crate::subflows::flow::UNKNOWN_RTT),
-                bytes_between_losses: congestion.bytes_between_losses(),
-            }
-        };
-        let good = self.flows.iter().filter(|flow| flow.is_good()).take(MAX_COUPLED);
-        let members: ArrayVec<_, MAX_COUPLED> = good.map(member).collect();
-        let good = self.flows.iter_mut().filter(|flow| flow.is_good()).take(MAX_COUPLED);
-        for (index, flow) in good.enumerate() {
-            flow.tcp.set_coupling(Coupling::of(&members, index));
-        }
     }
 }
 

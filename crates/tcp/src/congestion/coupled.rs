@@ -1,5 +1,7 @@
 //! Coupled increases: the subflows of one connection together take no more than one TCP would on the best
 //! path (LIA, RFC 6356), and shift load to the better paths (OLIA, draft-khalili-mptcp-congestion-control).
+//!
+//! The other algorithms are coupled where subflows share a path: there they increase by a *share* of what one TCP would.
 
 use plait_base::Duration;
 
@@ -15,7 +17,7 @@ pub struct Member {
 }
 
 /// What a coupled controller needs to know of all of them together.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Coupling {
     /// Sum of the windows, bytes.
     pub total_window: f64,
@@ -23,12 +25,24 @@ pub struct Coupling {
     pub best_window_per_rtt2: f64,
     /// sum of window / rtt, bytes per second.
     pub total_rate: f64,
+    /// Which part of the increase of one TCP this one has, so that all of them together are as aggressive as that: 1 for one
+    /// alone, 1/n² for each of n that are equal.
+    pub share: f64,
     /// OLIA's alpha for this one: positive to gain, negative to yield, sum zero.
     pub olia_alpha: f64,
 }
 
+/// No subflow comes to a standstill beside larger ones.
+const MIN_SHARE: f64 = 1e-3;
+
 fn square(x: f64) -> f64 {
     x * x
+}
+
+impl Default for Coupling {
+    fn default() -> Self {
+        Self { total_window: 0.0, best_window_per_rtt2: 0.0, total_rate: 0.0, share: 1.0, olia_alpha: 0.0 }
+    }
 }
 
 impl Coupling {
@@ -36,10 +50,13 @@ impl Coupling {
     pub fn of(members: &[Member], index: usize) -> Self {
         let rtt = |member: &Member| member.srtt.as_secs_f64().max(1e-6);
         let window = |member: &Member| f64::from(member.window);
+        let best_window_per_rtt2 = members.iter().map(|m| window(m) / square(rtt(m))).fold(0.0, f64::max);
+        let total_rate: f64 = members.iter().map(|m| window(m) / rtt(m)).sum();
         Self {
+            share: share(members.get(index).map_or(0.0, window), best_window_per_rtt2, total_rate),
             total_window: members.iter().map(window).sum(),
-            best_window_per_rtt2: members.iter().map(|m| window(m) / square(rtt(m))).fold(0.0, f64::max),
-            total_rate: members.iter().map(|m| window(m) / rtt(m)).sum(),
+            best_window_per_rtt2,
+            total_rate,
             olia_alpha: olia_alpha(members, index),
         }
     }
@@ -63,6 +80,12 @@ impl Coupling {
         let optimal = window / square(rtt) / square(self.total_rate);
         (optimal + self.olia_alpha / window) * f64::from(acked) * f64::from(mss)
     }
+}
+
+/// The increase of RFC 6356, section 3, by that of one TCP with the same window: window * best / rate².
+fn share(window: f64, best_window_per_rtt2: f64, total_rate: f64) -> f64 {
+    let share = window * best_window_per_rtt2 / square(total_rate);
+    if share.is_finite() { share.clamp(MIN_SHARE, 1.0) } else { 1.0 }
 }
 
 /// Best paths (most bytes between losses² per rtt) with small windows gain what the paths with the largest
@@ -122,7 +145,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(50);
 
     /// Two subflows past slow start; each round trip both windows are acknowledged once.
-    fn grow_together(algorithm: Algorithm, rounds: usize, windows: [u32; 2]) -> [u32; 2] {
+    fn grow_together(algorithm: Algorithm, rounds: usize, windows: [u32; 2], are_coupled: bool) -> [u32; 2] {
         let mut flows = windows.map(|window| {
             let mut flow = Controller::new(algorithm, MSS, 2 * window);
             flow.on_congestion(Instant::ZERO, 2 * window);
@@ -135,7 +158,9 @@ mod tests {
                     srtt: RTT,
                     bytes_between_losses: flows[i].bytes_between_losses(),
                 });
-                flows[index].set_coupling(Coupling::of(&members, index));
+                if are_coupled {
+                    flows[index].set_coupling(Coupling::of(&members, index));
+                }
                 let window = flows[index].window();
                 flows[index].on_ack(&Ack {
                     now: Instant::ZERO,
@@ -152,16 +177,63 @@ mod tests {
     }
 
     #[test]
-    fn two_equal_lia_subflows_gain_one_segment_between_them() {
-        let [a, b] = grow_together(Algorithm::Lia, 100, [50_000, 50_000]);
-        let gained = a + b - 100_000;
-        assert!((45_000..=55_000).contains(&gained), "half a segment per round trip: {gained}");
+    fn two_equal_coupled_subflows_gain_one_segment_between_them() {
+        for algorithm in [Algorithm::Lia, Algorithm::NewReno] {
+            let [a, b] = grow_together(algorithm, 100, [50_000, 50_000], true);
+            let gained = a + b - 100_000;
+            assert!((45_000..=55_000).contains(&gained), "half a segment per round trip: {gained}");
+        }
     }
 
     #[test]
     fn two_uncoupled_subflows_gain_four_times_as_much() {
-        let [a, b] = grow_together(Algorithm::NewReno, 100, [50_000, 50_000]);
+        let [a, b] = grow_together(Algorithm::NewReno, 100, [50_000, 50_000], false);
         assert!((195_000..=201_000).contains(&(a + b - 100_000)));
+    }
+
+    /// What `count` subflows that divide a window of 240 segments gain together in 100 round trips after a loss, in bytes.
+    fn gain_of_equals(algorithm: Algorithm, count: usize) -> f64 {
+        let window = 240_000 / count as u32;
+        let mut flow = Controller::new(algorithm, MSS, window);
+        flow.on_congestion(Instant::ZERO, window);
+        let member = Member { window: flow.window(), srtt: RTT, bytes_between_losses: 0 };
+        flow.set_coupling(Coupling::of(&vec![member; count], 0));
+        let (before, mut now) = (flow.window(), Instant::ZERO);
+        for _ in 0..100 {
+            now += RTT;
+            let window = flow.window();
+            flow.on_ack(&Ack {
+                now,
+                bytes: window,
+                in_flight: window,
+                srtt: Some(RTT),
+                min_rtt: Some(RTT),
+                latest_rtt: Some(RTT),
+                window_limited: true,
+            });
+        }
+        count as f64 * f64::from(flow.window() - before)
+    }
+
+    #[test]
+    fn subflows_that_share_a_path_gain_less_together_than_one_of_them_would() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+            let alone = gain_of_equals(algorithm, 1);
+            for count in 2..5 {
+                let together = gain_of_equals(algorithm, count);
+                assert!(together < 0.9 * alone, "{algorithm:?}, {count}: {together} beside {alone}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_alone_has_all_of_the_increase_and_equals_divide_it() {
+        let member = Member { window: 20_000, srtt: RTT, bytes_between_losses: 0 };
+        for count in 1..5usize {
+            let share = Coupling::of(&vec![member; count], 0).share;
+            assert!((share * (count * count) as f64 - 1.0).abs() < 1e-9, "{count}: {share}");
+        }
+        assert_eq!(Coupling::of(&[], 0).share, 1.0);
     }
 
     #[test]

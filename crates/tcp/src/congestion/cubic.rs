@@ -29,6 +29,8 @@ pub(super) struct Cubic {
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Instant,
+    /// Scaling constant, segments per second³.
+    c: f64,
     /// Seconds until the plateau is reached.
     k: f64,
     /// Plateau, segments.
@@ -38,15 +40,17 @@ struct Epoch {
 }
 
 impl Cubic {
-    /// Bytes to add to a window of `window` bytes.
-    pub(super) fn growth(&mut self, ack: &Ack, mss: u32, window: u32) -> f64 {
+    /// Bytes to add to a window of `window` bytes, by the `share` that this subflow has of the increase of one TCP. The window is in
+    /// proportion to the fourth root of C (section 5.1) and to the square root of Reno's increase: C goes by the square.
+    pub(super) fn growth(&mut self, ack: &Ack, mss: u32, window: u32, share: f64) -> f64 {
         self.last_ack = Some(ack.now);
         let segments = f64::from(window) / f64::from(mss);
         let acked = f64::from(ack.bytes) / f64::from(mss);
-        let epoch = self.epoch.get_or_insert_with(|| Epoch::new(ack.now, segments, self.w_max));
+        let epoch =
+            self.epoch.get_or_insert_with(|| Epoch::new(ack.now, segments, self.w_max, C * share * share));
 
         let reno_alpha = if epoch.reno >= self.prior { 1.0 } else { ALPHA };
-        epoch.reno += reno_alpha * acked / segments;
+        epoch.reno += share * reno_alpha * acked / segments;
 
         let t = ack.now.saturating_since(epoch.start) + ack.srtt.unwrap_or(Duration::ZERO);
         let target = epoch.window_at(t).clamp(segments, segments * MAX_GROWTH);
@@ -83,15 +87,15 @@ impl Cubic {
 }
 
 impl Epoch {
-    fn new(start: Instant, segments: f64, w_max: f64) -> Self {
+    fn new(start: Instant, segments: f64, w_max: f64, c: f64) -> Self {
         let origin = w_max.max(segments);
-        Self { start, k: libm::cbrt((origin - segments) / C), origin, reno: segments }
+        Self { start, c, k: libm::cbrt((origin - segments) / c), origin, reno: segments }
     }
 
     /// W_cubic of equation 1, in segments.
     fn window_at(&self, t: Duration) -> f64 {
         let from_plateau = t.as_secs_f64() - self.k;
-        C * (from_plateau * from_plateau * from_plateau) + self.origin
+        self.c * (from_plateau * from_plateau * from_plateau) + self.origin
     }
 }
 

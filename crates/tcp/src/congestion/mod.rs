@@ -70,6 +70,8 @@ pub struct Controller {
     slow_start: SlowStart,
     law: Law,
     initial_window: u32,
+    /// Which part of the increase of one TCP is its own ([`Coupling::share`]).
+    share: f64,
     before_reduction: Option<(Window, Law)>,
 }
 
@@ -108,6 +110,7 @@ impl Controller {
             slow_start: SlowStart::default(),
             law,
             initial_window: bytes,
+            share: 1.0,
             before_reduction: None,
         }
     }
@@ -151,7 +154,7 @@ impl Controller {
 
     /// New data was acknowledged, outside of recovery.
     pub fn on_ack(&mut self, ack: &Ack) {
-        let Self { state, slow_start, law, initial_window: _, before_reduction: _ } = self;
+        let Self { state, slow_start, law, initial_window: _, share, before_reduction: _ } = self;
         if let Law::Olia { intervals, .. } = law {
             intervals.on_ack(ack.bytes);
         }
@@ -171,8 +174,8 @@ impl Controller {
             return;
         }
         let growth = match law {
-            Law::NewReno => reno_growth(state, ack.bytes),
-            Law::Cubic(cubic) => cubic.growth(ack, state.mss, state.bytes),
+            Law::NewReno => *share * reno_growth(state, ack.bytes),
+            Law::Cubic(cubic) => cubic.growth(ack, state.mss, state.bytes, *share),
             Law::Lia { siblings } => {
                 let alone = reno_growth(state, ack.bytes);
                 siblings.map_or(alone, |all| all.lia_growth(ack.bytes, state.mss).min(alone))
@@ -253,8 +256,9 @@ impl Controller {
         }
     }
 
-    /// What a coupled controller knows of its siblings; ignored by the others.
+    /// What it knows of its siblings: for LIA and OLIA all subflows of the connection, for the others those over the same path.
     pub fn set_coupling(&mut self, coupling: Coupling) {
+        self.share = coupling.share;
         match &mut self.law {
             Law::Lia { siblings } | Law::Olia { siblings, .. } => *siblings = Some(coupling),
             Law::NewReno | Law::Cubic(_) => {}
