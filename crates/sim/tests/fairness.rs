@@ -8,8 +8,8 @@ use plait_base::{Duration, Instant};
 use plait_endpoint::EndpointConfig;
 use plait_mptcp::{Config, Joins};
 use plait_sim::{
-    CloseMode, Direction, Element, Families, Frame, HostIndex, Link, LinkConfig, Outlet, PathIndex, Workload,
-    World, megabits, plain_link,
+    CloseMode, Direction, Element, Families, Frame, Link, LinkConfig, Outlet, PathIndex, Workload, World,
+    megabits, plain_link,
 };
 use plait_tcp::congestion::Algorithm;
 use plait_wire::IpVersion;
@@ -152,8 +152,12 @@ fn a_mesh_over_one_path_takes_the_share_of_one_tcp() {
     for congestion in [Algorithm::Cubic, Algorithm::NewReno] {
         for seed in 1..3 {
             let bottleneck = Bottleneck::new(seed);
-            let mut fight =
-                fight(seed, &[bottleneck.clone()], 3, Config { joins: Joins::Mesh, ..with(congestion) });
+            let mut fight = fight(
+                seed,
+                std::slice::from_ref(&bottleneck),
+                3,
+                Config { joins: Joins::Mesh, ..with(congestion) },
+            );
             fight.add_rival(0, &bottleneck, congestion);
             let shares = fight.shares();
             println!("{congestion:?}, seed {seed}: {shares:.2?}");
