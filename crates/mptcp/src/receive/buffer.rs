@@ -40,20 +40,24 @@ impl ReceiveBuffer {
     /// The application has read `bytes`; a round trip on the slowest path takes `round_trip`. Whether the buffer grew.
     pub(crate) fn on_read(&mut self, now: Instant, bytes: usize, round_trip: Duration) -> bool {
         self.read = self.read.saturating_add(bytes);
-        if self.size == self.largest || now.saturating_since(self.since) < round_trip.max(SHORTEST_ROUND) {
+        if self.size == self.largest {
             return false;
         }
-        let read = core::mem::take(&mut self.read);
-        self.since = now;
-        if read <= self.most {
-            return false;
-        }
+        // What is known before the round is over counts at once: on a faster path the sender has doubled its window more than once
+        // by then.
+        let read = self.read;
         // A sender that speeds up will have sent more by the time that it hears of the new size.
-        let growth = (read - self.most).saturating_mul(2);
-        self.most = read;
+        let growth = read.saturating_sub(self.most).saturating_mul(2);
+        if now.saturating_since(self.since) >= round_trip.max(SHORTEST_ROUND) {
+            self.since = now;
+            self.read = 0;
+            self.most = self.most.max(read);
+        }
         let wanted = read.saturating_mul(2).saturating_add(growth).min(self.largest);
-        let grew = wanted > self.size;
-        self.size = self.size.max(wanted);
+        let grew = growth > 0 && wanted > self.size;
+        if grew {
+            self.size = wanted;
+        }
         grew
     }
 }
@@ -92,6 +96,20 @@ mod tests {
         while flight < 8 << 20 {
             assert!(flight <= buffer.size(), "{flight} into {}", buffer.size());
             now = read(&mut buffer, now, 1, flight);
+            flight *= 2;
+        }
+    }
+
+    #[test]
+    fn it_stays_ahead_of_a_path_that_is_faster_than_the_slowest() {
+        let mut buffer = ReceiveBuffer::new(Instant::ZERO, 16 << 20);
+        let (mut now, mut flight) = (Instant::ZERO, 14_000);
+        while flight < 4 << 20 {
+            assert!(flight <= buffer.size(), "{flight} into {}", buffer.size());
+            for _ in 0..10 {
+                now += ROUND / 10;
+                buffer.on_read(now, flight / 10, 20 * ROUND);
+            }
             flight *= 2;
         }
     }
