@@ -4,7 +4,8 @@ mod sealing;
 mod world;
 
 use bytes::Bytes;
-use plait_base::{Duration, SeqNum};
+use core::num::NonZeroU16;
+use plait_base::Duration;
 use plait_handshake::Tep;
 use plait_mptcp::{Event, Scheduler};
 use plait_wire::Segment;
@@ -27,10 +28,11 @@ fn path_of(segment: &Segment) -> u8 {
     octets(segment.source).max(octets(segment.destination))
 }
 
-/// A segment of the second path is lost, each time that it is sent, until all others are there.
+/// A segment of the second path is lost, each time that it is sent and on whichever path, until all others are there.
 fn small_writes_behind_a_gap(mut world: World) {
     world.config(|config| {
-        config.scheduler = Scheduler::RoundRobin;
+        // One after the other, whatever is to be expected of each.
+        config.scheduler = Scheduler::Dispersed { max_exposure: NonZeroU16::MAX };
         config.receive_buffer = 16 << 20;
     });
     world.connect();
@@ -45,13 +47,15 @@ fn small_writes_behind_a_gap(mut world: World) {
 
     let is_gap = Rc::new(Cell::new(true));
     let lasts = is_gap.clone();
-    let mut lost: Option<SeqNum> = None;
+    let mut lost: Option<Bytes> = None;
     world.tap = Box::new(move |from, segment: &mut Segment| {
-        let is_candidate = from == CLIENT && path_of(segment) == 1 && !segment.payload.is_empty();
-        if is_candidate && lasts.get() && *lost.get_or_insert(segment.seq) == segment.seq {
-            return Fate::Drop;
+        if from != CLIENT || segment.payload.is_empty() || !lasts.get() {
+            return Fate::Pass;
         }
-        Fate::Pass
+        if lost.is_none() && path_of(segment) == 1 {
+            lost = Some(segment.payload.clone());
+        }
+        if lost.as_ref() == Some(&segment.payload) { Fate::Drop } else { Fate::Pass }
     });
     let small = pattern(WRITE * WRITES, 2);
     for (number, write) in small.chunks(WRITE).enumerate() {

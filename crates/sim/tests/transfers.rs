@@ -4,7 +4,8 @@ use plait_base::Duration;
 use plait_mptcp::{Config, Negotiated, Scheduler, Status};
 use plait_sim::{
     AckLoss, CloseMode, Coalescer, Conversation, Cutter, Direction, Element, Families, Link, LinkConfig,
-    Loss, NarrowLink, Nat, Pair, Recorder, Reordering, SequenceRewriter, Workload, megabits, plain_link,
+    Loss, NarrowLink, Nat, Pair, Recorder, Reordering, SequenceRewriter, Workload, World, megabits,
+    plain_link,
 };
 
 const MIB: u64 = 1 << 20;
@@ -87,6 +88,33 @@ fn two_paths_are_nearly_twice_as_fast_as_one() {
     let gain = one.as_secs_f64() / two.as_secs_f64();
     println!("16 MiB: {one:?} over one path, {two:?} over two: {gain:.2}");
     assert!(gain >= 1.7, "{gain:.2}");
+}
+
+/// How long it takes until all is there, over paths of these rates (Mbit/s) and round trips (ms), with queues of one bandwidth-delay
+/// product.
+fn time_over(paths: &[(u64, u64)], bytes: u64) -> Duration {
+    let mut pair = Pair::new(13, paths.len(), Families::V4);
+    for (number, &(rate, round_trip)) in paths.iter().enumerate() {
+        let delay = Duration::from_micros(500 * round_trip);
+        let queue_limit = 125 * rate * round_trip;
+        pair.link(number, LinkConfig { rate: megabits(rate), delay, queue_limit, ..plain_link() });
+    }
+    pair.serve(&Config::default(), patient());
+    let begin = pair.world.now();
+    pair.open(&Config::default(), Workload::of(bytes));
+    let server = pair.server;
+    let is_over = |world: &World| world.accepted(server).any(|reader| reader.heard() == bytes);
+    assert!(pair.world.run_until(MINUTES, is_over));
+    pair.world.now().saturating_since(begin)
+}
+
+#[test]
+fn a_path_that_is_much_worse_does_not_make_a_transfer_slower() {
+    for (good, bad, bytes) in [((60, 20), (2, 20), MIB), ((50, 20), (5, 200), 10 * MIB)] {
+        let [alone, both] = [&[good][..], &[good, bad]].map(|paths| time_over(paths, bytes));
+        println!("{bytes} bytes over {good:?}: {alone:?}, with {bad:?}: {both:?}");
+        assert!(both.as_secs_f64() <= alone.as_secs_f64() / 0.9, "{bad:?}: {both:?} in place of {alone:?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod handshake;
 mod joining;
 mod notices;
 pub(crate) mod options_in;
+mod overtaking;
 pub(crate) mod receiving;
 mod reinjecting;
 mod sealed;
@@ -255,12 +256,16 @@ impl Connection {
         let _ = now;
         self.timers.set(None);
         let room = self.send_room();
-        if data.len() >= room {
-            data.truncate(room);
-            self.notices.writer_waits();
-        }
+        let is_filled = data.len() >= room;
+        data.truncate(room);
         let taken = data.len();
         self.outgoing.write(data);
+        if is_filled {
+            self.notices.writer_waits();
+            self.outgoing.set_filled(true);
+        } else if self.send_room() > self.config.send_buffer / 2 {
+            self.outgoing.set_filled(false);
+        }
         taken
     }
 

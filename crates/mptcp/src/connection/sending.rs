@@ -2,7 +2,7 @@
 
 use crate::log;
 use bytes::Bytes;
-use plait_base::{Instant, SubflowId};
+use plait_base::Instant;
 use plait_tcp::Record;
 use plait_wire::{OptionBytes, Segment};
 
@@ -96,13 +96,13 @@ impl Connection {
     }
 
     fn schedule_block(&mut self, now: Instant) -> bool {
-        if self.outgoing.queued() == 0 && !self.outgoing.has_again() && !self.is_copying() {
-            return false;
-        }
         if self.schedule_again(now) || self.schedule_copy(now) {
             return true;
         }
-        if self.outgoing.queued() == 0 || self.must_gather() {
+        if self.outgoing.queued() == 0 {
+            return self.schedule_overtaking(now);
+        }
+        if self.must_gather() {
             return false;
         }
         let mut candidates = self.candidates_for_new(now);
@@ -111,10 +111,14 @@ impl Connection {
         }
         let window_left = self.outgoing.window_left();
         if window_left == 0 {
-            return self.schedule_probe(now, &candidates) || self.schedule_opportunity(now, &candidates);
+            return self.schedule_probe(now, &candidates) || self.schedule_overtaking(now);
         }
-        let demand =
-            Demand { queued: self.outgoing.queued() as u64, window_left, last: self.outgoing.last_chosen() };
+        let room_left = (self.config.send_buffer as u64).saturating_sub(self.outgoing.in_doubt());
+        let demand = Demand {
+            backlog: self.outgoing.backlog(),
+            window_left: window_left.min(room_left),
+            last: self.outgoing.last_chosen(),
+        };
         match choose(self.config.scheduler, &candidates, &demand) {
             Some(index) => {
                 let room = candidates.iter().find(|c| c.index == index).map_or(0, |c| c.room);
@@ -150,6 +154,7 @@ impl Connection {
     /// of those works; those that are stalled when nothing else is left.
     pub(crate) fn candidates(&self, now: Instant, may_carry: impl Fn(&Flow) -> bool) -> Candidates {
         let may_carry = |flow: &&Flow| may_carry(flow);
+        let is_sealed = self.protection.is_sealed();
         let open = || self.flows.iter().filter(|flow| flow.is_open()).filter(may_carry);
         let has_good = open().any(Flow::is_good);
         // A subflow that is suspect, or slow at the moment, keeps no backup from being used.
@@ -168,13 +173,18 @@ impl Connection {
         };
         let figures = |(index, flow): (usize, &Flow)| {
             let stats = flow.tcp.stats();
+            let srtt = flow.round_trip(&stats);
+            let window = stats.congestion_window;
+            let claimed = f64::from(window) / srtt.as_secs_f64().max(1e-6);
             Candidate {
                 index,
                 id: flow.state.id,
-                srtt: flow.round_trip(&stats),
-                room: flow.tcp.capacity(now),
-                window: stats.congestion_window,
+                srtt,
+                room: flow.room(now, &stats),
+                window,
                 in_flight: stats.in_flight,
+                rate: if is_sealed { flow.state.sealed.delivery.believed(now, claimed) } else { claimed },
+                is_slow_start: window < stats.slow_start_threshold,
             }
         };
         let flows = self.flows.iter().enumerate();
@@ -216,26 +226,6 @@ impl Connection {
         false
     }
 
-    /// The window is closed by the first block, which sits on a slower subflow: a faster one that has nothing
-    /// else to do sends it too (Raiciu et al. 2012, opportunistic retransmission).
-    fn schedule_opportunity(&mut self, now: Instant, candidates: &[Candidate]) -> bool {
-        let Some(first) = self.outgoing.first() else { return false };
-        let start = first.start;
-        let srtt_of = |id: SubflowId| candidates.iter().find(|c| c.id == id).map(|c| c.srtt);
-        let carried = first.carriers.iter().filter_map(|carrier| srtt_of(carrier.flow)).min();
-        let is_faster = |c: &&Candidate| c.room > 0 && carried.is_some_and(|carried| c.srtt < carried);
-        let best = candidates.iter().filter(is_faster).min_by_key(|c| (c.srtt, c.id));
-        match best {
-            Some(best)
-                if !first.is_carried_by(best.id)
-                    && self.may_carry(&self.flows[best.index], start, first.end()) =>
-            {
-                self.resend(now, best.index, start)
-            }
-            Some(_) | None => false,
-        }
-    }
-
     /// Redundant: whoever has room sends what it has not sent yet.
     fn schedule_copy(&mut self, now: Instant) -> bool {
         if self.config.scheduler != Scheduler::Redundant {
@@ -253,15 +243,6 @@ impl Connection {
             }
         }
         false
-    }
-
-    /// Redundant: somebody has not sent everything yet.
-    fn is_copying(&self) -> bool {
-        self.config.scheduler == Scheduler::Redundant
-            && self
-                .flows
-                .iter()
-                .any(|flow| flow.is_good() && self.outgoing.block_from(flow.state.copied).is_some())
     }
 
     /// A subflow whose peer has closed the window, and that has nothing in flight, would never hear of its

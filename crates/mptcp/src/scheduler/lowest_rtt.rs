@@ -1,38 +1,13 @@
-//! The smallest round-trip time that has room; but a slow path only where it helps.
-//!
-//! When the fast subflow is full there are two reasons to wait for it instead of using a slower one: what is
-//! left would be through sooner that way (the estimate of ECF, Lim et al. 2017), or the slow block would keep
-//! the window from moving while the fast subflow could use it (BLEST, Ferlin et al. 2016).
+//! The smallest round-trip time that has room; but a slower path only where it helps.
 
-use super::{Candidate, Demand};
+use super::{Candidate, Demand, holding_back};
 
 pub(super) fn choose(candidates: &[Candidate], demand: &Demand) -> Option<usize> {
     let best = candidates
         .iter()
         .filter(|candidate| candidate.room > 0)
         .min_by_key(|candidate| (candidate.srtt, candidate.id))?;
-    // Only a subflow with something in flight will have room again by itself.
-    let faster = candidates
-        .iter()
-        .filter(|other| other.room == 0 && other.in_flight > 0 && other.srtt < best.srtt)
-        .min_by_key(|other| (other.srtt, other.id));
-    match faster {
-        Some(fast) if is_sooner(fast, best, demand) || would_block(fast, best, demand) => None,
-        Some(_) | None => Some(best.index),
-    }
-}
-
-/// Whether all that is queued would be through on `fast` alone before one round trip of `slow`.
-fn is_sooner(fast: &Candidate, slow: &Candidate, demand: &Demand) -> bool {
-    let rounds = 1.0 + demand.queued as f64 / f64::from(fast.window.max(1));
-    rounds * fast.srtt.as_secs_f64() < slow.srtt.as_secs_f64()
-}
-
-/// Whether `fast` could fill the window during one round trip of `slow`, so that a block on `slow` makes it
-/// stand still. Round trips that differ little mean nothing.
-fn would_block(fast: &Candidate, slow: &Candidate, demand: &Demand) -> bool {
-    let turns = slow.srtt.as_secs_f64() / fast.srtt.as_secs_f64().max(1e-6);
-    turns >= 2.0 && f64::from(fast.window) * turns > demand.window_left as f64
+    (!holding_back::waits(best, candidates, demand)).then_some(best.index)
 }
 
 #[cfg(test)]
@@ -40,17 +15,21 @@ mod tests {
     use plait_base::{Duration, SubflowId};
 
     use super::*;
+    use crate::send::Backlog;
 
-    const PLENTY: Demand = Demand { queued: 10_000_000, window_left: 10_000_000, last: None };
+    const PLENTY: Demand = Demand { backlog: Backlog::Endless, window_left: 10_000_000, last: None };
 
     fn flow(index: usize, millis: u64, room: usize) -> Candidate {
+        let window = 100_000;
         Candidate {
             index,
             id: SubflowId(index as u32),
             srtt: Duration::from_millis(millis),
             room,
-            window: 100_000,
-            in_flight: 100_000 - room as u32,
+            window,
+            in_flight: window - room as u32,
+            rate: f64::from(window) * 1000.0 / millis as f64,
+            is_slow_start: false,
         }
     }
 
@@ -67,9 +46,17 @@ mod tests {
 
     #[test]
     fn the_tail_waits_for_the_fast_path() {
-        let tail = Demand { queued: 50_000, ..PLENTY };
+        let tail = Demand { backlog: Backlog::Bytes(50_000), ..PLENTY };
         assert_eq!(choose(&[flow(0, 200, 1000), flow(1, 10, 0)], &tail), None);
         assert_eq!(choose(&[flow(0, 12, 1000), flow(1, 10, 0)], &tail), Some(0), "it would not be sooner");
+    }
+
+    #[test]
+    fn a_window_that_doubles_is_through_with_a_backlog_long_before_one_that_does_not() {
+        let backlog = Demand { backlog: Backlog::Bytes(3_000_000), ..PLENTY };
+        let growing = |is_slow_start| [flow(0, 200, 1000), Candidate { is_slow_start, ..flow(1, 10, 0) }];
+        assert_eq!(choose(&growing(true), &backlog), None, "60 ms");
+        assert_eq!(choose(&growing(false), &backlog), Some(0), "310 ms");
     }
 
     #[test]
@@ -80,9 +67,25 @@ mod tests {
     }
 
     #[test]
+    fn all_faster_paths_together_are_what_a_slow_one_is_measured_by() {
+        let tight = Demand { window_left: 3_000_000, ..PLENTY };
+        assert_eq!(choose(&[flow(0, 200, 1000), flow(1, 10, 0)], &tight), Some(0));
+        assert_eq!(choose(&[flow(0, 200, 1000), flow(1, 10, 0), flow(2, 10, 0)], &tight), None);
+    }
+
+    #[test]
     fn nobody_waits_for_a_fast_path_that_is_stuck_with_nothing_in_flight() {
         let stuck = Candidate { in_flight: 0, ..flow(1, 10, 0) };
-        let tail = Demand { queued: 1, ..PLENTY };
+        let tail = Demand { backlog: Backlog::Bytes(1), ..PLENTY };
         assert_eq!(choose(&[flow(0, 200, 1000), stuck], &tail), Some(0));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_path_that_delivers_nothing() {
+        let liar = Candidate { rate: 0.0, ..flow(1, 10, 0) };
+        let tight = Demand { window_left: 500_000, ..PLENTY };
+        assert_eq!(choose(&[flow(0, 200, 1000), liar], &tight), Some(0));
+        let tail = Demand { backlog: Backlog::Bytes(50_000), ..PLENTY };
+        assert_eq!(choose(&[flow(0, 200, 1000), liar], &tail), Some(0));
     }
 }

@@ -19,6 +19,7 @@ mod tests {
     use plait_base::{Duration, SubflowId};
 
     use super::*;
+    use crate::send::Backlog;
 
     #[test]
     fn everybody_has_a_turn_and_the_full_are_skipped() {
@@ -32,9 +33,11 @@ mod tests {
                 room,
                 window: 10,
                 in_flight: 0,
+                rate: 10_000.0,
+                is_slow_start: false,
             })
             .collect();
-        let after = |last| choose(&candidates, &Demand { queued: 9, window_left: 9, last });
+        let after = |last| choose(&candidates, &Demand { backlog: Backlog::Bytes(9), window_left: 9, last });
         assert_eq!(after(None), Some(0));
         assert_eq!(after(Some(SubflowId(4))), Some(2));
         assert_eq!(after(Some(SubflowId(9))), Some(0));

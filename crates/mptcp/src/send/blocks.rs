@@ -27,6 +27,8 @@ pub(crate) struct Carrier {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Covered {
     pub(crate) carrier: Carrier,
+    /// Of the block, in bytes.
+    pub(crate) length: u64,
     /// It was the first without an acknowledgment: the acknowledgment waited for nothing else.
     pub(crate) was_first: bool,
 }

@@ -46,6 +46,15 @@ pub(crate) enum DataTimeout {
     },
 }
 
+/// What waits for a subflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Backlog {
+    /// So many bytes, as far as is known.
+    Bytes(u64),
+    /// The writer fills all room that there is.
+    Endless,
+}
+
 /// The outgoing stream.
 #[derive(Debug)]
 pub(crate) struct SendStream {
@@ -76,6 +85,8 @@ pub(crate) struct SendStream {
     /// Data has only ever travelled on one subflow, so that numbers of stream and subflow go together and
     /// falling back is possible.
     is_contiguous: bool,
+    /// The writer has more than there is room for.
+    is_filled: bool,
     /// The subflow that was given a new block last.
     last_chosen: Option<SubflowId>,
     /// What each untrusted path has seen in a row.
@@ -101,6 +112,7 @@ impl SendStream {
             delivered: 0,
             timer: DataTimer::default(),
             is_contiguous: true,
+            is_filled: false,
             last_chosen: None,
             exposure: ExposureTracker::default(),
         }
@@ -172,6 +184,16 @@ impl SendStream {
 
     pub(crate) fn finish(&mut self) {
         self.finished = true;
+    }
+
+    /// Whether the writer has more than there is room for.
+    pub(crate) fn set_filled(&mut self, is_filled: bool) {
+        self.is_filled = is_filled;
+    }
+
+    /// What waits for a subflow, now and later.
+    pub(crate) fn backlog(&self) -> Backlog {
+        if self.is_filled && !self.finished { Backlog::Endless } else { Backlog::Bytes(self.queued() as u64) }
     }
 
     pub(crate) fn on_fin_sent(&mut self) {
@@ -315,7 +337,8 @@ impl SendStream {
             let Some(block) = self.blocks.pop_front() else { break };
             if let Body::Sealed(sealed) = &block.body {
                 self.delivered += sealed.application_bytes();
-                let covered = block.only_carrier().map(|&carrier| Covered { carrier, was_first });
+                let length = block.end() - block.start;
+                let covered = block.only_carrier().map(|&carrier| Covered { carrier, length, was_first });
                 self.covered.extend(covered);
             }
             was_first = false;
@@ -351,10 +374,6 @@ impl SendStream {
     /// Where the first block that is to go out again starts.
     pub(crate) fn first_again(&self) -> Option<u64> {
         self.again.first().copied()
-    }
-
-    pub(crate) fn has_again(&self) -> bool {
-        !self.again.is_empty()
     }
 
     /// A subflow makes no progress: what only it carries is to go out again elsewhere too. Returns how many
@@ -441,6 +460,11 @@ impl SendStream {
     /// Whether the block at `start` is to go out again already.
     pub(crate) fn is_again(&self, start: u64) -> bool {
         self.again.contains(&start)
+    }
+
+    /// The blocks without an acknowledgment, in order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter()
     }
 
     /// The first blocks without an acknowledgment.

@@ -15,6 +15,18 @@ const MANY_DENIALS: u32 = 2;
 const BLOCKS_PER_DENIAL: u32 = 128;
 /// A regular subflow whose flight takes longer, and twice the shortest of its round trips, keeps no backup from being used.
 const LONGEST_FLIGHT: Duration = Duration::from_millis(500);
+/// A rate is measured over two round trips, and never over less than this.
+const SHORTEST_MEASURE: Duration = Duration::from_millis(100);
+/// After so many of these times without a block nothing had been asked for.
+const IDLE: u32 = 10;
+/// A subflow that delivers less than one in so many parts of the most that it has delivered keeps no backup from being used.
+const STARVED: f64 = 8.0;
+/// One that was slow stays slow until it delivers more than one in so many parts of it.
+const WEAK: f64 = 4.0;
+/// What is left of the most that was delivered, after each measure: half in ten seconds or more.
+const FADING: f64 = 63.0 / 64.0;
+/// So much faster than it has been a subflow may say that it is: one in slow start doubles in each round trip.
+const MOST_CREDIT: f64 = 4.0;
 /// Weight of the newest sample of the round trip is one in so many.
 const SMOOTHING: u32 = 8;
 
@@ -31,6 +43,12 @@ pub(crate) struct Delivery {
     longest_flight: Duration,
     /// The flight before it took longer.
     was_slow: bool,
+    /// Since when a rate is measured, and the bytes delivered since.
+    measure: Option<(Instant, u64)>,
+    /// What was measured last, in bytes per second.
+    rate: Option<f64>,
+    /// Most that was measured; it fades.
+    best_rate: f64,
 }
 
 impl Delivery {
@@ -50,12 +68,63 @@ impl Delivery {
         }
     }
 
+    /// A block of so many bytes was delivered.
+    pub(crate) fn measure(&mut self, now: Instant, bytes: u64) {
+        let shortest = self.shortest_measure();
+        let Some((since, before)) = self.measure else {
+            self.measure = Some((now, 0));
+            return;
+        };
+        let passed = now.saturating_since(since);
+        if passed < shortest {
+            self.measure = Some((since, before + bytes));
+            return;
+        }
+        if passed < IDLE * shortest {
+            let rate = (before + bytes) as f64 / passed.as_secs_f64();
+            self.best_rate = rate.max(self.best_rate * FADING);
+            self.rate = Some(rate);
+        }
+        self.measure = Some((now, 0));
+    }
+
+    fn shortest_measure(&self) -> Duration {
+        (2 * self.round_trip.unwrap_or_default()).max(SHORTEST_MEASURE)
+    }
+
+    /// The rate of a measure that should be over and is not, although the subflow has been given enough: nothing comes.
+    fn unfinished(&self, now: Instant) -> Option<f64> {
+        let shortest = self.shortest_measure();
+        let (since, bytes) = self.measure?;
+        let passed = now.saturating_since(since);
+        let is_busy = self.flight.is_some_and(|(_, since)| now.saturating_since(since) >= shortest);
+        let is_due = (2 * shortest..IDLE * shortest).contains(&passed);
+        (is_busy && is_due).then(|| bytes as f64 / passed.as_secs_f64())
+    }
+
+    /// Whether it has been far from what it can do. One that was slow has to prove that it is not any more.
+    fn is_weak(&self) -> bool {
+        self.rate.is_some_and(|rate| rate < self.best_rate / WEAK)
+    }
+
+    /// Whether it delivers hardly anything of what it once did.
+    fn is_starved(&self, now: Instant) -> bool {
+        self.unfinished(now).is_some_and(|rate| rate < self.best_rate / STARVED)
+    }
+
+    /// What it delivers, in bytes per second, if window and round trip say `claimed`. Who makes up acknowledgments makes the window as
+    /// wide as he likes, and others must not wait for what he cannot carry.
+    pub(crate) fn believed(&self, now: Instant, claimed: f64) -> f64 {
+        let rate = self.unfinished(now).or(self.rate);
+        rate.map_or(claimed, |rate| claimed.min(MOST_CREDIT * rate))
+    }
+
     /// TCP has been given all below `given` and seen all below `acked` acknowledged.
     pub(crate) fn on_flight(&mut self, now: Instant, given: u64, acked: u64, min_rtt: Duration) {
         self.longest_flight = LONGEST_FLIGHT.max(2 * min_rtt);
         let is_through = self.flight.is_some_and(|(end, _)| end <= acked);
         if is_through {
-            self.was_slow = self.is_flight_long(now);
+            self.was_slow = self.is_flight_long(now) || (self.was_slow && self.is_weak());
         }
         if is_through || self.flight.is_none() {
             self.flight = (acked < given).then_some((given, now));
@@ -69,7 +138,7 @@ impl Delivery {
     /// Whether TCP has waited for what it had in flight for so long that the subflow is not enough, whether the data is
     /// there or not.
     pub(crate) fn is_slow(&self, now: Instant) -> bool {
-        self.was_slow || self.is_flight_long(now)
+        self.was_slow || self.is_flight_long(now) || self.is_starved(now)
     }
 
     /// TCP says that a block was delivered, and the peer asks for it.

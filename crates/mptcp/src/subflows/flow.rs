@@ -58,6 +58,8 @@ pub(crate) struct FlowState {
     pub(crate) reset_info: ResetInfo,
     /// No progress although others make some: carries nothing new until that changes.
     pub(crate) stall: Option<Stall>,
+    /// It is given less than its window for a while.
+    pub(crate) restraint: Option<Restraint>,
     /// Redundant scheduling: data offset up to which everything was sent here.
     pub(crate) copied: u64,
     /// Bytes first sent on another subflow.
@@ -143,6 +145,23 @@ pub(crate) struct Stall {
     pub(crate) until: u64,
 }
 
+/// What a subflow for which the whole stream has stood still may have in flight: half of what it had, and twice as much after each
+/// round trip since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Restraint {
+    pub(crate) bytes: u32,
+    pub(crate) since: Instant,
+}
+
+impl Restraint {
+    /// Bytes that may be in flight.
+    fn limit(self, now: Instant, round_trip: Duration) -> u64 {
+        let passed = now.saturating_since(self.since).as_micros();
+        let round_trips = (passed / round_trip.as_micros().max(1)).min(32) as u32;
+        u64::from(self.bytes) << round_trips
+    }
+}
+
 /// An option that waits for a segment without payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Control {
@@ -204,6 +223,7 @@ impl FlowState {
             control: VecDeque::new(),
             reset_info: ResetInfo::default(),
             stall: None,
+            restraint: None,
             copied: 0,
             reinjected: 0,
             has_dss: false,
@@ -305,6 +325,27 @@ impl Flow {
     /// The smoothed round trip to count with: TCP's, and where Data-ACKs can be believed at least what those prove.
     pub(crate) fn round_trip(&self, stats: &Stats) -> Duration {
         self.state.sealed.delivery.round_trip(stats.srtt.unwrap_or(UNKNOWN_RTT))
+    }
+
+    /// Bytes that it may be given now.
+    pub(crate) fn room(&self, now: Instant, stats: &Stats) -> usize {
+        let capacity = self.tcp.capacity(now);
+        self.state.restraint.map_or(capacity, |restraint| {
+            let limit = restraint.limit(now, self.round_trip(stats));
+            let left =
+                usize::try_from(limit.saturating_sub(u64::from(stats.in_flight))).unwrap_or(usize::MAX);
+            if left < usize::from(self.tcp.segment_payload(0)) { 0 } else { capacity.min(left) }
+        })
+    }
+
+    /// The whole stream has stood still for what it carries: it is given less, at most once in a round trip.
+    pub(crate) fn restrain(&mut self, now: Instant) {
+        let stats = self.tcp.stats();
+        let is_new = |old: Restraint| now.saturating_since(old.since) > self.round_trip(&stats);
+        if self.state.restraint.is_none_or(is_new) {
+            let least = 2 * u32::from(self.tcp.segment_payload(0));
+            self.state.restraint = Some(Restraint { bytes: (stats.in_flight / 2).max(least), since: now });
+        }
     }
 
     /// The longest time that a block may take without anything being wrong, by the measure of this subflow.

@@ -55,7 +55,9 @@ impl Connection {
         for covered in self.outgoing.take_covered() {
             if let Some(index) = self.flows.index_of(covered.carrier.flow) {
                 let since = covered.carrier.since;
-                self.flows[index].state.sealed.delivery.on_covered(now, since, covered.was_first);
+                let delivery = &mut self.flows[index].state.sealed.delivery;
+                delivery.on_covered(now, since, covered.was_first);
+                delivery.measure(now, covered.length);
             }
         }
     }

@@ -1,0 +1,103 @@
+//! A faster subflow that has nothing new to send sends what slower ones are late with (Raiciu et al. 2012, opportunistic
+//! retransmission), and those are held back if the whole stream stands still for them (penalisation).
+//!
+//! There is nothing new where the writer has written all, or where window or send buffer are used up. The first copy to arrive
+//! counts, so that a transfer ends no later than the better path alone would end it, but for the time that the copies take there.
+
+use arrayvec::ArrayVec;
+use plait_base::{Duration, Instant, SubflowId};
+
+use crate::Connection;
+use crate::scheduler::{Candidate, MAX_CANDIDATES};
+use crate::send::Backlog;
+use crate::send::blocks::{Block, Carrier};
+use crate::subflows::flow::Flow;
+
+/// Blocks looked at, from the first without an acknowledgment: bounds the work per segment.
+const LOOK_AHEAD: usize = 512;
+
+/// What is known of the time that a subflow takes.
+struct Pace {
+    id: SubflowId,
+    /// Stream offset below which TCP has seen everything acknowledged.
+    acked: u64,
+    round_trip: Duration,
+    /// After so long a block is late.
+    late: Duration,
+}
+
+impl Pace {
+    fn of(flow: &Flow) -> Self {
+        let stats = flow.tcp.stats();
+        let round_trip = flow.round_trip(&stats);
+        let late = round_trip + stats.rttvar.max(round_trip / 8);
+        Self { id: flow.state.id, acked: flow.tcp.acked_offset(), round_trip, late }
+    }
+
+    /// How long the acknowledgment of a block may still take: what is left of a round trip; if it is late, as long as it has been
+    /// waited for.
+    fn remaining(&self, now: Instant, carrier: &Carrier) -> Duration {
+        let waited = now.saturating_since(carrier.since);
+        if carrier.end <= self.acked {
+            Duration::ZERO
+        } else if waited > self.late {
+            waited
+        } else {
+            self.round_trip.saturating_sub(waited)
+        }
+    }
+}
+
+impl Connection {
+    /// Sends a block that others carry on a subflow that would bring it sooner.
+    pub(super) fn schedule_overtaking(&mut self, now: Instant) -> bool {
+        if self.flows.len() < 2 || self.outgoing.first().is_none() {
+            return false;
+        }
+        let mut ready = self.candidates(now, |_| true);
+        ready.retain(|candidate| candidate.room > 0);
+        if ready.is_empty() {
+            return false;
+        }
+        ready.sort_by_key(|candidate| (candidate.srtt, candidate.id));
+        let paces: ArrayVec<Pace, MAX_CANDIDATES> =
+            self.flows.iter().filter(|flow| flow.is_open()).take(MAX_CANDIDATES).map(Pace::of).collect();
+        for candidate in ready {
+            let Some(start) = self.overtaken(now, &candidate, &paces) else { continue };
+            if self.outgoing.window_left() == 0 || self.outgoing.backlog() == Backlog::Endless {
+                self.restrain_carriers(now, start);
+            }
+            return self.resend(now, candidate.index, start);
+        }
+        false
+    }
+
+    /// The first block that `by` would bring sooner than those that carry it.
+    fn overtaken(&self, now: Instant, by: &Candidate, paces: &[Pace]) -> Option<u64> {
+        // A copy that would win by little is not worth its room.
+        let trip = by.srtt + by.srtt / 4;
+        let is_late = |carrier: &Carrier| {
+            let pace = paces.iter().find(|pace| pace.id == carrier.flow);
+            pace.is_some_and(|pace| pace.remaining(now, carrier) > trip)
+        };
+        let is_overtaken = |block: &&Block| {
+            !block.carriers.is_empty()
+                && block.carriers.iter().all(is_late)
+                && self.may_carry(&self.flows[by.index], block.start, block.end())
+        };
+        // What the subflow carries itself is not late by its own measure, so it is never copied to it again.
+        let is_elsewhere = |block: &&Block| !block.is_carried_by(by.id);
+        let blocks = self.outgoing.blocks().take(LOOK_AHEAD);
+        blocks.filter(is_elsewhere).find(is_overtaken).map(|block| block.start)
+    }
+
+    /// The stream stands still for the block at `start`: those that carry it are given less.
+    fn restrain_carriers(&mut self, now: Instant, start: u64) {
+        let Some(block) = self.outgoing.block(start) else { return };
+        for carrier in &block.carriers {
+            if let Some(index) = self.flows.index_of(carrier.flow) {
+                self.flows[index].restrain(now);
+            }
+        }
+    }
+}

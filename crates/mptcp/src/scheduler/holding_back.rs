@@ -1,0 +1,73 @@
+//! When a subflow is not given a block although it has room: a slower path is only used where that helps.
+//!
+//! There are two reasons to wait for faster subflows. What is left would be through on them before the block is through on the slower
+//! one (ECF, Lim et al. 2017). Or they could fill what is left of the window, or of the send buffer, before that: then they
+//! would stand still until the slow block has arrived (BLEST, Ferlin et al. 2016).
+
+use core::cmp::Ordering;
+
+use super::{Candidate, Demand};
+use crate::send::Backlog;
+
+/// Round trips that differ by less than this factor mean nothing: queues change faster.
+const UNLIKE: f64 = 2.0;
+
+/// Whether `slow` is to be passed over for now, in favour of faster ones that will have room again by themselves.
+pub(super) fn waits(slow: &Candidate, candidates: &[Candidate], demand: &Demand) -> bool {
+    let is_faster = |other: &&Candidate| {
+        other.srtt < slow.srtt && other.id != slow.id && (other.in_flight > 0 || other.room > 0)
+    };
+    let Some(faster) = Faster::of(candidates.iter().filter(is_faster)) else { return false };
+    is_sooner(&faster, slow, demand) || would_block(&faster, slow, demand)
+}
+
+/// The faster subflows, taken together.
+struct Faster {
+    /// Shortest round trip, in seconds.
+    round_trip: f64,
+    /// Bytes per second.
+    rate: f64,
+    /// Sum of the windows, bytes.
+    window: f64,
+    /// Whether the fastest doubles its window in each round trip.
+    is_slow_start: bool,
+}
+
+impl Faster {
+    fn of<'a>(candidates: impl Iterator<Item = &'a Candidate> + Clone) -> Option<Self> {
+        let by_round_trip =
+            |a: &&Candidate, b: &&Candidate| -> Ordering { (a.srtt, a.id).cmp(&(b.srtt, b.id)) };
+        let fastest = candidates.clone().min_by(by_round_trip)?;
+        Some(Self {
+            round_trip: fastest.srtt.as_secs_f64(),
+            rate: candidates.clone().map(|candidate| candidate.rate).sum(),
+            window: candidates.map(|candidate| f64::from(candidate.window)).sum(),
+            is_slow_start: fastest.is_slow_start,
+        })
+    }
+
+    /// Seconds until so many bytes more are acknowledged.
+    fn completion(&self, bytes: f64) -> f64 {
+        let at_this_rate = self.round_trip + bytes / self.rate.max(1.0);
+        if !self.is_slow_start {
+            return at_this_rate;
+        }
+        // After n round trips it is 2^n - 1 windows.
+        let doubling = self.round_trip * (1.0 + (1.0 + bytes / self.window.max(1.0)).log2());
+        at_this_rate.min(doubling)
+    }
+}
+
+/// Whether all that waits would be through on the faster ones before one block is on `slow`.
+fn is_sooner(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
+    match demand.backlog {
+        Backlog::Bytes(bytes) => faster.completion(bytes as f64) < slow.srtt.as_secs_f64(),
+        Backlog::Endless => false,
+    }
+}
+
+/// Whether the faster ones could use up the window while a block is under way on `slow`.
+fn would_block(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
+    let trip = slow.srtt.as_secs_f64();
+    trip >= UNLIKE * faster.round_trip && faster.rate * trip > demand.window_left as f64
+}
