@@ -1,4 +1,4 @@
-//! Time, sequence numbers, ids and seedable randomness: what all other crates count in.
+//! Time, sequence numbers, ids, seedable randomness and the limits of logs: what all other crates count in.
 //!
 //! Nothing here knows a protocol: [`Instant`] is a plain count of nanoseconds, [`SeqNum`] and [`Dsn`]
 //! are positions in two number spaces that must never mix, [`Random`] is where unpredictable bytes
@@ -6,8 +6,11 @@
 
 #![cfg_attr(not(test), no_std)]
 
+extern crate alloc;
+
 mod dsn;
 mod id;
+mod log_limit;
 mod random;
 mod seq;
 mod serial;
@@ -15,6 +18,7 @@ mod time;
 
 pub use dsn::{Dsn, DsnRange};
 pub use id::{PathId, SubflowId};
+pub use log_limit::{LOG_INTERVAL, LogLimit, LogLimits};
 pub use random::{Random, SecretRandom, SeededRandom};
 pub use seq::{SeqNum, SeqRange};
 pub use time::{Duration, Instant};

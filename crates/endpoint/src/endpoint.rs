@@ -95,7 +95,7 @@ pub struct Endpoint {
     pub(crate) replies: Replies,
     /// What strangers have made us log.
     #[cfg(feature = "tracing")]
-    pub(crate) repetitions: crate::repetitions::Repetitions,
+    pub(crate) repetitions: plait_base::LogLimits,
     /// All totals but the ones that can be counted when they are asked for.
     pub(crate) counters: Counters,
 }
@@ -131,7 +131,7 @@ impl Endpoint {
             unsealed: None,
             replies: Replies::default(),
             #[cfg(feature = "tracing")]
-            repetitions: crate::repetitions::Repetitions::default(),
+            repetitions: plait_base::LogLimits::default(),
             counters: Counters::default(),
         }
     }

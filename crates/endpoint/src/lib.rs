@@ -29,8 +29,6 @@ mod pending_joins;
 mod ports;
 mod prefix;
 mod ready;
-#[cfg(any(test, feature = "tracing"))]
-mod repetitions;
 mod reset;
 mod stateless;
 mod surroundings;

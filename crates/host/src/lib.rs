@@ -41,7 +41,6 @@ mod error;
 mod failure;
 mod host;
 mod listener;
-mod log_limit;
 mod network_monitor;
 mod os_random;
 mod path;

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use plait_base::LogLimit;
 use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::announcements::Announcements;
 use crate::error::Error;
-use crate::log_limit::LogLimit;
 use crate::path::PathSpec;
 use crate::setup::Network;
 use crate::shared::Shared;
@@ -60,18 +60,12 @@ struct Watch {
     network: Network,
     links: Announcements,
     rules: Announcements,
-    mended: Tally,
-    not_mended: Tally,
+    /// Of lines that tell of rules that were put back, and that could not be.
+    mended: LogLimit,
+    not_mended: LogLimit,
     shared: Arc<Shared>,
     requests: Receiver<Request>,
     wake: Arc<Wake>,
-}
-
-/// How often something has happened, and how much of it is in the log.
-#[derive(Default)]
-struct Tally {
-    total: u64,
-    log: LogLimit,
 }
 
 impl NetworkMonitor {
@@ -82,7 +76,7 @@ impl NetworkMonitor {
         let wake = Arc::new(Wake::new()?);
         // Subscribed before the first look, so that nothing falls in between.
         let (links, rules) = (Announcements::of_links()?, Announcements::of_rules()?);
-        let (mended, not_mended) = (Tally::default(), Tally::default());
+        let (mended, not_mended) = (LogLimit::default(), LogLimit::default());
         let wakes = wake.clone();
         let mut watch =
             Watch { network, links, rules, mended, not_mended, shared, requests: received, wake: wakes };
@@ -193,7 +187,7 @@ impl Watch {
         match self.network.mend_rules(|| shared.lock().endpoint.local_ports()) {
             Ok(false) => false,
             Ok(true) => {
-                if let Some(others) = self.mended.count(now) {
+                if let Some(others) = self.mended.note(now, 1) {
                     warn!(
                         others,
                         "our rules of nftables were removed (is a firewall being reloaded?) and have been put back; \
@@ -203,7 +197,7 @@ impl Watch {
                 true
             }
             Err(error) => {
-                if self.not_mended.count(now).is_some() {
+                if self.not_mended.note(now, 1).is_some() {
                     warn!(%error, "our rules of nftables cannot be looked after: new connections may fail");
                 }
                 self.rules.look_again(MEND_AGAIN);
@@ -258,13 +252,5 @@ impl Watch {
             self.rules.drain()?;
         }
         Ok(())
-    }
-}
-
-impl Tally {
-    /// It has happened: how many times that no line tells of there were before, if it is time for a line.
-    fn count(&mut self, now: plait_base::Instant) -> Option<u64> {
-        self.total += 1;
-        self.log.note(now, self.total)
     }
 }

@@ -1,14 +1,16 @@
 //! Strangers that were refused because they cannot be sealed: a line in the log, but not one for each. Anybody can be
 //! refused as often as he likes, and in anybody's name.
 
-use plait_base::Instant;
+use plait_base::{Instant, LogLimit};
 use plait_endpoint::{Endpoint, Unsealed};
-
-use crate::log_limit::LogLimit;
 
 /// Of whom the log knows.
 #[derive(Default)]
-pub(crate) struct Refusals(LogLimit);
+pub(crate) struct Refusals {
+    log: LogLimit,
+    /// Refused, as of the last line.
+    told: u64,
+}
 
 /// A line for the log.
 #[derive(PartialEq, Eq, Debug)]
@@ -22,7 +24,10 @@ impl Refusals {
     /// The line that is due, if somebody was refused.
     pub(crate) fn look(&mut self, now: Instant, endpoint: &mut Endpoint) -> Option<Line> {
         let (unsealed, total) = endpoint.take_unsealed()?;
-        let others = self.0.note(now, total)?;
+        self.log.note(now, 1)?;
+        // Several may have been refused since the last look.
+        let others = total.saturating_sub(self.told + 1);
+        self.told = total;
         Some(Line { unsealed, others })
     }
 }
