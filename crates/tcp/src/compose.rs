@@ -59,7 +59,35 @@ impl Subflow {
         let mut all = OptionBytes::new();
         self.put_stamp(now, &mut all);
         let _ = all.try_extend_from_slice(&draft.options);
+        self.put_blocks_beside(&draft, &mut all);
         self.finish_segment(draft, all)
+    }
+
+    /// Bytes of a full segment that are given up to tell what has arrived behind a gap (RFC 2018, section 3: in all
+    /// acknowledgments that leave meanwhile). Who gives options has made its records as long as segments are, and little
+    /// room is left beside them: such segments tell it where they are short, and acknowledgments of their own do.
+    pub(crate) fn reserved_for_blocks(&self, options: usize) -> u16 {
+        if options > 0 || !self.sack {
+            return 0;
+        }
+        let blocks = self.receive.queue.runs().min(header_options::sack_room(self.stamp_len()));
+        if blocks == 0 { 0 } else { header_options::sack_len(blocks) as u16 }
+    }
+
+    /// What has arrived behind a gap, where the segments of `draft` are not full.
+    fn put_blocks_beside(&self, draft: &Draft, all: &mut OptionBytes) {
+        if !self.sack || !self.receive.queue.has_gaps() {
+            return;
+        }
+        let full = self.segment_payload(draft.options.len());
+        let full = usize::from(self.cautious_size(draft.options.len()).unwrap_or(full));
+        let spare = full.saturating_sub(draft.payload.len().min(draft.segment_size.into()));
+        let most = MAX_BLOCKS.min(spare.saturating_sub(header_options::sack_len(0)) / 8);
+        if most > 0 {
+            let mut held = ArrayVec::<Block, MAX_BLOCKS>::new();
+            self.receive.queue.blocks(most, &mut |block| held.push(block));
+            self.put_blocks(None, held, all);
+        }
     }
 
     /// A segment without payload. It carries SACK blocks where there is room.

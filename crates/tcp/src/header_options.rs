@@ -81,6 +81,11 @@ pub(crate) fn sack_room(used: usize) -> usize {
     (MAX_OPTIONS - used).saturating_sub(4) / 8
 }
 
+/// Bytes that so many blocks take.
+pub(crate) fn sack_len(blocks: usize) -> usize {
+    4 + 8 * blocks
+}
+
 /// `nop nop SACK`; nothing if there is no block.
 pub(crate) fn emit_sack(blocks: &SackBlocks, out: &mut OptionBytes) {
     if !blocks.is_empty() {

@@ -95,6 +95,11 @@ impl ReceiveQueue {
         !self.pieces.is_empty()
     }
 
+    /// Runs behind gaps.
+    pub(crate) fn runs(&self) -> usize {
+        self.isolated.len()
+    }
+
     pub(crate) fn read(&mut self) -> Option<Chunk> {
         let data = self.ready.pop_front()?;
         let offset = self.ready_from;

@@ -2,7 +2,7 @@
 //! probes, new data, and acknowledgments that nothing else has carried.
 
 use plait_base::Instant;
-use plait_wire::{Flags, Segment};
+use plait_wire::{Flags, MAX_OPTIONS, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::acknowledgment::clamp;
@@ -123,7 +123,7 @@ impl Subflow {
         let limit = lost.end.min(record.end) - lost.start;
         // What was sent may lie beyond a window that shrank; the first segment is tried all the same.
         let edge = (self.send.una + u64::from(self.send.window.size())).max(self.send.una + whole);
-        let mut len = limit.min(self.longest(record) as u64).min(edge.saturating_sub(lost.start));
+        let mut len = limit.min(self.longest(size) as u64).min(edge.saturating_sub(lost.start));
         if len > room.min(budget) {
             len = room.min(budget) / whole * whole;
         }
@@ -324,10 +324,10 @@ impl Subflow {
         let plain = self.segment_payload(0);
         self.send.queue.fill(start, usize::from(plain));
         let record = self.send.queue.record_at(start).ok_or(Hold::Empty)?;
-        let size = self.segment_payload(record.options);
+        let size = self.segment_payload(record.options) - self.reserved_for_blocks(record.options);
         let whole = u64::from(size);
         let probing = congestion == 0;
-        let mut len = (record.end - start).min(self.longest(record) as u64);
+        let mut len = (record.end - start).min(self.longest(size) as u64);
         if probing {
             len = len.min(whole);
         } else {
@@ -399,10 +399,10 @@ impl Subflow {
         }
     }
 
-    /// Longest payload of one super-segment cut from `record`.
-    fn longest(&self, record: Extent) -> usize {
-        let size = usize::from(self.segment_payload(record.options));
-        let headers = self.send.path.headers() + self.stamp_len() + record.options;
+    /// Longest payload of one super-segment of segments of `size`.
+    fn longest(&self, size: u16) -> usize {
+        let size = usize::from(size);
+        let headers = self.send.path.headers() + MAX_OPTIONS;
         let longest = usize::from(self.config.max_super_segment).min(MAX_PACKET - headers);
         (longest / size).max(1) * size
     }

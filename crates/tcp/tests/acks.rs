@@ -73,7 +73,7 @@ fn data_and_a_hole_at_once_make_two_segments() {
     let mut s = settled();
     s.tcp.send(plait_tcp::Record {
         payload: vec![0; 100].into(),
-        options: [1; 40].into_iter().take(28).collect(),
+        options: [1; 40].into_iter().take(32).collect(),
         push: false,
     });
     s.give(seg(".", 17_001, 1).data(1000));
@@ -276,4 +276,37 @@ fn of_what_arrives_at_once_only_what_is_out_of_order_is_acknowledged_by_itself()
     let starts = [17_001, 18_001, 16_001, 19_001, 20_001];
     give_at_once(&mut s, starts.map(|start| seg(".", start, 1).data(1000)));
     assert_eq!(s.sent(), [". 1:1 ack 21001"], "the gap is filled: what was said of it is old");
+}
+
+#[test]
+fn data_that_leaves_while_bytes_are_missing_says_which_ones_have_arrived() {
+    let mut s = settled();
+    s.give(seg(".", 17_001, 1).data(1000));
+    s.give(seg(".", 19_001, 1).data(1000));
+    assert_eq!(s.sent().len(), 2);
+    // RFC 2018, section 3: all acknowledgments that leave while something is missing, if there is room.
+    s.send(100);
+    assert_eq!(s.sent(), ["P. 1:101 ack 16001 sack 19001:20001 17001:18001"]);
+    s.give(seg(".", 16_001, 101));
+    s.send(5000);
+    let full = s.raw.iter().map(|segment| segment.options.len() + usize::from(segment.segment_size)).max();
+    assert_eq!(full, Some(1000), "what is said takes the place of payload");
+    assert!(s.raw.iter().all(|segment| script::show(segment).contains("sack 19001:20001 17001:18001")));
+    s.sent();
+    s.give(seg(".", 16_001, 5101).data(1000));
+    s.give(seg(".", 18_001, 5101).data(1000));
+    s.sent();
+    s.send(100);
+    assert!(!s.sent()[0].contains("sack"));
+}
+
+#[test]
+fn options_of_data_come_before_what_it_could_say_of_missing_bytes() {
+    let mut s = settled();
+    s.give(seg(".", 17_001, 1).data(1000));
+    s.sent();
+    s.send_with(100, [1; 40].into_iter().take(20).collect());
+    assert_eq!(s.sent(), ["P. 1:101 ack 16001 sack 17001:18001"]);
+    s.send_with(980, [1; 40].into_iter().take(20).collect());
+    assert_eq!(s.sent(), ["P. 101:1081 ack 16001"], "a full segment of a record has no room");
 }

@@ -70,8 +70,9 @@ fn check_mark(isn: u32, len: usize, segment: &Segment) {
         return;
     }
     let stamps = if segment.options.first() == Some(&1) { 12 } else { 0 };
-    let [254, 4, high, low] = segment.options[stamps..] else { panic!("a mark alone: {segment:?}") };
+    let [254, 4, high, low, ref more @ ..] = segment.options[stamps..] else { panic!("a mark: {segment:?}") };
     let n = usize::from(high) << 8 | usize::from(low);
+    assert!(matches!(more, [] | [1, 1, 5, ..]), "nothing else but SACK blocks: {segment:?}");
     let from = segment.seq.distance(SeqNum::new(isn)) as usize - 1;
     assert!(from >= n * len && from + segment.payload.len() <= (n + 1) * len, "record {n}");
 }
