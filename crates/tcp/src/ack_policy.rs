@@ -1,6 +1,9 @@
 //! When to acknowledge (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2).
 
-/// Wire segments at the start that are acknowledged at once: the peer is in slow start and lives on them.
+use plait_base::{Duration, Instant};
+
+/// Wire segments at the start, and after an idle time, that are acknowledged at once: the peer is in slow start and lives
+/// on them.
 const QUICK_SEGMENTS: u32 = 16;
 
 /// How urgently an acknowledgment is wanted.
@@ -23,14 +26,24 @@ pub(crate) struct AckPolicy {
     urgency: Urgency,
     /// Wire segments with data since the last acknowledgment.
     pending: u32,
-    /// Wire segments with data since the start, as far as that matters.
+    /// Wire segments with data since the start or the last idle time, as far as that matters.
     seen: u32,
+    /// When the last of them came.
+    last: Option<Instant>,
+    /// Data of ours has carried what was owed, and nothing had to leave alone since: requests that are answered.
+    is_answered: bool,
 }
 
 impl AckPolicy {
-    /// Data arrived in order, in so many wire segments.
-    pub(crate) fn on_data(&mut self, segments: usize) {
+    /// Data arrived in order, in so many wire segments. After more than `idle` without any, the peer begins with a small
+    /// window again (RFC 5681, section 4.1).
+    pub(crate) fn on_data(&mut self, now: Instant, segments: usize, idle: Duration) {
         let segments = u32::try_from(segments).unwrap_or(u32::MAX);
+        let was_idle = self.last.is_some_and(|last| now.saturating_since(last) > idle);
+        if was_idle && !self.is_answered {
+            self.seen = 0;
+        }
+        self.last = Some(now);
         let quick = self.seen < QUICK_SEGMENTS;
         self.seen = self.seen.saturating_add(segments);
         self.pending = self.pending.saturating_add(segments);
@@ -58,11 +71,13 @@ impl AckPolicy {
     pub(crate) fn on_timeout(&mut self) {
         if self.urgency == Urgency::Delayed {
             self.urgency = Urgency::Now;
+            self.is_answered = false;
         }
     }
 
     /// A segment that acknowledges everything has left; `alone` if it had no payload.
     pub(crate) fn on_sent(&mut self, alone: bool) {
+        self.is_answered |= !alone && self.pending > 0;
         self.pending = 0;
         if alone || self.urgency < Urgency::Alone {
             self.urgency = Urgency::None;
@@ -78,7 +93,7 @@ mod tests {
     fn the_first_segments_are_acknowledged_at_once_and_later_every_second() {
         let mut policy = AckPolicy::default();
         let urgency = |policy: &mut AckPolicy| {
-            policy.on_data(1);
+            policy.on_data(Instant::ZERO, 1, Duration::ZERO);
             let urgency = policy.urgency();
             if urgency > Urgency::Delayed {
                 policy.on_sent(true);
@@ -96,7 +111,7 @@ mod tests {
     #[test]
     fn a_super_segment_counts_as_its_wire_segments() {
         let mut policy = AckPolicy { seen: 100, ..AckPolicy::default() };
-        policy.on_data(2);
+        policy.on_data(Instant::ZERO, 2, Duration::ZERO);
         assert_eq!(policy.urgency(), Urgency::Now);
     }
 

@@ -293,7 +293,8 @@ impl Subflow {
         }
         self.receive.duplicate = received.duplicate.or(self.receive.duplicate);
         if !segment.payload.is_empty() {
-            self.receive.acks.on_data(segment.wire_segments());
+            let idle = self.send.rtt.base_rto();
+            self.receive.acks.on_data(now, segment.wire_segments(), idle);
         }
         if self.receive.acks.urgency() == Urgency::Delayed {
             self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);

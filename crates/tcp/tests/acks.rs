@@ -310,3 +310,36 @@ fn options_of_data_come_before_what_it_could_say_of_missing_bytes() {
     s.send_with(980, [1; 40].into_iter().take(20).collect());
     assert_eq!(s.sent(), ["P. 101:1081 ack 16001"], "a full segment of a record has no room");
 }
+
+#[test]
+fn after_an_idle_time_each_of_the_first_segments_is_acknowledged_at_once_again() {
+    let mut s = settled();
+    s.give(seg(".", 16_001, 1).data(1000));
+    assert!(s.sent().is_empty());
+    s.wait(5000);
+    assert_eq!(s.sent().len(), 1);
+    // The peer begins with a small window again (RFC 5681, section 4.1), and each acknowledgment lets it grow.
+    for n in 17..33 {
+        s.give(seg(".", n * 1000 + 1, 1).data(1000));
+        assert_eq!(s.sent().len(), 1, "segment {n}");
+    }
+    s.give(seg(".", 33_001, 1).data(1000));
+    assert!(s.sent().is_empty());
+}
+
+#[test]
+fn requests_that_are_answered_are_acknowledged_by_the_answers_after_an_idle_time_too() {
+    let mut s = settled();
+    let mut next = 16_001;
+    for _ in 0..10 {
+        s.give(seg("P.", next, 1).data(100));
+        next += 100;
+        s.wait(5);
+        s.send(50);
+        s.wait(40);
+        assert_eq!(s.sent().len(), 1, "the answer alone");
+        let acked = i64::try_from(s.tcp.next_offset()).expect("small");
+        s.give(seg(".", next, acked));
+        s.wait(5000);
+    }
+}
