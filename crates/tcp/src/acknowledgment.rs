@@ -70,6 +70,7 @@ impl Subflow {
             return;
         }
         let opened = self.send.window.update(seq, ack, segment.window);
+            self.take_overtaken_ack(now, ack, view);
         self.send.window_probes = 0;
         if self.send.window.size() == 0 {
             // It answers and takes nothing: the connection stays open for as long as it does (RFC 9293, section 3.8.6.1).
@@ -77,7 +78,7 @@ impl Subflow {
         }
         let in_flight = self.pipe();
         let una = self.send.una;
-        let blocks = self.read_blocks(ack, view);
+        let blocks = self.read_blocks(una, ack, view);
         let echo = view.timestamps.map(|stamp| stamp.echo);
         let delivery = self.deliver(now, ack, echo, &blocks);
         let advanced = ack > una;
@@ -113,7 +114,26 @@ impl Subflow {
 
     /// Turns the SACK blocks into offsets. A block that cannot be true is ignored; the first may tell of a
     /// duplicate instead (RFC 2883, section 4.2).
-    fn read_blocks(&self, ack: u64, view: &SegmentView) -> Blocks {
+    fn read_blocks(&mut self, una: u64, ack: u64, view: &SegmentView) -> Blocks {
+    /// An acknowledgment that another has overtaken: what it reports selectively may be news. Its window is old, and it does
+    /// not show that anything moves.
+    fn take_overtaken_ack(&mut self, now: Instant, ack: u64, view: &SegmentView) {
+        let (in_flight, una) = (self.pipe(), self.send.una);
+        let blocks = self.read_blocks(una, ack, view);
+        let delivery = self.deliver(now, una, None, &blocks);
+        self.judge_duplicates(una, &blocks);
+        if delivery.bytes == 0 {
+            return;
+        }
+        let lost_before = self.stats.segments_lost;
+        self.note_passing(delivery.largest);
+        self.detect_losses(now);
+        let lost = self.stats.segments_lost > lost_before;
+        self.move_recovery(now, in_flight, delivery.bytes, false, lost, false);
+        self.follow_pace(now);
+        self.arm_after_ack(now, false);
+    }
+
         let mut found = Blocks::default();
         if !self.sack {
             return found;
@@ -131,7 +151,7 @@ impl Subflow {
                 second.is_some_and(|(l, r)| l <= left && right <= r)
             };
             if index == 0 && (right <= ack || inside_second()) {
-                found.duplicate = Some((left, right));
+                found.duplicate = self.believed_duplicate(una, left, right);
             } else if left >= ack {
                 found.delivered.push((left, right));
             }
@@ -144,6 +164,16 @@ impl Subflow {
     /// Marks what the acknowledgment covers, and shows each part that is news to RACK.
     fn deliver(&mut self, now: Instant, ack: u64, echo: Option<u32>, blocks: &Blocks) -> Delivery {
         let mut delivery = Delivery::default();
+    /// What a D-SACK says, if it can be true of something that was sent again: the network may have doubled the segment, and
+    /// a lie must not buy time for ever. It reaches back as far as acknowledgments are believed (RFC 5961, section 5.2),
+    /// and to no more bytes than were repeated.
+    fn believed_duplicate(&mut self, una: u64, left: u64, right: u64) -> Option<Block> {
+        let oldest = una.saturating_sub(self.send.window.largest().into());
+        let rest = self.send.unreported.checked_sub(right - left).filter(|_| left >= oldest)?;
+        self.send.unreported = rest;
+        Some((left, right))
+    }
+
         let clock = self.timestamps;
         let (flight, rack, rtt) = (&mut self.send.flight, &mut self.send.rack, &self.send.rtt);
         let mut on_delivery = |sent: &Sent, of_original: bool| {

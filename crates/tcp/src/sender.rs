@@ -73,6 +73,8 @@ pub(crate) struct Sender {
     pub(crate) peer_mss: u16,
     /// Duplicate acknowledgments of a peer without SACK.
     pub(crate) dup_acks: u32,
+    /// Bytes sent again of which no D-SACK has said that they arrived twice.
+    pub(crate) unreported: u64,
     /// The next lost segment leaves whatever the window says.
     pub(crate) forced: bool,
     /// The peer's window is used up to the last byte though it is small (RFC 9293, section 3.8.6.2.1).
@@ -118,6 +120,7 @@ impl Sender {
             path,
             peer_mss: path.mss(),
             dup_acks: 0,
+            unreported: 0,
             forced: false,
             overriding: false,
             timeouts: 0,

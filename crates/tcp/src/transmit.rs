@@ -189,6 +189,7 @@ impl Subflow {
                     self.send.queue.record_at(data_end.saturating_sub(1)).filter(|_| data_end > start)
                 {
                     start = start.max(record.start);
+        self.send.unreported += again;
                     grant.size = self.segment_payload(record.options);
                     start = start.max(data_end.saturating_sub(u64::from(grant.size)));
                     grant.len = (data_end - start) as usize;

@@ -87,3 +87,36 @@ fn a_syn_without_timestamps_draws_a_challenge_though_data_without_them_is_droppe
     assert_eq!(s.sent().len(), 1, "a challenge ACK, which a restarted peer answers with a RST");
     assert_eq!(s.give(seg("P.", 1, 1).data(10).bare()), Arrival::Dropped(DropReason::MissingTimestamp));
 }
+
+#[test]
+fn what_an_overtaken_acknowledgment_reports_selectively_counts() {
+    let mut s = Script::established(config());
+    s.send(10_000);
+    s.sent();
+    s.wait(40);
+    s.give(seg(".", 1, 5001));
+    assert_eq!(s.tcp.stats().in_flight, 5000);
+    // Written before the other, by a peer that had three segments more, but not the first.
+    s.give(seg(".", 1, 1).sack(&[(6001, 9001), (1001, 5001)]));
+    assert_eq!(s.tcp.acked_offset(), 5001);
+    assert_eq!(s.tcp.stats().bytes_retransmitted, 1000, "three have arrived behind the hole");
+    assert_eq!(s.sent().first().map(String::as_str), Some(". 5001:6001 ack 1"));
+}
+
+#[test]
+fn an_overtaken_acknowledgment_that_says_nothing_new_changes_nothing() {
+    let mut s = Script::established(config());
+    s.send(10_000);
+    s.sent();
+    s.wait(40);
+    s.give(seg(".", 1, 5001).window(50_000));
+    let (before, deadline) = (s.tcp.stats(), s.tcp.poll_timeout());
+    s.wait(1);
+    for _ in 0..5 {
+        s.give(seg(".", 1, 1).sack(&[(1001, 5001)]).window(0));
+    }
+    assert!(s.sent().is_empty());
+    let after = s.tcp.stats();
+    assert_eq!((after.in_flight, after.segments_lost), (before.in_flight, 0));
+    assert_eq!(s.tcp.poll_timeout(), deadline, "it is no sign of life for the timers");
+}
