@@ -7,6 +7,7 @@ use plait_wire::Segment;
 
 use crate::congestion::Ack;
 use crate::flight::Sent;
+use crate::forward::AckAfterTimeout;
 use crate::header_options::SegmentView;
 use crate::log;
 use crate::mtu_probe::Losses;
@@ -28,6 +29,8 @@ struct Delivery {
     bytes: u64,
     /// Some of it was sent more than once.
     again: bool,
+    /// Some of it was sent once, before the last recovery began.
+    original: bool,
     /// Earliest and latest transmission of what was sent only once.
     oldest: Option<Instant>,
     newest: Option<Instant>,
@@ -67,10 +70,10 @@ impl Subflow {
         view: &SegmentView,
     ) {
         if ack < self.send.una {
+            self.take_overtaken_ack(now, ack, view);
             return;
         }
         let opened = self.send.window.update(seq, ack, segment.window);
-            self.take_overtaken_ack(now, ack, view);
         self.send.window_probes = 0;
         if self.send.window.size() == 0 {
             // It answers and takes nothing: the connection stays open for as long as it does (RFC 9293, section 3.8.6.1).
@@ -93,7 +96,7 @@ impl Subflow {
         }
         self.judge_probe(now, ack, &blocks, repeats);
         self.judge_duplicates(una, &blocks);
-        self.judge_recovery(echo, advanced);
+        self.judge_recovery(echo, advanced, &delivery, repeats);
         self.note_passing(delivery.largest);
         self.detect_losses(now);
         self.judge_path(now, delivery.largest);
@@ -112,9 +115,6 @@ impl Subflow {
         }
     }
 
-    /// Turns the SACK blocks into offsets. A block that cannot be true is ignored; the first may tell of a
-    /// duplicate instead (RFC 2883, section 4.2).
-    fn read_blocks(&mut self, una: u64, ack: u64, view: &SegmentView) -> Blocks {
     /// An acknowledgment that another has overtaken: what it reports selectively may be news. Its window is old, and it does
     /// not show that anything moves.
     fn take_overtaken_ack(&mut self, now: Instant, ack: u64, view: &SegmentView) {
@@ -134,6 +134,9 @@ impl Subflow {
         self.arm_after_ack(now, false);
     }
 
+    /// Turns the SACK blocks into offsets. A block that cannot be true is ignored; the first may tell of a
+    /// duplicate instead (RFC 2883, section 4.2).
+    fn read_blocks(&mut self, una: u64, ack: u64, view: &SegmentView) -> Blocks {
         let mut found = Blocks::default();
         if !self.sack {
             return found;
@@ -161,9 +164,6 @@ impl Subflow {
         found
     }
 
-    /// Marks what the acknowledgment covers, and shows each part that is news to RACK.
-    fn deliver(&mut self, now: Instant, ack: u64, echo: Option<u32>, blocks: &Blocks) -> Delivery {
-        let mut delivery = Delivery::default();
     /// What a D-SACK says, if it can be true of something that was sent again: the network may have doubled the segment, and
     /// a lie must not buy time for ever. It reaches back as far as acknowledgments are believed (RFC 5961, section 5.2),
     /// and to no more bytes than were repeated.
@@ -174,10 +174,15 @@ impl Subflow {
         Some((left, right))
     }
 
+    /// Marks what the acknowledgment covers, and shows each part that is news to RACK.
+    fn deliver(&mut self, now: Instant, ack: u64, echo: Option<u32>, blocks: &Blocks) -> Delivery {
+        let mut delivery = Delivery::default();
         let clock = self.timestamps;
         let (flight, rack, rtt) = (&mut self.send.flight, &mut self.send.rack, &self.send.rtt);
+        let recovery = &self.send.recovery;
         let mut on_delivery = |sent: &Sent, of_original: bool| {
             rack.on_delivery(now, sent, rtt, of_original);
+            delivery.original |= !sent.again && recovery.is_original(sent.start);
             delivery.add(sent);
         };
         flight.acknowledge(ack, |sent| {
@@ -277,16 +282,27 @@ impl Subflow {
         }
     }
 
-    /// Takes the last reduction back if it turns out to have been a mistake: by the echoed timestamp
-    /// (RFC 3522) or because every retransmission arrived twice (RFC 3708).
-    fn judge_recovery(&mut self, echo: Option<u32>, advanced: bool) {
+    /// Takes the last reduction back if it turns out to have been a mistake: by the echoed timestamp (RFC 3522), because
+    /// something arrives that was not sent again after a timeout (RFC 5682), or because every retransmission arrived twice
+    /// (RFC 3708).
+    fn judge_recovery(&mut self, echo: Option<u32>, advanced: bool, delivery: &Delivery, repeats: bool) {
+        let was_early = self.send.recovery.was_early(AckAfterTimeout {
+            advanced,
+            ends: self.send.recovery.ends_at(self.send.una),
+            delivers_original: delivery.original,
+            repeats: repeats || delivery.bytes > 0,
+            segment: self.segment_payload(0).into(),
+        });
+        if was_early {
+            self.send.rack.forget_newest();
+        }
         let answered = self.send.recovery.answered_retransmission(self.send.una).filter(|_| advanced);
         let by_timestamp = match (self.timestamps, echo, answered) {
             (Some(clock), Some(echo), Some(sent)) => clock.echoes_before(echo, sent),
             (_, _, _) => false,
         };
-        if by_timestamp || self.send.recovery.was_mistake(self.send.una) {
-            log::debug!(una = self.send.una, by_timestamp, "recovery undone: nothing was lost");
+        if was_early || by_timestamp || self.send.recovery.was_mistake(self.send.una) {
+            log::debug!(una = self.send.una, was_early, by_timestamp, "recovery undone: nothing was lost");
             self.send.recovery.undo();
             self.send.rack.on_mistake();
             self.send.path.on_mistake();

@@ -35,6 +35,7 @@ mod earlier_acks;
 mod event;
 mod expiry;
 mod flight;
+mod forward;
 mod handshake;
 mod header_options;
 mod isn;

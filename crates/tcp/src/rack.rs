@@ -71,6 +71,12 @@ impl Rack {
         self.reordering_seen = true;
     }
 
+    /// A timeout came too early: which of two transmissions was answered is not known, and if the later one is taken for it
+    /// all that left between them seems overdue.
+    pub(crate) fn forget_newest(&mut self) {
+        self.newest = None;
+    }
+
     /// A recovery has ended.
     pub(crate) fn on_recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);

@@ -2,6 +2,7 @@
 
 use plait_base::Instant;
 
+use crate::forward::{AckAfterTimeout, Doubt};
 use crate::prr::Prr;
 
 /// Phase of loss recovery.
@@ -22,12 +23,17 @@ struct Evidence {
     first: Option<Retransmission>,
     /// Retransmitted bytes that no D-SACK has called unnecessary.
     needed: u64,
+    /// What was sent again lies between these offsets.
+    from: u64,
+    to: u64,
 }
 
 /// Something that was sent again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retransmission {
     pub(crate) at: Instant,
+    /// First offset of it.
+    pub(crate) start: u64,
     /// First offset behind it.
     pub(crate) end: u64,
     /// It had been sent again before: an answer may be to that and proves nothing.
@@ -43,11 +49,13 @@ pub(crate) struct Recovery {
     /// Where the recovery began, while it can be undone.
     undo: Option<u64>,
     evidence: Evidence,
+    doubt: Doubt,
 }
 
 impl Recovery {
     pub(crate) fn new() -> Self {
-        Self { phase: Phase::Open, end: 0, undo: None, evidence: Evidence::default() }
+        let evidence = Evidence::default();
+        Self { phase: Phase::Open, end: 0, undo: None, evidence, doubt: Doubt::default() }
     }
 
     pub(crate) fn phase(&self) -> &Phase {
@@ -65,12 +73,15 @@ impl Recovery {
     /// Begins to repair: from `una`, until all that was sent so far (`next`) is acknowledged.
     pub(crate) fn enter_fast(&mut self, una: u64, next: u64, prr: Prr) {
         self.phase = Phase::Fast(prr);
+        self.doubt = Doubt::Settled;
         self.begin(una, next);
     }
 
-    /// The retransmission timer fired. A timeout in a recovery that began with one goes on with it.
+    /// The retransmission timer fired. A timeout in a recovery that began with one goes on with it. One that interrupts a
+    /// recovery is not doubted: something was sent again before it (RFC 5682, section 2.1, step 1).
     pub(crate) fn enter_timeout(&mut self, una: u64, next: u64) {
         let goes_on = self.is_timeout() && una < self.end;
+        self.doubt = if self.is_open() { Doubt::Repeated } else { Doubt::Settled };
         self.phase = Phase::Timeout;
         if goes_on {
             self.end = next;
@@ -101,18 +112,43 @@ impl Recovery {
     }
 
     /// They were sent again.
-    pub(crate) fn on_retransmission(&mut self, bytes: u64, retransmission: Retransmission) {
+    pub(crate) fn on_retransmission(&mut self, retransmission: Retransmission) {
+        let Retransmission { start, end, .. } = retransmission;
         if self.undo.is_some() {
-            self.evidence.first.get_or_insert(retransmission);
-            self.evidence.needed += bytes;
+            let Evidence { first, needed, from, to } = &mut self.evidence;
+            (*from, *to) = if first.is_none() { (start, end) } else { (start.min(*from), end.max(*to)) };
+            first.get_or_insert(retransmission);
+            *needed += end - start;
         }
     }
 
-    /// A D-SACK says that these bytes arrived twice.
+    /// A D-SACK says that these bytes arrived twice. It counts for what was sent again since the recovery began: a probe
+    /// before it may have been in vain though the recovery is not.
     pub(crate) fn on_duplicate(&mut self, left: u64, right: u64) {
-        if self.undo.is_some_and(|start| left >= start) && right <= self.end {
-            self.evidence.needed = self.evidence.needed.saturating_sub(right - left);
+        let Evidence { first: _, needed, from, to } = &mut self.evidence;
+        if self.undo.is_some() && *from <= left && right <= *to {
+            *needed = needed.saturating_sub(right - left);
         }
+    }
+
+    /// What an acknowledgment says about the timeout that the recovery began with: whether it came too early (RFC 5682).
+    pub(crate) fn was_early(&mut self, ack: AckAfterTimeout) -> bool {
+        self.doubt.on_ack(ack)
+    }
+
+    /// Where it was sent before the recovery began.
+    pub(crate) fn is_original(&self, start: u64) -> bool {
+        start < self.end
+    }
+
+    /// Doubt about the timeout.
+    pub(crate) fn doubt(&self) -> &Doubt {
+        &self.doubt
+    }
+
+    /// See [`Recovery::doubt`].
+    pub(crate) fn doubt_mut(&mut self) -> &mut Doubt {
+        &mut self.doubt
     }
 
     /// When the first retransmission of the recovery left, if an acknowledgment of all below `una` covers it
@@ -150,11 +186,13 @@ impl Recovery {
     /// Ends the recovery. It can still be undone by late D-SACKs.
     pub(crate) fn finish(&mut self) {
         self.phase = Phase::Open;
+        self.doubt = Doubt::Settled;
     }
 
     /// Takes the recovery back.
     pub(crate) fn undo(&mut self) {
         self.phase = Phase::Open;
         self.undo = None;
+        self.doubt = Doubt::Settled;
     }
 }

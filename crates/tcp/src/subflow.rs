@@ -298,7 +298,11 @@ impl Subflow {
         if self.send.pace.budget(now).is_err() {
             return 0;
         }
-        let congestion = self.congestion_room().saturating_sub(self.send.flight.lost());
+        let congestion = match self.send.recovery.doubt().room() {
+            // Before what was lost is sent again (RFC 5682, section 2.1, step 2b).
+            Some(room) => self.congestion_room().min(room),
+            None => self.congestion_room().saturating_sub(self.send.flight.lost()),
+        };
         let room = congestion.min(self.window_room());
         let room = room.saturating_sub(self.send.unsent());
         if self.is_worth_a_segment(room) { room as usize } else { 0 }

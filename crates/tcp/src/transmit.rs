@@ -79,6 +79,12 @@ impl Subflow {
     }
 
     fn data_segment(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {
+        if let Some(room) = self.send.recovery.doubt().room() {
+            let segment = self.forward_data(now, room, options);
+            if segment.is_some() || self.send.recovery.doubt().room().is_some() {
+                return segment;
+            }
+        }
         let retransmission = self.retransmission(now, options);
         if retransmission.is_some() {
             return retransmission;
@@ -95,6 +101,27 @@ impl Subflow {
             return probe;
         }
         self.new_data(now, u64::MAX, options)
+    }
+
+    /// New data that shows whether a timeout was needed (RFC 5682, section 2.1, step 2b).
+    fn forward_data(
+        &mut self,
+        now: Instant,
+        room: u64,
+        options: &mut impl SegmentOptions,
+    ) -> Option<Segment> {
+        if room == 0 {
+            return None;
+        }
+        let before = self.send.next;
+        let segment = self.new_data(now, room, options);
+        let sent = self.send.next - before;
+        if sent > 0 {
+            self.send.recovery.doubt_mut().on_sent(sent);
+        } else if self.send.pace.budget(now).is_ok() {
+            self.send.recovery.doubt_mut().on_nothing_new();
+        }
+        segment
     }
 
     /// The lowest range that is lost, as far as the window allows.
@@ -159,10 +186,10 @@ impl Subflow {
         }
         self.send.forced = false;
         let again = sent_end - start;
-        let retransmission = Retransmission { at: now, end: sent_end, repeated };
         self.send.recovery.on_send(again);
-        self.send.recovery.on_retransmission(again, retransmission);
+        self.send.recovery.on_retransmission(Retransmission { at: now, start, end: sent_end, repeated });
         self.stats.bytes_retransmitted += grant.len as u64;
+        self.send.unreported += again;
         self.send.last_sent = now;
         self.pace_sent(now, again);
         if start == self.send.una || !self.timers.is_set(Timer::Retransmit) {
@@ -189,7 +216,6 @@ impl Subflow {
                     self.send.queue.record_at(data_end.saturating_sub(1)).filter(|_| data_end > start)
                 {
                     start = start.max(record.start);
-        self.send.unreported += again;
                     grant.size = self.segment_payload(record.options);
                     start = start.max(data_end.saturating_sub(u64::from(grant.size)));
                     grant.len = (data_end - start) as usize;
@@ -208,7 +234,7 @@ impl Subflow {
         Some(probe)
     }
 
-    /// New data, or the FIN. `congestion` 0 asks for one segment whatever the congestion window says.
+    /// New data, or the FIN, at most `congestion` bytes; 0 asks for one segment whatever the congestion window says.
     fn new_data(
         &mut self,
         now: Instant,
@@ -333,7 +359,7 @@ impl Subflow {
             len = len.min(whole);
         } else {
             len = len.min(self.paced(now, start, record, size)?);
-            let room = self.congestion_room();
+            let room = self.congestion_room().min(congestion);
             if len > room {
                 len = room / whole * whole;
             }
