@@ -340,6 +340,31 @@ fn versions_and_flags_that_do_not_exist_give_plain_tcp_and_a_higher_version_give
 }
 
 #[test]
+fn a_third_acknowledgment_with_the_right_keys_and_another_version_or_flags_gives_plain_tcp() {
+    for (version, flags) in [(0, 0x01), (2, 0x01), (1, 0x00), (1, 0x01 | CapableFlags::EXTENSIBILITY)] {
+        let mut world = World::new(6, vec![Link::default()], 1);
+        world.tap = Box::new(move |from, segment| {
+            if from == CLIENT && !segment.flags.contains(Flags::SYN) {
+                rewrite(segment, |option| match option {
+                    MptcpOption::Capable(mut capable) => {
+                        (capable.version, capable.flags) = (version, CapableFlags(flags));
+                        Some(MptcpOption::Capable(capable))
+                    }
+                    other => Some(other),
+                });
+            }
+            Fate::Pass
+        });
+        world.send(CLIENT, b"hello").send(SERVER, b"world").connect();
+        world.finish(10);
+        let case = format!("version {version}, flags {flags:#x}");
+        assert_eq!(world.sides[SERVER].received, b"hello", "{case}");
+        assert_eq!(world.sides[CLIENT].received, b"world", "{case}");
+        assert_eq!(world.status(SERVER).negotiated, Negotiated::Plain(PlainReason::Unsupported), "{case}");
+    }
+}
+
+#[test]
 fn an_end_that_was_moved_on_the_way_does_not_outlast_the_true_one() {
     let mut world = World::new(3, vec![Link::default(); 2], 2);
     let mut moved = false;

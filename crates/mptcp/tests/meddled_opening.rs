@@ -139,9 +139,9 @@ Third Nothing      SS SS xx  SS SS MM  xx MM MM
 Third NoEno        xx xx xx  xx xx MM  xx MM MM
 Third NoCapable    xx xx xx  xx xx PP  xx PP PP
 Third Neither      xx xx xx  xx xx PP  xx PP PP
-Third Version(0)   xx xx xx  xx xx xx  xx xx xx
+Third Version(0)   xx xx xx  xx xx PP  xx PP PP
 Third Version(1)   xx xx xx  xx xx MM  xx MM MM
-Third Version(2)   SS SS xx  SS SS xx  xx xx xx
+Third Version(2)   SS SS xx  SS SS PP  xx PP PP
 ";
 
 fn table() -> String {

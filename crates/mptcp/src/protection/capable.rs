@@ -147,6 +147,11 @@ impl Protection {
             return if has_mapping { Opened::NotYet } else { Opened::FallBack(PlainReason::NotInAck) };
         };
         let is_right = match self {
+            Self::Plain(plain)
+                if plain.session().is_some_and(|session| session.is_contradicted_by(&keys)) =>
+            {
+                return Opened::FallBack(PlainReason::Unsupported);
+            }
             Self::Plain(plain) => plain.take_keys(&keys),
             Self::Scrambled(scrambled) => scrambled.take_keys(&keys),
             Self::Preferred(_) | Self::Sealed(_) => false,

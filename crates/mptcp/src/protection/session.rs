@@ -87,6 +87,12 @@ impl Session {
         is_ours
     }
 
+    /// Whether the third ACK repeats our key, and asks for another version or algorithm than was agreed on, or for an
+    /// extension: what it wants is not Multipath TCP as we know it (RFC 8684, section 3.1).
+    pub(super) fn is_contradicted_by(&self, keys: &OpenerKeys) -> bool {
+        self.local.is(&keys.listener) && (keys.version != self.version() || !has_known_flags(keys.flags))
+    }
+
     fn learn_key(&mut self, key: [u8; 8]) {
         let key = Key::new(key);
         self.numbers.incoming = DataSpace::new(key.initial_dsn());
@@ -102,6 +108,7 @@ impl Session {
 /// The keys of a third ACK.
 pub(crate) struct OpenerKeys {
     version: u8,
+    flags: CapableFlags,
     opener: [u8; 8],
     listener: [u8; 8],
 }
@@ -109,7 +116,7 @@ pub(crate) struct OpenerKeys {
 impl OpenerKeys {
     pub(crate) fn of(capable: &MpCapable) -> Option<Self> {
         let (opener, listener) = (capable.sender_key?, capable.receiver_key?);
-        Some(Self { version: capable.version, opener, listener })
+        Some(Self { version: capable.version, flags: capable.flags, opener, listener })
     }
 }
 
