@@ -469,7 +469,7 @@ impl Subflow {
     }
 
     /// Tells a coupled controller about its siblings.
-    pub fn set_coupling(&mut self, coupling: Coupling) {
+    pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
         self.send.congestion.set_coupling(coupling);
     }
 

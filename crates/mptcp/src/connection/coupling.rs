@@ -4,56 +4,34 @@
 //! algorithm. Across paths they are independent, unless the algorithm couples them (RFC 6356, OLIA).
 
 use arrayvec::ArrayVec;
-use plait_tcp::Stats;
 use plait_tcp::congestion::{Algorithm, Coupling, Member};
 
 use crate::Connection;
-use crate::subflows::flow::{Flow, UNKNOWN_RTT};
+use crate::subflows::flow::Flow;
 
-/// Subflows whose congestion control is coupled; further ones are on their own.
+/// Subflows whose congestion control is coupled; further ones are left out of account.
 const MAX_COUPLED: usize = 32;
 
 impl Connection {
-    /// Figures of coupled controllers follow each other.
-    pub(crate) fn couple(&mut self) {
-        match self.config.tcp.congestion {
-            Algorithm::Lia | Algorithm::Olia => self.couple_those(|_| true),
-            Algorithm::NewReno | Algorithm::Cubic => self.couple_by_path(),
-        }
-    }
-
-    fn couple_by_path(&mut self) {
-        let shares = self.flows.share_a_path();
-        if !shares && !self.flows.is_coupled {
-            return;
-        }
-        // One more time when they no longer do: each is on its own then.
-        self.flows.is_coupled = shares;
-        for index in 0..self.flows.len() {
-            let path = self.flows[index].state.path;
-            if self.flows.iter().position(|flow| flow.state.path == path) == Some(index) {
-                self.couple_those(|flow| flow.state.path == path);
-            }
-        }
-    }
-
-    fn couple_those(&mut self, is_one: impl Fn(&Flow) -> bool) {
-        let is_coupled = |flow: &&Flow| flow.is_good() && is_one(flow);
-        let coupled = self.flows.iter().filter(is_coupled).take(MAX_COUPLED);
-        let members: ArrayVec<_, MAX_COUPLED> = coupled.map(member).collect();
-        let coupled = self.flows.iter_mut().filter(|flow| flow.is_good() && is_one(flow)).take(MAX_COUPLED);
-        for (index, flow) in coupled.enumerate() {
-            flow.tcp.set_coupling(Coupling::of(&members, index));
-        }
-    }
-}
-
-fn member(flow: &Flow) -> Member {
-    let Stats { srtt, .. } = flow.tcp.stats();
-    let congestion = flow.tcp.congestion();
-    Member {
-        window: congestion.window(),
-        srtt: srtt.unwrap_or(UNKNOWN_RTT),
-        bytes_between_losses: congestion.bytes_between_losses(),
+    /// Tells the congestion control of a subflow what it has to know of the others, before it hears what was acknowledged. Nobody else
+    /// is told: what they have changed since then counts when something is acknowledged to them.
+    pub(crate) fn couple(&mut self, index: usize) {
+        let algorithm = self.config.tcp.congestion;
+        let own = &self.flows[index];
+        let is_sibling = |flow: &&Flow| {
+            let is_of_group = match algorithm {
+                Algorithm::Lia | Algorithm::Olia => true,
+                Algorithm::NewReno | Algorithm::Cubic => flow.state.path == own.state.path,
+            };
+            is_of_group && flow.state.id != own.state.id && flow.is_good()
+        };
+        let mut siblings = self.flows.iter().filter(is_sibling).peekable();
+        let coupling = siblings.peek().is_some().then(|| {
+            let member = |flow: &Flow| flow.figures().member;
+            let members: ArrayVec<Member, MAX_COUPLED> =
+                core::iter::once(own).chain(siblings).map(member).take(MAX_COUPLED).collect();
+            Coupling::of(&members, 0)
+        });
+        self.flows[index].tcp.set_coupling(coupling);
     }
 }

@@ -386,7 +386,6 @@ impl Connection {
         self.check_stalls(now);
         self.progress_closing(now);
         self.offer_window();
-        self.couple();
         self.announce_addresses(host);
         self.open_joins(now, host);
         if self.send_room() > 0 {

@@ -49,6 +49,7 @@ impl Connection {
             self.counters.mappings_refused += 1;
             return;
         }
+        self.couple(index);
         match self.flows[index].tcp.handle_segment(now, segment) {
             Arrival::Dropped(_) => {
                 self.counters.segments_refused += 1;

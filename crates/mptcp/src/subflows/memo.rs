@@ -7,8 +7,9 @@
 use core::cell::OnceCell;
 use plait_base::{Duration, Instant};
 use plait_tcp::State;
+use plait_tcp::congestion::Member;
 
-use super::flow::{Flow, Stage};
+use super::flow::{Flow, Stage, UNKNOWN_RTT};
 
 /// Who looks at subflows after something has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +51,8 @@ pub(crate) struct Figures {
     pub(crate) backoff: u8,
     /// Stream offset below which TCP has seen everything acknowledged.
     pub(crate) acked: u64,
+    /// What the congestion control of others has to know of it.
+    pub(crate) member: Member,
     /// The peer sends nothing more on it, and we may.
     pub(crate) is_half_closed: bool,
 }
@@ -103,7 +106,7 @@ impl Flow {
 
 impl Figures {
     fn of(flow: &Flow) -> Self {
-        let stats = flow.tcp.stats();
+        let (stats, congestion) = (flow.tcp.stats(), flow.tcp.congestion());
         Self {
             tcp: flow.tcp.poll_timeout().map(|deadline| deadline.at),
             third_ack: match flow.state.stage {
@@ -114,6 +117,11 @@ impl Figures {
             rto: stats.rto,
             backoff: stats.backoff,
             acked: flow.tcp.acked_offset(),
+            member: Member {
+                window: congestion.window(),
+                srtt: stats.srtt.unwrap_or(UNKNOWN_RTT),
+                bytes_between_losses: congestion.bytes_between_losses(),
+            },
             is_half_closed: flow.tcp.state() == State::CloseWait,
         }
     }

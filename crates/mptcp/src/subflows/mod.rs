@@ -28,8 +28,6 @@ pub(crate) struct Subflows {
     flows: Vec<Flow>,
     past: VecDeque<SubflowStatus>,
     next_id: u32,
-    /// The congestion control of some of them goes by that of others.
-    pub(crate) is_coupled: bool,
 }
 
 impl Subflows {
@@ -164,15 +162,6 @@ impl Subflows {
     /// Whether one has these addresses.
     pub(crate) fn has_tuple(&self, tuple: &FourTuple) -> bool {
         self.flows.iter().any(|flow| flow.state.tuple == *tuple)
-    }
-
-    /// Whether two that should be given data share a path.
-    pub(crate) fn share_a_path(&self) -> bool {
-        self.flows.iter().enumerate().any(|(index, flow)| {
-            let before = &self.flows[..index];
-            flow.is_good()
-                && before.iter().any(|other| other.state.path == flow.state.path && other.is_good())
-        })
     }
 
     /// Those that further ones depend on.

@@ -39,12 +39,6 @@ fn square(x: f64) -> f64 {
     x * x
 }
 
-impl Default for Coupling {
-    fn default() -> Self {
-        Self { total_window: 0.0, best_window_per_rtt2: 0.0, total_rate: 0.0, share: 1.0, olia_alpha: 0.0 }
-    }
-}
-
 impl Coupling {
     /// The coupling of `members[index]` with the others.
     pub fn of(members: &[Member], index: usize) -> Self {
@@ -159,7 +153,7 @@ mod tests {
                     bytes_between_losses: flows[i].bytes_between_losses(),
                 });
                 if are_coupled {
-                    flows[index].set_coupling(Coupling::of(&members, index));
+                    flows[index].set_coupling(Some(Coupling::of(&members, index)));
                 }
                 let window = flows[index].window();
                 flows[index].on_ack(&Ack {
@@ -197,7 +191,7 @@ mod tests {
         let mut flow = Controller::new(algorithm, MSS, window);
         flow.on_congestion(Instant::ZERO, window);
         let member = Member { window: flow.window(), srtt: RTT, bytes_between_losses: 0 };
-        flow.set_coupling(Coupling::of(&vec![member; count], 0));
+        flow.set_coupling(Some(Coupling::of(&vec![member; count], 0)));
         let (before, mut now) = (flow.window(), Instant::ZERO);
         for _ in 0..100 {
             now += RTT;
@@ -241,7 +235,10 @@ mod tests {
         let lonely = Coupling::of(&[Member { window: 10_000, srtt: RTT, bytes_between_losses: 0 }], 0);
         let mut flow = Controller::new(Algorithm::Lia, MSS, 20_000);
         flow.on_congestion(Instant::ZERO, 20_000);
-        flow.set_coupling(Coupling { best_window_per_rtt2: lonely.best_window_per_rtt2 * 100.0, ..lonely });
+        flow.set_coupling(Some(Coupling {
+            best_window_per_rtt2: lonely.best_window_per_rtt2 * 100.0,
+            ..lonely
+        }));
         flow.on_ack(&Ack {
             now: Instant::ZERO,
             bytes: 10_000,

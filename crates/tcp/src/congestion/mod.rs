@@ -257,10 +257,11 @@ impl Controller {
     }
 
     /// What it knows of its siblings: for LIA and OLIA all subflows of the connection, for the others those over the same path.
-    pub fn set_coupling(&mut self, coupling: Coupling) {
-        self.share = coupling.share;
+    /// `None` where it has none.
+    pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
+        self.share = coupling.map_or(1.0, |coupling| coupling.share);
         match &mut self.law {
-            Law::Lia { siblings } | Law::Olia { siblings, .. } => *siblings = Some(coupling),
+            Law::Lia { siblings } | Law::Olia { siblings, .. } => *siblings = coupling,
             Law::NewReno | Law::Cubic(_) => {}
         }
     }
@@ -416,7 +417,7 @@ mod tests {
     fn windows_never_leave_their_bounds_whatever_the_numbers() {
         for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
             let mut controller = Controller::new(algorithm, 1, u32::MAX);
-            controller.set_coupling(Coupling::default());
+            controller.set_coupling(Some(Coupling::of(&[], 0)));
             for step in 0..200u64 {
                 let now = Instant::from_nanos(step << 56);
                 controller.on_ack(&Ack { srtt: Some(Duration::ZERO), ..full(now, u32::MAX, u32::MAX) });
