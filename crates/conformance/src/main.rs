@@ -4,12 +4,14 @@
 //!
 //! * [`interop`]: the kernel as the peer, with the kernel's own counters as evidence.
 //! * [`attacks`]: two `plait` programs with an eavesdropper and an injector on each path, with the injector's own log as evidence.
+//! * [`fairness`]: what `plait` takes of a path beside the kernel's TCP.
 //! * [`runner`]: cases one after the other, a line each, a table at the end.
 
 // This program is the operating-system side: it is outside the deterministic core.
 #![allow(clippy::disallowed_methods)]
 
 mod attacks;
+mod fairness;
 mod interop;
 mod runner;
 
@@ -33,6 +35,8 @@ enum Group {
     /// Two plait programs under attack.
     #[command(subcommand)]
     Attacks(Attacks),
+    /// Measure what plait takes beside the kernel's TCP (as root); ends with 1 if that is not its share.
+    Fairness(fairness::Options),
     /// A kernel-side program of a scenario, in the namespace it is started in.
     #[command(subcommand)]
     Peer(interop::peer::Action),
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         }
         Group::Interop(Interop::Run(options)) => interop::runner::run(&options),
         Group::Attacks(Attacks::Run(options)) => attacks::runner::run(&options),
+        Group::Fairness(options) => fairness::run(&options),
         Group::Peer(action) => interop::peer::run(action).map(|()| true),
     };
     match result {

@@ -121,6 +121,11 @@ impl Class {
 
 /// What may be there before a run: root, and nothing that an earlier one left.
 pub(crate) fn prepare(options: &Options) -> Result<PathBuf> {
+    prepare_directory(options.keep.clone())
+}
+
+/// The same where nothing is kept, or there.
+pub(crate) fn prepare_directory(keep: Option<PathBuf>) -> Result<PathBuf> {
     if !nix::unistd::geteuid().is_root() {
         bail!("network namespaces need root: run it with sudo, or as root in a user namespace (unshare -rn)");
     }
@@ -128,7 +133,7 @@ pub(crate) fn prepare(options: &Options) -> Result<PathBuf> {
         eprintln!("removed {name}, left behind by an earlier run");
     }
     let usual = std::env::temp_dir().join(format!("plait-conformance-{}", std::process::id()));
-    Ok(options.keep.clone().unwrap_or(usual))
+    Ok(keep.unwrap_or(usual))
 }
 
 /// Runs what was asked for; false if a case failed.

@@ -122,6 +122,8 @@ pub enum Shape {
     Routed,
     /// Two veth pairs and nothing between.
     Direct,
+    /// Through one router: the client has two networks, and the server one, whose wire both paths share.
+    Shared,
 }
 
 /// The numbers of the paths.
@@ -150,7 +152,8 @@ impl Testbed {
         let mut bed = Self { client, server, routers: Vec::new(), shape, towards: Vec::new() };
         for path in PATHS {
             match shape {
-                Shape::Routed => bed.add_routed_path(path)?,
+                Shape::Shared if path != 1 => bed.add_access(path)?,
+                Shape::Routed | Shape::Shared => bed.add_routed_path(path)?,
                 Shape::Direct => bed.add_direct_path(path)?,
             }
         }
@@ -178,7 +181,7 @@ impl Testbed {
             let back = Target::Network(family.network(1, path));
             self.server.add_route(&Route::to(back).via(gateway).device(&device))?;
             // The server's other address and the client's, whichever the packet is for, are behind the same neighbours.
-            for other in PATHS.filter(|&other| other != path) {
+            for other in PATHS.filter(|&other| other != path && self.shape == Shape::Routed) {
                 for (side, end) in [(1, "c"), (2, "s")] {
                     let to = Target::Network(family.network(side, other));
                     router.add_route(&Route::to(to).via(family.address(side, path, 2)).device(end))?;
@@ -186,6 +189,23 @@ impl Testbed {
             }
         }
         self.routers.push(router);
+        self.towards.push((to_client, to_server));
+        Ok(())
+    }
+
+    /// Another network of the client's, behind the first router.
+    fn add_access(&mut self, path: u8) -> Result<()> {
+        let router = self.router(1)?;
+        let (near_client, to_client) = veth((&self.client, &device(path)), (router, &format!("c{path}")))?;
+        for family in Family::BOTH {
+            for (link, end) in [(&near_client, 2), (&to_client, 1)] {
+                link.add_address(Cidr::new(family.address(1, path, end), family.prefix()))?;
+            }
+            self.route_client(family, path)?;
+            let back = Target::Network(family.network(1, path));
+            self.server.add_route(&Route::to(back).via(family.address(2, 1, 1)).device(&device(1)))?;
+        }
+        let to_server = Link::existing(router, "s")?;
         self.towards.push((to_client, to_server));
         Ok(())
     }
@@ -226,6 +246,7 @@ impl Testbed {
     pub fn server_address(&self, family: Family, path: u8) -> IpAddr {
         match self.shape {
             Shape::Routed => family.address(2, path, 2),
+            Shape::Shared => family.address(2, 1, 2),
             Shape::Direct => family.address(1, path, 1),
         }
     }
@@ -263,7 +284,7 @@ impl Testbed {
         Ok(Link::existing(&self.client, &device(path))?.down()?)
     }
 
-    /// Bytes each path has carried so far, towards the (client, server).
+    /// Bytes each path has carried so far, towards the (client, server); a wire that both share has carried those of both.
     pub fn carried(&self) -> Result<Vec<(u64, u64)>> {
         self.towards.iter().map(|(to_client, to_server)| Ok((sent(to_client)?, sent(to_server)?))).collect()
     }

@@ -16,4 +16,4 @@ pub(crate) mod peer;
 pub(crate) mod runner;
 mod scenario;
 mod scenarios;
-mod session;
+pub(crate) mod session;

@@ -1,0 +1,127 @@
+//! One run: `plait` towards a kernel with Multipath TCP, and kernel TCP towards the same host, all at once.
+
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use plait_lab::wired::{Family, PATHS, Shape, Testbed, device};
+use plait_lab::{End, Program, wait_until};
+
+use super::Setting;
+use super::sockets::{Received, Sockets};
+use crate::interop::session::interop;
+
+/// The port that plait connects to.
+const OURS: u16 = 5201;
+/// And the kernel's TCP.
+const RIVAL: u16 = 5202;
+/// How long connections may take to be there.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What does not change from run to run.
+pub(crate) struct Conditions {
+    pub(crate) plait: PathBuf,
+    /// Of each bottleneck.
+    pub(crate) megabits: u32,
+    pub(crate) before: Duration,
+    pub(crate) measured: Duration,
+}
+
+/// What was carried over one path, Mbit/s of payload.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub(crate) struct Carried {
+    pub(crate) plait: f64,
+    /// Zero where there is no rival.
+    pub(crate) rival: f64,
+}
+
+/// What each path carries after the connections have come to terms.
+pub(crate) fn run(setting: Setting, conditions: &Conditions, directory: &Path) -> Result<Vec<Carried>> {
+    let (shape, rivals) = match setting {
+        Setting::Cubic => (Shape::Routed, PATHS),
+        Setting::Lia | Setting::Olia => (Shape::Shared, 1..=1),
+    };
+    let bed = Testbed::new(shape)?;
+    bed.limit(conditions.megabits)?;
+    bed.server.set_mptcp_limits(8, 0)?;
+    let start = Start { bed: &bed, directory };
+    let mut servers = [
+        start.server("ours", OURS, &["--socket", "mptcp"])?,
+        start.server("rivals", RIVAL, &["--socket", "tcp", "--count", "2"])?,
+    ];
+    for server in &mut servers {
+        server.wait_for_line("listening", PATIENCE)?;
+    }
+    let mut clients = vec![start.plait(&conditions.plait, setting)?];
+    for path in rivals.clone() {
+        clients.push(start.rival(path)?);
+    }
+    let sockets = || Sockets::of(&bed.server);
+    wait_until("a subflow over each path, and the rivals", PATIENCE, || {
+        let sockets = sockets()?;
+        anyhow::Ok(sockets.on(OURS).count() == PATHS.count() && sockets.on(RIVAL).count() == rivals.len())
+    })?;
+    sleep(conditions.before);
+    let (began, first) = (Instant::now(), sockets()?);
+    sleep(conditions.measured);
+    let (seconds, last) = (began.elapsed().as_secs_f64(), sockets()?);
+    for client in &mut clients {
+        ensure!(!client.has_ended()?, "{} has ended: {}", client.name(), client.last_words());
+    }
+    PATHS.map(|path| carried(&first, &last, bed.client_address(Family::V4, path), seconds)).collect()
+}
+
+fn carried(first: &Sockets, last: &Sockets, client: IpAddr, seconds: f64) -> Result<Carried> {
+    let rate = |port| -> Result<f64> {
+        let is_one = |one: &&Received| one.peer.ip() == client;
+        let mut bytes = 0;
+        for before in first.on(port).filter(is_one) {
+            let after = last.on(port).find(|after| after.peer == before.peer);
+            ensure!(after.is_some(), "the subflow from {} has ended", before.peer);
+            bytes += after.map_or(0, |after| after.bytes) - before.bytes;
+        }
+        Ok(bytes as f64 * 8e-6 / seconds)
+    };
+    Ok(Carried { plait: rate(OURS)?, rival: rate(RIVAL)? })
+}
+
+/// Starts the programs of a run, which end with it.
+struct Start<'a> {
+    bed: &'a Testbed,
+    directory: &'a Path,
+}
+
+impl Start<'_> {
+    fn server(&self, name: &str, port: u16, words: &[&str]) -> Result<Program> {
+        let mut command = interop()?;
+        command.args(["listen", &port.to_string(), "--no-hash"]).args(words);
+        Ok(Program::start(&self.bed.server, self.directory, name, command, End::Own, End::Own)?)
+    }
+
+    fn plait(&self, plait: &Path, setting: Setting) -> Result<Program> {
+        let mut command = Command::new(plait);
+        let server = self.bed.server_address(Family::V4, 1);
+        command.args(["connect", &server.to_string(), &OURS.to_string(), "--protect", "plain"]);
+        command.args(["--congestion", setting.name()]);
+        for path in PATHS {
+            command.args(["--path", &device(path)]);
+        }
+        let source = End::Given(File::open("/dev/zero")?.into());
+        Ok(Program::start(&self.bed.client, self.directory, "plait", command, source, End::Own)?)
+    }
+
+    fn rival(&self, path: u8) -> Result<Program> {
+        let to = SocketAddr::new(self.bed.server_address(Family::V4, path), RIVAL);
+        let from = self.bed.client_address(Family::V4, path);
+        let mut command = interop()?;
+        command.args(["connect", &to.to_string(), "--from", &from.to_string()]);
+        // More than anybody can say in the time.
+        command.args(["--socket", "tcp", "--no-hash", "--send", &(1_u64 << 40).to_string()]);
+        let name = format!("rival-{path}");
+        Ok(Program::start(&self.bed.client, self.directory, &name, command, End::Own, End::Own)?)
+    }
+}

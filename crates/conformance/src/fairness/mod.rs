@@ -1,0 +1,104 @@
+//! What `plait` takes of a path beside the kernel's TCP: both send as fast as they can over token buckets (tbf), and the server's
+//! kernel says what each subflow has brought.
+//!
+//! * [`fight`]: one run; [`sockets`]: the kernel's count; [`report`]: the table, the goals, and figures for other programs.
+
+mod fight;
+mod report;
+mod sockets;
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+
+use self::fight::Conditions;
+use self::report::Row;
+
+/// What to measure and how.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only these settings; may be repeated.
+    #[arg(long, value_enum, value_name = "SETTING")]
+    only: Vec<Setting>,
+    /// Runs of each setting.
+    #[arg(long, default_value = "10")]
+    runs: NonZeroU32,
+    /// Seconds that are measured in a run.
+    #[arg(long, default_value = "20")]
+    seconds: NonZeroU32,
+    /// Seconds before, in which the connections come to terms.
+    #[arg(long, default_value = "10")]
+    before: u32,
+    /// Rate of each bottleneck, Mbit/s; 50 ms may wait there.
+    #[arg(long, default_value = "20")]
+    megabits: NonZeroU32,
+    /// The binary under test.
+    #[arg(long, default_value = "target/release/plait")]
+    plait: PathBuf,
+    /// Writes the figures as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Who meets whom, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Setting {
+    /// Two paths with a bottleneck each, one TCP (CUBIC) on each; plait with CUBIC.
+    Cubic,
+    /// Two paths over one bottleneck, one TCP (CUBIC) there; plait with LIA.
+    Lia,
+    /// The same with OLIA.
+    Olia,
+}
+
+impl Setting {
+    /// As `--congestion` and the table call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Lia => "lia",
+            Self::Olia => "olia",
+        }
+    }
+}
+
+/// Measures what was asked for; false if a run misses its goal.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let directory = crate::runner::prepare_directory(None)?;
+    let plait = options.plait.canonicalize().with_context(|| {
+        format!(
+            "no binary at {}: build it with `cargo build --release`, or name it with --plait",
+            options.plait.display()
+        )
+    })?;
+    let conditions = Conditions {
+        plait,
+        megabits: options.megabits.get(),
+        before: Duration::from_secs(options.before.into()),
+        measured: Duration::from_secs(options.seconds.get().into()),
+    };
+    let wanted = |setting: &&Setting| options.only.is_empty() || options.only.contains(setting);
+    let mut rows = Vec::new();
+    for &setting in Setting::value_variants().iter().filter(wanted) {
+        for number in 1..=options.runs.get() {
+            let place = directory.join(format!("fairness-{}-{number}", setting.name()));
+            std::fs::create_dir_all(&place).with_context(|| format!("create {}", place.display()))?;
+            let carried = fight::run(setting, &conditions, &place)
+                .with_context(|| format!("{}, run {number}", setting.name()))?;
+            let row = Row::new(setting, number, carried);
+            println!("{row}");
+            rows.push(row);
+        }
+    }
+    std::fs::remove_dir_all(&directory).with_context(|| format!("remove {}", directory.display()))?;
+    println!("\n{}", report::summary(&rows));
+    if let Some(file) = &options.json {
+        let text = serde_json::to_string_pretty(&rows)?;
+        std::fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(rows.iter().all(Row::holds))
+}

@@ -1,0 +1,129 @@
+//! A line for each run, what all of them say together, and the goals.
+
+use core::fmt;
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+use clap::ValueEnum;
+
+use super::Setting;
+use super::fight::Carried;
+
+/// What plait takes of a path beside one TCP.
+const SHARE: RangeInclusive<f64> = 0.35..=0.65;
+/// What coupled subflows take together of one bottleneck, in parts of what one TCP takes there.
+const TIMES: f64 = 1.2;
+
+/// One run.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Row {
+    setting: Setting,
+    run: u32,
+    /// By path, Mbit/s of payload.
+    carried: Vec<Carried>,
+    /// With a rival on each path: the share that plait has of each. With one rival for both: how many times as much plait takes.
+    figures: Vec<f64>,
+}
+
+impl Row {
+    pub(crate) fn new(setting: Setting, run: u32, carried: Vec<Carried>) -> Self {
+        let figures = match setting {
+            Setting::Cubic => carried.iter().map(|one| one.plait / (one.plait + one.rival)).collect(),
+            Setting::Lia | Setting::Olia => {
+                let plait: f64 = carried.iter().map(|one| one.plait).sum();
+                vec![plait / carried.iter().map(|one| one.rival).sum::<f64>()]
+            }
+        };
+        Self { setting, run, carried, figures }
+    }
+
+    /// Whether it reaches its goal.
+    pub(crate) fn holds(&self) -> bool {
+        self.figures.iter().all(|figure| match self.setting {
+            Setting::Cubic => SHARE.contains(figure),
+            Setting::Lia | Setting::Olia => *figure <= TIMES,
+        })
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<6} {:>3} ", self.setting.name(), self.run)?;
+        for Carried { plait, rival } in &self.carried {
+            write!(f, "  {plait:6.2} + {rival:6.2} Mbit/s")?;
+        }
+        for figure in &self.figures {
+            write!(f, "  {figure:.2}")?;
+        }
+        f.write_str(if self.holds() { "" } else { "  beyond its goal" })
+    }
+}
+
+/// Lowest, median and highest figure of each setting, and how many runs reach the goal.
+pub(crate) fn summary(rows: &[Row]) -> String {
+    let mut text =
+        String::from("setting  figure                      lowest  median  highest   runs that hold");
+    for &setting in Setting::value_variants() {
+        let of_setting: Vec<&Row> = rows.iter().filter(|row| row.setting == setting).collect();
+        let width = of_setting.first().map_or(0, |row| row.figures.len());
+        for place in 0..width {
+            let mut figures: Vec<f64> = of_setting.iter().map(|row| row.figures[place]).collect();
+            figures.sort_by(f64::total_cmp);
+            let (lowest, highest) = (figures[0], figures[figures.len() - 1]);
+            let median = figures[figures.len() / 2];
+            let held = of_setting.iter().filter(|row| row.holds()).count();
+            let what = match setting {
+                Setting::Cubic => format!("share of path {}", place + 1),
+                Setting::Lia | Setting::Olia => "times one TCP".to_owned(),
+            };
+            let name = setting.name();
+            // Writing to a string never fails.
+            let _ = write!(
+                text,
+                "\n{name:<8} {what:<26} {lowest:7.2} {median:7.2} {highest:8.2}   {held} of {}",
+                of_setting.len()
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(setting: Setting, carried: &[(f64, f64)]) -> Row {
+        let carried = carried.iter().map(|&(plait, rival)| Carried { plait, rival }).collect();
+        Row::new(setting, 1, carried)
+    }
+
+    #[test]
+    fn half_of_each_path_is_fair_and_four_fifths_of_one_are_not() {
+        assert!(row(Setting::Cubic, &[(9.0, 10.0), (10.0, 9.0)]).holds());
+        assert!(!row(Setting::Cubic, &[(9.0, 10.0), (16.0, 4.0)]).holds());
+        assert!(!row(Setting::Cubic, &[(2.0, 18.0), (10.0, 10.0)]).holds(), "nor a tenth");
+    }
+
+    #[test]
+    fn what_coupled_subflows_take_counts_together() {
+        assert!(row(Setting::Lia, &[(5.0, 10.0), (5.0, 0.0)]).holds());
+        assert!(!row(Setting::Olia, &[(7.0, 10.0), (7.0, 0.0)]).holds());
+    }
+
+    #[test]
+    fn a_path_that_carries_nothing_holds_no_goal() {
+        assert!(!row(Setting::Cubic, &[(0.0, 0.0), (10.0, 10.0)]).holds());
+        assert!(!row(Setting::Lia, &[(0.0, 0.0), (0.0, 0.0)]).holds());
+    }
+
+    #[test]
+    fn the_summary_tells_lowest_median_and_highest() {
+        let rows = [5.0, 10.0, 8.0].map(|plait| row(Setting::Lia, &[(plait, 10.0), (0.0, 0.0)]));
+        let text = summary(&rows);
+        let line = text.lines().last().expect("a line");
+        assert_eq!(
+            line.split_whitespace().collect::<Vec<_>>()[4..],
+            ["0.50", "0.80", "1.00", "3", "of", "3"]
+        );
+    }
+}
