@@ -4,13 +4,14 @@
 #![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use plait_lab::{End, Program};
 use plait_netns::Namespace;
 
 const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
@@ -34,25 +35,23 @@ fn a_person_tries_things_out_in_the_lab() {
     let mut watch = place.start(&["lab", "watch", "a"]);
     let listen = format!("{PLAIT} listen 5000 --protect plain --path a --path b </dev/null");
     let mut server = place.shell("server", &listen);
-    let listening = BufReader::new(server.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
     // Over one path: with two it is for the scheduler to say who reads it.
     let script = format!(
         "echo 'a letter that everybody on the way can read' | {PLAIT} connect 10.77.255.2 5000 \
                           --connect-timeout 5 --protect plain --path a"
     );
     until(|| {
-        let client = place.shell("client", &script).finish();
-        client.status.success().then_some(())
+        let mut client = place.shell("client", &script);
+        client.wait(PATIENCE).expect("it gives up sooner").success().then_some(())
     });
-    assert!(listening.into_iter().any(|line| line.contains("a letter that everybody")));
-    let shown = BufReader::new(watch.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
-    let line = shown.into_iter().find(|line| line.contains("a letter")).expect("it is shown");
+    server.wait_for_output("a letter that everybody", PATIENCE).expect("it arrives");
+    let line = watch.wait_for_output("a letter", PATIENCE).expect("it is shown");
     assert!(line.contains("path a to-server"), "{line}");
     let text = place.plait(&["lab", "text", "a", "--to-server"]);
     assert!(said(&text).contains("everybody on the way"));
 
     assert_eq!(place.plait(&["lab", "down"]).status.code(), Some(0));
-    assert!(until(|| watch.0.try_wait().expect("ours")).success(), "the show ends with the lab");
+    assert!(watch.wait(PATIENCE).expect("it ends").success(), "the show ends with the lab");
     let none = place.plait(&["lab", "status"]);
     assert!(said(&none).contains("plait lab up"), "{none:?}");
 }
@@ -70,7 +69,7 @@ fn what_a_killed_lab_leaves_goes_with_the_next_down_or_up() {
         until(|| (!Path::new("/proc").join(daemon.to_string()).exists()).then_some(()));
         let swept = place.plait(&["lab", next]);
         assert!(swept.status.success(), "{swept:?}");
-        until(|| program.0.try_wait().expect("ours"));
+        program.wait(PATIENCE).expect("it is killed");
         until(|| names.iter().all(|name| !Path::new("/run/netns").join(name).exists()).then_some(()));
         assert!(place.plait(&["lab", "down"]).status.success());
     }
@@ -143,28 +142,6 @@ fn a_firewall_that_drops_what_is_forwarded_is_named_with_the_rules_that_help() {
 /// A directory for the control socket, keys and files: gone with its owner, and a lab that is still up in it.
 struct Place(PathBuf);
 
-/// A program that ends with its owner.
-struct Program(Child);
-
-impl Program {
-    fn finish(mut self) -> Output {
-        let output = self.0.stdout.take().map(|mut out| {
-            let mut bytes = Vec::new();
-            out.read_to_end(&mut bytes).expect("readable");
-            bytes
-        });
-        let status = self.0.wait().expect("ours");
-        Output { status, stdout: output.unwrap_or_default(), stderr: Vec::new() }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 impl Place {
     fn new(label: &str) -> Self {
         plait_lab::privilege::check().expect("this machine can have a lab");
@@ -188,16 +165,16 @@ impl Place {
     }
 
     fn start(&self, arguments: &[&str]) -> Program {
-        Program(self.command(arguments).spawn().expect("started"))
+        let command = self.command(arguments);
+        Program::start_here(&self.0, &arguments.join("-"), command, End::Own, End::Own).expect("started")
     }
 
     /// A shell in a host that is told `script`.
     fn shell(&self, host: &str, script: &str) -> Program {
-        let mut command = self.command(&["lab", "shell", host]);
-        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("started");
-        let mut input = child.stdin.take().expect("piped");
-        writeln!(input, "{script}").expect("it reads");
-        Program(child)
+        let command = self.command(&["lab", "shell", host]);
+        let mut shell = Program::start_here(&self.0, host, command, End::Pipe, End::Own).expect("started");
+        writeln!(shell.take_input().expect("piped"), "{script}").expect("it reads");
+        shell
     }
 
     /// The process of the lab that is up, and the names of its namespaces.

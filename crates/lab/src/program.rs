@@ -53,22 +53,28 @@ impl Program {
         input: End,
         output: End,
     ) -> Result<Self> {
-        let (out, err) = (directory.join(format!("{name}.out")), directory.join(format!("{name}.err")));
-        let create =
-            |path: &Path| File::create(path).map_err(Error::system(format!("create {}", path.display())));
-        command.stderr(create(&err)?).process_group(0);
-        command.stdin(match input {
-            End::Own => Stdio::null(),
-            End::Pipe => Stdio::piped(),
-            End::Given(stdio) => stdio,
-        });
-        match output {
-            End::Own => command.stdout(create(&out)?),
-            End::Pipe => command.stdout(Stdio::piped()),
-            End::Given(stdio) => command.stdout(stdio),
-        };
-        let child = namespace.spawn(&mut command)?;
-        Ok(Self { child, name: name.to_owned(), out, err, status: None })
+        let files = prepare(&mut command, directory, name, input, output)?;
+        Ok(Self::of(namespace.spawn(&mut command)?, name, files))
+    }
+
+    /// The same in the namespace of the caller.
+    ///
+    /// # Errors
+    /// The files cannot be made, or the program is missing.
+    pub fn start_here(
+        directory: &Path,
+        name: &str,
+        mut command: Command,
+        input: End,
+        output: End,
+    ) -> Result<Self> {
+        let files = prepare(&mut command, directory, name, input, output)?;
+        let child = command.spawn().map_err(Error::system(format!("start {name}")))?;
+        Ok(Self::of(child, name, files))
+    }
+
+    fn of(child: Child, name: &str, [out, err]: [PathBuf; 2]) -> Self {
+        Self { child, name: name.to_owned(), out, err, status: None }
     }
 
     /// The name it was given.
@@ -255,6 +261,31 @@ impl Drop for Program {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Connects the ends of a program that is yet to start: the files of its standard output and of its standard error.
+fn prepare(
+    command: &mut Command,
+    directory: &Path,
+    name: &str,
+    input: End,
+    output: End,
+) -> Result<[PathBuf; 2]> {
+    let [out, err] = ["out", "err"].map(|end| directory.join(format!("{name}.{end}")));
+    let create =
+        |path: &Path| File::create(path).map_err(Error::system(format!("create {}", path.display())));
+    command.stderr(create(&err)?).process_group(0);
+    command.stdin(match input {
+        End::Own => Stdio::null(),
+        End::Pipe => Stdio::piped(),
+        End::Given(stdio) => stdio,
+    });
+    match output {
+        End::Own => command.stdout(create(&out)?),
+        End::Pipe => command.stdout(Stdio::piped()),
+        End::Given(stdio) => command.stdout(stdio),
+    };
+    Ok([out, err])
 }
 
 /// Asks again and again until `done` says yes.
