@@ -102,7 +102,11 @@ impl Subflow {
         self.judge_path(now, delivery.largest);
         let lost = self.stats.segments_lost > lost_before;
         self.move_recovery(now, in_flight, delivery.bytes, advanced, lost, repeats);
-        if advanced {
+        if delivery.oldest.is_some() {
+            self.ecn.on_capable_arrived();
+        }
+        let is_held = self.take_echo(now, segment.flags, ack, in_flight);
+        if advanced && !is_held {
             self.grow_window(now, in_flight, una, delivery.bytes);
         }
         self.follow_pace(now);
@@ -270,6 +274,7 @@ impl Subflow {
                 if self.send.recovery.is_open() {
                     let in_flight = clamp(self.pipe());
                     self.send.congestion.on_congestion(now, in_flight);
+                    self.ecn.on_reduction(self.send.next);
                 }
             }
         }
@@ -369,6 +374,7 @@ impl Subflow {
     /// A loss was found: the window is reduced once, and [`Prr`] says what may leave meanwhile.
     pub(crate) fn enter_recovery(&mut self, now: Instant, in_flight: u64, delivered: u64) {
         self.send.congestion.on_congestion(now, clamp(in_flight));
+        self.ecn.on_reduction(self.send.next);
         let threshold = u64::from(self.send.congestion.window());
         let segment = u64::from(self.segment_payload(0));
         let mut prr = Prr::new(in_flight, threshold, segment);

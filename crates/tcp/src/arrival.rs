@@ -35,6 +35,7 @@ impl Subflow {
     pub(crate) fn arrive_synchronized(&mut self, now: Instant, segment: &Segment) -> Arrival {
         match self.repeats_syn(segment) {
             Some(SynRepeat::AnswerLost) => {
+                self.ecn.on_repeated_syn(segment);
                 if self.challenge.ask(now) == Challenge::Answer {
                     self.opening.due = true;
                 }
@@ -246,6 +247,7 @@ impl Subflow {
             | State::SynReceived
             | State::Closed => return,
         }
+        self.note_mark(segment);
         let fin_at = offset + segment.payload.len() as u64;
         if has_fin && fin_at < self.receive.window.furthest().max(self.receive.next() + 1) {
             self.receive.fin.get_or_insert(fin_at);

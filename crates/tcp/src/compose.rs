@@ -188,6 +188,7 @@ impl Subflow {
         } else {
             self.receive.window.field(next, self.send.path.link_mss())
         };
+        let echo = if draft.flags.contains(Flags::SYN) { Flags::default() } else { self.ecn.ack_flags() };
         self.receive.last_ack = next;
         self.receive.acks.on_sent(draft.payload.is_empty());
         if self.receive.acks.urgency() == Urgency::None {
@@ -198,7 +199,7 @@ impl Subflow {
             destination: self.tuple.remote,
             seq: self.send.seq(draft.offset),
             ack: self.receive.irs + next as u32,
-            flags: draft.flags,
+            flags: draft.flags.with(echo),
             window,
             urgent: 0,
             options,
@@ -231,6 +232,7 @@ impl Subflow {
         self.restart_rto(now);
         self.watch_user_timeout(now, false);
         let flags = if answers { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
+        let flags = flags.with(self.ecn.syn_flags(answers, attempt));
         let draft = Draft {
             offset: 0,
             flags,

@@ -15,6 +15,18 @@ pub struct KeepAlive {
     pub probes: u8,
 }
 
+/// Explicit congestion notification (RFC 3168): whether routers may mark packets where they would drop them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ecn {
+    /// Neither asked for nor agreed to.
+    #[default]
+    Off,
+    /// Agreed to where the peer asks (Linux: `net.ipv4.tcp_ecn=2`).
+    Answer,
+    /// Asked for by the first SYN; one that is repeated does not ask (`net.ipv4.tcp_ecn=1`).
+    Ask,
+}
+
 /// Settings of one connection; [`Config::default`] is what a host uses on the Internet.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -30,6 +42,8 @@ pub struct Config {
     pub no_delay: bool,
     /// Longest time an acknowledgment is held back (RFC 9293, section 3.8.6.3; at most 500 ms).
     pub delayed_ack: Duration,
+    /// Explicit congestion notification.
+    pub ecn: Ecn,
     /// Congestion control.
     pub congestion: congestion::Algorithm,
     /// Spread segments over the round trip instead of sending windows in bursts, in super-segments of about a millisecond
@@ -62,6 +76,7 @@ impl Default for Config {
             sack: true,
             no_delay: false,
             delayed_ack: Duration::from_millis(40),
+            ecn: Ecn::Off,
             congestion: congestion::Algorithm::Cubic,
             pacing: false,
             initial_window: 10,

@@ -94,6 +94,9 @@ impl Subflow {
             self.send.congestion.on_timeout(now, clamp(in_flight));
             self.follow_pace(now);
         }
+        if self.send.timeouts == 0 {
+            self.ecn.on_timeout(self.send.next);
+        }
         self.send.timeouts += 1;
         self.send.rtt.back_off();
         log::debug!(

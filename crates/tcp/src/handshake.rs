@@ -69,6 +69,7 @@ impl Subflow {
         self.send.peer_mss = offered.mss.filter(|&mss| mss > 0).unwrap_or(default).max(MIN_PEER_MSS);
         self.send.path.limit(self.send.peer_mss);
         self.sack &= offered.sack;
+        self.ecn.on_syn(self.opening.role == Role::Passive, syn);
         match (&mut self.timestamps, offered.timestamps) {
             (Some(clock), Some(stamp)) => clock.start(now, stamp.value),
             (Some(_), None) => self.timestamps = None,

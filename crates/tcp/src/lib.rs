@@ -13,7 +13,7 @@
 //! Where to look:
 //!
 //! - in: `handshake`, then `arrival` (the steps of RFC 9293, section 3.10.7.4), `acknowledgment` for what it says
-//!   about our side, `receive_queue` for its data, `closing` for FINs, `network` for ICMP;
+//!   about our side, `receive_queue` for its data, `closing` for FINs, `network` for ICMP, `ecn` for marks;
 //! - out: `transmit` decides what leaves, `compose` writes it, `ack_policy` and `receive_window` say what it tells
 //!   the peer;
 //! - what is outstanding: `send_queue` holds the bytes, `flight` when each range was sent and what became of it;
@@ -32,6 +32,7 @@ mod closing;
 mod compose;
 mod config;
 mod earlier_acks;
+mod ecn;
 mod event;
 mod expiry;
 mod flight;
@@ -64,7 +65,7 @@ mod tuple;
 
 pub mod congestion;
 
-pub use config::{Config, KeepAlive};
+pub use config::{Config, Ecn, KeepAlive};
 pub use event::{Arrival, Closed, Deadline, DropReason, Event, Timer};
 pub use isn::{Isn, IsnGenerator};
 pub use subflow::{Chunk, Record, SegmentKind, SegmentOptions, State, Stats, Subflow};

@@ -8,6 +8,7 @@ use plait_wire::{IcmpError, IpVersion, MAX_OPTIONS, OptionBytes, Segment};
 use crate::ack_policy::Urgency;
 use crate::challenge::ChallengeLimit;
 use crate::congestion::{Controller, Coupling};
+use crate::ecn::Marking;
 use crate::header_options::{SynOptions, TIMESTAMPS_LEN};
 use crate::log;
 use crate::receiver::Receiver;
@@ -116,6 +117,12 @@ pub struct Stats {
     pub segments_received: u64,
     /// Wire segments declared lost.
     pub segments_lost: u64,
+    /// Our data is ECN-capable (RFC 3168).
+    pub ecn: bool,
+    /// Wire segments with data that arrived with the mark "congestion experienced".
+    pub marks_received: u64,
+    /// Reductions of the window because the peer told of marks.
+    pub mark_reductions: u64,
     /// Reductions that turned out to be mistakes.
     pub spurious_recoveries: u64,
     /// Segments dropped on arrival, all reasons.
@@ -157,6 +164,7 @@ pub struct Subflow {
     pub(crate) state: State,
     pub(crate) opening: Opening,
     pub(crate) sack: bool,
+    pub(crate) ecn: Marking,
     pub(crate) timestamps: Option<Timestamps>,
     pub(crate) send: Sender,
     pub(crate) receive: Receiver,
@@ -194,6 +202,7 @@ impl Subflow {
             state: State::SynSent,
             opening: Opening { role, attempts: 0, sent_at: now, due: true },
             sack: config.sack,
+            ecn: Marking::new(config.ecn),
             timestamps: config.timestamps.then(|| Timestamps::new(isn.timestamp_offset)),
             config,
             send,
@@ -499,6 +508,7 @@ impl Subflow {
             congestion_window: congestion.window(),
             slow_start_threshold: congestion.slow_start_threshold(),
             in_flight: u32::try_from(flight.in_flight()).unwrap_or(u32::MAX),
+            ecn: self.ecn.is_capable(),
             ..self.stats
         }
     }

@@ -280,7 +280,8 @@ impl Subflow {
         }
         self.send.next = start + left;
         self.account_new(now, grant, left);
-        let segment = self.cut(now, start, grant, with_fin, options);
+        let mut segment = self.cut(now, start, grant, with_fin, options);
+        self.ecn.on_new_data(&mut segment);
         if with_fin {
             self.fin_sent(now);
         }

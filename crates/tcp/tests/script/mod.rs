@@ -1,7 +1,7 @@
 //! Segment scripts: one connection, and a peer that says exactly what the test wants.
 //!
 //! Numbers are relative to the initial sequence numbers, which lie just before the wrap. Segments are written
-//! as `flags start:end ack n` with the flags `S F R P .` of tcpdump; a super-segment shows its segment size
+//! as `flags start:end ack n` with the flags `S F R P . E W` of tcpdump; a super-segment shows its segment size
 //! behind a slash, SACK blocks follow as `sack a:b`.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
@@ -41,6 +41,8 @@ pub(crate) fn seg(flags: &str, seq: i64, ack: i64) -> Seg {
             'F' => Flags::FIN,
             'R' => Flags::RST,
             'P' => Flags::PSH,
+            'E' => Flags::ECE,
+            'W' => Flags::CWR,
             _ => Flags::ACK,
         })
     });
@@ -80,6 +82,12 @@ impl Seg {
 
     pub(crate) fn size(mut self, size: u16) -> Self {
         self.segment.segment_size = size;
+        self
+    }
+
+    /// The ECN bits of the IP header.
+    pub(crate) fn ecn(mut self, bits: u8) -> Self {
+        self.segment.ecn = bits;
         self
     }
 
@@ -284,8 +292,15 @@ impl Script {
 }
 
 pub(crate) fn show(segment: &Segment) -> String {
-    let letters =
-        [(Flags::SYN, 'S'), (Flags::FIN, 'F'), (Flags::RST, 'R'), (Flags::PSH, 'P'), (Flags::ACK, '.')];
+    let letters = [
+        (Flags::SYN, 'S'),
+        (Flags::FIN, 'F'),
+        (Flags::RST, 'R'),
+        (Flags::PSH, 'P'),
+        (Flags::ACK, '.'),
+        (Flags::ECE, 'E'),
+        (Flags::CWR, 'W'),
+    ];
     let mut text: String =
         letters.iter().filter(|(flag, _)| segment.flags.contains(*flag)).map(|&(_, letter)| letter).collect();
     let start = segment.seq.distance(SeqNum::new(OURS));
@@ -295,6 +310,9 @@ pub(crate) fn show(segment: &Segment) -> String {
     }
     if segment.flags.contains(Flags::ACK) {
         text += &format!(" ack {}", segment.ack.distance(SeqNum::new(THEIRS)));
+    }
+    if segment.ecn != 0 {
+        text += [" not-ect", " ect1", " ect0", " ce"][usize::from(segment.ecn & 3)];
     }
     for option in plait_wire::options(&segment.options).flatten() {
         if let TcpOption::Sack(blocks) = option {
