@@ -16,7 +16,9 @@ const PIECE_COST: u64 = 256;
 const SHORT: usize = 256;
 const LARGEST_COALESCED: usize = 4096;
 /// Gaps at one time; more would make each arrival expensive, and no path needs them.
-const MAX_GAPS: usize = 4096;
+const MAX_GAPS: usize = 1024;
+/// A segment that lies over more pieces than these is joined with them into one.
+const FEW_PIECES: usize = 4;
 /// SACK blocks that fit into a segment.
 pub(crate) const MAX_BLOCKS: usize = 4;
 
@@ -160,6 +162,10 @@ impl ReceiveQueue {
     /// Keeps those parts of `data` that are news.
     fn insert_behind_gap(&mut self, mut start: u64, mut data: Bytes, received: &mut Received) {
         let (whole_start, whole_end) = (start, start + data.len() as u64);
+        if self.cover(start, &data) {
+            self.touch(whole_start, whole_end);
+            return;
+        }
         let mut index = self.pieces.partition_point(|piece| piece.end() <= start);
         let mut kept = false;
         while !data.is_empty() {
@@ -185,6 +191,37 @@ impl ReceiveQueue {
         if kept || received.duplicate.is_some() {
             self.touch(whole_start, whole_end);
         }
+    }
+
+    /// Joins `data` with the pieces that lie inside it into one, whose bytes are those that came first. Returns whether it
+    /// did: where there are few, or no memory, each gap between them is filled by itself.
+    fn cover(&mut self, start: u64, data: &[u8]) -> bool {
+        let end = start + data.len() as u64;
+        let first = self.pieces.partition_point(|piece| piece.start < start);
+        let last = self.pieces.partition_point(|piece| piece.end() <= end);
+        if last.saturating_sub(first) <= FEW_PIECES {
+            return false;
+        }
+        let before = first.checked_sub(1).map_or(start, |before| self.pieces[before].end().max(start));
+        let behind = self.pieces.get(last).map_or(end, |behind| behind.start.min(end));
+        let freed: u64 =
+            self.pieces.range(first..last).map(|piece| piece.data.len() as u64 + PIECE_COST).sum();
+        let held = self.held - freed + (behind - before) + PIECE_COST;
+        if held > self.limit && start != self.next {
+            return false;
+        }
+        self.held = held;
+        let mut whole = data[(before - start) as usize..(behind - start) as usize].to_vec();
+        for piece in self.pieces.drain(first..last) {
+            whole[(piece.start - before) as usize..][..piece.data.len()].copy_from_slice(&piece.data);
+        }
+        self.pieces.insert(first, Piece { start: before, data: whole.into() });
+        let first = self.isolated.partition_point(|block| block.1 < before);
+        let last = self.isolated.partition_point(|block| block.0 <= behind);
+        let (from, to) = (self.isolated[first].0.min(before), self.isolated[last - 1].1.max(behind));
+        self.isolated.drain(first..last);
+        self.isolated.insert(first, (from, to));
+        true
     }
 
     /// Puts `data`, which is news, in front of the piece at `index`. What is short is copied to a neighbour that it adjoins, so
@@ -248,10 +285,25 @@ impl ReceiveQueue {
 
     /// Moves what has come in order to the reader.
     fn close_gap(&mut self) {
-        while self.pieces.front().is_some_and(|piece| piece.start == self.next) {
+        let mut short = Vec::new();
+        let behind = |queue: &Self, short: &[u8]| queue.next + short.len() as u64;
+        while self.pieces.front().is_some_and(|piece| piece.start == behind(self, &short)) {
             let Some(piece) = self.pieces.pop_front() else { break };
             self.held -= piece.data.len() as u64 + PIECE_COST;
-            self.append(piece.data);
+            // Put together before they are appended, lest each be copied as often as others follow it.
+            let is_short = piece.data.len() < SHORT;
+            if is_short {
+                short.extend_from_slice(&piece.data);
+            }
+            if !short.is_empty() && (!is_short || short.len() >= LARGEST_COALESCED) {
+                self.append(core::mem::take(&mut short).into());
+            }
+            if !is_short {
+                self.append(piece.data);
+            }
+        }
+        if !short.is_empty() {
+            self.append(short.into());
         }
         while self.isolated.front().is_some_and(|block| block.1 <= self.next) {
             self.isolated.pop_front();
@@ -358,6 +410,28 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_over_many_pieces_becomes_one_with_them_and_the_first_copies_win() {
+        let mut queue = ReceiveQueue::new(1 << 20);
+        for n in 0..500 {
+            queue.insert(11 + 4 * n, Bytes::from_static(b"old"));
+        }
+        // It begins inside the second and ends inside the last but one.
+        let segment = Bytes::from(vec![b'n'; 4 * 497]);
+        let received = queue.insert(16, segment);
+        assert!(received.gap && !received.refused && received.duplicate == Some((16, 18)));
+        assert_eq!(queue.pieces.len(), 5, "the two at each end, and one between them");
+        assert_eq!(blocks(&queue), [(15, 2006), (2007, 2010)]);
+        queue.insert(1, Bytes::from_static(b".........."));
+        queue.insert(14, Bytes::from_static(b"n"));
+        queue.insert(2006, Bytes::from_static(b"n"));
+        let all: Vec<u8> = core::iter::from_fn(|| queue.read()).flat_map(|chunk| chunk.data).collect();
+        let expected: Vec<u8> =
+            b"..........".iter().copied().chain((0..500).flat_map(|_| *b"oldn")).take(2009).collect();
+        assert_eq!(all, expected);
+        assert_eq!((queue.held, queue.next), (0, 2010));
+    }
+
+    #[test]
     fn small_pieces_behind_a_gap_use_up_the_memory_sooner() {
         let mut queue = ReceiveQueue::new(64 << 10);
         let kept = (0..1000).filter(|n| !queue.insert(10 + n * 2, stream(0, 1)).refused).count();
@@ -373,8 +447,13 @@ mod tests {
             let end = 2000;
             while queue.next() < end {
                 let from = 1 + random.below(end - 1);
-                let to = (from + 1 + random.below(300)).min(end);
+                let longest = [4, 4, 4, 300][random.below(4) as usize];
+                let to = (from + 1 + random.below(longest)).min(end);
                 queue.insert(from, stream(from, to));
+                let held = |queue: &ReceiveQueue| -> u64 {
+                    queue.pieces.iter().map(|piece| piece.data.len() as u64 + PIECE_COST).sum()
+                };
+                assert_eq!(queue.held, held(&queue));
                 let mut last = u64::MAX;
                 for piece in &queue.pieces {
                     assert!(last == u64::MAX || last <= piece.start);

@@ -60,8 +60,58 @@ pub(crate) struct Early {
     pages: BTreeMap<u64, Box<Page>>,
     /// Bytes of all runs.
     run_bytes: usize,
-    /// How many bytes of each page of the stream are known, in either store.
-    counts: BTreeMap<u64, usize>,
+    /// How many bytes of each page of the stream are known, in either store, and of each area: what has become whole is
+    /// walked over in large steps.
+    pages_known: Counts<{ PAGE as u64 }>,
+    areas_known: Counts<AREA>,
+}
+
+/// Bytes of the stream in an area.
+const AREA: u64 = 64 * PAGE as u64;
+
+/// How many bytes are known of each `UNIT` of the stream.
+#[derive(Default)]
+struct Counts<const UNIT: u64>(BTreeMap<u64, usize>);
+
+impl<const UNIT: u64> Counts<UNIT> {
+    /// The units that a stretch lies in, and how many of its bytes in each.
+    fn parts(mut at: u64, mut length: usize) -> impl Iterator<Item = (u64, usize)> {
+        core::iter::from_fn(move || {
+            let within = at % UNIT;
+            let part = length.min((UNIT - within) as usize);
+            let unit = at - within;
+            (at, length) = (at + part as u64, length - part);
+            (part > 0).then_some((unit, part))
+        })
+    }
+
+    fn add(&mut self, at: u64, length: usize) {
+        for (unit, length) in Self::parts(at, length) {
+            *self.0.entry(unit).or_default() += length;
+        }
+    }
+
+    fn remove(&mut self, at: u64, length: usize) {
+        for (unit, length) in Self::parts(at, length) {
+            let Some(known) = self.0.get_mut(&unit) else { continue };
+            *known -= length;
+            if *known == 0 {
+                self.0.remove(&unit);
+            }
+        }
+    }
+
+    /// Where the units from `at` on, which is where one begins, cease to be known as a whole; `limit` at most.
+    fn whole_until(&self, at: u64, limit: u64) -> u64 {
+        let mut end = at;
+        for (&unit, &known) in self.0.range(at..limit) {
+            if unit != end || known as u64 != UNIT {
+                break;
+            }
+            end += UNIT;
+        }
+        end
+    }
 }
 
 fn page_of(offset: u64) -> (u64, usize) {
@@ -69,22 +119,13 @@ fn page_of(offset: u64) -> (u64, usize) {
     (offset - within, within as usize)
 }
 
-/// The pages that a stretch lies in, and how many of its bytes in each.
-fn pages_of(mut at: u64, mut length: usize) -> impl Iterator<Item = (u64, usize)> {
-    core::iter::from_fn(move || {
-        let (start, from) = page_of(at);
-        let part = length.min(PAGE - from);
-        (at, length) = (at + part as u64, length - part);
-        (part > 0).then_some((start, part))
-    })
-}
-
 impl Early {
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
         self.run_bytes = 0;
         self.pages.clear();
-        self.counts.clear();
+        self.pages_known.0.clear();
+        self.areas_known.0.clear();
     }
 
     /// Memory for the bytes that wait.
@@ -108,12 +149,11 @@ impl Early {
         if end < first + PAGE as u64 {
             return end;
         }
-        let full = self.counts.range(end..).take_while(|(start, known)| {
-            let is_next = **start == end && **known == PAGE;
-            end += if is_next { PAGE as u64 } else { 0 };
-            is_next
-        });
-        full.for_each(drop);
+        end = self.pages_known.whole_until(end, end.next_multiple_of(AREA));
+        if end.is_multiple_of(AREA) {
+            end = self.areas_known.whole_until(end, u64::MAX);
+            end = self.pages_known.whole_until(end, end.saturating_add(AREA));
+        }
         self.known_in_page(end)
     }
 
@@ -179,19 +219,13 @@ impl Early {
     }
 
     fn count(&mut self, at: u64, length: usize) {
-        for (page, length) in pages_of(at, length) {
-            *self.counts.entry(page).or_default() += length;
-        }
+        self.pages_known.add(at, length);
+        self.areas_known.add(at, length);
     }
 
     fn uncount(&mut self, at: u64, length: usize) {
-        for (page, length) in pages_of(at, length) {
-            let Some(known) = self.counts.get_mut(&page) else { continue };
-            *known -= length;
-            if *known == 0 {
-                self.counts.remove(&page);
-            }
-        }
+        self.pages_known.remove(at, length);
+        self.areas_known.remove(at, length);
     }
 
     /// The first stretch of `at..end`, which is not empty.
@@ -302,7 +336,8 @@ mod tests {
                     }
                 }
             }
-            assert!(early.runs.is_empty() && early.pages.is_empty() && early.counts.is_empty(), "{early:?}");
+            assert!(early.runs.is_empty() && early.pages.is_empty(), "{early:?}");
+            assert!(early.pages_known.0.is_empty() && early.areas_known.0.is_empty());
             assert_eq!(early.memory(), 0);
         }
     }
