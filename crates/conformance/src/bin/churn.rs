@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plait_host::{Config, Host, PathSpec};
+use plait::{Host, Path, Protection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -28,10 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [server, device, count] = words.as_slice() else { return Err(USAGE.into()) };
     let (server, count): (SocketAddr, u64) = (server.parse()?, count.parse()?);
-    let path: PathSpec = device.parse()?;
+    let path: Path = device.parse()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let host = Arc::new(Host::builder().config(Config::default()).path(path).start()?);
+        let host = Arc::new(Host::builder().path(path).start()?);
         eprintln!("ready");
         for _ in 0..2 {
             println!("{}", half(&host, server, count / 2).await?);
@@ -59,6 +59,8 @@ async fn half(host: &Arc<Host>, server: SocketAddr, count: u64) -> Result<serde_
     }
     let seconds = began.elapsed().as_secs_f64();
     host.drained().await;
+    let counters = host.counters();
+    let now = |name| counters.now().into_iter().find(|(counter, _)| *counter == name).map(|(_, value)| value);
     Ok(serde_json::json!({
         "completed": completed,
         "failed": count - completed,
@@ -66,14 +68,14 @@ async fn half(host: &Arc<Host>, server: SocketAddr, count: u64) -> Result<serde_
         "seconds": seconds,
         "resident": resident_bytes()?,
         "descriptors": std::fs::read_dir("/proc/self/fd")?.count(),
-        "kept": host.counters().connections,
-        "time_wait": host.counters().time_wait,
+        "kept": now("connections"),
+        "time_wait": now("time_wait"),
     }))
 }
 
 async fn one(host: Arc<Host>, server: SocketAddr) -> io::Result<()> {
     let conversation = async {
-        let mut stream = host.connect(&[server]).await?;
+        let mut stream = host.connect(server, Protection::plain()).await?;
         stream.write_all(&[0x5a; BYTES]).await?;
         stream.shutdown().await?;
         let mut back = Vec::new();
