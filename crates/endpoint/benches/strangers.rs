@@ -15,7 +15,9 @@ use plait_handshake::Tep;
 use plait_mptcp::Config;
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes};
 use raw_peer::RawPeer;
-use scene::{Scene, join_options, plain, sealed, server_address, spoofed_syn, token_of};
+use scene::{
+    Family, Scene, join_options, plain, sealed, server_address, spoofed_syn, spoofed_syn_in, token_of,
+};
 
 const COUNT: usize = 4000;
 
@@ -24,28 +26,29 @@ fn main() {
     memory();
     println!();
     println!("{:<64} {:>9} {:>9} {:>9}", "one segment of a stranger", "median", "99 %", "worst");
-    for (name, configs, offer) in
-        [("plain", plain(), offer_with(&[30, 4, 1, 1])), ("sealed", sealed(), sealed_offer())]
-    {
-        let [opener, listener] = configs;
-        let mut random = SeededRandom::from_number(1);
-        let mut syns = || spoofed_syn(&mut random, offer.clone());
-        let mut kept = Scene::new(listener.clone(), EndpointConfig::default());
-        time(&format!("{name}: a SYN that is kept"), &mut kept, &mut syns);
-        let nothing = EndpointConfig { max_half_open: 0, ..EndpointConfig::DEFAULT };
-        let mut stateless = Scene::new(listener.clone(), nothing);
-        time(&format!("{name}: a SYN beyond the limit"), &mut stateless, &mut syns);
-        time(&format!("{name}: an ACK that answers no cookie"), &mut stateless, &mut || Segment {
-            flags: Flags::ACK,
-            options: offer_with(&[]),
-            ..syns()
-        });
-        joins(name, opener, listener);
+    for family in Family::BOTH {
+        segments("plain", family, plain(), &offer_with(&[30, 4, 1, 1]));
+        segments("sealed", family, sealed(), &sealed_offer());
     }
 }
 
-fn joins(name: &str, opener: Config, listener: Config) {
-    let mut scene = Scene::new(listener, EndpointConfig::default());
+/// What each kind of segment costs a listener.
+fn segments(name: &str, family: Family, [opener, listener]: [Config; 2], offer: &OptionBytes) {
+    let name = &format!("{name}, {}", if family == Family::V4 { "IPv4" } else { "IPv6" });
+    let mut random = SeededRandom::from_number(1);
+    let mut syns = || spoofed_syn_in(family, &mut random, offer.clone());
+    let mut kept = Scene::over(family, listener.clone(), EndpointConfig::default());
+    time(&format!("{name}: a SYN that is kept"), &mut kept, &mut syns);
+    let nothing = EndpointConfig { max_half_open: 0, ..EndpointConfig::DEFAULT };
+    let mut stateless = Scene::over(family, listener.clone(), nothing);
+    time(&format!("{name}: a SYN beyond the limit"), &mut stateless, &mut syns);
+    let mut acks = || Segment { flags: Flags::ACK, options: offer_with(&[]), ..syns() };
+    time(&format!("{name}: an ACK that answers no cookie"), &mut stateless, &mut acks);
+    joins(name, family, opener, listener);
+}
+
+fn joins(name: &str, family: Family, opener: Config, listener: Config) {
+    let mut scene = Scene::over(family, listener, EndpointConfig::default());
     let id = scene.open(opener);
     scene.run_until(Duration::from_secs(2), |scene| scene.is_open(id));
     scene.run_for(Duration::from_secs(1));
@@ -55,10 +58,14 @@ fn joins(name: &str, opener: Config, listener: Config) {
     let mut random = SeededRandom::from_number(2);
     let mut join = |token: Option<u32>| {
         let [token, nonce] = [token.unwrap_or_else(|| random.next_u32()), random.next_u32()];
-        spoofed_syn(&mut random, join_options(token, nonce))
+        spoofed_syn_in(family, &mut random, join_options(token, nonce))
     };
     time(&format!("{name}: a join with a token that nobody has"), &mut scene, &mut || join(None));
     time(&format!("{name}: a join with a token that was seen"), &mut scene, &mut || join(Some(token)));
+    let mut random = SeededRandom::from_number(4);
+    let mut acks = || Segment { flags: Flags::ACK, ..spoofed_syn_in(family, &mut random, offer_with(&[])) };
+    // Of those joins, some wait: each stray ACK might be the third segment of one.
+    time(&format!("{name}: an ACK that answers no join, while others wait"), &mut scene, &mut acks);
 }
 
 /// Hands `COUNT` segments to the server, with what follows at once.

@@ -18,6 +18,8 @@ pub(crate) struct PendingJoins {
     /// In each set.
     most: usize,
     sets: Vec<VecDeque<(Source, PendingJoin)>>,
+    /// In all sets together: every stray ACK asks whether there are any.
+    len: usize,
 }
 
 /// Local and remote port, and the remote address: with the set that is all, up to our own address.
@@ -47,7 +49,7 @@ const STAMPED: u8 = 0x20;
 impl PendingJoins {
     /// Keeps at most `most`, rounded to the number of sets.
     pub(crate) fn new(most: usize) -> Self {
-        Self { most: most.div_ceil(SETS), sets: Vec::new() }
+        Self { most: most.div_ceil(SETS), sets: Vec::new(), len: 0 }
     }
 
     /// The answer to this SYN is of this moment: of the first, where it is a repetition.
@@ -63,12 +65,14 @@ impl PendingJoins {
             }
             return *old;
         }
+        let before = set.len();
         if set.len() >= most {
             set.pop_front();
         }
         if most > 0 {
             set.push_back((source, join));
         }
+        self.len = self.len + set.len() - before;
         join
     }
 
@@ -83,12 +87,14 @@ impl PendingJoins {
     pub(crate) fn remove(&mut self, set: u64, tuple: &FourTuple) {
         let source = source(tuple);
         if let Some(set) = self.sets.get_mut(set as usize % SETS) {
+            let before = set.len();
             set.retain(|(known, _)| *known != source);
+            self.len = self.len + set.len() - before;
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.sets.iter().map(VecDeque::len).sum()
+        self.len
     }
 }
 
@@ -238,6 +244,23 @@ mod tests {
         assert_eq!(joins.find(0, &tuple(17)), None);
         joins.remove(1, &tuple(1));
         assert_eq!(joins.find(1, &tuple(1)), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_counted_whether_it_was_repeated_pushed_out_or_removed() {
+        let said = PendingJoin::of(NOW, &syn(1, 8)).expect("a join");
+        for most in [0, SETS, 3 * SETS] {
+            let mut joins = PendingJoins::new(most);
+            for step in 0..2000_u16 {
+                let (set, tuple) = (u64::from(step * 7 % 5), tuple(step * 13 % 11));
+                if step % 3 == 0 {
+                    joins.remove(set, &tuple);
+                } else {
+                    joins.insert(set, &tuple, said);
+                }
+                assert_eq!(joins.len(), joins.sets.iter().map(VecDeque::len).sum::<usize>(), "step {step}");
+            }
+        }
     }
 
     #[test]
