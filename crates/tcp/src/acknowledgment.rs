@@ -89,6 +89,7 @@ impl Subflow {
             self.advance(now, ack);
         }
         self.sample_rtt(now, advanced, delivery, echo, in_flight);
+        self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
         let repeats = !advanced && !opened && segment.payload.is_empty() && delivery.bytes == 0;
         let lost_before = self.stats.segments_lost;
         if repeats && !self.sack {
@@ -129,6 +130,7 @@ impl Subflow {
         if delivery.bytes == 0 {
             return;
         }
+        self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
         let lost_before = self.stats.segments_lost;
         self.note_passing(delivery.largest);
         self.detect_losses(now);
@@ -183,11 +185,12 @@ impl Subflow {
         let mut delivery = Delivery::default();
         let clock = self.timestamps;
         let (flight, rack, rtt) = (&mut self.send.flight, &mut self.send.rack, &self.send.rtt);
-        let recovery = &self.send.recovery;
+        let (recovery, rate) = (&self.send.recovery, &mut self.send.delivery_rate);
         let mut on_delivery = |sent: &Sent, of_original: bool| {
             rack.on_delivery(now, sent, rtt, of_original);
             delivery.original |= !sent.again && recovery.is_original(sent.start);
             delivery.add(sent);
+            rate.on_delivery(now, sent);
         };
         flight.acknowledge(ack, |sent| {
             let of_original = match (clock, echo) {

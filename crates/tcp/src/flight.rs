@@ -14,6 +14,8 @@
 use alloc::collections::VecDeque;
 use plait_base::Instant;
 
+use crate::delivery_rate::Departure;
+
 /// Ranges beyond which a SACK block splits no more: it then counts only for ranges that lie wholly inside it. A path
 /// of 1 Gbit/s and 200 ms holds 17,000 segments, with hundreds of gaps where a hundredth of them is lost.
 const MAX_RANGES: usize = 8192;
@@ -40,6 +42,8 @@ pub(crate) struct Sent {
     pub(crate) end: u64,
     /// Time of its last transmission.
     pub(crate) at: Instant,
+    /// What was known of the path at that time. Of runs that left at the same time and were joined, that of the first.
+    pub(crate) departure: Departure,
     /// Payload of the wire segments it was cut into.
     pub(crate) size: u16,
     /// Bytes of its first wire segment that lie before `start`.
@@ -169,10 +173,10 @@ impl Flight {
     }
 
     /// New data left, behind all that was sent before.
-    pub(crate) fn push(&mut self, start: u64, end: u64, at: Instant, size: u16) {
+    pub(crate) fn push(&mut self, start: u64, end: u64, at: Instant, size: u16, departure: Departure) {
         debug_assert!(self.ranges.back().is_none_or(|last| last.end == start), "sent in order");
         self.in_flight += end - start;
-        let sent = Sent { start, end, at, size, skip: 0, again: false, fate: Fate::InFlight };
+        let sent = Sent { start, end, at, departure, size, skip: 0, again: false, fate: Fate::InFlight };
         match self.ranges.back_mut() {
             Some(last) if last.joins(&sent) => last.end = end,
             Some(_) | None => self.ranges.push_back(sent),
@@ -399,7 +403,7 @@ impl Flight {
     }
 
     /// `start..end`, which lies in one range, was sent again.
-    pub(crate) fn retransmit(&mut self, start: u64, end: u64, at: Instant, size: u16) {
+    pub(crate) fn retransmit(&mut self, start: u64, end: u64, at: Instant, size: u16, departure: Departure) {
         let index = self.index_of(start);
         let Some(&sent) = self.ranges.get(index) else { return };
         if sent.fate == Fate::Delivered {
@@ -407,7 +411,7 @@ impl Flight {
         }
         *self.book(sent.fate) -= end - start;
         self.in_flight += end - start;
-        let again = Sent { start, end, at, size, skip: 0, again: true, fate: Fate::InFlight };
+        let again = Sent { start, end, at, departure, size, skip: 0, again: true, fate: Fate::InFlight };
         let placed = self.replace(index, again);
         self.join(index.saturating_sub(1), placed + 2);
         self.record(start, end, at);

@@ -17,7 +17,8 @@
 //! - out: `transmit` decides what leaves, `compose` writes it, `ack_policy` and `receive_window` say what it tells
 //!   the peer;
 //! - what is outstanding: `send_queue` holds the bytes, `flight` when each range was sent and what became of it;
-//!   `rack`, `tail_probe`, `recovery` and `prr` judge that, `rtt` and `expiry` keep the time;
+//!   `rack`, `tail_probe`, `recovery` and `prr` judge that, `rtt` and `expiry` keep the time, `delivery_rate` measures the
+//!   path by it;
 //! - how much: `congestion`, `send_window`, `pace`, summed up in `room`.
 
 #![cfg_attr(not(test), no_std)]
@@ -31,6 +32,7 @@ mod challenge;
 mod closing;
 mod compose;
 mod config;
+mod delivery_rate;
 mod earlier_acks;
 mod ecn;
 mod event;

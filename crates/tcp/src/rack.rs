@@ -122,10 +122,20 @@ impl Rack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delivery_rate::Departure;
     use crate::flight::Fate;
 
     fn sent(start: u64, end: u64, at: u64, again: bool) -> Sent {
-        Sent { start, end, at: Instant::from_millis(at), size: 100, skip: 0, again, fate: Fate::InFlight }
+        Sent {
+            start,
+            end,
+            at: Instant::from_millis(at),
+            departure: Departure::default(),
+            size: 100,
+            skip: 0,
+            again,
+            fate: Fate::InFlight,
+        }
     }
 
     fn measured() -> Rtt {

@@ -5,6 +5,7 @@ use plait_wire::IpVersion;
 
 use crate::Config;
 use crate::congestion::Controller;
+use crate::delivery_rate::DeliveryRate;
 use crate::flight::Flight;
 use crate::pace::Pace;
 use crate::path_mtu::PathMtu;
@@ -68,6 +69,7 @@ pub(crate) struct Sender {
     pub(crate) probe: TailProbe,
     pub(crate) recovery: Recovery,
     pub(crate) congestion: Controller,
+    pub(crate) delivery_rate: DeliveryRate,
     pub(crate) pace: Pace,
     pub(crate) path: PathMtu,
     pub(crate) peer_mss: u16,
@@ -116,6 +118,7 @@ impl Sender {
             probe: TailProbe::default(),
             recovery: Recovery::new(),
             congestion: Controller::new(config.congestion, path.mss(), window),
+            delivery_rate: DeliveryRate::new(now),
             pace: Pace::default(),
             path,
             peer_mss: path.mss(),

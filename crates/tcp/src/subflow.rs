@@ -103,6 +103,9 @@ pub struct Stats {
     pub congestion_window: u32,
     /// Slow start threshold, bytes.
     pub slow_start_threshold: u32,
+    /// Bytes per second that the path delivers, by the last sample that the owner has not limited, or a larger one since
+    /// (draft-ietf-ccwg-bbr, section 4.1).
+    pub delivery_rate: Option<u64>,
     /// Bytes in flight (sent, not known to be delivered or lost).
     pub in_flight: u32,
     /// Payload bytes sent for the first time.
@@ -507,6 +510,7 @@ impl Subflow {
             backoff: self.send.timeouts,
             congestion_window: congestion.window(),
             slow_start_threshold: congestion.slow_start_threshold(),
+            delivery_rate: self.send.delivery_rate.rate(),
             in_flight: u32::try_from(flight.in_flight()).unwrap_or(u32::MAX),
             ecn: self.ecn.is_capable(),
             ..self.stats

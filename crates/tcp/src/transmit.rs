@@ -180,7 +180,8 @@ impl Subflow {
             self.send.flight.range_at(start).map_or((start, false), |sent| (sent.end, sent.again));
         let with_fin = self.send.finish == Finish::Sent && end == data_end && range_end > data_end;
         let sent_end = if with_fin { end + 1 } else { end };
-        self.send.flight.retransmit(start, sent_end, now, grant.size);
+        let departure = self.send.delivery_rate.on_send(now, self.send.flight.in_flight());
+        self.send.flight.retransmit(start, sent_end, now, grant.size, departure);
         if self.send.path.probe().is_some_and(|probe| start < probe.end && probe.start < sent_end) {
             self.send.path.forget_probe(now);
         }
@@ -272,10 +273,11 @@ impl Subflow {
         let end = start + grant.len as u64;
         let at_end = end == self.send.queue.end();
         let with_fin = at_end && self.send.finish == Finish::Wanted;
-        self.send.flight.push(start, end, now, grant.size);
+        let departure = self.send.delivery_rate.on_send(now, self.send.flight.in_flight());
+        self.send.flight.push(start, end, now, grant.size, departure);
         let mut left = grant.len as u64;
         if with_fin {
-            self.send.flight.push(end, end + 1, now, grant.size);
+            self.send.flight.push(end, end + 1, now, grant.size, departure);
             left += 1;
         }
         self.send.next = start + left;
@@ -416,7 +418,11 @@ impl Subflow {
 
     fn hold(&mut self, now: Instant, hold: Hold) {
         match hold {
-            Hold::Empty | Hold::Nagle => {}
+            Hold::Empty | Hold::Nagle => {
+                if self.send.flight.lost() == 0 && self.congestion_room() > 0 {
+                    self.send.delivery_rate.on_starved(now);
+                }
+            }
             Hold::Congestion => self.send.limited_until = self.send.next,
             Hold::Pace(at) => self.timers.set(Timer::Pace, at),
             Hold::Window => {

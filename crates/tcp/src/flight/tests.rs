@@ -26,7 +26,7 @@ fn check(flight: &Flight) {
 #[test]
 fn a_super_segment_is_split_where_a_block_goes_through_it() {
     let mut flight = Flight::default();
-    flight.push(1, 1001, at(0), 100);
+    flight.push(1, 1001, at(0), 100, Departure::default());
     let mut news = Vec::new();
     flight.deliver(301, 401, |sent| news.push((sent.start, sent.end)));
     assert_eq!(shape(&flight), [(1, 301, InFlight), (301, 401, Delivered), (401, 1001, InFlight)]);
@@ -42,7 +42,7 @@ fn a_super_segment_is_split_where_a_block_goes_through_it() {
 #[test]
 fn an_acknowledgment_inside_a_range_leaves_the_rest() {
     let mut flight = Flight::default();
-    flight.push(1, 1001, at(0), 100);
+    flight.push(1, 1001, at(0), 100, Departure::default());
     let mut acked = 0;
     flight.acknowledge(251, |sent| acked += sent.len());
     assert_eq!((acked, flight.in_flight()), (250, 750));
@@ -52,9 +52,9 @@ fn an_acknowledgment_inside_a_range_leaves_the_rest() {
 #[test]
 fn a_stream_that_never_pauses_leaves_nothing_behind() {
     let mut flight = Flight::default();
-    flight.push(1, 1001, at(0), 100);
+    flight.push(1, 1001, at(0), 100, Departure::default());
     for n in 1..1000 {
-        flight.push(n * 1000 + 1, n * 1000 + 1001, at(n), 100);
+        flight.push(n * 1000 + 1, n * 1000 + 1001, at(n), 100, Departure::default());
         flight.acknowledge(n * 1000 + 1, |_| {});
     }
     assert_eq!((flight.ranges.len(), flight.log.len()), (1, 1));
@@ -63,8 +63,8 @@ fn a_stream_that_never_pauses_leaves_nothing_behind() {
 #[test]
 fn only_what_was_sent_before_the_newest_delivery_is_overdue() {
     let mut flight = Flight::default();
-    flight.push(1, 1001, at(0), 100);
-    flight.push(1001, 2001, at(1), 100);
+    flight.push(1, 1001, at(0), 100, Departure::default());
+    flight.push(1001, 2001, at(1), 100, Departure::default());
     flight.deliver(501, 601, |_| {});
     flight.mark_overdue(Overdue { newest: at(0), end: 601, sent_by: at(5) }, |_| {});
     assert_eq!(
@@ -72,7 +72,7 @@ fn only_what_was_sent_before_the_newest_delivery_is_overdue() {
         [(1, 501, Lost), (501, 601, Delivered), (601, 1001, InFlight), (1001, 2001, InFlight)],
         "the rest of the same super-segment was sent after it"
     );
-    flight.retransmit(1, 501, at(6), 100);
+    flight.retransmit(1, 501, at(6), 100, Departure::default());
     flight.mark_overdue(Overdue { newest: at(1), end: 2001, sent_by: at(5) }, |_| {});
     assert_eq!(
         shape(&flight),
@@ -85,12 +85,12 @@ fn only_what_was_sent_before_the_newest_delivery_is_overdue() {
 #[test]
 fn a_lost_retransmission_is_found_by_its_own_time() {
     let mut flight = Flight::default();
-    flight.push(1, 101, at(0), 100);
-    flight.push(101, 201, at(0), 100);
+    flight.push(1, 101, at(0), 100, Departure::default());
+    flight.push(101, 201, at(0), 100, Departure::default());
     flight.deliver(101, 201, |_| {});
     flight.mark_overdue(Overdue { newest: at(0), end: 201, sent_by: at(9) }, |_| {});
-    flight.retransmit(1, 101, at(10), 100);
-    flight.push(201, 301, at(11), 100);
+    flight.retransmit(1, 101, at(10), 100, Departure::default());
+    flight.push(201, 301, at(11), 100, Departure::default());
     flight.deliver(201, 301, |_| {});
     let mut lost = Vec::new();
     flight.mark_overdue(Overdue { newest: at(11), end: 301, sent_by: at(20) }, |sent| lost.push(*sent));
@@ -101,8 +101,8 @@ fn a_lost_retransmission_is_found_by_its_own_time() {
 #[test]
 fn a_mistake_is_taken_back_and_can_be_found_again() {
     let mut flight = Flight::default();
-    flight.push(1, 101, at(0), 100);
-    flight.push(101, 201, at(1), 100);
+    flight.push(1, 101, at(0), 100, Departure::default());
+    flight.push(101, 201, at(1), 100, Departure::default());
     flight.lose(1, 201, |_| true, |_| {});
     flight.unlose();
     assert_eq!((flight.in_flight(), flight.lost()), (200, 0));
@@ -114,7 +114,7 @@ fn a_mistake_is_taken_back_and_can_be_found_again() {
 #[test]
 fn a_peer_that_reneges_gets_everything_again() {
     let mut flight = Flight::default();
-    flight.push(1, 301, at(0), 100);
+    flight.push(1, 301, at(0), 100, Departure::default());
     flight.deliver(101, 201, |_| {});
     flight.renege();
     assert_eq!((flight.delivered(), flight.lost()), (0, 100));
@@ -125,7 +125,7 @@ fn a_peer_that_reneges_gets_everything_again() {
 #[test]
 fn a_block_counts_for_the_wire_segments_that_lie_wholly_inside() {
     let mut flight = Flight::default();
-    flight.push(1, 951, at(0), 100);
+    flight.push(1, 951, at(0), 100, Departure::default());
     let mut news = Vec::new();
     for (start, end) in [(150, 160), (101, 200), (102, 201), (150, 451), (750, 951)] {
         flight.deliver(start, end, |sent| news.push((sent.start, sent.end)));
@@ -140,7 +140,7 @@ fn a_block_counts_for_the_wire_segments_that_lie_wholly_inside() {
 #[test]
 fn a_peer_cannot_make_more_ranges_than_wire_segments_were_sent() {
     let mut flight = Flight::default();
-    flight.push(1, 1_000_001, at(0), 1000);
+    flight.push(1, 1_000_001, at(0), 1000, Departure::default());
     for byte in (1..100_000).step_by(2) {
         flight.deliver(byte, byte + 1, |_| {});
     }
@@ -157,7 +157,7 @@ fn a_peer_cannot_make_more_ranges_than_wire_segments_were_sent() {
 #[test]
 fn a_peer_cannot_make_more_ranges_than_the_limit() {
     let mut flight = Flight::default();
-    flight.push(1, 10_000_001, at(0), 100);
+    flight.push(1, 10_000_001, at(0), 100, Departure::default());
     for start in (101..10_000_000).step_by(200) {
         flight.deliver(start, start + 100, |_| {});
     }
@@ -175,7 +175,7 @@ fn a_peer_cannot_make_more_ranges_than_the_limit() {
 #[test]
 fn what_was_lost_at_several_times_is_one_range_again() {
     let mut flight = Flight::default();
-    flight.push(1, 1001, at(0), 100);
+    flight.push(1, 1001, at(0), 100, Departure::default());
     flight.deliver(301, 401, |_| {});
     flight.mark_overdue(Overdue { newest: at(0), end: 401, sent_by: at(9) }, |_| {});
     flight.renege();
@@ -187,10 +187,10 @@ fn what_was_lost_at_several_times_is_one_range_again() {
 #[test]
 fn the_log_of_transmissions_does_not_outgrow_what_is_outstanding() {
     let mut flight = Flight::default();
-    flight.push(1, 1001, at(0), 100);
+    flight.push(1, 1001, at(0), 100, Departure::default());
     for n in 1..10_000 {
         flight.lose(101, 201, |_| true, |_| {});
-        flight.retransmit(101, 201, at(n), 100);
+        flight.retransmit(101, 201, at(n), 100, Departure::default());
     }
     assert!(flight.log.len() < 200, "{}", flight.log.len());
     flight.mark_overdue(Overdue { newest: at(20_000), end: 1001, sent_by: at(20_000) }, |_| {});
@@ -212,7 +212,7 @@ fn random_operations_keep_the_books_balanced() {
             match random.below(7) {
                 0 | 1 => {
                     let end = next + 1 + random.below(2000);
-                    flight.push(next, end, at(now), 100);
+                    flight.push(next, end, at(now), 100, Departure::default());
                     next = end;
                 }
                 2 => flight.deliver(a.min(b), a.max(b), |_| {}),
@@ -223,7 +223,13 @@ fn random_operations_keep_the_books_balanced() {
                 4 => flight.lose(a.min(b), a.max(b), |_| true, |_| {}),
                 5 => {
                     if let Some(lost) = flight.first_lost() {
-                        flight.retransmit(lost.start, lost.end.min(lost.start + 150), at(now), 100);
+                        flight.retransmit(
+                            lost.start,
+                            lost.end.min(lost.start + 150),
+                            at(now),
+                            100,
+                            Departure::default(),
+                        );
                     }
                 }
                 _ => {
