@@ -53,7 +53,9 @@ impl Endpoint {
             self.counters.syn_limited += 1;
             return;
         }
-        let syn = Segment { options: offer.options(stamp_of(syn).unwrap_or(0)), ..syn.clone() };
+        // Nothing keeps whether it asks for ECN: what comes back could not go on with that.
+        let (flags, options) = (Flags::SYN, offer.options(stamp_of(syn).unwrap_or(0)));
+        let syn = Segment { flags, options, ..syn.clone() };
         let host = &mut Recalling { view: self.around.lend_to(NOBODY), tuple, cookie, claims: false };
         let mut made = log::unheard(|| Association::accept(now, config, &syn, host));
         let answer = log::unheard(|| made.poll_transmit(now));
@@ -160,7 +162,7 @@ impl Endpoint {
         let set = self.around.cookies.number_of_source(Prefix::of(tuple.remote.ip()).widest());
         let join = self.pending_joins.insert(set, &tuple, join);
         let nonce = self.around.cookies.join_nonce(join.then, &tuple, join.nonce);
-        let syn = Segment { options: join.options(), ..syn.clone() };
+        let syn = Segment { flags: Flags::SYN, options: join.options(), ..syn.clone() };
         let entry = self.connections.get_mut(&id).ok_or(Refused::Malformed)?;
         let around = &mut self.around.lend_to(id);
         let answer = log::unheard(|| entry.connection.answer_join(join.then, &syn, nonce, around))?;

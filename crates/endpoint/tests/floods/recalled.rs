@@ -102,6 +102,23 @@ fn an_acknowledgment_of_what_was_never_sent_is_reset_whatever_was_sent_to_others
     assert_eq!(scene.server.counters().connections, 1);
 }
 
+#[test]
+fn a_stateless_answer_does_not_agree_to_congestion_marks_of_which_nothing_is_kept() {
+    for limits in [NOTHING_KEPT, EndpointConfig::default()] {
+        let [_, mut listener] = tcp();
+        listener.tcp.ecn = plait_tcp::Ecn::Answer;
+        let mut scene = Scene::new(listener, limits);
+        let mut syn = spoofed_syn(&mut SeededRandom::from_number(1), OptionBytes::new());
+        syn.flags = Flags::SYN.with(Flags::ECE).with(Flags::CWR);
+        let answers = tell(&mut scene, &syn);
+        let is_kept = scene.server.counters().half_open == 1;
+        assert_eq!(
+            answers.iter().map(|answer| answer.flags.contains(Flags::ECE)).collect::<Vec<_>>(),
+            [is_kept]
+        );
+    }
+}
+
 fn tcp() -> [Config; 2] {
     plain().map(|config| Config { multipath: false, ..config })
 }
