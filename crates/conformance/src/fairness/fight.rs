@@ -98,7 +98,8 @@ struct Start<'a> {
 impl Start<'_> {
     fn server(&self, name: &str, port: u16, words: &[&str]) -> Result<Program> {
         let mut command = interop()?;
-        command.args(["listen", &port.to_string(), "--no-hash"]).args(words);
+        // The kernel takes no joins for a connection that one end has closed.
+        command.args(["listen", &port.to_string(), "--no-hash", "--close-last"]).args(words);
         Ok(Program::start(&self.bed.server, self.directory, name, command, End::Own, End::Own)?)
     }
 
@@ -119,6 +120,8 @@ impl Start<'_> {
         let from = self.bed.client_address(Family::V4, path);
         let mut command = interop()?;
         command.args(["connect", &to.to_string(), "--from", &from.to_string()]);
+        // Namespaces may be kept from CUBIC as their default.
+        command.args(["--congestion", "cubic"]);
         // More than anybody can say in the time.
         command.args(["--socket", "tcp", "--no-hash", "--send", &(1_u64 << 40).to_string()]);
         let name = format!("rival-{path}");

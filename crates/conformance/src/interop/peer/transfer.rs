@@ -75,6 +75,9 @@ pub(crate) struct Connect {
     /// The local address.
     #[arg(long)]
     from: Option<IpAddr>,
+    /// The congestion control, in place of that of the namespace.
+    #[arg(long)]
+    congestion: Option<String>,
     #[command(flatten)]
     transfer: Transfer,
 }
@@ -101,6 +104,9 @@ pub(crate) fn connect(options: &Connect) -> Result<()> {
     let connection = socket(options.to, options.transfer.socket)?;
     if let Some(address) = options.from {
         connection.bind(&SocketAddr::new(address, 0).into()).context("bind")?;
+    }
+    if let Some(name) = &options.congestion {
+        connection.set_tcp_congestion(name.as_bytes()).context("set the congestion control")?;
     }
     if let Err(error) = connection.connect(&options.to.into()) {
         return print(&TransferReport {
