@@ -171,6 +171,8 @@ fn a_join_that_was_one_too_many_is_tried_again() {
         (ResetReason::MiddleboxInterference, true),
     ] {
         let mut world = World::new(35, vec![Link::default(); 2], 1);
+        // Nobody else can join in its place.
+        world.config(|config| config.announce = false);
         let why = Rc::new(Cell::new(Some((reason, transient))));
         let tried = refuse_joins(&mut world, &why);
         idle(&mut world);
@@ -201,12 +203,27 @@ fn a_join_that_was_refused_for_good_is_tried_when_nothing_else_is_left() {
 
 #[test]
 fn joins_that_hang_do_not_lengthen_the_patience() {
-    let mut world = World::new(37, vec![Link::default(); 7], 1);
-    world.links[1..].iter_mut().for_each(|link| link.is_black_hole = true);
+    let mut world = World::new(37, vec![Link::default()], 7);
+    let (is_reset, is_dead) = (Rc::new(Cell::new(false)), Cell::new(false));
+    let resets = is_reset.clone();
+    world.tap = Box::new(move |from, segment| {
+        let is_first = [segment.source.ip(), segment.destination.ip()].contains(&address(0, SERVER));
+        if is_dead.get() || !is_first {
+            return Fate::Drop;
+        }
+        if from == SERVER && resets.get() {
+            is_dead.set(true);
+            segment.flags = Flags::RST.with(Flags::ACK);
+            segment.options = plait_wire::OptionBytes::new();
+            segment.payload = bytes::Bytes::new();
+        }
+        Fate::Pass
+    });
     idle(&mut world);
-    world.wait(5_000);
-    world.change_path(CLIENT, Path { up: false, ..path(0, CLIENT) });
-    world.links[0].is_black_hole = true;
+    world.wait(500);
+    is_reset.set(true);
+    world.send(SERVER, b"reset");
+    world.serve(SERVER);
     let time = world.run(Duration::from_secs(600), |world| world.sides[CLIENT].failed.is_some());
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::AllPathsLost));
     assert!(time < Duration::from_secs(61), "{time:?}");
