@@ -8,7 +8,7 @@ use plait_wire::ResetReason;
 
 use crate::ConnectionError;
 use crate::protection::Mode;
-use crate::subflows::flow::ResetInfo;
+use crate::subflows::subflow::ResetInfo;
 
 /// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
 /// to be sent again, as long as nobody hinders it.

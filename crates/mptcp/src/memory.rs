@@ -38,10 +38,11 @@ const fn of_one_direction(share: u64) -> u64 {
 impl Connection {
     /// What it has in memory.
     pub fn memory(&self) -> Memory {
-        let of_flows = self.flows.iter().map(|flow| flow.tcp.memory() + flow.state.waiting_bytes());
+        let of_subflows =
+            self.subflows.iter().map(|subflow| subflow.tcp.memory() + subflow.state.waiting_bytes());
         let streams = self.outgoing.kept() + self.incoming.memory();
         Memory {
-            used: streams as u64 + of_flows.sum::<u64>(),
+            used: streams as u64 + of_subflows.sum::<u64>(),
             promised: if self.closing.is_over() { 0 } else { self.promised() },
         }
     }

@@ -121,7 +121,7 @@ fn reinjection_encrypts_nothing() {
     // What was sealed last may still be under way when both have read the end.
     world.wait(1_000);
     let status = world.status(CLIENT);
-    let reinjected: u64 = status.subflows.iter().map(|flow| flow.reinjected).sum();
+    let reinjected: u64 = status.subflows.iter().map(|subflow| subflow.reinjected).sum();
     assert!(reinjected > 10_000, "{reinjected}");
     let (ours, theirs) = (status.sealed.expect("sealed"), world.status(SERVER).sealed.expect("sealed"));
     assert_eq!(ours.sealed_blocks, theirs.opened_blocks, "each block was encrypted once and decrypted once");

@@ -60,7 +60,7 @@ fn failures(world: &mut World) -> u64 {
 /// The subflow that the attacker does not see has lived from the beginning to the end.
 fn assert_other_lived(world: &mut World, attacked: u8) {
     let status = world.status(CLIENT);
-    let other = status.subflows.iter().filter(|flow| flow.path.0 != attacked);
+    let other = status.subflows.iter().filter(|subflow| subflow.path.0 != attacked);
     assert_eq!(other.count(), 1, "{status:?}");
 }
 
@@ -237,7 +237,7 @@ fn forged_data_acks_and_ends_and_options_have_no_effect() {
     for side in [CLIENT, SERVER] {
         let status = world.status(side);
         assert!(status.counters.forged_acks > 0, "{status:?}");
-        assert!(status.subflows.iter().all(|flow| !flow.backup), "{status:?}");
+        assert!(status.subflows.iter().all(|subflow| !subflow.backup), "{status:?}");
     }
 }
 

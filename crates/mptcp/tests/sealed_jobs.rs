@@ -210,7 +210,7 @@ fn reinjection_makes_no_jobs() {
     world.finish(60);
     assert_carried(&mut world, &data, b"hello");
     let status = world.status(CLIENT);
-    let reinjected: u64 = status.subflows.iter().map(|flow| flow.reinjected).sum();
+    let reinjected: u64 = status.subflows.iter().map(|subflow| subflow.reinjected).sum();
     assert!(reinjected > 10_000, "{reinjected}");
     // The block that carries DATA_FIN may be on its way when both applications have read their ends.
     world.wait(500);

@@ -112,10 +112,10 @@ fn timestamps(segment: &Segment) -> impl Iterator<Item = TcpOption<'_>> {
 
 /// Paths of the client that the server takes for backups.
 fn backups(world: &mut World) -> Vec<u8> {
-    let flows = world.status(SERVER).subflows;
-    let backups = flows.iter().filter(|flow| flow.usable && flow.backup);
+    let subflows = world.status(SERVER).subflows;
+    let backups = subflows.iter().filter(|subflow| subflow.usable && subflow.backup);
     backups
-        .map(|flow| match flow.tuple.remote.ip() {
+        .map(|subflow| match subflow.tuple.remote.ip() {
             IpAddr::V4(v4) => v4.octets()[2],
             IpAddr::V6(_) => unreachable!("all tests speak IPv4"),
         })
@@ -197,8 +197,8 @@ fn add_addr_and_remove_addr_work_as_records_and_do_nothing_as_options() {
     world.change_path(SERVER, path(1, SERVER));
     world.wait(2000);
     let to_other = |world: &mut World| {
-        let flows = world.status(CLIENT).subflows;
-        flows.iter().filter(|flow| flow.usable && flow.tuple.remote.ip() == other).count()
+        let subflows = world.status(CLIENT).subflows;
+        subflows.iter().filter(|subflow| subflow.usable && subflow.tuple.remote.ip() == other).count()
     };
     assert_eq!(to_other(&mut world), 2, "from both paths of the client");
     assert_eq!(tape.borrow().plain, 0);

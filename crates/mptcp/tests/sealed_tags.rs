@@ -76,7 +76,7 @@ fn guessing_at_tags_for_ever_costs_the_subflow_and_not_the_connection() {
         }
         assert!(closed > 0, "{seed}: the subflow is left");
         let status = world.status(CLIENT);
-        assert_eq!(status.subflows.iter().filter(|flow| flow.path.0 == 0).count(), 1, "{status:?}");
+        assert_eq!(status.subflows.iter().filter(|subflow| subflow.path.0 == 0).count(), 1, "{status:?}");
     }
 }
 
@@ -114,7 +114,7 @@ fn after_thousands_of_wrong_tags_one_is_enough_and_the_connection_still_lives() 
     world.finish(60);
     assert_carried(&mut world, &up, &down);
     let status = world.status(CLIENT);
-    assert_eq!(status.subflows.iter().filter(|flow| flow.path.0 == 0).count(), 1, "{status:?}");
+    assert_eq!(status.subflows.iter().filter(|subflow| subflow.path.0 == 0).count(), 1, "{status:?}");
 }
 
 /// Also outside the window, where whoever knows the addresses and ports can guess.

@@ -109,8 +109,8 @@ fn who_waits_for_a_data_ack_that_nobody_sends_asks_for_it() {
     let up = pattern(500_000, 1);
     world.send(CLIENT, &up).send(SERVER, b"").connect();
     world.wait(400);
-    let flow = world.status(CLIENT).subflows[0].tcp;
-    assert_eq!(flow.in_flight, 0, "TCP is content: {flow:?}");
+    let subflow = world.status(CLIENT).subflows[0].tcp;
+    assert_eq!(subflow.in_flight, 0, "TCP is content: {subflow:?}");
     assert!(world.status(CLIENT).bytes_delivered < 10_000, "and the window is used up");
     is_stale.set(false);
     world.finish(10);
@@ -232,5 +232,5 @@ fn small_writes_share_segments_and_none_waits_for_ever() {
 }
 
 fn segments_sent(world: &mut World) -> u64 {
-    world.status(CLIENT).subflows.iter().map(|flow| flow.tcp.segments_sent).sum()
+    world.status(CLIENT).subflows.iter().map(|subflow| subflow.tcp.segments_sent).sum()
 }

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use plait_base::{Duration, Instant, SeqNum};
-use plait_tcp::{Config, FourTuple, Isn, Record, Subflow};
+use plait_tcp::{Config, Connection, FourTuple, Isn, Record};
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption};
 
 /// First sequence numbers.
@@ -47,12 +47,12 @@ fn syn_ack(tuple: FourTuple) -> Segment {
 }
 
 /// A connection with a full window in flight.
-fn in_flight(now: Instant) -> Subflow {
+fn in_flight(now: Instant) -> Connection {
     let at = |text: &str| text.parse().expect("an address");
     let tuple = FourTuple { local: at("10.0.0.1:1"), remote: at("10.0.0.2:2") };
     let isn = Isn { seq: OURS, timestamp_offset: 0 };
     let config = Config { timestamps: false, initial_window: SEGMENTS as u8, ..Config::default() };
-    let mut tcp = Subflow::connect(now, config, tuple, isn);
+    let mut tcp = Connection::connect(now, config, tuple, isn);
     while tcp.poll_transmit(now, &mut ()).is_some() {}
     tcp.handle_segment(now, &syn_ack(tuple));
     // The window of a SYN is never scaled.
@@ -66,7 +66,7 @@ fn in_flight(now: Instant) -> Subflow {
 /// Adds the cost of each acknowledgment, with all that it draws, to `costs` if it is the lowest so far: a busy machine
 /// disturbs one run or another, but not the same acknowledgment in all of them. How many segments were drawn.
 fn measure(
-    tcp: &mut Subflow,
+    tcp: &mut Connection,
     now: &mut Instant,
     acks: impl Iterator<Item = Vec<(u32, u32)>>,
     costs: &mut Vec<Duration>,

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use plait_base::{Duration, Instant, SeqNum};
-use plait_tcp::{Config, FourTuple, Isn, Record, Subflow};
+use plait_tcp::{Config, Connection, FourTuple, Isn, Record};
 use plait_wire::{OptionBytes, Segment};
 
 const TOTAL: u64 = 1 << 30;
@@ -31,7 +31,7 @@ impl Clock {
     }
 }
 
-fn all_segments(tcp: &mut Subflow, now: Instant, out: &mut Vec<Segment>) {
+fn all_segments(tcp: &mut Connection, now: Instant, out: &mut Vec<Segment>) {
     while let Some(segment) = tcp.poll_transmit(now, &mut ()) {
         out.push(segment);
     }
@@ -44,9 +44,9 @@ fn main() {
     let isn = |seq| Isn { seq: SeqNum::new(seq), timestamp_offset: 0 };
     let mut now = Instant::from_millis(1);
     let (mut forward, mut back) = (Vec::new(), Vec::new());
-    let mut a = Subflow::connect(now, Config::default(), tuple, isn(1));
+    let mut a = Connection::connect(now, Config::default(), tuple, isn(1));
     all_segments(&mut a, now, &mut forward);
-    let mut b = Subflow::accept(now, Config::default(), &forward[0], isn(2));
+    let mut b = Connection::accept(now, Config::default(), &forward[0], isn(2));
     forward.clear();
     let block = Bytes::from(vec![7; RECORD]);
     let mut clock = Clock { spent: Default::default(), calls: [0; 2] };
@@ -86,6 +86,6 @@ fn main() {
         let micros = clock.spent[side].as_secs_f64() * 1e6 / supers as f64;
         println!("{name}: {micros:.2} µs per super-segment");
     }
-    println!("{} bytes per connection, queues and records aside", size_of::<Subflow>());
+    println!("{} bytes per connection, queues and records aside", size_of::<Connection>());
     println!("{:?}", a.stats());
 }

@@ -6,6 +6,7 @@ use plait_base::Instant;
 use plait_wire::Segment;
 
 use crate::congestion::Ack;
+use crate::connection::Connection;
 use crate::flight::Sent;
 use crate::forward::AckAfterTimeout;
 use crate::header_options::SegmentView;
@@ -16,7 +17,6 @@ use crate::rack::Detection;
 use crate::receive_queue::{Block, MAX_BLOCKS};
 use crate::recovery::Phase;
 use crate::sender::Finish;
-use crate::subflow::Subflow;
 use crate::tail_probe::{AckView, ProbeVerdict};
 use crate::{Event, Timer};
 
@@ -59,7 +59,7 @@ struct Blocks {
     duplicate: Option<Block>,
 }
 
-impl Subflow {
+impl Connection {
     /// Takes an acknowledgment whose number is plausible; `seq` is where its segment lies.
     pub(crate) fn take_ack(
         &mut self,

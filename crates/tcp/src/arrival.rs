@@ -6,11 +6,11 @@ use plait_wire::{Flags, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::challenge::Challenge;
+use crate::connection::{Connection, Role};
 use crate::handshake::SynRepeat;
 use crate::header_options::SegmentView;
 use crate::log;
 use crate::receive_queue::Received;
-use crate::subflow::{Role, Subflow};
 use crate::{Arrival, Closed, DropReason, Event, State, Timer};
 
 /// How a segment that is not acceptable is answered.
@@ -31,7 +31,7 @@ struct Place {
     offset: u64,
 }
 
-impl Subflow {
+impl Connection {
     pub(crate) fn arrive_synchronized(&mut self, now: Instant, segment: &Segment) -> Arrival {
         match self.repeats_syn(segment) {
             Some(SynRepeat::AnswerLost) => {

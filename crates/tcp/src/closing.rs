@@ -3,9 +3,9 @@
 use plait_base::Instant;
 use plait_wire::{Flags, Segment};
 
+use crate::connection::Connection;
 use crate::log;
 use crate::sender::Finish;
-use crate::subflow::Subflow;
 use crate::{Closed, Event, State, Timer};
 
 /// What a FIN can do; each moves a connection towards its end.
@@ -36,7 +36,7 @@ impl State {
     }
 }
 
-impl Subflow {
+impl Connection {
     pub(crate) fn fin_sent(&mut self, now: Instant) {
         self.send.finish = Finish::Sent;
         self.step(now, Step::Sent);

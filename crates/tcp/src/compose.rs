@@ -6,11 +6,11 @@ use plait_base::{Instant, SeqNum};
 use plait_wire::{Flags, OptionBytes, SackBlocks, Segment};
 
 use crate::ack_policy::Urgency;
+use crate::connection::{Connection, SegmentKind, SegmentOptions};
 use crate::earlier_acks::EarlierAck;
 use crate::header_options::{self, SynOptions};
 use crate::log;
 use crate::receive_queue::{Block, MAX_BLOCKS};
-use crate::subflow::{SegmentKind, SegmentOptions, Subflow};
 use crate::{State, Timer};
 
 /// A length that may leave.
@@ -30,7 +30,7 @@ struct Draft {
     segment_size: u16,
 }
 
-impl Subflow {
+impl Connection {
     /// Makes the segment for bytes that are in the flight.
     pub(crate) fn cut(
         &mut self,

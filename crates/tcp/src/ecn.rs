@@ -9,8 +9,8 @@ use plait_base::Instant;
 use plait_wire::{Flags, Segment};
 
 use crate::acknowledgment::clamp;
+use crate::connection::Connection;
 use crate::log;
-use crate::subflow::Subflow;
 use crate::{Ecn, ack_policy::Urgency};
 
 /// ECT(0), the mark of ECN-capable packets, and CE, "congestion experienced" (RFC 3168, section 5).
@@ -149,7 +149,7 @@ impl Marking {
     }
 }
 
-impl Subflow {
+impl Connection {
     /// Data arrived: notes whether it is marked.
     pub(crate) fn note_mark(&mut self, segment: &Segment) {
         if segment.payload.is_empty() {

@@ -42,7 +42,7 @@ pub enum DropReason {
 pub enum Event {
     /// The handshake is complete.
     Established,
-    /// [`crate::Subflow::read`] has something.
+    /// [`crate::Connection::read`] has something.
     Readable,
     /// The peer has acknowledged everything below this offset.
     Acked {
@@ -74,7 +74,7 @@ pub enum Closed {
     TimedOut,
     /// ICMP says that the peer cannot be reached; only while opening.
     Unreachable,
-    /// [`crate::Subflow::abort`].
+    /// [`crate::Connection::abort`].
     Aborted,
 }
 

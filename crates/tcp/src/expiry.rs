@@ -3,18 +3,18 @@
 use plait_base::{Duration, Instant};
 
 use crate::acknowledgment::clamp;
+use crate::connection::{AckProbe, Connection};
 use crate::flight::Fate;
 use crate::log;
 use crate::mtu_probe::Losses;
 use crate::recovery::Phase;
-use crate::subflow::{AckProbe, Subflow};
 use crate::tail_probe::TailProbe;
 use crate::{Closed, State, Timer};
 
 /// Longest time between two window probes (RFC 9293, section 3.8.6.1, leaves it to us).
 const MAX_PERSIST: Duration = Duration::from_secs(60);
 
-impl Subflow {
+impl Connection {
     pub(crate) fn run_timers(&mut self, now: Instant) {
         if self.timers.expire(Timer::Reorder, now) {
             self.reorder_expired(now);

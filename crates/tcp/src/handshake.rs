@@ -5,10 +5,10 @@ use plait_wire::{Flags, IpVersion, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::congestion::Controller;
+use crate::connection::{Connection, Role};
 use crate::header_options::SynOptions;
 use crate::log;
 use crate::send_window::SendWindow;
-use crate::subflow::{Role, Subflow};
 use crate::{Arrival, Closed, DropReason, Event, State, Timer};
 
 /// Segment size of a peer that names none (RFC 9293, section 3.7.1).
@@ -18,7 +18,7 @@ const DEFAULT_MSS_V6: u16 = 1220;
 /// wants to keep us busy with headers.
 const MIN_PEER_MSS: u16 = 88;
 
-impl Subflow {
+impl Connection {
     /// A segment in SYN-SENT, in the order of RFC 9293, section 3.10.7.3.
     pub(crate) fn arrive_in_syn_sent(&mut self, now: Instant, segment: &Segment) -> Arrival {
         let acks_syn = segment.ack == self.send.seq(1);

@@ -1,6 +1,6 @@
 //! One TCP connection (RFC 9293) without I/O, clock or randomness of its own.
 //!
-//! A [`Subflow`] takes segments and moments in and hands segments, deadlines and events out; it never
+//! A [`Connection`] takes segments and moments in and hands segments, deadlines and events out; it never
 //! waits. It does not know what it is a part of: its owner hands over *records* (payload with opaque
 //! option bytes that go with each segment of it) and gets back the bytes in order and the options of
 //! every acceptable segment.
@@ -32,6 +32,7 @@ mod challenge;
 mod closing;
 mod compose;
 mod config;
+mod connection;
 mod delivery_rate;
 mod earlier_acks;
 mod ecn;
@@ -58,7 +59,6 @@ mod rtt;
 mod send_queue;
 mod send_window;
 mod sender;
-mod subflow;
 mod tail_probe;
 mod timers;
 mod timestamps;
@@ -68,7 +68,7 @@ mod tuple;
 pub mod congestion;
 
 pub use config::{Config, Ecn, KeepAlive};
+pub use connection::{Chunk, Connection, Record, SegmentKind, SegmentOptions, State, Stats};
 pub use event::{Arrival, Closed, Deadline, DropReason, Event, Timer};
 pub use isn::{Isn, IsnGenerator};
-pub use subflow::{Chunk, Record, SegmentKind, SegmentOptions, State, Stats, Subflow};
 pub use tuple::FourTuple;

@@ -5,8 +5,8 @@ use plait_base::Instant;
 use plait_wire::Segment;
 
 use crate::compose::Grant;
+use crate::connection::{Connection, SegmentOptions};
 use crate::flight::Sent;
-use crate::subflow::{SegmentOptions, Subflow};
 
 /// What was lost, as far as congestion and path MTU are concerned.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +32,7 @@ impl Losses {
     }
 }
 
-impl Subflow {
+impl Connection {
     /// A segment larger than what is known to pass, cut from a record that is long enough: it carries the record's options
     /// like any other, and smaller segments can repeat it.
     pub(crate) fn mtu_probe(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {

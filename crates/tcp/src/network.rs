@@ -3,17 +3,17 @@
 use plait_base::Instant;
 use plait_wire::{IcmpError, IcmpReason};
 
+use crate::connection::Connection;
 use crate::flight::Sent;
 use crate::log;
 use crate::path_mtu::Verdict;
-use crate::subflow::Subflow;
 use crate::{Closed, Event, State};
 
 /// Opaque options of a segment, at most: what a segment cut for an earlier MTU may have carried beside its
 /// payload.
 pub(crate) const MOST_OPAQUE: u16 = 28;
 
-impl Subflow {
+impl Connection {
     /// Full segments that vanish again and again: the path may be narrower than it says (RFC 4821).
     pub(crate) fn shrink_black_hole(&mut self, now: Instant) {
         let Some(&first) = self.send.flight.first() else { return };

@@ -3,11 +3,11 @@
 use plait_base::Instant;
 
 use crate::Timer;
+use crate::connection::Connection;
 use crate::network::MOST_OPAQUE;
 use crate::recovery::Phase;
-use crate::subflow::Subflow;
 
-impl Subflow {
+impl Connection {
     /// Bytes on their way. Without SACK each duplicate acknowledgment stands for a segment that has arrived.
     pub(crate) fn pipe(&self) -> u64 {
         let arrived = u64::from(self.send.dup_acks) * u64::from(self.segment_payload(0));

@@ -7,11 +7,11 @@ use plait_wire::{Flags, MAX_OPTIONS, Segment};
 use crate::ack_policy::Urgency;
 use crate::acknowledgment::clamp;
 use crate::compose::Grant;
+use crate::connection::{AckProbe, Connection, SegmentOptions};
 use crate::log;
 use crate::recovery::Retransmission;
 use crate::send_queue::Extent;
 use crate::sender::Finish;
-use crate::subflow::{AckProbe, SegmentOptions, Subflow};
 use crate::{State, Timer};
 
 /// Largest IP packet that leaves: a virtual link in front of a real one adds 14 bytes, and above 65,535 the
@@ -33,7 +33,7 @@ enum Hold {
     Pace(Instant),
 }
 
-impl Subflow {
+impl Connection {
     pub(crate) fn next_segment(
         &mut self,
         now: Instant,

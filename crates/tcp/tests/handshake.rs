@@ -4,7 +4,7 @@ mod script;
 
 use plait_base::{Instant, SeqNum};
 use plait_tcp::{
-    Arrival, Closed, Config, DropReason, Event, FourTuple, Isn, SegmentKind, State, Subflow, Timer,
+    Arrival, Closed, Config, Connection, DropReason, Event, FourTuple, Isn, SegmentKind, State, Timer,
 };
 use plait_wire::{Flags, IcmpReason, TcpOption};
 use script::{Script, seg};
@@ -200,10 +200,10 @@ fn over_ipv6_segments_are_twenty_bytes_smaller() {
     let tuple = FourTuple { local: at("[fd00::1]:1"), remote: at("[fd00::2]:2") };
     let isn = Isn { seq: SeqNum::new(u32::MAX), timestamp_offset: 0 };
     let now = Instant::from_millis(1);
-    let mut a = Subflow::connect(now, plain(), tuple, isn);
+    let mut a = Connection::connect(now, plain(), tuple, isn);
     let syn = a.poll_transmit(now, &mut ()).expect("a SYN");
     assert_eq!(syn.options[..4], [2, 4, 5, 160], "1440");
-    let mut b = Subflow::accept(now, plain(), &syn, isn);
+    let mut b = Connection::accept(now, plain(), &syn, isn);
     let answer = b.poll_transmit(now, &mut ()).expect("a SYN/ACK");
     a.handle_segment(now, &answer);
     let ack = a.poll_transmit(now, &mut ()).expect("an ACK");
@@ -212,7 +212,7 @@ fn over_ipv6_segments_are_twenty_bytes_smaller() {
     assert_eq!((a.segment_payload(0), b.segment_payload(20)), (1440, 1420));
     let mut bare = answer.clone();
     bare.options.clear();
-    let mut c = Subflow::connect(now, plain(), tuple, isn);
+    let mut c = Connection::connect(now, plain(), tuple, isn);
     c.poll_transmit(now, &mut ());
     c.handle_segment(now, &bare);
     assert_eq!(c.segment_payload(0), 1220, "the default");

@@ -13,7 +13,7 @@ use crate::protection::options::announcement;
 use crate::protection::session::Session;
 use crate::role::Role;
 use crate::subflows::doubt::{Doubt, Verdict};
-use crate::subflows::flow::{Control, Flow, ResetInfo};
+use crate::subflows::subflow::{Control, ResetInfo, Subflow};
 use crate::{Connection, Host};
 
 impl Connection {
@@ -36,7 +36,7 @@ impl Connection {
         }
         self.repeat_priorities(now);
         self.resolve_doubts(now);
-        let Some(index) = self.flows.iter().position(Flow::is_good) else { return };
+        let Some(index) = self.subflows.iter().position(Subflow::is_good) else { return };
         self.repeat_withdrawals(now, index);
         let is_sealed = self.protection.is_sealed();
         while let Some(Announcement { id, address }) = self.paths.take_announcement(now, is_sealed) {
@@ -45,18 +45,18 @@ impl Connection {
             }
             let session = self.protection.session();
             if let Some(add) = session.and_then(|session| announcement(session, id, address))
-                && self.flows[index].state.signal(Control::AddAddr(add))
+                && self.subflows[index].state.signal(Control::AddAddr(add))
             {
-                self.flows[index].tcp.request_ack();
+                self.subflows[index].tcp.request_ack();
             }
         }
     }
 
     pub(crate) fn announcement_deadline(&self) -> Option<Instant> {
-        if self.mode() != Mode::Multipath || !self.flows.has_open() || self.closing.is_over() {
+        if self.mode() != Mode::Multipath || !self.subflows.has_open() || self.closing.is_over() {
             return None;
         }
-        if !self.flows.has_good() {
+        if !self.subflows.has_good() {
             return self.repetition_deadline();
         }
         let told = self.paths.announcement_deadline(self.protection.is_sealed());
@@ -79,8 +79,8 @@ impl Connection {
         }
         // The peer repeats it until it sees this.
         let echo = AddAddr { echo: true, hmac: None, ..*add };
-        if self.flows[index].state.signal(Control::AddAddr(echo)) {
-            self.flows[index].tcp.request_ack();
+        if self.subflows[index].state.signal(Control::AddAddr(echo)) {
+            self.subflows[index].tcp.request_ack();
         }
     }
 
@@ -120,28 +120,28 @@ impl Connection {
     pub(crate) fn on_remove_addr(&mut self, now: Instant, id: u8) {
         log::debug!(id, "the peer withdraws an address");
         self.paths.forget_remote(id);
-        for index in 0..self.flows.len() {
-            let state = &self.flows[index].state;
+        for index in 0..self.subflows.len() {
+            let state = &self.subflows[index].state;
             if state.remote_address != Some(id) || !state.is_present() {
                 continue;
             }
             let own = state.id;
-            if !self.flows.has_other_good(own) {
+            if !self.subflows.has_other_good(own) {
                 log::debug!(id, subflow = own.0, "REMOVE_ADDR ignored: there is no other subflow");
                 self.counters.removals_ignored += 1;
                 continue;
             }
-            if !self.flows[index].is_open() {
-                self.flows[index].reset(ResetInfo::for_now(plait_wire::ResetReason::Unspecified));
-            } else if self.flows[index].state.doubt.is_none() {
+            if !self.subflows[index].is_open() {
+                self.subflows[index].reset(ResetInfo::for_now(plait_wire::ResetReason::Unspecified));
+            } else if self.subflows[index].state.doubt.is_none() {
                 //= https://www.rfc-editor.org/rfc/rfc8684#section-3.4.2
                 //# The receipt of REMOVE_ADDR SHOULD first trigger the sending of a TCP
                 //# keepalive [RFC1122] on the path, and if a response is received, the
                 //# path SHOULD NOT be removed.
-                let flow = &mut self.flows[index];
-                let stats = flow.tcp.stats();
-                flow.state.doubt = Some(Doubt::new(now, stats.min_rtt, flow.longest_trip()));
-                flow.tcp.probe();
+                let subflow = &mut self.subflows[index];
+                let stats = subflow.tcp.stats();
+                subflow.state.doubt = Some(Doubt::new(now, stats.min_rtt, subflow.longest_trip()));
+                subflow.tcp.probe();
                 self.outgoing.on_stalled(own, |_| false);
             }
         }
@@ -150,45 +150,45 @@ impl Connection {
     /// Something has come in on an open subflow: it answers whether its address is gone, or shows that the peer has not heard how
     /// it is to be used.
     pub(crate) fn heed_answers(&mut self, now: Instant, arrived: &Arrived<'_>) {
-        let state = &mut self.flows[arrived.index].state;
+        let state = &mut self.subflows[arrived.index].state;
         if state.doubt.is_some_and(|doubt| doubt.is_dispelled(now)) {
             log::debug!(subflow = state.id.0, "REMOVE_ADDR ignored: the subflow works");
             state.doubt = None;
             self.counters.removals_ignored += 1;
         }
-        if arrived.segment.payload.is_empty() || !self.flows[arrived.index].state.priority.is_said() {
+        if arrived.segment.payload.is_empty() || !self.subflows[arrived.index].state.priority.is_said() {
             return;
         }
-        let id = self.flows[arrived.index].state.id;
-        let has_regular = self.flows.iter().any(|flow| flow.is_regular() && flow.state.id != id);
-        let Flow { state, .. } = &mut self.flows[arrived.index];
+        let id = self.subflows[arrived.index].state.id;
+        let has_regular = self.subflows.iter().any(|subflow| subflow.is_regular() && subflow.state.id != id);
+        let Subflow { state, .. } = &mut self.subflows[arrived.index];
         let backup = state.backup_ours;
         if state.priority.on_data(now, backup && has_regular) {
-            self.flows[arrived.index].say_priority(backup);
+            self.subflows[arrived.index].say_priority(backup);
         }
     }
 
     /// Says once more by MP_PRIO how subflows are to be used.
     fn repeat_priorities(&mut self, now: Instant) {
-        for flow in self.flows.iter_mut().filter(|flow| flow.is_open()) {
-            if flow.state.priority.repeat(now) {
-                flow.say_priority(flow.state.backup_ours);
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
+            if subflow.state.priority.repeat(now) {
+                subflow.say_priority(subflow.state.backup_ours);
             }
         }
     }
 
     /// Asks once more those subflows whose address the peer has withdrawn, and leaves those that have not answered.
     fn resolve_doubts(&mut self, now: Instant) {
-        for index in 0..self.flows.len() {
-            let Flow { tcp, state, .. } = &mut self.flows[index];
+        for index in 0..self.subflows.len() {
+            let Subflow { tcp, state, .. } = &mut self.subflows[index];
             let Some(doubt) = &mut state.doubt else { continue };
             match doubt.resolve(now) {
                 Verdict::Wait => {}
                 Verdict::Ask => tcp.probe(),
                 Verdict::Gone => {
                     state.doubt = None;
-                    if self.flows[index].is_open() && self.flows.has_good() {
-                        self.flows[index].leave();
+                    if self.subflows[index].is_open() && self.subflows.has_good() {
+                        self.subflows[index].leave();
                     }
                 }
             }
@@ -196,11 +196,11 @@ impl Connection {
     }
 
     fn repetition_deadline(&self) -> Option<Instant> {
-        let of = |flow: &Flow| {
-            let doubt = flow.state.doubt.map(|doubt| doubt.deadline());
-            doubt.into_iter().chain(flow.state.priority.deadline()).min()
+        let of = |subflow: &Subflow| {
+            let doubt = subflow.state.doubt.map(|doubt| doubt.deadline());
+            doubt.into_iter().chain(subflow.state.priority.deadline()).min()
         };
-        self.flows.iter().filter(|flow| flow.is_open()).filter_map(of).min()
+        self.subflows.iter().filter(|subflow| subflow.is_open()).filter_map(of).min()
     }
 
     /// Tells the peer that an address of ours is gone.
@@ -213,7 +213,7 @@ impl Connection {
 
     /// Sends the withdrawals that are due on the subflow at `index`.
     fn repeat_withdrawals(&mut self, now: Instant, index: usize) {
-        let Flow { tcp, state, .. } = &mut self.flows[index];
+        let Subflow { tcp, state, .. } = &mut self.subflows[index];
         self.paths.take_withdrawals(now, |id| {
             if state.signal(Control::RemoveAddr(id)) {
                 tcp.request_ack();

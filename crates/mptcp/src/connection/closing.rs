@@ -5,7 +5,7 @@ use plait_base::{Dsn, Instant};
 
 use crate::closing::{Ends, ForReader, Step};
 use crate::protection::Mode;
-use crate::subflows::flow::{Flow, ResetInfo, Stage};
+use crate::subflows::subflow::{ResetInfo, Stage, Subflow};
 use crate::{Connection, ConnectionError};
 
 /// Wrong keys on one subflow from which on none is looked at there any more. They are believed outside the window too, where
@@ -14,16 +14,16 @@ const MAX_BAD_FAST_CLOSES: u64 = 64;
 impl Connection {
     /// The connection ends here: every subflow is reset.
     pub(crate) fn fail(&mut self, error: ConnectionError) {
-        self.fail_and(error, Flow::reset);
+        self.fail_and(error, Subflow::reset);
     }
 
     /// The connection ends here; what becomes of each subflow is the caller's to say.
-    pub(crate) fn fail_and(&mut self, error: ConnectionError, part: impl Fn(&mut Flow, ResetInfo)) {
+    pub(crate) fn fail_and(&mut self, error: ConnectionError, part: impl Fn(&mut Subflow, ResetInfo)) {
         let mode = self.mode();
         let Some(reset_info) = self.closing.fail(error, mode) else { return };
         log::debug!(?error, "connection fails");
-        for flow in &mut self.flows {
-            part(flow, reset_info);
+        for subflow in &mut self.subflows {
+            part(subflow, reset_info);
         }
         self.stop_everything();
         self.notices.closed(Some(error));
@@ -33,7 +33,7 @@ impl Connection {
     /// Both directions are through and acknowledged; subflows close in their own time.
     pub(crate) fn complete(&mut self, now: Instant) {
         if self.closing.complete() {
-            self.flows.iter_mut().for_each(|flow| flow.part(now));
+            self.subflows.iter_mut().for_each(|subflow| subflow.part(now));
             self.stop_everything();
             self.notices.closed(None);
         }
@@ -66,7 +66,7 @@ impl Connection {
         }
         // Known already and not in order yet: an answer would say nothing new, and could be answered.
         if is_new || self.incoming.is_finished() {
-            self.flows[index].tcp.request_ack();
+            self.subflows[index].tcp.request_ack();
         }
         self.tell_reader();
     }
@@ -91,10 +91,10 @@ impl Connection {
 
     /// Plain TCP: nothing follows on the only subflow.
     fn send_fin(&mut self) {
-        if let Some(index) = self.plain_flow()
-            && self.flows[index].state.stage == Stage::Open
+        if let Some(index) = self.plain_subflow()
+            && self.subflows[index].state.stage == Stage::Open
         {
-            self.flows[index].leave();
+            self.subflows[index].leave();
         }
     }
 
@@ -102,8 +102,8 @@ impl Connection {
     /// repeated by the data timer.
     fn send_data_fin(&mut self, now: Instant) {
         let mut was_sent = false;
-        for flow in self.flows.iter_mut().filter(|flow| flow.is_open()) {
-            flow.tcp.request_ack();
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
+            subflow.tcp.request_ack();
             was_sent = true;
         }
         if was_sent {
@@ -120,7 +120,7 @@ impl Connection {
     /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours, or too many were not on this
     /// subflow.
     pub(crate) fn on_fast_close(&mut self, index: usize, key: [u8; 8]) -> bool {
-        let bad = &mut self.flows[index].state.bad_fast_closes;
+        let bad = &mut self.subflows[index].state.bad_fast_closes;
         if *bad >= MAX_BAD_FAST_CLOSES
             || !self.protection.is_fast_close(&key)
             || self.protection.mode() != Mode::Multipath

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use plait_tcp::congestion::{Algorithm, Coupling, Member};
 
 use crate::Connection;
-use crate::subflows::flow::Flow;
+use crate::subflows::subflow::Subflow;
 
 /// Subflows whose congestion control is coupled; further ones are left out of account.
 const MAX_COUPLED: usize = 32;
@@ -17,21 +17,21 @@ impl Connection {
     /// is told: what they have changed since then counts when something is acknowledged to them.
     pub(crate) fn couple(&mut self, index: usize) {
         let algorithm = self.config.tcp.congestion;
-        let own = &self.flows[index];
-        let is_sibling = |flow: &&Flow| {
+        let own = &self.subflows[index];
+        let is_sibling = |subflow: &&Subflow| {
             let is_of_group = match algorithm {
                 Algorithm::Lia | Algorithm::Olia => true,
-                Algorithm::NewReno | Algorithm::Cubic => flow.state.path == own.state.path,
+                Algorithm::NewReno | Algorithm::Cubic => subflow.state.path == own.state.path,
             };
-            is_of_group && flow.state.id != own.state.id && flow.is_good()
+            is_of_group && subflow.state.id != own.state.id && subflow.is_good()
         };
-        let mut siblings = self.flows.iter().filter(is_sibling).peekable();
+        let mut siblings = self.subflows.iter().filter(is_sibling).peekable();
         let coupling = siblings.peek().is_some().then(|| {
-            let member = |flow: &Flow| flow.figures().member;
+            let member = |subflow: &Subflow| subflow.figures().member;
             let members: ArrayVec<Member, MAX_COUPLED> =
                 core::iter::once(own).chain(siblings).map(member).take(MAX_COUPLED).collect();
             Coupling::of(&members, 0)
         });
-        self.flows[index].tcp.set_coupling(coupling);
+        self.subflows[index].tcp.set_coupling(coupling);
     }
 }

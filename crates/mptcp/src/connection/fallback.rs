@@ -5,7 +5,7 @@ use plait_base::Dsn;
 use plait_wire::{Mapping, ResetReason};
 
 use crate::protection::Mode;
-use crate::subflows::flow::{Control, ResetInfo};
+use crate::subflows::subflow::{Control, ResetInfo};
 use crate::{Connection, PlainReason};
 
 /// Whether mappings were already sent, so that the peer has to be told where they end.
@@ -20,7 +20,9 @@ pub(crate) enum Mapped {
 impl Connection {
     /// Whether numbers of stream and subflow still go together, and no other subflow is in the way.
     pub(crate) fn can_fall_back(&self, index: usize) -> bool {
-        self.protection.can_fall_back() && self.outgoing.is_contiguous() && self.flows[index].state.is_first()
+        self.protection.can_fall_back()
+            && self.outgoing.is_contiguous()
+            && self.subflows[index].state.is_first()
     }
 
     /// From here on the subflow at `index` is the connection.
@@ -29,39 +31,39 @@ impl Connection {
             return;
         }
         log::debug!(?reason, "falls back to plain TCP, if that is allowed");
-        let flow = &self.flows[index];
-        let shift = self.outgoing.next().wrapping_sub(flow.tcp.next_offset());
-        let way = (flow.state.id, shift);
+        let subflow = &self.subflows[index];
+        let shift = self.outgoing.next().wrapping_sub(subflow.tcp.next_offset());
+        let way = (subflow.state.id, shift);
         if let Err(error) = self.protection.fall_back(self.config.fallback, reason, way) {
             self.fail(error);
             return;
         }
-        let flow = &mut self.flows[index];
-        flow.state.announce_infinite = mapped == Mapped::Announce;
-        flow.state.stall = None;
-        for data in core::mem::take(&mut flow.state.mappings).into_unplaced() {
+        let subflow = &mut self.subflows[index];
+        subflow.state.announce_infinite = mapped == Mapped::Announce;
+        subflow.state.stall = None;
+        for data in core::mem::take(&mut subflow.state.mappings).into_unplaced() {
             self.incoming.append(data);
         }
-        flow.state.unmapped_since = None;
+        subflow.state.unmapped_since = None;
         self.outgoing.forget_blocks();
         self.incoming.drop_early();
         self.follow_plain_acks();
         self.tell_reader();
-        for (other, flow) in self.flows.iter_mut().enumerate() {
-            if other != index && flow.state.is_present() {
-                flow.reset(ResetInfo::because(ResetReason::Mptcp));
+        for (other, subflow) in self.subflows.iter_mut().enumerate() {
+            if other != index && subflow.state.is_present() {
+                subflow.reset(ResetInfo::because(ResetReason::Mptcp));
             }
         }
     }
 
     /// The bytes of the mapping at `dsn` are not what was sent.
     pub(crate) fn on_corrupted(&mut self, index: usize, dsn: Dsn) {
-        log::debug!(subflow = self.flows[index].state.id.0, "data checksum is wrong");
+        log::debug!(subflow = self.subflows[index].state.id.0, "data checksum is wrong");
         self.counters.checksum_failures += 1;
         if self.can_fall_back(index) {
-            let flow = &mut self.flows[index];
-            flow.state.signal(Control::Fail { dsn: dsn.bits() });
-            flow.tcp.request_ack();
+            let subflow = &mut self.subflows[index];
+            subflow.state.signal(Control::Fail { dsn: dsn.bits() });
+            subflow.tcp.request_ack();
             self.fall_back(index, PlainReason::ChecksumFailed, Mapped::Announce);
             self.ack_until_infinite(index);
             return;
@@ -70,13 +72,13 @@ impl Connection {
         //# the affected subflow
         //# must be immediately closed with a RST that includes an MP_FAIL option
         let because = ResetInfo::because(ResetReason::MiddleboxInterference);
-        self.flows[index].reset(ResetInfo { fail: Some(dsn.bits()), ..because });
+        self.subflows[index].reset(ResetInfo { fail: Some(dsn.bits()), ..because });
     }
 
     /// The peer says that what we sent from `dsn` on did not arrive as it was.
     pub(crate) fn on_fail(&mut self, index: usize) {
         if !self.can_fall_back(index) {
-            self.flows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+            self.subflows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             return;
         }
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
@@ -85,8 +87,8 @@ impl Connection {
         //# session.
         if let Some(numbers) = self.protection.numbers() {
             let dsn = numbers.incoming.dsn(self.incoming.next()).bits();
-            self.flows[index].state.signal(Control::Fail { dsn });
-            self.flows[index].tcp.request_ack();
+            self.subflows[index].state.signal(Control::Fail { dsn });
+            self.subflows[index].tcp.request_ack();
         }
         self.fall_back(index, PlainReason::PeerFellBack, Mapped::Announce);
         self.ack_until_infinite(index);
@@ -98,19 +100,19 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
         //# The receiver SHOULD stop generating Data ACKs after it
         //# receives an infinite mapping.
-        self.flows[index].state.acks_data_still = !self.closing.is_over();
+        self.subflows[index].state.acks_data_still = !self.closing.is_over();
     }
 
     /// Plain TCP: a segment with data whose mapping is infinite, or is not there, ends the Data-ACKs.
     pub(crate) fn watch_for_infinite(&mut self, index: usize, mapping: Option<Mapping>) {
         if mapping.is_none_or(|mapping| mapping.length == 0) {
-            self.flows[index].state.acks_data_still = false;
+            self.subflows[index].state.acks_data_still = false;
         }
     }
 
     /// The options do not get through on this subflow.
     pub(crate) fn on_stripped(&mut self, index: usize) {
-        log::debug!(subflow = self.flows[index].state.id.0, "options are stripped on the way");
+        log::debug!(subflow = self.subflows[index].state.id.0, "options are stripped on the way");
         self.counters.stripped += 1;
         if self.can_fall_back(index) {
             self.fall_back(index, PlainReason::NoDss, Mapped::Announce);
@@ -120,22 +122,22 @@ impl Connection {
             //# host MUST close the subflow with a RST, which SHOULD contain an
             //# MP_TCPRST option (Section 3.6) with a "Middlebox interference"
             //# reason code.
-            self.flows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+            self.subflows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
         }
     }
 
     /// Plain TCP: what the subflow has acknowledged frees the send buffer.
     pub(crate) fn follow_plain_acks(&mut self) {
-        if let (Mode::Plain(tcp), Some(flow)) = (self.mode(), self.plain_flow()) {
-            let acked = tcp.data_offset(self.flows[flow].tcp.acked_offset());
+        if let (Mode::Plain(tcp), Some(subflow)) = (self.mode(), self.plain_subflow()) {
+            let acked = tcp.data_offset(self.subflows[subflow].tcp.acked_offset());
             self.outgoing.on_plain_ack(acked);
         }
     }
 
     /// The one subflow of plain TCP.
-    pub(crate) fn plain_flow(&self) -> Option<usize> {
+    pub(crate) fn plain_subflow(&self) -> Option<usize> {
         match self.mode() {
-            Mode::Plain(tcp) => self.flows.index_of(tcp.flow()),
+            Mode::Plain(tcp) => self.subflows.index_of(tcp.subflow()),
             Mode::Opening | Mode::Multipath => None,
         }
     }

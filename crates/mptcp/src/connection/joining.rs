@@ -8,27 +8,27 @@ use plait_wire::ResetReason;
 use crate::paths::{Joining, NextJoin, Outcome};
 use crate::protection::Mode;
 use crate::role::Role;
-use crate::subflows::flow::{Flow, Kind, ResetInfo, Stage};
+use crate::subflows::subflow::{Kind, ResetInfo, Stage, Subflow};
 use crate::{Connection, Host, Joins, PathClass};
 
 impl Connection {
     /// Opens the subflows that are missing and due.
     pub(crate) fn open_joins(&mut self, now: Instant, host: &mut dyn Host) {
         self.tell_outcomes(now, host);
-        while self.may_join() && self.flows.present() < usize::from(self.config.max_subflows) {
+        while self.may_join() && self.subflows.present() < usize::from(self.config.max_subflows) {
             let joining = Joining {
                 wanted: self.joins(),
                 is_opener: self.role == Role::Active,
-                is_in_need: !self.flows.has_good(),
+                is_in_need: !self.subflows.has_good(),
                 attempt_delay: self.config.attempt_delay,
                 denies_initial: self
                     .protection
                     .session()
                     .is_some_and(|session| session.denies_initial_address),
             };
-            let flows = &self.flows;
-            let present = || flows.present_for_joins();
-            let beside = (joining, flows.present_ids());
+            let subflows = &self.subflows;
+            let present = || subflows.present_for_joins();
+            let beside = (joining, subflows.present_ids());
             let has_failed = |path: PathId, remote: IpAddr| host.has_failed_lately(now, path, remote);
             let NextJoin::Open(id, remote) =
                 self.paths.next_join(now, beside, host.paths(), present, has_failed)
@@ -42,7 +42,7 @@ impl Connection {
             let Some(path) = host.paths().get(id).cloned() else { return };
             log::debug!(path = path.name, remote = %remote.address, "join begins");
             let kind = Kind::JoinActive { nonce: host.random().next_u32(), peer_nonce: None };
-            if self.open_flow(now, &path, remote.address, (kind, remote.id), host).is_none() {
+            if self.open_subflow(now, &path, remote.address, (kind, remote.id), host).is_none() {
                 log::debug!(path = path.name, remote = %remote.address, "join cannot begin");
                 self.paths.on_lost(now, id, remote.address);
             }
@@ -60,7 +60,7 @@ impl Connection {
         self.mode() == Mode::Multipath
             && self.joins() != Joins::None
             && !self.closing.is_over()
-            && !(is_ending && self.flows.has_good())
+            && !(is_ending && self.subflows.has_good())
             && self.protection.is_confirmed()
     }
 
@@ -79,7 +79,7 @@ impl Connection {
             return;
         }
         let peer = self.paths.initial_remote().map(|remote| remote.ip());
-        let others_work = self.flows.has_open();
+        let others_work = self.subflows.has_open();
         for outcome in self.paths.take_outcomes() {
             match outcome {
                 Outcome::Answered(remote) => host.return_join(peer.unwrap_or(remote)),
@@ -94,12 +94,14 @@ impl Connection {
         if self.joins() != Joins::OnePerPath {
             return;
         }
-        let (id, path) = (self.flows[index].state.id, self.flows[index].state.path);
-        for flow in &mut self.flows {
-            let waits =
-                matches!((flow.state.stage, flow.state.kind), (Stage::Opening, Kind::JoinActive { .. }));
-            if waits && flow.state.path == path && flow.state.id != id {
-                flow.cancel();
+        let (id, path) = (self.subflows[index].state.id, self.subflows[index].state.path);
+        for subflow in &mut self.subflows {
+            let waits = matches!(
+                (subflow.state.stage, subflow.state.kind),
+                (Stage::Opening, Kind::JoinActive { .. })
+            );
+            if waits && subflow.state.path == path && subflow.state.id != id {
+                subflow.cancel();
             }
         }
     }
@@ -111,13 +113,16 @@ impl Connection {
             return;
         }
         self.cancel_slower(index);
-        let (id, path) = (self.flows[index].state.id, self.flows[index].state.path);
-        let is_in_its_place = |flow: &Flow| {
-            flow.state.id != id && flow.state.path == path && flow.state.is_ours() && flow.is_good()
+        let (id, path) = (self.subflows[index].state.id, self.subflows[index].state.path);
+        let is_in_its_place = |subflow: &Subflow| {
+            subflow.state.id != id
+                && subflow.state.path == path
+                && subflow.state.is_ours()
+                && subflow.is_good()
         };
-        if self.flows.iter().any(is_in_its_place) {
+        if self.subflows.iter().any(is_in_its_place) {
             self.outgoing.on_stalled(id, |_| false);
-            self.flows[index].leave();
+            self.subflows[index].leave();
         }
     }
 
@@ -125,8 +130,8 @@ impl Connection {
     pub(crate) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
         self.paths.on_paths_changed(host.paths());
         let mut lost_addresses = Vec::new();
-        for index in 0..self.flows.len() {
-            let state = &self.flows[index].state;
+        for index in 0..self.subflows.len() {
+            let state = &self.subflows[index].state;
             if !state.is_present() && self.mode() == Mode::Multipath {
                 continue;
             }
@@ -162,8 +167,8 @@ impl Connection {
             // paths of their own.
             Mode::Plain(_) | Mode::Opening => {}
             Mode::Multipath => {
-                let id = self.flows[index].state.id;
-                self.flows[index].reset(ResetInfo::for_now(ResetReason::Unspecified));
+                let id = self.subflows[index].state.id;
+                self.subflows[index].reset(ResetInfo::for_now(ResetReason::Unspecified));
                 self.outgoing.on_lost(id);
             }
         }
@@ -172,14 +177,14 @@ impl Connection {
     /// Its role may have changed.
     fn change_path(&mut self, now: Instant, index: usize, backup: bool) {
         let mode = self.mode();
-        let flow = &mut self.flows[index];
-        if core::mem::replace(&mut flow.state.backup_ours, backup) != backup
+        let subflow = &mut self.subflows[index];
+        if core::mem::replace(&mut subflow.state.backup_ours, backup) != backup
             && mode == Mode::Multipath
-            && flow.is_open()
-            && !self.protection.prioritise(&flow.state, backup)
+            && subflow.is_open()
+            && !self.protection.prioritise(&subflow.state, backup)
         {
-            flow.say_priority(backup);
-            flow.state.priority.on_said(now);
+            subflow.say_priority(backup);
+            subflow.state.priority.on_said(now);
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::receive::RecvStream;
 use crate::role::Role;
 use crate::send::SendStream;
 use crate::subflows::Subflows;
-use crate::subflows::flow::Kind;
+use crate::subflows::subflow::Kind;
 use crate::timers::{Timer, Timers};
 use crate::{
     AttemptStatus, Config, ConnectionError, Counters, Host, Negotiated, Path, ReadError, Refused, Status,
@@ -60,7 +60,7 @@ pub struct Connection {
     pub(crate) attempts: Vec<AttemptStatus>,
     /// What protects the bytes, and what is spoken.
     pub(crate) protection: Protection,
-    pub(crate) flows: Subflows,
+    pub(crate) subflows: Subflows,
     /// What we send.
     pub(crate) outgoing: SendStream,
     /// What the peer sends.
@@ -82,12 +82,12 @@ impl Connection {
     pub(crate) fn connect(now: Instant, config: Config, start: &Start<'_>, host: &mut dyn Host) -> Self {
         let (protection, offered) = Protection::offer(&config, || host.draw_key());
         let mut connection = Self::new(now, config, Role::Active, protection);
-        connection.flows = Subflows::new(start.first_id);
+        connection.subflows = Subflows::new(start.first_id);
         connection.paths.set_remotes(start.remotes);
         let first = (Kind::FirstActive, Some(0));
         if let Err(error) = offered {
             connection.fail(error);
-        } else if connection.open_flow(now, start.path, start.remote, first, host).is_none() {
+        } else if connection.open_subflow(now, start.path, start.remote, first, host).is_none() {
             connection.fail(ConnectionError::Unreachable);
         }
         connection
@@ -120,7 +120,7 @@ impl Connection {
             opened: now,
             attempts: Vec::new(),
             protection,
-            flows: Subflows::default(),
+            subflows: Subflows::default(),
             outgoing: SendStream::new(),
             incoming: RecvStream::new(now, config.receive_buffer),
             closing: Closing::default(),
@@ -151,7 +151,7 @@ impl Connection {
 
     /// A segment for one of its subflows.
     pub fn handle_segment(&mut self, now: Instant, id: SubflowId, segment: &Segment, host: &mut dyn Host) {
-        if let Some(index) = self.flows.index_of(id) {
+        if let Some(index) = self.subflows.index_of(id) {
             self.take_segment(now, index, segment, host);
             self.settle(now, host);
         }
@@ -159,8 +159,8 @@ impl Connection {
 
     /// An ICMP error about one of its subflows.
     pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
-        if let Some(index) = self.flows.index_of(id) {
-            self.flows[index].tcp.handle_icmp(now, error);
+        if let Some(index) = self.subflows.index_of(id) {
+            self.subflows[index].tcp.handle_icmp(now, error);
             self.settle(now, host);
         }
     }
@@ -286,7 +286,7 @@ impl Connection {
     /// The next bytes of the peer, in order.
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
         let is_sealed = self.protection.is_sealed();
-        let round_trip = || reinjecting::slowest_round_trip(now, &self.flows, is_sealed);
+        let round_trip = || reinjecting::slowest_round_trip(now, &self.subflows, is_sealed);
         if let Some(data) = self.incoming.read(now, round_trip) {
             self.offer_window();
             return Ok(self.protection.deliver(data));
@@ -326,13 +326,13 @@ impl Connection {
 
     /// Whether nothing is left to do, TIME-WAIT included: it can be dropped.
     pub fn is_done(&self) -> bool {
-        self.closing.is_over() && self.flows.is_empty()
+        self.closing.is_over() && self.subflows.is_empty()
     }
 
     /// Only TIME-WAIT is left: for each subflow the four-tuple and what is needed to answer for it; the
     /// endpoint may keep those in a smaller form and drop the connection.
     pub fn is_time_wait(&self) -> bool {
-        self.closing.is_over() && self.flows.iter().all(|flow| flow.tcp.state() == State::TimeWait)
+        self.closing.is_over() && self.subflows.iter().all(|subflow| subflow.tcp.state() == State::TimeWait)
     }
 
     /// What to tell people.
@@ -349,7 +349,7 @@ impl Connection {
             scrambling: self.protection.scramble_status(self.trusted_paths()),
             sealed: self.protection.sealed_status(),
             attempts: self.attempts.clone(),
-            subflows: self.flows.status(),
+            subflows: self.subflows.status(),
             bytes_delivered: self.outgoing.delivered(),
             bytes_read: self.incoming.bytes_read(),
             age: now.saturating_since(self.opened),
@@ -359,7 +359,9 @@ impl Connection {
 
     /// Whether who opened it to us has answered our SYN/ACK, so that its address is its own.
     pub fn has_proved_address(&self) -> bool {
-        self.flows.first().is_some_and(|flow| !matches!(flow.tcp.state(), State::SynReceived | State::Closed))
+        self.subflows
+            .first()
+            .is_some_and(|subflow| !matches!(subflow.tcp.state(), State::SynReceived | State::Closed))
     }
 
     /// What is spoken.
@@ -381,7 +383,7 @@ impl Connection {
     fn settle(&mut self, now: Instant, host: &mut dyn Host) {
         self.timers.set(None);
         self.set_memory_share(host.memory_share());
-        self.drain_flows(now);
+        self.drain_subflows(now);
         self.progress_sealing(now, host);
         self.check_stalls(now);
         self.progress_closing(now);
@@ -401,7 +403,7 @@ impl Connection {
     }
 
     fn look_for_timers(&self) -> Timers {
-        let tcp = self.flows.iter().filter_map(|flow| flow.figures().tcp).min();
+        let tcp = self.subflows.iter().filter_map(|subflow| subflow.figures().tcp).min();
         let mut timers = Timers::default();
         for (timer, at) in [
             (Timer::Subflows, tcp),
@@ -423,9 +425,9 @@ impl Connection {
 
     /// Runs what is due on the subflows.
     fn run_subflows(&mut self, now: Instant) {
-        for index in 0..self.flows.len() {
-            if self.flows[index].figures().tcp.is_some_and(|at| at <= now) {
-                self.flows[index].tcp.handle_timeout(now);
+        for index in 0..self.subflows.len() {
+            if self.subflows[index].figures().tcp.is_some_and(|at| at <= now) {
+                self.subflows[index].tcp.handle_timeout(now);
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::Connection;
 use crate::scheduler::{Candidate, MAX_CANDIDATES};
 use crate::send::Backlog;
 use crate::send::blocks::{Block, Carrier};
-use crate::subflows::flow::Flow;
+use crate::subflows::subflow::Subflow;
 
 /// Blocks looked at, from the first without an acknowledgment: bounds the work per segment.
 const LOOK_AHEAD: usize = 512;
@@ -27,11 +27,11 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(flow: &Flow) -> Self {
-        let stats = flow.tcp.stats();
-        let round_trip = flow.round_trip(&stats);
+    fn of(subflow: &Subflow) -> Self {
+        let stats = subflow.tcp.stats();
+        let round_trip = subflow.round_trip(&stats);
         let late = round_trip + stats.rttvar.max(round_trip / 8);
-        Self { id: flow.state.id, acked: flow.tcp.acked_offset(), round_trip, late }
+        Self { id: subflow.state.id, acked: subflow.tcp.acked_offset(), round_trip, late }
     }
 
     /// How long the acknowledgment of a block may still take: what is left of a round trip; if it is late, as long as it has been
@@ -51,7 +51,7 @@ impl Pace {
 impl Connection {
     /// Sends a block that others carry on a subflow that would bring it sooner.
     pub(super) fn schedule_overtaking(&mut self, now: Instant) -> bool {
-        if self.flows.len() < 2 || self.outgoing.first().is_none() {
+        if self.subflows.len() < 2 || self.outgoing.first().is_none() {
             return false;
         }
         let mut ready = self.candidates(now, |_| true);
@@ -60,8 +60,13 @@ impl Connection {
             return false;
         }
         ready.sort_by_key(|candidate| (candidate.srtt, candidate.id));
-        let paces: ArrayVec<Pace, MAX_CANDIDATES> =
-            self.flows.iter().filter(|flow| flow.is_open()).take(MAX_CANDIDATES).map(Pace::of).collect();
+        let paces: ArrayVec<Pace, MAX_CANDIDATES> = self
+            .subflows
+            .iter()
+            .filter(|subflow| subflow.is_open())
+            .take(MAX_CANDIDATES)
+            .map(Pace::of)
+            .collect();
         for candidate in ready {
             let Some(start) = self.overtaken(now, &candidate, &paces) else { continue };
             if self.outgoing.window_left() == 0 || self.outgoing.backlog() == Backlog::Endless {
@@ -77,13 +82,13 @@ impl Connection {
         // A copy that would win by little is not worth its room.
         let trip = by.srtt + by.srtt / 4;
         let is_late = |carrier: &Carrier| {
-            let pace = paces.iter().find(|pace| pace.id == carrier.flow);
+            let pace = paces.iter().find(|pace| pace.id == carrier.subflow);
             pace.is_some_and(|pace| pace.remaining(now, carrier) > trip)
         };
         let is_overtaken = |block: &&Block| {
             !block.carriers.is_empty()
                 && block.carriers.iter().all(is_late)
-                && self.may_carry(&self.flows[by.index], block.start, block.end())
+                && self.may_carry(&self.subflows[by.index], block.start, block.end())
         };
         // What the subflow carries itself is not late by its own measure, so it is never copied to it again.
         let is_elsewhere = |block: &&Block| !block.is_carried_by(by.id);
@@ -95,8 +100,8 @@ impl Connection {
     fn restrain_carriers(&mut self, now: Instant, start: u64) {
         let Some(block) = self.outgoing.block(start) else { return };
         for carrier in &block.carriers {
-            if let Some(index) = self.flows.index_of(carrier.flow) {
-                self.flows[index].restrain(now);
+            if let Some(index) = self.subflows.index_of(carrier.subflow) {
+                self.subflows[index].restrain(now);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::protection::Mode;
 use crate::receive::mapping::{Declaration, Declared, Mapping, Placed};
 use crate::role::Role;
 use crate::send::Acked;
-use crate::subflows::flow::{Kind, ResetInfo, Stage};
+use crate::subflows::subflow::{Kind, ResetInfo, Stage};
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes of a subflow that may wait for a mapping that comes late.
@@ -45,12 +45,12 @@ impl Connection {
     ) {
         let signals = Signals::read(segment);
         self.counters.malformed_options += u64::from(signals.malformed);
-        if self.flows[index].lacks_room_for(segment) {
+        if self.subflows[index].lacks_room_for(segment) {
             self.counters.mappings_refused += 1;
             return;
         }
         self.couple(index);
-        match self.flows[index].tcp.handle_segment(now, segment) {
+        match self.subflows[index].tcp.handle_segment(now, segment) {
             Arrival::Dropped(_) => {
                 self.counters.segments_refused += 1;
                 // A reset that overtook lost data is not where RFC 5961 wants it, and by the time of our challenge its sender
@@ -64,7 +64,7 @@ impl Connection {
                 self.on_accepted(now, &arrived, host);
             }
         }
-        self.read_flow(now, index);
+        self.read_subflow(now, index);
     }
 
     fn on_accepted(&mut self, now: Instant, arrived: &Arrived<'_>, host: &mut dyn Host) {
@@ -75,7 +75,7 @@ impl Connection {
             return;
         }
         if segment.flags.contains(Flags::RST) {
-            let state = &self.flows[index].state;
+            let state = &self.subflows[index].state;
             // Nobody has signed the reason: on a sealed connection it may not keep us from a path.
             if let Some(reset) = signals.reset.filter(|_| self.protection.trusts_options()) {
                 self.paths.on_refused(state.path, state.tuple.remote, Refusal::of(reset));
@@ -84,7 +84,7 @@ impl Connection {
         }
         let is_syn = segment.flags.contains(Flags::SYN);
         self.follow_trial(now, index);
-        let state = &self.flows[index].state;
+        let state = &self.subflows[index].state;
         match (state.stage, state.kind) {
             (Stage::Opening, Kind::FirstActive) if is_syn && segment.flags.contains(Flags::ACK) => {
                 self.on_first_syn_ack(arrived);
@@ -109,7 +109,7 @@ impl Connection {
     /// The options of an acceptable segment on an established subflow.
     fn take_signals(&mut self, now: Instant, arrived: &Arrived<'_>, host: &mut dyn Host) {
         let Arrived { index, signals, .. } = *arrived;
-        match self.flows[index].state.stage {
+        match self.subflows[index].state.stage {
             Stage::Open | Stage::Leaving => {}
             Stage::Opening | Stage::Unconfirmed { .. } | Stage::Over => return,
         }
@@ -118,7 +118,7 @@ impl Connection {
             self.declare_first(index, length, checksum);
         }
         if let Some(dss) = signals.dss {
-            self.flows[index].state.has_dss = true;
+            self.subflows[index].state.has_dss = true;
             self.take_dss(arrived, &dss);
         } else if !signals.any {
             self.check_stripped(index);
@@ -127,7 +127,7 @@ impl Connection {
             return;
         }
         if let Some(backup) = signals.prio {
-            self.flows[index].state.backup_theirs = backup;
+            self.subflows[index].state.backup_theirs = backup;
         }
         if let Some(add) = signals.add_addr {
             self.on_add_addr(now, index, &add, host);
@@ -143,7 +143,7 @@ impl Connection {
     /// DSS options that came before the key.
     pub(crate) fn take_early_mappings(&mut self, index: usize) {
         for (dss, offset) in self.incoming.take_early_mappings() {
-            self.flows[index].state.has_dss = true;
+            self.subflows[index].state.has_dss = true;
             self.take_mapping(index, offset, &dss);
         }
     }
@@ -166,7 +166,7 @@ impl Connection {
                 let reason = crate::PlainReason::PeerFellBack;
                 self.fall_back(arrived.index, reason, crate::connection::fallback::Mapped::Announce);
             } else {
-                self.flows[arrived.index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+                self.subflows[arrived.index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             }
             return;
         }
@@ -187,7 +187,7 @@ impl Connection {
             //# If a checksum is not present when its use has been negotiated, the
             //# receiver MUST close the subflow with a RST, as it is considered
             //# broken.
-            self.flows[index].reset(ResetInfo::because(ResetReason::Mptcp));
+            self.subflows[index].reset(ResetInfo::because(ResetReason::Mptcp));
             return;
         }
         let ahead = mapping.ssn.wrapping_sub(near as u32).cast_signed();
@@ -206,7 +206,7 @@ impl Connection {
         let dsn = session.numbers.incoming.dsn(1);
         let checksum =
             checksum.filter(|_| session.checksum).map(|checksum| Declared { ssn: 1, length, checksum });
-        self.flows[index].state.has_dss = true;
+        self.subflows[index].state.has_dss = true;
         self.declare(index, Mapping { offset: 1, dsn, length: u64::from(length), checksum });
     }
 
@@ -214,7 +214,7 @@ impl Connection {
         if let Some(numbers) = self.protection.numbers_mut() {
             numbers.is_mapped = true;
         }
-        let state = &mut self.flows[index].state;
+        let state = &mut self.subflows[index].state;
         match state.mappings.declare(mapping, state.read) {
             Declaration::Fine => {}
             Declaration::Conflict => {
@@ -230,9 +230,9 @@ impl Connection {
 
     /// No MPTCP option at all, on a segment that acknowledges data: they are taken out on the way.
     fn check_stripped(&mut self, index: usize) {
-        let flow = &self.flows[index];
-        let acked = flow.tcp.acked_offset();
-        if acked > 1 && !(self.protection.is_confirmed() && flow.state.has_dss) {
+        let subflow = &self.subflows[index];
+        let acked = subflow.tcp.acked_offset();
+        if acked > 1 && !(self.protection.is_confirmed() && subflow.state.has_dss) {
             self.on_stripped(index);
         } else if acked > self.outgoing.acked() && self.can_fall_back(index) {
             // It was Multipath TCP before. Only a peer that has fallen back acknowledges data like that; its
@@ -246,14 +246,14 @@ impl Connection {
     }
 
     /// Takes what TCP has put in order.
-    fn read_flow(&mut self, now: Instant, index: usize) {
+    fn read_subflow(&mut self, now: Instant, index: usize) {
         if self.protection.must_be_sealed() {
             return self.read_sealed(now, index);
         }
         let mode = self.mode();
         let (had_nothing, was_finished) = (self.incoming.next() == 1, self.incoming.is_finished());
-        while let Some(chunk) = self.flows[index].tcp.read() {
-            let state = &mut self.flows[index].state;
+        while let Some(chunk) = self.subflows[index].tcp.read() {
+            let state = &mut self.subflows[index].state;
             state.read = chunk.offset + chunk.data.len() as u64;
             match mode {
                 Mode::Plain(_) => self.incoming.append(chunk.data),
@@ -266,13 +266,13 @@ impl Connection {
         if (had_nothing && self.incoming.next() > 1) || was_finished != self.incoming.is_finished() {
             // Like Linux: the first data is acknowledged at once, so that the opener knows that its keys
             // and its options get through. So is the end, which TCP does not see.
-            self.flows[index].tcp.request_ack();
+            self.subflows[index].tcp.request_ack();
         }
         self.tell_reader();
     }
 
     fn place_bytes(&mut self, now: Instant, index: usize) {
-        while let Some(placed) = self.flows[index].state.mappings.place() {
+        while let Some(placed) = self.subflows[index].state.mappings.place() {
             match placed {
                 Placed::Data { dsn, data } => self.insert(dsn, data),
                 Placed::Corrupted { dsn } => {
@@ -282,7 +282,7 @@ impl Connection {
             }
         }
         let is_first_data = self.protection.numbers().is_some_and(|numbers| !numbers.is_mapped);
-        let state = &mut self.flows[index].state;
+        let state = &mut self.subflows[index].state;
         let unmapped = state.mappings.unmapped();
         if unmapped == 0 {
             state.unmapped_since = None;
@@ -296,22 +296,22 @@ impl Connection {
 
     /// Bytes that have waited for their mapping long enough.
     pub(crate) fn check_unmapped(&mut self, now: Instant) {
-        for index in 0..self.flows.len() {
-            let since = self.flows[index].state.unmapped_since;
+        for index in 0..self.subflows.len() {
+            let since = self.subflows[index].state.unmapped_since;
             if self.mode() == Mode::Multipath && since.is_some_and(|since| since + MAX_UNMAPPED_TIME <= now) {
-                self.flows[index].state.unmapped_since = None;
+                self.subflows[index].state.unmapped_since = None;
                 log::debug!(
-                    subflow = self.flows[index].state.id.0,
+                    subflow = self.subflows[index].state.id.0,
                     "bytes have no mapping: options are stripped on the way"
                 );
                 self.counters.stripped += 1;
-                self.flows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+                self.subflows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             }
         }
     }
 
     pub(crate) fn unmapped_deadline(&self) -> Option<Instant> {
-        let since = self.flows.iter().filter_map(|flow| flow.state.unmapped_since).min()?;
+        let since = self.subflows.iter().filter_map(|subflow| subflow.state.unmapped_since).min()?;
         Some(since + MAX_UNMAPPED_TIME)
     }
 
@@ -332,39 +332,39 @@ impl Connection {
     }
 
     /// Acts on what the subflows report.
-    pub(crate) fn drain_flows(&mut self, now: Instant) {
-        for index in 0..self.flows.len() {
-            while let Some(event) = self.flows.poll_event(index) {
+    pub(crate) fn drain_subflows(&mut self, now: Instant) {
+        for index in 0..self.subflows.len() {
+            while let Some(event) = self.subflows.poll_event(index) {
                 match event {
                     TcpEvent::Established => self.on_established(index),
-                    TcpEvent::Readable => self.read_flow(now, index),
+                    TcpEvent::Readable => self.read_subflow(now, index),
                     TcpEvent::Acked { offset: _ } => self.follow_plain_acks(),
-                    TcpEvent::Finished => self.on_flow_finished(index),
+                    TcpEvent::Finished => self.on_subflow_finished(index),
                     TcpEvent::MssChanged { mss: _ } => {}
-                    TcpEvent::Closed(why) => self.on_flow_closed(now, index, why),
+                    TcpEvent::Closed(why) => self.on_subflow_closed(now, index, why),
                 }
             }
         }
     }
 
     /// The peer sends nothing more on this subflow.
-    fn on_flow_finished(&mut self, index: usize) {
+    fn on_subflow_finished(&mut self, index: usize) {
         if let Mode::Plain(tcp) = self.mode() {
-            if tcp.flow() == self.flows[index].state.id {
+            if tcp.subflow() == self.subflows[index].state.id {
                 self.incoming.finish_here();
                 self.tell_reader();
             }
             return;
         }
-        if self.flows[index].is_open() && !self.closing.is_over() {
+        if self.subflows[index].is_open() && !self.closing.is_over() {
             self.leave_half_closed(index);
         }
     }
 
     /// The peer sends nothing more on this subflow: it is left, unless our bytes have no other way. `true` if it is.
     pub(crate) fn leave_half_closed(&mut self, index: usize) -> bool {
-        let id = self.flows[index].state.id;
-        let others_work = self.flows.has_other_good(id);
+        let id = self.subflows[index].state.id;
+        let others_work = self.subflows.has_other_good(id);
         // Behind its DATA_FIN the peer waits for our stream and opens no other subflow, however long we are silent.
         let is_needed = self.outgoing.queued() > 0 || self.incoming.has_fin();
         // Nobody has signed the FIN. On a sealed connection the subflow is left in any case, and another takes its place;
@@ -372,24 +372,26 @@ impl Connection {
         let is_left = others_work || !is_needed || self.protection.must_be_sealed();
         if is_left {
             self.outgoing.on_stalled(id, |_| true);
-            self.flows[index].leave();
+            self.subflows[index].leave();
         }
         is_left
     }
 
-    fn on_flow_closed(&mut self, now: Instant, index: usize, why: Closed) {
-        let was = core::mem::replace(&mut self.flows[index].state.stage, Stage::Over);
-        self.flows[index].state.end = Some(why);
+    fn on_subflow_closed(&mut self, now: Instant, index: usize, why: Closed) {
+        let was = core::mem::replace(&mut self.subflows[index].state.stage, Stage::Over);
+        self.subflows[index].state.end = Some(why);
         if self.closing.is_over() {
             return;
         }
         match self.mode() {
             Mode::Opening if self.role == Role::Active && was != Stage::Open => self.fail_to_open(why),
             Mode::Opening => self.fail(end_of(why)),
-            Mode::Plain(tcp) if tcp.flow() == self.flows[index].state.id => self.on_plain_closed(now, why),
+            Mode::Plain(tcp) if tcp.subflow() == self.subflows[index].state.id => {
+                self.on_plain_closed(now, why);
+            }
             Mode::Plain(_) => {}
             Mode::Multipath if self.is_beyond_repair() => self.fail(end_of(why)),
-            Mode::Multipath => self.on_flow_lost(now, index, was),
+            Mode::Multipath => self.on_subflow_lost(now, index, was),
         }
     }
 
@@ -412,7 +414,7 @@ impl Connection {
         self.role == Role::Active
             && !self.protection.is_confirmed()
             && !self.protection.is_sealed()
-            && !self.flows.has_present()
+            && !self.subflows.has_present()
     }
 
     fn on_plain_closed(&mut self, now: Instant, why: Closed) {
@@ -435,8 +437,8 @@ impl Connection {
             // Nobody has proved anything yet, and a handshake is not longer.
             window = window.min(HANDSHAKE_WINDOW);
         }
-        for index in 0..self.flows.len() {
-            self.flows.offer_window(index, window);
+        for index in 0..self.subflows.len() {
+            self.subflows.offer_window(index, window);
         }
     }
 }

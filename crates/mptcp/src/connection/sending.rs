@@ -11,14 +11,14 @@ use crate::protection::options::{DATA_OPTIONS, data_options, first_data_options,
 use crate::protection::{OptionsOut, StreamFacts};
 use crate::scheduler::{Candidate, Candidates, Demand, MAX_CANDIDATES, choose};
 use crate::send::blocks::{Block, Body, Carrier};
-use crate::subflows::flow::{Flow, Kind};
+use crate::subflows::subflow::{Kind, Subflow};
 
 use crate::{Connection, Event, Scheduler};
 
 impl Connection {
     pub(crate) fn next_segment(&mut self, now: Instant) -> Option<Segment> {
         loop {
-            if let Some(segment) = self.poll_flows(now) {
+            if let Some(segment) = self.poll_subflows(now) {
                 return Some(segment);
             }
             if !self.schedule(now) {
@@ -27,31 +27,32 @@ impl Connection {
         }
     }
 
-    fn poll_flows(&mut self, now: Instant) -> Option<Segment> {
+    fn poll_subflows(&mut self, now: Instant) -> Option<Segment> {
         let stream = StreamFacts {
             next: self.acknowledged(),
             fin: self.outgoing.fin().filter(|_| !self.outgoing.is_complete()),
             has_sent: self.outgoing.next() > 1,
         };
-        for index in 0..self.flows.len() {
-            if !self.flows.may_speak(now, index) {
+        for index in 0..self.subflows.len() {
+            if !self.subflows.may_speak(now, index) {
                 continue;
             }
-            let flow = self.flows.speaker(index);
-            flow.state.sealed.note_gaps(flow.tcp.has_gaps());
-            let waiting = flow.state.control.len();
-            let mut options = OptionsOut { flow: &mut flow.state, protection: &mut self.protection, stream };
-            let segment = flow.tcp.poll_transmit(now, &mut options);
+            let subflow = self.subflows.speaker(index);
+            subflow.state.sealed.note_gaps(subflow.tcp.has_gaps());
+            let waiting = subflow.state.control.len();
+            let mut options =
+                OptionsOut { subflow: &mut subflow.state, protection: &mut self.protection, stream };
+            let segment = subflow.tcp.poll_transmit(now, &mut options);
             if segment.is_some() {
-                let owes_fin = stream.fin.is_some() && !stream.has_sent && flow.state.keys_told;
-                if owes_fin || (1..waiting).contains(&flow.state.control.len()) {
+                let owes_fin = stream.fin.is_some() && !stream.has_sent && subflow.state.keys_told;
+                if owes_fin || (1..waiting).contains(&subflow.state.control.len()) {
                     // One at a time; the next one goes with an ACK of its own.
-                    flow.tcp.request_ack();
+                    subflow.tcp.request_ack();
                 }
-                self.flows.on_spoken(index, true);
+                self.subflows.on_spoken(index, true);
                 return segment;
             }
-            self.flows.on_spoken(index, false);
+            self.subflows.on_spoken(index, false);
         }
         None
     }
@@ -72,26 +73,26 @@ impl Connection {
     }
 
     fn schedule_plain(&mut self, now: Instant) -> bool {
-        let Some(index) = self.plain_flow().filter(|_| self.outgoing.queued() > 0) else { return false };
-        let flow = &mut self.flows[index];
-        let mut room = flow.tcp.capacity(now);
+        let Some(index) = self.plain_subflow().filter(|_| self.outgoing.queued() > 0) else { return false };
+        let subflow = &mut self.subflows[index];
+        let mut room = subflow.tcp.capacity(now);
         if room == 0 {
             // TCP probes a closed window only if it has something to send.
-            if flow.is_busy() || flow.tcp.unsent() > 0 || !flow.is_open() {
+            if subflow.is_busy() || subflow.tcp.unsent() > 0 || !subflow.is_open() {
                 return false;
             }
-            room = usize::from(flow.tcp.segment_payload(0));
+            room = usize::from(subflow.tcp.segment_payload(0));
         }
-        let limit = whole_segments(flow.tcp.quantum(), flow.tcp.segment_payload(0));
+        let limit = whole_segments(subflow.tcp.quantum(), subflow.tcp.segment_payload(0));
         let Some((start, payload)) = self.outgoing.take(room.min(limit)) else { return false };
         let mut options = OptionBytes::new();
-        if core::mem::take(&mut flow.state.announce_infinite)
+        if core::mem::take(&mut subflow.state.announce_infinite)
             && let Some(session) = self.protection.session()
         {
-            options = infinite_options(session, start, flow.tcp.next_offset());
+            options = infinite_options(session, start, subflow.tcp.next_offset());
         }
         let push = self.outgoing.queued() == 0;
-        flow.tcp.send(Record { payload, options, push });
+        subflow.tcp.send(Record { payload, options, push });
         true
     }
 
@@ -133,17 +134,18 @@ impl Connection {
         let next = self.outgoing.next();
         let trusted = self.trusted_paths();
         let limit = self.exposure_limit(trusted);
-        let allowance =
-            |flow: &Flow| limit.and_then(|limit| self.outgoing.exposure_allowance(&flow.state, limit));
-        let mut candidates = self.candidates(now, |flow| {
-            self.protection.may_carry(flow.state.trust(), trusted, next) && allowance(flow) != Some(0)
+        let allowance = |subflow: &Subflow| {
+            limit.and_then(|limit| self.outgoing.exposure_allowance(&subflow.state, limit))
+        };
+        let mut candidates = self.candidates(now, |subflow| {
+            self.protection.may_carry(subflow.state.trust(), trusted, next) && allowance(subflow) != Some(0)
         });
         if let Scheduler::Dispersed { max_exposure } = self.config.scheduler {
             for candidate in &mut candidates {
-                let flow = &self.flows[candidate.index];
+                let subflow = &self.subflows[candidate.index];
                 // As much as may be exposed in a row, or a segment, for those that may carry more: all take turns.
-                let turn = max_exposure.get().max(flow.tcp.segment_payload(DATA_OPTIONS)).into();
-                let most = allowance(flow).map_or(turn, |bytes| usize::try_from(bytes).unwrap_or(turn));
+                let turn = max_exposure.get().max(subflow.tcp.segment_payload(DATA_OPTIONS)).into();
+                let most = allowance(subflow).map_or(turn, |bytes| usize::try_from(bytes).unwrap_or(turn));
                 candidate.room = candidate.room.min(most);
             }
         }
@@ -152,45 +154,52 @@ impl Connection {
 
     /// Of the subflows that `may_carry` it, those that should be given data now: regular ones; backups when none
     /// of those works; those that are stalled when nothing else is left.
-    pub(crate) fn candidates(&self, now: Instant, may_carry: impl Fn(&Flow) -> bool) -> Candidates {
-        let may_carry = |flow: &&Flow| may_carry(flow);
+    pub(crate) fn candidates(&self, now: Instant, may_carry: impl Fn(&Subflow) -> bool) -> Candidates {
+        let may_carry = |subflow: &&Subflow| may_carry(subflow);
         let is_sealed = self.protection.is_sealed();
-        let open = || self.flows.iter().filter(|flow| flow.is_open()).filter(may_carry);
-        let has_good = open().any(Flow::is_good);
+        let open = || self.subflows.iter().filter(|subflow| subflow.is_open()).filter(may_carry);
+        let has_good = open().any(Subflow::is_good);
         // A subflow that is suspect, or slow at the moment, keeps no backup from being used.
-        let is_slow = |flow: &Flow| self.is_queue_long(now, flow) || flow.state.sealed.delivery.is_slow(now);
-        let has_regular = open().any(|flow| flow.is_regular() && !is_slow(flow));
-        let is_held_back = |flow: &Flow| {
-            let mut others = open().filter(|other| other.state.id != flow.state.id);
+        let is_slow = |subflow: &Subflow| {
+            self.is_queue_long(now, subflow) || subflow.state.sealed.delivery.is_slow(now)
+        };
+        let has_regular = open().any(|subflow| subflow.is_regular() && !is_slow(subflow));
+        let is_held_back = |subflow: &Subflow| {
+            let mut others = open().filter(|other| other.state.id != subflow.state.id);
             if has_regular {
-                (self.is_disputed(flow) || self.is_queue_long(now, flow)) && others.any(Flow::is_regular)
+                (self.is_disputed(subflow) || self.is_queue_long(now, subflow))
+                    && others.any(Subflow::is_regular)
             } else {
-                self.is_disputed(flow) && others.any(Flow::is_good)
+                self.is_disputed(subflow) && others.any(Subflow::is_good)
             }
         };
-        let is_candidate = |flow: &Flow| {
-            if has_regular { flow.is_good() && !flow.state.is_backup() } else { flow.is_good() || !has_good }
+        let is_candidate = |subflow: &Subflow| {
+            if has_regular {
+                subflow.is_good() && !subflow.state.is_backup()
+            } else {
+                subflow.is_good() || !has_good
+            }
         };
-        let figures = |(index, flow): (usize, &Flow)| {
-            let stats = flow.tcp.stats();
-            let srtt = flow.round_trip(&stats);
+        let figures = |(index, subflow): (usize, &Subflow)| {
+            let stats = subflow.tcp.stats();
+            let srtt = subflow.round_trip(&stats);
             let window = stats.congestion_window;
             let claimed = f64::from(window) / srtt.as_secs_f64().max(1e-6);
             Candidate {
                 index,
-                id: flow.state.id,
+                id: subflow.state.id,
                 srtt,
-                room: flow.room(now, &stats),
+                room: subflow.room(now, &stats),
                 window,
                 in_flight: stats.in_flight,
-                rate: if is_sealed { flow.state.sealed.delivery.believed(now, claimed) } else { claimed },
+                rate: if is_sealed { subflow.state.sealed.delivery.believed(now, claimed) } else { claimed },
                 is_slow_start: window < stats.slow_start_threshold,
             }
         };
-        let flows = self.flows.iter().enumerate();
-        flows
-            .filter(|(_, flow)| {
-                flow.is_open() && is_candidate(flow) && may_carry(flow) && !is_held_back(flow)
+        let subflows = self.subflows.iter().enumerate();
+        subflows
+            .filter(|(_, subflow)| {
+                subflow.is_open() && is_candidate(subflow) && may_carry(subflow) && !is_held_back(subflow)
             })
             .map(figures)
             .take(MAX_CANDIDATES)
@@ -203,9 +212,11 @@ impl Connection {
         let end = self.outgoing.block_from(first).map_or(first, Block::end);
         // What comes first may have to take a subflow that nothing else would, or to wait where something behind
         // it need not.
-        let is_new =
-            |flow: &Flow| !self.outgoing.block(first).is_some_and(|block| block.is_carried_by(flow.state.id));
-        let for_first = self.candidates(now, |flow| is_new(flow) && self.may_carry(flow, first, end));
+        let is_new = |subflow: &Subflow| {
+            !self.outgoing.block(first).is_some_and(|block| block.is_carried_by(subflow.state.id))
+        };
+        let for_first =
+            self.candidates(now, |subflow| is_new(subflow) && self.may_carry(subflow, first, end));
         if self.resend_on_one_of(now, for_first) {
             return true;
         }
@@ -217,8 +228,8 @@ impl Connection {
         candidates.retain(|candidate| candidate.room > 0);
         candidates.sort_by_key(|candidate| (candidate.srtt, candidate.id));
         for candidate in candidates {
-            let flow = &self.flows[candidate.index];
-            let may_carry = |block: &Block| self.may_carry(flow, block.start, block.end());
+            let subflow = &self.subflows[candidate.index];
+            let may_carry = |block: &Block| self.may_carry(subflow, block.start, block.end());
             if let Some(start) = self.outgoing.again_for(candidate.id, may_carry).map(|block| block.start) {
                 return self.resend(now, candidate.index, start);
             }
@@ -232,11 +243,11 @@ impl Connection {
             return false;
         }
         for candidate in self.candidates(now, |_| true).iter().filter(|candidate| candidate.room > 0) {
-            while let Some(block) = self.outgoing.block_from(self.flows[candidate.index].state.copied) {
-                let flow = &self.flows[candidate.index];
-                let may_carry = self.may_carry(flow, block.start, block.end());
+            while let Some(block) = self.outgoing.block_from(self.subflows[candidate.index].state.copied) {
+                let subflow = &self.subflows[candidate.index];
+                let may_carry = self.may_carry(subflow, block.start, block.end());
                 let (start, is_here) = (block.start, block.is_carried_by(candidate.id));
-                self.flows[candidate.index].state.copied = block.end();
+                self.subflows[candidate.index].state.copied = block.end();
                 if !is_here && may_carry {
                     return self.resend(now, candidate.index, start);
                 }
@@ -252,13 +263,13 @@ impl Connection {
             return false;
         }
         let is_stuck = |candidate: &&Candidate| {
-            let flow = &self.flows[candidate.index];
-            candidate.room == 0 && !flow.is_busy() && flow.tcp.unsent() == 0
+            let subflow = &self.subflows[candidate.index];
+            candidate.room == 0 && !subflow.is_busy() && subflow.tcp.unsent() == 0
         };
         match candidates.iter().find(is_stuck) {
             // A whole segment: TCP waits until the window is worth one, or sends what fits after a while.
             Some(candidate) => {
-                let segment = self.flows[candidate.index].tcp.segment_payload(DATA_OPTIONS);
+                let segment = self.subflows[candidate.index].tcp.segment_payload(DATA_OPTIONS);
                 self.send_new(now, candidate.index, segment.into())
             }
             None => false,
@@ -271,10 +282,10 @@ impl Connection {
             return false;
         }
         let shortest = self
-            .flows
+            .subflows
             .iter()
-            .filter(|flow| flow.is_good())
-            .map(|flow| flow.tcp.segment_payload(DATA_OPTIONS))
+            .filter(|subflow| subflow.is_good())
+            .map(|subflow| subflow.tcp.segment_payload(DATA_OPTIONS))
             .min();
         self.outgoing.queued() < usize::from(shortest.unwrap_or(0))
     }
@@ -284,11 +295,11 @@ impl Connection {
         if self.protection.is_sealed() {
             return self.send_sealed(now, index, room);
         }
-        let flow = &self.flows[index];
-        let is_first_data = flow.state.kind == Kind::FirstActive && self.outgoing.next() == 1;
-        let segment = flow.tcp.segment_payload(DATA_OPTIONS);
+        let subflow = &self.subflows[index];
+        let is_first_data = subflow.state.kind == Kind::FirstActive && self.outgoing.next() == 1;
+        let segment = subflow.tcp.segment_payload(DATA_OPTIONS);
         let limit =
-            if is_first_data { usize::from(segment) } else { whole_segments(flow.tcp.quantum(), segment) };
+            if is_first_data { usize::from(segment) } else { whole_segments(subflow.tcp.quantum(), segment) };
         // Whole segments, unless this is all there is.
         let room = room.max(1);
         let whole = room - room % usize::from(segment.max(1));
@@ -298,13 +309,13 @@ impl Connection {
             return false;
         };
         let Some(session) = self.protection.session() else { return false };
-        let offset = flow.tcp.next_offset();
+        let offset = subflow.tcp.next_offset();
         let options = if is_first_data {
             first_data_options(session, &payload)
         } else {
             data_options(session, self.incoming.next(), start, offset, &payload)
         };
-        self.outgoing.on_chosen(flow.state.id);
+        self.outgoing.on_chosen(subflow.state.id);
         self.give(now, (index, start), payload, options);
         true
     }
@@ -317,14 +328,14 @@ impl Connection {
         let payload = match &block.body {
             Body::Clear(payload) => payload.clone(),
             Body::Sealed(sealed) => {
-                self.flows[index].state.reinjected += sealed.len() as u64;
+                self.subflows[index].state.reinjected += sealed.len() as u64;
                 return self.transmit_block(now, index, start);
             }
         };
         let Some(session) = self.protection.session() else { return false };
-        let offset = self.flows[index].tcp.next_offset();
+        let offset = self.subflows[index].tcp.next_offset();
         let options = data_options(session, self.incoming.next(), start, offset, &payload);
-        self.flows[index].state.reinjected += payload.len() as u64;
+        self.subflows[index].state.reinjected += payload.len() as u64;
         self.give(now, (index, start), payload, options);
         true
     }
@@ -336,23 +347,23 @@ impl Connection {
         payload: Bytes,
         options: OptionBytes,
     ) {
-        log::trace!(subflow = self.flows[index].state.id.0, path = ?self.flows[index].state.path, start, len = payload.len(), "block leaves");
+        log::trace!(subflow = self.subflows[index].state.id.0, path = ?self.subflows[index].state.path, start, len = payload.len(), "block leaves");
         let length = payload.len() as u64;
         self.note_carried(index, start, length);
-        let flow = &mut self.flows[index];
+        let subflow = &mut self.subflows[index];
         let push = self.outgoing.queued() == 0;
-        let offset = flow.tcp.send(Record { payload, options, push });
+        let offset = subflow.tcp.send(Record { payload, options, push });
         self.outgoing.on_carried(
             start,
-            Carrier { flow: flow.state.id, end: offset + length, since: now, is_denied: false },
+            Carrier { subflow: subflow.state.id, end: offset + length, since: now, is_denied: false },
         );
     }
 
     /// Lets go of subflows that TCP is through with and that have nothing left to send.
     pub(crate) fn reap(&mut self) {
-        while let Some(flow) = self.flows.take_closed() {
-            self.protection.forget(&flow.state);
-            self.notices.push(Event::SubflowClosed { id: flow.state.id, tuple: flow.state.tuple });
+        while let Some(subflow) = self.subflows.take_closed() {
+            self.protection.forget(&subflow.state);
+            self.notices.push(Event::SubflowClosed { id: subflow.state.id, tuple: subflow.state.tuple });
         }
     }
 }

@@ -5,7 +5,7 @@ use plait_base::{Duration, Instant};
 
 use crate::Connection;
 use crate::protection::Mode;
-use crate::subflows::flow::{Flow, Trial};
+use crate::subflows::subflow::{Subflow, Trial};
 
 /// A subflow has lasted on which something has come after so long. It is asked for it then: there may be nothing to say.
 const LASTING: Duration = Duration::from_secs(1);
@@ -17,16 +17,16 @@ impl Connection {
     pub(crate) fn begin_trial(&mut self, now: Instant, index: usize) {
         self.closing.on_subflow();
         if self.protection.is_sealed() {
-            self.flows[index].state.trial = Trial::Since { joined: now, is_probed: false };
+            self.subflows[index].state.trial = Trial::Since { joined: now, is_probed: false };
         } else {
-            self.flows[index].state.trial = Trial::Over;
+            self.subflows[index].state.trial = Trial::Over;
             self.closing.on_way();
         }
     }
 
     /// An acceptable segment has come on this subflow.
     pub(crate) fn follow_trial(&mut self, now: Instant, index: usize) {
-        let state = &mut self.flows[index].state;
+        let state = &mut self.subflows[index].state;
         if let Trial::Since { joined, .. } = state.trial
             && joined + LASTING <= now
         {
@@ -37,14 +37,14 @@ impl Connection {
 
     /// Asks subflows on trial for something, or gives up.
     pub(crate) fn run_no_way(&mut self, now: Instant) -> bool {
-        for flow in &mut self.flows {
-            if flow.state.is_present()
-                && let Trial::Since { joined, is_probed } = &mut flow.state.trial
+        for subflow in &mut self.subflows {
+            if subflow.state.is_present()
+                && let Trial::Since { joined, is_probed } = &mut subflow.state.trial
                 && !*is_probed
                 && *joined + LASTING <= now
             {
                 *is_probed = true;
-                flow.tcp.probe();
+                subflow.tcp.probe();
             }
         }
         self.no_way_deadline().is_some_and(|deadline| deadline <= now)
@@ -53,7 +53,7 @@ impl Connection {
     /// When subflows on trial are asked, or the connection fails because none has lasted for too long.
     pub(crate) fn no_way_deadline(&self) -> Option<Instant> {
         let end = self.closing.no_way_since()? + self.config.no_subflow_timeout;
-        let trials = || self.flows.iter().filter(|flow| flow.state.is_present()).filter_map(trial);
+        let trials = || self.subflows.iter().filter(|subflow| subflow.state.is_present()).filter_map(trial);
         let probe = trials().filter(|(_, is_probed)| !is_probed).map(|(joined, _)| joined + LASTING).min();
         // One that has joined in time has the time to prove it.
         let last = trials().map(|(joined, _)| joined).filter(|joined| *joined <= end).max();
@@ -63,8 +63,8 @@ impl Connection {
     }
 }
 
-fn trial(flow: &Flow) -> Option<(Instant, bool)> {
-    match flow.state.trial {
+fn trial(subflow: &Subflow) -> Option<(Instant, bool)> {
+    match subflow.state.trial {
         Trial::Since { joined, is_probed } => Some((joined, is_probed)),
         Trial::Pending | Trial::Over => None,
     }

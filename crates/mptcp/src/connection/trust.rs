@@ -1,10 +1,10 @@
 //! Which subflow may carry which bytes: path classes of both sides, and what is left of the trusted ones.
 
 use crate::config::{Protect, WithoutTrusted};
-use crate::subflows::flow::{Flow, FlowState};
+use crate::subflows::subflow::{Subflow, SubflowState};
 use crate::{Connection, Host, Path, PathClass, Scheduler, TrustedPaths};
 
-impl FlowState {
+impl SubflowState {
     /// The lower of what both sides think of the way.
     pub(crate) fn trust(&self) -> PathClass {
         self.class.max(self.class_theirs)
@@ -13,10 +13,11 @@ impl FlowState {
 
 impl Connection {
     pub(crate) fn trusted_paths(&self) -> TrustedPaths {
-        let trusted = |flow: &&Flow| flow.state.trust() == PathClass::Trusted && flow.state.is_present();
-        if self.flows.iter().filter(trusted).any(Flow::is_good) {
+        let trusted =
+            |subflow: &&Subflow| subflow.state.trust() == PathClass::Trusted && subflow.state.is_present();
+        if self.subflows.iter().filter(trusted).any(Subflow::is_good) {
             TrustedPaths::Work
-        } else if self.flows.iter().any(|flow| trusted(&flow)) {
+        } else if self.subflows.iter().any(|subflow| trusted(&subflow)) {
             TrustedPaths::Stalled
         } else {
             TrustedPaths::Gone
@@ -25,12 +26,12 @@ impl Connection {
 
     /// Whether the subflow may carry the bytes from data offset `start` to `end`, be it for the first time or
     /// once more.
-    pub(crate) fn may_carry(&self, flow: &Flow, start: u64, end: u64) -> bool {
+    pub(crate) fn may_carry(&self, subflow: &Subflow, start: u64, end: u64) -> bool {
         let trusted = self.trusted_paths();
-        self.protection.may_carry(flow.state.trust(), trusted, start)
+        self.protection.may_carry(subflow.state.trust(), trusted, start)
             && self
                 .exposure_limit(trusted)
-                .is_none_or(|limit| self.outgoing.exposure_allows(&flow.state, start, end, limit))
+                .is_none_or(|limit| self.outgoing.exposure_allows(&subflow.state, start, end, limit))
     }
 
     /// Most bytes in a row that an untrusted path may see now. Without a trusted path somebody has to see the
@@ -51,7 +52,7 @@ impl Connection {
     /// A subflow is about to carry these bytes.
     pub(crate) fn note_carried(&mut self, index: usize, start: u64, length: u64) {
         let trusted = self.trusted_paths();
-        let state = &self.flows[index].state;
+        let state = &self.subflows[index].state;
         if trusted == TrustedPaths::Gone && state.trust() != PathClass::Trusted {
             self.protection.note_degraded(length);
         }
@@ -67,7 +68,7 @@ impl Connection {
     /// that has become untrusted, and the peer learns of the new class when the path is joined again. `false` if nothing changes
     /// by it.
     pub(crate) fn leave_for_class(&mut self, index: usize, class: PathClass) -> bool {
-        let state = &mut self.flows[index].state;
+        let state = &mut self.subflows[index].state;
         let is_other = core::mem::replace(&mut state.class, class) != class;
         let is_bound = self.protection.is_bound_to_classes()
             || (self.protection.is_readable_in_rows()

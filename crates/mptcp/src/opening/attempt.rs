@@ -8,7 +8,7 @@ use super::ways::Way;
 use crate::connection::Start;
 use crate::protection::Mode;
 use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
-use crate::subflows::flow::{Flow, Stage};
+use crate::subflows::subflow::{Stage, Subflow};
 use crate::{Config, Connection, ConnectionError, Event, Host, Path};
 
 /// An answer of the peer is not waited for longer than this before another attempt begins, whatever the round trips seem to be.
@@ -55,7 +55,7 @@ impl Attempt {
         let start = Start { path, remote, remotes, first_id };
         let connection = Box::new(Connection::connect(now, config, &start, host));
         Self {
-            local: connection.flows.first().map(|flow| flow.state.tuple.local),
+            local: connection.subflows.first().map(|subflow| subflow.state.tuple.local),
             connection,
             way: Way { path: path.id, remote },
             stage: AttemptStage::SynSent,
@@ -118,15 +118,15 @@ impl Attempt {
         if self.stage < AttemptStage::Authenticated {
             return step;
         }
-        let round_trips = self.connection.flows.iter().filter_map(|flow| flow.tcp.stats().srtt);
+        let round_trips = self.connection.subflows.iter().filter_map(|subflow| subflow.tcp.stats().srtt);
         step.max((2 * round_trips.max().unwrap_or_default()).min(MAX_ANSWER))
     }
 
     /// Whether it got through over its own path: where the first subflow is silent, alters blocks or is gone, it took a join.
     pub(super) fn got_through(&self) -> bool {
-        let first = self.connection.flows.iter().find(|flow| flow.state.is_first());
+        let first = self.connection.subflows.iter().find(|subflow| subflow.state.is_first());
         let is_repaired = self.connection.counters.blocks_repaired > 0;
-        let is_well = |flow: &Flow| flow.is_open() && flow.state.sealed.failures() == 0;
+        let is_well = |subflow: &Subflow| subflow.is_open() && subflow.state.sealed.failures() == 0;
         !self.may_join && !is_repaired && first.is_some_and(is_well)
     }
 
@@ -160,9 +160,9 @@ impl Attempt {
 impl Connection {
     /// How far the opening of this connection is.
     fn opening_stage(&self) -> AttemptStage {
-        let first = self.flows.iter().find(|flow| flow.state.is_first());
-        let is_open = first.is_some_and(|flow| flow.state.stage == Stage::Open);
-        let has_read = first.is_some_and(|flow| flow.state.read > 1);
+        let first = self.subflows.iter().find(|subflow| subflow.state.is_first());
+        let is_open = first.is_some_and(|subflow| subflow.state.stage == Stage::Open);
+        let has_read = first.is_some_and(|subflow| subflow.state.read > 1);
         self.protection.opening_stage(is_open || self.mode() != Mode::Opening, has_read)
     }
 }

@@ -17,7 +17,7 @@ use crate::{Config, ConnectionError, Fallback, PlainReason, ScrambleSettings, Se
 
 /// A SYN/ACK, or what there is in its place where both sides have opened at the same time: nothing.
 pub(crate) struct SynAck<'a> {
-    pub(crate) flow: SubflowId,
+    pub(crate) subflow: SubflowId,
     /// All its options, as they are on the wire.
     pub(crate) options: &'a [u8],
     pub(crate) capable: Option<&'a MpCapable>,
@@ -127,13 +127,13 @@ impl Protection {
     /// was sent before it: then the keys were sent, too.
     pub(crate) fn take_third_ack(
         &mut self,
-        flow: SubflowId,
+        subflow: SubflowId,
         options: &[u8],
         capable: Option<&MpCapable>,
         has_mapping: bool,
     ) -> Opened {
         if let Self::Sealed(sealed) = self {
-            return sealed.take_third_ack(flow, options, capable);
+            return sealed.take_third_ack(subflow, options, capable);
         }
         if self.mode() != Mode::Opening || self.session().is_none() {
             return Opened::NotYet;

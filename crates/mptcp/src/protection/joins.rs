@@ -4,7 +4,7 @@ use super::Protection;
 use super::keys::{join_hmac, same};
 use super::session::Session;
 use crate::PathClass;
-use crate::subflows::flow::FlowState;
+use crate::subflows::subflow::SubflowState;
 
 /// Reserved bit of MP_JOIN that in version 2 says: the sender does not trust the path that this comes over.
 /// The other side has no other way to know which of the subflows to one address of its own these are.
@@ -19,17 +19,17 @@ pub(crate) struct Nonces {
 
 impl Protection {
     /// Whether the SYN/ACK to our join comes from the peer.
-    pub(crate) fn is_join_answer(&self, flow: &mut FlowState, nonces: Nonces, hmac: &[u8; 8]) -> bool {
+    pub(crate) fn is_join_answer(&self, subflow: &mut SubflowState, nonces: Nonces, hmac: &[u8; 8]) -> bool {
         match self {
-            Self::Sealed(sealed) => sealed.is_join_answer(flow, (nonces.own, nonces.theirs), hmac),
+            Self::Sealed(sealed) => sealed.is_join_answer(subflow, (nonces.own, nonces.theirs), hmac),
             Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => self.is_join_hmac(nonces, hmac),
         }
     }
 
     /// Whether the third segment of the peer's join comes from it.
-    pub(crate) fn is_join_ack(&self, flow: &mut FlowState, nonces: Nonces, hmac: &[u8; 20]) -> bool {
+    pub(crate) fn is_join_ack(&self, subflow: &mut SubflowState, nonces: Nonces, hmac: &[u8; 20]) -> bool {
         match self {
-            Self::Sealed(sealed) => sealed.is_join_ack(flow, (nonces.theirs, nonces.own), hmac),
+            Self::Sealed(sealed) => sealed.is_join_ack(subflow, (nonces.theirs, nonces.own), hmac),
             Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => self.is_join_hmac(nonces, hmac),
         }
     }

@@ -37,7 +37,7 @@ use plait_base::SubflowId;
 use crate::TrustedPaths;
 use crate::role::Role;
 use crate::status::{AttemptStage, ScrambleStatus, SealedStatus};
-use crate::subflows::flow::FlowState;
+use crate::subflows::subflow::SubflowState;
 use crate::{ConnectionError, Fallback, PathClass, PlainReason};
 use plain::Plain;
 use preferred::Preferred;
@@ -168,7 +168,7 @@ impl Protection {
         }
     }
 
-    /// From here on the subflow `flow` is the connection, unprotected. Its stream offsets are data offsets less `shift`.
+    /// From here on `subflow` is the connection, unprotected. Its stream offsets are data offsets less `shift`.
     ///
     /// # Errors
     /// That cannot be: the connection has failed.
@@ -176,7 +176,7 @@ impl Protection {
         &mut self,
         fallback: Fallback,
         reason: PlainReason,
-        (flow, shift): (SubflowId, u64),
+        (subflow, shift): (SubflowId, u64),
     ) -> Result<(), ConnectionError> {
         if let Self::Scrambled(scrambled) = self {
             *self = Self::Plain(scrambled.step_down(reason)?);
@@ -186,7 +186,7 @@ impl Protection {
                 if fallback == Fallback::Refuse && reason != PlainReason::NotOffered {
                     return Err(refused(reason));
                 }
-                plain.fall_back(reason, flow, shift);
+                plain.fall_back(reason, subflow, shift);
                 Ok(())
             }
             Self::Scrambled(_) | Self::Preferred(_) | Self::Sealed(_) => Err(ConnectionError::NotSealed),
@@ -266,14 +266,14 @@ impl Protection {
     }
 
     /// What a subflow is to be used for; `false` if that has to be said in an option.
-    pub(crate) fn prioritise(&mut self, flow: &FlowState, backup: bool) -> bool {
-        self.sealed_mut().map(|sealed| sealed.prioritise(&flow.sealed, backup)).is_some()
+    pub(crate) fn prioritise(&mut self, subflow: &SubflowState, backup: bool) -> bool {
+        self.sealed_mut().map(|sealed| sealed.prioritise(&subflow.sealed, backup)).is_some()
     }
 
     /// A subflow is gone, and its keys with it.
-    pub(crate) fn forget(&mut self, flow: &FlowState) {
+    pub(crate) fn forget(&mut self, subflow: &SubflowState) {
         if let Self::Sealed(sealed) = self {
-            sealed.forget(&flow.sealed);
+            sealed.forget(&subflow.sealed);
         }
     }
 

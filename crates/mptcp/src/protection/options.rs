@@ -11,7 +11,7 @@ use super::keys::{Key, join_hmac};
 use super::preferred::OFFERING_SYNS;
 use super::session::Session;
 use super::{Mode, Protection};
-use crate::subflows::flow::{Control, FlowState, Kind, Stage};
+use crate::subflows::subflow::{Control, Kind, Stage, SubflowState};
 
 /// What the streams have to say in options.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ pub(crate) struct StreamFacts {
 
 /// What the connection has to say, for the segments of one subflow.
 pub(crate) struct OptionsOut<'a> {
-    pub(crate) flow: &'a mut FlowState,
+    pub(crate) subflow: &'a mut SubflowState,
     pub(crate) protection: &'a mut Protection,
     pub(crate) stream: StreamFacts,
 }
@@ -35,9 +35,9 @@ impl SegmentOptions for OptionsOut<'_> {
     fn write(&mut self, kind: SegmentKind, room: usize, out: &mut OptionBytes) {
         let mut written = OptionBytes::new();
         if kind == SegmentKind::Reset {
-            write_reset(self.protection, self.flow, room, &mut written);
+            write_reset(self.protection, self.subflow, room, &mut written);
         } else {
-            self.protection.write_options(kind, room, self.flow, self.stream, &mut written);
+            self.protection.write_options(kind, room, self.subflow, self.stream, &mut written);
         }
         if written.len() <= room {
             // What does not fit was not promised to anybody.
@@ -52,15 +52,15 @@ impl Protection {
         &mut self,
         kind: SegmentKind,
         room: usize,
-        flow: &mut FlowState,
+        subflow: &mut SubflowState,
         stream: StreamFacts,
         out: &mut OptionBytes,
     ) {
         let never_plain = match self {
-            Self::Sealed(sealed) => return sealed.write_options(kind, room, flow, stream.next, out),
+            Self::Sealed(sealed) => return sealed.write_options(kind, room, subflow, stream.next, out),
             Self::Preferred(preferred) => {
                 if let SegmentKind::Syn { attempt } = kind {
-                    preferred.write_syn(attempt, flow, out);
+                    preferred.write_syn(attempt, subflow, out);
                 }
                 return;
             }
@@ -69,10 +69,10 @@ impl Protection {
         };
         let is_plain = matches!(self.mode(), Mode::Plain(_));
         let mut clear = Clear {
-            session: self.session().filter(|_| !is_plain || flow.acks_data_still),
+            session: self.session().filter(|_| !is_plain || subflow.acks_data_still),
             stream: StreamFacts { fin: stream.fin.filter(|_| !is_plain), ..stream },
             never_plain,
-            flow,
+            subflow,
         };
         match kind {
             SegmentKind::Syn { attempt } => clear.write_syn(attempt, out),
@@ -85,7 +85,7 @@ impl Protection {
 
 /// The options of a connection that is not sealed.
 struct Clear<'a> {
-    flow: &'a mut FlowState,
+    subflow: &'a mut SubflowState,
     /// `None` on plain TCP.
     session: Option<&'a Session>,
     stream: StreamFacts,
@@ -95,10 +95,10 @@ struct Clear<'a> {
 
 impl Clear<'_> {
     fn write_syn(&mut self, attempt: u8, out: &mut OptionBytes) {
-        match (self.flow.kind, self.session) {
+        match (self.subflow.kind, self.session) {
             (Kind::FirstActive, Some(session)) => {
-                self.flow.plain_syn = attempt >= OFFERING_SYNS && !self.never_plain;
-                if !self.flow.plain_syn {
+                self.subflow.plain_syn = attempt >= OFFERING_SYNS && !self.never_plain;
+                if !self.subflow.plain_syn {
                     put(&MptcpOption::Capable(capable(session, Keys::None)), usize::MAX, out);
                 }
             }
@@ -107,9 +107,9 @@ impl Clear<'_> {
                 Some(session @ Session { remote: Some(remote), .. }),
             ) => {
                 let join = MpJoin::Syn {
-                    backup: self.flow.backup_ours,
-                    reserved: reserved_bits(session, self.flow.class),
-                    address_id: self.flow.local_address,
+                    backup: self.subflow.backup_ours,
+                    reserved: reserved_bits(session, self.subflow.class),
+                    address_id: self.subflow.local_address,
                     token: remote.token(),
                     nonce,
                 };
@@ -121,7 +121,7 @@ impl Clear<'_> {
     }
 
     fn write_syn_ack(&mut self, out: &mut OptionBytes) {
-        match (self.flow.kind, self.session) {
+        match (self.subflow.kind, self.session) {
             (Kind::FirstPassive, Some(session)) => {
                 put(&MptcpOption::Capable(capable(session, Keys::Own)), usize::MAX, out);
             }
@@ -131,9 +131,9 @@ impl Clear<'_> {
             ) => {
                 let full = join_hmac(local, remote, nonce, peer_nonce);
                 let join = MpJoin::SynAck {
-                    backup: self.flow.backup_ours,
-                    reserved: reserved_bits(session, self.flow.class),
-                    address_id: self.flow.local_address,
+                    backup: self.subflow.backup_ours,
+                    reserved: reserved_bits(session, self.subflow.class),
+                    address_id: self.subflow.local_address,
                     hmac: *full.first_chunk().expect("32 bytes hold 8"),
                     nonce,
                 };
@@ -145,24 +145,24 @@ impl Clear<'_> {
     }
 
     fn write_ack(&mut self, room: usize, out: &mut OptionBytes) {
-        let keys_were_told = core::mem::take(&mut self.flow.keys_told);
+        let keys_were_told = core::mem::take(&mut self.subflow.keys_told);
         let Some(session) = self.session else {
             self.write_control(room, out);
             return;
         };
         let Session { local, remote: Some(remote), .. } = session else { return };
-        if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = self.flow.kind
-            && !matches!(self.flow.stage, Stage::Open | Stage::Leaving | Stage::Over)
+        if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = self.subflow.kind
+            && !matches!(self.subflow.stage, Stage::Open | Stage::Leaving | Stage::Over)
         {
             let full = join_hmac(local, remote, nonce, peer_nonce);
             let hmac = *full.first_chunk().expect("32 bytes hold 20");
             put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
             return;
         }
-        if self.flow.kind == Kind::FirstActive && !session.numbers.is_confirmed && !self.stream.has_sent {
+        if self.subflow.kind == Kind::FirstActive && !session.numbers.is_confirmed && !self.stream.has_sent {
             // A DATA_FIN does not fit beside them, and either ACK may be lost: they take turns.
             if self.stream.fin.is_none() || !keys_were_told {
-                self.flow.keys_told = put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);
+                self.subflow.keys_told = put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);
                 return;
             }
         }
@@ -189,7 +189,7 @@ impl Clear<'_> {
 
     /// The first control option that waits, if it fits.
     fn write_control(&mut self, room: usize, out: &mut OptionBytes) {
-        let Some(control) = self.flow.control.front() else { return };
+        let Some(control) = self.subflow.control.front() else { return };
         let written = match *control {
             Control::AddAddr(add) => put(&MptcpOption::AddAddr(add), room, out),
             Control::RemoveAddr(id) => {
@@ -199,14 +199,14 @@ impl Clear<'_> {
             Control::Fail { dsn } => put(&MptcpOption::Fail(MpFail { dsn }), room, out),
         };
         if written {
-            self.flow.control.pop_front();
+            self.subflow.control.pop_front();
         }
     }
 }
 
-fn write_reset(protection: &Protection, flow: &FlowState, room: usize, out: &mut OptionBytes) {
-    let reset_info = flow.reset_info;
-    if let Some(receiver_key) = protection.fast_close(flow.trust()).filter(|_| reset_info.fast_close) {
+fn write_reset(protection: &Protection, subflow: &SubflowState, room: usize, out: &mut OptionBytes) {
+    let reset_info = subflow.reset_info;
+    if let Some(receiver_key) = protection.fast_close(subflow.trust()).filter(|_| reset_info.fast_close) {
         put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
     }
     if let Some(dsn) = reset_info.fail {

@@ -33,7 +33,7 @@ enum State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PlainTcp {
     reason: PlainReason,
-    flow: SubflowId,
+    subflow: SubflowId,
     shift: u64,
 }
 
@@ -43,8 +43,8 @@ impl PlainTcp {
     }
 
     /// The one subflow.
-    pub(crate) fn flow(self) -> SubflowId {
-        self.flow
+    pub(crate) fn subflow(self) -> SubflowId {
+        self.subflow
     }
 
     /// The data offset at this stream offset of the subflow.
@@ -104,7 +104,7 @@ impl Plain {
     }
 
     /// From here on the subflow is the connection.
-    pub(super) fn fall_back(&mut self, reason: PlainReason, flow: SubflowId, shift: u64) {
-        self.state = State::Tcp(PlainTcp { reason, flow, shift });
+    pub(super) fn fall_back(&mut self, reason: PlainReason, subflow: SubflowId, shift: u64) {
+        self.state = State::Tcp(PlainTcp { reason, subflow, shift });
     }
 }

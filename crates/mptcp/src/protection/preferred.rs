@@ -10,7 +10,7 @@ use super::session::Session;
 use super::{Opened, Protection, SynAck};
 use crate::ConnectionError;
 use crate::status::SealedStatus;
-use crate::subflows::flow::FlowState;
+use crate::subflows::subflow::SubflowState;
 
 /// SYNs that carry an offer before it is left out, because something on the way may drop them for it (the number is
 /// the one of Linux).
@@ -28,9 +28,9 @@ impl Preferred {
     }
 
     /// Writes the options of the SYN.
-    pub(super) fn write_syn(&mut self, attempt: u8, flow: &mut FlowState, out: &mut OptionBytes) {
-        flow.plain_syn = attempt >= OFFERING_SYNS;
-        if !flow.plain_syn {
+    pub(super) fn write_syn(&mut self, attempt: u8, subflow: &mut SubflowState, out: &mut OptionBytes) {
+        subflow.plain_syn = attempt >= OFFERING_SYNS;
+        if !subflow.plain_syn {
             self.sealed.write_offer(out);
         }
     }

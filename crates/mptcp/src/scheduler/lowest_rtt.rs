@@ -19,7 +19,7 @@ mod tests {
 
     const PLENTY: Demand = Demand { backlog: Backlog::Endless, window_left: 10_000_000, last: None };
 
-    fn flow(index: usize, millis: u64, room: usize) -> Candidate {
+    fn subflow(index: usize, millis: u64, room: usize) -> Candidate {
         let window = 100_000;
         Candidate {
             index,
@@ -35,26 +35,31 @@ mod tests {
 
     #[test]
     fn the_fastest_with_room_is_chosen() {
-        assert_eq!(choose(&[flow(0, 20, 1000), flow(1, 10, 1000)], &PLENTY), Some(1));
+        assert_eq!(choose(&[subflow(0, 20, 1000), subflow(1, 10, 1000)], &PLENTY), Some(1));
         assert_eq!(
-            choose(&[flow(0, 20, 1000), flow(1, 10, 0)], &PLENTY),
+            choose(&[subflow(0, 20, 1000), subflow(1, 10, 0)], &PLENTY),
             Some(0),
             "there is enough for both"
         );
-        assert_eq!(choose(&[flow(0, 20, 0), flow(1, 10, 0)], &PLENTY), None);
+        assert_eq!(choose(&[subflow(0, 20, 0), subflow(1, 10, 0)], &PLENTY), None);
     }
 
     #[test]
     fn the_tail_waits_for_the_fast_path() {
         let tail = Demand { backlog: Backlog::Bytes(50_000), ..PLENTY };
-        assert_eq!(choose(&[flow(0, 200, 1000), flow(1, 10, 0)], &tail), None);
-        assert_eq!(choose(&[flow(0, 12, 1000), flow(1, 10, 0)], &tail), Some(0), "it would not be sooner");
+        assert_eq!(choose(&[subflow(0, 200, 1000), subflow(1, 10, 0)], &tail), None);
+        assert_eq!(
+            choose(&[subflow(0, 12, 1000), subflow(1, 10, 0)], &tail),
+            Some(0),
+            "it would not be sooner"
+        );
     }
 
     #[test]
     fn a_window_that_doubles_is_through_with_a_backlog_long_before_one_that_does_not() {
         let backlog = Demand { backlog: Backlog::Bytes(3_000_000), ..PLENTY };
-        let growing = |is_slow_start| [flow(0, 200, 1000), Candidate { is_slow_start, ..flow(1, 10, 0) }];
+        let growing =
+            |is_slow_start| [subflow(0, 200, 1000), Candidate { is_slow_start, ..subflow(1, 10, 0) }];
         assert_eq!(choose(&growing(true), &backlog), None, "60 ms");
         assert_eq!(choose(&growing(false), &backlog), Some(0), "310 ms");
     }
@@ -62,30 +67,30 @@ mod tests {
     #[test]
     fn a_slow_path_may_not_block_the_window() {
         let tight = Demand { window_left: 500_000, ..PLENTY };
-        assert_eq!(choose(&[flow(0, 200, 1000), flow(1, 10, 0)], &tight), None);
-        assert_eq!(choose(&[flow(0, 15, 1000), flow(1, 10, 0)], &tight), Some(0));
+        assert_eq!(choose(&[subflow(0, 200, 1000), subflow(1, 10, 0)], &tight), None);
+        assert_eq!(choose(&[subflow(0, 15, 1000), subflow(1, 10, 0)], &tight), Some(0));
     }
 
     #[test]
     fn all_faster_paths_together_are_what_a_slow_one_is_measured_by() {
         let tight = Demand { window_left: 3_000_000, ..PLENTY };
-        assert_eq!(choose(&[flow(0, 200, 1000), flow(1, 10, 0)], &tight), Some(0));
-        assert_eq!(choose(&[flow(0, 200, 1000), flow(1, 10, 0), flow(2, 10, 0)], &tight), None);
+        assert_eq!(choose(&[subflow(0, 200, 1000), subflow(1, 10, 0)], &tight), Some(0));
+        assert_eq!(choose(&[subflow(0, 200, 1000), subflow(1, 10, 0), subflow(2, 10, 0)], &tight), None);
     }
 
     #[test]
     fn nobody_waits_for_a_fast_path_that_is_stuck_with_nothing_in_flight() {
-        let stuck = Candidate { in_flight: 0, ..flow(1, 10, 0) };
+        let stuck = Candidate { in_flight: 0, ..subflow(1, 10, 0) };
         let tail = Demand { backlog: Backlog::Bytes(1), ..PLENTY };
-        assert_eq!(choose(&[flow(0, 200, 1000), stuck], &tail), Some(0));
+        assert_eq!(choose(&[subflow(0, 200, 1000), stuck], &tail), Some(0));
     }
 
     #[test]
     fn nobody_waits_for_a_path_that_delivers_nothing() {
-        let liar = Candidate { rate: 0.0, ..flow(1, 10, 0) };
+        let liar = Candidate { rate: 0.0, ..subflow(1, 10, 0) };
         let tight = Demand { window_left: 500_000, ..PLENTY };
-        assert_eq!(choose(&[flow(0, 200, 1000), liar], &tight), Some(0));
+        assert_eq!(choose(&[subflow(0, 200, 1000), liar], &tight), Some(0));
         let tail = Demand { backlog: Backlog::Bytes(50_000), ..PLENTY };
-        assert_eq!(choose(&[flow(0, 200, 1000), liar], &tail), Some(0));
+        assert_eq!(choose(&[subflow(0, 200, 1000), liar], &tail), Some(0));
     }
 }

@@ -14,7 +14,7 @@ const MAX_CARRIERS: usize = 8;
 /// A subflow that was given a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Carrier {
-    pub(crate) flow: SubflowId,
+    pub(crate) subflow: SubflowId,
     /// Stream offset in the subflow behind the last byte.
     pub(crate) end: u64,
     /// When it was given the block.
@@ -67,13 +67,13 @@ impl Block {
         self.start + length as u64
     }
 
-    pub(crate) fn is_carried_by(&self, flow: SubflowId) -> bool {
-        self.carriers.iter().any(|carrier| carrier.flow == flow)
+    pub(crate) fn is_carried_by(&self, subflow: SubflowId) -> bool {
+        self.carriers.iter().any(|carrier| carrier.subflow == subflow)
     }
 
     /// A subflow was given it.
     pub(crate) fn carry(&mut self, carrier: Carrier) {
-        self.carriers.retain(|old| old.flow != carrier.flow);
+        self.carriers.retain(|old| old.subflow != carrier.subflow);
         if self.carriers.is_full() {
             self.carriers.remove(0);
         }

@@ -7,7 +7,7 @@ use plait_base::PathId;
 use std::collections::BTreeMap;
 
 use crate::PathClass;
-use crate::subflows::flow::FlowState;
+use crate::subflows::subflow::SubflowState;
 
 /// A gap of fewer bytes does not end a row: a byte on the wire is a sum over 64 bytes before it, so the text before
 /// the gap says what is in it.
@@ -27,17 +27,18 @@ enum Listener {
 pub(crate) struct ExposureTracker(Vec<(Listener, BTreeMap<u64, u64>)>);
 
 /// Who listens on a subflow.
-fn listeners(flow: &FlowState) -> impl Iterator<Item = Listener> + use<> {
-    let ours = (flow.class != PathClass::Trusted).then_some(Listener::Path(flow.path));
-    let theirs = (flow.class_theirs != PathClass::Trusted).then_some(Listener::Peer(flow.tuple.remote.ip()));
+fn listeners(subflow: &SubflowState) -> impl Iterator<Item = Listener> + use<> {
+    let ours = (subflow.class != PathClass::Trusted).then_some(Listener::Path(subflow.path));
+    let theirs =
+        (subflow.class_theirs != PathClass::Trusted).then_some(Listener::Peer(subflow.tuple.remote.ip()));
     ours.into_iter().chain(theirs)
 }
 
 impl ExposureTracker {
     /// Whether nobody on this subflow sees more than `limit` bytes in a row if it carries those from `start`
     /// to `end`.
-    pub(crate) fn allows(&self, flow: &FlowState, start: u64, end: u64, limit: u64) -> bool {
-        listeners(flow).all(|listener| {
+    pub(crate) fn allows(&self, subflow: &SubflowState, start: u64, end: u64, limit: u64) -> bool {
+        listeners(subflow).all(|listener| {
             let Some(rows) = self.rows(listener) else { return end - start <= limit };
             let (first, last) = joined(rows, start, end);
             let is_known = rows.range(..=start).next_back().is_some_and(|(_, &known)| known >= end);
@@ -46,17 +47,17 @@ impl ExposureTracker {
     }
 
     /// How many bytes from `start` on, which nobody has seen yet, this subflow may carry; `None` for any number.
-    pub(crate) fn allowance(&self, flow: &FlowState, start: u64, limit: u64) -> Option<u64> {
+    pub(crate) fn allowance(&self, subflow: &SubflowState, start: u64, limit: u64) -> Option<u64> {
         let left = |listener| {
             let first = self.rows(listener).map_or(start, |rows| joined(rows, start, start).0);
             limit.saturating_sub(start - first)
         };
-        listeners(flow).map(left).min()
+        listeners(subflow).map(left).min()
     }
 
     /// The subflow carries these bytes.
-    pub(crate) fn note(&mut self, flow: &FlowState, start: u64, end: u64) {
-        for listener in listeners(flow) {
+    pub(crate) fn note(&mut self, subflow: &SubflowState, start: u64, end: u64) {
+        for listener in listeners(subflow) {
             let at = self.0.iter().position(|(known, _)| *known == listener).unwrap_or_else(|| {
                 self.0.push((listener, BTreeMap::new()));
                 self.0.len() - 1

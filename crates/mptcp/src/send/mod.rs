@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use data_timer::DataTimer;
 use exposure::ExposureTracker;
 
-use crate::subflows::flow::FlowState;
+use crate::subflows::subflow::SubflowState;
 use blocks::{Block, Body, Carrier, Covered};
 use sealed_body::SealedBody;
 
@@ -289,25 +289,25 @@ impl SendStream {
     }
 
     /// A subflow is given a new block.
-    pub(crate) fn on_chosen(&mut self, flow: SubflowId) {
-        self.last_chosen = Some(flow);
+    pub(crate) fn on_chosen(&mut self, subflow: SubflowId) {
+        self.last_chosen = Some(subflow);
     }
 
     /// Whether nobody on this subflow sees more than `limit` bytes in a row if it carries those from `start` to `end`.
-    pub(crate) fn exposure_allows(&self, flow: &FlowState, start: u64, end: u64, limit: u64) -> bool {
-        self.exposure.allows(flow, start, end, limit)
+    pub(crate) fn exposure_allows(&self, subflow: &SubflowState, start: u64, end: u64, limit: u64) -> bool {
+        self.exposure.allows(subflow, start, end, limit)
     }
 
     /// How many of the next bytes this subflow may carry; `None` for any number.
-    pub(crate) fn exposure_allowance(&self, flow: &FlowState, limit: u64) -> Option<u64> {
-        self.exposure.allowance(flow, self.next, limit)
+    pub(crate) fn exposure_allowance(&self, subflow: &SubflowState, limit: u64) -> Option<u64> {
+        self.exposure.allowance(subflow, self.next, limit)
     }
 
     /// The subflow carries these bytes, where it matters how many in a row.
-    pub(crate) fn note_exposed(&mut self, flow: &FlowState, start: u64, end: u64) {
+    pub(crate) fn note_exposed(&mut self, subflow: &SubflowState, start: u64, end: u64) {
         let first = self.blocks.front().map_or(start, |block| block.start);
         self.exposure.forget_below(first);
-        self.exposure.note(flow, start, end);
+        self.exposure.note(subflow, start, end);
     }
 
     /// A subflow was given the block that starts at `start`.
@@ -365,10 +365,10 @@ impl SendStream {
         self.blocks.get(self.blocks.partition_point(|block| block.start < offset))
     }
 
-    /// The first block that is to go out again and that `flow` does not carry, but may.
-    pub(crate) fn again_for(&self, flow: SubflowId, may_carry: impl Fn(&Block) -> bool) -> Option<&Block> {
+    /// The first block that is to go out again and that `subflow` does not carry, but may.
+    pub(crate) fn again_for(&self, subflow: SubflowId, may_carry: impl Fn(&Block) -> bool) -> Option<&Block> {
         let blocks = self.again.iter().filter_map(|&start| self.block(start));
-        blocks.take(AGAIN_SEARCH).find(|block| !block.is_carried_by(flow) && may_carry(block))
+        blocks.take(AGAIN_SEARCH).find(|block| !block.is_carried_by(subflow) && may_carry(block))
     }
 
     /// Where the first block that is to go out again starts.
@@ -378,13 +378,13 @@ impl SendStream {
 
     /// A subflow makes no progress: what only it carries is to go out again elsewhere too. Returns how many
     /// blocks.
-    pub(crate) fn on_stalled(&mut self, flow: SubflowId, is_good: impl Fn(SubflowId) -> bool) -> usize {
+    pub(crate) fn on_stalled(&mut self, subflow: SubflowId, is_good: impl Fn(SubflowId) -> bool) -> usize {
         let before = self.again.len();
         for block in &mut self.blocks {
             // One that did not get the block through is not elsewhere, and may try again.
-            let is_elsewhere = |c: &Carrier| c.flow != flow && !c.is_denied && is_good(c.flow);
-            if block.is_carried_by(flow) && !block.carriers.iter().any(is_elsewhere) {
-                block.carriers.retain(|carrier| carrier.flow == flow || !carrier.is_denied);
+            let is_elsewhere = |c: &Carrier| c.subflow != subflow && !c.is_denied && is_good(c.subflow);
+            if block.is_carried_by(subflow) && !block.carriers.iter().any(is_elsewhere) {
+                block.carriers.retain(|carrier| carrier.subflow == subflow || !carrier.is_denied);
                 self.again.insert(block.start);
             }
         }
@@ -392,9 +392,9 @@ impl SendStream {
     }
 
     /// A subflow is no more.
-    pub(crate) fn on_lost(&mut self, flow: SubflowId) {
+    pub(crate) fn on_lost(&mut self, subflow: SubflowId) {
         for block in &mut self.blocks {
-            block.carriers.retain(|carrier| carrier.flow != flow);
+            block.carriers.retain(|carrier| carrier.subflow != subflow);
             if block.carriers.is_empty() {
                 self.again.insert(block.start);
             }
@@ -447,10 +447,10 @@ impl SendStream {
         self.covered.drain(..)
     }
 
-    /// What `flow` alone has carried goes out again elsewhere, of the blocks that its TCP says were delivered up to `acked`.
-    pub(crate) fn on_disbelieved(&mut self, flow: SubflowId, acked: u64) {
+    /// What `subflow` alone has carried goes out again elsewhere, of the blocks that its TCP says were delivered up to `acked`.
+    pub(crate) fn on_disbelieved(&mut self, subflow: SubflowId, acked: u64) {
         for block in &self.blocks {
-            let is_claimed = |carrier: &Carrier| carrier.flow == flow && carrier.end <= acked;
+            let is_claimed = |carrier: &Carrier| carrier.subflow == subflow && carrier.end <= acked;
             if block.only_carrier().is_some_and(is_claimed) {
                 self.again.insert(block.start);
             }

@@ -3,8 +3,8 @@ use super::*;
 const FIRST: SubflowId = SubflowId(0);
 const SECOND: SubflowId = SubflowId(1);
 
-fn carrier(flow: SubflowId, end: u64) -> Carrier {
-    Carrier { flow, end, since: Instant::ZERO, is_denied: false }
+fn carrier(subflow: SubflowId, end: u64) -> Carrier {
+    Carrier { subflow, end, since: Instant::ZERO, is_denied: false }
 }
 
 fn filled(pieces: &[&'static str]) -> SendStream {
@@ -15,9 +15,9 @@ fn filled(pieces: &[&'static str]) -> SendStream {
     stream
 }
 
-fn cut(stream: &mut SendStream, max: usize, flow: SubflowId) -> (u64, Bytes) {
+fn cut(stream: &mut SendStream, max: usize, subflow: SubflowId) -> (u64, Bytes) {
     let (start, payload) = stream.cut(max, |data| data).expect("something to cut");
-    stream.on_carried(start, carrier(flow, start + payload.len() as u64));
+    stream.on_carried(start, carrier(subflow, start + payload.len() as u64));
     (start, payload)
 }
 

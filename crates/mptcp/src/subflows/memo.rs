@@ -9,7 +9,7 @@ use plait_base::{Duration, Instant};
 use plait_tcp::State;
 use plait_tcp::congestion::Member;
 
-use super::flow::{Flow, Stage, UNKNOWN_RTT};
+use super::subflow::{Stage, Subflow, UNKNOWN_RTT};
 
 /// Who looks at subflows after something has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +92,7 @@ impl Memo {
     }
 }
 
-impl Flow {
+impl Subflow {
     /// What follows from it alone.
     pub(crate) fn figures(&self) -> &Figures {
         self.memo.figures.get_or_init(|| Figures::of(self))
@@ -105,24 +105,24 @@ impl Flow {
 }
 
 impl Figures {
-    fn of(flow: &Flow) -> Self {
-        let (stats, congestion) = (flow.tcp.stats(), flow.tcp.congestion());
+    fn of(subflow: &Subflow) -> Self {
+        let (stats, congestion) = (subflow.tcp.stats(), subflow.tcp.congestion());
         Self {
-            tcp: flow.tcp.poll_timeout().map(|deadline| deadline.at),
-            third_ack: match flow.state.stage {
+            tcp: subflow.tcp.poll_timeout().map(|deadline| deadline.at),
+            third_ack: match subflow.state.stage {
                 Stage::Unconfirmed { again, tries: _ } => Some(again),
                 Stage::Opening | Stage::Open | Stage::Leaving | Stage::Over => None,
             },
-            stall: flow.stall_deadline(&stats),
+            stall: subflow.stall_deadline(&stats),
             rto: stats.rto,
             backoff: stats.backoff,
-            acked: flow.tcp.acked_offset(),
+            acked: subflow.tcp.acked_offset(),
             member: Member {
                 window: congestion.window(),
                 srtt: stats.srtt.unwrap_or(UNKNOWN_RTT),
                 bytes_between_losses: congestion.bytes_between_losses(),
             },
-            is_half_closed: flow.tcp.state() == State::CloseWait,
+            is_half_closed: subflow.tcp.state() == State::CloseWait,
         }
     }
 }

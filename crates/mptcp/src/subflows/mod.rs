@@ -2,11 +2,11 @@
 
 pub(crate) mod delivery;
 pub(crate) mod doubt;
-pub(crate) mod flow;
 pub(crate) mod inbox;
 mod memo;
 pub(crate) mod priority;
 pub(crate) mod sealed;
+pub(crate) mod subflow;
 
 use core::iter::Map;
 use core::ops::{Index, IndexMut};
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 use crate::paths::{MAX_PRESENT, Present, PresentIds, Standing};
 use crate::status::{Status, SubflowStatus};
-use flow::{Flow, Stage, Trial};
+use subflow::{Stage, Subflow, Trial};
 
 pub(crate) use memo::Look;
 
@@ -25,7 +25,7 @@ pub(crate) use memo::Look;
 /// ([`Subflows::take_closed`]).
 #[derive(Default)]
 pub(crate) struct Subflows {
-    flows: Vec<Flow>,
+    subflows: Vec<Subflow>,
     past: VecDeque<SubflowStatus>,
     next_id: u32,
 }
@@ -44,134 +44,134 @@ impl Subflows {
     }
 
     /// Adds one, and says where it is.
-    pub(crate) fn add(&mut self, flow: Flow) -> usize {
-        self.flows.push(flow);
-        self.flows.len() - 1
+    pub(crate) fn add(&mut self, subflow: Subflow) -> usize {
+        self.subflows.push(subflow);
+        self.subflows.len() - 1
     }
 
     /// Lets go of one that TCP is through with and that has nothing left to send, if there is one.
-    pub(crate) fn take_closed(&mut self) -> Option<Flow> {
-        let index = self.flows.iter().position(Flow::is_closed)?;
-        let flow = self.flows.remove(index);
-        if self.past.len() + self.flows.len() >= Status::MAX_SUBFLOWS {
+    pub(crate) fn take_closed(&mut self) -> Option<Subflow> {
+        let index = self.subflows.iter().position(Subflow::is_closed)?;
+        let subflow = self.subflows.remove(index);
+        if self.past.len() + self.subflows.len() >= Status::MAX_SUBFLOWS {
             self.past.pop_front();
         }
-        self.past.push_back(flow.status());
-        Some(flow)
+        self.past.push_back(subflow.status());
+        Some(subflow)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.flows.len()
+        self.subflows.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.flows.is_empty()
+        self.subflows.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> core::slice::Iter<'_, Flow> {
-        self.flows.iter()
+    pub(crate) fn iter(&self) -> core::slice::Iter<'_, Subflow> {
+        self.subflows.iter()
     }
 
     /// All, to be changed.
     pub(crate) fn iter_mut(&mut self) -> AllTouched<'_> {
-        self.flows.iter_mut().map(touched as fn(&mut Flow) -> &mut Flow)
+        self.subflows.iter_mut().map(touched as fn(&mut Subflow) -> &mut Subflow)
     }
 
-    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Flow> {
-        self.flows.get_mut(index).map(touched)
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Subflow> {
+        self.subflows.get_mut(index).map(touched)
     }
 
     /// Whether the subflow at `index` was touched since the last such look at it was through.
     pub(crate) fn wants(&self, look: Look, index: usize) -> bool {
-        !self.flows[index].memo.is_done(look)
+        !self.subflows[index].memo.is_done(look)
     }
 
     /// The subflow at `index`, to be asked for a segment: that has changed nothing where it had none.
-    pub(crate) fn speaker(&mut self, index: usize) -> &mut Flow {
-        &mut self.flows[index]
+    pub(crate) fn speaker(&mut self, index: usize) -> &mut Subflow {
+        &mut self.subflows[index]
     }
 
     /// Whether it had one.
     pub(crate) fn on_spoken(&mut self, index: usize, has_sent: bool) {
-        let flow = &mut self.flows[index];
+        let subflow = &mut self.subflows[index];
         if has_sent {
-            touched(flow);
+            touched(subflow);
         } else {
             // It may have noted how long it waits.
-            flow.memo.forget_figures();
-            flow.memo.set_done(Look::Segments);
+            subflow.memo.forget_figures();
+            subflow.memo.set_done(Look::Segments);
         }
     }
 
     /// Notes how long what its TCP has in flight takes.
     pub(crate) fn note_flight(&mut self, now: Instant, index: usize) {
-        let flow = &mut self.flows[index];
-        if !flow.memo.is_done(Look::Deliveries) {
-            let (given, acked) = (flow.tcp.next_offset(), flow.tcp.acked_offset());
-            let min_rtt = flow.tcp.stats().min_rtt.unwrap_or_default();
-            flow.state.sealed.delivery.on_flight(now, given, acked, min_rtt);
-            flow.memo.set_done(Look::Deliveries);
+        let subflow = &mut self.subflows[index];
+        if !subflow.memo.is_done(Look::Deliveries) {
+            let (given, acked) = (subflow.tcp.next_offset(), subflow.tcp.acked_offset());
+            let min_rtt = subflow.tcp.stats().min_rtt.unwrap_or_default();
+            subflow.state.sealed.delivery.on_flight(now, given, acked, min_rtt);
+            subflow.memo.set_done(Look::Deliveries);
         }
     }
 
     /// A look at it is through: there is nothing to do before it is touched.
     pub(crate) fn on_looked(&mut self, look: Look, index: usize) {
-        self.flows[index].memo.set_done(look);
+        self.subflows[index].memo.set_done(look);
     }
 
     /// The next event of its TCP.
     pub(crate) fn poll_event(&mut self, index: usize) -> Option<Event> {
-        let flow = &mut self.flows[index];
-        if flow.memo.is_done(Look::Events) {
+        let subflow = &mut self.subflows[index];
+        if subflow.memo.is_done(Look::Events) {
             return None;
         }
-        let event = flow.tcp.poll_event();
+        let event = subflow.tcp.poll_event();
         if event.is_none() {
-            flow.memo.set_done(Look::Events);
+            subflow.memo.set_done(Look::Events);
         }
         event
     }
 
     /// Whether it may have a segment to send: it was touched since it had none, or its TCP has waited for a moment that is over.
     pub(crate) fn may_speak(&self, now: Instant, index: usize) -> bool {
-        self.wants(Look::Segments, index) || self.flows[index].figures().tcp.is_some_and(|at| at <= now)
+        self.wants(Look::Segments, index) || self.subflows[index].figures().tcp.is_some_and(|at| at <= now)
     }
 
     /// Tells its TCP the window that is left. One that it was told already is news only where the subflow has moved.
     pub(crate) fn offer_window(&mut self, index: usize, window: u32) {
-        let flow = &mut self.flows[index];
-        let window = window.saturating_sub(flow.state.sealed.backlog());
-        if !flow.memo.offers_another(window) && flow.memo.is_done(Look::Window) {
+        let subflow = &mut self.subflows[index];
+        let window = window.saturating_sub(subflow.state.sealed.backlog());
+        if !subflow.memo.offers_another(window) && subflow.memo.is_done(Look::Window) {
             return;
         }
-        if flow.tcp.set_receive_window(window) {
-            touched(flow);
+        if subflow.tcp.set_receive_window(window) {
+            touched(subflow);
         }
-        flow.memo.set_done(Look::Window);
+        subflow.memo.set_done(Look::Window);
     }
 
     /// Where the subflow with this id is.
     pub(crate) fn index_of(&self, id: SubflowId) -> Option<usize> {
-        self.flows.iter().position(|flow| flow.state.id == id)
+        self.subflows.iter().position(|subflow| subflow.state.id == id)
     }
 
-    pub(crate) fn first(&self) -> Option<&Flow> {
-        self.flows.first()
+    pub(crate) fn first(&self) -> Option<&Subflow> {
+        self.subflows.first()
     }
 
     /// Whether one has these addresses.
     pub(crate) fn has_tuple(&self, tuple: &FourTuple) -> bool {
-        self.flows.iter().any(|flow| flow.state.tuple == *tuple)
+        self.subflows.iter().any(|subflow| subflow.state.tuple == *tuple)
     }
 
     /// Those that further ones depend on.
     pub(crate) fn present_for_joins(&self) -> impl Iterator<Item = Present> {
-        let counts = |flow: &&Flow| flow.state.is_present() && !flow.state.is_unproved_join();
-        self.flows.iter().filter(counts).map(|flow| Present {
-            path: flow.state.path,
-            local: flow.state.tuple.local.ip(),
-            remote: flow.state.tuple.remote.ip(),
-            standing: match (flow.state.stage, flow.state.stall) {
+        let counts = |subflow: &&Subflow| subflow.state.is_present() && !subflow.state.is_unproved_join();
+        self.subflows.iter().filter(counts).map(|subflow| Present {
+            path: subflow.state.path,
+            local: subflow.state.tuple.local.ip(),
+            remote: subflow.state.tuple.remote.ip(),
+            standing: match (subflow.state.stage, subflow.state.stall) {
                 (Stage::Opening, _) => Standing::Hanging,
                 (_, Some(stall)) => Standing::Stalled(stall.since),
                 (_, None) => Standing::Well,
@@ -181,84 +181,88 @@ impl Subflows {
 
     /// Whether there is one as far as limits and further joins are concerned.
     pub(crate) fn has_present(&self) -> bool {
-        self.flows.iter().any(|flow| flow.state.is_present())
+        self.subflows.iter().any(|subflow| subflow.state.is_present())
     }
 
     /// Whether one is present that has lasted.
     pub(crate) fn has_lasting(&self) -> bool {
-        self.flows.iter().any(|flow| flow.state.is_present() && flow.state.trial == Trial::Over)
+        self.subflows.iter().any(|subflow| subflow.state.is_present() && subflow.state.trial == Trial::Over)
     }
 
     /// Whether one has been opened completely and is in use: one that hangs while it is being opened is none.
     pub(crate) fn has_open(&self) -> bool {
-        self.flows.iter().any(Flow::is_open)
+        self.subflows.iter().any(Subflow::is_open)
     }
 
     /// Whether one should be given data.
     pub(crate) fn has_good(&self) -> bool {
-        self.flows.iter().any(Flow::is_good)
+        self.subflows.iter().any(Subflow::is_good)
     }
 
     /// Whether one other than `id` should be given data.
     pub(crate) fn has_other_good(&self, id: SubflowId) -> bool {
-        self.flows.iter().any(|flow| flow.state.id != id && flow.is_good())
+        self.subflows.iter().any(|subflow| subflow.state.id != id && subflow.is_good())
     }
 
     /// Which are present; `None` if they are too many to tell.
     pub(crate) fn present_ids(&self) -> Option<PresentIds> {
-        let present = || self.flows.iter().filter(|flow| flow.state.is_present());
-        let is_well = |flow: &Flow| flow.state.stage != Stage::Opening && flow.state.stall.is_none();
-        let ids = present().map(|flow| (flow.state.id, is_well(flow))).take(MAX_PRESENT).collect();
-        (self.flows.len() <= MAX_PRESENT).then_some(ids)
+        let present = || self.subflows.iter().filter(|subflow| subflow.state.is_present());
+        let is_well =
+            |subflow: &Subflow| subflow.state.stage != Stage::Opening && subflow.state.stall.is_none();
+        let ids = present().map(|subflow| (subflow.state.id, is_well(subflow))).take(MAX_PRESENT).collect();
+        (self.subflows.len() <= MAX_PRESENT).then_some(ids)
     }
 
     /// How many count against the limit where we open another: all of them.
     pub(crate) fn present(&self) -> usize {
-        self.flows.iter().filter(|flow| flow.state.is_present()).count()
+        self.subflows.iter().filter(|subflow| subflow.state.is_present()).count()
     }
 
     /// How many count where the peer opens another: whoever has seen our token can send the SYN of a join, and
     /// must not keep the peer out with it.
     pub(crate) fn proved(&self) -> usize {
-        self.flows.iter().filter(|flow| flow.state.is_present() && !flow.state.is_unproved_join()).count()
+        self.subflows
+            .iter()
+            .filter(|subflow| subflow.state.is_present() && !subflow.state.is_unproved_join())
+            .count()
     }
 
     /// Joins of the peer whose third segment has not come.
     pub(crate) fn unproved(&self) -> usize {
-        self.flows.iter().filter(|flow| flow.state.is_unproved_join()).count()
+        self.subflows.iter().filter(|subflow| subflow.state.is_unproved_join()).count()
     }
 
     /// All that there ever were, as far as they are remembered.
     pub(crate) fn status(&self) -> Vec<SubflowStatus> {
-        self.past.iter().cloned().chain(self.flows.iter().map(Flow::status)).collect()
+        self.past.iter().cloned().chain(self.subflows.iter().map(Subflow::status)).collect()
     }
 }
 
 /// Subflows that are to be changed.
-pub(crate) type AllTouched<'a> = Map<IterMut<'a, Flow>, fn(&mut Flow) -> &mut Flow>;
+pub(crate) type AllTouched<'a> = Map<IterMut<'a, Subflow>, fn(&mut Subflow) -> &mut Subflow>;
 
 /// Whoever may change a subflow gets it from here: what is remembered of it counts no more.
-fn touched(flow: &mut Flow) -> &mut Flow {
-    flow.memo.forget();
-    flow
+fn touched(subflow: &mut Subflow) -> &mut Subflow {
+    subflow.memo.forget();
+    subflow
 }
 
 impl Index<usize> for Subflows {
-    type Output = Flow;
+    type Output = Subflow;
 
-    fn index(&self, index: usize) -> &Flow {
-        &self.flows[index]
+    fn index(&self, index: usize) -> &Subflow {
+        &self.subflows[index]
     }
 }
 
 impl IndexMut<usize> for Subflows {
-    fn index_mut(&mut self, index: usize) -> &mut Flow {
-        touched(&mut self.flows[index])
+    fn index_mut(&mut self, index: usize) -> &mut Subflow {
+        touched(&mut self.subflows[index])
     }
 }
 
 impl<'a> IntoIterator for &'a mut Subflows {
-    type Item = &'a mut Flow;
+    type Item = &'a mut Subflow;
     type IntoIter = AllTouched<'a>;
 
     fn into_iter(self) -> Self::IntoIter {

@@ -7,7 +7,7 @@ use super::inbox::Inbox;
 
 /// Beside what every connection knows about a subflow.
 #[derive(Default)]
-pub(crate) struct SealedFlow {
+pub(crate) struct SealedSubflow {
     /// Its name in the keys; `None` until its handshake has proved both ends.
     pub(crate) tag: Option<SubflowTag>,
     pub(crate) inbox: Inbox,
@@ -29,7 +29,7 @@ pub(crate) struct SealedFlow {
     pub(crate) has_gaps: bool,
 }
 
-impl SealedFlow {
+impl SealedSubflow {
     /// Blocks that failed verification.
     pub(crate) fn failures(&self) -> u64 {
         self.failures

@@ -1,9 +1,9 @@
-use super::flow::{FlowState, Kind, Stage};
+use super::subflow::{Kind, Stage, SubflowState};
 use super::*;
 use crate::Path;
 use crate::PathClass;
 use plait_base::{PathId, SeqNum};
-use plait_tcp::{Config, Isn, SegmentKind, SegmentOptions, Subflow};
+use plait_tcp::{Config, Isn, SegmentKind, SegmentOptions};
 use plait_wire::OptionBytes;
 
 const NOW: Instant = Instant::from_millis(5);
@@ -31,9 +31,10 @@ fn subflows(count: u16) -> Subflows {
         let remote = "192.0.2.2:80".parse().expect("an address");
         let tuple = FourTuple { local: ([192, 0, 2, 1], 1000 + number).into(), remote };
         let isn = Isn { seq: SeqNum::new(7), timestamp_offset: 0 };
-        let tcp = Subflow::connect(NOW, Config::default(), tuple, isn);
+        let tcp = plait_tcp::Connection::connect(NOW, Config::default(), tuple, isn);
         let id = subflows.draw_id();
-        subflows.add(Flow::new(tcp, FlowState::new(id, (tuple, Kind::FirstActive), &path(), (0, None))));
+        subflows
+            .add(Subflow::new(tcp, SubflowState::new(id, (tuple, Kind::FirstActive), &path(), (0, None))));
     }
     subflows
 }
@@ -63,7 +64,7 @@ fn of_32_subflows_the_one_that_is_touched_is_looked_at_again_and_no_other() {
     for look in LOOKS {
         assert_eq!(to_be_looked_at(&subflows, look), [5], "{look:?}");
     }
-    let computed = subflows.iter().filter(|flow| flow.has_figures()).count();
+    let computed = subflows.iter().filter(|subflow| subflow.has_figures()).count();
     assert_eq!(computed, 31, "nothing is computed anew for the others");
 }
 
@@ -71,11 +72,11 @@ fn of_32_subflows_the_one_that_is_touched_is_looked_at_again_and_no_other() {
 #[test]
 fn a_change_of_all_subflows_has_all_of_them_looked_at() {
     let mut subflows = at_rest(32);
-    for flow in &mut subflows {
-        flow.state.backup_theirs = true;
+    for subflow in &mut subflows {
+        subflow.state.backup_theirs = true;
     }
     assert_eq!(to_be_looked_at(&subflows, Look::Stall).len(), 32);
-    assert_eq!(subflows.iter().filter(|flow| flow.has_figures()).count(), 0);
+    assert_eq!(subflows.iter().filter(|subflow| subflow.has_figures()).count(), 0);
 }
 
 #[test]

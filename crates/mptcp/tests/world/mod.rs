@@ -412,7 +412,7 @@ impl World {
 
     /// Subflows that can be used now.
     pub(crate) fn usable(&mut self, side: usize) -> usize {
-        self.status(side).subflows.iter().filter(|flow| flow.usable).count()
+        self.status(side).subflows.iter().filter(|subflow| subflow.usable).count()
     }
 
     /// Both ends have come to rest and hold nothing.

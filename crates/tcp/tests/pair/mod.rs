@@ -6,7 +6,7 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use plait_base::{Duration, Instant, SeqNum};
 use plait_link::{Decision, Link, LinkConfig, Loss};
-use plait_tcp::{Closed, Config, Event, FourTuple, Isn, Record, State, Subflow};
+use plait_tcp::{Closed, Config, Connection, Event, FourTuple, Isn, Record, State};
 use plait_wire::{Flags, OptionBytes, Segment};
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub(crate) enum Side {
 
 /// One end with its application.
 pub(crate) struct End {
-    pub(crate) tcp: Subflow,
+    pub(crate) tcp: Connection,
     pub(crate) received: Vec<u8>,
     pub(crate) events: Vec<Event>,
 }
@@ -147,7 +147,7 @@ impl Pair {
     pub(crate) fn with(seed: u64, config_a: Config, config_b: Config, path: &Path) -> Self {
         let now = Instant::from_millis(1000);
         let Path { forward, backward, merge } = path;
-        let tcp = Subflow::connect(now, config_a, tuple(), isn(ISN_A));
+        let tcp = Connection::connect(now, config_a, tuple(), isn(ISN_A));
         Self {
             now,
             a: End { tcp, received: Vec::new(), events: Vec::new() },
@@ -264,7 +264,7 @@ impl Pair {
                     end.tcp.handle_segment(now, segment);
                 }
                 None if segment.flags == Flags::SYN => {
-                    let tcp = Subflow::accept(now, self.config_b.clone(), segment, isn(ISN_B));
+                    let tcp = Connection::accept(now, self.config_b.clone(), segment, isn(ISN_B));
                     self.b = Some(End { tcp, received: Vec::new(), events: Vec::new() });
                 }
                 None => {}

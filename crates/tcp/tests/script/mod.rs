@@ -10,7 +10,7 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use plait_base::{Duration, Instant, SeqNum};
 use plait_tcp::{
-    Arrival, Config, Event, FourTuple, Isn, Record, SegmentKind, SegmentOptions, State, Subflow, Timer,
+    Arrival, Config, Connection, Event, FourTuple, Isn, Record, SegmentKind, SegmentOptions, State, Timer,
 };
 use plait_wire::{Flags, IcmpError, IcmpReason, OptionBytes, Segment, TcpOption};
 
@@ -132,7 +132,7 @@ impl SegmentOptions for Opaque {
 }
 
 pub(crate) struct Script {
-    pub(crate) tcp: Subflow,
+    pub(crate) tcp: Connection,
     pub(crate) now: Instant,
     pub(crate) opaque: Opaque,
     /// Echoed by the peer: the latest value of ours.
@@ -151,16 +151,16 @@ impl Script {
         let tuple = FourTuple { local: us(), remote: them() };
         let isn = Isn { seq: SeqNum::new(OURS), timestamp_offset: 0xffff_f800 };
         let now = Instant::from_millis(1000);
-        Self::around(Subflow::connect(now, config.clone(), tuple, isn), now)
+        Self::around(Connection::connect(now, config.clone(), tuple, isn), now)
     }
 
     pub(crate) fn passive(config: Config, syn: Seg) -> Self {
         let isn = Isn { seq: SeqNum::new(OURS), timestamp_offset: 0xffff_f800 };
         let now = Instant::from_millis(1000);
-        Self::around(Subflow::accept(now, config.clone(), &syn.segment, isn), now)
+        Self::around(Connection::accept(now, config.clone(), &syn.segment, isn), now)
     }
 
-    fn around(tcp: Subflow, now: Instant) -> Self {
+    fn around(tcp: Connection, now: Instant) -> Self {
         Self {
             tcp,
             now,

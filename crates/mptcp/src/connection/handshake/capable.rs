@@ -13,7 +13,7 @@ use crate::connection::receiving::Arrived;
 use crate::connection::trust::may_open_over;
 use crate::protection::{Answered, Mode, Opened, Protection, SynAck};
 use crate::role::Role;
-use crate::subflows::flow::{Kind, ResetInfo, Stage};
+use crate::subflows::subflow::{Kind, ResetInfo, Stage};
 use crate::{Config, Connection, ConnectionError, Host, Path, PathClass};
 
 impl Connection {
@@ -43,7 +43,7 @@ impl Connection {
         let Answered { protection, decided } =
             Protection::answer(&config, syn, offer.as_ref(), || host.draw_key());
         let mut connection = Self::new(now, config, Role::Passive, protection);
-        let index = connection.accept_flow(now, path, syn, (Kind::FirstPassive, Some(0)), host);
+        let index = connection.accept_subflow(now, path, syn, (Kind::FirstPassive, Some(0)), host);
         connection.paths.set_initial(syn.destination.ip(), syn.source);
         match decided {
             Some(Opened::FallBack(reason)) => connection.fall_back(index, reason, Mapped::Never),
@@ -56,17 +56,17 @@ impl Connection {
     /// The answer to our SYN on a first subflow.
     pub(crate) fn on_first_syn_ack(&mut self, arrived: &Arrived<'_>) {
         let index = arrived.index;
-        self.flows[index].state.stage = Stage::Open;
-        let tuple = self.flows[index].state.tuple;
+        self.subflows[index].state.stage = Stage::Open;
+        let tuple = self.subflows[index].state.tuple;
         self.paths.set_initial(tuple.local.ip(), tuple.remote);
         let opened = self.protection.take_answer(&SynAck {
-            flow: self.flows[index].state.id,
+            subflow: self.subflows[index].state.id,
             options: &arrived.segment.options,
             capable: arrived.signals.capable.as_ref(),
-            was_plain: self.flows[index].state.plain_syn,
+            was_plain: self.subflows[index].state.plain_syn,
         });
         if opened == Opened::Multipath {
-            self.flows[index].state.remote_address = Some(0);
+            self.subflows[index].state.remote_address = Some(0);
         }
         // The window of a SYN/ACK is not scaled, and TCP has taken that into account.
         self.on_opened(index, opened, arrived.window);
@@ -96,19 +96,19 @@ impl Connection {
         {
             return;
         }
-        let flow = self.flows[index].state.id;
+        let subflow = self.subflows[index].state.id;
         let has_mapping = signals.dss.is_some() || arrived.offset > 1;
         let opened =
-            self.protection.take_third_ack(flow, &segment.options, signals.capable.as_ref(), has_mapping);
+            self.protection.take_third_ack(subflow, &segment.options, signals.capable.as_ref(), has_mapping);
         match opened {
             Opened::Multipath | Opened::Sealing | Opened::FallBack(_) => {
-                self.flows[index].state.stage = Stage::Open;
+                self.subflows[index].state.stage = Stage::Open;
             }
             Opened::Fail(_) => {}
             Opened::WrongKeys => {
                 log::debug!("third ACK dropped: its keys are not those of the handshake");
                 self.counters.bad_keys += 1;
-                self.flows[index].reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
+                self.subflows[index].reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
             }
             Opened::NotYet => {
                 if let Some(dss) = signals.dss {
@@ -124,7 +124,7 @@ impl Connection {
 
     /// TCP says that the handshake is complete, and the options did not decide what is spoken.
     pub(crate) fn on_established(&mut self, index: usize) {
-        let state = &mut self.flows[index].state;
+        let state = &mut self.subflows[index].state;
         if state.stage != Stage::Opening {
             return;
         }
@@ -132,8 +132,8 @@ impl Connection {
             // Both sides have opened at the same time: there is no SYN/ACK with a key.
             (Kind::FirstActive, _, Mode::Opening) => {
                 state.stage = Stage::Open;
-                let (flow, was_plain) = (state.id, state.plain_syn);
-                let nothing = SynAck { flow, options: &[], capable: None, was_plain };
+                let (subflow, was_plain) = (state.id, state.plain_syn);
+                let nothing = SynAck { subflow, options: &[], capable: None, was_plain };
                 let opened = self.protection.take_answer(&nothing);
                 self.on_opened(index, opened, 0);
             }
@@ -143,7 +143,7 @@ impl Connection {
             }
             (Kind::FirstActive | Kind::FirstPassive, _, _) => {}
             (Kind::JoinActive { .. } | Kind::JoinPassive { .. }, _, _) => {
-                self.flows[index].reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
+                self.subflows[index].reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
             }
         }
     }

@@ -5,13 +5,13 @@
 
 use crate::log;
 use plait_base::{Duration, Instant, SubflowId};
-use plait_tcp::{FourTuple, Subflow};
+use plait_tcp::FourTuple;
 use plait_wire::{Flags, MpJoin, ResetReason, Segment};
 
 use crate::connection::options_in::Signals;
 use crate::connection::receiving::Arrived;
 use crate::protection::{Mode, Nonces, OptionsOut, StreamFacts};
-use crate::subflows::flow::{Flow, Kind, ResetInfo, Stage};
+use crate::subflows::subflow::{Kind, ResetInfo, Stage, Subflow};
 use crate::{Connection, Event, Host, Path, PathClass, Refused};
 
 /// First interval of repeating the third ACK; doubles.
@@ -42,12 +42,12 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
         let (said, path) = self.check_join(syn, host)?;
-        if self.flows.unproved() >= MAX_UNPROVED {
+        if self.subflows.unproved() >= MAX_UNPROVED {
             return Err(Refused::Crowded);
         }
         let nonce = host.random().next_u32();
-        let flow = self.join_flow((now, syn), said, (nonce, &path), host);
-        Ok(self.add_join(flow))
+        let subflow = self.join_subflow((now, syn), said, (nonce, &path), host);
+        Ok(self.add_join(subflow))
     }
 
     /// The SYN/ACK to a SYN with MP_JOIN and our token, with `nonce` in it, of which nothing is kept: in place of
@@ -64,8 +64,8 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<Option<Segment>, Refused> {
         let (said, path) = self.check_join(syn, host)?;
-        let mut flow = self.join_flow((now, syn), said, (nonce, &path), host);
-        Ok(self.syn_ack_of(&mut flow, now))
+        let mut subflow = self.join_subflow((now, syn), said, (nonce, &path), host);
+        Ok(self.syn_ack_of(&mut subflow, now))
     }
 
     /// The SYN of a join has been answered at `then` by [`Connection::answer_join`] with this `nonce`: the subflow is as it was
@@ -81,9 +81,9 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
         let (said, path) = self.check_join(syn, host)?;
-        let mut flow = self.join_flow((then, syn), said, (nonce, &path), host);
-        let _sent_already = self.syn_ack_of(&mut flow, then);
-        Ok(self.add_join(flow))
+        let mut subflow = self.join_subflow((then, syn), said, (nonce, &path), host);
+        let _sent_already = self.syn_ack_of(&mut subflow, then);
+        Ok(self.add_join(subflow))
     }
 
     /// What the SYN of a join says, and the path that it came over.
@@ -102,72 +102,73 @@ impl Connection {
         if path.class == PathClass::Never {
             return Err(Refused::Prohibited);
         }
-        if self.flows.has_tuple(&FourTuple { local: syn.destination, remote: syn.source }) {
+        if self.subflows.has_tuple(&FourTuple { local: syn.destination, remote: syn.source }) {
             return Err(Refused::Malformed);
         }
-        if self.flows.proved() >= usize::from(self.config.max_subflows) {
+        if self.subflows.proved() >= usize::from(self.config.max_subflows) {
             return Err(Refused::TooMany);
         }
         Ok((JoinSyn { backup, reserved, address_id, nonce }, path))
     }
 
     /// The subflow of a join, with our nonce, over `path`; not one of the connection's yet.
-    fn join_flow(
+    fn join_subflow(
         &mut self,
         (now, syn): (Instant, &Segment),
         said: JoinSyn,
         (nonce, path): (u32, &Path),
         host: &mut dyn Host,
-    ) -> Flow {
+    ) -> Subflow {
         let tuple = FourTuple { local: syn.destination, remote: syn.source };
-        let tcp = Subflow::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
+        let tcp = plait_tcp::Connection::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
         let kind = Kind::JoinPassive { nonce, peer_nonce: said.nonce };
-        let mut flow = self.new_flow(NOT_ADDED, path, tcp, (tuple, kind), Some(said.address_id));
-        flow.state.backup_theirs = said.backup;
-        flow.state.class_theirs = self.protection.class_of(said.reserved);
-        flow.state.sealed.initiator_said(said.backup, said.reserved, said.address_id);
-        flow
+        let mut subflow = self.new_subflow(NOT_ADDED, path, tcp, (tuple, kind), Some(said.address_id));
+        subflow.state.backup_theirs = said.backup;
+        subflow.state.class_theirs = self.protection.class_of(said.reserved);
+        subflow.state.sealed.initiator_said(said.backup, said.reserved, said.address_id);
+        subflow
     }
 
-    fn syn_ack_of(&mut self, flow: &mut Flow, now: Instant) -> Option<Segment> {
+    fn syn_ack_of(&mut self, subflow: &mut Subflow, now: Instant) -> Option<Segment> {
         let stream = StreamFacts { next: self.acknowledged(), fin: None, has_sent: false };
-        let mut options = OptionsOut { flow: &mut flow.state, protection: &mut self.protection, stream };
-        flow.tcp.poll_transmit(now, &mut options)
+        let mut options =
+            OptionsOut { subflow: &mut subflow.state, protection: &mut self.protection, stream };
+        subflow.tcp.poll_transmit(now, &mut options)
     }
 
-    fn add_join(&mut self, mut flow: Flow) -> SubflowId {
-        let (id, tuple) = (self.flows.draw_id(), flow.state.tuple);
-        flow.state.id = id;
+    fn add_join(&mut self, mut subflow: Subflow) -> SubflowId {
+        let (id, tuple) = (self.subflows.draw_id(), subflow.state.tuple);
+        subflow.state.id = id;
         self.notices.push(Event::SubflowOpened { id, tuple });
-        self.flows.add(flow);
+        self.subflows.add(subflow);
         id
     }
 
     /// The answer to our join.
     pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
-        let flow = &mut self.flows[arrived.index];
-        let Kind::JoinActive { nonce: own, .. } = flow.state.kind else { return };
+        let subflow = &mut self.subflows[arrived.index];
+        let Kind::JoinActive { nonce: own, .. } = subflow.state.kind else { return };
         let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
             //# missing MP_JOIN in SYN/ACK response): send RST
-            log::debug!(subflow = flow.state.id.0, "join answered without MP_JOIN");
+            log::debug!(subflow = subflow.state.id.0, "join answered without MP_JOIN");
             self.counters.joins_unanswered += 1;
-            flow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+            subflow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             return;
         };
-        flow.state.sealed.responder_said(backup, reserved, address_id);
+        subflow.state.sealed.responder_said(backup, reserved, address_id);
         let nonces = Nonces { own, theirs: nonce };
-        if !self.protection.is_join_answer(&mut flow.state, nonces, &hmac) {
-            log::debug!(subflow = flow.state.id.0, "join dropped: the HMAC is wrong or missing");
+        if !self.protection.is_join_answer(&mut subflow.state, nonces, &hmac) {
+            log::debug!(subflow = subflow.state.id.0, "join dropped: the HMAC is wrong or missing");
             self.counters.bad_join_hmacs += 1;
-            flow.reset(ResetInfo::because(ResetReason::Mptcp));
+            subflow.reset(ResetInfo::because(ResetReason::Mptcp));
             return;
         }
-        flow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
-        flow.state.backup_theirs = backup;
-        flow.state.class_theirs = self.protection.class_of(reserved);
-        flow.state.remote_address = flow.state.remote_address.or(Some(address_id));
-        flow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
+        subflow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
+        subflow.state.backup_theirs = backup;
+        subflow.state.class_theirs = self.protection.class_of(reserved);
+        subflow.state.remote_address = subflow.state.remote_address.or(Some(address_id));
+        subflow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
         // The peer may send data here as soon as it has our third ACK.
         self.outgoing.on_other_subflow();
         self.cancel_slower(arrived.index);
@@ -175,10 +176,10 @@ impl Connection {
 
     /// Something came back after the third ACK: the peer has it.
     pub(crate) fn on_join_confirmed(&mut self, now: Instant, index: usize) {
-        log::debug!(subflow = self.flows[index].state.id.0, path = ?self.flows[index].state.path, "join is complete");
-        self.flows[index].state.stage = Stage::Open;
+        log::debug!(subflow = self.subflows[index].state.id.0, path = ?self.subflows[index].state.path, "join is complete");
+        self.subflows[index].state.stage = Stage::Open;
         self.begin_trial(now, index);
-        self.paths.on_joined(self.flows[index].state.path, self.flows[index].state.tuple.remote);
+        self.paths.on_joined(self.subflows[index].state.path, self.subflows[index].state.tuple.remote);
     }
 
     /// An acceptable segment on a subflow whose third ACK we wait for.
@@ -186,46 +187,46 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
-        let others = self.flows.proved();
-        let flow = &mut self.flows[arrived.index];
-        let Kind::JoinPassive { nonce, peer_nonce } = flow.state.kind else { return };
+        let others = self.subflows.proved();
+        let subflow = &mut self.subflows[arrived.index];
+        let Kind::JoinPassive { nonce, peer_nonce } = subflow.state.kind else { return };
         let nonces = Nonces { own: nonce, theirs: peer_nonce };
         let is_right = match arrived.signals.join {
-            Some(MpJoin::Ack { hmac }) => self.protection.is_join_ack(&mut flow.state, nonces, &hmac),
+            Some(MpJoin::Ack { hmac }) => self.protection.is_join_ack(&mut subflow.state, nonces, &hmac),
             Some(MpJoin::Syn { .. } | MpJoin::SynAck { .. }) | None => false,
         };
         if is_right && others < usize::from(self.config.max_subflows) {
-            log::debug!(subflow = flow.state.id.0, path = ?flow.state.path, "join is complete");
-            flow.state.stage = Stage::Open;
-            flow.tcp.request_ack();
+            log::debug!(subflow = subflow.state.id.0, path = ?subflow.state.path, "join is complete");
+            subflow.state.stage = Stage::Open;
+            subflow.tcp.request_ack();
             self.begin_trial(now, arrived.index);
             self.outgoing.on_other_subflow();
         } else if is_right {
-            flow.reset(ResetInfo::for_now(ResetReason::LackOfResources));
+            subflow.reset(ResetInfo::for_now(ResetReason::LackOfResources));
         } else {
-            log::debug!(subflow = flow.state.id.0, "join dropped: the HMAC is wrong or missing");
+            log::debug!(subflow = subflow.state.id.0, "join dropped: the HMAC is wrong or missing");
             self.counters.bad_join_hmacs += 1;
-            flow.reset(ResetInfo::because(ResetReason::Mptcp));
+            subflow.reset(ResetInfo::because(ResetReason::Mptcp));
         }
     }
 
     pub(crate) fn repeat_third_acks(&mut self, now: Instant) {
-        for flow in &mut self.flows {
-            let Stage::Unconfirmed { again, tries } = flow.state.stage else { continue };
+        for subflow in &mut self.subflows {
+            let Stage::Unconfirmed { again, tries } = subflow.state.stage else { continue };
             if again > now {
                 continue;
             }
             if tries >= THIRD_ACK_TRIES {
-                flow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+                subflow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
                 continue;
             }
             let wait = THIRD_ACK_INTERVAL * 2u32.pow(u32::from(tries) + 1);
-            flow.state.stage = Stage::Unconfirmed { again: now + wait, tries: tries + 1 };
-            flow.tcp.request_ack();
+            subflow.state.stage = Stage::Unconfirmed { again: now + wait, tries: tries + 1 };
+            subflow.tcp.request_ack();
         }
     }
 
     pub(crate) fn third_ack_deadline(&self) -> Option<Instant> {
-        self.flows.iter().filter_map(|flow| flow.figures().third_ack).min()
+        self.subflows.iter().filter_map(|subflow| subflow.figures().third_ack).min()
     }
 }

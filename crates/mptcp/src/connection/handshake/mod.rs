@@ -5,10 +5,10 @@ mod join;
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, SubflowId};
-use plait_tcp::{FourTuple, Subflow};
+use plait_tcp::FourTuple;
 use plait_wire::Segment;
 
-use crate::subflows::flow::{Flow, FlowState, Kind};
+use crate::subflows::subflow::{Kind, Subflow, SubflowState};
 use crate::{Config, Connection, Event, Host, Path};
 
 /// Attempts to open a further subflow: it is not worth two minutes, and there are others.
@@ -16,7 +16,7 @@ const JOIN_SYN_RETRIES: u8 = 3;
 
 impl Connection {
     /// Opens a subflow actively; `None` without a free port.
-    pub(crate) fn open_flow(
+    pub(crate) fn open_subflow(
         &mut self,
         now: Instant,
         path: &Path,
@@ -31,13 +31,13 @@ impl Connection {
         if self.mode() == crate::protection::Mode::Multipath {
             config.syn_retries = config.syn_retries.min(JOIN_SYN_RETRIES);
         }
-        let tcp = Subflow::connect(now, config, tuple, host.isn(&tuple, now));
+        let tcp = plait_tcp::Connection::connect(now, config, tuple, host.isn(&tuple, now));
         let (kind, remote_address) = state;
-        Some(self.add_flow(path, tcp, tuple, kind, remote_address))
+        Some(self.add_subflow(path, tcp, tuple, kind, remote_address))
     }
 
     /// Opens a subflow passively.
-    pub(crate) fn accept_flow(
+    pub(crate) fn accept_subflow(
         &mut self,
         now: Instant,
         path: &Path,
@@ -46,39 +46,39 @@ impl Connection {
         host: &mut dyn Host,
     ) -> usize {
         let tuple = FourTuple { local: syn.destination, remote: syn.source };
-        let tcp = Subflow::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
+        let tcp = plait_tcp::Connection::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
         let (kind, remote_address) = state;
-        self.add_flow(path, tcp, tuple, kind, remote_address)
+        self.add_subflow(path, tcp, tuple, kind, remote_address)
     }
 
-    fn add_flow(
+    fn add_subflow(
         &mut self,
         path: &Path,
-        tcp: Subflow,
+        tcp: plait_tcp::Connection,
         tuple: FourTuple,
         kind: Kind,
         remote_address: Option<u8>,
     ) -> usize {
-        let id = self.flows.draw_id();
-        let flow = self.new_flow(id, path, tcp, (tuple, kind), remote_address);
+        let id = self.subflows.draw_id();
+        let subflow = self.new_subflow(id, path, tcp, (tuple, kind), remote_address);
         self.notices.push(Event::SubflowOpened { id, tuple });
-        self.flows.add(flow)
+        self.subflows.add(subflow)
     }
 
     /// A subflow that is not one of the connection's yet.
-    fn new_flow(
+    fn new_subflow(
         &mut self,
         id: SubflowId,
         path: &Path,
-        tcp: Subflow,
+        tcp: plait_tcp::Connection,
         (tuple, kind): (FourTuple, Kind),
         remote_address: Option<u8>,
-    ) -> Flow {
+    ) -> Subflow {
         let local_address = match kind {
             Kind::FirstActive | Kind::FirstPassive => 0,
             Kind::JoinActive { .. } | Kind::JoinPassive { .. } => self.paths.local_id(tuple.local.ip()),
         };
-        Flow::new(tcp, FlowState::new(id, (tuple, kind), path, (local_address, remote_address)))
+        Subflow::new(tcp, SubflowState::new(id, (tuple, kind), path, (local_address, remote_address)))
     }
 
     fn tcp_config(&self, path: &Path) -> plait_tcp::Config {

@@ -27,8 +27,8 @@ impl Connection {
         let Some(sealed) = self.protection.sealed_mut() else { return };
         match sealed.begin_handshake(now, host) {
             Begun::NotDue => {}
-            Begun::On(flow) => {
-                if let Some(index) = self.flows.index_of(flow) {
+            Begun::On(subflow) => {
+                if let Some(index) = self.subflows.index_of(subflow) {
                     self.read_handshake(index);
                 }
             }
@@ -39,24 +39,24 @@ impl Connection {
     /// The subflow at `index` has brought bytes while a handshake runs.
     pub(super) fn read_handshake(&mut self, index: usize) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
-        let state = &mut self.flows[index].state;
-        if sealed.handshake_flow() == Some(state.id) {
+        let state = &mut self.subflows[index].state;
+        if sealed.handshake_subflow() == Some(state.id) {
             sealed.read_handshake(&mut state.sealed.inbox);
         }
     }
 
     fn pump_handshake(&mut self, now: Instant, host: &mut dyn Host) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
-        let Some(flow) = sealed.handshake_flow() else { return };
-        let Some(index) = self.flows.index_of(flow) else { return };
+        let Some(subflow) = sealed.handshake_subflow() else { return };
+        let Some(index) = self.subflows.index_of(subflow) else { return };
         let Some(step) = sealed.poll_handshake() else { return };
         let speaks = !step.messages.is_empty();
         for payload in step.messages {
-            self.flows[index].tcp.send(Record { payload, options: step.options.clone(), push: true });
+            self.subflows[index].tcp.send(Record { payload, options: step.options.clone(), push: true });
         }
         match step.outcome {
             Some(Ok(complete)) => self.start_sealed(now, index, complete, host),
-            Some(Err(error)) if speaks => self.fail_behind_alert(now, error.why, flow),
+            Some(Err(error)) if speaks => self.fail_behind_alert(now, error.why, subflow),
             Some(Err(error)) => self.fail_sealing(error.why, ConnectionError::HandshakeFailed),
             None => {}
         }
@@ -68,7 +68,7 @@ impl Connection {
             return self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
         }
         self.outgoing.hold_fin(1 + INITIAL_WINDOW);
-        let state = &mut self.flows[index].state;
+        let state = &mut self.subflows[index].state;
         state.sealed.tag = Some(SubflowTag::FIRST);
         if self.role == Role::Active {
             state.remote_address = Some(0);
@@ -103,9 +103,9 @@ impl Connection {
 
     /// As [`Connection::fail_sealing`] for a handshake whose last bytes, an alert, tell the peer why: they are with TCP,
     /// and a reset would overtake them.
-    fn fail_behind_alert(&mut self, now: Instant, why: String, flow: SubflowId) {
+    fn fail_behind_alert(&mut self, now: Instant, why: String, subflow: SubflowId) {
         self.fail_and(ConnectionError::HandshakeFailed, |each, reset_info| {
-            if each.state.id == flow {
+            if each.state.id == subflow {
                 each.leave();
                 each.tcp.orphan(now);
             } else {

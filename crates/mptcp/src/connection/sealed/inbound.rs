@@ -13,8 +13,8 @@ use crate::connection::receiving::{Arrived, MAX_UNMAPPED};
 use crate::protection::sealed::{Established, Reader, Said, Sealed, Worth};
 use crate::role::Role;
 use crate::send::Acked;
-use crate::subflows::flow::{ResetInfo, Stage as FlowStage};
 use crate::subflows::inbox::{Declaration, Declared, Next};
+use crate::subflows::subflow::{ResetInfo, Stage as SubflowStage};
 use crate::{Connection, ConnectionError};
 
 /// Failed blocks after which a subflow is closed.
@@ -39,7 +39,7 @@ impl Connection {
         let is_bare_fin = |length: u16, ssn: u32| data_fin && length == 1 && ssn == 0;
         match mapping {
             Some(mapping) if !is_bare_fin(mapping.length, mapping.ssn) => {
-                self.flows[arrived.index].state.has_dss = true;
+                self.subflows[arrived.index].state.has_dss = true;
                 let Some(offset) = stream_offset(mapping.ssn, arrived.offset) else { return };
                 let declared = Declared {
                     offset,
@@ -56,7 +56,7 @@ impl Connection {
     }
 
     fn declare_block(&mut self, index: usize, declared: Declared) {
-        match self.flows[index].state.sealed.inbox.declare(declared) {
+        match self.subflows[index].state.sealed.inbox.declare(declared) {
             Declaration::Fine => {}
             Declaration::Conflict => self.counters.mapping_conflicts += 1,
             Declaration::TooMany => self.counters.mappings_refused += 1,
@@ -66,7 +66,7 @@ impl Connection {
     /// A Data-ACK or DATA_FIN without a block: its tag has to be right.
     fn take_tagged(&mut self, arrived: &Arrived<'_>, ack: Option<DataAck>, fin: Option<DataSequence>) {
         let Some(established) = self.protection.established_mut() else { return };
-        let Some(subflow) = self.flows[arrived.index].state.sealed.tag else { return };
+        let Some(subflow) = self.subflows[arrived.index].state.sealed.tag else { return };
         let said = Said { ack, fin, tag: arrived.signals.tag };
         match established.check(subflow, &said, (self.outgoing.acked(), self.incoming.next())) {
             Worth::Genuine { acked, fin } => {
@@ -96,8 +96,8 @@ impl Connection {
 
     /// Takes what TCP has put in order.
     pub(crate) fn read_sealed(&mut self, now: Instant, index: usize) {
-        while let Some(chunk) = self.flows[index].tcp.read() {
-            let state = &mut self.flows[index].state;
+        while let Some(chunk) = self.subflows[index].tcp.read() {
+            let state = &mut self.subflows[index].state;
             state.read = chunk.offset + chunk.data.len() as u64;
             state.sealed.inbox.push(chunk);
         }
@@ -110,19 +110,19 @@ impl Connection {
 
     /// Opens the blocks that are complete.
     pub(super) fn open_blocks(&mut self, now: Instant, index: usize) {
-        if self.flows[index].state.sealed.tag.is_none() {
+        if self.subflows[index].state.sealed.tag.is_none() {
             return;
         }
         let before = self.progress();
-        self.flows[index].state.sealed.is_paused = false;
-        while !self.closing.is_over() && self.flows[index].state.stage != FlowStage::Over {
+        self.subflows[index].state.sealed.is_paused = false;
+        while !self.closing.is_over() && self.subflows[index].state.stage != SubflowStage::Over {
             if self.is_opening_enough() {
-                self.flows[index].state.sealed.is_paused = true;
+                self.subflows[index].state.sealed.is_paused = true;
                 break;
             }
-            match self.flows[index].state.sealed.inbox.next() {
+            match self.subflows[index].state.sealed.inbox.next() {
                 Next::Nothing => {
-                    self.flows[index].state.unmapped_since = None;
+                    self.subflows[index].state.unmapped_since = None;
                     break;
                 }
                 Next::Unmapped(bytes) => {
@@ -139,7 +139,7 @@ impl Connection {
 
     /// Bytes that no mapping covers, so far.
     fn on_unmapped(&mut self, now: Instant, index: usize, bytes: usize) {
-        let state = &mut self.flows[index].state;
+        let state = &mut self.subflows[index].state;
         state.unmapped_since = state.unmapped_since.or(Some(now));
         if state.is_first()
             && let Some(established) = self.protection.established_mut()
@@ -154,12 +154,12 @@ impl Connection {
         }
         if bytes > MAX_UNMAPPED {
             self.counters.stripped += 1;
-            self.flows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+            self.subflows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
         }
     }
 
     fn on_garbage(&mut self, index: usize, bytes: &Bytes) {
-        if self.flows[index].state.is_first()
+        if self.subflows[index].state.is_first()
             && let Some(why) = self.protection.established_mut().and_then(|sealed| sealed.alert_in(bytes))
         {
             self.fail_sealing(why, ConnectionError::HandshakeFailed);
@@ -172,19 +172,19 @@ impl Connection {
     fn on_tag_failed(&mut self, index: usize) {
         self.counters.tags_failed += 1;
         let most = if self.counters.tags_failed > MAX_TAGS_FAILED_IN_ALL { 1 } else { MAX_TAGS_FAILED };
-        let flow = &mut self.flows[index];
-        flow.state.sealed.tags_failed += 1;
-        let failed = flow.state.sealed.tags_failed;
+        let subflow = &mut self.subflows[index];
+        subflow.state.sealed.tags_failed += 1;
+        let failed = subflow.state.sealed.tags_failed;
         if failed < most {
             return;
         }
         log::debug!(
-            subflow = flow.state.id.0,
+            subflow = subflow.state.id.0,
             failed,
             "subflow is closed: too many of its option tags are wrong"
         );
         self.counters.guessed_closed += 1;
-        flow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+        subflow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
     }
 
     /// Something that was not sealed by the peer came on a subflow, which may be gone by now.
@@ -192,13 +192,13 @@ impl Connection {
         log::debug!("block or option tag failed verification");
         self.counters.blocks_failed += 1;
         let has_opened = self.protection.established().is_some_and(Established::has_opened);
-        let has_other = self.flows.proved() > 1;
-        let Some(flow) = index.and_then(|index| self.flows.get_mut(index)) else { return };
-        flow.state.sealed.failures += 1;
-        if flow.state.sealed.failures < MAX_FAILURES {
+        let has_other = self.subflows.proved() > 1;
+        let Some(subflow) = index.and_then(|index| self.subflows.get_mut(index)) else { return };
+        subflow.state.sealed.failures += 1;
+        if subflow.state.sealed.failures < MAX_FAILURES {
             // What is missing shows in the Data-ACK.
-            flow.state.sealed.told = 0;
-            flow.tcp.request_ack();
+            subflow.state.sealed.told = 0;
+            subflow.tcp.request_ack();
             return;
         }
         if !has_opened && self.role == Role::Passive && !has_other {
@@ -208,7 +208,7 @@ impl Connection {
         }
         log::debug!("too much has failed verification on this subflow");
         self.counters.attacked_closed += 1;
-        flow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+        subflow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
     }
 }
 

@@ -20,7 +20,7 @@ impl Connection {
             return false;
         }
         let candidates = self.candidates(now, |_| true);
-        let Some(index) = self.control_flow(&candidates) else { return false };
+        let Some(index) = self.control_subflow(&candidates) else { return false };
         if self.has_control(now) && self.has_room_for_control() {
             self.seal_control(now);
         }
@@ -55,12 +55,12 @@ impl Connection {
     }
 
     /// The best subflow with room; without any, one that has nothing waiting.
-    fn control_flow(&self, candidates: &[Candidate]) -> Option<usize> {
+    fn control_subflow(&self, candidates: &[Candidate]) -> Option<usize> {
         let best = |list: &mut dyn Iterator<Item = &Candidate>| {
             list.min_by_key(|candidate| (candidate.srtt, candidate.id)).map(|candidate| candidate.index)
         };
         best(&mut candidates.iter().filter(|candidate| candidate.room > 0)).or_else(|| {
-            let is_idle = |candidate: &&Candidate| self.flows[candidate.index].tcp.unsent() == 0;
+            let is_idle = |candidate: &&Candidate| self.subflows[candidate.index].tcp.unsent() == 0;
             best(&mut candidates.iter().filter(is_idle))
         })
     }
@@ -95,7 +95,7 @@ impl Connection {
             // A part of a block would be a super-segment of its own. Who has nothing in flight has no more room to
             // hope for.
             let is_short = (candidate.room as u64) < first.length;
-            if is_short && waits_for_room && self.flows[candidate.index].is_busy() {
+            if is_short && waits_for_room && self.subflows[candidate.index].is_busy() {
                 candidate.room = 0;
             }
         }
@@ -138,9 +138,9 @@ impl Connection {
     }
 
     fn block_length(&self, index: usize, room: usize) -> usize {
-        let flow = &self.flows[index];
-        let segment = usize::from(flow.tcp.segment_payload(DATA_OPTIONS));
-        let part = flow.tcp.stats().congestion_window / PARTS_OF_WINDOW;
+        let subflow = &self.subflows[index];
+        let segment = usize::from(subflow.tcp.segment_payload(DATA_OPTIONS));
+        let part = subflow.tcp.stats().congestion_window / PARTS_OF_WINDOW;
         let grown = (part as usize / segment).max(1) * segment;
         // A rest of room that is smaller than a segment is not worth a block of its own.
         let longest = whole_segments(self.config.tcp.max_super_segment, segment as u16).min(grown);
@@ -158,7 +158,7 @@ impl Connection {
         let established = self.protection.established_mut();
         let Some(body) = established.and_then(Established::take_ahead) else { return false };
         if body.block.kind() == Kind::Data {
-            self.outgoing.on_chosen(self.flows[index].state.id);
+            self.outgoing.on_chosen(self.subflows[index].state.id);
         }
         let (dsn, ends_stream) = (body.block.dsn(), body.ends_stream);
         let start = self.outgoing.push_sealed(body);
@@ -180,11 +180,11 @@ impl Connection {
     pub(crate) fn transmit_block(&mut self, now: Instant, index: usize, start: u64) -> bool {
         let acknowledged = self.acknowledged();
         let Some(established) = self.protection.established_mut() else { return false };
-        let flow = &mut self.flows[index];
-        let Some(subflow) = flow.state.sealed.tag else { return false };
+        let subflow = &mut self.subflows[index];
+        let Some(tag) = subflow.state.sealed.tag else { return false };
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };
-        let to = (subflow, flow.tcp.next_offset());
+        let to = (tag, subflow.tcp.next_offset());
         let Some((payload, options)) = established.transmit(body, to, acknowledged) else { return false };
         self.give(now, (index, start), payload, options);
         true

@@ -3,6 +3,7 @@
 use plait_base::Instant;
 
 use crate::protection::sealed::{Established, ForConnection};
+use crate::subflows::subflow::Subflow;
 use crate::{Connection, Host};
 
 impl Connection {
@@ -14,9 +15,10 @@ impl Connection {
                     self.learn_address(now, id, address, port, host);
                 }
                 ForConnection::RemoveAddr { id } => self.on_remove_addr(now, id),
-                ForConnection::Prio { subflow, backup } => {
-                    for flow in self.flows.iter_mut().filter(|flow| flow.state.sealed.tag == Some(subflow)) {
-                        flow.state.backup_theirs = backup;
+                ForConnection::Prio { subflow: tag, backup } => {
+                    let is_meant = |subflow: &&mut Subflow| subflow.state.sealed.tag == Some(tag);
+                    for subflow in self.subflows.iter_mut().filter(is_meant) {
+                        subflow.state.backup_theirs = backup;
                     }
                 }
                 ForConnection::Opening(id) => self.claim_opening(now, id, host),

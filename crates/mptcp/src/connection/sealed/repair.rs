@@ -13,7 +13,7 @@ use plait_wire::ResetReason;
 use crate::Connection;
 use crate::protection::sealed::Deliveries;
 use crate::send::blocks::Carrier;
-use crate::subflows::flow::{Flow, ResetInfo, Stage, UNKNOWN_RTT};
+use crate::subflows::subflow::{ResetInfo, Stage, Subflow, UNKNOWN_RTT};
 
 /// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
 const LOOK_AHEAD: usize = 64;
@@ -39,8 +39,8 @@ impl Connection {
     fn repair_first(&mut self) {
         let Some(first) = self.outgoing.first() else { return };
         let start = first.start;
-        let is_other = |flow: &Flow| flow.is_good() && !first.is_carried_by(flow.state.id);
-        let elsewhere = self.flows.iter().any(is_other);
+        let is_other = |subflow: &Subflow| subflow.is_good() && !first.is_carried_by(subflow.state.id);
+        let elsewhere = self.subflows.iter().any(is_other);
         log::debug!(start, elsewhere, "block has arrived and was not verified: it is sent again");
         self.counters.blocks_repaired += 1;
         self.deny_carriers(start);
@@ -49,13 +49,13 @@ impl Connection {
 
     /// Notes who has delivered what the peer has acknowledged.
     fn credit_deliveries(&mut self, now: Instant) {
-        for index in 0..self.flows.len() {
-            self.flows.note_flight(now, index);
+        for index in 0..self.subflows.len() {
+            self.subflows.note_flight(now, index);
         }
         for covered in self.outgoing.take_covered() {
-            if let Some(index) = self.flows.index_of(covered.carrier.flow) {
+            if let Some(index) = self.subflows.index_of(covered.carrier.subflow) {
                 let since = covered.carrier.since;
-                let delivery = &mut self.flows[index].state.sealed.delivery;
+                let delivery = &mut self.subflows[index].state.sealed.delivery;
                 delivery.on_covered(now, since, covered.was_first);
                 delivery.measure(now, covered.length);
             }
@@ -67,48 +67,48 @@ impl Connection {
         let Some(block) = self.outgoing.block_mut(start) else { return };
         let mut disbelieved = arrayvec::ArrayVec::<(SubflowId, u64), MAX_DENIED>::new();
         for carrier in block.carriers.iter_mut().filter(|carrier| !carrier.is_denied) {
-            let Some(index) = self.flows.index_of(carrier.flow) else { continue };
+            let Some(index) = self.subflows.index_of(carrier.subflow) else { continue };
             carrier.is_denied = true;
-            let flow = &mut self.flows[index];
-            flow.state.sealed.delivery.on_denied();
-            if flow.state.sealed.delivery.is_suspect() {
-                let _ = disbelieved.try_push((carrier.flow, flow.tcp.acked_offset()));
+            let subflow = &mut self.subflows[index];
+            subflow.state.sealed.delivery.on_denied();
+            if subflow.state.sealed.delivery.is_suspect() {
+                let _ = disbelieved.try_push((carrier.subflow, subflow.tcp.acked_offset()));
             }
         }
-        for (flow, acked) in disbelieved {
-            if self.flows.has_other_good(flow) {
-                self.outgoing.on_disbelieved(flow, acked);
+        for (subflow, acked) in disbelieved {
+            if self.subflows.has_other_good(subflow) {
+                self.outgoing.on_disbelieved(subflow, acked);
             }
         }
     }
 
     /// Leaves subflows whose denials are too many, unless there is no other.
     fn leave_used_up(&mut self, now: Instant) {
-        let is_used_up = |flow: &Flow| flow.is_open() && flow.state.sealed.delivery.is_used_up();
-        while let Some(index) = self.flows.iter().position(is_used_up)
-            && self.flows.has_other_good(self.flows[index].state.id)
+        let is_used_up = |subflow: &Subflow| subflow.is_open() && subflow.state.sealed.delivery.is_used_up();
+        while let Some(index) = self.subflows.iter().position(is_used_up)
+            && self.subflows.has_other_good(self.subflows[index].state.id)
         {
-            let state = &self.flows[index].state;
+            let state = &self.subflows[index].state;
             log::debug!(subflow = state.id.0, path = ?state.path, "subflow does not deliver what its TCP says: it is left");
             let (path, remote) = (state.path, state.tuple.remote);
             if let Some(established) = self.protection.established_mut() {
                 established.suspect((path, remote.ip()));
             }
             self.counters.attacked_closed += 1;
-            self.flows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+            self.subflows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
             // What it carried goes out elsewhere now.
-            self.drain_flows(now);
+            self.drain_subflows(now);
             self.paths.on_interference(path, remote);
         }
     }
 
-    /// Whether `flow` is not to be given anything new: TCP says that it has delivered the first block, and the peer has not
+    /// Whether `subflow` is not to be given anything new: TCP says that it has delivered the first block, and the peer has not
     /// said so.
-    pub(crate) fn is_disputed(&self, flow: &Flow) -> bool {
+    pub(crate) fn is_disputed(&self, subflow: &Subflow) -> bool {
         self.protection.is_sealed()
             && self.outgoing.first().is_some_and(|first| {
                 let is_claimed = |carrier: &Carrier| {
-                    carrier.flow == flow.state.id && carrier.end <= flow.tcp.acked_offset()
+                    carrier.subflow == subflow.state.id && carrier.end <= subflow.tcp.acked_offset()
                 };
                 first.carriers.iter().any(is_claimed)
             })
@@ -118,19 +118,19 @@ impl Connection {
     /// this follows from.
     fn note_arrivals(&mut self, now: Instant) {
         let seen = Deliveries {
-            acked: self.flows.iter().map(|flow| flow.figures().acked).sum(),
-            subflows: self.flows.len(),
-            over: self.flows.iter().filter(|flow| flow.state.stage == Stage::Over).count(),
-            newest: self.flows.iter().map(|flow| flow.state.id).max(),
+            acked: self.subflows.iter().map(|subflow| subflow.figures().acked).sum(),
+            subflows: self.subflows.len(),
+            over: self.subflows.iter().filter(|subflow| subflow.state.stage == Stage::Over).count(),
+            newest: self.subflows.iter().map(|subflow| subflow.state.id).max(),
             first: self.outgoing.first().map(|first| first.start),
         };
         if !self.protection.established_mut().is_some_and(|established| established.is_news(seen)) {
             return;
         }
-        let flows = &self.flows;
+        let subflows = &self.subflows;
         let has_arrived = |carrier: &Carrier| {
-            let flow = flows.iter().find(|flow| flow.state.id == carrier.flow);
-            flow.is_none_or(|flow| flow.tcp.acked_offset() >= carrier.end)
+            let subflow = subflows.iter().find(|subflow| subflow.state.id == carrier.subflow);
+            subflow.is_none_or(|subflow| subflow.tcp.acked_offset() >= carrier.end)
         };
         for block in self.outgoing.first_blocks().take(LOOK_AHEAD) {
             if block.arrived.is_none() && !block.carriers.is_empty() && block.carriers.iter().all(has_arrived)
@@ -147,8 +147,8 @@ impl Connection {
         }
         let first = self.outgoing.first()?;
         let arrived = first.arrived.filter(|_| !self.outgoing.is_again(first.start))?;
-        let round_trip = |flow: &Flow| flow.tcp.stats().srtt.unwrap_or(UNKNOWN_RTT);
-        let slowest = self.flows.iter().filter(|flow| flow.is_open()).map(round_trip).max()?;
+        let round_trip = |subflow: &Subflow| subflow.tcp.stats().srtt.unwrap_or(UNKNOWN_RTT);
+        let slowest = self.subflows.iter().filter(|subflow| subflow.is_open()).map(round_trip).max()?;
         Some(arrived + (slowest / 4).clamp(MIN_GRACE, MAX_GRACE))
     }
 }

@@ -43,13 +43,13 @@ impl Connection {
     fn on_opened_elsewhere(&mut self, now: Instant, opening: &Opening, result: Result<Opened, OpenError>) {
         let before = self.progress();
         self.take_opened(opening, result);
-        if let Some(index) = self.flows.index_of(opening.flow()) {
-            self.flows[index].tcp.release_ack();
+        if let Some(index) = self.subflows.index_of(opening.subflow()) {
+            self.subflows[index].tcp.release_ack();
             self.on_progress(index, before);
         }
         self.tell_reader();
-        for index in 0..self.flows.len() {
-            if self.flows[index].state.sealed.is_paused {
+        for index in 0..self.subflows.len() {
+            if self.subflows[index].state.sealed.is_paused {
                 self.open_blocks(now, index);
             }
         }
@@ -64,7 +64,7 @@ impl Connection {
 
     /// Takes the block that fills a mapping.
     pub(super) fn take_block(&mut self, now: Instant, index: usize, declared: Declared, payload: Bytes) {
-        let state = &mut self.flows[index].state;
+        let state = &mut self.subflows[index].state;
         let (Some(subflow), Some(established)) = (state.sealed.tag, self.protection.established_mut()) else {
             return;
         };
@@ -79,11 +79,11 @@ impl Connection {
                 }
                 established.open_elsewhere(opening, job);
                 // What acknowledges the bytes is to acknowledge the block as well.
-                self.flows[index].tcp.hold_ack(now);
+                self.subflows[index].tcp.hold_ack(now);
             }
             Ok(Examined::Duplicate { length, acked }) => {
                 state.sealed.told = 0;
-                self.flows[index].tcp.request_ack();
+                self.subflows[index].tcp.request_ack();
                 self.on_duplicate(length, acked);
             }
             Ok(Examined::Outside { length }) => self.counters.bytes_outside += length,
@@ -105,7 +105,7 @@ impl Connection {
         let next = self.incoming.next();
         let Some(established) = self.protection.established_mut() else { return };
         match established.take_opened(opening, result, next) {
-            Taken::Forged => self.on_failed(self.flows.index_of(opening.flow())),
+            Taken::Forged => self.on_failed(self.subflows.index_of(opening.subflow())),
             Taken::Duplicate { length, acked } => self.on_duplicate(length, acked),
             Taken::Broken => self.fail(ConnectionError::Protocol),
             Taken::Kept { acked, edge } => {
@@ -165,7 +165,7 @@ impl Connection {
     pub(super) fn on_progress(&mut self, index: usize, before: Progress) {
         let after = self.progress();
         if (before.next == 1 && after.next > 1) || before.is_ended != after.is_ended {
-            self.flows[index].tcp.request_ack();
+            self.subflows[index].tcp.request_ack();
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) const INITIAL_WINDOW: u64 = 64 << 10;
 /// A handshake that runs.
 pub(super) struct Handshaking {
     handshake: Box<dyn Handshake>,
-    flow: SubflowId,
+    subflow: SubflowId,
     tep: Tep,
     began: Instant,
     /// What it has to say, for TCP.
@@ -71,8 +71,8 @@ fn end(role: Role) -> End {
 impl Sealed {
     /// Begins the handshake that was agreed on, if one was and does not run yet.
     pub(crate) fn begin_handshake(&mut self, now: Instant, host: &mut dyn Host) -> Begun {
-        let Stage::Agreed(Agreed { flow, tep, transcript }) = &self.stage else { return Begun::NotDue };
-        let (flow, tep) = (*flow, *tep);
+        let Stage::Agreed(Agreed { subflow, tep, transcript }) = &self.stage else { return Begun::NotDue };
+        let (subflow, tep) = (*subflow, *tep);
         let unix_time = host.unix_time(now);
         let Some(ours) = self.ours() else {
             return Begun::Failed("there are no settings for this direction".to_owned());
@@ -80,19 +80,19 @@ impl Sealed {
         match ours.begin(tep, transcript, host.secrets(), unix_time) {
             Ok(handshake) => {
                 let mut handshaking =
-                    Handshaking { handshake, flow, tep, began: now, outbox: Vec::new(), outcome: None };
+                    Handshaking { handshake, subflow, tep, began: now, outbox: Vec::new(), outcome: None };
                 handshaking.pump();
                 self.stage = Stage::Handshaking(Box::new(handshaking));
-                Begun::On(flow)
+                Begun::On(subflow)
             }
             Err(Failed { why, by_peer: _ }) => Begun::Failed(why),
         }
     }
 
     /// The subflow on which a handshake runs.
-    pub(crate) fn handshake_flow(&self) -> Option<SubflowId> {
+    pub(crate) fn handshake_subflow(&self) -> Option<SubflowId> {
         match &self.stage {
-            Stage::Handshaking(handshaking) => Some(handshaking.flow),
+            Stage::Handshaking(handshaking) => Some(handshaking.subflow),
             Stage::Offered { .. }
             | Stage::Answered { .. }
             | Stage::Agreed(_)

@@ -77,7 +77,7 @@ enum Stage {
 
 /// What the SYNs have agreed on.
 pub(super) struct Agreed {
-    flow: SubflowId,
+    subflow: SubflowId,
     tep: Tep,
     transcript: Transcript,
 }

@@ -56,7 +56,7 @@ impl Sealed {
             &ANSWER,
             &answer,
         );
-        let agreed = Agreed { flow: SubflowId(0), tep, transcript };
+        let agreed = Agreed { subflow: SubflowId(0), tep, transcript };
         let stage = Stage::Answered { agreed, eno: answer };
         Ok(Self::new(settings.clone(), Role::Passive, ANSWER, stage))
     }
@@ -108,7 +108,7 @@ impl Sealed {
             &raw_option(answer.options, MPTCP).unwrap_or_default(),
             &eno.unwrap_or_default(),
         );
-        Ok(Agreed { flow: answer.flow, tep, transcript })
+        Ok(Agreed { subflow: answer.subflow, tep, transcript })
     }
 
     /// The opener of a connection that has to be sealed: what the SYN/ACK makes of it.
@@ -127,7 +127,7 @@ impl Sealed {
     /// The listener: the first segment behind the SYN.
     pub(in crate::protection) fn take_third_ack(
         &mut self,
-        flow: SubflowId,
+        subflow: SubflowId,
         options: &[u8],
         capable: Option<&MpCapable>,
     ) -> Opened {
@@ -137,7 +137,7 @@ impl Sealed {
         }
         match core::mem::replace(&mut self.stage, Stage::Failed { was_established: false }) {
             Stage::Answered { agreed, eno: _ } => {
-                self.stage = Stage::Agreed(Agreed { flow, ..agreed });
+                self.stage = Stage::Agreed(Agreed { subflow, ..agreed });
                 Opened::Sealing
             }
             other @ (Stage::Offered { .. }

@@ -9,7 +9,7 @@ use super::negotiation::third_segment;
 use super::{Sealed, Stage};
 use crate::protection::options::put;
 use crate::role::Role;
-use crate::subflows::flow::{FlowState, Kind, Stage as FlowStage};
+use crate::subflows::subflow::{Kind, Stage as SubflowStage, SubflowState};
 
 /// A Data-ACK of 8 bytes and its tag.
 const TAGGED_ACK: usize = 24;
@@ -20,14 +20,14 @@ impl Sealed {
         &mut self,
         kind: SegmentKind,
         room: usize,
-        flow: &mut FlowState,
+        subflow: &mut SubflowState,
         next: u64,
         out: &mut OptionBytes,
     ) {
         match kind {
-            SegmentKind::Syn { attempt: _ } => self.write_syn(flow, out),
-            SegmentKind::SynAck { attempt: _ } => self.write_syn_ack(flow, out),
-            SegmentKind::Ack => self.write_ack(room, flow, next, out),
+            SegmentKind::Syn { attempt: _ } => self.write_syn(subflow, out),
+            SegmentKind::SynAck { attempt: _ } => self.write_syn_ack(subflow, out),
+            SegmentKind::Ack => self.write_ack(room, subflow, next, out),
             SegmentKind::Reset => {}
         }
     }
@@ -39,17 +39,17 @@ impl Sealed {
         }
     }
 
-    fn write_syn(&mut self, flow: &mut FlowState, out: &mut OptionBytes) {
-        match flow.kind {
+    fn write_syn(&mut self, subflow: &mut SubflowState, out: &mut OptionBytes) {
+        match subflow.kind {
             // Nothing is gained by leaving it out, however often it goes unanswered.
             Kind::FirstActive => self.write_offer(out),
             Kind::JoinActive { nonce, peer_nonce: _ } => {
                 let Some(established) = self.established() else { return };
-                flow.sealed.initiator_said(flow.backup_ours, 0, flow.local_address);
+                subflow.sealed.initiator_said(subflow.backup_ours, 0, subflow.local_address);
                 let join = MpJoin::Syn {
-                    backup: flow.backup_ours,
+                    backup: subflow.backup_ours,
                     reserved: 0,
-                    address_id: flow.local_address,
+                    address_id: subflow.local_address,
                     token: established.peer_token,
                     nonce,
                 };
@@ -59,8 +59,8 @@ impl Sealed {
         }
     }
 
-    fn write_syn_ack(&mut self, flow: &mut FlowState, out: &mut OptionBytes) {
-        match flow.kind {
+    fn write_syn_ack(&mut self, subflow: &mut SubflowState, out: &mut OptionBytes) {
+        match subflow.kind {
             Kind::FirstPassive => {
                 if let Stage::Answered { eno, agreed: _ } = &self.stage {
                     put_first(self.capable, eno, out);
@@ -68,12 +68,12 @@ impl Sealed {
             }
             Kind::JoinPassive { nonce, peer_nonce } => {
                 let Some(established) = self.established() else { return };
-                flow.sealed.responder_said(flow.backup_ours, 0, flow.local_address);
+                subflow.sealed.responder_said(subflow.backup_ours, 0, subflow.local_address);
                 let join = MpJoin::SynAck {
-                    backup: flow.backup_ours,
+                    backup: subflow.backup_ours,
                     reserved: 0,
-                    address_id: flow.local_address,
-                    hmac: established.join_by_peer(&flow.sealed, peer_nonce, nonce).syn_ack(),
+                    address_id: subflow.local_address,
+                    hmac: established.join_by_peer(&subflow.sealed, peer_nonce, nonce).syn_ack(),
                     nonce,
                 };
                 put(&MptcpOption::Join(join), usize::MAX, out);
@@ -82,7 +82,7 @@ impl Sealed {
         }
     }
 
-    fn write_ack(&mut self, room: usize, flow: &mut FlowState, next: u64, out: &mut OptionBytes) {
+    fn write_ack(&mut self, room: usize, subflow: &mut SubflowState, next: u64, out: &mut OptionBytes) {
         match &mut self.stage {
             Stage::Agreed(_) | Stage::Handshaking(_) => {
                 if self.role == Role::Active && !self.is_heard && room >= 8 {
@@ -90,17 +90,17 @@ impl Sealed {
                 }
             }
             Stage::Established(established) => {
-                let is_new = match flow.stage {
-                    FlowStage::Opening | FlowStage::Unconfirmed { .. } => true,
-                    FlowStage::Open | FlowStage::Leaving | FlowStage::Over => false,
+                let is_new = match subflow.stage {
+                    SubflowStage::Opening | SubflowStage::Unconfirmed { .. } => true,
+                    SubflowStage::Open | SubflowStage::Leaving | SubflowStage::Over => false,
                 };
-                if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = flow.kind
+                if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = subflow.kind
                     && is_new
                 {
-                    let hmac = established.join_by_us(&flow.sealed, nonce, peer_nonce).ack();
+                    let hmac = established.join_by_us(&subflow.sealed, nonce, peer_nonce).ack();
                     put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
                 } else {
-                    established.write_data_ack(room, flow, next, out);
+                    established.write_data_ack(room, subflow, next, out);
                 }
             }
             Stage::Offered { .. } | Stage::Answered { .. } | Stage::Failed { .. } => {}
@@ -118,15 +118,15 @@ fn put_first(capable: [u8; 4], eno: &OptionBytes, out: &mut OptionBytes) {
 impl Established {
     /// A Data-ACK with its tag. Where TCP has to report missing bytes it gives way once it was told: an option
     /// for selective acknowledgments does not fit beside it.
-    fn write_data_ack(&mut self, room: usize, flow: &mut FlowState, next: u64, out: &mut OptionBytes) {
-        let Some(subflow) = flow.sealed.tag else { return };
-        if room < TAGGED_ACK || (flow.sealed.has_gaps && flow.sealed.told == next) {
+    fn write_data_ack(&mut self, room: usize, subflow: &mut SubflowState, next: u64, out: &mut OptionBytes) {
+        let Some(tag) = subflow.sealed.tag else { return };
+        if room < TAGGED_ACK || (subflow.sealed.has_gaps && subflow.sealed.told == next) {
             return;
         }
-        flow.sealed.told = next;
+        subflow.sealed.told = next;
         let dsn = self.numbers.incoming.dsn(next);
         let context =
-            AckContext { subflow, data_ack: Some(dsn), data_fin: None, options: ProtectedOptions::NONE };
+            AckContext { subflow: tag, data_ack: Some(dsn), data_fin: None, options: ProtectedOptions::NONE };
         let tag = self.sealer.tag_ack(&context).to_option();
         let dss = Dss { data_ack: Some(DataAck::Long(dsn.bits())), mapping: None, data_fin: false };
         if put(&MptcpOption::Dss(dss), room, out) {

@@ -8,7 +8,7 @@ use super::Sealed;
 use super::claim::Claim;
 use super::established::Established;
 use super::handshaking::INITIAL_WINDOW;
-use crate::subflows::sealed::SealedFlow;
+use crate::subflows::sealed::SealedSubflow;
 
 impl Sealed {
     /// Another address of ours.
@@ -22,9 +22,9 @@ impl Sealed {
     }
 
     /// What a subflow is to be used for.
-    pub(crate) fn prioritise(&mut self, flow: &SealedFlow, backup: bool) {
-        if let Some(subflow) = flow.tag {
-            self.say(Record::Prio { subflow, backup });
+    pub(crate) fn prioritise(&mut self, subflow: &SealedSubflow, backup: bool) {
+        if let Some(tag) = subflow.tag {
+            self.say(Record::Prio { subflow: tag, backup });
         }
     }
 

@@ -19,7 +19,7 @@ use crate::subflows::inbox::Declared;
 /// A block whose option tag is right, on its way through decryption.
 #[derive(Debug)]
 pub(crate) struct Opening {
-    flow: SubflowId,
+    subflow: SubflowId,
     /// Data offset.
     offset: u64,
     length: u64,
@@ -84,8 +84,8 @@ pub(crate) struct InOrder {
 }
 
 impl Opening {
-    pub(crate) fn flow(&self) -> SubflowId {
-        self.flow
+    pub(crate) fn subflow(&self) -> SubflowId {
+        self.subflow
     }
 
     /// Bytes of the block.
@@ -141,7 +141,7 @@ impl Established {
     /// The block, or what the mapping says of it, is not the peer's.
     pub(crate) fn examine(
         &mut self,
-        (flow, subflow): (SubflowId, SubflowTag),
+        (subflow, tag): (SubflowId, SubflowTag),
         declared: Declared,
         payload: Bytes,
         (acked, next): (u64, u64),
@@ -150,7 +150,8 @@ impl Established {
         let numbers = &self.numbers;
         let dsn = numbers.incoming.sequence(dsn, next);
         let data_ack = data_ack.map(|ack| numbers.outgoing.ack_number(ack, acked));
-        let context = OptionContext { subflow, offset, data_ack, data_fin, options: ProtectedOptions::NONE };
+        let options = ProtectedOptions::NONE;
+        let context = OptionContext { subflow: tag, offset, data_ack, data_fin, options };
         let acked = data_ack.and_then(|dsn| numbers.outgoing.offset(dsn));
         let length = payload.len() as u64;
         let job = self.opener.begin(dsn, &context, payload)?;
@@ -162,7 +163,7 @@ impl Established {
         if offset + length > limit {
             return Ok(Examined::Outside { length });
         }
-        Ok(Examined::Open(Opening { flow, offset, length, data_fin, acked }, job))
+        Ok(Examined::Open(Opening { subflow, offset, length, data_fin, acked }, job))
     }
 
     /// Whether all of a block with this generation in its header has been delivered, and the generation is over.
@@ -182,7 +183,7 @@ impl Established {
         result: Result<Opened, OpenError>,
         next: u64,
     ) -> Taken {
-        let Opening { flow: _, offset, length, data_fin, acked } = *opening;
+        let Opening { subflow: _, offset, length, data_fin, acked } = *opening;
         let Ok(opened) = result else { return Taken::Forged };
         self.opener.finish(&opened);
         self.opened_blocks += 1;

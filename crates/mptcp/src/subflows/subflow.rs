@@ -2,14 +2,14 @@
 
 use crate::log;
 use plait_base::{Duration, Instant, PathId, SubflowId};
-use plait_tcp::{Closed, FourTuple, State, Stats, Subflow};
+use plait_tcp::{Closed, FourTuple, State, Stats};
 use plait_wire::{AddAddr, MpReset, ResetReason, Segment};
 use std::collections::VecDeque;
 
 use super::doubt::Doubt;
 use super::memo::Memo;
 use super::priority::Priority;
-use super::sealed::SealedFlow;
+use super::sealed::SealedSubflow;
 use crate::receive::mapping::Mappings;
 use crate::{Path, PathClass, SubflowStatus};
 
@@ -18,14 +18,14 @@ const MAX_CONTROL: usize = 16;
 
 /// A subflow: the TCP connection, and the rest. The two are apart so that the rest can write the options
 /// while the former asks for them.
-pub(crate) struct Flow {
-    pub(crate) tcp: Subflow,
-    pub(crate) state: FlowState,
+pub(crate) struct Subflow {
+    pub(crate) tcp: plait_tcp::Connection,
+    pub(crate) state: SubflowState,
     pub(super) memo: Memo,
 }
 
 /// Everything about a subflow that is not TCP.
-pub(crate) struct FlowState {
+pub(crate) struct SubflowState {
     pub(crate) id: SubflowId,
     pub(crate) tuple: FourTuple,
     pub(crate) path: PathId,
@@ -75,7 +75,7 @@ pub(crate) struct FlowState {
     /// Wrong keys of MP_FASTCLOSE that came here.
     pub(crate) bad_fast_closes: u64,
     /// What a sealed connection knows about it.
-    pub(crate) sealed: SealedFlow,
+    pub(crate) sealed: SealedSubflow,
     /// Plain TCP after MP_FAIL, and the infinite mapping of the peer has not come yet.
     pub(crate) acks_data_still: bool,
     /// How it ended, if it has.
@@ -194,7 +194,7 @@ impl ResetInfo {
     }
 }
 
-impl FlowState {
+impl SubflowState {
     /// What is known of a subflow that begins, over `path`. `addresses` are the address ids of ours and of the peer's, if it has
     /// told.
     pub(crate) fn new(
@@ -230,7 +230,7 @@ impl FlowState {
             plain_syn: false,
             keys_told: false,
             announce_infinite: false,
-            sealed: SealedFlow::default(),
+            sealed: SealedSubflow::default(),
             acks_data_still: false,
             bad_fast_closes: 0,
             end: None,
@@ -291,8 +291,8 @@ impl FlowState {
     }
 }
 
-impl Flow {
-    pub(crate) fn new(tcp: Subflow, state: FlowState) -> Self {
+impl Subflow {
+    pub(crate) fn new(tcp: plait_tcp::Connection, state: SubflowState) -> Self {
         Self { tcp, state, memo: Memo::default() }
     }
 

@@ -161,7 +161,7 @@ pub(crate) enum AckProbe {
 }
 
 /// One TCP connection.
-pub struct Subflow {
+pub struct Connection {
     pub(crate) config: Config,
     pub(crate) tuple: FourTuple,
     pub(crate) state: State,
@@ -175,15 +175,15 @@ pub struct Subflow {
     pub(crate) ack_probe: AckProbe,
     /// A RST to be sent: its sequence number, and whether it acknowledges.
     pub(crate) reset: Option<(SeqNum, bool)>,
-    /// The owner no longer waits for the rest ([`Subflow::orphan`]).
+    /// The owner no longer waits for the rest ([`Connection::orphan`]).
     pub(crate) orphaned: bool,
     pub(crate) timers: Timers,
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
 }
 
-impl Subflow {
-    /// Opens actively: the SYN goes out with the next [`Subflow::poll_transmit`].
+impl Connection {
+    /// Opens actively: the SYN goes out with the next [`Connection::poll_transmit`].
     pub fn connect(now: Instant, config: Config, tuple: FourTuple, isn: Isn) -> Self {
         Self::new(now, config, tuple, isn, Role::Active)
     }
@@ -221,7 +221,7 @@ impl Subflow {
     }
 
     /// Takes a segment or super-segment for this four-tuple. `now` is the time of its arrival. In-order data
-    /// is then available from [`Subflow::read`]: an owner that needs the segment's options before the data
+    /// is then available from [`Connection::read`]: an owner that needs the segment's options before the data
     /// looks at them in between.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) -> Arrival {
         let _span = log::enter(&self.tuple);
@@ -298,9 +298,9 @@ impl Subflow {
         self.events.pop_front()
     }
 
-    /// Payload bytes that could leave right now, beyond what [`Subflow::send`] has been given: bounded by
+    /// Payload bytes that could leave right now, beyond what [`Connection::send`] has been given: bounded by
     /// congestion window and the peer's window; 0 while it is not its turn by pacing, before the handshake is complete, during a timeout
-    /// and after [`Subflow::finish`], and where it is less than a segment that is worth sending (RFC 9293, section
+    /// and after [`Connection::finish`], and where it is less than a segment that is worth sending (RFC 9293, section
     /// 3.8.6.2.1): what waits is in the hands of the owner then.
     pub fn capacity(&self, now: Instant) -> usize {
         let open = matches!(self.state, State::Established | State::CloseWait);
@@ -328,7 +328,7 @@ impl Subflow {
     }
 
     /// Queues a record behind the others and returns the stream offset of its first byte. The queue itself
-    /// has no limit: the caller asks [`Subflow::capacity`] or keeps its own. After [`Subflow::finish`], and on
+    /// has no limit: the caller asks [`Connection::capacity`] or keeps its own. After [`Connection::finish`], and on
     /// a connection that is over, the record is dropped.
     pub fn send(&mut self, record: Record) -> u64 {
         if self.send.finish != Finish::Open || self.state == State::Closed {
@@ -378,7 +378,7 @@ impl Subflow {
 
     /// The owner no longer reads or waits, though the peer may not have finished: once our FIN is acknowledged,
     /// the connection lasts no longer than [`Config::time_wait`]. Data that still comes is acknowledged and
-    /// can be ignored; an owner that wants to refuse it calls [`Subflow::abort`].
+    /// can be ignored; an owner that wants to refuse it calls [`Connection::abort`].
     pub fn orphan(&mut self, now: Instant) {
         self.orphaned = true;
         if self.state == State::FinWait2 {
@@ -414,7 +414,7 @@ impl Subflow {
         self.receive.round_trip.current(now).or_else(|| self.send.rtt.smoothed())
     }
 
-    /// A segment without payload is to go out at the next [`Subflow::poll_transmit`] (to carry options).
+    /// A segment without payload is to go out at the next [`Connection::poll_transmit`] (to carry options).
     pub fn request_ack(&mut self) {
         self.receive.acks.want(Urgency::Alone);
     }
@@ -425,7 +425,7 @@ impl Subflow {
         self.ack_probe = AckProbe::Due;
     }
 
-    /// What was to be acknowledged now waits for [`Subflow::release_ack`], though no longer than
+    /// What was to be acknowledged now waits for [`Connection::release_ack`], though no longer than
     /// [`Config::delayed_ack`]: there will be more to say. Not what tells of missing or repeated bytes.
     pub fn hold_ack(&mut self, now: Instant) {
         if self.receive.acks.hold() {
