@@ -79,7 +79,7 @@ fn assert_ends_in_time(world: &mut World, what: &str) {
     assert!(world.sides.iter().all(|side| side.ended), "{what}: the end is not read");
     world.run(LIMIT, |world| [CLIENT, SERVER].iter().all(|&side| is_told(world, side)));
     for side in [CLIENT, SERVER] {
-        assert!(is_told(world, side), "{what}: side {side} is told nothing: {:?}", world.sides[side].events);
+        assert!(is_told(world, side), "{what}: side {side} is told nothing");
     }
     assert_received(world);
     world.wait(10_000);
@@ -155,6 +155,60 @@ fn resets_on_all_paths_at_any_segment_of_the_end_do_not_hold_it_up() {
             let mut world = transfer(3, resets(begins));
             end(&mut world, first);
             assert_ends_in_time(&mut world, &format!("{first:?} first, from segment {number} on"));
+        }
+    }
+}
+
+/// On each subflow, those that join later included. The attacker is by the client, half way, or by the server: what a reset
+/// overtakes differs.
+#[test]
+fn resets_in_place_of_each_fin_and_data_fin_do_not_hold_up_the_end() {
+    let trip = 2 * Link::default().delay;
+    for first in ORDERS {
+        for [client, server] in [[0, 2], [1, 1], [2, 0]] {
+            let back = [trip / 2 * client, trip / 2 * server];
+            let mut world = transfer(5, move |from, segment| {
+                if says_end(segment) { Fate::Reset { back_after: back[from] } } else { Fate::Pass }
+            });
+            end(&mut world, first);
+            assert_ends_in_time(&mut world, &format!("{first:?} first, resets after {back:?}"));
+        }
+    }
+}
+
+/// The same where not even the last bytes have arrived when the first end is said.
+#[test]
+fn resets_in_place_of_each_fin_and_data_fin_do_not_hold_up_the_last_bytes() {
+    let trip = 2 * Link::default().delay;
+    for [client, server] in [[0, 2], [1, 1], [2, 0]] {
+        let back = [trip / 2 * client, trip / 2 * server];
+        let mut world =
+            transfer(
+                6,
+                move |from, segment| {
+                    if says_end(segment) { Fate::Reset { back_after: back[from] } } else { Fate::Pass }
+                },
+            );
+        for side in [CLIENT, SERVER] {
+            world.sides[side].outbox.push_back(Bytes::from(pattern(20_000, side as u64)));
+            world.sides[1 - side].received.clear();
+            world.sides[side].finishes = true;
+            world.serve(side);
+        }
+        world.finish(60);
+        let words = format!("resets after {back:?}");
+        for side in [CLIENT, SERVER] {
+            assert!(
+                world.sides[1 - side].received == pattern(20_000, side as u64),
+                "{words}: {side} is cut short"
+            );
+        }
+        world.run(LIMIT, |world| [CLIENT, SERVER].iter().all(|&side| is_told(world, side)));
+        for side in [CLIENT, SERVER] {
+            assert!(
+                world.sides[side].ended && is_told(&world, side),
+                "{words}: side {side} is not told of the end"
+            );
         }
     }
 }

@@ -328,7 +328,12 @@ impl Connection {
         let payload = match &block.body {
             Body::Clear(payload) => payload.clone(),
             Body::Sealed(sealed) => {
-                self.subflows[index].state.reinjected += sealed.len() as u64;
+                let subflow = &mut self.subflows[index];
+                subflow.state.reinjected += sealed.len() as u64;
+                if block.ends_stream() {
+                    // What has arrived is told before, by a segment of its own: the one with the DATA_FIN may be singled out on every path.
+                    subflow.tcp.request_ack();
+                }
                 return self.transmit_block(now, index, start);
             }
         };

@@ -67,6 +67,11 @@ impl Block {
         self.start + length as u64
     }
 
+    /// Whether a DATA_FIN goes with it.
+    pub(crate) fn ends_stream(&self) -> bool {
+        matches!(&self.body, Body::Sealed(sealed) if sealed.ends_stream)
+    }
+
     pub(crate) fn is_carried_by(&self, subflow: SubflowId) -> bool {
         self.carriers.iter().any(|carrier| carrier.subflow == subflow)
     }

@@ -368,12 +368,21 @@ impl SendStream {
     /// The first block that is to go out again and that `subflow` does not carry, but may.
     pub(crate) fn again_for(&self, subflow: SubflowId, may_carry: impl Fn(&Block) -> bool) -> Option<&Block> {
         let blocks = self.again.iter().filter_map(|&start| self.block(start));
-        blocks.take(AGAIN_SEARCH).find(|block| !block.is_carried_by(subflow) && may_carry(block))
+        blocks
+            .take(AGAIN_SEARCH)
+            .find(|block| !block.is_carried_by(subflow) && self.is_repeated(block) && may_carry(block))
+    }
+
+    /// A DATA_FIN draws resets, of whoever wants the connection to end badly: it is repeated behind nothing that they could take
+    /// along, only when the peer has everything before it.
+    fn is_repeated(&self, block: &Block) -> bool {
+        !block.ends_stream() || self.first().is_some_and(|first| first.start == block.start)
     }
 
     /// Where the first block that is to go out again starts.
     pub(crate) fn first_again(&self) -> Option<u64> {
-        self.again.first().copied()
+        let first = self.again.first().copied()?;
+        self.block(first).is_none_or(|block| self.is_repeated(block)).then_some(first)
     }
 
     /// A subflow makes no progress: what only it carries is to go out again elsewhere too. Returns how many

@@ -99,6 +99,10 @@ pub(crate) struct Side {
 pub(crate) enum Fate {
     Pass,
     Drop,
+    /// In its place both ends get a reset, the sender after so long.
+    Reset {
+        back_after: Duration,
+    },
 }
 
 type Tap = Box<dyn FnMut(usize, &mut Segment) -> Fate>;
@@ -287,8 +291,16 @@ impl World {
 
     /// Puts a segment on its path.
     pub(crate) fn transmit(&mut self, from: usize, mut segment: Segment) {
-        if let Fate::Drop = (self.tap)(from, &mut segment) {
-            return;
+        match (self.tap)(from, &mut segment) {
+            Fate::Pass => {}
+            Fate::Drop => return,
+            Fate::Reset { back_after } => {
+                self.sent += 1;
+                self.air.insert((self.now + back_after, self.sent), (from, reset_for(&segment)));
+                segment.flags = Flags::RST.with(Flags::ACK);
+                segment.options.clear();
+                segment.payload = Bytes::new();
+            }
         }
         let client = if from == CLIENT { segment.source.ip() } else { segment.destination.ip() };
         let IpAddr::V4(client) = client else { unreachable!("all tests speak IPv4") };
