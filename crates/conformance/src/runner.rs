@@ -139,14 +139,17 @@ pub(crate) fn prepare_directory(keep: Option<PathBuf>) -> Result<PathBuf> {
 /// Runs what was asked for; false if a case failed.
 pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
     let root = prepare(options)?;
-    let mut results = Vec::new();
+    let (mut results, mut failures) = (Vec::new(), Vec::new());
     for round in 1..=options.repeat.get() {
         if options.repeat.get() > 1 {
             println!("round {round} of {}", options.repeat);
         }
         for case in cases.iter().filter(|case| options.wants(case)) {
-            let class = one(case, &root, options.keeps())?;
+            let (class, text) = one(case, &root, options.keeps())?;
             results.push((case.row.clone(), case.column.clone(), class));
+            if class == Class::Failed {
+                failures.push(format!("{}: {text}", case.name));
+            }
         }
     }
     if !options.keeps() {
@@ -154,6 +157,9 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
     }
     ensure!(!results.is_empty(), "no case is called so; `list` names them");
     print_table(&results);
+    if !failures.is_empty() {
+        println!("\nfailed:\n{}", failures.join("\n"));
+    }
     let of = |wanted| results.iter().filter(|(_, _, class)| *class == wanted).count();
     println!("\n{} passed, {} failed", of(Class::Passed), of(Class::Failed));
     for (class, word) in [(Class::Recorded, "recorded"), (Class::NotApplicable, "not applicable")] {
@@ -164,8 +170,8 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
     Ok(of(Class::Failed) == 0)
 }
 
-/// Runs one case and prints its line.
-fn one(case: &Case<'_>, root: &Path, keep: bool) -> Result<Class> {
+/// Runs one case and prints its line; how it ended, and the evidence or the cause.
+fn one(case: &Case<'_>, root: &Path, keep: bool) -> Result<(Class, String)> {
     let directory = root.join(case.name.replace(['/', ' '], "-"));
     std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     let began = Instant::now();
@@ -180,7 +186,7 @@ fn one(case: &Case<'_>, root: &Path, keep: bool) -> Result<Class> {
     if class != Class::Failed || !keep {
         std::fs::remove_dir_all(&directory).with_context(|| format!("remove {}", directory.display()))?;
     }
-    Ok(class)
+    Ok((class, text))
 }
 
 fn print_table(results: &[(String, String, Class)]) {
