@@ -172,7 +172,7 @@ fn clients_come_and_go_with_their_line_in_the_file() {
     authorize(&world, &ada);
     world.serve(&[]);
     let enters = |world: &World, keys| {
-        let output = world.run_as(keys, &world.url, &["--connect-timeout", "5"], &["true"]);
+        let output = world.run_as(keys, &world.url, &["--connect-timeout", "60"], &["true"]);
         let refused = output.status.code() == Some(125) && said(&output).contains("does not take us");
         assert!(refused || output.status.success(), "{output:?}");
         output.status.success()

@@ -15,7 +15,7 @@ use plait_lab::{End, Program};
 use plait_netns::Namespace;
 
 const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// An ordinary user that every machine has.
 const NOBODY: &str = "65534";
 

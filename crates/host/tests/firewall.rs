@@ -10,9 +10,10 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::{Net, block_on, round_trip, wait_for};
+use plait_base::LOG_INTERVAL;
 use plait_host::Stream;
 use plait_netns::Namespace;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 fn a_firewall_that_is_reloaded_takes_our_rules_away_for_a_moment_only() {
     let _turn = turn();
     let net = Net::new();
-    let log = Log::start();
+    let (log, began) = (Log::start(), Instant::now());
     let host = net.host(&["a1", "a2"]);
     let mut listener = block_on(host.listen(7005)).expect("a free port");
     let old = net.echo_server("10.91.1.2");
@@ -52,7 +53,9 @@ fn a_firewall_that_is_reloaded_takes_our_rules_away_for_a_moment_only() {
     // The table can be seen before the line that tells of it is written.
     let lines = wait_for(|| Some(log.lines_with("put back")).filter(|lines| !lines.is_empty()));
     let lines = lines.unwrap_or_default();
-    assert_eq!(lines.len(), 1, "said, and not each time: {lines:#?}");
+    // One in each interval: on a busy machine the three may come in more than one.
+    let most = 1 + began.elapsed().div_duration_f64(LOG_INTERVAL) as usize;
+    assert!((1..=most).contains(&lines.len()), "said, and not each time: {lines:#?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod support;
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use plait_lab::{Attack, AttackName, Conditions, Direction, LabConfig, PathClass, PathConfig};
 use plait_pcap::Reader;
@@ -27,7 +27,9 @@ fn a_letter_over_plain_tcp_is_read_verbatim() {
     let lines = path.lines().expect("it runs");
     assert!(lines.first().is_some_and(|line| line.text.starts_with("Dear reader")), "{lines:?}");
     let heard = path.summary().expect("it runs").to_server;
-    assert_eq!(heard.payload, letter.len() as u64);
+    // A busy machine is late with acknowledgments: some of it may be sent twice.
+    assert_eq!(heard.kept, letter.len() as u64);
+    assert!(heard.payload >= heard.kept, "{heard:?}");
     assert_eq!(heard.readable_share().to_bits(), 1.0_f64.to_bits());
     let runs = letter.len() as u64 - 7;
     assert!(heard.matches > runs * 9 / 10, "{} of {runs}", heard.matches);
@@ -66,9 +68,9 @@ fn the_capture_has_every_packet_with_its_checksums_and_what_was_injected() {
         }
     }
     std::fs::remove_dir_all(&directory).expect("ours");
-    // The last acknowledgements may have passed after the summary.
+    // The last acknowledgments pass after the summary, more of them on a busy machine.
     let counted = summary.to_server.packets + summary.to_client.packets;
-    assert!((counted..counted + 5).contains(&heard), "{heard} packets, {counted} counted");
+    assert!((counted..counted * 2).contains(&heard), "{heard} packets, {counted} counted");
     assert!(bytes >= sent.len());
     assert_eq!(comments.len(), 1);
     assert!(comments[0].starts_with("flip to-server: byte "), "{}", comments[0]);
@@ -129,7 +131,7 @@ fn send_syn(lab: &plait_lab::Lab, options: &[u8]) -> Vec<u8> {
         host.namespace().enter(open).expect("entered").expect("we are root")
     };
     let (sender, receiver) = (raw(lab.client(), from), raw(lab.server(), to));
-    receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
+    receiver.set_read_timeout(Some(support::TIMEOUT)).expect("a time");
     let segment = plait_wire::Segment {
         source: std::net::SocketAddr::new(from, 4000),
         destination: std::net::SocketAddr::new(to, 5000),

@@ -20,7 +20,7 @@ use plait_netns::{Cidr, Namespace};
 use tokio::io::AsyncWriteExt;
 
 /// How long a program may take for anything.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const SERVER: &str = "10.95.1.2";
 
 #[test]

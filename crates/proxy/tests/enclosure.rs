@@ -65,12 +65,12 @@ fn run(program: &[&str]) -> (i32, Vec<SocketAddr>) {
 }
 
 fn a_connection_is_caught() {
-    let (_, wanted) = run(&["curl", "-sm10", "http://192.0.2.80:8080/"]);
+    let (_, wanted) = run(&["curl", "-sm60", "http://192.0.2.80:8080/"]);
     assert_eq!(wanted, ["192.0.2.80:8080".parse().expect("an address")]);
 }
 
 fn a_connection_over_ipv6_is_caught() {
-    let (_, wanted) = run(&["curl", "-sm10", "http://[2001:db8::80]/"]);
+    let (_, wanted) = run(&["curl", "-sm60", "http://[2001:db8::80]/"]);
     assert_eq!(wanted, ["[2001:db8::80]:80".parse().expect("an address")]);
 }
 

@@ -26,7 +26,8 @@ pub(crate) const NAME: &str = "files.example";
 /// The program under test.
 pub(crate) const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than anything takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A file that only its owner can use.
 pub(crate) fn write_secret(file: &Path, text: &str) {

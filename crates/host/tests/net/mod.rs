@@ -76,15 +76,15 @@ impl Net {
 
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let limit = Duration::from_secs(20);
+    let limit = Duration::from_secs(120);
     runtime
         .expect("threads")
-        .block_on(async { tokio::time::timeout(limit, work).await.expect("within twenty seconds") })
+        .block_on(async { tokio::time::timeout(limit, work).await.expect("within two minutes") })
 }
 
-/// Asks again until there is an answer, or five seconds have passed.
+/// Asks again until there is an answer, or a minute has passed.
 pub(crate) fn wait_for<T>(mut question: impl FnMut() -> Option<T>) -> Option<T> {
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(answer) = question() {
             return Some(answer);
@@ -112,8 +112,8 @@ pub(crate) fn echo(mut stream: TcpStream) {
 
 /// What comes back for four bytes; nothing if nobody answers.
 pub(crate) fn round_trip(server: SocketAddr) -> Option<[u8; 4]> {
-    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(5)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(60)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
     stream.write_all(b"ping").ok()?;
     let mut answer = [0; 4];
     stream.read_exact(&mut answer).ok()?;
