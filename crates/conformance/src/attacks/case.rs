@@ -68,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) plait: PathBuf,
     /// Bytes of a full transfer, each way.
     pub(crate) size: u64,
+    /// Whether a case fails that takes longer than is promised; a machine that does other work is no judge of that.
+    pub(crate) judges_times: bool,
 }
 
 /// What a case is given.

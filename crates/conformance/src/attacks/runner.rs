@@ -38,7 +38,7 @@ pub(crate) fn list() {
 /// Runs what was asked for; false if a case failed, or a goal was missed.
 pub(crate) fn run(selection: &Selection) -> Result<bool> {
     let Selection { common, table, one_way, gaps } = selection;
-    let settings = Settings { plait: common.plait()?, size: common.size(SMALL) };
+    let settings = Settings { plait: common.plait()?, size: common.size(SMALL), judges_times: !common.quick };
     if *table {
         let amount = Amount { size: common.size_given(), is_one_way: *one_way };
         return table::run(&settings, &runner::prepare(common)?, amount, |name| common.names(name));

@@ -39,8 +39,10 @@ fn listen(context: &Context<'_>, options: &[&str], is_expected: bool) -> Result<
     for path in fixture.lab.paths() {
         path.watch(&all)?;
     }
-    let mut server = fixture.listen(options)?;
-    let mut client = fixture.connect(&Fixture::PATHS, options)?;
+    // Both paths are to carry much of it, however fast one of them is beside this machine.
+    let options = [options, &["--scheduler", "round-robin"]].concat();
+    let mut server = fixture.listen(&options)?;
+    let mut client = fixture.connect(&Fixture::PATHS, &options)?;
     let load = Load { up: Source::Text(up), down: Source::Text(down), sizes: [size; 2] };
     let running = exchange::start(&mut client, &mut server, &load)?;
     let exchange = running.finish(&mut client, &mut server, TIMEOUT)?;

@@ -18,7 +18,7 @@ use crate::attacks::peer::{self, Layer};
 /// Bytes each way.
 const SIZE: u64 = 300_000;
 /// How long a server may take behind its client; and where nothing is to come of it, as it waits for the next one.
-const LINGERS: Duration = Duration::from_secs(3);
+const LINGERS: Duration = Duration::from_secs(20);
 const LINGERS_IN_VAIN: Duration = Duration::from_millis(300);
 /// How the program ends where the policy forbids what was to be had, and where its SYN is answered by a reset.
 const FORBIDDEN: i32 = 6;

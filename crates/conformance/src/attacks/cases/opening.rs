@@ -24,7 +24,7 @@ const LATER_AFTER_HANDSHAKE: Duration = Duration::from_secs(2);
 const GIVES_UP: Duration = Duration::from_secs(90);
 const GIVES_UP_WHEN_OPEN: Duration = Duration::from_secs(130);
 /// How long a server may take, that has nobody to wait for any more, until it is ended; and where nothing is to come of it.
-const LINGERS: Duration = Duration::from_secs(3);
+const LINGERS: Duration = Duration::from_secs(20);
 const LINGERS_IN_VAIN: Duration = Duration::from_millis(300);
 /// Words of the application, to be looked for in the captures.
 const UP: &[u8] = b"what the client says is not for those on the way. ";
@@ -178,7 +178,8 @@ fn opens(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
         _ => LATER,
     };
     let words = format!("first byte after {} ms, undisturbed {} ms", under.as_millis(), usual.as_millis());
-    ensure!(under < usual + allowed, "{words}: more than {} ms later; {injected}", allowed.as_millis());
+    let is_soon = under < usual + allowed || !context.settings.judges_times;
+    ensure!(is_soon, "{words}: more than {} ms later; {injected}", allowed.as_millis());
     Ok(Verdict::Passed(format!("equal, {words}, {injected}")))
 }
 
