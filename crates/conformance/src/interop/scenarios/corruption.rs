@@ -84,7 +84,7 @@ fn only_one_to_subject(context: &Context<'_>) -> Result<Verdict> {
     plan.peer_words.extend(["--patience".to_owned(), "7".to_owned()]);
     let (mut session, rule) = corrupted(context, &bed, plan, Direction::ToSubject, 1)?;
     let counters = || Ok::<_, anyhow::Error>(session.peer().counters()?.since(&before));
-    wait_until("MP_FAIL at the kernel and its infinite mapping", Duration::from_secs(5), || {
+    wait_until("MP_FAIL at the kernel and its infinite mapping", Duration::from_secs(60), || {
         let counters = counters()?;
         anyhow::Ok(counters.count("MPTcpExtMPFailRx") > 0 && counters.count("MPTcpExtInfiniteMapTx") > 0)
     })?;

@@ -64,7 +64,7 @@ impl Standing {
             }
         };
         let mut program = Program::start(&bed.server, &directory, "subject", command, End::Own, End::Own)?;
-        program.wait_for_line("listening", Duration::from_secs(10))?;
+        program.wait_for_line("listening", Duration::from_secs(60))?;
         Ok(Self { program, address: SocketAddr::new(bed.server_address(context.family, 1), PORT) })
     }
 
@@ -156,7 +156,7 @@ fn churn_of_client(context: &Context<'_>) -> Result<Verdict> {
     let mut command = interop()?;
     command.args(["listen", &PORT.to_string(), "--send", "100", "--count", &(count + 1).to_string()]);
     let mut server = Program::start(&bed.server, &directory, "server", command, End::Own, End::Own)?;
-    server.wait_for_line("listening", Duration::from_secs(10))?;
+    server.wait_for_line("listening", Duration::from_secs(60))?;
     let (before, sockets) = (bed.server.counters()?, kernel_sockets(&bed.server)?);
     let address = SocketAddr::new(bed.server_address(context.family, 1), PORT);
     let mut command = Command::new(churn);

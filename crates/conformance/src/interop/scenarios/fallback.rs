@@ -123,7 +123,7 @@ fn curl(context: &Context<'_>) -> Result<Verdict> {
         }
     };
     let mut server = Program::start(&bed.server, &directory, "server", command, input, End::Own)?;
-    server.wait_for_line("listening", Duration::from_secs(10))?;
+    server.wait_for_line("listening", Duration::from_secs(60))?;
     let mut command = Command::new("curl");
     let address = SocketAddr::new(bed.server_address(context.family, 1), PORT);
     command.args(["--silent", "--show-error", "--max-time", "30"]).arg(format!("http://{address}/file"));
@@ -133,7 +133,7 @@ fn curl(context: &Context<'_>) -> Result<Verdict> {
     ensure!(status.success(), "curl: {}; server: {}", curl.last_words(), server.last_words());
     ensure!(fs::read(curl.output())? == body, "curl received other bytes than were sent");
     // curl has closed: some round trips later the server is over as well.
-    let status = server.wait(Duration::from_secs(3))?;
+    let status = server.wait(Duration::from_secs(if context.is_quick() { 60 } else { 3 }))?;
     ensure!(status.success(), "the server failed: {}", server.last_words());
     let counters = bed.client.counters()?.since(&before);
     ensure!(counters.count("MPTcpExtMPCapableSYNTX") == 0, "curl used Multipath TCP itself");
@@ -157,7 +157,7 @@ fn http_server(context: &Context<'_>) -> Result<Verdict> {
     command.arg(PORT.to_string());
     let mut server = Program::start(&bed.server, &directory, "server", command, End::Own, End::Own)?;
     let own = SocketAddr::new(address, PORT);
-    wait_until("the HTTP server (is python3 there?)", Duration::from_secs(10), || {
+    wait_until("the HTTP server (is python3 there?)", Duration::from_secs(60), || {
         ensure!(!server.has_ended()?, "python3 -m http.server: {}", server.last_words());
         Ok(bed.server.enter(|| std::net::TcpStream::connect(own).is_ok())?)
     })?;

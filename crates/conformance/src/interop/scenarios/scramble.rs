@@ -213,7 +213,7 @@ fn one_transfer(
     let command = plait(context, &[&["listen", &port][..], &common].concat())?;
     let sink = End::Given(Stdio::null());
     let mut server = Program::start(&bed.server, directory, "server", command, End::Own, sink)?;
-    server.wait_for_line("listening", Duration::from_secs(10))?;
+    server.wait_for_line("listening", Duration::from_secs(60))?;
     let command = plait(context, &[&["connect", &address, &port][..], &common].concat())?;
     let source = End::Given(File::open(input)?.into());
     let began = Instant::now();

@@ -106,7 +106,7 @@ fn one(context: &Context<'_>, bed: &Testbed, input: &Path, bytes: u64) -> Result
     };
     command.env_remove("RUST_LOG");
     let mut server = Program::start(&bed.server, &directory, "server", command, End::Own, sink)?;
-    server.wait_for_line("listening", Duration::from_secs(10))?;
+    server.wait_for_line("listening", Duration::from_secs(60))?;
     let (mut source, mut command) = (End::Own, interop()?);
     match plait(Role::Client) {
         Some(plait) => {

@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
         let before = peer_namespace(bed, context.role).counters()?;
         let carried_before = bed.carried()?;
         let mut server = starter.start(Role::Server)?;
-        server.main().wait_for_line("listening", Duration::from_secs(10))?;
+        server.main().wait_for_line("listening", Duration::from_secs(60))?;
         let began_ms = crate::interop::peer::wall_clock_ms();
         let client = starter.start(Role::Client)?;
         let until = Instant::now() + plan.patience;
@@ -225,7 +225,7 @@ fn capture(bed: &Testbed, directory: &Path) -> Result<Vec<Program>> {
             command.args(["-i", &device, "-s", "200", "-U", "-w"]);
             command.arg(directory.join(format!("{device}.pcap")));
             let mut program = Program::start(&bed.client, directory, &name, command, End::Own, End::Own)?;
-            program.wait_for_line("listening on", Duration::from_secs(5))?;
+            program.wait_for_line("listening on", Duration::from_secs(60))?;
             Ok(program)
         })
         .collect()

@@ -48,7 +48,7 @@ impl Watch {
         command.args(["mptcp", "monitor"]);
         let monitor = Program::start(namespace, directory, "monitor", command, End::Own, End::Own)?;
         let sockets = format!("/proc/{}/net/netlink", monitor.pid());
-        wait_until("a listening `ip mptcp monitor`", Duration::from_secs(10), || {
+        wait_until("a listening `ip mptcp monitor`", Duration::from_secs(60), || {
             anyhow::Ok(std::fs::read_to_string(&sockets)?.lines().any(follows_generic_netlink))
         })?;
         Ok(Self {

@@ -135,11 +135,11 @@ fn overhear(
     // With room for all of a connection: a machine that is busy must not make the eavesdropper miss a packet.
     command.args(["-i", "s", "--immediate-mode", "-U", "-B", "65536", "-s", "0", "-w"]).arg(&file).arg("tcp");
     let mut tcpdump = Program::start(bed.router(2)?, directory, "tcpdump", command, End::Own, End::Own)?;
-    tcpdump.wait_for_line("listening on", Duration::from_secs(5))?;
+    tcpdump.wait_for_line("listening on", Duration::from_secs(60))?;
     let paths = ["--path", "p1", "--path", "p2=untrusted", "--protect", protect];
     let command = plait(context, &[&["listen", &port][..], &paths].concat())?;
     let mut server = Program::start(&bed.server, directory, "server", command, End::Own, End::Own)?;
-    server.wait_for_line("listening", Duration::from_secs(10))?;
+    server.wait_for_line("listening", Duration::from_secs(60))?;
     let before = bed.carried()?[1].1;
     let words = [&["connect", &address, &port][..], &paths, &["--scheduler", scheduler]].concat();
     let command = plait(context, &words)?;
@@ -148,7 +148,7 @@ fn overhear(
     let mut input = client.take_input().context("the pipe was asked for")?;
     input.write_all(&text[..HEAD])?;
     // SYN and third ACK of the join.
-    wait_until("the join over the second path", Duration::from_secs(10), || {
+    wait_until("the join over the second path", Duration::from_secs(60), || {
         anyhow::Ok(bed.carried()?[1].1 >= before + 150)
     })?;
     std::thread::sleep(Duration::from_millis(200));
@@ -163,7 +163,7 @@ fn overhear(
     // The capture lags behind. With a header per packet and the way back it is longer than what went to the server.
     let carried = bed.carried()?[1].1 - before;
     let mut size = 0;
-    wait_until("the end of the capture", Duration::from_secs(10), || {
+    wait_until("the end of the capture", Duration::from_secs(60), || {
         std::thread::sleep(Duration::from_millis(100));
         let now = fs::metadata(&file)?.len();
         anyhow::Ok(std::mem::replace(&mut size, now) == now && now > carried)
