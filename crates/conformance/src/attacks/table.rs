@@ -64,7 +64,8 @@ pub(crate) fn run(
     );
     let limit = alone * GIVEN_UP + 2 * LONGEST_END;
     let (mut missed, mut count) = (Vec::new(), 0);
-    for kind in KINDS.iter().filter(|kind| wants(&kind.name())) {
+    let kinds = KINDS.iter().map(|kind| if amount.is_one_way { kind.with_a_silent_server() } else { *kind });
+    for kind in &kinds.filter(|kind| wants(&kind.name())).collect::<Vec<_>>() {
         let measured = table
             .with(&kind.name(), |context| interference::under(context, kind, sizes, limit))
             .with_context(|| kind.name())?;

@@ -157,6 +157,14 @@ impl Kind {
         format!("{}-{}-{to}-{when}{backup}", self.attack, self.path)
     }
 
+    /// The same where nobody but the client sends: what is about payloads is about those to the server.
+    pub(crate) const fn with_a_silent_server(self) -> Self {
+        match self.attack {
+            A::SwallowAndAck | A::AckEarly | A::LieInSack | A::AckSlowly | A::FreezeAcks => self.to(ToServer),
+            _ => self,
+        }
+    }
+
     fn honest(&self) -> &'static str {
         if self.path == "a" { "b" } else { "a" }
     }
