@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use memchr::memmem::Finder;
 use nix::sys::signal::Signal;
 
@@ -64,6 +64,40 @@ fn wait_until_stopped(program: &mut Program) -> Result<()> {
     }
 }
 
+/// Whether no page of the program that can be written, its keys among them, can be swapped: each such mapping has the flag of locked
+/// memory (`lo` in /proc/PID/smaps). An error that names one that has not.
+pub(crate) fn is_locked(program: &Program) -> Result<()> {
+    let maps = std::fs::read_to_string(format!("/proc/{}/smaps", program.pid()))?;
+    match unlocked(&maps) {
+        Ok(0) => bail!("{} has no memory that can be written", program.name()),
+        Ok(_) => Ok(()),
+        Err(mapping) => bail!("memory of {} may be swapped: {mapping}", program.name()),
+    }
+}
+
+/// Mappings of a process's own that can be written, if all of them are locked; else the first that is not.
+fn unlocked(maps: &str) -> std::result::Result<usize, &str> {
+    let (mut count, mut mapping) = (0, None);
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            // Shared mappings are files and rings; secrets are in neither.
+            (Some(range), Some(modes)) if range.contains('-') => {
+                mapping = (modes.starts_with("rw") && modes.ends_with('p')).then_some(line);
+            }
+            (Some("VmFlags:"), Some(_)) => {
+                let Some(mapping) = mapping.take() else { continue };
+                if !line.split_whitespace().any(|flag| flag == "lo") {
+                    return Err(mapping);
+                }
+                count += 1;
+            }
+            _ => {}
+        }
+    }
+    Ok(count)
+}
+
 fn search_stopped(pid: u32, secrets: &[(&Secret, Finder<'_>)]) -> Result<Search> {
     let longest = secrets.iter().map(|(secret, _)| secret.bytes.len()).max().unwrap_or(1);
     let memory = File::open(format!("/proc/{pid}/mem"))?;
@@ -108,6 +142,20 @@ fn readable(line: &str) -> Option<(std::ops::Range<u64>, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_locked_only_if_each_mapping_that_can_be_written_is() {
+        let heap = "5581c0a00000-5581c0a21000 rw-p 00000000 00:00 0 [heap]\nSize: 4 kB\n";
+        let code =
+            "5581c0b00000-5581c0b21000 r-xp 00000000 00:00 0 /bin/plait\nSize: 4 kB\nVmFlags: rd ex mr\n";
+        let [locked, open] = ["VmFlags: rd wr mr lo lf ac\n", "VmFlags: rd wr mr ac\n"];
+        assert_eq!(unlocked(&format!("{heap}{locked}{code}{heap}{locked}")), Ok(2));
+        assert_eq!(
+            unlocked(&format!("{code}{heap}{locked}{heap}{open}")),
+            Err(heap.lines().next().expect("one"))
+        );
+        assert_eq!(unlocked(code), Ok(0));
+    }
 
     #[test]
     fn mappings_that_can_be_read_are_read() {

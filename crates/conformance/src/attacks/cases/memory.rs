@@ -24,7 +24,7 @@ const PROXY_PORT: u16 = 7443;
 const SOCKS_PORT: u16 = 1080;
 
 pub(crate) fn all() -> Vec<Case> {
-    let about = "keys are in memory while a connection lives, and in neither program's once it is closed";
+    let about = "keys are in memory that is locked while a connection lives, and in neither program's once it is closed";
     vec![
         Case::new("memory/keys", about, |context| keys(context, Handshake::Tls)).quick(),
         Case::new("memory/tcpcrypt", about, |context| keys(context, Handshake::Tcpcrypt)).quick(),
@@ -61,6 +61,7 @@ fn keys(context: &Context<'_>, handshake: Handshake) -> Result<Verdict> {
     let count: usize = connections.iter().map(|connection| connection.secrets.len()).sum();
     let mut living = Vec::new();
     for program in [&mut client, &mut server.0] {
+        memory::is_locked(program)?;
         let found = memory::search(program, all_of(&connections))?;
         let names: BTreeSet<&str> = found.places.iter().map(|place| place.secret.as_str()).collect();
         for needed in ["key ab", "key ba"] {
@@ -103,7 +104,7 @@ fn keys(context: &Context<'_>, handshake: Handshake) -> Result<Verdict> {
     server.0.stop(TIMEOUT)?;
     let joins: usize = connections.iter().map(|connection| connection.joins).sum();
     Ok(Verdict::Passed(format!(
-        "{} connections with {joins} joins, {count} secrets; while one lives {}; after the end none in {} MiB",
+        "{} connections with {joins} joins, {count} secrets; while one lives {}, all of it locked; after the end none in {} MiB",
         connections.len(),
         living.join(", "),
         searched >> 20
