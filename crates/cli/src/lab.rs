@@ -174,15 +174,17 @@ fn watch(only: Option<&str>) -> anyhow::Result<()> {
     }
 }
 
-/// What has happened on a path since the last call, `told` deeds of the injector before: in the order of time.
+/// What has happened on a path since the last call, `told` tamperings of the injector before: in the order of time.
 fn news(path: &str, told: &mut usize) -> anyhow::Result<Vec<(Duration, Direction, String)>> {
     let path = || path.to_owned();
     let lines: Vec<Line> = serde_json::from_value(control::ask(&Request::Lines { path: path() })?)?;
     let log: InjectionLog = serde_json::from_value(control::ask(&Request::Injections { path: path() })?)?;
-    let deeds = log.entries.iter().skip(*told);
-    let deeds = deeds.map(|deed| (deed.at, deed.direction, format!("!! {}: {}", deed.attack, deed.what)));
+    let tamperings = log.entries.iter().skip(*told);
+    let tamperings = tamperings.map(|tampering| {
+        (tampering.at, tampering.direction, format!("!! {}: {}", tampering.attack, tampering.what))
+    });
     let read = lines.into_iter().map(|line| (line.at, line.direction, line.text));
-    let mut events: Vec<_> = read.chain(deeds).collect();
+    let mut events: Vec<_> = read.chain(tamperings).collect();
     events.sort_by_key(|event| event.0);
     *told = log.entries.len();
     Ok(events)

@@ -28,7 +28,7 @@ pub(crate) struct Sighting {
 
 /// What to do about a server that nobody has heard of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stranger {
+enum UnknownPeer {
     Accept,
     Ask,
     Refuse,
@@ -87,10 +87,10 @@ impl ServerIdentity {
     /// Whether a key may be trusted that is shown for the first time.
     fn is_vouched_for(&self, shown: Fingerprint) -> bool {
         let question = ask_at_terminal(&self.server.authority(), shown);
-        match stranger(self.accepts_new, question.is_some()) {
-            Stranger::Accept => true,
-            Stranger::Ask => question.is_some_and(|ask| ask()),
-            Stranger::Refuse => false,
+        match unknown_peer(self.accepts_new, question.is_some()) {
+            UnknownPeer::Accept => true,
+            UnknownPeer::Ask => question.is_some_and(|ask| ask()),
+            UnknownPeer::Refuse => false,
         }
     }
 
@@ -158,11 +158,11 @@ fn names(paths: &[(&str, Fingerprint)]) -> String {
     paths.iter().map(|(path, _)| *path).collect::<Vec<_>>().join(", ")
 }
 
-fn stranger(accepts_new: bool, has_terminal: bool) -> Stranger {
+fn unknown_peer(accepts_new: bool, has_terminal: bool) -> UnknownPeer {
     match (accepts_new, has_terminal) {
-        (true, _) => Stranger::Accept,
-        (false, true) => Stranger::Ask,
-        (false, false) => Stranger::Refuse,
+        (true, _) => UnknownPeer::Accept,
+        (false, true) => UnknownPeer::Ask,
+        (false, false) => UnknownPeer::Refuse,
     }
 }
 
@@ -210,10 +210,10 @@ mod tests {
 
     #[test]
     fn a_stranger_is_never_let_in_silently() {
-        assert_eq!(stranger(false, true), Stranger::Ask);
-        assert_eq!(stranger(false, false), Stranger::Refuse);
-        assert_eq!(stranger(true, false), Stranger::Accept);
-        assert_eq!(stranger(true, true), Stranger::Accept);
+        assert_eq!(unknown_peer(false, true), UnknownPeer::Ask);
+        assert_eq!(unknown_peer(false, false), UnknownPeer::Refuse);
+        assert_eq!(unknown_peer(true, false), UnknownPeer::Accept);
+        assert_eq!(unknown_peer(true, true), UnknownPeer::Accept);
     }
 
     #[test]

@@ -155,7 +155,7 @@ pub(crate) fn execute(plan: &Plan<'_>, fixture: &Fixture) -> anyhow::Result<Run>
         seconds,
         longest_gap: longest_gap(&series),
         injected,
-        struck: log.entries.first().map(|deed| deed.at.saturating_sub(began).as_secs_f64()),
+        struck: log.entries.first().map(|tampering| tampering.at.saturating_sub(began).as_secs_f64()),
         overheard,
         arrivals: arrivals(&series, began),
         rates: series.iter().map(|series| rates(series, began)).collect(),

@@ -4,10 +4,10 @@
 //! `cargo bench -p plait-endpoint --bench worst_packet`
 #![allow(clippy::disallowed_methods, reason = "measuring is what this program is for")]
 
+#[path = "../tests/floods/fixture.rs"]
+mod fixture;
 #[path = "../../mptcp/tests/raw_peer/mod.rs"]
 mod raw_peer;
-#[path = "../tests/floods/scene.rs"]
-mod scene;
 
 use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -444,7 +444,7 @@ fn time_waits(peer: &mut Peer) {
 
 /// Past the handshake and the first record.
 fn open_sealed(peer: &mut Peer) -> (RawPeer, ConnectionId) {
-    let [_, config] = scene::sealed();
+    let [_, config] = fixture::sealed();
     let port = SERVER.1 + 1;
     let listener = peer.server.listen(port, config).expect("free");
     let local = SocketAddr::from((Ipv4Addr::new(198, 51, 100, 7), 40_000));

@@ -85,7 +85,7 @@ pub struct Endpoint {
     pub(crate) pending_joins: PendingJoins,
     pub(crate) ready: ReadyQueue,
     /// Connections with blocks to be sealed or opened elsewhere.
-    pub(crate) laborious: ReadyQueue,
+    pub(crate) crypto_ready: ReadyQueue,
     /// Their jobs that were handed out and have not come back.
     pub(crate) jobs_out: usize,
     pub(crate) alarms: Alarms,
@@ -124,7 +124,7 @@ impl Endpoint {
             half_open: HalfOpen::default(),
             pending_joins: PendingJoins::new(config.max_pending_joins),
             ready: ReadyQueue::default(),
-            laborious: ReadyQueue::default(),
+            crypto_ready: ReadyQueue::default(),
             jobs_out: 0,
             alarms: Alarms::default(),
             notices: Notices::default(),
@@ -260,7 +260,7 @@ impl Endpoint {
                 Some((segment, entry)) => {
                     entry.note_last_words(now, &segment);
                     if entry.connection.has_crypto() {
-                        self.laborious.mark(id);
+                        self.crypto_ready.mark(id);
                     }
                     self.ready.rotate();
                     return Some(self.on_its_path(segment));
@@ -282,14 +282,14 @@ impl Endpoint {
         if self.jobs_out >= self.config.max_crypto_jobs {
             return None;
         }
-        while let Some(id) = self.laborious.next() {
+        while let Some(id) = self.crypto_ready.next() {
             let entry = self.connections.get_mut(&id);
             if let Some(job) = entry.and_then(|entry| entry.connection.poll_crypto()) {
-                self.laborious.rotate();
+                self.crypto_ready.rotate();
                 self.jobs_out += 1;
                 return Some((id, job));
             }
-            self.laborious.retire();
+            self.crypto_ready.retire();
         }
         None
     }

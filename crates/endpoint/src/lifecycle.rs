@@ -29,7 +29,7 @@ impl Endpoint {
 
     fn note_jobs(&mut self, id: ConnectionId) {
         if self.connections.get(&id).is_some_and(|entry| entry.connection.has_crypto()) {
-            self.laborious.mark(id);
+            self.crypto_ready.mark(id);
         }
     }
 

@@ -7,7 +7,7 @@ use std::io;
 pub enum Error {
     /// This user or this machine cannot have a lab; the text says what is missing and how to get it.
     #[error("{0}")]
-    Lack(String),
+    Prerequisite(String),
     /// Namespaces, devices, addresses, routes.
     #[error(transparent)]
     Network(#[from] plait_netns::Error),

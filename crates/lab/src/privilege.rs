@@ -18,10 +18,10 @@ pub(crate) const OWNER_VARIABLE: &str = "PLAIT_LAB_OWNER";
 /// Whether a lab can be made by this process.
 ///
 /// # Errors
-/// [`Error::Lack`]: what is missing, and the line that helps.
+/// [`Error::Prerequisite`]: what is missing, and the line that helps.
 pub fn check() -> Result<()> {
     if !geteuid().is_root() {
-        return Err(Error::Lack(
+        return Err(Error::Prerequisite(
             "a lab needs root, or root in a user namespace: try `sudo plait lab up`".to_owned(),
         ));
     }
@@ -31,7 +31,7 @@ pub fn check() -> Result<()> {
 /// Whether TUN devices can be opened by this user.
 ///
 /// # Errors
-/// [`Error::Lack`]: what is missing, and the line that helps.
+/// [`Error::Prerequisite`]: what is missing, and the line that helps.
 pub fn check_tun() -> Result<()> {
     plait_netns::tun::permitted().map_err(|error| {
         let remedy = match error.kind() {
@@ -41,7 +41,7 @@ pub fn check_tun() -> Result<()> {
             }
             _ => "see `plait doctor`",
         };
-        Error::Lack(format!("cannot open /dev/net/tun: {error}; {remedy}"))
+        Error::Prerequisite(format!("cannot open /dev/net/tun: {error}; {remedy}"))
     })
 }
 
@@ -54,13 +54,13 @@ pub fn is_ordinary_user() -> bool {
 /// can have a lab in it. What a killed one has left is ended first.
 ///
 /// # Errors
-/// [`Error::Lack`] if the kernel does not let this user make namespaces or open TUN devices.
+/// [`Error::Prerequisite`] if the kernel does not let this user make namespaces or open TUN devices.
 pub fn in_user_namespace(program: impl AsRef<OsStr>) -> Result<Command> {
     check_tun()?;
     let allowed = Command::new("unshare").args(["--user", "--map-root-user", "--net", "true"]).output();
     let output = allowed.map_err(Error::system("start `unshare` (install util-linux)"))?;
     if !output.status.success() {
-        return Err(Error::Lack(format!(
+        return Err(Error::Prerequisite(format!(
             "this user may not make user namespaces ({}); `sudo sysctl -w kernel.unprivileged_userns_clone=1` (Debian) or \
              `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu) permits it",
             String::from_utf8_lossy(&output.stderr).trim()

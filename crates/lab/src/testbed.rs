@@ -29,7 +29,7 @@ impl Lab {
     /// Builds a lab and starts carrying packets. Leftovers of crashed ones are removed first.
     ///
     /// # Errors
-    /// The configuration is impossible, this user may not do it ([`Error::Lack`] says what is missing), or the kernel refuses.
+    /// The configuration is impossible, this user may not do it ([`Error::Prerequisite`] says what is missing), or the kernel refuses.
     pub fn up(config: LabConfig) -> Result<Self> {
         privilege::check()?;
         if let Err(error) = sweep() {

@@ -12,7 +12,7 @@ use crate::subflows::subflow::ResetInfo;
 
 /// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
 /// to be sent again, as long as nobody hinders it.
-const MAX_PARTING: Duration = Duration::from_secs(2);
+const MAX_CLOSING_WAIT: Duration = Duration::from_secs(2);
 
 /// Whether the connection lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,12 +163,12 @@ impl Closing {
     /// The ends of both streams have been verified for so long that nothing more is waited for. The peer may need our
     /// acknowledgment of its end until then; DATA_FIN, which says that it has it, may never get through.
     fn has_waited(&mut self, now: Instant) -> bool {
-        *self.verified_since.get_or_insert(now) + MAX_PARTING <= now
+        *self.verified_since.get_or_insert(now) + MAX_CLOSING_WAIT <= now
     }
 
     /// When it ends without the last acknowledgment.
-    pub(crate) fn parting_deadline(&self) -> Option<Instant> {
-        Some(self.verified_since.filter(|_| !self.is_over())? + MAX_PARTING)
+    pub(crate) fn closing_deadline(&self) -> Option<Instant> {
+        Some(self.verified_since.filter(|_| !self.is_over())? + MAX_CLOSING_WAIT)
     }
 
     /// The last subflow is gone.
@@ -264,13 +264,13 @@ mod tests {
     fn what_is_verified_waits_for_two_seconds_at_most() {
         let (now, ends) = (Instant::from_millis(5), Ends { is_verified: true, ..OPEN });
         let mut closing = Closing::default();
-        assert_eq!(closing.parting_deadline(), None);
+        assert_eq!(closing.closing_deadline(), None);
         assert_eq!(closing.next_step(now, Mode::Multipath, &ends), Step::Wait);
-        let deadline = closing.parting_deadline().expect("it waits");
-        assert_eq!(deadline, now + MAX_PARTING);
+        let deadline = closing.closing_deadline().expect("it waits");
+        assert_eq!(deadline, now + MAX_CLOSING_WAIT);
         assert_eq!(closing.next_step(deadline, Mode::Multipath, &ends), Step::Complete);
         assert!(closing.complete() && !closing.complete(), "once");
-        assert_eq!(closing.parting_deadline(), None);
+        assert_eq!(closing.closing_deadline(), None);
         assert_eq!(closing.fail(ConnectionError::Reset, Mode::Multipath), None, "it is over");
     }
 

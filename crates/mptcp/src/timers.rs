@@ -29,7 +29,7 @@ pub(crate) enum Timer {
     /// The first block of a sealed connection counts as corrupted.
     Repair,
     /// Both ends of a sealed connection are verified: what acknowledges that has been waited for long enough.
-    Parting,
+    Closing,
 }
 
 impl Timer {
@@ -43,7 +43,7 @@ impl Timer {
         Self::NoSubflow,
         Self::Handshake,
         Self::Repair,
-        Self::Parting,
+        Self::Closing,
         Self::Stall,
         Self::Join,
     ];

@@ -35,10 +35,10 @@ fn connections_that_share_a_link_get_a_fair_part_of_it() {
 
 #[test]
 fn one_connection_with_much_to_send_does_not_hold_up_another() {
-    let mut scene = Scene::new(2);
-    let (first, second) = (scene.connect(), scene.connect());
+    let mut fixture = Fixture::new(2);
+    let (first, second) = (fixture.connect(), fixture.connect());
     let mut order = Vec::new();
-    scene.pair.world.with_endpoint(scene.pair.client, |now, endpoint| {
+    fixture.pair.world.with_endpoint(fixture.pair.client, |now, endpoint| {
         for id in [first, second] {
             while endpoint.writable(id) > 0 {
                 let room = endpoint.writable(id).min(1 << 16);
@@ -57,13 +57,13 @@ fn one_connection_with_much_to_send_does_not_hold_up_another() {
 
 #[test]
 fn data_that_came_before_the_connection_was_accepted_is_announced_then() {
-    let mut scene = Scene::new(3);
-    let id = scene.open();
-    scene.pair.world.run_for(SECOND);
-    scene.client(|now, endpoint| assert_eq!(endpoint.write(now, id, Bytes::from_static(b"early")), 5));
-    scene.pair.world.run_for(SECOND);
-    let (server, listener) = (scene.pair.server, scene.listener);
-    scene.pair.world.with_endpoint(server, |now, endpoint| {
+    let mut fixture = Fixture::new(3);
+    let id = fixture.open();
+    fixture.pair.world.run_for(SECOND);
+    fixture.client(|now, endpoint| assert_eq!(endpoint.write(now, id, Bytes::from_static(b"early")), 5));
+    fixture.pair.world.run_for(SECOND);
+    let (server, listener) = (fixture.pair.server, fixture.listener);
+    fixture.pair.world.with_endpoint(server, |now, endpoint| {
         let (accepted, from) = endpoint.accept(listener).expect("somebody waits");
         assert_eq!(from.ip().to_string(), "10.0.0.1");
         assert_eq!(endpoint.accept(listener), None);
@@ -76,14 +76,14 @@ fn data_that_came_before_the_connection_was_accepted_is_announced_then() {
 
 #[test]
 fn who_lets_go_without_having_read_everything_resets_the_connection() {
-    let mut scene = Scene::new(4);
-    let id = scene.connect();
-    let accepted = scene.accepted();
-    scene.client(|now, endpoint| assert_eq!(endpoint.write(now, id, Bytes::from_static(b"unread")), 6));
-    scene.pair.world.run_for(SECOND);
-    scene.server(|now, endpoint| endpoint.release(now, accepted));
-    scene.pair.world.run_for(SECOND);
-    let end = scene.client(|now, endpoint| endpoint.read(now, id));
+    let mut fixture = Fixture::new(4);
+    let id = fixture.connect();
+    let accepted = fixture.accepted();
+    fixture.client(|now, endpoint| assert_eq!(endpoint.write(now, id, Bytes::from_static(b"unread")), 6));
+    fixture.pair.world.run_for(SECOND);
+    fixture.server(|now, endpoint| endpoint.release(now, accepted));
+    fixture.pair.world.run_for(SECOND);
+    let end = fixture.client(|now, endpoint| endpoint.read(now, id));
     assert!(
         matches!(end, Err(ReadError::Failed(ConnectionError::FastClose | ConnectionError::Reset))),
         "{end:?}"
@@ -92,22 +92,22 @@ fn who_lets_go_without_having_read_everything_resets_the_connection() {
 
 #[test]
 fn who_lets_go_hears_no_more_and_the_peer_that_goes_on_talking_is_told() {
-    let mut scene = Scene::new(5);
-    let id = scene.connect();
-    let accepted = scene.accepted();
-    scene.server(|now, endpoint| endpoint.release(now, accepted));
-    scene.pair.world.run_for(SECOND);
-    scene.client(|now, endpoint| {
+    let mut fixture = Fixture::new(5);
+    let id = fixture.connect();
+    let accepted = fixture.accepted();
+    fixture.server(|now, endpoint| endpoint.release(now, accepted));
+    fixture.pair.world.run_for(SECOND);
+    fixture.client(|now, endpoint| {
         assert_eq!(endpoint.read(now, id), Err(ReadError::End), "the half that was let go has ended");
         endpoint.write(now, id, Bytes::from_static(b"anybody there?"));
     });
-    scene.pair.world.run_for(SECOND);
-    let end = scene.client(|now, endpoint| {
+    fixture.pair.world.run_for(SECOND);
+    let end = fixture.client(|now, endpoint| {
         endpoint.release(now, id);
         endpoint.status(now, id)
     });
     assert_eq!(end, None);
-    scene.pair.assert_clean();
+    fixture.pair.assert_clean();
 }
 
 #[test]
@@ -128,35 +128,35 @@ fn what_was_written_before_letting_go_is_delivered() {
 
 #[test]
 fn an_orphan_that_stands_still_is_aborted() {
-    let mut scene = Scene::new(7);
-    let id = scene.connect();
-    scene.client(|now, endpoint| {
+    let mut fixture = Fixture::new(7);
+    let id = fixture.connect();
+    fixture.client(|now, endpoint| {
         endpoint.write(now, id, Bytes::from(vec![0; 100_000]));
         endpoint.release(now, id);
     });
-    scene.pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER });
-    scene.pair.world.run_for(EndpointConfig::default().orphan_timeout * 3);
-    let counters = scene.pair.world.endpoint(scene.pair.client).counters();
+    fixture.pair.chain_with(0, BlackHole { during: Instant::ZERO..FOREVER });
+    fixture.pair.world.run_for(EndpointConfig::default().orphan_timeout * 3);
+    let counters = fixture.pair.world.endpoint(fixture.pair.client).counters();
     assert_eq!((counters.connections, counters.names), (0, 0), "{counters:?}");
 }
 
 #[test]
 fn who_stops_resets_what_was_let_go_of_and_not_yet_delivered() {
-    let mut scene = Scene::new(14);
-    let id = scene.connect();
-    let accepted = scene.accepted();
+    let mut fixture = Fixture::new(14);
+    let id = fixture.connect();
+    let accepted = fixture.accepted();
     // Until the window of a peer that does not read is full, and then the buffer.
     let much = Bytes::from(vec![0; 1 << 20]);
-    while scene.client(|now, endpoint| endpoint.write(now, id, much.clone())) > 0 {
-        scene.pair.world.run_for(SECOND);
+    while fixture.client(|now, endpoint| endpoint.write(now, id, much.clone())) > 0 {
+        fixture.pair.world.run_for(SECOND);
     }
-    scene.client(|now, endpoint| endpoint.release(now, id));
-    scene.pair.world.run_for(SECOND);
-    assert_eq!(scene.pair.world.endpoint(scene.pair.client).counters().connections, 1);
+    fixture.client(|now, endpoint| endpoint.release(now, id));
+    fixture.pair.world.run_for(SECOND);
+    assert_eq!(fixture.pair.world.endpoint(fixture.pair.client).counters().connections, 1);
 
-    scene.client(|now, endpoint| endpoint.abort_all(now));
-    scene.pair.world.run_for(SECOND);
-    let end = scene.server(|now, endpoint| {
+    fixture.client(|now, endpoint| endpoint.abort_all(now));
+    fixture.pair.world.run_for(SECOND);
+    let end = fixture.server(|now, endpoint| {
         loop {
             match endpoint.read(now, accepted) {
                 Ok(_) => {}
@@ -165,7 +165,7 @@ fn who_stops_resets_what_was_let_go_of_and_not_yet_delivered() {
         }
     });
     assert!(matches!(end, ReadError::Failed(ConnectionError::Reset | ConnectionError::FastClose)), "{end:?}");
-    assert_eq!(scene.pair.world.endpoint(scene.pair.client).counters().connections, 0);
+    assert_eq!(fixture.pair.world.endpoint(fixture.pair.client).counters().connections, 0);
 }
 
 #[test]
@@ -200,9 +200,9 @@ fn a_connection_that_is_over_waits_in_small_form_and_still_answers_a_repeated_fi
 
 #[test]
 fn an_id_is_worth_nothing_after_release() {
-    let mut scene = Scene::new(8);
-    let id = scene.connect();
-    scene.client(|now, endpoint| {
+    let mut fixture = Fixture::new(8);
+    let id = fixture.connect();
+    fixture.client(|now, endpoint| {
         endpoint.release(now, id);
         assert_eq!(endpoint.writable(id), 0);
         assert_eq!(endpoint.write(now, id, Bytes::from_static(b"no")), 0);
@@ -210,30 +210,30 @@ fn an_id_is_worth_nothing_after_release() {
         assert_eq!(endpoint.status(now, id), None);
         endpoint.abort(now, id);
     });
-    let events = scene.client(|_, endpoint| core::iter::from_fn(|| endpoint.poll_event()).count());
+    let events = fixture.client(|_, endpoint| core::iter::from_fn(|| endpoint.poll_event()).count());
     assert_eq!(events, 0);
 }
 
 #[test]
 fn who_stops_listening_resets_those_that_wait_and_keeps_those_that_were_let_in() {
-    let mut scene = Scene::new(9);
-    let kept = scene.connect();
-    let accepted = scene.accepted();
-    let waiting = scene.open();
-    scene.pair.world.run_for(SECOND);
-    let listener = scene.listener;
-    scene.server(|now, endpoint| endpoint.stop_listening(now, listener));
-    scene.pair.world.run_for(SECOND);
-    let end = scene.client(|now, endpoint| endpoint.read(now, waiting));
+    let mut fixture = Fixture::new(9);
+    let kept = fixture.connect();
+    let accepted = fixture.accepted();
+    let waiting = fixture.open();
+    fixture.pair.world.run_for(SECOND);
+    let listener = fixture.listener;
+    fixture.server(|now, endpoint| endpoint.stop_listening(now, listener));
+    fixture.pair.world.run_for(SECOND);
+    let end = fixture.client(|now, endpoint| endpoint.read(now, waiting));
     assert!(matches!(end, Err(ReadError::Failed(_))), "{end:?}");
-    scene
+    fixture
         .client(|now, endpoint| assert_eq!(endpoint.write(now, kept, Bytes::from_static(b"still here")), 10));
-    scene.pair.world.run_for(SECOND);
-    let heard = scene.server(|now, endpoint| endpoint.read(now, accepted));
+    fixture.pair.world.run_for(SECOND);
+    let heard = fixture.server(|now, endpoint| endpoint.read(now, accepted));
     assert_eq!(heard, Ok(Bytes::from_static(b"still here")));
-    let refused = scene.open();
-    scene.pair.world.run_for(SECOND);
-    let end = scene.client(|now, endpoint| endpoint.read(now, refused));
+    let refused = fixture.open();
+    fixture.pair.world.run_for(SECOND);
+    let end = fixture.client(|now, endpoint| endpoint.read(now, refused));
     assert_eq!(end, Err(ReadError::Failed(ConnectionError::Refused)));
 }
 
@@ -262,12 +262,12 @@ fn an_endpoint_that_is_full_opens_nothing() {
 }
 
 /// A pair whose applications are the test itself.
-struct Scene {
+struct Fixture {
     pair: Pair,
     listener: ListenerId,
 }
 
-impl Scene {
+impl Fixture {
     fn new(seed: u64) -> Self {
         let mut pair = Pair::new(seed, 1, Families::V4);
         let listener = pair.world.with_endpoint(pair.server, |_, endpoint| {

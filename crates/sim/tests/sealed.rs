@@ -106,7 +106,7 @@ fn the_jobs_of_all_connections_together_are_bounded() {
 
 /// What somebody on a path does.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Tampering {
     Flip { count: u32 },
     Forge { forgery: Forgery, behind: u32 },
     Mutate { share: f64 },
@@ -116,7 +116,7 @@ enum Deed {
     Renumber,
 }
 
-impl Deed {
+impl Tampering {
     fn element(self, pair: &Pair, direction: Direction, seed: u64) -> Box<dyn Element> {
         let since = pair.in_time(Duration::from_millis(300));
         match self {
@@ -133,23 +133,23 @@ impl Deed {
     }
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn tampering() -> impl Strategy<Value = Tampering> {
     let forgery = prop_oneof![Just(Forgery::Reset), Just(Forgery::Fin), Just(Forgery::Data)];
     prop_oneof![
-        (1..200u32).prop_map(|count| Deed::Flip { count }),
-        (forgery, 5..400u32).prop_map(|(forgery, behind)| Deed::Forge { forgery, behind }),
-        (0.001..0.05).prop_map(|share| Deed::Mutate { share }),
-        Just(Deed::Strip),
-        Just(Deed::Split),
-        Just(Deed::Merge),
-        Just(Deed::Renumber),
+        (1..200u32).prop_map(|count| Tampering::Flip { count }),
+        (forgery, 5..400u32).prop_map(|(forgery, behind)| Tampering::Forge { forgery, behind }),
+        (0.001..0.05).prop_map(|share| Tampering::Mutate { share }),
+        Just(Tampering::Strip),
+        Just(Tampering::Split),
+        Just(Tampering::Merge),
+        Just(Tampering::Renumber),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 40,
-        // The same deeds in every run; PROPTEST_RNG_SEED chooses others.
+        // The same tamperings in every run; PROPTEST_RNG_SEED chooses others.
         rng_seed: match ProptestConfig::default().rng_seed {
             RngSeed::Random => RngSeed::Fixed(8684),
             chosen @ RngSeed::Fixed(_) => chosen,
@@ -160,11 +160,11 @@ proptest! {
 
     #[test]
     fn what_somebody_does_on_one_path_costs_that_path_at_most(
-        deed in deed(), seed in 0..1000u64, path in 0..2usize, forward in any::<bool>(),
+        tampering in tampering(), seed in 0..1000u64, path in 0..2usize, forward in any::<bool>(),
     ) {
         let mut pair = Pair::new(seed, 2, Families::V4);
         let direction = if forward { Direction::Forward } else { Direction::Backward };
-        let element = deed.element(&pair, direction, seed);
+        let element = tampering.element(&pair, direction, seed);
         middle(&mut pair, path, seed, element);
         middle(&mut pair, 1 - path, seed + 1000, Box::new(Coalescer::offload()));
         let talk = pair.talk(&sealed(Tep::TcpcryptCurve25519), Workload::of(4 * MIB), Workload::of(3 * MIB), MINUTES);
@@ -174,13 +174,13 @@ proptest! {
 
     #[test]
     fn the_same_holds_where_blocks_are_sealed_and_opened_elsewhere(
-        deed in deed(), seed in 0..1000u64, path in 0..2usize, forward in any::<bool>(),
+        tampering in tampering(), seed in 0..1000u64, path in 0..2usize, forward in any::<bool>(),
         jobs in 1..24u16, shortest in 0..6000usize, longest in 0..40u64,
     ) {
         let mut pair = Pair::new(seed, 2, Families::V4);
         pair.world.set_longest_job(Duration::from_millis(longest));
         let direction = if forward { Direction::Forward } else { Direction::Backward };
-        let element = deed.element(&pair, direction, seed);
+        let element = tampering.element(&pair, direction, seed);
         middle(&mut pair, path, seed, element);
         middle(&mut pair, 1 - path, seed + 1000, Box::new(Coalescer::offload()));
         let config = Config { crypto_jobs: jobs, shortest_job: shortest, ..sealed(Tep::TcpcryptCurve25519) };
@@ -192,10 +192,10 @@ proptest! {
     }
 
     #[test]
-    fn what_is_done_on_all_paths_is_an_error_at_most(a in deed(), b in deed(), seed in 0..1000u64) {
+    fn what_is_done_on_all_paths_is_an_error_at_most(a in tampering(), b in tampering(), seed in 0..1000u64) {
         let mut pair = Pair::new(seed, 2, Families::V4);
-        for (path, deed) in [a, b].into_iter().enumerate() {
-            let element = deed.element(&pair, Direction::Forward, seed + path as u64);
+        for (path, tampering) in [a, b].into_iter().enumerate() {
+            let element = tampering.element(&pair, Direction::Forward, seed + path as u64);
             middle(&mut pair, path, seed + 1000 * path as u64, element);
         }
         // A byte that is wrong, or an end that is none, would be an error of the applications' own.

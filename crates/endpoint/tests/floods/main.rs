@@ -1,20 +1,20 @@
 //! Floods of segments in others' names: who is honest gets in as if there were none.
 
+mod fixture;
 mod handshakes;
 #[path = "../../../mptcp/tests/raw_peer/mod.rs"]
 mod raw_peer;
 mod recalled;
-mod scene;
 
+use fixture::{
+    Family, Fixture, Flood, join_options, plain, sealed, server_address, spoofed_syn, spoofed_syn_in,
+    syn_from_one_site, token_of,
+};
 use plait_base::{Duration, SeededRandom};
 use plait_endpoint::EndpointConfig;
 use plait_mptcp::Config;
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes};
 use raw_peer::RawPeer;
-use scene::{
-    Family, Flood, Scene, join_options, plain, sealed, server_address, spoofed_syn, spoofed_syn_in,
-    syn_from_one_site, token_of,
-};
 
 /// What a flood may cost an honest host.
 const MOST_DELAY: Duration = Duration::from_millis(200);
@@ -23,25 +23,25 @@ const PATIENCE: Duration = Duration::from_millis(600);
 #[test]
 fn a_client_that_has_proved_its_address_outlives_any_number_of_spoofed_syns() {
     let [_, listener] = sealed();
-    let mut scene = Scene::new(listener, EndpointConfig::default());
+    let mut fixture = Fixture::new(listener, EndpointConfig::default());
     let client = "198.51.100.7:40000".parse().expect("an address");
     let mut peer = RawPeer::new(client, server_address(), plait_handshake::Tep::TcpcryptCurve25519, 7);
-    let answers = tell(&mut scene, &peer.syn());
+    let answers = tell(&mut fixture, &peer.syn());
     let init = peer.handle(&answers[0]).remove(0);
     let third = Segment { payload: bytes::Bytes::new(), segment_size: 1, ..init.clone() };
-    assert_eq!(tell(&mut scene, &third), []);
+    assert_eq!(tell(&mut fixture, &third), []);
 
     let mut random = SeededRandom::from_number(1);
     for _ in 0..2 * EndpointConfig::default().max_half_open {
         let syn = spoofed_syn(&mut random, sealed_offer());
-        tell(&mut scene, &syn);
+        tell(&mut fixture, &syn);
     }
-    let answers = tell(&mut scene, &init);
+    let answers = tell(&mut fixture, &init);
     let resets = answers.iter().filter(|answer| answer.flags.contains(Flags::RST)).count();
     assert_eq!(resets, 0, "{answers:?}");
     let mut said: Vec<_> = answers.iter().flat_map(|answer| peer.handle(answer)).collect();
     while let Some(segment) = said.pop() {
-        said.extend(tell(&mut scene, &segment).iter().flat_map(|answer| peer.handle(answer)));
+        said.extend(tell(&mut fixture, &segment).iter().flat_map(|answer| peer.handle(answer)));
     }
     assert!(peer.keys.is_some(), "the handshake is complete");
 }
@@ -70,13 +70,13 @@ fn nor_by_as_many_from_all_networks_of_one_site_which_is_left_a_part_of_the_plac
     assert!(flooded <= quiet + MOST_DELAY, "{quiet:?} {flooded:?}");
 
     let [_, listener] = sealed();
-    let mut scene = Scene::over(Family::V6, listener, EndpointConfig::default());
+    let mut fixture = Fixture::over(Family::V6, listener, EndpointConfig::default());
     let mut random = SeededRandom::from_number(3);
     for _ in 0..10_000 {
-        tell(&mut scene, &syn_from_one_site(&mut random, sealed_offer()));
+        tell(&mut fixture, &syn_from_one_site(&mut random, sealed_offer()));
     }
     let EndpointConfig { max_half_open, max_half_open_per_prefix, .. } = EndpointConfig::default();
-    let half_open = scene.server.counters().half_open;
+    let half_open = fixture.server.counters().half_open;
     assert_eq!(half_open, 4 * max_half_open_per_prefix);
     assert!(half_open < max_half_open, "others have places");
 }
@@ -99,47 +99,47 @@ fn time_to_open(
     [opener, listener]: [Config; 2],
     flood: Option<Box<dyn FnMut() -> Segment>>,
 ) -> Duration {
-    let mut scene = Scene::over(family, listener, EndpointConfig::default());
-    scene.flood = flood.map(|make| Flood { every: Duration::from_micros(10), next: scene.now, make });
-    scene.run_for(Duration::from_millis(100));
-    let id = scene.open(opener);
-    scene.run_until(PATIENCE, |scene| scene.is_open(id))
+    let mut fixture = Fixture::over(family, listener, EndpointConfig::default());
+    fixture.flood = flood.map(|make| Flood { every: Duration::from_micros(10), next: fixture.now, make });
+    fixture.run_for(Duration::from_millis(100));
+    let id = fixture.open(opener);
+    fixture.run_until(PATIENCE, |fixture| fixture.is_open(id))
 }
 
 /// How long a join takes, while one with its token comes from anywhere so often. The flood has gone on for 100 ms then.
 fn time_to_join(family: Family, [opener, listener]: [Config; 2], flood: Option<Duration>) -> Duration {
-    let mut scene = Scene::over(family, listener, EndpointConfig::default());
-    let id = scene.open(opener);
-    scene.run_until(PATIENCE, |scene| scene.is_open(id));
-    scene.run_for(Duration::from_secs(1));
-    scene.bring_up(1);
-    scene.run_until(PATIENCE, |scene| scene.usable(id) == 2);
-    let token = scene.seen.iter().find_map(token_of).expect("a join has crossed a path");
+    let mut fixture = Fixture::over(family, listener, EndpointConfig::default());
+    let id = fixture.open(opener);
+    fixture.run_until(PATIENCE, |fixture| fixture.is_open(id));
+    fixture.run_for(Duration::from_secs(1));
+    fixture.bring_up(1);
+    fixture.run_until(PATIENCE, |fixture| fixture.usable(id) == 2);
+    let token = fixture.seen.iter().find_map(token_of).expect("a join has crossed a path");
     let mut random = SeededRandom::from_number(3);
-    scene.flood = flood.map(|every| Flood {
+    fixture.flood = flood.map(|every| Flood {
         every,
-        next: scene.now,
+        next: fixture.now,
         make: Box::new(move || {
             let nonce = plait_base::Random::next_u32(&mut random);
             spoofed_syn_in(family, &mut random, join_options(token, nonce))
         }),
     });
-    scene.run_for(Duration::from_millis(100));
-    scene.bring_up(2);
-    scene.run_until(PATIENCE, |scene| scene.usable(id) == 3)
+    fixture.run_for(Duration::from_millis(100));
+    fixture.bring_up(2);
+    fixture.run_until(PATIENCE, |fixture| fixture.usable(id) == 3)
 }
 
 /// Hands a segment to the server, and takes what it says to its sender.
-fn tell(scene: &mut Scene, segment: &Segment) -> Vec<Segment> {
-    scene.now += Duration::from_micros(10);
-    scene.server.handle_segment(plait_endpoint::Arrival::at(scene.now), segment);
+fn tell(fixture: &mut Fixture, segment: &Segment) -> Vec<Segment> {
+    fixture.now += Duration::from_micros(10);
+    fixture.server.handle_segment(plait_endpoint::Arrival::at(fixture.now), segment);
     let mut answers = Vec::new();
-    while let Some(transmit) = scene.server.poll_transmit(scene.now) {
+    while let Some(transmit) = fixture.server.poll_transmit(fixture.now) {
         if transmit.segment.destination == segment.source {
             answers.push(transmit.segment);
         }
     }
-    while scene.server.poll_event().is_some() {}
+    while fixture.server.poll_event().is_some() {}
     answers
 }
 

@@ -136,20 +136,20 @@ fn private() -> OpenOptions {
 mod tests {
     use super::*;
 
-    struct Scene {
+    struct Fixture {
         directory: PathBuf,
         journal: Journal,
     }
 
-    impl Scene {
+    impl Fixture {
         fn new(name: &str) -> Self {
             let directory = std::env::temp_dir().join(format!("plait-sysctl-{}-{name}", std::process::id()));
             let _ = fs::remove_dir_all(&directory);
             fs::create_dir_all(directory.join("net")).expect("a directory");
             let journal = Journal::at(&directory, 1, &directory);
-            let scene = Self { directory, journal };
-            scene.write("forwarding", "0\n");
-            scene
+            let fixture = Self { directory, journal };
+            fixture.write("forwarding", "0\n");
+            fixture
         }
 
         fn write(&self, name: &str, value: &str) {
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    impl Drop for Scene {
+    impl Drop for Fixture {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.directory);
         }
@@ -169,37 +169,37 @@ mod tests {
 
     #[test]
     fn a_changed_setting_is_put_back() {
-        let scene = Scene::new("back");
-        assert!(scene.journal.set("net/forwarding", "1").expect("writable"));
-        assert_eq!(scene.read("forwarding"), "1");
-        scene.journal.restore();
-        assert_eq!(scene.read("forwarding"), "0");
-        assert!(!scene.journal.file.exists());
+        let fixture = Fixture::new("back");
+        assert!(fixture.journal.set("net/forwarding", "1").expect("writable"));
+        assert_eq!(fixture.read("forwarding"), "1");
+        fixture.journal.restore();
+        assert_eq!(fixture.read("forwarding"), "0");
+        assert!(!fixture.journal.file.exists());
     }
 
     #[test]
     fn the_second_host_does_not_take_the_firsts_value_for_the_original() {
-        let scene = Scene::new("second");
-        scene.journal.set("net/forwarding", "1").expect("writable");
-        scene.write("forwarding", "2");
-        scene.journal.clone().set("net/forwarding", "1").expect("writable");
-        scene.journal.restore();
-        assert_eq!(scene.read("forwarding"), "0");
+        let fixture = Fixture::new("second");
+        fixture.journal.set("net/forwarding", "1").expect("writable");
+        fixture.write("forwarding", "2");
+        fixture.journal.clone().set("net/forwarding", "1").expect("writable");
+        fixture.journal.restore();
+        assert_eq!(fixture.read("forwarding"), "0");
     }
 
     #[test]
     fn what_others_changed_since_stays() {
-        let scene = Scene::new("others");
-        scene.journal.set("net/forwarding", "1").expect("writable");
-        scene.write("forwarding", "7");
-        scene.journal.restore();
-        assert_eq!(scene.read("forwarding"), "7");
+        let fixture = Fixture::new("others");
+        fixture.journal.set("net/forwarding", "1").expect("writable");
+        fixture.write("forwarding", "7");
+        fixture.journal.restore();
+        assert_eq!(fixture.read("forwarding"), "7");
     }
 
     #[test]
     fn a_setting_that_the_kernel_lacks_is_no_error() {
-        let scene = Scene::new("lacking");
-        assert!(!scene.journal.set("net/force_forwarding", "1").expect("just not there"));
+        let fixture = Fixture::new("lacking");
+        assert!(!fixture.journal.set("net/force_forwarding", "1").expect("just not there"));
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Connection {
                 Timer::NoSubflow => self.run_outage(now),
                 Timer::Handshake => self.give_up_handshake(),
                 // Looked at whatever has happened.
-                Timer::Stall | Timer::Join | Timer::Repair | Timer::Parting => {}
+                Timer::Stall | Timer::Join | Timer::Repair | Timer::Closing => {}
             }
         }
         self.settle(now, host);
@@ -416,7 +416,7 @@ impl Connection {
             (Timer::Join, self.join_deadline()),
             (Timer::Handshake, self.handshake_deadline()),
             (Timer::Repair, self.repair_deadline()),
-            (Timer::Parting, self.closing.parting_deadline()),
+            (Timer::Closing, self.closing.closing_deadline()),
         ] {
             timers.set(timer, at);
         }

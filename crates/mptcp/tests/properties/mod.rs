@@ -19,15 +19,15 @@ const DOWN: usize = 12_000;
 /// Enough for the connection to end, or for its timers to have run many times.
 const WHILE: Duration = Duration::from_secs(400);
 
-/// Somebody on both paths of a transfer both ways: `[seed, deeds of four bytes...]`, each `[segments to let pass before it,
+/// Somebody on both paths of a transfer both ways: `[seed, tamperings of four bytes...]`, each `[segments to let pass before it,
 /// what, how (2)]`. What was read is the beginning of what was written, and an end of it is its end.
 pub(crate) fn meddling(input: &[u8]) -> bool {
-    let [seed, deeds @ ..] = input else { return false };
+    let [seed, tamperings @ ..] = input else { return false };
     let link = Link { queue: 64 << 10, rate: Some(1_000_000), ..Link::default() };
     let mut world = sealed(u64::from(*seed % 4), vec![link.clone(), link], &[Tep::TcpcryptCurve25519]);
     let (up, down) = (pattern(UP, 1), pattern(DOWN, 2));
     let extra: Rc<RefCell<Vec<(usize, Segment)>>> = Rc::default();
-    let mut meddler = Meddler::new(deeds, Rc::clone(&extra));
+    let mut meddler = Meddler::new(tamperings, Rc::clone(&extra));
     world.tap = Box::new(move |from, segment: &mut Segment| meddler.handle(from, segment));
     world.send(CLIENT, &up).send(SERVER, &down).connect();
     let end = world.now + WHILE;
@@ -48,16 +48,16 @@ pub(crate) fn meddling(input: &[u8]) -> bool {
         assert!(data.starts_with(&side.received), "bytes that nobody wrote");
         assert!(!side.ended || side.received.len() == data.len(), "an end that is none");
     }
-    deeds.len() >= 4
+    tamperings.len() >= 4
 }
 
 fn is_over(world: &mut World) -> bool {
     world.sides.iter().all(|side| side.ended || side.failed.is_some())
 }
 
-/// The attacker: does one deed after the other.
+/// The attacker: does one tampering after the other.
 struct Meddler {
-    deeds: std::vec::IntoIter<[u8; 4]>,
+    tamperings: std::vec::IntoIter<[u8; 4]>,
     next: Option<[u8; 4]>,
     seen: Vec<(usize, Segment)>,
     extra: Rc<RefCell<Vec<(usize, Segment)>>>,
@@ -67,10 +67,10 @@ struct Meddler {
 const TAPE: usize = 64;
 
 impl Meddler {
-    fn new(deeds: &[u8], extra: Rc<RefCell<Vec<(usize, Segment)>>>) -> Self {
-        let mut deeds = deeds.as_chunks().0.to_vec().into_iter();
-        let next = deeds.next();
-        Self { deeds, next, seen: Vec::new(), extra }
+    fn new(tamperings: &[u8], extra: Rc<RefCell<Vec<(usize, Segment)>>>) -> Self {
+        let mut tamperings = tamperings.as_chunks().0.to_vec().into_iter();
+        let next = tamperings.next();
+        Self { tamperings, next, seen: Vec::new(), extra }
     }
 
     fn handle(&mut self, from: usize, segment: &mut Segment) -> Fate {
@@ -86,7 +86,7 @@ impl Meddler {
                 return Fate::Pass;
             }
         }
-        let Some([_, what, how, more]) = core::mem::replace(&mut self.next, self.deeds.next()) else {
+        let Some([_, what, how, more]) = core::mem::replace(&mut self.next, self.tamperings.next()) else {
             return Fate::Pass;
         };
         self.act(from, segment, what, u16::from_be_bytes([how, more]))

@@ -8,7 +8,7 @@ use plait_sim::{Direction, Workload};
 use plait_wire::Segment;
 use std::collections::BTreeSet;
 
-use crate::stage::{Fate, MINUTE, Stage, TEPS, alter, is_block, sealed};
+use crate::fixture::{Fate, Fixture, MINUTE, TEPS, alter, is_block, sealed};
 
 /// So that the end of the connection is not the end of what is to be said.
 const MANY: u64 = 1 << 20;
@@ -25,9 +25,9 @@ enum Cut {
 }
 
 impl Cut {
-    fn on(self, stage: &mut Stage, path: usize) {
+    fn on(self, fixture: &mut Fixture, path: usize) {
         let mut silent = BTreeSet::new();
-        stage.meddle(path, move |_, direction, segment: &mut Segment| {
+        fixture.meddle(path, move |_, direction, segment: &mut Segment| {
             if direction == Direction::Forward {
                 return Fate::Pass;
             }
@@ -65,13 +65,13 @@ fn so_is_one_whose_every_block_is_altered_on_every_path() {
 }
 
 fn fails_in_time(tep: Tep, cut: Cut, seed: u64) {
-    let mut stage = Stage::new(seed);
-    (0..2).for_each(|path| cut.on(&mut stage, path));
-    let id = stage.open(&sealed(tep), Workload::of(MANY), Workload::of(MANY));
-    let client = stage.client;
-    let begin = stage.world.now();
-    stage.world.run_until(10 * MINUTE, |world| world.application(client, id).outcome().is_some());
-    let outcome = stage.world.application(client, id).outcome().expect("the client has ended").clone();
+    let mut fixture = Fixture::new(seed);
+    (0..2).for_each(|path| cut.on(&mut fixture, path));
+    let id = fixture.open(&sealed(tep), Workload::of(MANY), Workload::of(MANY));
+    let client = fixture.client;
+    let begin = fixture.world.now();
+    fixture.world.run_until(10 * MINUTE, |world| world.application(client, id).outcome().is_some());
+    let outcome = fixture.world.application(client, id).outcome().expect("the client has ended").clone();
     let took = outcome.at.saturating_since(begin);
     println!("{tep:?}, {cut:?}: {:?} after {took:?}: {:?}", outcome.result, outcome.status.path_reports());
     assert!(took <= LIMIT, "{took:?}");
@@ -90,18 +90,18 @@ fn fails_in_time(tep: Tep, cut: Cut, seed: u64) {
 #[test]
 fn it_is_an_error_two_minutes_after_the_last_path_was_cut_also_where_they_are_cut_one_after_the_other() {
     const LATER: Duration = Duration::from_secs(20);
-    let mut stage = Stage::new(70);
-    Cut::BehindFirstBlock.on(&mut stage, 0);
-    let begin = stage.world.now();
+    let mut fixture = Fixture::new(70);
+    Cut::BehindFirstBlock.on(&mut fixture, 0);
+    let begin = fixture.world.now();
     // The server has still something to say then.
     let client = Workload::of(MANY).reading_from(begin + LATER + LATER / 4);
-    let id = stage.open(&sealed(Tep::Tls13), client, Workload::of(MANY));
-    let client = stage.client;
-    stage.world.run_for(LATER);
-    assert!(stage.world.application(client, id).outcome().is_none());
-    Cut::BehindFirstBlock.on(&mut stage, 1);
-    stage.world.run_until(10 * MINUTE, |world| world.application(client, id).outcome().is_some());
-    let outcome = stage.world.application(client, id).outcome().expect("the client has ended").clone();
+    let id = fixture.open(&sealed(Tep::Tls13), client, Workload::of(MANY));
+    let client = fixture.client;
+    fixture.world.run_for(LATER);
+    assert!(fixture.world.application(client, id).outcome().is_none());
+    Cut::BehindFirstBlock.on(&mut fixture, 1);
+    fixture.world.run_until(10 * MINUTE, |world| world.application(client, id).outcome().is_some());
+    let outcome = fixture.world.application(client, id).outcome().expect("the client has ended").clone();
     let took = outcome.at.saturating_since(begin);
     println!("{:?} after {took:?}: {:?}", outcome.result, outcome.status.path_reports());
     assert_eq!(outcome.result, Err(ConnectionError::AllPathsLost));

@@ -5,7 +5,7 @@ use plait_handshake::Tep;
 use plait_sim::{Direction, Workload};
 use plait_wire::{Segment, TcpOption};
 
-use crate::stage::{BYTES, Fate, MINUTE, Stage, TEPS, alter, assert_complete, is_block, kept, sealed};
+use crate::fixture::{BYTES, Fate, Fixture, MINUTE, TEPS, alter, assert_complete, is_block, kept, sealed};
 
 /// What stands in the place of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,16 +41,16 @@ impl Garbage {
 }
 
 fn survives(tep: Tep, garbage: Garbage, path: usize, to: &'static [Direction]) {
-    let mut stage = Stage::new(4);
-    stage.meddle(path, move |_, direction, segment| {
+    let mut fixture = Fixture::new(4);
+    fixture.meddle(path, move |_, direction, segment| {
         if to.contains(&direction) && is_block(segment) {
             garbage.put(segment);
         }
         Fate::Pass
     });
-    let begin = stage.world.now();
-    let id = stage.open(&sealed(tep), Workload::of(BYTES), Workload::of(BYTES));
-    let client = assert_complete(&mut stage, id, (BYTES, BYTES));
+    let begin = fixture.world.now();
+    let id = fixture.open(&sealed(tep), Workload::of(BYTES), Workload::of(BYTES));
+    let client = assert_complete(&mut fixture, id, (BYTES, BYTES));
     let took = client.at.saturating_since(begin);
     assert!(took < MINUTE, "{took:?} for {tep:?}, {garbage:?} on path {path} to {to:?}");
     let honest = |flow: &&plait_mptcp::SubflowStatus| usize::from(flow.path.0) != path;

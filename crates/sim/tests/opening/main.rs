@@ -1,33 +1,33 @@
 //! Opening where somebody sits on a path: he decides about that path, and not about the connection.
 
 mod cut_off;
+mod fixture;
 mod garbage;
 mod messages;
 mod path_gone;
-mod stage;
 
+use fixture::{Attack, BYTES, Fixture, TEPS, assert_complete, first_byte, sealed};
 use plait_base::{Duration, PathId};
 use plait_handshake::Tep;
 use plait_mptcp::{AttemptOutcome, AttemptStage, Config, ConnectionError, Fallback, PathClass};
 use plait_sim::{CloseMode, Workload};
-use stage::{Attack, BYTES, Stage, TEPS, assert_complete, first_byte, sealed};
 
 /// Who says what: the client alone, the server alone (the client finishes at once), both.
 const TALKS: [(u64, u64); 3] = [(BYTES, 0), (0, BYTES), (BYTES, BYTES)];
 
-/// The transfer is complete although somebody sits on the first path, and begins little later than in peace.
+/// The transfer is complete although somebody sits on the first path, and begins little later than undisturbed.
 fn costs_a_moment(attack: Attack, config: &Config, reached: &[AttemptStage], moment: Duration) {
     for (up, down) in TALKS {
-        let mut peace = Stage::new(1);
-        let id = peace.open(config, Workload::of(up), Workload::of(down));
-        let usual = first_byte(&mut peace, id, 0);
-        let mut stage = Stage::new(1);
-        attack.on(&mut stage, 0);
-        let id = stage.open(config, Workload::of(up), Workload::of(down));
-        let time = first_byte(&mut stage, id, 0);
-        println!("{attack:?}, {up} up, {down} down: first byte after {time:?}, in peace after {usual:?}");
-        assert!(time < usual + moment, "{time:?}, in peace {usual:?}");
-        let client = assert_complete(&mut stage, id, (up, down));
+        let mut undisturbed = Fixture::new(1);
+        let id = undisturbed.open(config, Workload::of(up), Workload::of(down));
+        let usual = first_byte(&mut undisturbed, id, 0);
+        let mut fixture = Fixture::new(1);
+        attack.on(&mut fixture, 0);
+        let id = fixture.open(config, Workload::of(up), Workload::of(down));
+        let time = first_byte(&mut fixture, id, 0);
+        println!("{attack:?}, {up} up, {down} down: first byte after {time:?}, undisturbed after {usual:?}");
+        assert!(time < usual + moment, "{time:?}, undisturbed {usual:?}");
+        let client = assert_complete(&mut fixture, id, (up, down));
         let attempts = &client.status.attempts;
         assert_eq!(attempts[0].path, PathId(0));
         assert!(reached.contains(&attempts[0].stage), "{attempts:?}");
@@ -35,9 +35,9 @@ fn costs_a_moment(attack: Attack, config: &Config, reached: &[AttemptStage], mom
         let chosen = attempts.iter().position(|attempt| attempt.outcome == AttemptOutcome::Chosen);
         assert_eq!(chosen, Some(usize::from(attempts[0].stage != AttemptStage::Confirmed)), "{attempts:?}");
         // The next connection does not begin with the path that has failed.
-        let id = stage.open_again(config, Workload::of(up));
-        let time = first_byte(&mut stage, id, 1);
-        assert!(time <= usual + Duration::from_millis(20), "{time:?}, in peace {usual:?}");
+        let id = fixture.open_again(config, Workload::of(up));
+        let time = first_byte(&mut fixture, id, 1);
+        assert!(time <= usual + Duration::from_millis(20), "{time:?}, undisturbed {usual:?}");
     }
 }
 
@@ -49,7 +49,7 @@ fn a_first_path_that_does_not_let_the_handshake_through_costs_less_than_a_second
     use AttemptStage::{Established, Handshake, SynSent};
     for tep in TEPS {
         let config = sealed(tep);
-        for (attack, stage) in [
+        for (attack, fixture) in [
             (Attack::Silence, SynSent),
             (Attack::Reset, SynSent),
             (Attack::NoEno, SynSent),
@@ -57,7 +57,7 @@ fn a_first_path_that_does_not_let_the_handshake_through_costs_less_than_a_second
             (Attack::SynAckBare, SynSent),
             (Attack::SynAckThenSilence, Established),
         ] {
-            costs_a_moment(attack, &config, &[stage], SECOND);
+            costs_a_moment(attack, &config, &[fixture], SECOND);
         }
     }
     costs_a_moment(Attack::HandshakeAltered, &sealed(Tep::Tls13), &[Established, Handshake], SECOND);
@@ -86,13 +86,13 @@ fn a_first_path_that_delays_each_message_and_claims_long_round_trips_costs_less_
 #[test]
 fn the_same_holds_without_a_seal_where_plain_tcp_is_refused() {
     let config = Config { fallback: Fallback::Refuse, ..Config::default() };
-    for (attack, stage) in [
+    for (attack, fixture) in [
         (Attack::Silence, AttemptStage::SynSent),
         (Attack::Reset, AttemptStage::SynSent),
         (Attack::SynCrossing, AttemptStage::SynSent),
         (Attack::SynAckBare, AttemptStage::SynSent),
     ] {
-        costs_a_moment(attack, &config, &[stage], SECOND);
+        costs_a_moment(attack, &config, &[fixture], SECOND);
     }
 }
 
@@ -111,13 +111,13 @@ fn where_no_path_is_honest_the_error_tells_what_each_did_and_nothing_was_said() 
             (Attack::BlocksAltered, Attack::Reset, ConnectionError::HandshakeFailed),
             (Attack::BlocksAltered, Attack::BlocksAltered, ConnectionError::HandshakeFailed),
         ] {
-            let mut stage = Stage::new(2);
-            one.on(&mut stage, 0);
-            other.on(&mut stage, 1);
+            let mut fixture = Fixture::new(2);
+            one.on(&mut fixture, 0);
+            other.on(&mut fixture, 1);
             let mut config = sealed(tep);
             config.tcp.syn_retries = 3;
-            let id = stage.open(&config, Workload::of(BYTES), Workload::of(BYTES));
-            let (client, shown) = stage.run(id);
+            let id = fixture.open(&config, Workload::of(BYTES), Workload::of(BYTES));
+            let (client, shown) = fixture.run(id);
             assert_eq!((client.result, shown.len()), (Err(error), 0), "{one:?} {other:?}");
             let attempts = &client.status.attempts;
             let paths: Vec<_> = attempts.iter().map(|attempt| attempt.path).collect();
@@ -133,9 +133,9 @@ fn where_no_path_is_honest_the_error_tells_what_each_did_and_nothing_was_said() 
 fn trusted_paths_come_first_and_backups_last() {
     for (change, rest) in [(0, 1), (1, 0)] {
         for is_backup in [false, true] {
-            let mut stage = Stage::new(3);
-            let path = stage.paths[change];
-            stage.world.change_path(stage.client, path, |path| {
+            let mut fixture = Fixture::new(3);
+            let path = fixture.paths[change];
+            fixture.world.change_path(fixture.client, path, |path| {
                 if is_backup {
                     path.backup = true;
                 } else {
@@ -143,8 +143,8 @@ fn trusted_paths_come_first_and_backups_last() {
                 }
             });
             let config = sealed(Tep::TcpcryptCurve25519);
-            let id = stage.open(&config, Workload::of(BYTES), Workload::of(0).leaving(CloseMode::Polite));
-            let client = assert_complete(&mut stage, id, (BYTES, 0));
+            let id = fixture.open(&config, Workload::of(BYTES), Workload::of(0).leaving(CloseMode::Polite));
+            let client = assert_complete(&mut fixture, id, (BYTES, 0));
             let paths: Vec<_> = client.status.attempts.iter().map(|attempt| attempt.path).collect();
             assert_eq!(paths, [PathId(rest)]);
         }

@@ -10,7 +10,7 @@ use proptest::test_runner::RngSeed;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::stage::{Attack, Fate, Stage, TEPS, alter, assert_complete, is_block, sealed};
+use crate::fixture::{Attack, Fate, Fixture, TEPS, alter, assert_complete, is_block, sealed};
 
 /// Segments of an opening, both directions: those behind them are ordinary ones.
 const MESSAGES: usize = 14;
@@ -21,7 +21,7 @@ const HELD: [Duration; 3] = [Duration::from_millis(700), Duration::from_secs(4),
 
 /// What happens to one message, or to it and all behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Deed {
+enum Tampering {
     Drop,
     Hold(Duration),
     Alter,
@@ -30,7 +30,7 @@ enum Deed {
     HoldAllFrom(Duration),
 }
 
-impl Deed {
+impl Tampering {
     fn all() -> Vec<Self> {
         let mut all = vec![Self::Drop, Self::Alter, Self::DropAllFrom];
         for time in HELD {
@@ -40,9 +40,9 @@ impl Deed {
     }
 
     /// It befalls message number `message` of a path.
-    fn on(self, stage: &mut Stage, path: usize, message: usize) {
+    fn on(self, fixture: &mut Fixture, path: usize, message: usize) {
         let mut count = 0;
-        stage.meddle(path, move |_, _, segment| {
+        fixture.meddle(path, move |_, _, segment| {
             count += 1;
             let (is_it, is_behind) = (count == message + 1, count > message);
             match self {
@@ -72,11 +72,11 @@ fn whatever_happens_to_one_message_of_the_first_attempt_everything_arrives_once(
     for tep in TEPS {
         let config = sealed(tep);
         for message in 0..MESSAGES {
-            for deed in Deed::all() {
-                let mut stage = Stage::new(7);
-                deed.on(&mut stage, 0, message);
-                let id = stage.open(&config, Workload::of(UP), Workload::of(DOWN));
-                assert_complete(&mut stage, id, (UP, DOWN));
+            for tampering in Tampering::all() {
+                let mut fixture = Fixture::new(7);
+                tampering.on(&mut fixture, 0, message);
+                let id = fixture.open(&config, Workload::of(UP), Workload::of(DOWN));
+                assert_complete(&mut fixture, id, (UP, DOWN));
             }
         }
     }
@@ -89,25 +89,29 @@ fn whatever_happens_to_one_message_of_the_second_attempt_everything_arrives_once
         [Attack::Silence, Attack::SynAckThenSilence, Attack::HandshakeThenSilence, Attack::BlocksAltered];
     for first in firsts {
         for message in 0..MESSAGES {
-            for deed in
-                [Deed::Drop, Deed::Hold(HELD[0]), Deed::Hold(HELD[1]), Deed::Repeat(HELD[0]), Deed::Alter]
-            {
-                let mut stage = Stage::new(8);
-                first.on(&mut stage, 0);
-                deed.on(&mut stage, 1, message);
-                let id = stage.open(&config, Workload::of(UP), Workload::of(DOWN));
-                let (client, shown) = stage.run(id);
-                assert!(shown.len() <= 1, "{first:?} {deed:?} {message}");
+            for tampering in [
+                Tampering::Drop,
+                Tampering::Hold(HELD[0]),
+                Tampering::Hold(HELD[1]),
+                Tampering::Repeat(HELD[0]),
+                Tampering::Alter,
+            ] {
+                let mut fixture = Fixture::new(8);
+                first.on(&mut fixture, 0);
+                tampering.on(&mut fixture, 1, message);
+                let id = fixture.open(&config, Workload::of(UP), Workload::of(DOWN));
+                let (client, shown) = fixture.run(id);
+                assert!(shown.len() <= 1, "{first:?} {tampering:?} {message}");
                 // An honest message that was altered may end the second attempt as well.
-                if deed != Deed::Alter {
+                if tampering != Tampering::Alter {
                     assert_eq!(
                         client.result,
                         Ok(()),
-                        "{first:?} {deed:?} {message} {:?}",
+                        "{first:?} {tampering:?} {message} {:?}",
                         client.status.attempts
                     );
                     let server = shown[0].as_ref().expect("it has ended");
-                    assert_eq!((server.heard, client.heard), (UP, DOWN), "{first:?} {deed:?} {message}");
+                    assert_eq!((server.heard, client.heard), (UP, DOWN), "{first:?} {tampering:?} {message}");
                 }
             }
         }
@@ -119,16 +123,16 @@ fn the_opening_that_was_held_back_wakes_nobody_when_it_is_let_go() {
     for tep in TEPS {
         // Everything of the first attempt behind its handshake is kept, and delivered when the second is in use.
         for release in [300, 500, 1000, 3000, 15_000] {
-            let mut stage = Stage::new(9);
+            let mut fixture = Fixture::new(9);
             let mut is_held = false;
-            stage.meddle(0, move |_, direction, segment| {
+            fixture.meddle(0, move |_, direction, segment| {
                 is_held |= is_block(segment) && direction == Direction::Forward;
                 if is_held { Fate::Hold(Duration::from_millis(release)) } else { Fate::Pass }
             });
             // No join saves the first attempt.
-            stage.meddle(1, |_, _, segment| if is_join(segment) { Fate::Drop } else { Fate::Pass });
-            let id = stage.open(&sealed(tep), Workload::of(UP), Workload::of(DOWN));
-            let client = assert_complete(&mut stage, id, (UP, DOWN));
+            fixture.meddle(1, |_, _, segment| if is_join(segment) { Fate::Drop } else { Fate::Pass });
+            let id = fixture.open(&sealed(tep), Workload::of(UP), Workload::of(DOWN));
+            let client = assert_complete(&mut fixture, id, (UP, DOWN));
             assert_eq!(client.status.attempts.len(), 2, "{:?}", client.status.attempts);
         }
     }
@@ -137,10 +141,10 @@ fn the_opening_that_was_held_back_wakes_nobody_when_it_is_let_go() {
 #[test]
 fn a_block_of_one_attempt_means_nothing_in_the_other() {
     for tep in TEPS {
-        let mut stage = Stage::new(10);
+        let mut fixture = Fixture::new(10);
         let opening: Rc<RefCell<Option<Segment>>> = Rc::default();
         let (kept, replaced) = (Rc::clone(&opening), Rc::new(Cell::new(false)));
-        stage.meddle(0, move |_, direction, segment| {
+        fixture.meddle(0, move |_, direction, segment| {
             if !is_block(segment) {
                 return Fate::Pass;
             }
@@ -150,7 +154,7 @@ fn a_block_of_one_attempt_means_nothing_in_the_other() {
             Fate::Drop
         });
         let has_replaced = Rc::clone(&replaced);
-        stage.meddle(1, move |_, direction, segment| {
+        fixture.meddle(1, move |_, direction, segment| {
             if direction == Direction::Forward
                 && !is_join(segment)
                 && is_block(segment)
@@ -167,8 +171,8 @@ fn a_block_of_one_attempt_means_nothing_in_the_other() {
             // The first attempt is to stay where it is until then.
             if is_join(segment) && !has_replaced.get() { Fate::Drop } else { Fate::Pass }
         });
-        let id = stage.open(&sealed(tep), Workload::of(UP), Workload::of(DOWN));
-        assert_complete(&mut stage, id, (UP, DOWN));
+        let id = fixture.open(&sealed(tep), Workload::of(UP), Workload::of(DOWN));
+        assert_complete(&mut fixture, id, (UP, DOWN));
         assert!(replaced.get(), "both attempts open with a block of the same length");
     }
 }
@@ -201,11 +205,11 @@ proptest! {
     fn whatever_is_lost_and_late_on_both_paths_one_connection_is_shown_and_every_byte_comes_once(
         seed in any::<u64>(), loss in 0..40u64, late in 0..40u64, longest in 10..4000u64, which in 0..2usize,
     ) {
-        let mut stage = Stage::new(seed);
+        let mut fixture = Fixture::new(seed);
         for path in 0..2 {
             let mut random = SeededRandom::from_number(seed ^ path as u64);
-            let until = stage.world.now() + Duration::from_secs(8);
-            stage.meddle(path, move |now, _, _| {
+            let until = fixture.world.now() + Duration::from_secs(8);
+            fixture.meddle(path, move |now, _, _| {
                 if now > until {
                     return Fate::Pass;
                 }
@@ -216,8 +220,8 @@ proptest! {
                 }
             });
         }
-        let id = stage.open(&sealed(TEPS[which]), Workload::of(UP), Workload::of(DOWN));
-        let (client, shown) = stage.run(id);
+        let id = fixture.open(&sealed(TEPS[which]), Workload::of(UP), Workload::of(DOWN));
+        let (client, shown) = fixture.run(id);
         prop_assert!(shown.len() <= 1, "{:?}", client.status.attempts);
         prop_assert_eq!(client.result, Ok(()), "{:?}", client.status.attempts);
         let server = shown[0].as_ref().expect("it has ended");

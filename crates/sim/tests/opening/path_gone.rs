@@ -6,7 +6,7 @@ use plait_handshake::Tep;
 use plait_sim::Workload;
 
 use crate::TALKS;
-use crate::stage::{Fate, Stage, TEPS, assert_complete, sealed};
+use crate::fixture::{Fate, Fixture, TEPS, assert_complete, sealed};
 
 /// Moments to go away at: the handshakes are over after 60 or 80 ms, the transfer a little later.
 const MOMENTS: u32 = 30;
@@ -20,18 +20,18 @@ enum Gone {
 }
 
 fn goes_on(tep: Tep, (up, down): (u64, u64), gone: Gone, moment: Duration, is_backup: bool) {
-    let mut stage = Stage::new(7);
-    let [first, second] = stage.paths;
-    stage.world.change_path(stage.client, second, |path| path.backup = is_backup);
+    let mut fixture = Fixture::new(7);
+    let [first, second] = fixture.paths;
+    fixture.world.change_path(fixture.client, second, |path| path.backup = is_backup);
     let end = Instant::ZERO + moment;
-    stage.meddle(0, move |now, _, _| if now < end { Fate::Pass } else { Fate::Drop });
-    let id = stage.open(&sealed(tep), Workload::of(up), Workload::of(down));
-    stage.world.run_for(moment);
+    fixture.meddle(0, move |now, _, _| if now < end { Fate::Pass } else { Fate::Drop });
+    let id = fixture.open(&sealed(tep), Workload::of(up), Workload::of(down));
+    fixture.world.run_for(moment);
     if gone == Gone::Seen {
-        stage.world.change_path(stage.client, first, |path| path.up = false);
+        fixture.world.change_path(fixture.client, first, |path| path.up = false);
     }
     println!("{tep:?}, {up} up, {down} down, {gone:?} after {moment:?}, backup {is_backup}");
-    assert_complete(&mut stage, id, (up, down));
+    assert_complete(&mut fixture, id, (up, down));
 }
 
 #[test]

@@ -23,8 +23,8 @@ const TAPE: usize = 32;
 /// Connections of one host: attempts of one opening, and what is left of them.
 const MOST_CONNECTIONS: usize = 32;
 
-/// `[setting, deeds of four bytes...]`. Of the setting: bit 0 the path that is held, bit 1 the other one is a backup, bits 2
-/// and 3 how much is said, bit 4 the deeds begin anew when all are done, bit 5 they begin behind the opening. A deed is
+/// `[setting, tamperings of four bytes...]`. Of the setting: bit 0 the path that is held, bit 1 the other one is a backup, bits 2
+/// and 3 how much is said, bit 4 the tamperings begin anew when all are done, bit 5 they begin behind the opening. A tampering is
 /// `[frames to let pass before it (5 bits) and which way (bit 5: both, else bit 6), what, how (2)]`.
 pub(crate) fn one_path_of_two(input: &[u8]) -> bool {
     hold_one_path(&CONFIG, input)
@@ -32,13 +32,13 @@ pub(crate) fn one_path_of_two(input: &[u8]) -> bool {
 
 /// The same for connections that are made so.
 pub(crate) fn hold_one_path(config: &Config, input: &[u8]) -> bool {
-    let [setting, deeds @ ..] = input else { return false };
+    let [setting, tamperings @ ..] = input else { return false };
     let held = usize::from(setting & 1);
     let bytes = [2_000, 20_000, 60_000, 150_000][usize::from(setting >> 2 & 3)];
     let mut pair = Pair::new(7, 2, Families::V4);
     let begins = pair.world.now() + Duration::from_millis(if setting & 32 == 0 { 0 } else { 60 });
     let done = Rc::new(Cell::new(0));
-    let attacker = Attacker::new(deeds, setting & 16 != 0, begins, Rc::clone(&done));
+    let attacker = Attacker::new(tamperings, setting & 16 != 0, begins, Rc::clone(&done));
     pair.chain(held, vec![Box::new(attacker), Box::new(Link::new(plain_link(), held as u64))]);
     if setting & 2 != 0 {
         let other = pair.paths[1 - held];
@@ -79,11 +79,11 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| {
     Config { protect: Protect::Sealed(settings), ..Config::default() }
 });
 
-/// Holds a path, and does one deed after the other to the frames that cross it.
+/// Holds a path, and does one tampering after the other to the frames that cross it.
 struct Attacker {
-    deeds: Vec<[u8; 4]>,
+    tamperings: Vec<[u8; 4]>,
     next: usize,
-    /// Frames to let pass before the next deed.
+    /// Frames to let pass before the next tampering.
     left: u8,
     is_endless: bool,
     begins: Instant,
@@ -93,17 +93,17 @@ struct Attacker {
 }
 
 impl Attacker {
-    fn new(deeds: &[u8], is_endless: bool, begins: Instant, done: Rc<Cell<u32>>) -> Self {
-        let deeds = deeds.as_chunks().0.to_vec();
-        let left = deeds.first().map_or(0, |deed: &[u8; 4]| deed[0] & 31);
-        Self { deeds, next: 0, left, is_endless, begins, tape: Vec::new(), forged: 0, done }
+    fn new(tamperings: &[u8], is_endless: bool, begins: Instant, done: Rc<Cell<u32>>) -> Self {
+        let tamperings = tamperings.as_chunks().0.to_vec();
+        let left = tamperings.first().map_or(0, |tampering: &[u8; 4]| tampering[0] & 31);
+        Self { tamperings, next: 0, left, is_endless, begins, tape: Vec::new(), forged: 0, done }
     }
 
-    /// The deed for a frame that goes this way, if its turn has come.
+    /// The tampering for a frame that goes this way, if its turn has come.
     fn due(&mut self, now: Instant, direction: Direction) -> Option<[u8; 4]> {
-        let deed = *self.deeds.get(self.next)?;
-        let way = if deed[0] & 64 == 0 { Direction::Forward } else { Direction::Backward };
-        if now < self.begins || (deed[0] & 32 == 0 && way != direction) {
+        let tampering = *self.tamperings.get(self.next)?;
+        let way = if tampering[0] & 64 == 0 { Direction::Forward } else { Direction::Backward };
+        if now < self.begins || (tampering[0] & 32 == 0 && way != direction) {
             return None;
         }
         if self.left > 0 {
@@ -111,12 +111,12 @@ impl Attacker {
             return None;
         }
         self.next += 1;
-        if self.next == self.deeds.len() && self.is_endless {
+        if self.next == self.tamperings.len() && self.is_endless {
             self.next = 0;
         }
-        self.left = self.deeds.get(self.next).map_or(0, |deed| deed[0] & 31);
+        self.left = self.tamperings.get(self.next).map_or(0, |tampering| tampering[0] & 31);
         self.done.set(self.done.get() + 1);
-        Some(deed)
+        Some(tampering)
     }
 
     /// Puts in a frame, unless there were too many.

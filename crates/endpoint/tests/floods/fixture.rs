@@ -37,7 +37,7 @@ pub(crate) struct Flood {
     pub(crate) make: Box<dyn FnMut() -> Segment>,
 }
 
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     pub(crate) client: Endpoint,
     pub(crate) server: Endpoint,
     pub(crate) now: Instant,
@@ -51,7 +51,7 @@ pub(crate) struct Scene {
     accepted: Vec<ConnectionId>,
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) fn new(config: Config, limits: EndpointConfig) -> Self {
         Self::over(Family::V4, config, limits)
     }

@@ -70,14 +70,14 @@ impl<F: FnMut(Instant, Direction, &mut Segment) -> Fate> Element for Meddler<F> 
 }
 
 /// A client with two paths of 10 ms each way to a server with one address.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) world: World,
     pub(crate) client: HostIndex,
     pub(crate) server: HostIndex,
     pub(crate) paths: [PathIndex; 2],
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) fn new(seed: u64) -> Self {
         let mut world = World::new(seed);
         let [client, server] = [0; 2].map(|_| world.add_host(EndpointConfig::default()));
@@ -147,10 +147,10 @@ pub(crate) enum Attack {
 }
 
 impl Attack {
-    pub(crate) fn on(self, stage: &mut Stage, path: usize) {
+    pub(crate) fn on(self, fixture: &mut Fixture, path: usize) {
         let mut is_silent = false;
         let mut late = BTreeSet::new();
-        stage.meddle(path, move |_, direction, segment| {
+        fixture.meddle(path, move |_, direction, segment| {
             let syn = segment.flags.contains(Flags::SYN);
             match self {
                 Self::Silence => return Fate::Drop,
@@ -261,20 +261,24 @@ fn cross(direction: Direction, segment: &Segment) -> Fate {
 }
 
 /// How long it takes until the first byte is there, at the client or at the server's connection number `number`.
-pub(crate) fn first_byte(stage: &mut Stage, id: ConnectionId, number: usize) -> Duration {
-    let begin = stage.world.now();
-    let (client, server) = (stage.client, stage.server);
+pub(crate) fn first_byte(fixture: &mut Fixture, id: ConnectionId, number: usize) -> Duration {
+    let begin = fixture.world.now();
+    let (client, server) = (fixture.client, fixture.server);
     let has_heard = |world: &World| {
         world.application(client, id).heard() > 0
             || world.accepted(server).nth(number).is_some_and(|application| application.heard() > 0)
     };
-    assert!(stage.world.run_until(MINUTE, has_heard), "{:?}", stage.world.application(client, id).outcome());
-    stage.world.now().saturating_since(begin)
+    assert!(
+        fixture.world.run_until(MINUTE, has_heard),
+        "{:?}",
+        fixture.world.application(client, id).outcome()
+    );
+    fixture.world.now().saturating_since(begin)
 }
 
 /// Both have heard everything, and the server was shown one connection.
-pub(crate) fn assert_complete(stage: &mut Stage, id: ConnectionId, (up, down): (u64, u64)) -> Outcome {
-    let (client, shown) = stage.run(id);
+pub(crate) fn assert_complete(fixture: &mut Fixture, id: ConnectionId, (up, down): (u64, u64)) -> Outcome {
+    let (client, shown) = fixture.run(id);
     assert_eq!(shown.len(), 1, "{:?}", client.status.attempts);
     let server = shown[0].as_ref().expect("it has ended");
     assert_eq!((client.result, server.result), (Ok(()), Ok(())), "{:?}", client.status);
