@@ -4,7 +4,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
-/// A source of bytes that nobody else can predict.
+/// A source of unpredictable bytes.
 ///
 /// Two separate sources exist per endpoint: one for what everybody sees on the wire (initial sequence
 /// numbers, ports, nonces of a join), one for secrets (keys). They are never the same object, so that

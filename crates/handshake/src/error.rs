@@ -11,7 +11,7 @@ use crate::fingerprint::Fingerprint;
 pub enum HandshakeError {
     /// The peer sent more than [`MAX_PEER_BYTES`](crate::MAX_PEER_BYTES), or one message longer than any can be.
     TooLong,
-    /// Bytes that no peer sends who follows the rules.
+    /// Bytes that no peer sends that follows the protocol.
     Malformed(&'static str),
     /// Unmapped bytes behind the peer's last handshake message.
     BytesBehindTheEnd,
@@ -19,7 +19,7 @@ pub enum HandshakeError {
     WeakKey,
     /// No cipher suite that both hosts have, or one that was not offered.
     NoCommonSuite,
-    /// The server's key is none of the pinned ones. Either it was replaced, or somebody is in between.
+    /// The server's key is none of the pinned ones. Either it was replaced, or there is a man in the middle.
     WrongServerKey {
         /// The key it showed.
         shown: Fingerprint,

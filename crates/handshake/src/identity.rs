@@ -1,4 +1,4 @@
-//! Who a host is: an Ed25519 key pair.
+//! The identity of a host: an Ed25519 key pair.
 
 use core::fmt;
 use core::str::FromStr;

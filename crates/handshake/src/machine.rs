@@ -124,7 +124,7 @@ pub struct Complete {
     pub suite: Suite,
     /// How the secret was agreed on, for the status: `X25519MLKEM768`, `X25519`, `secp256r1`.
     pub key_exchange: &'static str,
-    /// Who the peer is.
+    /// The identity of the peer.
     pub peer: Peer,
     /// Handshake bytes we sent: our first mapping starts at relative subflow sequence number 1 + this.
     pub sent: u64,
@@ -132,10 +132,10 @@ pub struct Complete {
     pub received: u64,
 }
 
-/// Who the peer is, as far as it was proved.
+/// The identity of the peer, as far as it was proved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Peer {
-    /// Nobody in particular: encrypted, not authenticated.
+    /// None: encrypted, not authenticated.
     Anonymous,
     /// The owner of a raw public key.
     Key {

@@ -1,4 +1,4 @@
-//! What calls leave on the stack: rustls passes its secrets about by value, and nobody wipes where they have been.
+//! What calls leave on the stack: rustls passes its secrets about by value, and does not wipe where they have been.
 
 use core::hint::black_box;
 

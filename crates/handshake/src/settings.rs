@@ -45,7 +45,7 @@ pub struct OpenerSettings {
     pub server: ServerTrust,
     /// Our own key, for servers that ask for one.
     pub identity: Option<Arc<Identity>>,
-    /// Where the secrets of TLS and tcpcrypt go for analysis (SSLKEYLOGFILE): whoever reads them reads everything.
+    /// Where the secrets of TLS and tcpcrypt go for analysis (SSLKEYLOGFILE): with them all of a connection can be read.
     pub key_log: Arc<dyn KeyLog>,
 }
 

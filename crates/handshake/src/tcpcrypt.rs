@@ -2,7 +2,7 @@
 //!
 //! Two things differ from the RFC. The transcript that goes into the secret is the one of both SYNs with MP_CAPABLE
 //! and ENO, and in place of its frames come our blocks, whose master secret is one more output of the CPRF.
-//! It is anonymous: it keeps listeners out, not somebody who sits in between from the first segment on.
+//! It is anonymous: it keeps eavesdroppers out, not a man in the middle who is there from the first segment on.
 
 mod agreement;
 mod message;

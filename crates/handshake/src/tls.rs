@@ -32,7 +32,7 @@ use crate::settings::{ListenerSettings, OpenerSettings};
 use plait_protect::handshake::Tep;
 use plait_protect::handshake::Transcript;
 
-/// What both sides name in ALPN: nobody mistakes this connection for another use of TLS, nor the reverse.
+/// What both sides name in ALPN: this connection is not mistaken for another use of TLS, nor the reverse.
 const ALPN: &[u8] = b"mptcpsec/2";
 
 /// The label under which the master secret is exported.

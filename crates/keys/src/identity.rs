@@ -37,7 +37,7 @@ pub enum IdentityFileError {
     },
 }
 
-/// Reads the key in `file` (PKCS#8 in PEM), which nobody but its owner may be able to read.
+/// Reads the key in `file` (PKCS#8 in PEM), which only its owner may be able to read.
 ///
 /// # Errors
 /// As [`IdentityFileError`] says.

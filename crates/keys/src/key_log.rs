@@ -12,7 +12,7 @@ use nix::unistd::geteuid;
 use plait_handshake::KeyLog;
 use zeroize::Zeroizing;
 
-/// A key log in the format of NSS, for Wireshark and its like. Whoever reads it reads the connections, so it is a file of ours that nobody
+/// A key log in the format of NSS, for Wireshark and its like. With it the connections can be read, so it is a file of ours that nobody
 /// else can read.
 pub struct KeyLogFile {
     path: PathBuf,
@@ -36,7 +36,7 @@ pub enum OpenKeyLogError {
         /// Why.
         source: io::Error,
     },
-    /// It is no ordinary file, belongs to somebody else, or has other names.
+    /// It is no ordinary file, belongs to another user, or has other names.
     #[error("no keys are written to {}, which is not an ordinary file of ours with one name", file.display())]
     Foreign {
         /// Its name.
@@ -53,7 +53,7 @@ pub enum OpenKeyLogError {
 }
 
 impl KeyLogFile {
-    /// Opens `file` to append to it, or makes it, for its owner only. A symbolic link is not followed, whoever made it.
+    /// Opens `file` to append to it, or makes it, for its owner only. A symbolic link is never followed.
     ///
     /// # Errors
     /// As [`OpenKeyLogError`] says.

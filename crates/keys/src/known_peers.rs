@@ -13,7 +13,7 @@ use crate::whole::{place_of, replace_file};
 
 /// A file of servers and their keys, as ssh has one: a line is `HOST:PORT SHA256:… first-seen`, and `#` starts a remark.
 ///
-/// A key that is in it stays until somebody takes it out by name ([`KnownPeers::forget`]): a connection that shows another one is refused,
+/// A key that is in it stays until it is taken out by name ([`KnownPeers::forget`]): a connection that shows another one is refused,
 /// also if it began before the first was known. Each change is decided under a lock on what the file has then, so any number of
 /// programs may share it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +67,7 @@ pub enum KnownPeersError {
         /// Why.
         source: io::Error,
     },
-    /// A line of it makes no sense; then none counts, as nobody knows what it should have said.
+    /// A line of it makes no sense; then none counts, as it is unknown what it should have said.
     #[error("{}:{line}: a line is HOST:PORT SHA256:FINGERPRINT DATE", file.display())]
     Line {
         /// Its name.

@@ -1,4 +1,4 @@
-//! The files that say who is who.
+//! The files with identities: our own key, keys that are trusted, and peers that are known.
 //!
 //! All are text. By default they are in `~/.config/plait`, for root in `/etc/plait`:
 //!
@@ -9,8 +9,8 @@
 //! | `known_peers` | `HOST:PORT SHA256:… first-seen` | [`KnownPeers`] |
 //! | `authorized_clients` | `[allow=RULES] plait-ed25519 BASE64 comment` | [`read_list`]; its rules are of `proxy` |
 //!
-//! What is secret is read only where nobody but its owner can read it ([`read_secret`]); what decides whom we trust, only where nobody
-//! else can change it ([`read_list`]). A file is replaced as a whole, so that whoever reads at the same time sees the old or the new one.
+//! What is secret is read only where its owner alone can read it ([`read_secret`]); what decides which peers are trusted, only where nobody
+//! else can change it ([`read_list`]). A file is replaced as a whole, so that a program that reads at the same time sees the old or the new one.
 
 #![allow(clippy::disallowed_methods, reason = "keys are in files")]
 

@@ -1,4 +1,4 @@
-//! Files that nobody else may read, and files that nobody else may change.
+//! Files that only their owner may read, and files that only their owner may change.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-/// Longer than any key or list of passwords; whoever names `/dev/zero` gets an error in place of all memory.
+/// Longer than any key or list of passwords; a path such as `/dev/zero` gives an error in place of all memory.
 const MAX_SECRET_LEN: usize = 64 * 1024;
 
 /// Why a secret cannot be read from a file.

@@ -36,7 +36,7 @@ pub enum Event {
 pub enum ConnectionError {
     /// The peer refused it (RST to the SYN).
     Refused,
-    /// Nobody answered on any path.
+    /// No answer came on any path.
     TimedOut,
     /// No path can reach the peer (address family, path class, routes).
     Unreachable,
@@ -62,7 +62,7 @@ pub enum ConnectionError {
     /// The handshake of a sealed connection failed; the reason is there, too.
     HandshakeFailed,
     /// The handshake of a sealed connection went through, and then not one block could be verified: the two ends have
-    /// different keys as somebody on the way has rewritten what was negotiated, or each block was changed. No byte of
+    /// different keys as the negotiation was rewritten on the way, or each block was changed. No byte of
     /// data was delivered.
     NegotiationAltered,
     /// A data checksum failed and there is no other subflow to carry on with (RFC 8684, section 3.7).

@@ -51,13 +51,13 @@ pub trait Host {
     }
 
     /// Takes the SYN of a join on a connection with `peer` (its address when the connection began) out of the budget of this
-    /// host, and out of that for this peer: it is where the peer says, and nobody may be there, or somebody else.
+    /// host, and out of that for this peer: it is where the peer says, and there may be no host, or another one.
     ///
     /// # Errors
     /// There is none left before that moment.
     fn claim_join(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant>;
 
-    /// A join on a connection with `peer` was answered by whoever holds its keys: it is not counted.
+    /// A join on a connection with `peer` was answered by a host that holds its keys: it is not counted.
     fn return_join(&mut self, peer: IpAddr);
 
     /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
@@ -69,14 +69,14 @@ pub trait Host {
 pub struct OpeningName {
     /// Drawn by the opener, the same on all attempts.
     pub id: [u8; OPENING_LEN],
-    /// Fingerprint of the opener's key, where it has shown one: nobody else can claim its openings.
+    /// Fingerprint of the opener's key, where it has shown one: only it can claim its openings.
     pub client: Option<[u8; 32]>,
 }
 
 /// What became of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpeningClaim {
-    /// Nobody had claimed it: now this connection has.
+    /// It was not claimed before: now this connection has claimed it.
     Granted,
     /// The attempt with this token has.
     Taken(u32),

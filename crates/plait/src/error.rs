@@ -34,11 +34,11 @@ pub enum ErrorKind {
     Unreachable,
     /// The peer refused the connection.
     Refused,
-    /// Nobody answered, or the last path was lost and none came back.
+    /// No answer came, or the last path was lost and none came back.
     TimedOut,
-    /// The connection cannot be protected as asked for: the peer cannot do it, or somebody on the way prevents it.
+    /// The connection cannot be protected as asked for: the peer cannot do it, or an attacker or a middlebox prevents it.
     NotProtected,
-    /// The peer could not prove that it is who it has to be, or does not take us.
+    /// The peer could not prove the identity that is expected, or does not accept ours.
     NotAuthenticated,
     /// The peer ended the connection at once.
     Reset,

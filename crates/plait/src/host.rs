@@ -44,7 +44,7 @@ impl Host {
     /// name. Giving up the future ends the attempt.
     ///
     /// # Errors
-    /// The name has no address, no path leads there, nobody answers, the peer refuses, it cannot prove who it is, or the
+    /// The name has no address, no path leads there, nothing answers, the peer refuses, it cannot prove its identity, or the
     /// connection cannot be protected as asked for.
     pub async fn connect(
         &self,
@@ -83,7 +83,7 @@ impl Host {
     /// Accepts connections to `port` of the paths' devices.
     ///
     /// # Errors
-    /// The port is taken by somebody else on this machine, or the network cannot be changed.
+    /// The port is taken by another program on this machine, or the network cannot be changed.
     pub async fn listen(&self, port: u16, service: Service) -> Result<Listener, Error> {
         let inner = self.inner.listen_with(service.settings(&self.config), port).await?;
         Ok(Listener { inner, control: self.inner.path_control() })
@@ -113,7 +113,7 @@ impl Host {
     }
 
     /// Waits until the connections that were let go of have delivered what was written, and ends the stack. Connections that
-    /// somebody still holds a [`Stream`] of are waited for, too.
+    /// a [`Stream`] is still held of are waited for, too.
     pub async fn close(self) {
         self.inner.drained().await;
     }

@@ -1,4 +1,4 @@
-//! Who we are.
+//! The identity of this host.
 
 use std::fmt;
 use std::io;
@@ -83,7 +83,7 @@ impl Identity {
         self.0.to_pem()
     }
 
-    /// What names our public key: what others pin, or list among those who may come.
+    /// The fingerprint of the public key: what peers pin, or list among the clients that they accept.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         self.0.public_key().fingerprint()

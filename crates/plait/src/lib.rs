@@ -2,13 +2,13 @@
 //!
 //! This is Multipath TCP (RFC 8684) in user space, with tokio streams on top. A [`Host`] has paths, which are network
 //! devices of this machine; a [`Stream`] is one connection over all of them: it survives the loss of any path while another
-//! works, and its bytes are encrypted and authenticated block by block, so that whoever sits on a path can only break that
+//! works, and its bytes are encrypted and authenticated block by block, so that an attacker on a path can only break that
 //! path.
 //!
 //! # Sealed, unless something else is said by name
 //!
-//! To open a connection one says who the server has to be, by a [`Trust`]: one of some keys, a name vouched for by a
-//! certificate authority, whoever was there the first time, or anybody. To accept connections one says who we are and who may
+//! To open a connection one says which server is expected, by a [`Trust`]: one of some keys, a name vouched for by a
+//! certificate authority, the key seen the first time, or any key. To accept connections one gives an identity and says who may
 //! come, by a [`Service`]. What is opened with a [`Trust`] is sealed, or fails: there is no way from there to plain TCP,
 //! whatever happens on the way. Plain connections, as the Linux kernel speaks them, are [`Protection::plain`] and
 //! [`Service::plain`].

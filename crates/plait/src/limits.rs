@@ -2,7 +2,7 @@
 
 use ::plait_host::EndpointConfig;
 
-/// What strangers can make a host keep: whoever can send to it. What is beyond a limit is dropped, answered without keeping anything, or
+/// What unknown senders can make a host keep. What is beyond a limit is dropped, answered without keeping anything, or
 /// makes room by the rules that each one names; [`Host::counters`](crate::Host::counters) tells how often.
 ///
 /// ```
@@ -50,7 +50,7 @@ impl Limits {
         self
     }
 
-    /// Complete connections that nobody has accepted yet, for each listener; 1,024 if nothing is said.
+    /// Complete connections that were not accepted yet, for each listener; 1,024 if nothing is said.
     pub fn backlog(mut self, most: usize) -> Self {
         self.0.backlog = most;
         self

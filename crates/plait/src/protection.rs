@@ -75,7 +75,7 @@ impl Protection {
         Sealing::new(trust).identity(identity).into()
     }
 
-    /// Data scrambling after Kato et al. This is obfuscation, not encryption: who sees one path can read it.
+    /// Data scrambling after Kato et al. This is obfuscation, not encryption: an eavesdropper on one path can read it.
     #[must_use]
     pub fn scrambled() -> Self {
         Scrambling::new().into()
@@ -100,7 +100,7 @@ impl Protection {
         Self(Kind::Plain(Plain::Tcp))
     }
 
-    /// The settings of a connection to `remote`, and who has to be there.
+    /// The settings of a connection to `remote`, and the identity that is expected there.
     pub(crate) fn settings(
         &self,
         remote: &Remote,

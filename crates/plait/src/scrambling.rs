@@ -4,8 +4,8 @@ use ::plait_host::{Config, Protect, ScrambleSettings};
 
 use crate::sealing::Weaker;
 
-/// How a connection is scrambled: XOR with what went before, which hides the bytes from who sees too few of them in a row. This is
-/// obfuscation, not encryption: whoever sees some hundred bytes in a row can read them, and nobody notices changes.
+/// How a connection is scrambled: XOR with what went before, which hides the bytes from an eavesdropper who sees too few of them in a row. This is
+/// obfuscation, not encryption: a few hundred bytes in a row are enough to read them, and changes are not noticed.
 ///
 /// ```
 /// use plait::{Protection, Scrambling, WithoutTrusted};

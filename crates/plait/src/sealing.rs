@@ -18,9 +18,9 @@ use crate::trust::{Expected, Trust};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Handshake {
-    /// TLS 1.3 (RFC 8446): proves who the server is, and who the client is where the server asks for that.
+    /// TLS 1.3 (RFC 8446): proves the identity of the server, and that of the client where the server asks for it.
     Tls13,
-    /// tcpcrypt (RFC 8548): proves nobody's identity.
+    /// tcpcrypt (RFC 8548): proves no identity.
     Tcpcrypt,
 }
 
@@ -36,8 +36,8 @@ pub enum CipherSuite {
     ChaCha20Poly1305,
 }
 
-/// A file that the secrets of connections are written to for those who analyse them, in the format of `SSLKEYLOGFILE`: whoever reads it
-/// reads everything. Clones write to the same file.
+/// A file that the secrets of connections are written to for those who analyse them, in the format of `SSLKEYLOGFILE`: with it
+/// everything can be read. Clones write to the same file.
 #[derive(Clone)]
 pub struct KeyLog(pub(crate) Arc<KeyLogFile>);
 
@@ -79,7 +79,7 @@ pub(crate) enum Weaker {
 }
 
 impl Sealing {
-    /// Sealed, or no connection, towards the server that `trust` describes. Nothing of ours proves who we are.
+    /// Sealed, or no connection, towards the server that `trust` describes. The client proves no identity.
     pub fn new(trust: Trust) -> Self {
         let weaker = Weaker::Nothing;
         Self { trust, identity: None, handshakes: None, suites: None, key_log: None, weaker }
@@ -106,7 +106,7 @@ impl Sealing {
         Self { key_log: Some(log.clone()), ..self }
     }
 
-    /// The same; where it cannot be sealed, Multipath TCP or plain TCP without any protection: whoever can strip an option from the first
+    /// The same; where it cannot be sealed, Multipath TCP or plain TCP without any protection: an attacker who strips an option from the first
     /// packet decides which. [`Status::is_sealed`](crate::Status::is_sealed) tells what has become of it.
     pub fn or_plain(self) -> Self {
         Self { weaker: Weaker::Tcp, ..self }
@@ -190,7 +190,7 @@ impl KeyLog {
     /// Opens the file to append to it, or makes it, for its owner only. A symbolic link is not followed.
     ///
     /// # Errors
-    /// It cannot be opened, others can read it, or it is somebody else's.
+    /// It cannot be opened, others can read it, or it belongs to another user.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, OpenKeyLogError> {
         Ok(Self(Arc::new(KeyLogFile::open(file.as_ref())?)))
     }

@@ -10,7 +10,7 @@ use crate::protection::Plain;
 use crate::scrambling::Scrambling;
 use crate::sealing::{CipherSuite, Handshake, KeyLog, Weaker, suites_of, teps_of};
 
-/// What we show to those who connect, and who may. A [`SealedService`] says more about how connections are sealed, a
+/// The identity of a service, and the clients that it accepts. A [`SealedService`] says more about how connections are sealed, a
 /// [`Scrambling`] is something weaker.
 #[derive(Clone, Debug)]
 pub struct Service(Kind);
@@ -122,7 +122,7 @@ impl SealedService {
         Self { certificate: Some(Arc::new(certificate)), ..self }
     }
 
-    /// Takes these handshakes only, best first. Of them only those are taken that can prove who a client is, if not anyone may come.
+    /// Takes these handshakes only, best first. Where not every client is accepted, only those of them that prove the identity of a client.
     /// Otherwise: all that can.
     pub fn handshakes(self, handshakes: impl IntoIterator<Item = Handshake>) -> Self {
         Self { handshakes: Some(handshakes.into_iter().collect()), ..self }
@@ -184,13 +184,13 @@ impl From<Scrambling> for Service {
 }
 
 impl Clients {
-    /// Anyone. Who has a key shows it, and [`Stream::peer_identity`](crate::Stream::peer_identity) tells.
+    /// Every client. One that has a key shows it, and [`Stream::peer_identity`](crate::Stream::peer_identity) tells.
     #[must_use]
     pub fn anyone() -> Self {
         Self(Policy::Anyone)
     }
 
-    /// Those with one of these keys, which they prove before anything else. With none of them nobody comes in.
+    /// Those with one of these keys, which they prove before anything else. With none, no client is accepted.
     #[must_use]
     pub fn known(keys: impl IntoIterator<Item = Fingerprint>) -> Self {
         Self(Policy::Known(keys.into_iter().collect()))

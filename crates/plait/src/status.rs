@@ -12,13 +12,13 @@ use crate::path::PathState;
 use crate::scrambling::ScrambleStart;
 use crate::subflow::Subflow;
 
-/// Who the peer of a connection is, as far as it was proved.
+/// The identity of the peer of a connection, as far as it was proved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Peer {
-    /// Nobody knows: the connection is not sealed.
+    /// Unknown: the connection is not sealed.
     Unknown,
-    /// Nobody in particular: encrypted, not authenticated.
+    /// None: encrypted, not authenticated.
     Anonymous,
     /// The owner of this key.
     Key(Fingerprint),
@@ -126,7 +126,7 @@ impl Status {
         self.status.sealed.as_ref()?.suite
     }
 
-    /// Who the peer is.
+    /// The identity of the peer.
     #[must_use]
     pub fn peer(&self) -> Peer {
         let sealed = self.status.sealed.as_ref().filter(|sealed| sealed.suite.is_some());
@@ -209,7 +209,7 @@ impl SealStatus {
         self.0.key_exchange
     }
 
-    /// Who the peer is.
+    /// The identity of the peer.
     #[must_use]
     pub fn peer(&self) -> Peer {
         Peer::from(&self.0.peer)

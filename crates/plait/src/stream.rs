@@ -57,7 +57,7 @@ impl Stream {
         self.local_addr
     }
 
-    /// Who the peer has proved to be.
+    /// The identity that the peer has proved.
     #[must_use]
     pub fn peer_identity(&self) -> &Peer {
         &self.peer

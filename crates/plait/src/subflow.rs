@@ -134,13 +134,13 @@ impl Subflow {
         self.subflow.tcp.segments_dropped
     }
 
-    /// Sealed blocks of the peer that failed verification here: somebody changes bytes on this path.
+    /// Sealed blocks of the peer that failed verification here: bytes are changed on this path.
     #[must_use]
     pub fn blocks_failed(&self) -> u64 {
         self.subflow.blocks_failed
     }
 
-    /// Option tags that were wrong here: somebody guesses, or changes options on this path.
+    /// Option tags that were wrong here: options are changed on this path, or tags are guessed.
     #[must_use]
     pub fn tags_failed(&self) -> u64 {
         self.subflow.tags_failed

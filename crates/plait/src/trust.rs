@@ -1,4 +1,4 @@
-//! Who the server has to be.
+//! Which server is expected.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::sealing::Weaker;
 /// How we know the server that we open a connection to.
 ///
 /// Each of them excludes the handshakes that could not prove it: only with [`Trust::anonymous`] a peer may use tcpcrypt
-/// (RFC 8548), which proves nobody's identity.
+/// (RFC 8548), which proves no identity.
 #[derive(Clone, Debug)]
 pub struct Trust(Kind);
 
@@ -73,13 +73,13 @@ impl Trust {
     }
 
     /// The server has the key that this file knows of it. One that it does not know is believed the first time and
-    /// written down: who intercepts that first connection is believed, too.
+    /// written down: an attacker who intercepts that first connection is believed, too.
     #[must_use]
     pub fn known_peers(peers: KnownPeers) -> Self {
         Self(Kind::Known(peers))
     }
 
-    /// Anybody: the connection is encrypted and nobody who only listens reads it, but who stands in between on all paths is
+    /// Anybody: the connection is encrypted and an eavesdropper cannot read it, but a man in the middle of all paths is
     /// not noticed. [`Stream::peer_identity`](crate::Stream::peer_identity) says whom the handshake has found.
     #[must_use]
     pub fn anonymous() -> Self {
@@ -119,7 +119,7 @@ impl Trust {
 }
 
 impl Expected {
-    /// Whether a server that proves nobody's identity will do.
+    /// Whether a server that proves no identity will do.
     pub(crate) fn takes_anybody(&self) -> bool {
         match self.demand {
             Demand::Nothing => true,

@@ -93,7 +93,7 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// Extension headers in one packet: RFC 8200 names five, and nobody sends more.
+/// Extension headers in one packet: RFC 8200 names five, and more are not seen.
 const MAX_EXTENSIONS: usize = 8;
 
 /// TTL or hop limit of what plait sends: the recommended default (RFC 1700).

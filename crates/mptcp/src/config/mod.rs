@@ -23,7 +23,7 @@ pub enum Scheduler {
     Redundant,
     /// One after the other, and no path that is not trusted sees more than so many bytes of the stream in
     /// a row, first transmissions and reinjections taken together, as long as there is a trusted path. A gap of
-    /// fewer than 64 bytes does not end a row: whoever reads scrambled bytes reads over it.
+    /// fewer than 64 bytes does not end a row: a reader of scrambled bytes can bridge it.
     Dispersed {
         /// Most bytes in a row.
         max_exposure: NonZeroU16,
@@ -96,7 +96,7 @@ pub struct Config {
     /// Further subflows that we open on connections that we have opened.
     pub joins: Joins,
     /// Further subflows that we open on connections that were opened to us: only to addresses that the peer has announced, and a
-    /// second later than it could have. None by default, as in Linux: whoever opens connections to us could have us send SYNs to
+    /// second later than it could have. None by default, as in Linux: a peer that opens connections to us could have us send SYNs to
     /// anybody.
     pub passive_joins: Joins,
     /// How long an attempt to open the connection may go without progress before another path is tried beside it (the
@@ -105,7 +105,7 @@ pub struct Config {
     /// How long other paths may take to answer when an attempt on one has failed for more than silence. Long enough for a SYN that is lost and
     /// sent again after a second (RFC 6298, section 2.1).
     pub remaining_attempts_timeout: Duration,
-    /// Most blocks of a sealed connection at a time that are left to whoever runs its jobs
+    /// Most blocks of a sealed connection at a time that are left to the runner of its jobs
     /// ([`Connection::poll_crypto`](crate::Connection::poll_crypto)), to be sealed and as many to be opened. 0: there
     /// are no jobs, the connection does it itself.
     pub crypto_jobs: u16,

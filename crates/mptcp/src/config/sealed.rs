@@ -19,8 +19,8 @@ pub struct SealedSettings {
     pub listener: Option<Arc<dyn Handshakes>>,
     /// How long the handshake may take from the SYN/ACK on.
     pub handshake_timeout: Duration,
-    /// Probing of silent subflows, where [`plait_tcp::Config::keep_alive`] does not ask for another. Somebody who cuts all
-    /// paths silently leaves a reader who has nothing to send no other way to notice. Probes are TCP's own: whoever
+    /// Probing of silent subflows, where [`plait_tcp::Config::keep_alive`] does not ask for another. An attacker who cuts all
+    /// paths silently leaves a reader who has nothing to send no other way to notice. Probes are TCP's own: an attacker who
     /// can answer for the peer's TCP can answer them.
     pub keep_alive: Option<KeepAlive>,
 }

@@ -86,10 +86,10 @@ pub struct ScrambleStatus {
     pub degraded: u64,
 }
 
-/// Who the peer of a sealed connection is, as far as it was proved.
+/// The identity of the peer of a sealed connection, as far as it was proved.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum PeerIdentity {
-    /// Nobody in particular: encrypted, not authenticated.
+    /// None: encrypted, not authenticated.
     #[default]
     Anonymous,
     /// The owner of a raw public key.
@@ -114,7 +114,7 @@ pub struct SealedStatus {
     pub suite: Option<&'static str>,
     /// How the secret was agreed on.
     pub key_exchange: Option<&'static str>,
-    /// Who the peer is.
+    /// The identity of the peer.
     pub peer: PeerIdentity,
     /// Generations of the keys: ours and the peer's.
     pub generations: [u64; 2],
