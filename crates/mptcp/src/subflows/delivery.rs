@@ -27,6 +27,12 @@ const WEAK: f64 = 4.0;
 const FADING: f64 = 63.0 / 64.0;
 /// So much faster than it has been a subflow may say that it is: one in slow start doubles in each round trip.
 const MOST_CREDIT: f64 = 4.0;
+/// A subflow that loses more than one segment in so many for a while keeps no backup from being used: congestion control makes hardly
+/// anything of such a path, and no queue drops as much for long.
+const SEGMENTS_PER_LOSS: f64 = 25.0;
+/// So many losses more than that are a while; and what counts of them in one round trip, as a queue that overflows drops many at once.
+const MANY_LOSSES: f64 = 8.0;
+const LOSSES_PER_ROUND: u64 = 3;
 /// Weight of the newest sample of the round trip is one in so many.
 const SMOOTHING: u32 = 8;
 
@@ -49,6 +55,32 @@ pub(crate) struct Delivery {
     rate: Option<f64>,
     /// Most that was measured; it fades.
     best_rate: f64,
+    losses: Losses,
+}
+
+/// The losses beyond those that are usual, by their cumulative sum (Page 1954).
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    /// Segments sent and lost until now.
+    seen: [u64; 2],
+    /// Since when a round trip is counted, and its losses.
+    round: (Instant, u64),
+    excess: f64,
+    is_lossy: bool,
+}
+
+impl Losses {
+    fn on_sent(&mut self, now: Instant, sent: u64, lost: u64, round_trip: Duration) {
+        let [sent_before, lost_before] = core::mem::replace(&mut self.seen, [sent, lost]);
+        let (since, in_round) = self.round;
+        let (since, in_round) =
+            if now.saturating_since(since) < round_trip { (since, in_round) } else { (now, 0) };
+        let counted = (lost - lost_before).min(LOSSES_PER_ROUND - in_round);
+        self.round = (since, in_round + counted);
+        let excess = self.excess + counted as f64 - (sent - sent_before) as f64 / SEGMENTS_PER_LOSS;
+        self.excess = excess.clamp(0.0, 2.0 * MANY_LOSSES);
+        self.is_lossy = self.excess >= MANY_LOSSES || (self.is_lossy && self.excess > 0.0);
+    }
 }
 
 impl Delivery {
@@ -131,6 +163,11 @@ impl Delivery {
         }
     }
 
+    /// TCP has sent so many segments by now, and lost so many of them.
+    pub(crate) fn on_losses(&mut self, now: Instant, sent: u64, lost: u64, min_rtt: Duration) {
+        self.losses.on_sent(now, sent, lost, min_rtt);
+    }
+
     fn is_flight_long(&self, now: Instant) -> bool {
         self.flight.is_some_and(|(_, since)| now.saturating_since(since) > self.longest_flight)
     }
@@ -138,7 +175,7 @@ impl Delivery {
     /// Whether TCP has waited for what it had in flight for so long that the subflow is not enough, whether the data is
     /// there or not.
     pub(crate) fn is_slow(&self, now: Instant) -> bool {
-        self.was_slow || self.is_flight_long(now) || self.is_starved(now)
+        self.was_slow || self.losses.is_lossy || self.is_flight_long(now) || self.is_starved(now)
     }
 
     /// TCP says that a block was delivered, and the peer asks for it.
@@ -176,5 +213,43 @@ impl Delivery {
     /// in queues.
     pub(crate) fn round_trip(&self, of_tcp: Duration) -> Duration {
         self.round_trip.map_or(of_tcp, |proved| proved.max(of_tcp))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRIP: Duration = Duration::from_millis(20);
+
+    /// Rounds of so many segments each, of which `lost` says how many are lost.
+    fn after_rounds(rounds: u64, segments: u64, lost: impl Fn(u64) -> u64) -> Losses {
+        let (mut losses, mut total) = (Losses::default(), 0);
+        for round in 1..=rounds {
+            total += lost(round);
+            losses.on_sent(Instant::from_millis(20 * round), segments * round, total, TRIP);
+        }
+        losses
+    }
+
+    #[test]
+    fn a_path_that_loses_a_tenth_is_lossy_soon_and_one_that_loses_a_hundredth_never() {
+        assert!(after_rounds(40, 5, |round| round % 2).is_lossy, "200 segments");
+        assert!(!after_rounds(5000, 20, |round| u64::from(round % 5 == 0)).is_lossy);
+    }
+
+    #[test]
+    fn a_queue_that_overflows_at_the_end_of_slow_start_is_no_lossy_path() {
+        let burst = |round| if (10..12).contains(&round) { 200 } else { 0 };
+        for rounds in 9..40 {
+            assert!(!after_rounds(rounds, 100, burst).is_lossy, "after {rounds} round trips");
+        }
+    }
+
+    #[test]
+    fn a_path_is_lossy_until_it_has_made_up_for_all_that_was_too_much() {
+        let loses_at_first = |round| if round <= 100 { round % 2 } else { 0 };
+        assert!(after_rounds(110, 5, loses_at_first).is_lossy);
+        assert!(!after_rounds(200, 5, loses_at_first).is_lossy);
     }
 }

@@ -108,8 +108,11 @@ impl Subflows {
         let subflow = &mut self.subflows[index];
         if !subflow.memo.is_done(Look::Deliveries) {
             let (given, acked) = (subflow.tcp.next_offset(), subflow.tcp.acked_offset());
-            let min_rtt = subflow.tcp.stats().min_rtt.unwrap_or_default();
-            subflow.state.sealed.delivery.on_flight(now, given, acked, min_rtt);
+            let stats = subflow.tcp.stats();
+            let delivery = &mut subflow.state.sealed.delivery;
+            let min_rtt = stats.min_rtt.unwrap_or_default();
+            delivery.on_flight(now, given, acked, min_rtt);
+            delivery.on_losses(now, stats.segments_sent, stats.segments_lost, min_rtt);
             subflow.memo.set_done(Look::Deliveries);
         }
     }

@@ -146,8 +146,14 @@ const ATTACKS: [(&str, Attack); 32] = [
     ("bursts", Attack { data_delay: Delay::Bursts(Duration::from_millis(900)), ..NONE }),
 ];
 
-/// Attacks after which a regular path still works, though badly. A backup stays unused for long then: that is what makes it one.
-const MAKES_SLOW: [&str; 3] = ["drop-each-10th", "repeat-10", "ack-delay-ramp-5-s"];
+/// An attack that leaves a regular path like one that is merely slow. A backup stays unused beside that one: this is what makes it one.
+const LIKE_A_SLOW_PATH: &str = "repeat-10";
+
+/// The most that an attack may cost, in units of the time of the honest path alone. A backup is used only when too many losses have been
+/// counted, which takes half a second of a transfer of three.
+fn most(name: &str, place: &Place) -> f64 {
+    if name == "drop-each-10th" && place.is_backup { 1.5 } else { 1.3 }
+}
 
 /// How one attack went: the time in units of that of the honest path alone, and the longest gap of a reader.
 struct Result {
@@ -170,7 +176,7 @@ fn run(load: Load, places: impl Fn(usize) -> Vec<Place>) -> Vec<Result> {
         .iter()
         .enumerate()
         .flat_map(|(number, attack)| {
-            let leaves_backup = |place: &Place| place.is_backup && MAKES_SLOW.contains(&attack.0);
+            let leaves_backup = |place: &Place| place.is_backup && attack.0 == LIKE_A_SLOW_PATH;
             let places = places(number).into_iter().filter(move |place| !leaves_backup(place));
             places.map(move |place| (*attack, place))
         })
@@ -200,7 +206,7 @@ fn judge(results: &[Result]) {
             gap.as_millis(),
             resent / 1000
         );
-        let is_held = *ratio <= 1.3 && *gap < LONGEST_GAP;
+        let is_held = *ratio <= most(name, place) && *gap < LONGEST_GAP;
         println!("{line}{}", if is_held { "" } else { "  <-- beyond" });
         if !is_held {
             failed.push(line);
