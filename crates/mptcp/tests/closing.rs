@@ -260,3 +260,18 @@ fn a_data_fin_does_not_wait_for_a_server_that_is_silent() {
     world.wait(1000);
     assert_eq!(said.borrow()[2..], [(true, false), (false, true)]);
 }
+
+/// Twice the smallest timeout of TCP and a little more: until then TCP repairs what is lost by itself.
+#[test]
+fn a_data_fin_that_is_lost_everywhere_is_repeated_after_half_a_second() {
+    let mut world = open(11, 0.0);
+    let mut lost = 0;
+    world.tap = Box::new(move |from, segment| {
+        let is_lost = from == CLIENT && is_data_fin(segment) && lost < 2;
+        lost += usize::from(is_lost);
+        if is_lost { Fate::Drop } else { Fate::Pass }
+    });
+    finish(&mut world, CLIENT);
+    let time = world.run(Duration::from_secs(60), |world| world.sides[SERVER].ended);
+    assert!((500..=600).contains(&time.as_millis()), "{time:?}");
+}

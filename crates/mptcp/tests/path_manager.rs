@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use plait_base::Duration;
-use plait_mptcp::{ConnectionError, Event, Path, PathClass, Scheduler};
+use plait_mptcp::{ConnectionError, Event, Joins, Path, PathClass, Scheduler};
 use plait_wire::{Flags, MptcpOption, ResetReason, Segment, TcpOption};
 use world::{CLIENT, Fate, Link, SERVER, World, address, path, pattern};
 
@@ -16,7 +16,7 @@ const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 
 /// Who has sent the SYN of a join, whence and whereto.
-type Joins = Rc<RefCell<Vec<(usize, IpAddr, IpAddr)>>>;
+type Log = Rc<RefCell<Vec<(usize, IpAddr, IpAddr)>>>;
 
 fn is_join(segment: &Segment) -> bool {
     segment.flags.contains(Flags::SYN)
@@ -26,8 +26,8 @@ fn is_join(segment: &Segment) -> bool {
 }
 
 /// Notes joins, and lets pass what `passes`.
-fn watch_joins(world: &mut World, passes: impl Fn(&Segment) -> bool + 'static) -> Joins {
-    let joins = Joins::default();
+fn watch_joins(world: &mut World, passes: impl Fn(&Segment) -> bool + 'static) -> Log {
+    let joins = Log::default();
     let log = joins.clone();
     world.tap = Box::new(move |from, segment| {
         if is_join(segment) {
@@ -141,7 +141,7 @@ fn addresses_that_never_answer_are_given_up() {
 
 /// A subflow for each pair of path and address.
 fn everywhere(config: &mut plait_mptcp::Config) {
-    config.joins = plait_mptcp::Joins::Mesh;
+    config.joins = Joins::Mesh;
 }
 
 /// As long as the cell holds a reason, joins of the client are refused for it. Counts them.
@@ -201,32 +201,38 @@ fn a_join_that_was_refused_for_good_is_tried_when_nothing_else_is_left() {
     }
 }
 
+/// Whether they hang when the last subflow is lost, or begin because of that.
 #[test]
 fn joins_that_hang_do_not_lengthen_the_patience() {
-    let mut world = World::new(37, vec![Link::default()], 7);
-    let (is_reset, is_dead) = (Rc::new(Cell::new(false)), Cell::new(false));
-    let resets = is_reset.clone();
-    world.tap = Box::new(move |from, segment| {
-        let is_first = [segment.source.ip(), segment.destination.ip()].contains(&address(0, SERVER));
-        if is_dead.get() || !is_first {
-            return Fate::Drop;
-        }
-        if from == SERVER && resets.get() {
-            is_dead.set(true);
-            segment.flags = Flags::RST.with(Flags::ACK);
-            segment.options = plait_wire::OptionBytes::new();
-            segment.payload = bytes::Bytes::new();
-        }
-        Fate::Pass
-    });
-    idle(&mut world);
-    world.wait(500);
-    is_reset.set(true);
-    world.send(SERVER, b"reset");
-    world.serve(SERVER);
-    let time = world.run(Duration::from_secs(600), |world| world.sides[CLIENT].failed.is_some());
-    assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::AllPathsLost));
-    assert!(time < Duration::from_secs(61), "{time:?}");
+    for (joins, hanging) in [(Joins::Mesh, 6), (Joins::OnePerPath, 0)] {
+        let mut world = World::new(37, vec![Link::default()], 7);
+        world.config(|config| config.joins = joins);
+        let (is_reset, is_dead) = (Rc::new(Cell::new(false)), Cell::new(false));
+        let resets = is_reset.clone();
+        world.tap = Box::new(move |from, segment| {
+            let is_first = [segment.source.ip(), segment.destination.ip()].contains(&address(0, SERVER));
+            if is_dead.get() || !is_first {
+                return Fate::Drop;
+            }
+            if from == SERVER && resets.get() {
+                is_dead.set(true);
+                segment.flags = Flags::RST.with(Flags::ACK);
+                segment.options = plait_wire::OptionBytes::new();
+                segment.payload = bytes::Bytes::new();
+            }
+            Fate::Pass
+        });
+        idle(&mut world);
+        world.wait(500);
+        let subflows = world.status(CLIENT).subflows.len();
+        assert_eq!((world.usable(CLIENT), subflows), (1, 1 + hanging), "{joins:?}");
+        is_reset.set(true);
+        world.send(SERVER, b"reset");
+        world.serve(SERVER);
+        let time = world.run(Duration::from_secs(600), |world| world.sides[CLIENT].failed.is_some());
+        assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::AllPathsLost));
+        assert!(time < Duration::from_secs(61), "{joins:?}: {time:?}");
+    }
 }
 
 #[test]

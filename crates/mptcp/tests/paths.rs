@@ -454,3 +454,36 @@ fn a_dead_subflow_does_not_hold_up_the_end_of_the_receiver() {
     let time = world.run(Duration::from_secs(30), |world| world.of(SERVER).is_time_wait());
     assert!(time < Duration::from_secs(1), "{time:?}");
 }
+
+/// Each says its own wish (RFC 8684, section 3.2): the answer to a join does not repeat that of the SYN.
+#[test]
+fn the_backup_bit_of_a_join_says_what_its_sender_wants() {
+    use plait_wire::{MpJoin, MptcpOption, TcpOption};
+    for (is_backup, bits) in
+        [([false, false], [false, false]), ([true, false], [true, false]), ([false, true], [false, true])]
+    {
+        let mut world = two_paths(29);
+        world.sides[SERVER].host.paths.insert(path(1, SERVER));
+        for side in [CLIENT, SERVER] {
+            let path = plait_mptcp::Path { backup: is_backup[side], ..path(1, side) };
+            world.sides[side].host.paths.insert(path);
+        }
+        let said = std::rc::Rc::new(core::cell::RefCell::new([None; 2]));
+        let log = said.clone();
+        world.tap = Box::new(move |from, segment| {
+            for option in plait_wire::options(&segment.options) {
+                let Ok(TcpOption::Mptcp(MptcpOption::Join(join))) = option else { continue };
+                if let MpJoin::Syn { backup, .. } | MpJoin::SynAck { backup, .. } = join {
+                    log.borrow_mut()[from] = Some(backup);
+                }
+            }
+            Fate::Pass
+        });
+        let remotes = [0, 1].map(|number| SocketAddr::new(address(number, SERVER), PORT));
+        world.send(CLIENT, &pattern(3_000_000, 3)).connect_to(&remotes);
+        world.wait(600);
+        assert_eq!(*said.borrow(), bits.map(Some));
+        let carries = world.links[1].carried[CLIENT] > 0;
+        assert_eq!(carries, is_backup == [false; 2], "{is_backup:?}");
+    }
+}

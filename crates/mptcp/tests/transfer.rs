@@ -234,3 +234,67 @@ fn small_writes_share_segments_and_none_waits_for_ever() {
 fn segments_sent(world: &mut World) -> u64 {
     world.status(CLIENT).subflows.iter().map(|subflow| subflow.tcp.segments_sent).sum()
 }
+
+/// RFC 8684, section 3.3.2: eight bytes have to be answered by eight. What is sent before any number of the peer is known has eight, too.
+#[test]
+fn a_data_ack_is_as_long_as_the_numbers_that_it_answers() {
+    use plait_wire::{DataAck, DataSequence, MptcpOption};
+    for is_short in [false, true] {
+        let mut world = World::new(9, vec![Link::default()], 1);
+        let lengths = std::rc::Rc::new(core::cell::RefCell::new([0usize; 2]));
+        let (seen, mut has_mapped) = (lengths.clone(), false);
+        world.tap = Box::new(move |from, segment| {
+            world::rewrite(segment, |option| match option {
+                MptcpOption::Dss(mut dss) if from == CLIENT => {
+                    if let Some(mapping) = &mut dss.mapping {
+                        has_mapped = true;
+                        if let (DataSequence::Long(dsn), true) = (mapping.dsn, is_short) {
+                            mapping.dsn = DataSequence::Short(dsn as u32);
+                        }
+                    }
+                    Some(MptcpOption::Dss(dss))
+                }
+                MptcpOption::Dss(dss) => {
+                    let is_counted = from == SERVER && has_mapped;
+                    match dss.data_ack {
+                        Some(DataAck::Short(_)) if is_counted => seen.borrow_mut()[0] += 1,
+                        Some(DataAck::Long(_)) if is_counted => seen.borrow_mut()[1] += 1,
+                        Some(_) | None => {}
+                    }
+                    Some(option)
+                }
+                other => Some(other),
+            });
+            world::Fate::Pass
+        });
+        world.send(CLIENT, &pattern(100_000, 1)).connect();
+        world.wait(1_000);
+        let [short, long] = *lengths.borrow();
+        // What left before the first mapping arrived counts among them.
+        assert!(if is_short { short > 20 && long < 20 } else { short == 0 && long > 20 }, "{short}, {long}");
+    }
+}
+
+/// A SYN/ACK cannot say more than 65,535 bytes. The update has the first Data-ACK: the opener learns that options get through before
+/// it has said anything, and opens its second subflow.
+#[test]
+fn a_listener_tells_its_window_once_if_it_is_larger_than_a_syn_can_say() {
+    for (buffer, updates, subflows) in [(None, 1, 2), (Some(60_000), 0, 1)] {
+        let mut world = World::new(10, vec![Link::default(); 2], 1);
+        world.config(|config| {
+            config.announce = false;
+            config.receive_buffer = buffer.unwrap_or(config.receive_buffer);
+        });
+        let count = std::rc::Rc::new(core::cell::Cell::new(0));
+        let seen = count.clone();
+        world.tap = Box::new(move |from, segment| {
+            let is_first = segment.destination.ip() == world::address(0, CLIENT);
+            let is_syn = segment.flags.contains(plait_wire::Flags::SYN);
+            seen.set(seen.get() + usize::from(from == SERVER && is_first && !is_syn));
+            world::Fate::Pass
+        });
+        world.connect();
+        world.wait(1_000);
+        assert_eq!((count.get(), world.usable(CLIENT)), (updates, subflows), "{buffer:?}");
+    }
+}

@@ -115,4 +115,11 @@ mod tests {
         );
         assert_eq!(stamps.round_trip(now, stamps.value(Instant::from_millis(60))), None);
     }
+
+    #[test]
+    fn a_round_trip_of_less_than_a_tick_counts_as_one() {
+        let stamps = Timestamps::new(7);
+        let now = Instant::from_millis(50);
+        assert_eq!(stamps.round_trip(now, stamps.value(now)), Some(Duration::from_millis(1)));
+    }
 }

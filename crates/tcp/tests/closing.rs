@@ -173,3 +173,20 @@ fn nobody_waits_for_ever_for_a_fin_that_nobody_wants() {
     s.wait_for(Duration::from_secs(61));
     assert_eq!(s.tcp.state(), State::Closed);
 }
+
+/// The end of writing is no CLOSE of RFC 9293, section 3.10.4, which would delete the connection here: the other direction is still
+/// wanted. Who wants neither aborts, and nothing more is said.
+#[test]
+fn who_ends_its_stream_before_the_answer_goes_on_to_open_and_to_read() {
+    let mut s = Script::active(Config { timestamps: false, ..Config::default() });
+    assert_eq!(s.sent(), ["S 0:0"]);
+    s.finish();
+    assert!(s.sent().is_empty());
+    s.give(seg("S.", 0, 1));
+    assert_eq!(
+        (s.sent(), s.tcp.state()),
+        (vec![". 1:1 ack 1".into(), "F. 1:1 ack 1".into()], State::FinWait1)
+    );
+    s.give(seg("P.", 1, 2).data(5));
+    assert_eq!((s.read().len(), s.tcp.state()), (5, State::FinWait2));
+}
