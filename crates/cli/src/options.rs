@@ -47,6 +47,9 @@ pub(crate) struct Options {
     /// Congestion control; lia and olia are coupled over the paths.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) congestion: Congestion,
+    /// Explicit congestion notification: whether routers may mark packets where they would drop them.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) ecn: Ecn,
     /// Open a subflow for each pair of a path and an address of the other host, in place of one over each path.
     #[arg(long)]
     pub(crate) mesh: bool,
@@ -146,6 +149,17 @@ pub(crate) enum Congestion {
     Olia,
 }
 
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ecn {
+    /// Neither asked for nor agreed to.
+    #[default]
+    Off,
+    /// Agreed to where the other host asks.
+    Answer,
+    /// Asked for, too.
+    Ask,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Handshake {
     /// TLS 1.3: proves who the server is.
@@ -170,6 +184,7 @@ impl Options {
         let mut builder = plait::Host::builder()
             .scheduler(self.scheduler)
             .congestion_control(self.congestion.into())
+            .ecn(self.ecn.into())
             .checksums(self.checksum)
             .mesh(self.mesh)
             .join_announced(self.join_announced)
@@ -245,6 +260,16 @@ impl From<Congestion> for CongestionControl {
             Congestion::Newreno => Self::NewReno,
             Congestion::Lia => Self::Lia,
             Congestion::Olia => Self::Olia,
+        }
+    }
+}
+
+impl From<Ecn> for plait::Ecn {
+    fn from(ecn: Ecn) -> Self {
+        match ecn {
+            Ecn::Off => Self::Off,
+            Ecn::Answer => Self::Answer,
+            Ecn::Ask => Self::Ask,
         }
     }
 }

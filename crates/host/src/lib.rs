@@ -71,6 +71,7 @@ pub use plait_mptcp::{
     PeerIdentity, PlainReason, Protect, Scheduler, ScrambleSettings, ScrambleStart, ScrambleStatus,
     SealedSettings, SealedStatus, Status, SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };
+pub use plait_tcp::Ecn;
 pub use plait_tcp::congestion::Algorithm as CongestionControl;
 pub use pool::{Buffer, Pool};
 pub use setup::{Ranges, default_devices, device_towards};

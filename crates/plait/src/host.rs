@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::path::{Path, PathControl, PathState};
-use crate::protection::{CongestionControl, Protection, Scheduler};
+use crate::protection::{CongestionControl, Ecn, Protection, Scheduler};
 use crate::remote::Remote;
 use crate::service::Service;
 use crate::stream::Stream;
@@ -137,6 +137,12 @@ impl HostBuilder {
     /// How fast the subflows send.
     pub fn congestion_control(mut self, algorithm: CongestionControl) -> Self {
         self.config.tcp.congestion = algorithm.into();
+        self
+    }
+
+    /// Whether routers may mark packets in place of dropping them (RFC 3168), on each subflow whose path and peer can do it.
+    pub fn ecn(mut self, ecn: Ecn) -> Self {
+        self.config.tcp.ecn = ecn.into();
         self
     }
 

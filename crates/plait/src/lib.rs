@@ -96,7 +96,7 @@ pub use plait_keys::{
     IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, OpenKeyLogError, Pinned, ReadListError,
     ReadSecretError, read_secret,
 };
-pub use protection::{CongestionControl, Protection, Scheduler};
+pub use protection::{CongestionControl, Ecn, Protection, Scheduler};
 pub use remote::Remote;
 pub use scrambling::{ScrambleStart, Scrambling, WithoutTrusted};
 pub use sealing::{CipherSuite, Handshake, KeyLog, Sealing};

@@ -61,6 +61,19 @@ pub enum CongestionControl {
     Olia,
 }
 
+/// Explicit congestion notification (RFC 3168): routers mark packets where they would drop them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum Ecn {
+    /// Neither asked for nor agreed to.
+    #[default]
+    Off,
+    /// Agreed to where the peer asks.
+    Answer,
+    /// Asked for, too. Some devices drop a first packet that asks; it is repeated a second later without.
+    Ask,
+}
+
 impl Protection {
     /// Every block is encrypted and authenticated, between us and the server that `trust` describes. The connection is so or
     /// it fails.
@@ -153,6 +166,16 @@ impl From<CongestionControl> for ::plait_host::CongestionControl {
             CongestionControl::NewReno => Self::NewReno,
             CongestionControl::Lia => Self::Lia,
             CongestionControl::Olia => Self::Olia,
+        }
+    }
+}
+
+impl From<Ecn> for ::plait_host::Ecn {
+    fn from(ecn: Ecn) -> Self {
+        match ecn {
+            Ecn::Off => Self::Off,
+            Ecn::Answer => Self::Answer,
+            Ecn::Ask => Self::Ask,
         }
     }
 }

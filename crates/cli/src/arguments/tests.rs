@@ -16,12 +16,12 @@ fn the_definition_holds_together() {
 #[test]
 fn paths_and_choices_reach_the_settings() {
     let words = "plait connect example.org 80 --path eth0 --path wlan0=untrusted,backup --scheduler redundant \
-                 --congestion olia --checksum --require-multipath";
+                 --congestion olia --ecn ask --checksum --require-multipath";
     let Command::Connect(connect) = parse(words).expect("good words").command else { unreachable!() };
     assert_eq!(connect.options.paths.len(), 2);
     assert!(connect.options.paths[1].is_backup());
     let settings = format!("{:?}", connect.options.host());
-    for setting in ["scheduler: Redundant", "congestion: Olia", "checksum: true"] {
+    for setting in ["scheduler: Redundant", "congestion: Olia", "ecn: Ask", "checksum: true"] {
         assert!(settings.contains(setting), "{setting} in {settings}");
     }
 }

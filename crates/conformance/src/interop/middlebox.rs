@@ -48,6 +48,13 @@ pub(crate) fn reset_everything(router: &Namespace) -> plait_netns::Result<Table>
     forward(router, "meta l4proto tcp counter reject with tcp reset")
 }
 
+/// Marks some of what is ECN-capable with "congestion experienced" (RFC 3168), both ways.
+pub(crate) fn mark_some(router: &Namespace) -> plait_netns::Result<Table> {
+    let rule =
+        |ip: &str| format!("{ip} ecn ect0 limit rate 20/second burst 2 packets counter {ip} ecn set ce");
+    forward(router, &format!("{}\n{}", rule("ip"), rule("ip6")))
+}
+
 fn forward(router: &Namespace, rule: &str) -> plait_netns::Result<Table> {
     Table::install(router, &format!("chain f {{ type filter hook forward priority 0;\n{rule}\n}}"))
 }

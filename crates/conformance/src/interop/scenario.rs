@@ -62,6 +62,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         scenarios::outage::ALL,
         scenarios::fallback::ALL,
         scenarios::decoding::ALL,
+        scenarios::ecn::ALL,
         scenarios::crowd::ALL,
         scenarios::hostile::ALL,
         scenarios::throughput::ALL,

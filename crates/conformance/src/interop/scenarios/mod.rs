@@ -5,6 +5,7 @@ pub(crate) mod closing;
 pub(crate) mod corruption;
 pub(crate) mod crowd;
 pub(crate) mod decoding;
+pub(crate) mod ecn;
 pub(crate) mod fallback;
 pub(crate) mod hostile;
 pub(crate) mod joining;

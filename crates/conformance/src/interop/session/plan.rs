@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) checksum: bool,
     /// The subject's scheduler, if not the default.
     pub(crate) scheduler: Option<&'static str>,
+    /// Whether the subject asks for ECN, if it may use it at all.
+    pub(crate) ecn: Option<bool>,
     /// More words for the peer's program.
     pub(crate) peer_words: Vec<String>,
     /// More words for the subject's program, if that is the kernel's.
@@ -66,6 +68,7 @@ impl Default for Plan {
             peer_accepts_announced: false,
             checksum: false,
             scheduler: None,
+            ecn: None,
             peer_words: Vec::new(),
             baseline_words: Vec::new(),
             subject_announces: false,
@@ -121,6 +124,9 @@ pub(crate) fn plait_words(plan: &Plan) -> Vec<String> {
     }
     if plan.checksum {
         words.push("--checksum".to_owned());
+    }
+    if let Some(asks) = plan.ecn {
+        words.extend(["--ecn".to_owned(), if asks { "ask" } else { "answer" }.to_owned()]);
     }
     if let Some(scheduler) = plan.scheduler {
         words.extend(["--scheduler".to_owned(), scheduler.to_owned()]);
