@@ -89,3 +89,28 @@ fn an_opener_announces_one_address_of_each_further_path() {
         );
     }
 }
+
+/// The Linux kernel sends ADD_ADDR alone, and nothing else while the client is silent.
+#[test]
+fn an_announcement_that_comes_before_any_data_ack_is_echoed_at_once() {
+    let mut world = World::new(22, vec![Link::default()], 2);
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let log = seen.clone();
+    world.tap = Box::new(move |from, segment| {
+        let mut announces = false;
+        world::rewrite(segment, |option| match option {
+            plait_wire::MptcpOption::Dss(_) if from == SERVER => None,
+            plait_wire::MptcpOption::AddAddr(add) => {
+                log.borrow_mut().push((from, add.echo));
+                announces = true;
+                Some(option)
+            }
+            option => Some(option),
+        });
+        let is_silent = from == SERVER && !announces && !segment.flags.contains(plait_wire::Flags::SYN);
+        if is_silent { Fate::Drop } else { Fate::Pass }
+    });
+    world.connect();
+    world.wait(5_000);
+    assert_eq!(*seen.borrow(), [(SERVER, false), (CLIENT, true)], "once each");
+}

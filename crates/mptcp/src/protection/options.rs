@@ -159,7 +159,9 @@ impl Clear<'_> {
             put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
             return;
         }
-        if self.subflow.kind == Kind::FirstActive && !session.numbers.is_confirmed && !self.stream.has_sent {
+        // The HMAC of an announcement shows that the peer has both keys: its echo does not wait behind them.
+        let needs_keys = !session.numbers.is_confirmed && !self.subflow.owes_echo();
+        if self.subflow.kind == Kind::FirstActive && needs_keys && !self.stream.has_sent {
             // A DATA_FIN does not fit beside them, and either ACK may be lost: they take turns.
             if self.stream.fin.is_none() || !keys_were_told {
                 self.subflow.keys_told = put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);

@@ -253,6 +253,11 @@ impl SubflowState {
         fits
     }
 
+    /// Whether an announcement of the peer, proved to be its own, is to be echoed.
+    pub(crate) fn owes_echo(&self) -> bool {
+        self.control.iter().any(|control| matches!(control, Control::AddAddr(add) if add.echo))
+    }
+
     /// Bytes in order that wait for their mapping, or for the rest of their block.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.mappings.waiting_bytes() + u64::from(self.sealed.waiting_bytes())
