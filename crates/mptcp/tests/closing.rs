@@ -261,6 +261,30 @@ fn a_data_fin_does_not_wait_for_a_server_that_is_silent() {
     assert_eq!(said.borrow()[2..], [(true, false), (false, true)]);
 }
 
+/// The path that the end comes over carries nothing back, and the other one loses each DATA_FIN.
+#[test]
+fn an_end_is_acknowledged_on_every_subflow() {
+    for data in [&b""[..], b"the last words"] {
+        let mut world = open(10, 0.0);
+        let on_first = |segment: &Segment| {
+            [segment.source.ip(), segment.destination.ip()].contains(&world::address(0, CLIENT))
+        };
+        let ends = Rc::new(RefCell::new(0));
+        let count = Rc::clone(&ends);
+        world.tap = Box::new(move |from, segment| {
+            *count.borrow_mut() += usize::from(from == CLIENT && is_data_fin(segment));
+            let is_lost = if on_first(segment) { from == SERVER } else { is_data_fin(segment) };
+            if is_lost { Fate::Drop } else { Fate::Pass }
+        });
+        write(&mut world, CLIENT, data);
+        finish(&mut world, CLIENT);
+        world.wait(3_000);
+        assert!(world.sides[SERVER].ended);
+        assert_eq!(world.status(CLIENT).counters.data_timeouts, 0);
+        assert_eq!(*ends.borrow(), 2, "said once on each");
+    }
+}
+
 /// Twice the smallest timeout of TCP and a little more: until then TCP repairs what is lost by itself.
 #[test]
 fn a_data_fin_that_is_lost_everywhere_is_repeated_after_half_a_second() {

@@ -58,17 +58,27 @@ impl Connection {
     pub(crate) fn on_data_fin(&mut self, index: usize, dsn: Dsn) {
         let Some(numbers) = self.protection.numbers() else { return };
         let offset = numbers.incoming.offset(dsn);
-        let is_new = !self.incoming.has_fin();
+        let (is_new, was_finished) = (!self.incoming.has_fin(), self.incoming.is_finished());
         if !offset.is_some_and(|offset| self.incoming.finish(offset)) {
             log::debug!("DATA_FIN dropped: the stream ends elsewhere");
             self.counters.fin_conflicts += 1;
             return;
         }
-        // Known already and not in order yet: an answer would say nothing new, and could be answered.
-        if is_new || self.incoming.is_finished() {
+        if self.incoming.is_finished() && !was_finished {
+            self.acknowledge_end();
+        } else if is_new || was_finished {
+            // Known already and not in order yet: an answer would say nothing new, and could be answered.
             self.subflows[index].tcp.request_ack();
         }
         self.tell_reader();
+    }
+
+    /// All of the peer's stream is here. That is said on every subflow: what the last of it came over may be dead on the way back.
+    /// A repeated DATA_FIN is answered where it comes, so that nobody draws several segments by one.
+    pub(crate) fn acknowledge_end(&mut self) {
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
+            subflow.tcp.request_ack();
+        }
     }
 
     /// Sends what the end of writing calls for, and ends the connection when both sides are through.

@@ -263,10 +263,14 @@ impl Connection {
         if mode == Mode::Multipath {
             self.place_bytes(now, index);
         }
-        if (had_nothing && self.incoming.next() > 1) || was_finished != self.incoming.is_finished() {
+        if had_nothing && self.incoming.next() > 1 {
             // Like Linux: the first data is acknowledged at once, so that the opener knows that its keys
-            // and its options get through. So is the end, which TCP does not see.
+            // and its options get through.
             self.subflows[index].tcp.request_ack();
+        }
+        if was_finished != self.incoming.is_finished() {
+            // So is the end, which TCP does not see.
+            self.acknowledge_end();
         }
         self.tell_reader();
     }
