@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::{Error, Namespace, Result};
 
-/// All counters of `/proc/net/netstat` and `/proc/net/snmp`, named as `nstat` names them (`MPTcpExtMPJoinSynRx`).
+/// All counters of `/proc/net/netstat`, `/proc/net/snmp` and `/proc/net/snmp6`, named as `nstat` names them (`MPTcpExtMPJoinSynRx`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters(BTreeMap<String, u64>);
 
@@ -49,6 +49,16 @@ impl Counters {
             }
         }
     }
+
+    /// Reads lines of a name and its value.
+    fn add_lines(&mut self, text: &str) {
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            if let (Some(name), Some(Ok(value))) = (words.next(), words.next().map(str::parse)) {
+                self.0.insert(name.to_owned(), value);
+            }
+        }
+    }
 }
 
 /// What one device counted since it was made.
@@ -73,6 +83,10 @@ impl Namespace {
         let mut counters = Counters::default();
         for file in ["netstat", "snmp"] {
             counters.add(&self.proc_net(file)?);
+        }
+        // Absent where the kernel has no IPv6.
+        if let Ok(text) = self.proc_net("snmp6") {
+            counters.add_lines(&text);
         }
         Ok(counters)
     }
@@ -122,6 +136,13 @@ mod tests {
         assert_eq!((grown.count("TcpExtA"), grown.count("TcpExtB")), (2, 0));
         assert_eq!(before.nonzero("MPTcpExt").collect::<Vec<_>>(), [("JoinRx", 4)]);
         assert_eq!(before.count("TcpMaxConn"), 0);
+    }
+
+    #[test]
+    fn counters_of_ipv6_have_a_line_each() {
+        let mut counters = Counters::default();
+        counters.add_lines("Ip6InReceives                   \t10\nIp6InCEPkts                     \t3\n\n");
+        assert_eq!((counters.count("Ip6InReceives"), counters.count("Ip6InCEPkts")), (10, 3));
     }
 
     #[test]

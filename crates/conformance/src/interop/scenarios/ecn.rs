@@ -34,8 +34,9 @@ fn marked(context: &Context<'_>) -> Result<Verdict> {
     let outcome = Session::run(context, &bed, plan.moving(bytes, bytes))?;
     outcome.verify()?;
     let counters = peer.counters()?.since(&before);
-    let capable = counters.count("IpExtInECT0Pkts");
-    let marked = counters.count("IpExtInCEPkts");
+    let received =
+        |name: &str| counters.count(&format!("IpExt{name}")) + counters.count(&format!("Ip6{name}"));
+    let [capable, marked] = [received("InECT0Pkts"), received("InCEPkts")];
     let echoed = counters.count("TcpExtTCPDeliveredCE");
     let figures = format!(
         "the kernel received {capable} ECN-capable packets and {marked} marked ones, and heard of {echoed} of its own that were marked; \
