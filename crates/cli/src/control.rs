@@ -25,7 +25,7 @@ use crate::options::Options;
 /// Longest request: as many paths as a host can have, with the longest names.
 const MAX_REQUEST: u64 = 4096;
 /// Who is slower than this at asking is let go, so that the next can ask.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// What an answer begins with that is none.
 const ERROR: &str = "error: ";
 
@@ -84,7 +84,7 @@ fn is_abandoned(place: &Path) -> bool {
 async fn answer_all(listener: UnixListener, control: PathControl) {
     loop {
         let answered = match listener.accept().await {
-            Ok((stream, _)) => timeout(PATIENCE, answer(stream, &control)).await,
+            Ok((stream, _)) => timeout(TIMEOUT, answer(stream, &control)).await,
             Err(error) => {
                 tracing::warn!(%error, "the control socket no longer works");
                 return;

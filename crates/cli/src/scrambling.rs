@@ -12,7 +12,7 @@ use crate::options::{Options, Protect};
 /// How often the paths are looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Looks in a row without a trusted path before it is said that the connection waits: many a gap is over sooner.
-const PATIENCE: u32 = 4;
+const LOOKS_BEFORE_TOLD: u32 = 4;
 
 /// Says what scrambling does not protect against, if it was asked for.
 pub(crate) fn announce(options: &Options) {
@@ -83,7 +83,7 @@ impl Warned {
             );
         }
         self.looks = if status.is_stalled { self.looks + 1 } else { 0 };
-        if self.looks < PATIENCE || std::mem::replace(&mut self.stalled, true) {
+        if self.looks < LOOKS_BEFORE_TOLD || std::mem::replace(&mut self.stalled, true) {
             return None;
         }
         Some("no trusted path works: nothing is sent until one does (--untrusted-only stall)")

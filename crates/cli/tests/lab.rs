@@ -15,7 +15,7 @@ use plait_lab::{End, Program};
 use plait_netns::Namespace;
 
 const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// An ordinary user that every machine has.
 const NOBODY: &str = "65534";
 
@@ -42,16 +42,16 @@ fn a_person_tries_things_out_in_the_lab() {
     );
     until(|| {
         let mut client = place.shell("client", &script);
-        client.wait(PATIENCE).expect("it gives up sooner").success().then_some(())
+        client.wait(TIMEOUT).expect("it gives up sooner").success().then_some(())
     });
-    server.wait_for_output("a letter that everybody", PATIENCE).expect("it arrives");
-    let line = watch.wait_for_output("a letter", PATIENCE).expect("it is shown");
+    server.wait_for_output("a letter that everybody", TIMEOUT).expect("it arrives");
+    let line = watch.wait_for_output("a letter", TIMEOUT).expect("it is shown");
     assert!(line.contains("path a to-server"), "{line}");
     let text = place.plait(&["lab", "text", "a", "--to-server"]);
     assert!(said(&text).contains("everybody on the way"));
 
     assert_eq!(place.plait(&["lab", "down"]).status.code(), Some(0));
-    assert!(watch.wait(PATIENCE).expect("it ends").success(), "the show ends with the lab");
+    assert!(watch.wait(TIMEOUT).expect("it ends").success(), "the show ends with the lab");
     let none = place.plait(&["lab", "status"]);
     assert!(said(&none).contains("plait lab up"), "{none:?}");
 }
@@ -69,7 +69,7 @@ fn what_a_killed_lab_leaves_goes_with_the_next_down_or_up() {
         until(|| (!Path::new("/proc").join(daemon.to_string()).exists()).then_some(()));
         let swept = place.plait(&["lab", next]);
         assert!(swept.status.success(), "{swept:?}");
-        program.wait(PATIENCE).expect("it is killed");
+        program.wait(TIMEOUT).expect("it is killed");
         until(|| names.iter().all(|name| !Path::new("/run/netns").join(name).exists()).then_some(()));
         assert!(place.plait(&["lab", "down"]).status.success());
     }
@@ -229,7 +229,7 @@ fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
         if let Some(value) = attempt() {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "it does not come");
+        assert!(start.elapsed() < TIMEOUT, "it does not come");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use plait_lab::{End, Program};
 use plait_netns::Namespace;
-use support::{PATIENCE, PLAIT, World};
+use support::{PLAIT, TIMEOUT, World};
 
 /// What the client sends.
 const PAYLOAD: &str = "a letter that only its reader may read";
@@ -30,9 +30,9 @@ const LABELS: [&str; 5] = [
 fn the_most_detailed_log_has_packets_and_neither_payload_nor_keys() {
     let world = World::without_server("logs");
     let mut listen = start(&world, &world.server, "listen", &["listen", "5000", "--allow-key-log"]);
-    let line = listen.wait_for_line("our key is ", PATIENCE).expect("it says so");
+    let line = listen.wait_for_line("our key is ", TIMEOUT).expect("it says so");
     let key = line.rsplit(' ').next().expect("a word").to_owned();
-    listen.wait_for_line("listening on port", PATIENCE).expect("it does");
+    listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
     let mut connect = start(
         &world,
         &world.client,
@@ -43,7 +43,7 @@ fn the_most_detailed_log_has_packets_and_neither_payload_nor_keys() {
     input.write_all(PAYLOAD.as_bytes()).expect("it reads");
     drop((input, listen.take_input()));
     for program in [&mut connect, &mut listen] {
-        assert!(program.wait(PATIENCE).expect("it ends").success(), "{}", program.last_words());
+        assert!(program.wait(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
     }
 
     let received = fs::read_to_string(listen.output()).expect("text");

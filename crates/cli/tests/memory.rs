@@ -17,7 +17,7 @@ use support::{PLAIT, World, until};
 fn crash(program: &mut Program) -> ExitStatus {
     let id = Pid::from_raw(i32::try_from(program.pid()).expect("an id"));
     kill(id, Signal::SIGABRT).expect("sent");
-    program.wait(support::PATIENCE).expect("an end")
+    program.wait(support::TIMEOUT).expect("an end")
 }
 
 /// A program for which the system would write core dumps of any size.

@@ -149,7 +149,7 @@ fn a_mistaken_name_of_a_device_or_a_service_is_told_at_once() {
     ]);
     serve.arg("--keys").arg(world.file("keys"));
     let mut serve = world.start(&world.server, "mistaken", serve);
-    serve.wait_for_output("plait://", support::PATIENCE).expect("it serves all the same");
+    serve.wait_for_output("plait://", support::TIMEOUT).expect("it serves all the same");
     for warning in ["the path nosuch0 cannot be used yet", "cannot find nosuch.invalid:80"] {
         until(warning, || serve.errors().contains(warning));
     }
@@ -356,5 +356,5 @@ fn signals_reach_the_program() {
         let name = signal.as_str().trim_start_matches("SIG");
         until(name, || name == "USR2" || world.file(name).exists());
     }
-    assert_eq!(run.wait(support::PATIENCE).expect("an end").code(), Some(9));
+    assert_eq!(run.wait(support::TIMEOUT).expect("an end").code(), Some(9));
 }

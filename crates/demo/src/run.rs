@@ -95,7 +95,7 @@ const SHORTEST_STRETCH: usize = 512;
 /// Numbers of one connection are not further apart than this: a page is far shorter.
 const FAR: u64 = 1 << 32;
 /// Longest a run may take, with all that can go wrong.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// What is to happen.
 pub(crate) struct Plan<'a> {
@@ -178,12 +178,12 @@ fn config(captures: &Path) -> LabConfig {
 
 /// Exit code and last words of a program that must end.
 fn wait(mut child: Child) -> anyhow::Result<(i32, String)> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while child.try_wait()?.is_none() {
         if Instant::now() > deadline {
             child.kill()?;
             child.wait()?;
-            return Ok((-1, format!("no end after {} s", PATIENCE.as_secs())));
+            return Ok((-1, format!("no end after {} s", TIMEOUT.as_secs())));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -39,7 +39,7 @@ fn a_closure_inside_does_not_move_the_callers_thread() {
 fn two_namespaces_talk_over_a_veth_in_both_families_and_a_black_hole_is_silent() {
     let (a, b) = pair();
     let (long, short) = (Duration::from_secs(10), Duration::from_millis(300));
-    let echo = |address, patience| echo(a.namespace(), b.namespace(), address, patience);
+    let echo = |address, timeout| echo(a.namespace(), b.namespace(), address, timeout);
     for address in ["10.7.0.2", "fd07::2"] {
         assert_eq!(echo(address, long), Some(*b"ping"), "{address}");
     }
@@ -176,11 +176,11 @@ fn pair() -> (Link, Link) {
     (a, b)
 }
 
-/// What comes back within `patience`. Where something must, a lost SYN is to be sent again.
-fn echo(from: &Namespace, to: &Namespace, address: &str, patience: Duration) -> Option<[u8; 4]> {
+/// What comes back within `timeout`. Where something must, a lost SYN is to be sent again.
+fn echo(from: &Namespace, to: &Namespace, address: &str, timeout: Duration) -> Option<[u8; 4]> {
     let address = SocketAddr::new(address.parse().expect("an address"), 4000);
     let listener = to.enter(|| TcpListener::bind(address)).expect("entered").expect("bound");
-    let mut stream = from.enter(|| TcpStream::connect_timeout(&address, patience)).expect("entered").ok()?;
+    let mut stream = from.enter(|| TcpStream::connect_timeout(&address, timeout)).expect("entered").ok()?;
     stream.write_all(b"ping").expect("sent");
     let (mut accepted, _) = listener.accept().expect("accepted");
     let mut word = [0; 4];

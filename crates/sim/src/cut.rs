@@ -29,7 +29,7 @@ impl Element for Cutter {
 /// Merges segments that follow each other, if all their options are equal: as receive offload does.
 pub struct Coalescer {
     /// How long a segment waits for the next.
-    patience: Duration,
+    timeout: Duration,
     /// Payload bytes of the longest train.
     limit: usize,
     /// Whether what comes out is one long segment on a wire, in place of a train with its segment size.
@@ -48,14 +48,14 @@ struct Train {
 impl Coalescer {
     /// Receive offload: trains of up to 64 KiB.
     pub fn offload() -> Self {
-        let patience = Duration::from_micros(50);
-        Self { patience, limit: 60_000, is_wire: false, held: BTreeMap::new() }
+        let timeout = Duration::from_micros(50);
+        Self { timeout, limit: 60_000, is_wire: false, held: BTreeMap::new() }
     }
 
     /// A box that re-segments: up to `limit` payload bytes in one wire segment.
     pub fn wire(limit: usize) -> Self {
-        let patience = Duration::from_millis(1);
-        Self { patience, limit, is_wire: true, held: BTreeMap::new() }
+        let timeout = Duration::from_millis(1);
+        Self { timeout, limit, is_wire: true, held: BTreeMap::new() }
     }
 
     fn release(&self, now: Instant, direction: Direction, train: Train, out: &mut Outlet) {
@@ -99,12 +99,12 @@ impl Element for Coalescer {
         }
         let size = segment.payload.len();
         self.held.insert(key, Train { whole: segment, size, since: now });
-        out.wake_at(now + self.patience);
+        out.wake_at(now + self.timeout);
     }
 
     fn wake(&mut self, now: Instant, out: &mut Outlet) {
         let due: Vec<_> = (self.held.iter())
-            .filter(|(_, train)| train.since + self.patience <= now)
+            .filter(|(_, train)| train.since + self.timeout <= now)
             .map(|(key, _)| *key)
             .collect();
         for key in due {
@@ -112,7 +112,7 @@ impl Element for Coalescer {
                 self.release(now, key.0, train, out);
             }
         }
-        if let Some(next) = self.held.values().map(|train| train.since + self.patience).min() {
+        if let Some(next) = self.held.values().map(|train| train.since + self.timeout).min() {
             out.wake_at(next);
         }
     }

@@ -16,7 +16,7 @@ const PORT: u16 = 7007;
 const AT_ONCE: u32 = 500;
 const ONE_AFTER_ANOTHER: u32 = 20_000;
 /// How long a crowd may take; of use only to whoever would wait for ever.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 
 /// All connections are open before the first byte is sent, and all send before the first is closed.
 const AT_ONCE_SCRIPT: &str = "
@@ -93,7 +93,7 @@ fn crowd(label: &str, count: u32, script: &str, what: &str) {
         println!("      {name:<6} before: {before}; after: {after}");
     }
     fs::write(world.file("leave"), "").expect("written");
-    assert!(run.wait(PATIENCE).expect("an end").success());
+    assert!(run.wait(TIMEOUT).expect("an end").success());
 }
 
 /// What the script says at its end.
@@ -103,7 +103,7 @@ fn answer(world: &World) -> String {
         if let Ok(good) = fs::read_to_string(world.file("good")) {
             return good;
         }
-        assert!(started.elapsed() < PATIENCE, "no end within {PATIENCE:?}");
+        assert!(started.elapsed() < TIMEOUT, "no end within {TIMEOUT:?}");
         thread::sleep(Duration::from_millis(20));
     }
 }

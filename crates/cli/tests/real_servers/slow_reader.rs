@@ -52,7 +52,7 @@ pub(crate) fn show() {
         assert!(footprint.peak < MOST, "{name} must not keep what nobody reads");
     }
     std::fs::write(world.file("leave"), "").expect("written");
-    assert!(run.wait(crate::support::PATIENCE).expect("an end").success());
+    assert!(run.wait(crate::support::TIMEOUT).expect("an end").success());
 }
 
 fn send(mut stream: TcpStream) {

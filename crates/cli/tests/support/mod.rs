@@ -27,7 +27,7 @@ pub(crate) const NAME: &str = "files.example";
 pub(crate) const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A file that only its owner can use.
 pub(crate) fn write_secret(file: &Path, text: &str) {
@@ -85,7 +85,7 @@ impl World {
         command.arg("--keys").arg(self.directory.join("server"));
         command.args(["--resolver", SERVER]).args(arguments).current_dir(&self.directory);
         let mut serve = self.start(&self.server, "serve", command);
-        self.url = serve.wait_for_output("plait://", PATIENCE).expect("the address of plait serve");
+        self.url = serve.wait_for_output("plait://", TIMEOUT).expect("the address of plait serve");
         self.serve = Some(serve);
     }
 
@@ -97,7 +97,7 @@ impl World {
     /// Ends `plait serve` by SIGTERM and returns its exit code.
     pub(crate) fn stop_serving(&mut self) -> Option<i32> {
         let mut serve = self.serve.take().expect("it runs");
-        serve.stop(PATIENCE).expect("an end").code()
+        serve.stop(TIMEOUT).expect("an end").code()
     }
 
     /// The process of `plait serve`.
@@ -214,7 +214,7 @@ impl World {
         ]);
         command.args(arguments).current_dir(&self.directory);
         let mut proxy = self.start(&self.client, "proxy", command);
-        let line = proxy.wait_for_line("SOCKS5 at ", PATIENCE).expect("its address");
+        let line = proxy.wait_for_line("SOCKS5 at ", TIMEOUT).expect("its address");
         let at = line.strip_prefix("plait: SOCKS5 at ").expect(&line).to_owned();
         (proxy, at)
     }
@@ -249,7 +249,7 @@ pub(crate) fn sha256(file: &Path) -> String {
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(started.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -22,7 +22,7 @@ const PARALLEL: u64 = 8;
 /// Bytes in each direction.
 const BYTES: usize = 100;
 /// How long one connection may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -88,7 +88,7 @@ async fn one(host: Arc<Host>, server: SocketAddr) -> io::Result<()> {
         }
         stream.closed().await
     };
-    timeout(PATIENCE, conversation).await?
+    timeout(TIMEOUT, conversation).await?
 }
 
 /// Memory in use that is the process's own or touched (`VmRSS`).

@@ -20,7 +20,7 @@ const OURS: u16 = 5201;
 /// And the kernel's TCP.
 const RIVAL: u16 = 5202;
 /// How long connections may take to be there.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What does not change from run to run.
 pub(crate) struct Conditions {
@@ -54,14 +54,14 @@ pub(crate) fn run(setting: Setting, conditions: &Conditions, directory: &Path) -
         start.server("rivals", RIVAL, &["--socket", "tcp", "--count", "2"])?,
     ];
     for server in &mut servers {
-        server.wait_for_line("listening", PATIENCE)?;
+        server.wait_for_line("listening", TIMEOUT)?;
     }
     let mut clients = vec![start.plait(&conditions.plait, setting)?];
     for path in rivals.clone() {
         clients.push(start.rival(path)?);
     }
     let sockets = || Sockets::of(&bed.server);
-    wait_until("a subflow over each path, and the rivals", PATIENCE, || {
+    wait_until("a subflow over each path, and the rivals", TIMEOUT, || {
         let sockets = sockets()?;
         anyhow::Ok(sockets.on(OURS).count() == PATHS.count() && sockets.on(RIVAL).count() == rivals.len())
     })?;

@@ -18,7 +18,7 @@ use raw_peer::RawPeer;
 
 /// What a flood may cost an honest host.
 const MOST_DELAY: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_millis(600);
+const TIMEOUT: Duration = Duration::from_millis(600);
 
 #[test]
 fn a_client_that_has_proved_its_address_outlives_any_number_of_spoofed_syns() {
@@ -103,17 +103,17 @@ fn time_to_open(
     fixture.flood = flood.map(|make| Flood { every: Duration::from_micros(10), next: fixture.now, make });
     fixture.run_for(Duration::from_millis(100));
     let id = fixture.open(opener);
-    fixture.run_until(PATIENCE, |fixture| fixture.is_open(id))
+    fixture.run_until(TIMEOUT, |fixture| fixture.is_open(id))
 }
 
 /// How long a join takes, while one with its token comes from anywhere so often. The flood has gone on for 100 ms then.
 fn time_to_join(family: Family, [opener, listener]: [Config; 2], flood: Option<Duration>) -> Duration {
     let mut fixture = Fixture::over(family, listener, EndpointConfig::default());
     let id = fixture.open(opener);
-    fixture.run_until(PATIENCE, |fixture| fixture.is_open(id));
+    fixture.run_until(TIMEOUT, |fixture| fixture.is_open(id));
     fixture.run_for(Duration::from_secs(1));
     fixture.bring_up(1);
-    fixture.run_until(PATIENCE, |fixture| fixture.usable(id) == 2);
+    fixture.run_until(TIMEOUT, |fixture| fixture.usable(id) == 2);
     let token = fixture.seen.iter().find_map(token_of).expect("a join has crossed a path");
     let mut random = SeededRandom::from_number(3);
     fixture.flood = flood.map(|every| Flood {
@@ -126,7 +126,7 @@ fn time_to_join(family: Family, [opener, listener]: [Config; 2], flood: Option<D
     });
     fixture.run_for(Duration::from_millis(100));
     fixture.bring_up(2);
-    fixture.run_until(PATIENCE, |fixture| fixture.usable(id) == 3)
+    fixture.run_until(TIMEOUT, |fixture| fixture.usable(id) == 3)
 }
 
 /// Hands a segment to the server, and takes what it says to its sender.

@@ -7,7 +7,7 @@ use plait_mptcp::{Config, Protect, ScrambleSettings};
 use plait_wire::{Flags, OptionBytes, TcpOption, option_bytes, options};
 
 use crate::fixture::{Fixture, plain, sealed, spoofed_syn};
-use crate::{PATIENCE, sealed_offer, tell};
+use crate::{TIMEOUT, sealed_offer, tell};
 
 /// Every SYN is one too many.
 const NOTHING_KEPT: EndpointConfig =
@@ -21,7 +21,7 @@ fn what_begins_with_a_stateless_answer_carries_bytes_both_ways_and_is_joined() {
         let is_multipath = opener.multipath;
         let id = fixture.open(opener);
         fixture.write_to_server(id, Bytes::from(vec![7; 100_000]));
-        fixture.run_until(PATIENCE, |fixture| fixture.is_open(id));
+        fixture.run_until(TIMEOUT, |fixture| fixture.is_open(id));
         let counters = fixture.server.counters();
         assert_eq!((counters.syn_cookies_sent, counters.syn_cookies_taken), (1, 1), "{counters:?}");
         assert_eq!(counters.half_open, 0);
@@ -40,7 +40,7 @@ fn the_handshake_of_a_stateless_answer_is_no_measure_of_the_path_but_near_it() {
     let [opener, listener] = plain();
     let mut fixture = Fixture::new(listener, NOTHING_KEPT);
     let id = fixture.open(opener);
-    fixture.run_until(PATIENCE, |fixture| fixture.is_open(id));
+    fixture.run_until(TIMEOUT, |fixture| fixture.is_open(id));
     let status = fixture.status_of_server();
     let measured = status.subflows[0].tcp.srtt.expect("measured");
     assert!((Duration::from_millis(50)..Duration::from_millis(82)).contains(&measured), "{measured:?}");

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
 /// In simulated time: long enough for every timer that an attack can bring into play.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 /// What an attacker puts in or holds back in one run, so that a run ends.
 const MOST_FORGED: u32 = 2000;
 /// Frames that it keeps to play them again.
@@ -56,7 +56,7 @@ pub(crate) fn hold_one_path(config: &Config, input: &[u8]) -> bool {
         let mut accepted = world.accepted(server).map(Application::outcome);
         world.application(client, id).outcome().is_some() && accepted.next().flatten().is_some()
     };
-    assert!(pair.world.run_until(PATIENCE, is_over), "it does not end: {}", pair.unfinished());
+    assert!(pair.world.run_until(TIMEOUT, is_over), "it does not end: {}", pair.unfinished());
 
     let ours = pair.world.application(client, id).outcome().expect("it is over");
     assert_eq!((ours.result, ours.said, ours.heard), (Ok(()), bytes, bytes / 2), "{:?}", ours.status);

@@ -15,7 +15,7 @@ use super::report::{CrowdReport, print};
 use super::transfer::{Kind, socket};
 
 /// How long one step of one connection may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Many short connections.
 #[derive(Args)]
@@ -129,9 +129,9 @@ pub(crate) fn hold(options: &Hold) -> Result<()> {
 
 fn connected(to: SocketAddr, kind: Kind) -> Result<Socket> {
     let connection = socket(to, kind)?;
-    connection.set_read_timeout(Some(PATIENCE))?;
-    connection.set_write_timeout(Some(PATIENCE))?;
-    if let Err(error) = connection.connect_timeout(&to.into(), PATIENCE) {
+    connection.set_read_timeout(Some(TIMEOUT))?;
+    connection.set_write_timeout(Some(TIMEOUT))?;
+    if let Err(error) = connection.connect_timeout(&to.into(), TIMEOUT) {
         bail!("connect: {error}");
     }
     ensure!(connection.take_error()?.is_none(), "connect failed late");

@@ -13,7 +13,7 @@ pub(super) const PSH_ACK: u8 = 0x18;
 pub(super) const ACK: u8 = 0x10;
 
 /// How long a SYN/ACK may take.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Default)]
 pub(super) struct Segment {
@@ -97,7 +97,7 @@ impl Raw {
 
     /// Waits for the SYN/ACK to a port of ours: what acknowledges it, and its options.
     pub(super) fn syn_ack_for(&self, port: u16) -> Result<Option<(u32, Vec<u8>)>> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut room = [0; 2048];
         while Instant::now() < until {
             let length = match (&self.socket).read(&mut room) {

@@ -52,7 +52,7 @@ pub(crate) struct Transfer {
     close_last: bool,
     /// Give up when one direction has stood still for so many seconds.
     #[arg(long)]
-    patience: Option<u64>,
+    timeout: Option<u64>,
 }
 
 /// The passive end.
@@ -129,9 +129,9 @@ pub(crate) fn socket(address: SocketAddr, kind: Kind) -> Result<Socket> {
 fn run(connection: Socket, options: &Transfer) -> Result<()> {
     let mut report = TransferReport { connected_at_ms: wall_clock_ms(), ..TransferReport::default() };
     let began = Instant::now();
-    let patience = options.patience.map(Duration::from_secs);
-    connection.set_read_timeout(patience).context("set a timeout for reading")?;
-    connection.set_write_timeout(patience).context("set a timeout for writing")?;
+    let timeout = options.timeout.map(Duration::from_secs);
+    connection.set_read_timeout(timeout).context("set a timeout for reading")?;
+    connection.set_write_timeout(timeout).context("set a timeout for writing")?;
     eprintln!("connected");
     let watch = Watch { socket: &connection, most_subflows: AtomicU8::new(0) };
     let mut reader = Reader::new(!options.no_hash, options.expect_seed);
@@ -168,7 +168,7 @@ fn run(connection: Socket, options: &Transfer) -> Result<()> {
 
 fn cause(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::WouldBlock => "it stood still, and patience ended".to_owned(),
+        ErrorKind::WouldBlock => "it stood still, and the time was over".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -81,7 +81,7 @@ fn only_one_to_subject(context: &Context<'_>) -> Result<Verdict> {
     let bed = Testbed::new(Shape::Routed)?;
     let before = peer_namespace(&bed, context.role).counters()?;
     let mut plan = Plan::default();
-    plan.peer_words.extend(["--patience".to_owned(), "7".to_owned()]);
+    plan.peer_words.extend(["--timeout".to_owned(), "7".to_owned()]);
     let (mut session, rule) = corrupted(context, &bed, plan, Direction::ToSubject, 1)?;
     let counters = || Ok::<_, anyhow::Error>(session.peer().counters()?.since(&before));
     wait_until("MP_FAIL at the kernel and its infinite mapping", Duration::from_secs(60), || {

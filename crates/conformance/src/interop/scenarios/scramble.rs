@@ -51,7 +51,7 @@ pub(crate) const ALL: &[Scenario] = &[
     },
 ];
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 const NOT_US: Verdict = Verdict::NotApplicable("the kernel does not scramble");
 /// The share of the plain goodput that is asked for.
 const RATIO_GOAL: f64 = 0.9;
@@ -129,13 +129,13 @@ fn stall(context: &Context<'_>) -> Result<Verdict> {
     let mut pair = Pair::start(context, &lab, &[], [LONG_ENOUGH, 0])?;
     pair.wait_until("a third of the bytes", || Ok(delivered(&lab)? > LONG_ENOUGH / 3))?;
     trusted.cut()?;
-    pair.client().wait_for_line("no trusted path works: nothing is sent", PATIENCE)?;
+    pair.client().wait_for_line("no trusted path works: nothing is sent", TIMEOUT)?;
     let before = untrusted.summary()?.to_server.payload;
     std::thread::sleep(WATCHED);
     let leaked = untrusted.summary()?.to_server.payload - before;
     ensure!(leaked == 0, "{leaked} bytes crossed the untrusted path while the trusted one was jammed");
     trusted.restore()?;
-    pair.client().wait_for_line("a trusted path works again", PATIENCE)?;
+    pair.client().wait_for_line("a trusted path works again", TIMEOUT)?;
     let client = pair.finish()?;
     ensure!(client.contains("\"bytes_degraded\":0"), "the client was degraded: {client}");
     Ok(Verdict::Passed(format!(
@@ -154,7 +154,7 @@ fn degrade(context: &Context<'_>) -> Result<Verdict> {
     pair.wait_until("a third of the bytes", || Ok(delivered(&lab)? > LONG_ENOUGH / 3))?;
     ensure!(!pair.client().errors().contains("WARNING"), "it warns without need");
     Link::existing(lab.client().namespace(), "a")?.down()?;
-    pair.client().wait_for_line("UNTRUSTED PATHS CARRY EVERYTHING", PATIENCE)?;
+    pair.client().wait_for_line("UNTRUSTED PATHS CARRY EVERYTHING", TIMEOUT)?;
     let client = pair.finish()?;
     let bytes = client.split("\"bytes_degraded\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
     let degraded: u64 = bytes.and_then(|bytes| bytes.parse().ok()).context("the status does not tell")?;
@@ -218,7 +218,7 @@ fn one_transfer(
     let source = End::Given(File::open(input)?.into());
     let began = Instant::now();
     let mut client = Program::start(&bed.client, directory, "client", command, source, End::Own)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     for end in [&mut client, &mut server] {
         let status = end.wait_by(until)?;
         ensure!(status.success(), "one end failed: {}", end.last_words());

@@ -71,7 +71,7 @@ impl<'a> Session<'a> {
         server.main().wait_for_line("listening", Duration::from_secs(60))?;
         let began_ms = crate::interop::peer::wall_clock_ms();
         let client = starter.start(Role::Client)?;
-        let until = Instant::now() + plan.patience;
+        let until = Instant::now() + plan.timeout;
         let role = context.role;
         let ends = [client, server];
         let _captures = captures;

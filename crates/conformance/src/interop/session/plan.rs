@@ -52,7 +52,7 @@ pub(crate) struct Plan {
     /// `plait` writes its packets to a file.
     pub(crate) is_captured: bool,
     /// How long all of it may take.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Default for Plan {
@@ -74,7 +74,7 @@ impl Default for Plan {
             subject_announces: false,
             is_controlled: false,
             is_captured: false,
-            patience: Duration::from_secs(45),
+            timeout: Duration::from_secs(45),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
-use super::{NOT_US, PATIENCE, plait};
+use super::{NOT_US, TIMEOUT, plait};
 use crate::interop::scenario::{Context, Verdict};
 use crate::interop::session::PORT;
 use plait_lab::wired::{Shape, Testbed};
@@ -154,7 +154,7 @@ fn overhear(
     std::thread::sleep(Duration::from_millis(200));
     input.write_all(&text[HEAD..])?;
     drop(input);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     for end in [&mut client, &mut server] {
         let status = end.wait_by(until)?;
         ensure!(status.success(), "one end failed: {}", end.last_words());

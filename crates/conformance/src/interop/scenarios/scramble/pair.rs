@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use plait_lab::Lab;
 
-use super::{PATIENCE, plait};
+use super::{TIMEOUT, plait};
 use crate::interop::peer::{TransferReport, sha256_of_pattern};
 use crate::interop::scenario::Context;
 use crate::interop::session::{PORT, interop};
@@ -50,7 +50,7 @@ impl Pair {
         let (port, address) = (PORT.to_string(), address.to_string());
         let listen = [&["listen", &port][..], words].concat();
         let mut server = Side::start(context, lab, &listen, [(down, SEEDS[1]), (up, SEEDS[0])])?;
-        server.main.wait_for_line("listening", PATIENCE)?;
+        server.main.wait_for_line("listening", TIMEOUT)?;
         let connect = [&["connect", &address, &port][..], words].concat();
         let client = Side::start(context, lab, &connect, [(up, SEEDS[0]), (down, SEEDS[1])])?;
         Ok(Self { client, server })
@@ -63,7 +63,7 @@ impl Pair {
 
     /// Waits until `done` says yes, while both are alive.
     pub(super) fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
-        wait_until(what, PATIENCE, || {
+        wait_until(what, TIMEOUT, || {
             for side in [&mut self.client, &mut self.server] {
                 if side.main.has_ended()? {
                     bail!("the {} ended before {what}: {}", side.name, side.main.last_words());
@@ -75,7 +75,7 @@ impl Pair {
 
     /// Both end well, with the right bytes, and have said what scrambling is not. The client's status.
     pub(super) fn finish(mut self) -> Result<String> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         self.server.finish(until)?;
         self.client.finish(until)
     }
