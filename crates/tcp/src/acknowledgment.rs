@@ -175,7 +175,13 @@ impl Connection {
     /// and to no more bytes than were repeated.
     fn believed_duplicate(&mut self, una: u64, left: u64, right: u64) -> Option<Block> {
         let oldest = una.saturating_sub(self.send.window.largest().into());
-        let rest = self.send.unreported.checked_sub(right - left).filter(|_| left >= oldest)?;
+        if left < oldest {
+            return None;
+        }
+        let Some(rest) = self.send.unreported.checked_sub(right - left) else {
+            self.stats.copies_reported += 1;
+            return None;
+        };
         self.send.unreported = rest;
         Some((left, right))
     }

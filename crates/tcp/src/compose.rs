@@ -207,7 +207,11 @@ impl Connection {
             segment_size: draft.segment_size,
             ecn: 0,
         };
-        self.stats.segments_sent += segment.wire_segments() as u64;
+        let sent = segment.wire_segments() as u64;
+        self.stats.segments_sent += sent;
+        if !segment.payload.is_empty() {
+            self.stats.data_segments_sent += sent;
+        }
         segment
     }
 

@@ -116,10 +116,14 @@ pub struct Stats {
     pub bytes_received: u64,
     /// Wire segments sent (a super-segment counts as many).
     pub segments_sent: u64,
+    /// Those of them that have data.
+    pub data_segments_sent: u64,
     /// Wire segments received.
     pub segments_received: u64,
     /// Wire segments declared lost.
     pub segments_lost: u64,
+    /// D-SACKs about bytes that were sent once: copies that the network has made, or a peer that makes them up (RFC 2883).
+    pub copies_reported: u64,
     /// Our data is ECN-capable (RFC 3168).
     pub ecn: bool,
     /// Wire segments with data that arrived with the mark "congestion experienced".

@@ -179,6 +179,31 @@ fn a_report_of_duplicates_that_were_never_sent_again_buys_no_time() {
 }
 
 #[test]
+fn copies_that_the_network_makes_are_counted_and_repeats_of_ours_are_not() {
+    let mut s = Script::established(config());
+    s.send(3000);
+    s.sent();
+    s.wait(40);
+    s.give(seg(".", 1, 3001));
+    for copy in 1..=2 {
+        s.give(seg(".", 1, 3001).sack(&[(1001, 2001)]));
+        assert_eq!(s.tcp.stats().copies_reported, copy);
+    }
+    // A repeat that was not needed: the timer was too early.
+    s.send(1000);
+    s.sent();
+    s.wait(700);
+    assert_eq!(s.sent().len(), 2, "the probe, and what the timer sends again");
+    s.give(seg(".", 1, 4001));
+    s.give(seg(".", 1, 4001).sack(&[(3001, 4001)]));
+    s.give(seg(".", 1, 4001).sack(&[(3001, 4001)]));
+    assert_eq!(s.tcp.stats().copies_reported, 2);
+    s.give(seg(".", 1, 4001).sack(&[(3001, 4001)]));
+    assert_eq!(s.tcp.stats().copies_reported, 3, "more often than it was sent again");
+    assert_eq!(s.tcp.stats().data_segments_sent, 6);
+}
+
+#[test]
 fn a_report_of_duplicates_from_before_the_window_buys_no_time() {
     let usual = patience(&mut reordered(), 10_001);
     let (mut s, mut at) = (reordered(), 10_001);

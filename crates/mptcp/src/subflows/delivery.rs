@@ -163,9 +163,9 @@ impl Delivery {
         }
     }
 
-    /// TCP has sent so many segments by now, and lost so many of them.
-    pub(crate) fn on_losses(&mut self, now: Instant, sent: u64, lost: u64, min_rtt: Duration) {
-        self.losses.on_sent(now, sent, lost, min_rtt);
+    /// TCP has sent so many segments with data by now, and of so many it has seen that they were lost, or arrived twice.
+    pub(crate) fn on_harm(&mut self, now: Instant, sent: u64, harmed: u64, min_rtt: Duration) {
+        self.losses.on_sent(now, sent, harmed, min_rtt);
     }
 
     fn is_flight_long(&self, now: Instant) -> bool {

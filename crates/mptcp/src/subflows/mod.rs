@@ -112,7 +112,8 @@ impl Subflows {
             let delivery = &mut subflow.state.sealed.delivery;
             let min_rtt = stats.min_rtt.unwrap_or_default();
             delivery.on_flight(now, given, acked, min_rtt);
-            delivery.on_losses(now, stats.segments_sent, stats.segments_lost, min_rtt);
+            let harmed = stats.segments_lost + stats.copies_reported;
+            delivery.on_harm(now, stats.data_segments_sent, harmed, min_rtt);
             subflow.memo.set_done(Look::Deliveries);
         }
     }
