@@ -6,7 +6,9 @@ use plait_base::Instant;
 use plait_wire::Segment;
 
 use crate::congestion::Ack;
+use crate::congestion::bbr::{Bbr, PathAck};
 use crate::connection::Connection;
+use crate::delivery_rate::Sample;
 use crate::flight::Sent;
 use crate::forward::AckAfterTimeout;
 use crate::header_options::SegmentView;
@@ -89,11 +91,11 @@ impl Connection {
             self.advance(now, ack);
         }
         self.sample_rtt(now, advanced, delivery, echo, in_flight);
-        self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
+        let sample = self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
         let repeats = !advanced && !opened && segment.payload.is_empty() && delivery.bytes == 0;
         let lost_before = self.stats.segments_lost;
         if repeats && !self.sack {
-            self.count_duplicate();
+            self.count_duplicate(now);
         }
         self.judge_probe(now, ack, &blocks, repeats);
         self.judge_duplicates(una, &blocks);
@@ -110,6 +112,7 @@ impl Connection {
         if advanced && !is_held {
             self.grow_window(now, in_flight, una, delivery.bytes);
         }
+        self.learn_of_path(now, sample, &delivery, una);
         self.follow_pace(now);
         self.arm_after_ack(now, advanced);
         if advanced {
@@ -130,12 +133,13 @@ impl Connection {
         if delivery.bytes == 0 {
             return;
         }
-        self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
+        let sample = self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
         let lost_before = self.stats.segments_lost;
         self.note_passing(delivery.largest);
         self.detect_losses(now);
         let lost = self.stats.segments_lost > lost_before;
         self.move_recovery(now, in_flight, delivery.bytes, false, lost, false);
+        self.learn_of_path(now, sample, &delivery, una);
         self.follow_pace(now);
         self.arm_after_ack(now, false);
     }
@@ -250,7 +254,7 @@ impl Connection {
     }
 
     /// A duplicate acknowledgment of a peer without SACK (RFC 5681, section 3.2).
-    fn count_duplicate(&mut self) {
+    fn count_duplicate(&mut self, now: Instant) {
         if self.send.flight.is_empty() {
             return;
         }
@@ -258,18 +262,28 @@ impl Connection {
         // Duplicates of the acknowledgment that ended a recovery are answers to what it sent in vain (RFC 6582, section 3.2).
         let answers_recovery = self.send.recovery.ended_with(self.send.una);
         if self.send.dup_acks == DUP_THRESHOLD && self.send.recovery.is_open() && !answers_recovery {
-            self.lose_first();
+            self.lose_first(now);
         }
     }
 
     /// Declares the first outstanding segment lost; it is sent again whatever the window says (RFC 6582,
     /// section 3.2).
-    fn lose_first(&mut self) {
+    fn lose_first(&mut self, now: Instant) {
         let una = self.send.una;
         let size = u64::from(self.segment_payload(0));
         let end = self.send.flight.first().map_or(una, |sent| sent.end.min(una + size));
         let lost = &mut self.stats.segments_lost;
-        self.send.flight.lose(una, end, |_| true, |sent| *lost += sent.segments());
+        let (rate, congestion) = (&mut self.send.delivery_rate, &mut self.send.congestion);
+        self.send.flight.lose(
+            una,
+            end,
+            |_| true,
+            |sent| {
+                *lost += sent.segments();
+                rate.on_lost(sent);
+                congestion.on_lost(now, sent, rate.lost(), rate.delivered());
+            },
+        );
         self.send.forced = true;
     }
 
@@ -282,7 +296,8 @@ impl Connection {
                 self.note_vanished();
                 if self.send.recovery.is_open() {
                     let in_flight = clamp(self.pipe());
-                    self.send.congestion.on_congestion(now, in_flight);
+                    let delivered = self.send.delivery_rate.delivered();
+                    self.send.congestion.on_repaired_loss(now, in_flight, delivered);
                     self.ecn.on_reduction(self.send.next);
                 }
             }
@@ -342,7 +357,13 @@ impl Connection {
                 let headers = (self.send.path.headers() + self.stamp_len()) as u64;
                 let mut losses = Losses::default();
                 let (flight, path) = (&mut self.send.flight, &mut self.send.path);
-                flight.mark_overdue(overdue, |sent| losses.add(sent, path, headers));
+                let (rate, congestion) = (&mut self.send.delivery_rate, &mut self.send.congestion);
+                flight.mark_overdue(overdue, |sent| {
+                    if losses.add(sent, path, headers) {
+                        rate.on_lost(sent);
+                        congestion.on_lost(now, sent, rate.lost(), rate.delivered());
+                    }
+                });
                 self.judge_losses(now, losses);
                 if self.send.flight.awaits(overdue.newest, overdue.end) {
                     self.timers.set(Timer::Reorder, next);
@@ -364,11 +385,12 @@ impl Connection {
         if self.send.recovery.ends_at(self.send.una) {
             log::debug!(una = self.send.una, window = self.send.congestion.window(), "recovery ends");
             self.send.recovery.finish();
+            self.send.congestion.on_recovered();
             self.send.rack.on_recovered();
         }
         if !self.sack && advanced && !self.send.recovery.is_open() {
             // A partial acknowledgment without SACK: the next segment is lost as well (RFC 6582).
-            self.lose_first();
+            self.lose_first(now);
         }
         // Each duplicate without SACK stands for one segment that arrived.
         let arrived = if repeats && !self.sack { u64::from(self.segment_payload(0)) } else { delivered };
@@ -418,6 +440,27 @@ impl Connection {
                 // A window of one segment holds the retransmissions back, whatever was in flight before the timeout.
                 window_limited: after_timeout || una < self.send.limited_until,
             });
+        }
+    }
+
+    /// Something was delivered: a controller with a model of the path hears of it in every phase of a recovery.
+    fn learn_of_path(&mut self, now: Instant, sample: Option<Sample>, delivery: &Delivery, una: u64) {
+        let Some(sample) = sample.filter(|_| self.send.congestion.leads_recovery()) else { return };
+        let in_flight = self.pipe();
+        // Beside something that was sent again it may not be certain which transmission is answered.
+        let newest = delivery.newest.filter(|_| !delivery.again);
+        self.send.congestion.on_path_ack(&PathAck {
+            now,
+            sample,
+            bytes: delivery.bytes,
+            lost: self.send.delivery_rate.lost(),
+            in_flight,
+            round_trip: newest.map(|sent| now.saturating_since(sent)),
+            smoothed: self.send.rtt.smoothed(),
+            window_limited: una < self.send.limited_until,
+        });
+        if self.send.congestion.bbr().is_some_and(Bbr::is_probing_round_trip) {
+            self.send.delivery_rate.limit(in_flight);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::receiver::Receiver;
 use crate::sender::{Finish, Sender};
 use crate::timers::Timers;
 use crate::timestamps::Timestamps;
-use crate::{Arrival, Closed, Config, Deadline, DropReason, Event, FourTuple, Isn, Timer};
+use crate::{Arrival, Closed, Config, Deadline, DropReason, Ecn, Event, FourTuple, Isn, Timer};
 
 /// The states of RFC 9293, section 3.3.2 (LISTEN is the endpoint's).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -209,7 +209,7 @@ impl Connection {
             state: State::SynSent,
             opening: Opening { role, attempts: 0, sent_at: now, due: true },
             sack: config.sack,
-            ecn: Marking::new(config.ecn),
+            ecn: Marking::new(if config.congestion.answers_marks() { config.ecn } else { Ecn::Off }),
             timestamps: config.timestamps.then(|| Timestamps::new(isn.timestamp_offset)),
             config,
             send,

@@ -21,8 +21,48 @@ pub(crate) struct Departure {
     since_delivery: Span,
     /// Time since what that delivery was of had left.
     since_departure: Span,
+    /// Bytes lost until then, modulo 2^32.
+    lost: u32,
+    /// Bytes in flight with this run.
+    in_flight: u32,
     /// The owner had had nothing to send.
     app_limited: bool,
+}
+
+impl Departure {
+    /// Takes in what left behind it at the same time.
+    pub(crate) fn join(&mut self, next: &Self) {
+        self.in_flight = self.in_flight.max(next.in_flight);
+    }
+
+    /// Bytes in flight with this run.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight.into()
+    }
+
+    /// The owner had had nothing to send.
+    pub(crate) fn is_app_limited(&self) -> bool {
+        self.app_limited
+    }
+
+    /// Of `lost` bytes those that were lost since it left.
+    pub(crate) fn lost_since(&self, lost: u64) -> u64 {
+        u64::from((lost as u32).wrapping_sub(self.lost))
+    }
+}
+
+/// What one acknowledgment says about the path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sample {
+    /// Bytes per second, where the time is long enough to tell.
+    pub(crate) rate: Option<u64>,
+    /// Bytes delivered since the newest segment that it covers had left.
+    pub(crate) delivered: u64,
+    /// Bytes delivered until then, and until now.
+    pub(crate) prior: u64,
+    pub(crate) total: u64,
+    /// What that segment remembers.
+    pub(crate) departure: Departure,
 }
 
 /// A duration in 256 ns, up to 18 minutes: in four bytes, for there is one per run.
@@ -53,6 +93,8 @@ struct Newest {
 pub(crate) struct DeliveryRate {
     /// Bytes delivered.
     delivered: u64,
+    /// Bytes declared lost, those of probes for a larger MTU left out.
+    lost: u64,
     /// When something was delivered last, and when that had left.
     delivered_at: Instant,
     departed_at: Instant,
@@ -69,6 +111,7 @@ impl DeliveryRate {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             delivered: 0,
+            lost: 0,
             delivered_at: now,
             departed_at: now,
             app_limited_until: 0,
@@ -89,11 +132,36 @@ impl DeliveryRate {
         self.starved_at.get_or_insert(now);
     }
 
-    /// Something leaves while `in_flight` bytes are on their way.
-    pub(crate) fn on_send(&mut self, now: Instant, in_flight: u64) -> Departure {
+    /// Bytes delivered so far.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Bytes declared lost so far.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Whether what leaves now shows less than the path can do.
+    pub(crate) fn is_app_limited(&self) -> bool {
+        self.app_limited_until > 0
+    }
+
+    /// So many bytes are on their way, and fewer than there could be, on purpose: they do not show what the path can do.
+    pub(crate) fn limit(&mut self, in_flight: u64) {
+        self.app_limited_until = (self.delivered + in_flight).max(1);
+    }
+
+    /// `sent` was declared lost.
+    pub(crate) fn on_lost(&mut self, sent: &Sent) {
+        self.lost += sent.len();
+    }
+
+    /// `bytes` leave while `in_flight` are on their way.
+    pub(crate) fn on_send(&mut self, now: Instant, in_flight: u64, bytes: u64) -> Departure {
         if self.starved_at.take().is_some_and(|at| at < now) {
             // What is on its way, and what leaves until it is delivered, does not show what the path can do.
-            self.app_limited_until = (self.delivered + in_flight).max(1);
+            self.limit(in_flight);
         }
         if in_flight == 0 {
             // Time begins with this: before it nothing could be delivered.
@@ -104,6 +172,8 @@ impl DeliveryRate {
             delivered: self.delivered as u32,
             since_delivery: Span::between(self.delivered_at, now),
             since_departure: Span::between(self.departed_at, now),
+            lost: self.lost as u32,
+            in_flight: u32::try_from(in_flight + bytes).unwrap_or(u32::MAX),
             app_limited: self.app_limited_until > 0,
         }
     }
@@ -118,24 +188,28 @@ impl DeliveryRate {
         }
     }
 
-    /// All deliveries of the acknowledgment were told. A time below `min_rtt` gives no rate: no path is that fast, so the
-    /// acknowledgments were of something sent earlier, or came in a bunch.
-    pub(crate) fn end_sample(&mut self, now: Instant, min_rtt: Option<Duration>) {
+    /// All deliveries of the acknowledgment were told; `None` if there were none. A time below `min_rtt` gives no rate: no path
+    /// is that fast, so the acknowledgments were of something sent earlier, or came in a bunch.
+    pub(crate) fn end_sample(&mut self, now: Instant, min_rtt: Option<Duration>) -> Option<Sample> {
         if self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
-        let Some(Newest { departure, at, end: _ }) = self.newest.take() else { return };
+        let Newest { departure, at, end: _ } = self.newest.take()?;
         let acked_in = now.saturating_since(at) + departure.since_delivery.duration();
         let interval = acked_in.max(departure.since_departure.duration());
-        if interval.is_zero() || min_rtt.is_some_and(|min_rtt| interval < min_rtt) {
-            return;
-        }
         let delivered = u64::from((self.delivered as u32).wrapping_sub(departure.delivered));
-        let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-        let rate = delivered.saturating_mul(NANOS_PER_SECOND) / nanos;
-        if !departure.app_limited || self.rate.is_none_or(|known| rate > known) {
+        let is_long = !interval.is_zero() && min_rtt.is_none_or(|min_rtt| interval >= min_rtt);
+        let rate = is_long.then(|| {
+            let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+            delivered.saturating_mul(NANOS_PER_SECOND) / nanos
+        });
+        if let Some(rate) = rate
+            && (!departure.app_limited || self.rate.is_none_or(|known| rate > known))
+        {
             self.rate = Some(rate);
         }
+        let prior = self.delivered.saturating_sub(delivered);
+        Some(Sample { rate, delivered, prior, total: self.delivered, departure })
     }
 }
 

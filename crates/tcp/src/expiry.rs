@@ -4,7 +4,7 @@ use plait_base::{Duration, Instant};
 
 use crate::acknowledgment::clamp;
 use crate::connection::{AckProbe, Connection};
-use crate::flight::Fate;
+use crate::flight::{Fate, Sent};
 use crate::log;
 use crate::mtu_probe::Losses;
 use crate::recovery::Phase;
@@ -120,8 +120,18 @@ impl Connection {
         let headers = (self.send.path.headers() + self.stamp_len()) as u64;
         let mut losses = Losses::default();
         let (flight, path) = (&mut self.send.flight, &mut self.send.path);
-        flight.lose(una, first_end.min(next), |_| true, |sent| losses.add(sent, path, headers));
-        flight.lose(una, next, |sent| all || sent.at <= cutoff, |sent| losses.add(sent, path, headers));
+        let (rate, congestion) = (&mut self.send.delivery_rate, &mut self.send.congestion);
+        let mut on_loss = |sent: &Sent| {
+            if losses.add(sent, path, headers) {
+                rate.on_lost(sent);
+                congestion.on_lost(now, sent, rate.lost(), rate.delivered());
+            }
+        };
+        flight.lose(una, first_end.min(next), |_| true, &mut on_loss);
+        flight.lose(una, next, |sent| all || sent.at <= cutoff, &mut on_loss);
+        if self.send.timeouts == 1 {
+            self.send.congestion.on_timeout_judged(clamp(self.pipe()));
+        }
         self.stats.segments_lost += losses.segments;
         self.send.recovery.enter_timeout(una, next);
         self.send.dup_acks = 0;

@@ -42,7 +42,8 @@ pub(crate) struct Sent {
     pub(crate) end: u64,
     /// Time of its last transmission.
     pub(crate) at: Instant,
-    /// What was known of the path at that time. Of runs that left at the same time and were joined, that of the first.
+    /// What was known of the path at that time. Of runs that left at the same time and were joined, that of the first
+    /// with what was in flight with the last.
     pub(crate) departure: Departure,
     /// Payload of the wire segments it was cut into.
     pub(crate) size: u16,
@@ -178,7 +179,10 @@ impl Flight {
         self.in_flight += end - start;
         let sent = Sent { start, end, at, departure, size, skip: 0, again: false, fate: Fate::InFlight };
         match self.ranges.back_mut() {
-            Some(last) if last.joins(&sent) => last.end = end,
+            Some(last) if last.joins(&sent) => {
+                last.end = end;
+                last.departure.join(&departure);
+            }
             Some(_) | None => self.ranges.push_back(sent),
         }
         self.record(start, end, at);
@@ -295,6 +299,7 @@ impl Flight {
             let next = self.ranges[index];
             if self.ranges[kept].joins(&next) {
                 self.ranges[kept].end = next.end;
+                self.ranges[kept].departure.join(&next.departure);
             } else {
                 kept += 1;
                 self.ranges[kept] = next;

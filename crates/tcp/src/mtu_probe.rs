@@ -20,15 +20,17 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Notes a range that was declared lost, `headers` bytes in front of each of its segments.
-    pub(crate) fn add(&mut self, sent: &Sent, path: &mut crate::path_mtu::PathMtu, headers: u64) {
+    /// Notes a range that was declared lost, `headers` bytes in front of each of its segments. Returns whether it tells of
+    /// congestion, perhaps.
+    pub(crate) fn add(&mut self, sent: &Sent, path: &mut crate::path_mtu::PathMtu, headers: u64) -> bool {
         self.end = self.end.max(sent.end);
         if path.probe().is_some_and(|probe| probe.start <= sent.start && sent.end <= probe.end) {
             self.probe = true;
-            return;
+            return false;
         }
         self.segments += sent.segments();
         path.on_loss(sent.segments(), sent.len().min(sent.size.into()) + headers);
+        true
     }
 }
 

@@ -64,6 +64,18 @@ impl Pace {
         });
     }
 
+    /// The same with a rate that is meant: what has left counts on, at the new rate where that is higher.
+    pub(crate) fn change_rate(&mut self, now: Instant, bytes_per_second: u64, segment: u64, longest: u64) {
+        let waiting = self.next.saturating_since(now);
+        let before = self.rate.map(|rate| rate.bytes_per_second);
+        self.set_rate(now, Some(bytes_per_second), segment, longest);
+        if let (Some(before), Some(rate)) = (before, &self.rate) {
+            let scaled = waiting.as_nanos() * u128::from(before) / u128::from(rate.bytes_per_second);
+            let scaled = Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX));
+            self.next = self.next.max(now + scaled.min(waiting));
+        }
+    }
+
     /// Bytes that should leave at once, where there is a rate.
     pub(crate) fn quantum(&self) -> Option<u64> {
         self.rate.as_ref().map(|rate| rate.quantum)

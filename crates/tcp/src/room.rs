@@ -17,6 +17,7 @@ impl Connection {
     pub(crate) fn congestion_window(&self) -> u64 {
         match self.send.recovery.phase() {
             Phase::Open | Phase::Timeout => u64::from(self.send.congestion.window()),
+            Phase::Fast(_) if self.send.congestion.leads_recovery() => self.send.congestion.window().into(),
             Phase::Fast(prr) => prr.window(),
         }
     }
@@ -40,14 +41,19 @@ impl Connection {
 
     /// The rate follows the window and the round trip, which have changed.
     pub(crate) fn follow_pace(&mut self, now: Instant) {
-        if !self.config.pacing {
+        let segment = u64::from(self.segment_payload(0));
+        let longest = self.config.max_super_segment.into();
+        if let Some(rate) = self.send.congestion.own_rate() {
+            self.send.pace.change_rate(now, rate, segment, longest);
+            return;
+        }
+        if !self.config.pacing || self.send.congestion.leads_recovery() {
             return;
         }
         // The last sample where it is shorter: the smoothed one remembers an outage for long.
         let round_trip = self.send.rtt.smoothed().min(self.send.rtt.latest());
         let rate = self.send.congestion.pacing_rate(round_trip);
-        let segment = u64::from(self.segment_payload(0));
-        self.send.pace.set_rate(now, rate, segment, self.config.max_super_segment.into());
+        self.send.pace.set_rate(now, rate, segment, longest);
     }
 
     /// So many bytes have left, for the first time or again.

@@ -9,6 +9,7 @@ use crate::acknowledgment::clamp;
 use crate::compose::Grant;
 use crate::connection::{AckProbe, Connection, SegmentOptions};
 use crate::log;
+use crate::network::MOST_OPAQUE;
 use crate::recovery::Retransmission;
 use crate::send_queue::Extent;
 use crate::sender::Finish;
@@ -180,13 +181,13 @@ impl Connection {
             self.send.flight.range_at(start).map_or((start, false), |sent| (sent.end, sent.again));
         let with_fin = self.send.finish == Finish::Sent && end == data_end && range_end > data_end;
         let sent_end = if with_fin { end + 1 } else { end };
-        let departure = self.send.delivery_rate.on_send(now, self.send.flight.in_flight());
+        let again = sent_end - start;
+        let departure = self.send.delivery_rate.on_send(now, self.send.flight.in_flight(), again);
         self.send.flight.retransmit(start, sent_end, now, grant.size, departure);
         if self.send.path.probe().is_some_and(|probe| start < probe.end && probe.start < sent_end) {
             self.send.path.forget_probe(now);
         }
         self.send.forced = false;
-        let again = sent_end - start;
         self.send.recovery.on_send(again);
         self.send.recovery.on_retransmission(Retransmission { at: now, start, end: sent_end, repeated });
         self.stats.bytes_retransmitted += grant.len as u64;
@@ -249,7 +250,9 @@ impl Connection {
         if self.send.flight.is_empty() && now.saturating_since(self.send.last_sent) > rto {
             self.send.congestion.on_idle(now);
             self.follow_pace(now);
-            self.send.pace.restart(self.send.congestion.window().into());
+            if !self.send.congestion.leads_recovery() {
+                self.send.pace.restart(self.send.congestion.window().into());
+            }
         }
         let start = self.send.next;
         let grant = match self.grant(now, congestion) {
@@ -273,12 +276,15 @@ impl Connection {
         let end = start + grant.len as u64;
         let at_end = end == self.send.queue.end();
         let with_fin = at_end && self.send.finish == Finish::Wanted;
-        let departure = self.send.delivery_rate.on_send(now, self.send.flight.in_flight());
+        let left = grant.len as u64 + u64::from(with_fin);
+        let departure = self.send.delivery_rate.on_send(now, self.send.flight.in_flight(), left);
+        if self.send.flight.in_flight() == 0 && self.send.delivery_rate.is_app_limited() {
+            self.send.congestion.on_restart(now);
+            self.follow_pace(now);
+        }
         self.send.flight.push(start, end, now, grant.size, departure);
-        let mut left = grant.len as u64;
         if with_fin {
             self.send.flight.push(end, end + 1, now, grant.size, departure);
-            left += 1;
         }
         self.send.next = start + left;
         self.account_new(now, grant, left);
@@ -419,7 +425,8 @@ impl Connection {
     fn hold(&mut self, now: Instant, hold: Hold) {
         match hold {
             Hold::Empty | Hold::Nagle => {
-                if self.send.flight.lost() == 0 && self.congestion_room() > 0 {
+                let room = self.congestion_room() >= u64::from(self.segment_payload(usize::from(MOST_OPAQUE)));
+                if self.send.flight.lost() == 0 && room && self.send.pace.budget(now).is_ok() {
                     self.send.delivery_rate.on_starved(now);
                 }
             }

@@ -15,14 +15,14 @@ use plait_tcp::{Closed, Config, Record, State};
 use plait_wire::{Flags, OptionBytes, Segment};
 
 fn config(random: &mut SeededRandom) -> Config {
-    let algorithms = [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia];
+    let algorithms = [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia, Algorithm::Bbr];
     Config {
         mtu: 600 + random.below(900) as u16,
         max_receive_window: 4000 << random.below(10),
         timestamps: random.chance(0.7),
         sack: random.chance(0.8),
         no_delay: random.chance(0.5),
-        congestion: algorithms[random.below(4) as usize],
+        congestion: algorithms[random.below(algorithms.len() as u64) as usize],
         pacing: random.chance(0.5),
         max_super_segment: if random.chance(0.3) { 100 } else { 64_768 },
         retries: 30,

@@ -22,6 +22,7 @@ impl Connection {
             let is_of_group = match algorithm {
                 Algorithm::Lia | Algorithm::Olia => true,
                 Algorithm::NewReno | Algorithm::Cubic => subflow.state.path == own.state.path,
+                Algorithm::Bbr => false,
             };
             is_of_group && subflow.state.id != own.state.id && subflow.is_good()
         };

@@ -1,23 +1,28 @@
-//! Congestion control: how many bytes may be in flight.
+//! Congestion control: how many bytes may be in flight, and how fast they leave.
 //!
 //! A [`Controller`] is told what was acknowledged and lost and answers with a window. Which bytes are lost,
 //! and how the window is approached during recovery (proportional rate reduction), is not its business.
 //!
-//! Slow start and the reaction to timeouts are common to all; they differ in how the window grows in
-//! congestion avoidance and how far it falls on loss: `cubic`, `coupled`, or one segment per round trip.
+//! There are two kinds. Those of `windowed` know a window that grows with acknowledgments and falls with a loss; whoever wants
+//! pacing derives a rate from it. `bbr` keeps a model of the path, which gives both the rate and the window, in every phase
+//! of a recovery too.
 
+pub(crate) mod bbr;
 mod coupled;
 mod cubic;
 mod slow_start;
+mod windowed;
 
+use alloc::boxed::Box;
 use plait_base::{Duration, Instant};
 
 pub use coupled::{Coupling, Member};
 
-use crate::pace::QUANTUM;
+use crate::flight::Sent;
+use bbr::{Bbr, PathAck};
 use coupled::LossIntervals;
 use cubic::Cubic;
-use slow_start::SlowStart;
+use windowed::{Law, Windowed};
 
 /// Which controller a connection uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -31,6 +36,18 @@ pub enum Algorithm {
     Lia,
     /// Opportunistic linked increases (draft-khalili-mptcp-congestion-control): coupled likewise.
     Olia,
+    /// BBR version 3 (draft-ietf-ccwg-bbr): a model of the path in place of a window that falls with each loss. Never coupled.
+    Bbr,
+}
+
+impl Algorithm {
+    /// Whether it does something about routers that mark packets (RFC 3168): only then a connection may agree to it.
+    pub(crate) fn answers_marks(self) -> bool {
+        match self {
+            Self::NewReno | Self::Cubic | Self::Lia | Self::Olia => true,
+            Self::Bbr => false,
+        }
+    }
 }
 
 /// What one ACK that acknowledged new data says.
@@ -52,380 +69,247 @@ pub struct Ack {
     pub window_limited: bool,
 }
 
-/// Smallest window after a loss, in segments (RFC 5681, equation 4).
-const MIN_WINDOW_SEGMENTS: u32 = 2;
-
 /// Upper bound of the window, in bytes: far above what a window field can offer (RFC 7323: 1 GiB), so that
 /// sums of windows fit in 32 bits.
 const MAX_WINDOW: u32 = 1 << 30;
 
-/// Pacing rate in parts of a window per round trip: while the window doubles, and after.
-const SLOW_START_PERCENT: u64 = 200;
-const AVOIDANCE_PERCENT: u64 = 120;
 
 /// One controller; all windows in bytes.
 #[derive(Clone, Debug)]
-pub struct Controller {
-    state: Window,
-    slow_start: SlowStart,
-    law: Law,
-    initial_window: u32,
-    /// Which part of the increase of one TCP is its own ([`Coupling::share`]).
-    share: f64,
-    before_reduction: Option<(Window, Law)>,
-}
+pub struct Controller(Kind);
 
-/// What every controller has.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    mss: u32,
-    bytes: u32,
-    threshold: u32,
-    /// Growth that is too small for a whole byte yet.
-    fraction: f64,
-}
-
-/// How the window grows outside of slow start.
-#[derive(Clone, Copy, Debug)]
-enum Law {
-    NewReno,
-    Cubic(Cubic),
-    Lia { siblings: Option<Coupling> },
-    Olia { siblings: Option<Coupling>, intervals: LossIntervals },
+#[derive(Clone, Debug)]
+enum Kind {
+    Windowed(Windowed),
+    /// On the heap: it is several times as large, and few connections have it.
+    Bbr(Box<Bbr>),
 }
 
 impl Controller {
-    /// A controller in slow start. `mss` and `initial_window` in bytes.
+    /// A controller at the start of a connection. `mss` and `initial_window` in bytes.
     pub fn new(algorithm: Algorithm, mss: u16, initial_window: u32) -> Self {
         let law = match algorithm {
             Algorithm::NewReno => Law::NewReno,
             Algorithm::Cubic => Law::Cubic(Cubic::default()),
             Algorithm::Lia => Law::Lia { siblings: None },
             Algorithm::Olia => Law::Olia { siblings: None, intervals: LossIntervals::default() },
+            Algorithm::Bbr => return Self(Kind::Bbr(Box::new(Bbr::new(mss, initial_window)))),
         };
-        let mss = u32::from(mss.max(1));
-        let bytes = initial_window.clamp(mss, MAX_WINDOW);
-        Self {
-            state: Window { mss, bytes, threshold: u32::MAX, fraction: 0.0 },
-            slow_start: SlowStart::default(),
-            law,
-            initial_window: bytes,
-            share: 1.0,
-            before_reduction: None,
+        Self(Kind::Windowed(Windowed::new(law, mss, initial_window)))
+    }
+
+    /// The same with chance of its own: BBR spreads its probes by it. Same seed, same choices.
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        if let Kind::Bbr(bbr) = &mut self.0 {
+            bbr.set_seed(seed);
         }
+        self
     }
 
     /// Congestion window.
     pub fn window(&self) -> u32 {
-        self.state.bytes
+        match &self.0 {
+            Kind::Windowed(windowed) => windowed.window(),
+            Kind::Bbr(bbr) => bbr.window(),
+        }
     }
 
-    /// Slow start threshold; `u32::MAX` before the first loss.
+    /// Slow start threshold; `u32::MAX` before the first loss. Of BBR, which has none: its window once it has found the rate.
     pub fn slow_start_threshold(&self) -> u32 {
-        self.state.threshold
+        match &self.0 {
+            Kind::Windowed(windowed) => windowed.slow_start_threshold(),
+            Kind::Bbr(bbr) if bbr.is_startup() => u32::MAX,
+            Kind::Bbr(bbr) => bbr.window(),
+        }
     }
 
     /// Whether the window is below the threshold.
     pub fn is_slow_start(&self) -> bool {
-        self.state.bytes < self.state.threshold
+        self.window() < self.slow_start_threshold()
     }
 
     /// Bytes per second at which segments should leave, for a round trip of `round_trip`: faster than the window allows, so that
     /// pacing spreads its bytes and does not limit them (the factors are those of Linux). `None` where there is nothing
-    /// to spread: before the first sample, and where the round trip is no longer than a quantum.
+    /// to spread: before the first sample, and where the round trip is no longer than a quantum. BBR has a rate of its own,
+    /// [`Controller::own_rate`].
     pub fn pacing_rate(&self, round_trip: Option<Duration>) -> Option<u64> {
-        let nanos = round_trip.filter(|&round_trip| round_trip > QUANTUM)?.as_nanos();
-        let doubles = self.state.bytes < self.state.threshold / 2;
-        let percent = if doubles { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
-        // At most 2^30 * 200 * 10^7: below 2^61.
-        Some(
-            u64::from(self.state.bytes) * percent * (1_000_000_000 / 100)
-                / u64::try_from(nanos).unwrap_or(u64::MAX),
-        )
+        match &self.0 {
+            Kind::Windowed(windowed) => windowed.pacing_rate(round_trip),
+            Kind::Bbr(bbr) => bbr.pacing_rate(),
+        }
+    }
+
+    /// What it is doing, in a word or two; for people.
+    pub fn phase(&self) -> &'static str {
+        match &self.0 {
+            Kind::Windowed(_) if self.is_slow_start() => "slow start",
+            Kind::Windowed(_) => "avoidance",
+            Kind::Bbr(bbr) => bbr.state().name(),
+        }
+    }
+
+    /// Bytes per second that it holds the sender to whether pacing is asked for or not, if it is one that does, and once it has
+    /// an idea of it.
+    pub fn own_rate(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Windowed(_) => None,
+            Kind::Bbr(bbr) => bbr.pacing_rate(),
+        }
+    }
+
+    /// Whether its window counts during a recovery as well, in place of proportional rate reduction.
+    pub(crate) fn leads_recovery(&self) -> bool {
+        match &self.0 {
+            Kind::Windowed(_) => false,
+            Kind::Bbr(_) => true,
+        }
+    }
+
+    /// The model of the path, if it has one.
+    pub(crate) fn bbr(&self) -> Option<&Bbr> {
+        match &self.0 {
+            Kind::Windowed(_) => None,
+            Kind::Bbr(bbr) => Some(bbr),
+        }
     }
 
     /// Smoothed bytes between two losses; what OLIA ranks paths by. Zero for the other algorithms.
     pub fn bytes_between_losses(&self) -> u64 {
-        match &self.law {
-            Law::Olia { intervals, .. } => intervals.best(),
-            Law::NewReno | Law::Cubic(_) | Law::Lia { .. } => 0,
+        match &self.0 {
+            Kind::Windowed(windowed) => windowed.bytes_between_losses(),
+            Kind::Bbr(_) => 0,
         }
     }
 
     /// New data was acknowledged, outside of recovery.
     pub fn on_ack(&mut self, ack: &Ack) {
-        let Self { state, slow_start, law, initial_window: _, share, before_reduction: _ } = self;
-        if let Law::Olia { intervals, .. } = law {
-            intervals.on_ack(ack.bytes);
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.on_ack(ack),
+            Kind::Bbr(_) => {}
         }
-        if !ack.window_limited {
-            if let Law::Cubic(cubic) = law {
-                cubic.on_unused_window(ack.now);
-            }
-            return;
+    }
+
+    /// Something was delivered, cumulatively or selectively, in whatever phase of recovery.
+    pub(crate) fn on_path_ack(&mut self, ack: &PathAck) {
+        match &mut self.0 {
+            Kind::Windowed(_) => {}
+            Kind::Bbr(bbr) => bbr.on_ack(ack),
         }
-        if state.bytes < state.threshold {
-            let growth = slow_start.on_ack(ack, state.mss);
-            state.bytes = state.bytes.saturating_add(growth).min(state.threshold).min(MAX_WINDOW);
-            if slow_start.is_over() {
-                // RFC 9406, section 4.2: congestion avoidance starts from here.
-                state.threshold = state.bytes;
-            }
-            return;
+    }
+
+    /// A range was declared lost, before a recovery begins for it. `lost` are the bytes lost so far, with it, and `delivered`
+    /// those delivered.
+    pub(crate) fn on_lost(&mut self, now: Instant, sent: &Sent, lost: u64, delivered: u64) {
+        match &mut self.0 {
+            Kind::Windowed(_) => {}
+            Kind::Bbr(bbr) => bbr.on_lost(now, sent, lost, delivered),
         }
-        let growth = match law {
-            Law::NewReno => *share * reno_growth(state, ack.bytes),
-            Law::Cubic(cubic) => cubic.growth(ack, state.mss, state.bytes, *share),
-            Law::Lia { siblings } => {
-                let alone = reno_growth(state, ack.bytes);
-                siblings.map_or(alone, |all| all.lia_growth(ack.bytes, state.mss).min(alone))
-            }
-            Law::Olia { siblings, intervals: _ } => match (siblings, ack.srtt) {
-                (Some(all), Some(srtt)) => all.olia_growth(ack.bytes, state.mss, state.bytes, srtt),
-                (None, _) | (_, None) => reno_growth(state, ack.bytes),
-            },
-        };
-        state.grow(growth);
     }
 
     /// Loss, once per window of data: a recovery begins. Sets the threshold and the window
     /// that recovery ends with. `in_flight` is what was outstanding before the loss was noticed.
     pub fn on_congestion(&mut self, now: Instant, in_flight: u32) {
-        self.before_reduction = Some((self.state, self.law));
-        self.state.threshold = self.reduced_window(now, in_flight);
-        self.state.bytes = self.state.threshold;
-        self.state.fraction = 0.0;
-        self.slow_start = SlowStart::finished();
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.on_congestion(now, in_flight),
+            Kind::Bbr(bbr) => bbr.on_recovery(),
+        }
+    }
+
+    /// A loss that a probe has repaired already: no recovery begins for it. `delivered` are the bytes delivered so far.
+    pub(crate) fn on_repaired_loss(&mut self, now: Instant, in_flight: u32, delivered: u64) {
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.on_congestion(now, in_flight),
+            Kind::Bbr(bbr) => bbr.note_loss(delivered),
+        }
+    }
+
+    /// The recovery is over: all that was outstanding when it began has arrived.
+    pub(crate) fn on_recovered(&mut self) {
+        match &mut self.0 {
+            Kind::Windowed(_) => {}
+            Kind::Bbr(bbr) => bbr.on_recovered(),
+        }
     }
 
     /// The peer has told of a mark "congestion experienced" (RFC 3168): as for a loss, with nothing to send again and
     /// nothing that could turn out to be a mistake. The caller sees to it that this is called once per round trip (until
     /// what was sent before is acknowledged) and not during a recovery. `in_flight` is what was outstanding before the
-    /// acknowledgment that told of it.
+    /// acknowledgment that told of it. Connections with BBR do not agree to ECN.
     pub fn on_congestion_experienced(&mut self, now: Instant, in_flight: u32) {
-        self.on_congestion(now, in_flight);
-        self.before_reduction = None;
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.on_congestion_experienced(now, in_flight),
+            Kind::Bbr(_) => {}
+        }
     }
 
     /// The retransmission timer fired for the first time for this data (RFC 5681, section 3.1): one segment.
     pub fn on_timeout(&mut self, now: Instant, in_flight: u32) {
-        self.before_reduction = Some((self.state, self.law));
-        self.state.threshold = self.reduced_window(now, in_flight);
-        self.state.bytes = self.state.mss;
-        self.state.fraction = 0.0;
-        self.slow_start = SlowStart::finished();
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.end_epoch();
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.on_timeout(now, in_flight),
+            Kind::Bbr(bbr) => bbr.on_timeout(),
+        }
+    }
+
+    /// What is lost by that timeout is known, and so much is left in flight.
+    pub(crate) fn on_timeout_judged(&mut self, in_flight: u32) {
+        match &mut self.0 {
+            Kind::Windowed(_) => {}
+            Kind::Bbr(bbr) => bbr.on_timeout_judged(in_flight),
         }
     }
 
     /// The last reduction was a mistake (F-RTO, D-SACK, Eifel): state as before it, or better.
     pub fn undo(&mut self) {
-        let Some((state, law)) = self.before_reduction.take() else { return };
-        self.state.bytes = self.state.bytes.max(state.bytes);
-        self.state.threshold = self.state.threshold.max(state.threshold);
-        self.law = law;
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.undo(),
+            Kind::Bbr(bbr) => bbr.undo(),
+        }
     }
 
     /// The segment size changed.
     pub fn set_mss(&mut self, mss: u16) {
-        self.state.mss = u32::from(mss.max(1));
-        self.state.bytes = self.state.bytes.max(self.state.mss);
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.set_mss(mss),
+            Kind::Bbr(bbr) => bbr.set_mss(mss),
+        }
     }
 
     /// Nothing was sent for longer than a retransmission timeout: what the window says of the path is old
-    /// (RFC 5681, section 4.1). What was learned is kept in the threshold (RFC 7661, section 4.4.2).
+    /// (RFC 5681, section 4.1). What was learned is kept in the threshold (RFC 7661, section 4.4.2). BBR keeps its window.
     pub fn on_idle(&mut self, now: Instant) {
-        if self.state.bytes > self.initial_window {
-            self.state.threshold = self.state.threshold.max(self.state.bytes / 4 * 3);
-            self.state.bytes = self.initial_window;
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.on_idle(now),
+            Kind::Bbr(_) => {}
         }
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.end_epoch();
-            cubic.on_unused_window(now);
+    }
+
+    /// Something leaves, nothing is in flight, and the owner had had nothing to send.
+    pub(crate) fn on_restart(&mut self, now: Instant) {
+        match &mut self.0 {
+            Kind::Windowed(_) => {}
+            Kind::Bbr(bbr) => bbr.on_restart(now),
         }
     }
 
     /// No more than `used` bytes of the window were in use for a retransmission timeout: what it says beyond them is old
-    /// (RFC 7661, section 4.3). It goes half of the way down to them, and comes back by slow start.
+    /// (RFC 7661, section 4.3). It goes half of the way down to them, and comes back by slow start. The window of BBR follows
+    /// from what the path was seen to deliver, and stays.
     pub fn on_unused(&mut self, used: u32) {
-        let used = used.max(self.initial_window);
-        if self.state.bytes > used {
-            self.state.threshold = self.state.threshold.max(self.state.bytes / 4 * 3);
-            self.state.bytes = used + (self.state.bytes - used) / 2;
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.on_unused(used),
+            Kind::Bbr(_) => {}
         }
     }
 
     /// What it knows of its siblings: for LIA and OLIA all subflows of the connection, for the others those over the same path.
-    /// `None` where it has none.
+    /// `None` where it has none. BBR does not look at them.
     pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
-        self.share = coupling.map_or(1.0, |coupling| coupling.share);
-        match &mut self.law {
-            Law::Lia { siblings } | Law::Olia { siblings, .. } => *siblings = coupling,
-            Law::NewReno | Law::Cubic(_) => {}
+        match &mut self.0 {
+            Kind::Windowed(windowed) => windowed.set_coupling(coupling),
+            Kind::Bbr(_) => {}
         }
     }
-
-    fn reduced_window(&mut self, now: Instant, in_flight: u32) -> u32 {
-        // A window that was not in use says nothing about the path (RFC 5681: FlightSize).
-        let used = self.state.bytes.min(in_flight.max(self.state.bytes / 2));
-        let reduced = match &mut self.law {
-            Law::NewReno | Law::Lia { .. } => used / 2,
-            Law::Cubic(cubic) => cubic.on_congestion(now, self.state.mss, used),
-            Law::Olia { siblings: _, intervals } => {
-                intervals.on_loss();
-                used / 2
-            }
-        };
-        reduced.max(MIN_WINDOW_SEGMENTS * self.state.mss)
-    }
-}
-
-impl Window {
-    /// Adds `growth` bytes and keeps what is left of a byte for the next time.
-    fn grow(&mut self, growth: f64) {
-        let total = self.fraction + growth;
-        if !total.is_finite() || total < 0.0 {
-            // OLIA may want to shrink the window of a path that others outdo; never below the minimum.
-            if total.is_finite() {
-                let floor = MIN_WINDOW_SEGMENTS * self.mss;
-                self.bytes = self.bytes.saturating_sub(-total as u32).max(floor);
-                self.fraction = 0.0;
-            }
-            return;
-        }
-        self.fraction = total % 1.0;
-        self.bytes = self.bytes.saturating_add(total as u32).min(MAX_WINDOW);
-    }
-}
-
-/// One segment per window of acknowledged bytes (RFC 5681, equation 3, in bytes).
-fn reno_growth(state: &Window, acked: u32) -> f64 {
-    f64::from(acked) * f64::from(state.mss) / f64::from(state.bytes.max(1))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MSS: u16 = 1000;
-    const RTT: Duration = Duration::from_millis(100);
-
-    /// Acknowledges one full window per round trip, one segment at a time.
-    fn round(controller: &mut Controller, now: &mut Instant) {
-        let window = controller.window();
-        for _ in 0..window / u32::from(MSS) {
-            controller.on_ack(&full(*now, u32::from(MSS), window));
-        }
-        *now += RTT;
-    }
-
-    fn full(now: Instant, bytes: u32, in_flight: u32) -> Ack {
-        Ack {
-            now,
-            bytes,
-            in_flight,
-            srtt: Some(RTT),
-            min_rtt: Some(RTT),
-            latest_rtt: Some(RTT),
-            window_limited: true,
-        }
-    }
-
-    fn grown(algorithm: Algorithm) -> (Controller, Instant) {
-        let (mut controller, mut now) = (Controller::new(algorithm, MSS, 10_000), Instant::from_millis(1));
-        for _ in 0..4 {
-            round(&mut controller, &mut now);
-        }
-        (controller, now)
-    }
-
-    #[test]
-    fn slow_start_doubles_each_round_trip() {
-        let (controller, _) = grown(Algorithm::NewReno);
-        assert_eq!(controller.window(), 160_000);
-        assert!(controller.is_slow_start());
-    }
-
-    #[test]
-    fn a_window_that_is_not_in_use_does_not_grow() {
-        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
-            let (mut controller, now) = grown(algorithm);
-            let before = controller.window();
-            controller.on_ack(&Ack { window_limited: false, ..full(now, 100_000, 1000) });
-            assert_eq!(controller.window(), before, "{algorithm:?}");
-        }
-    }
-
-    #[test]
-    fn new_reno_halves_and_then_adds_one_segment_a_round_trip() {
-        let (mut controller, mut now) = grown(Algorithm::NewReno);
-        controller.on_congestion(now, controller.window());
-        assert_eq!(controller.window(), 80_000);
-        round(&mut controller, &mut now);
-        assert!((80_900..=81_000).contains(&controller.window()), "{}", controller.window());
-    }
-
-    #[test]
-    fn a_timeout_leaves_one_segment_and_slow_start_up_to_the_threshold() {
-        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
-            let (mut controller, mut now) = grown(algorithm);
-            controller.on_timeout(now, controller.window());
-            assert_eq!(controller.window(), 1000, "{algorithm:?}");
-            let threshold = controller.slow_start_threshold();
-            while controller.is_slow_start() {
-                round(&mut controller, &mut now);
-            }
-            let window = controller.window();
-            assert!((threshold..threshold + u32::from(MSS)).contains(&window), "{algorithm:?}: {window}");
-        }
-    }
-
-    #[test]
-    fn a_mistaken_reduction_is_undone() {
-        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
-            let (mut controller, now) = grown(algorithm);
-            let before = (controller.window(), controller.slow_start_threshold());
-            controller.on_timeout(now, controller.window());
-            controller.undo();
-            assert_eq!((controller.window(), controller.slow_start_threshold()), before, "{algorithm:?}");
-            controller.undo();
-            assert_eq!(controller.window(), before.0, "there is nothing left to undo");
-        }
-    }
-
-    #[test]
-    fn no_loss_goes_below_two_segments() {
-        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
-            let (mut controller, now) = grown(algorithm);
-            for _ in 0..40 {
-                controller.on_congestion(now, 0);
-            }
-            assert_eq!(controller.window(), 2000, "{algorithm:?}");
-        }
-    }
-
-    #[test]
-    fn idle_restarts_from_the_initial_window_and_remembers_three_quarters() {
-        let (mut controller, now) = grown(Algorithm::NewReno);
-        controller.on_congestion(now, controller.window());
-        controller.on_idle(now);
-        assert_eq!((controller.window(), controller.slow_start_threshold()), (10_000, 80_000));
-    }
-
-    #[test]
-    fn windows_never_leave_their_bounds_whatever_the_numbers() {
-        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia] {
-            let mut controller = Controller::new(algorithm, 1, u32::MAX);
-            controller.set_coupling(Some(Coupling::of(&[], 0)));
-            for step in 0..200u64 {
-                let now = Instant::from_nanos(step << 56);
-                controller.on_ack(&Ack { srtt: Some(Duration::ZERO), ..full(now, u32::MAX, u32::MAX) });
-                if step % 3 == 0 {
-                    controller.on_congestion(now, u32::MAX);
-                }
-                assert!((2..=MAX_WINDOW).contains(&controller.window()), "{algorithm:?}");
-            }
-        }
-    }
-}
+mod tests;

@@ -22,7 +22,7 @@ impl Trace {
     }
 
     fn send(&mut self, millis: u64, segments: u64) {
-        let departure = self.rate.on_send(at(millis), self.flight.in_flight());
+        let departure = self.rate.on_send(at(millis), self.flight.in_flight(), segments * LEN);
         let end = self.next + segments * LEN;
         self.flight.push(self.next, end, at(millis), LEN as u16, departure);
         self.next = end;

@@ -8,7 +8,9 @@ use plait_base::{Duration, Instant, SeqNum};
 use plait_link::{Decision, Link, LinkConfig, Loss};
 use plait_tcp::{Closed, Config, Connection, Event, FourTuple, Isn, Record, State};
 use plait_wire::{Flags, OptionBytes, Segment};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// What lies between the two ends.
 #[derive(Clone, Debug)]
@@ -77,7 +79,7 @@ pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) a: End,
     pub(crate) b: Option<End>,
-    links: [Link; 2],
+    links: [Rc<RefCell<Link>>; 2],
     merge: bool,
     /// Wire segments under way.
     pipe: BTreeMap<(Instant, u64), (Side, Segment)>,
@@ -152,7 +154,8 @@ impl Pair {
             now,
             a: End { tcp, received: Vec::new(), events: Vec::new() },
             b: None,
-            links: [Link::new(forward.clone(), 2 * seed), Link::new(backward.clone(), 2 * seed + 1)],
+            links: [(forward, 2 * seed), (backward, 2 * seed + 1)]
+                .map(|(link, seed)| Rc::new(RefCell::new(Link::new(link.clone(), seed)))),
             merge: *merge,
             pipe: BTreeMap::new(),
             sent: 0,
@@ -175,9 +178,19 @@ impl Pair {
     /// Makes it another path from now on.
     pub(crate) fn set_path(&mut self, path: &Path) {
         let Path { forward, backward, merge } = path;
-        self.links[0].set_config(self.now, forward.clone());
-        self.links[1].set_config(self.now, backward.clone());
+        self.links[0].borrow_mut().set_config(self.now, forward.clone());
+        self.links[1].borrow_mut().set_config(self.now, backward.clone());
         self.merge = *merge;
+    }
+
+    /// Sends over the link from A to B of another from now on: they share its queue.
+    pub(crate) fn share_forward(&mut self, other: &Self) {
+        self.links[0] = Rc::clone(&other.links[0]);
+    }
+
+    /// Bytes that wait in front of the bottleneck from A to B.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.links[0].borrow().waiting(self.now)
     }
 
     pub(crate) fn b(&mut self) -> &mut End {
@@ -186,7 +199,7 @@ impl Pair {
 
     fn transmit(&mut self, side: Side, segment: &Segment) {
         // One decision for a whole train is good enough unless some of it is to be lost.
-        let is_whole = self.merge && self.links[side as usize].config().loss == Loss::None;
+        let is_whole = self.merge && self.links[side as usize].borrow().config().loss == Loss::None;
         let whole = if is_whole { vec![segment.clone()] } else { cut(segment) };
         for wire in whole {
             assert_eq!(wire.options.len() % 4, 0);
@@ -205,7 +218,7 @@ impl Pair {
 
     fn carry(&mut self, side: Side, wire: Segment) {
         let len = (wire.header_len() + wire.payload.len()) as u32;
-        let decision = self.links[side as usize].offer(self.now, len);
+        let decision = self.links[side as usize].borrow_mut().offer(self.now, len);
         let Decision::Deliver { at, duplicate_at, corrupt } = decision else { return };
         assert_eq!(corrupt, None, "no test asks for it: there are no checksums here");
         for arrival in [Some(at), duplicate_at].into_iter().flatten() {
@@ -280,13 +293,18 @@ impl Pair {
         self.drain(Side::B);
     }
 
-    /// The next thing happens; `false` if nothing is left to happen before `end`.
-    pub(crate) fn step(&mut self, end: Instant) -> bool {
-        self.drain_both();
+    /// When the next thing happens, once both have said all that they have to say.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
         let wire = self.pipe.first_key_value().map(|(&(at, _), _)| at);
         let timers = [Some(&self.a), self.b.as_ref()].into_iter().flatten();
         let timer = timers.filter_map(|end| end.tcp.poll_timeout()).map(|deadline| deadline.at).min();
-        let Some(at) = wire.into_iter().chain(timer).min().filter(|&at| at <= end) else {
+        wire.into_iter().chain(timer).min()
+    }
+
+    /// The next thing happens; `false` if nothing is left to happen before `end`.
+    pub(crate) fn step(&mut self, end: Instant) -> bool {
+        self.drain_both();
+        let Some(at) = self.next_at().filter(|&at| at <= end) else {
             self.now = self.now.max(end);
             return false;
         };

@@ -1,0 +1,247 @@
+//! Controllers that know a window and no rate: slow start and the reaction to timeouts are common to all; they differ in how
+//! the window grows in congestion avoidance and how far it falls on loss: `cubic`, `coupled`, or one segment per round trip.
+
+use plait_base::{Duration, Instant};
+
+use super::coupled::{Coupling, LossIntervals};
+use super::cubic::Cubic;
+use super::slow_start::SlowStart;
+use super::{Ack, MAX_WINDOW};
+use crate::pace::QUANTUM;
+
+/// Smallest window after a loss, in segments (RFC 5681, equation 4).
+const MIN_WINDOW_SEGMENTS: u32 = 2;
+
+/// Pacing rate in parts of a window per round trip: while the window doubles, and after.
+const SLOW_START_PERCENT: u64 = 200;
+const AVOIDANCE_PERCENT: u64 = 120;
+
+/// Slow start and a law; all windows in bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Windowed {
+    state: Window,
+    slow_start: SlowStart,
+    law: Law,
+    initial_window: u32,
+    /// Which part of the increase of one TCP is its own ([`Coupling::share`]).
+    share: f64,
+    before_reduction: Option<(Window, Law)>,
+}
+
+/// What every controller has.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    mss: u32,
+    bytes: u32,
+    threshold: u32,
+    /// Growth that is too small for a whole byte yet.
+    fraction: f64,
+}
+
+/// How the window grows outside of slow start.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Law {
+    NewReno,
+    Cubic(Cubic),
+    Lia { siblings: Option<Coupling> },
+    Olia { siblings: Option<Coupling>, intervals: LossIntervals },
+}
+
+impl Windowed {
+    /// A controller in slow start. `mss` and `initial_window` in bytes.
+    pub(super) fn new(law: Law, mss: u16, initial_window: u32) -> Self {
+        let mss = u32::from(mss.max(1));
+        let bytes = initial_window.clamp(mss, MAX_WINDOW);
+        Self {
+            state: Window { mss, bytes, threshold: u32::MAX, fraction: 0.0 },
+            slow_start: SlowStart::default(),
+            law,
+            initial_window: bytes,
+            share: 1.0,
+            before_reduction: None,
+        }
+    }
+
+    /// Congestion window.
+    pub(super) fn window(&self) -> u32 {
+        self.state.bytes
+    }
+
+    /// Slow start threshold; `u32::MAX` before the first loss.
+    pub(super) fn slow_start_threshold(&self) -> u32 {
+        self.state.threshold
+    }
+
+    /// Bytes per second at which segments should leave, for a round trip of `round_trip`: faster than the window allows, so that
+    /// pacing spreads its bytes and does not limit them (the factors are those of Linux). `None` where there is nothing
+    /// to spread: before the first sample, and where the round trip is no longer than a quantum.
+    pub(super) fn pacing_rate(&self, round_trip: Option<Duration>) -> Option<u64> {
+        let nanos = round_trip.filter(|&round_trip| round_trip > QUANTUM)?.as_nanos();
+        let doubles = self.state.bytes < self.state.threshold / 2;
+        let percent = if doubles { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
+        // At most 2^30 * 200 * 10^7: below 2^61.
+        Some(
+            u64::from(self.state.bytes) * percent * (1_000_000_000 / 100)
+                / u64::try_from(nanos).unwrap_or(u64::MAX),
+        )
+    }
+
+    /// Smoothed bytes between two losses; what OLIA ranks paths by. Zero for the other algorithms.
+    pub(super) fn bytes_between_losses(&self) -> u64 {
+        match &self.law {
+            Law::Olia { intervals, .. } => intervals.best(),
+            Law::NewReno | Law::Cubic(_) | Law::Lia { .. } => 0,
+        }
+    }
+
+    /// New data was acknowledged, outside of recovery.
+    pub(super) fn on_ack(&mut self, ack: &Ack) {
+        let Self { state, slow_start, law, initial_window: _, share, before_reduction: _ } = self;
+        if let Law::Olia { intervals, .. } = law {
+            intervals.on_ack(ack.bytes);
+        }
+        if !ack.window_limited {
+            if let Law::Cubic(cubic) = law {
+                cubic.on_unused_window(ack.now);
+            }
+            return;
+        }
+        if state.bytes < state.threshold {
+            let growth = slow_start.on_ack(ack, state.mss);
+            state.bytes = state.bytes.saturating_add(growth).min(state.threshold).min(MAX_WINDOW);
+            if slow_start.is_over() {
+                // RFC 9406, section 4.2: congestion avoidance starts from here.
+                state.threshold = state.bytes;
+            }
+            return;
+        }
+        let growth = match law {
+            Law::NewReno => *share * reno_growth(state, ack.bytes),
+            Law::Cubic(cubic) => cubic.growth(ack, state.mss, state.bytes, *share),
+            Law::Lia { siblings } => {
+                let alone = reno_growth(state, ack.bytes);
+                siblings.map_or(alone, |all| all.lia_growth(ack.bytes, state.mss).min(alone))
+            }
+            Law::Olia { siblings, intervals: _ } => match (siblings, ack.srtt) {
+                (Some(all), Some(srtt)) => all.olia_growth(ack.bytes, state.mss, state.bytes, srtt),
+                (None, _) | (_, None) => reno_growth(state, ack.bytes),
+            },
+        };
+        state.grow(growth);
+    }
+
+    /// Loss, once per window of data: a recovery begins. Sets the threshold and the window
+    /// that recovery ends with. `in_flight` is what was outstanding before the loss was noticed.
+    pub(super) fn on_congestion(&mut self, now: Instant, in_flight: u32) {
+        self.before_reduction = Some((self.state, self.law));
+        self.state.threshold = self.reduced_window(now, in_flight);
+        self.state.bytes = self.state.threshold;
+        self.state.fraction = 0.0;
+        self.slow_start = SlowStart::finished();
+    }
+
+    /// The peer has told of a mark "congestion experienced" (RFC 3168): as for a loss, with nothing to send again and
+    /// nothing that could turn out to be a mistake. The caller sees to it that this is called once per round trip (until
+    /// what was sent before is acknowledged) and not during a recovery. `in_flight` is what was outstanding before the
+    /// acknowledgment that told of it.
+    pub(super) fn on_congestion_experienced(&mut self, now: Instant, in_flight: u32) {
+        self.on_congestion(now, in_flight);
+        self.before_reduction = None;
+    }
+
+    /// The retransmission timer fired for the first time for this data (RFC 5681, section 3.1): one segment.
+    pub(super) fn on_timeout(&mut self, now: Instant, in_flight: u32) {
+        self.before_reduction = Some((self.state, self.law));
+        self.state.threshold = self.reduced_window(now, in_flight);
+        self.state.bytes = self.state.mss;
+        self.state.fraction = 0.0;
+        self.slow_start = SlowStart::finished();
+        if let Law::Cubic(cubic) = &mut self.law {
+            cubic.end_epoch();
+        }
+    }
+
+    /// The last reduction was a mistake (F-RTO, D-SACK, Eifel): state as before it, or better.
+    pub(super) fn undo(&mut self) {
+        let Some((state, law)) = self.before_reduction.take() else { return };
+        self.state.bytes = self.state.bytes.max(state.bytes);
+        self.state.threshold = self.state.threshold.max(state.threshold);
+        self.law = law;
+    }
+
+    /// The segment size changed.
+    pub(super) fn set_mss(&mut self, mss: u16) {
+        self.state.mss = u32::from(mss.max(1));
+        self.state.bytes = self.state.bytes.max(self.state.mss);
+    }
+
+    /// Nothing was sent for longer than a retransmission timeout: what the window says of the path is old
+    /// (RFC 5681, section 4.1). What was learned is kept in the threshold (RFC 7661, section 4.4.2).
+    pub(super) fn on_idle(&mut self, now: Instant) {
+        if self.state.bytes > self.initial_window {
+            self.state.threshold = self.state.threshold.max(self.state.bytes / 4 * 3);
+            self.state.bytes = self.initial_window;
+        }
+        if let Law::Cubic(cubic) = &mut self.law {
+            cubic.end_epoch();
+            cubic.on_unused_window(now);
+        }
+    }
+
+    /// No more than `used` bytes of the window were in use for a retransmission timeout: what it says beyond them is old
+    /// (RFC 7661, section 4.3). It goes half of the way down to them, and comes back by slow start.
+    pub(super) fn on_unused(&mut self, used: u32) {
+        let used = used.max(self.initial_window);
+        if self.state.bytes > used {
+            self.state.threshold = self.state.threshold.max(self.state.bytes / 4 * 3);
+            self.state.bytes = used + (self.state.bytes - used) / 2;
+        }
+    }
+
+    /// What it knows of its siblings: for LIA and OLIA all subflows of the connection, for the others those over the same path.
+    /// `None` where it has none.
+    pub(super) fn set_coupling(&mut self, coupling: Option<Coupling>) {
+        self.share = coupling.map_or(1.0, |coupling| coupling.share);
+        match &mut self.law {
+            Law::Lia { siblings } | Law::Olia { siblings, .. } => *siblings = coupling,
+            Law::NewReno | Law::Cubic(_) => {}
+        }
+    }
+
+    fn reduced_window(&mut self, now: Instant, in_flight: u32) -> u32 {
+        // A window that was not in use says nothing about the path (RFC 5681: FlightSize).
+        let used = self.state.bytes.min(in_flight.max(self.state.bytes / 2));
+        let reduced = match &mut self.law {
+            Law::NewReno | Law::Lia { .. } => used / 2,
+            Law::Cubic(cubic) => cubic.on_congestion(now, self.state.mss, used),
+            Law::Olia { siblings: _, intervals } => {
+                intervals.on_loss();
+                used / 2
+            }
+        };
+        reduced.max(MIN_WINDOW_SEGMENTS * self.state.mss)
+    }
+}
+
+impl Window {
+    /// Adds `growth` bytes and keeps what is left of a byte for the next time.
+    fn grow(&mut self, growth: f64) {
+        let total = self.fraction + growth;
+        if !total.is_finite() || total < 0.0 {
+            // OLIA may want to shrink the window of a path that others outdo; never below the minimum.
+            if total.is_finite() {
+                let floor = MIN_WINDOW_SEGMENTS * self.mss;
+                self.bytes = self.bytes.saturating_sub(-total as u32).max(floor);
+                self.fraction = 0.0;
+            }
+            return;
+        }
+        self.fraction = total % 1.0;
+        self.bytes = self.bytes.saturating_add(total as u32).min(MAX_WINDOW);
+    }
+}
+
+/// One segment per window of acknowledged bytes (RFC 5681, equation 3, in bytes).
+fn reno_growth(state: &Window, acked: u32) -> f64 {
+    f64::from(acked) * f64::from(state.mss) / f64::from(state.bytes.max(1))
+}
