@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// With --protect scramble: what happens while only untrusted paths are left [default: stall].
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) untrusted_only: Option<UntrustedOnly>,
-    /// Congestion control; lia and olia are coupled over the paths.
+    /// Congestion control; lia and olia are coupled over the paths, bbr never is.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) congestion: Congestion,
     /// Explicit congestion notification: whether routers may mark packets where they would drop them.
@@ -147,6 +147,8 @@ pub(crate) enum Congestion {
     Lia,
     /// As lia, and moves away from congested paths.
     Olia,
+    /// BBR version 3: goes by the rate and the round trip of each path and hardly by losses. Without ECN.
+    Bbr,
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
@@ -260,6 +262,7 @@ impl From<Congestion> for CongestionControl {
             Congestion::Newreno => Self::NewReno,
             Congestion::Lia => Self::Lia,
             Congestion::Olia => Self::Olia,
+            Congestion::Bbr => Self::Bbr,
         }
     }
 }

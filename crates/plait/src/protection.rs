@@ -59,6 +59,9 @@ pub enum CongestionControl {
     Lia,
     /// Opportunistic linked increases (draft-khalili-mptcp-congestion-control): the same, away from congested paths.
     Olia,
+    /// BBR version 3 (draft-ietf-ccwg-bbr), each subflow on its own, always paced, without ECN: for paths that lose segments
+    /// by chance or have deep queues.
+    Bbr,
 }
 
 /// Explicit congestion notification (RFC 3168): routers mark packets where they would drop them.
@@ -166,6 +169,7 @@ impl From<CongestionControl> for ::plait_host::CongestionControl {
             CongestionControl::NewReno => Self::NewReno,
             CongestionControl::Lia => Self::Lia,
             CongestionControl::Olia => Self::Olia,
+            CongestionControl::Bbr => Self::Bbr,
         }
     }
 }

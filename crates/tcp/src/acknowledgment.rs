@@ -296,8 +296,9 @@ impl Connection {
                 self.note_vanished();
                 if self.send.recovery.is_open() {
                     let in_flight = clamp(self.pipe());
-                    let delivered = self.send.delivery_rate.delivered();
-                    self.send.congestion.on_repaired_loss(now, in_flight, delivered);
+                    let rate = &self.send.delivery_rate;
+                    let (lost, delivered) = (rate.lost(), rate.delivered());
+                    self.send.congestion.on_repaired_loss(now, in_flight, lost, delivered);
                     self.ecn.on_reduction(self.send.next);
                 }
             }

@@ -106,8 +106,8 @@ impl Connection {
         let segments = if once { u32::from(self.config.initial_window.max(1)) } else { 1 };
         let size = self.segment_payload(0);
         let seed = u64::from(self.send.isn.bits()) << 32 | u64::from(self.receive.irs.bits());
-        self.send.congestion =
-            Controller::new(self.config.congestion, size, segments * u32::from(size)).with_seed(seed);
+        self.send.congestion = Controller::new(self.config.congestion, size, segments * u32::from(size))
+            .for_connection(seed, self.sack);
         self.send.pace.restart(self.send.congestion.window().into());
         self.watch_silence(now);
         self.watch_user_timeout(now, true);

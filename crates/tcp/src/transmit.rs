@@ -425,7 +425,8 @@ impl Connection {
     fn hold(&mut self, now: Instant, hold: Hold) {
         match hold {
             Hold::Empty | Hold::Nagle => {
-                let room = self.congestion_room() >= u64::from(self.segment_payload(usize::from(MOST_OPAQUE)));
+                let room =
+                    self.congestion_room() >= u64::from(self.segment_payload(usize::from(MOST_OPAQUE)));
                 if self.send.flight.lost() == 0 && room && self.send.pace.budget(now).is_ok() {
                     self.send.delivery_rate.on_starved(now);
                 }

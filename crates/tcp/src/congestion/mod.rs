@@ -73,7 +73,6 @@ pub struct Ack {
 /// sums of windows fit in 32 bits.
 const MAX_WINDOW: u32 = 1 << 30;
 
-
 /// One controller; all windows in bytes.
 #[derive(Clone, Debug)]
 pub struct Controller(Kind);
@@ -98,10 +97,12 @@ impl Controller {
         Self(Kind::Windowed(Windowed::new(law, mss, initial_window)))
     }
 
-    /// The same with chance of its own: BBR spreads its probes by it. Same seed, same choices.
-    pub fn with_seed(mut self, seed: u64) -> Self {
-        if let Kind::Bbr(bbr) = &mut self.0 {
-            bbr.set_seed(seed);
+    /// What BBR has to know beside: a seed of the chance that spreads its probes (same seed, same choices), and whether the peer
+    /// acknowledges selectively, so that more than one loss can be seen in a round trip.
+    pub(crate) fn for_connection(mut self, seed: u64, has_sack: bool) -> Self {
+        match &mut self.0 {
+            Kind::Windowed(_) => {}
+            Kind::Bbr(bbr) => bbr.on_established(seed, has_sack),
         }
         self
     }
@@ -215,11 +216,12 @@ impl Controller {
         }
     }
 
-    /// A loss that a probe has repaired already: no recovery begins for it. `delivered` are the bytes delivered so far.
-    pub(crate) fn on_repaired_loss(&mut self, now: Instant, in_flight: u32, delivered: u64) {
+    /// A loss that a probe has repaired already: no recovery begins for it. `lost` and `delivered` are the bytes lost and delivered
+    /// so far.
+    pub(crate) fn on_repaired_loss(&mut self, now: Instant, in_flight: u32, lost: u64, delivered: u64) {
         match &mut self.0 {
             Kind::Windowed(windowed) => windowed.on_congestion(now, in_flight),
-            Kind::Bbr(bbr) => bbr.note_loss(delivered),
+            Kind::Bbr(bbr) => bbr.note_loss(lost, delivered),
         }
     }
 

@@ -188,6 +188,16 @@ impl Pair {
         self.links[0] = Rc::clone(&other.links[0]);
     }
 
+    /// B says that it has all below `offset` of A's stream, whether it has it or not.
+    pub(crate) fn optimistic_ack(&mut self, offset: u64) {
+        let now = self.now;
+        let b = self.b.as_mut().expect("the SYN has arrived");
+        b.tcp.request_ack();
+        let mut ack = b.tcp.poll_transmit(now, &mut ()).expect("it was asked for");
+        ack.ack = SeqNum::new(ISN_A) + offset as u32;
+        self.a.tcp.handle_segment(now, &ack);
+    }
+
     /// Bytes that wait in front of the bottleneck from A to B.
     pub(crate) fn waiting(&self) -> u64 {
         self.links[0].borrow().waiting(self.now)

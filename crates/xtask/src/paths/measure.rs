@@ -31,6 +31,8 @@ pub(crate) enum Congestion {
     Lia,
     /// Opportunistic linked increases.
     Olia,
+    /// A model of each path (draft-ietf-ccwg-bbr).
+    Bbr,
 }
 
 /// Protections.
@@ -199,6 +201,7 @@ impl Settings {
             Congestion::Cubic => Algorithm::Cubic,
             Congestion::Lia => Algorithm::Lia,
             Congestion::Olia => Algorithm::Olia,
+            Congestion::Bbr => Algorithm::Bbr,
         };
         if let Some(bytes) = self.send_buffer {
             config.send_buffer = bytes;

@@ -98,7 +98,8 @@ impl Bbr {
     }
 
     pub(super) fn set_window(&mut self, ack: &PathAck) {
-        let most = self.quantized(self.product(self.window_gain()).saturating_add(self.aggregation.surplus()));
+        let most =
+            self.quantized(self.product(self.window_gain()).saturating_add(self.aggregation.surplus()));
         if self.full_pipe.was_reached() {
             self.window = self.window.saturating_add(ack.bytes).min(most);
         } else if self.window < most || ack.sample.total < self.initial_window {

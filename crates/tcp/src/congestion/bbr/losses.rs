@@ -2,11 +2,13 @@
 
 use plait_base::Instant;
 
-use super::{Bbr, State, UNBOUNDED};
+use super::{Bbr, PathAck, State, UNBOUNDED, percent};
 use crate::flight::Sent;
 
 /// Losses beyond so many percent of what was in flight are too many (`LossThresh`).
 const LOSS_PERCENT: u64 = 2;
+/// By so many standard deviations.
+const DEVIATIONS: u64 = 2;
 
 /// A time of losses, from the first to the end of the recovery, and what was there before it.
 #[derive(Clone, Copy, Debug)]
@@ -46,16 +48,22 @@ impl Episode {
 }
 
 impl Bbr {
-    /// Whether so many bytes lost of those in flight are too many.
+    /// Whether so many bytes lost of those in flight are too many. A path that loses [`LOSS_PERCENT`] of all segments by chance
+    /// loses more than that in every second round trip; the draft lets the sender yield each time. Here it has to be more than
+    /// such a path would lose with any probability, which is two standard deviations beyond it. Without SACK a round trip
+    /// shows one loss at most, and each counts.
     pub(super) fn is_too_much(&self, lost: u64, in_flight: u64) -> bool {
-        u128::from(lost) * 100 > u128::from(in_flight) * u128::from(LOSS_PERCENT)
+        let expected = percent(in_flight, LOSS_PERCENT);
+        let deviation = expected.saturating_mul(self.mss).isqrt();
+        let allowed = expected.saturating_add(DEVIATIONS * deviation);
+        if self.has_sack { lost > allowed } else { lost > 0 }
     }
 
     /// A range was declared lost; `lost` and `delivered` count all bytes so far.
     pub(crate) fn on_lost(&mut self, now: Instant, sent: &Sent, lost: u64, delivered: u64) {
         self.rounds.note_delivered(delivered);
         self.note_episode();
-        self.note_loss(delivered);
+        self.note_loss(lost.saturating_sub(sent.len()), delivered);
         let losses = &mut self.model.losses;
         losses.gaps += u32::from(sent.start != losses.gap_end);
         losses.gap_end = sent.end;
@@ -69,20 +77,26 @@ impl Bbr {
         }
     }
 
-    /// Something was lost in this round trip.
-    pub(crate) fn note_loss(&mut self, delivered: u64) {
-        if !self.model.losses.is_lossy {
-            self.model.losses.ends_beyond = delivered;
+    /// Something was lost in this round trip, beside `lost` bytes before.
+    pub(crate) fn note_loss(&mut self, lost: u64, delivered: u64) {
+        let losses = &mut self.model.losses;
+        if !losses.is_lossy {
+            losses.is_lossy = true;
+            losses.ends_beyond = delivered;
+            losses.lost_before = lost;
+            losses.delivered_before = delivered;
         }
-        self.model.losses.is_lossy = true;
     }
 
-    /// Once per round trip, outside of a probe: bounds follow from what was delivered.
-    pub(super) fn adapt_shortterm(&mut self) {
-        if !self.model.losses.ends {
+    /// Once per round trip, outside of a probe: bounds follow from what was delivered, where too much of it was lost.
+    pub(super) fn adapt_shortterm(&mut self, ack: &PathAck) {
+        let losses = self.model.losses;
+        if !losses.ends {
             return;
         }
-        if self.model.losses.is_lossy && !self.is_accelerating() {
+        let lost = ack.lost - losses.lost_before;
+        let all = lost + (ack.sample.total - losses.delivered_before);
+        if losses.is_lossy && !self.is_accelerating() && self.is_too_much(lost, all) {
             self.model.lower_shortterm(self.window);
         }
         self.model.losses.is_lossy = false;
@@ -129,8 +143,14 @@ impl Bbr {
     /// Nothing was lost (section 5.5.11): the bounds are what they were, or higher, and a probe that has ended goes on.
     pub(crate) fn undo(&mut self) {
         self.on_recovered();
-        let Episode { is_recovering: _, is_noted: _, rate_shortterm, inflight_shortterm, inflight_longterm, left } =
-            self.episode;
+        let Episode {
+            is_recovering: _,
+            is_noted: _,
+            rate_shortterm,
+            inflight_shortterm,
+            inflight_longterm,
+            left,
+        } = self.episode;
         self.model.losses.is_lossy = false;
         self.full_pipe.restart(0);
         self.model.rate_shortterm = self.model.rate_shortterm.max(rate_shortterm);

@@ -10,7 +10,7 @@
 //! - *ProbeRTT* sends little for a fifth of a second, each five seconds unless the round trip was short by itself, so that
 //!   queues drain and the shortest round trip is seen.
 //!
-//! Losses count where more than 2 % of what was in flight is lost: then UP ends, and the volume in flight is a bound
+//! Losses count where more than 2 % of what was in flight is lost, and more than such a path would lose by chance: then UP ends, and the volume in flight is a bound
 //! (`inflight_longterm`) until a later probe finds that more gets through. Between the probes a round trip with loss that is worth
 //! it sets bounds that last until the next REFILL.
 //!
@@ -117,6 +117,7 @@ pub(crate) struct Bbr {
     cycle: Cycle,
     round_trips: RoundTrips,
     episode: Episode,
+    has_sack: bool,
     /// Payload of a segment.
     mss: u64,
     initial_window: u64,
@@ -142,6 +143,7 @@ impl Bbr {
             cycle: Cycle::default(),
             round_trips: RoundTrips::default(),
             episode: Episode::default(),
+            has_sack: true,
             mss,
             initial_window: window,
             window,
@@ -151,8 +153,9 @@ impl Bbr {
         }
     }
 
-    pub(crate) fn set_seed(&mut self, seed: u64) {
+    pub(crate) fn on_established(&mut self, seed: u64, has_sack: bool) {
         self.cycle.set_seed(seed);
+        self.has_sack = has_sack;
     }
 
     pub(crate) fn state(&self) -> State {
@@ -192,7 +195,7 @@ impl Bbr {
         self.model.take_latest(ack);
         self.rounds.on_ack(ack);
         self.model.take_rate(ack);
-        self.adapt_shortterm();
+        self.adapt_shortterm(ack);
         let rate = self.model.rate();
         self.aggregation.on_ack(ack, rate, self.window, self.rounds.count(), self.full_pipe.was_reached());
         self.full_pipe.on_ack(ack, self.rounds.begins());

@@ -38,7 +38,7 @@ pub(super) struct LossRound {
     pub(super) is_lossy: bool,
     /// Bytes lost when it began.
     pub(super) lost_before: u64,
-    /// Bytes delivered when it began.
+    /// Bytes delivered then.
     pub(super) delivered_before: u64,
     /// Ranges with something between them that were lost, and the end of the last.
     pub(super) gaps: u32,
@@ -102,8 +102,6 @@ impl Model {
         if self.losses.ends {
             self.latest_rate = ack.rate();
             self.latest_delivered = ack.sample.delivered;
-            self.losses.lost_before = ack.lost;
-            self.losses.delivered_before = ack.sample.total;
             self.losses.gaps = 0;
         }
     }
