@@ -78,6 +78,10 @@ const MAX_WINDOW: u32 = 1 << 30;
 pub struct Controller(Kind);
 
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all connections have the larger one, and it is asked for each segment"
+)]
 enum Kind {
     Windowed(Windowed),
     /// On the heap: it is several times as large, and few connections have it.
