@@ -108,7 +108,7 @@ impl Endpoint {
         if delivered == before && !entry.connection.is_time_wait() {
             log::debug!(connection = id.0, "reset: its application has gone and nothing moves");
             self.counters.orphans_aborted += 1;
-            entry.connection.abort(now);
+            entry.connection.discard(now);
         }
     }
 

@@ -22,7 +22,7 @@ use core::cell::Cell;
 use core::net::SocketAddr;
 use plait_base::{Instant, SubflowId};
 use plait_tcp::State;
-use plait_wire::{IcmpError, Segment};
+use plait_wire::{IcmpError, ResetReason, Segment};
 
 use crate::closing::Closing;
 use crate::connection::notices::Notices;
@@ -33,7 +33,7 @@ use crate::receive::RecvStream;
 use crate::role::Role;
 use crate::send::SendStream;
 use crate::subflows::Subflows;
-use crate::subflows::subflow::Kind;
+use crate::subflows::subflow::{Kind, ResetInfo};
 use crate::timers::{Timer, Timers};
 use crate::{
     AttemptStatus, Config, ConnectionError, Counters, Host, Negotiated, Path, ReadError, Refused, Status,
@@ -315,6 +315,17 @@ impl Connection {
         let _ = now;
         self.timers.set(None);
         self.fail(ConnectionError::Aborted);
+    }
+
+    /// Nobody waits for it any more: it is aborted, and if it is over already, the subflows that have not closed are reset. Who holds a
+    /// path could keep such a subflow for ever, by a window that stays shut on its FIN.
+    pub fn discard(&mut self, now: Instant) {
+        self.abort(now);
+        for subflow in &mut self.subflows {
+            if !matches!(subflow.tcp.state(), State::TimeWait | State::Closed) {
+                subflow.reset(ResetInfo::because(ResetReason::Unspecified));
+            }
+        }
     }
 
     /// Nobody will read any more: what still arrives is refused (RST / MP_FASTCLOSE once data comes).

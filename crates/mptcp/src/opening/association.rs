@@ -171,6 +171,11 @@ impl Association {
         pass!(self.finish(now));
     }
 
+    /// As [`Connection::discard`].
+    pub fn discard(&mut self, now: Instant) {
+        pass!(self.discard(now));
+    }
+
     /// As [`Connection::abort`].
     pub fn abort(&mut self, now: Instant) {
         pass!(self.abort(now));

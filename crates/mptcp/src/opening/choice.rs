@@ -225,6 +225,14 @@ impl ActiveOpen {
         self.end_with(self.farthest(), ConnectionError::Aborted);
     }
 
+    /// Nobody waits for it any more, nor for what its attempts have left.
+    pub(crate) fn discard(&mut self, now: Instant) {
+        self.abort(now);
+        for attempt in &mut self.attempts {
+            attempt.connection.discard(now);
+        }
+    }
+
     /// Nothing is left to try and to hope for.
     fn is_hopeless(&self, now: Instant) -> bool {
         let runs = self.attempts.iter().any(Attempt::is_running);
