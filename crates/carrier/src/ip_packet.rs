@@ -53,6 +53,7 @@ mod tests {
                 payload: Bytes::from(vec![7; 3000]),
                 segment_size: 1400,
                 ecn: 0,
+                flow_label: 0,
             };
             packet.write(segment.clone());
             assert_eq!((packet.transport_offset, packet.segment_size), (transport_offset, 1400));

@@ -50,6 +50,7 @@ mod tests {
             payload: Bytes::new(),
             segment_size: 1,
             ecn: 0,
+            flow_label: 0,
         };
         let mut wrong = segment.to_bytes(0);
         *wrong.last_mut().expect("a header") ^= 1;

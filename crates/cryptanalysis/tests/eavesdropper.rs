@@ -238,6 +238,7 @@ fn segment(seq: u32, options: OptionBytes, payload: &[u8]) -> Segment {
         payload: Bytes::copy_from_slice(payload),
         segment_size: 1400,
         ecn: 0,
+        flow_label: 0,
     }
 }
 

@@ -155,6 +155,7 @@ impl Peer {
             segment_size: payload.len().max(1) as u16,
             payload,
             ecn: 0,
+            flow_label: 0,
         }
     }
 

@@ -191,6 +191,7 @@ mod tests {
             payload: Bytes::new(),
             segment_size: 1,
             ecn: 0,
+            flow_label: 0,
         };
         reset_for(&stray, None).expect("not a reset")
     }

@@ -169,6 +169,7 @@ mod tests {
             payload: Bytes::new(),
             segment_size: 1,
             ecn: 0,
+            flow_label: 0,
         }
     }
 

@@ -29,7 +29,8 @@ pub(crate) fn reset_for(stray: &Segment, reason: Option<ResetReason>) -> Option<
     Some(reset)
 }
 
-/// A segment without payload and options back to where `stray` came from.
+/// A segment without payload and options back to where `stray` came from. It is of no flow of ours, so it has no flow label
+/// (RFC 6437, section 2): one that follows from the addresses would cost a stranger nothing to ask for, and tell nobody anything.
 pub(crate) fn bare_segment(stray: &Segment, seq: SeqNum, ack: SeqNum, flags: Flags) -> Segment {
     Segment {
         source: stray.destination,
@@ -43,6 +44,7 @@ pub(crate) fn bare_segment(stray: &Segment, seq: SeqNum, ack: SeqNum, flags: Fla
         payload: Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     }
 }
 
@@ -103,6 +105,7 @@ mod tests {
             payload: Bytes::new(),
             segment_size: 1460,
             ecn: 0,
+            flow_label: 0,
         };
         Segment { source: address(1), destination: address(2), payload: Bytes::from_static(payload), ..empty }
     }

@@ -21,6 +21,8 @@ pub(crate) struct TimeWait {
     pub(crate) ack: SeqNum,
     /// The window field of its last segment.
     pub(crate) window: u16,
+    /// Its flow label: what is said once more goes the way of the rest.
+    pub(crate) flow_label: u32,
     /// If they were agreed on.
     pub(crate) timestamps: Option<TimeWaitTimestamps>,
     /// 2 MSL.
@@ -37,6 +39,7 @@ impl TimeWait {
             seq: last.seq + last.len_seq(),
             ack: last.ack,
             window: last.window,
+            flow_label: last.flow_label,
             timestamps: stamp.map(|(value, echo)| TimeWaitTimestamps {
                 offset: value.wrapping_sub(now.as_millis() as u32),
                 recent: echo,
@@ -191,6 +194,7 @@ fn timestamps_of(segment: &Segment) -> Option<(u32, u32)> {
 fn acknowledgment(now: Instant, remnant: &TimeWait, segment: &Segment) -> Segment {
     let mut ack = bare_segment(segment, remnant.seq, remnant.ack, Flags::ACK);
     ack.window = remnant.window;
+    ack.flow_label = remnant.flow_label;
     if let Some(timestamps) = remnant.timestamps {
         let value = (now.as_millis() as u32).wrapping_add(timestamps.offset);
         let option = TcpOption::Timestamps { value, echo: timestamps.recent };
@@ -317,6 +321,7 @@ mod tests {
             seq: SeqNum::new(900),
             ack: SeqNum::new(500),
             window: 64,
+            flow_label: 5,
             timestamps: Some(TimeWaitTimestamps { offset: 7, recent: 1000 }),
             lasts: Duration::from_secs(seconds),
         }
@@ -341,6 +346,7 @@ mod tests {
             payload: Bytes::new(),
             segment_size: 1460,
             ecn: 0,
+            flow_label: 0,
         }
     }
 }

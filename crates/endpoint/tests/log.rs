@@ -89,6 +89,7 @@ fn segment(number: u32, flags: Flags, port: u16, options: OptionBytes) -> Segmen
         payload: Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     }
 }
 

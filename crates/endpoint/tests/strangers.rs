@@ -186,6 +186,7 @@ fn stray(flags: Flags) -> Segment {
         payload: Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     }
 }
 

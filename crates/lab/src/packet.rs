@@ -224,6 +224,7 @@ pub(crate) mod tests {
             payload: Bytes::copy_from_slice(payload),
             segment_size,
             ecn: 0,
+            flow_label: 0,
         }
     }
 

@@ -144,6 +144,7 @@ fn send_syn(lab: &plait_lab::Lab, options: &[u8]) -> Vec<u8> {
         payload: bytes::Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     };
     // The kernel writes the IP header.
     let packet = segment.to_bytes(0);

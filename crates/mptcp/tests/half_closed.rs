@@ -88,6 +88,7 @@ impl Client {
             payload: Bytes::copy_from_slice(payload),
             segment_size: payload.len().max(1) as u16,
             ecn: 0,
+            flow_label: 0,
         };
         self.sent += segment.len_seq();
         self.world.deliver(SERVER, &segment);

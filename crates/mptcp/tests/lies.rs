@@ -219,6 +219,7 @@ fn join_syn(world: &mut World, token: u32) -> Segment {
         payload: Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     }
 }
 

@@ -98,6 +98,7 @@ impl Impostor {
             payload: Bytes::copy_from_slice(payload),
             segment_size: payload.len().max(1) as u16,
             ecn: 0,
+            flow_label: 0,
         };
         self.sent += segment.len_seq();
         self.world.deliver(self.victim, &segment);

@@ -198,5 +198,6 @@ fn segment(source: SocketAddr, destination: SocketAddr, flags: Flags) -> Segment
         payload: Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     }
 }

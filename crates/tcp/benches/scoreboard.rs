@@ -43,6 +43,7 @@ fn syn_ack(tuple: FourTuple) -> Segment {
         payload: Bytes::new(),
         segment_size: MSS,
         ecn: 0,
+        flow_label: 0,
     }
 }
 
@@ -50,7 +51,7 @@ fn syn_ack(tuple: FourTuple) -> Segment {
 fn in_flight(now: Instant) -> Connection {
     let at = |text: &str| text.parse().expect("an address");
     let tuple = FourTuple { local: at("10.0.0.1:1"), remote: at("10.0.0.2:2") };
-    let isn = Isn { seq: OURS, timestamp_offset: 0 };
+    let isn = Isn { seq: OURS, timestamp_offset: 0, label_seed: 0 };
     let config = Config { timestamps: false, initial_window: SEGMENTS as u8, ..Config::default() };
     let mut tcp = Connection::connect(now, config, tuple, isn);
     while tcp.poll_transmit(now, &mut ()).is_some() {}

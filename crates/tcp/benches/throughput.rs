@@ -41,7 +41,7 @@ fn all_segments(tcp: &mut Connection, now: Instant, out: &mut Vec<Segment>) {
 fn main() {
     let at = |text: &str| text.parse().expect("an address");
     let tuple = FourTuple { local: at("10.0.0.1:1"), remote: at("10.0.0.2:2") };
-    let isn = |seq| Isn { seq: SeqNum::new(seq), timestamp_offset: 0 };
+    let isn = |seq| Isn { seq: SeqNum::new(seq), timestamp_offset: 0, label_seed: 0 };
     let mut now = Instant::from_millis(1);
     let (mut forward, mut back) = (Vec::new(), Vec::new());
     let mut a = Connection::connect(now, Config::default(), tuple, isn(1));

@@ -38,6 +38,7 @@ impl Connection {
                 self.ecn.on_repeated_syn(segment);
                 if self.challenge.ask(now) == Challenge::Answer {
                     self.opening.due = true;
+                    self.flow_label.draw(now);
                 }
                 return self.refuse(now, Answer::Never, DropReason::UnexpectedSyn);
             }
@@ -140,6 +141,7 @@ impl Connection {
             let old_start = start.max(1) as u64;
             self.keep_earlier_ack();
             self.receive.duplicate = (old_start < old_end).then_some((old_start, old_end));
+            self.flow_label.on_repeated(now, old_start, self.send.rtt.base_rto());
             self.old_segment_in_time_wait(now, segment);
         }
         Err((Answer::Always, DropReason::OutOfWindow))

@@ -206,6 +206,7 @@ impl Connection {
             payload: draft.payload,
             segment_size: draft.segment_size,
             ecn: 0,
+            flow_label: self.flow_label.get(),
         };
         let sent = segment.wire_segments() as u64;
         self.stats.segments_sent += sent;
@@ -278,6 +279,7 @@ impl Connection {
             payload: Bytes::new(),
             segment_size: self.segment_payload(0),
             ecn: 0,
+            flow_label: self.flow_label.get(),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::ack_policy::Urgency;
 use crate::challenge::ChallengeLimit;
 use crate::congestion::{Controller, Coupling};
 use crate::ecn::Marking;
+use crate::flow_label::FlowLabel;
 use crate::header_options::{SynOptions, TIMESTAMPS_LEN};
 use crate::log;
 use crate::receiver::Receiver;
@@ -172,6 +173,7 @@ pub struct Connection {
     pub(crate) opening: Opening,
     pub(crate) sack: bool,
     pub(crate) ecn: Marking,
+    pub(crate) flow_label: FlowLabel,
     pub(crate) timestamps: Option<Timestamps>,
     pub(crate) send: Sender,
     pub(crate) receive: Receiver,
@@ -202,7 +204,8 @@ impl Connection {
     }
 
     fn new(now: Instant, config: Config, tuple: FourTuple, isn: Isn, role: Role) -> Self {
-        let send = Sender::new(now, &config, isn.seq, IpVersion::of(&tuple.local.ip()));
+        let version = IpVersion::of(&tuple.local.ip());
+        let send = Sender::new(now, &config, isn.seq, version);
         let receive = Receiver::new(now, &config);
         Self {
             tuple,
@@ -210,6 +213,7 @@ impl Connection {
             opening: Opening { role, attempts: 0, sent_at: now, due: true },
             sack: config.sack,
             ecn: Marking::new(if config.congestion.answers_marks() { config.ecn } else { Ecn::Off }),
+            flow_label: FlowLabel::new(now, version, isn.label_seed),
             timestamps: config.timestamps.then(|| Timestamps::new(isn.timestamp_offset)),
             config,
             send,

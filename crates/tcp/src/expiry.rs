@@ -71,6 +71,7 @@ impl Connection {
                 self.send.rtt.back_off();
                 log::debug!(attempts = self.opening.attempts, state = ?self.state, "no answer to the SYN");
                 self.opening.due = true;
+                self.flow_label.draw(now);
             }
             State::Established | State::FinWait1 | State::CloseWait | State::Closing | State::LastAck => {
                 self.data_expired(now);
@@ -99,6 +100,7 @@ impl Connection {
         }
         self.send.timeouts += 1;
         self.send.rtt.back_off();
+        self.flow_label.draw(now);
         log::debug!(
             una = self.send.una,
             in_flight,

@@ -14,34 +14,58 @@ pub struct Isn {
     pub seq: SeqNum,
     /// Added to the millisecond clock to give TSval.
     pub timestamp_offset: u32,
+    /// What the flow labels of the connection follow from (RFC 6437), over IPv6.
+    pub label_seed: u128,
 }
 
 /// A secret and a clock that together give every four-tuple its own sequence space (RFC 6528, section 3).
 pub struct IsnGenerator {
     secret: [u8; 32],
+    /// For flow labels, which are short and shown on every packet: what they give away says nothing about sequence numbers.
+    label_secret: [u8; 32],
 }
 
 impl IsnGenerator {
     /// With a secret that is drawn once per start of the host.
     pub fn new(secret: [u8; 32]) -> Self {
-        Self { secret }
+        let mut hash = Sha256::new();
+        hash.update(LABEL_SECRET);
+        hash.update(secret);
+        Self { secret, label_secret: hash.finalize().into() }
     }
 
     /// The start for a connection between these addresses, opened `now`: a 4 µs clock plus a keyed hash.
     pub fn isn(&self, tuple: &FourTuple, now: Instant) -> Isn {
-        let mut hash = Sha256::new();
-        hash.update(self.secret);
-        for address in [tuple.local, tuple.remote] {
-            update_address(&mut hash, address);
-        }
-        let digest: [u8; 32] = hash.finalize().into();
-        let [a, b, c, d, e, f, g, h, ..] = digest;
+        let [a, b, c, d, e, f, g, h, ..] = keyed_hash(&self.secret, tuple);
         let clock = (now.as_micros() / CLOCK_MICROS) as u32;
         Isn {
             seq: SeqNum::new(clock.wrapping_add(u32::from_be_bytes([a, b, c, d]))),
             timestamp_offset: u32::from_be_bytes([e, f, g, h]),
+            label_seed: match tuple.remote.ip() {
+                IpAddr::V4(_) => 0,
+                IpAddr::V6(_) => self.label_seed(tuple),
+            },
         }
     }
+
+    /// Without the clock: an answer that is given without state has the label that the connection will have.
+    fn label_seed(&self, tuple: &FourTuple) -> u128 {
+        let [low @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] =
+            keyed_hash(&self.label_secret, tuple);
+        u128::from_be_bytes(low)
+    }
+}
+
+/// Sets the secret of the flow labels apart from that of the sequence numbers.
+const LABEL_SECRET: &[u8] = b"plait flow labels";
+
+fn keyed_hash(secret: &[u8; 32], tuple: &FourTuple) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(secret);
+    for address in [tuple.local, tuple.remote] {
+        update_address(&mut hash, address);
+    }
+    hash.finalize().into()
 }
 
 /// Tick of the clock of RFC 6528 (RFC 9293, section 3.4.1).
@@ -60,6 +84,7 @@ fn update_address(hash: &mut Sha256, address: SocketAddr) {
 impl Drop for IsnGenerator {
     fn drop(&mut self) {
         self.secret.zeroize();
+        self.label_secret.zeroize();
     }
 }
 
@@ -82,6 +107,19 @@ mod tests {
         let later = generator.isn(&tuple(1), Instant::from_millis(1000));
         assert_eq!(later.seq.distance(first.seq), 250_000);
         assert_eq!(later.timestamp_offset, first.timestamp_offset, "timestamps go on where they were");
+    }
+
+    #[test]
+    fn the_flow_labels_of_a_tuple_do_not_depend_on_the_moment_and_differ_between_tuples() {
+        let generator = IsnGenerator::new([7; 32]);
+        let tuple = |port| FourTuple {
+            local: SocketAddr::new("2001:db8::1".parse().expect("an address"), port),
+            remote: "[2001:db8::2]:80".parse().expect("an address"),
+        };
+        let seed = |port, millis| generator.isn(&tuple(port), Instant::from_millis(millis)).label_seed;
+        assert_eq!(seed(1, 0), seed(1, 5000));
+        assert_ne!(seed(1, 0), seed(2, 0));
+        assert_ne!(seed(1, 0), IsnGenerator::new([8; 32]).isn(&tuple(1), Instant::ZERO).label_seed);
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod ecn;
 mod event;
 mod expiry;
 mod flight;
+mod flow_label;
 mod forward;
 mod handshake;
 mod header_options;

@@ -198,7 +198,7 @@ fn data_queued_before_the_handshake_leaves_with_its_end() {
 fn over_ipv6_segments_are_twenty_bytes_smaller() {
     let at = |text: &str| text.parse().expect("an address");
     let tuple = FourTuple { local: at("[fd00::1]:1"), remote: at("[fd00::2]:2") };
-    let isn = Isn { seq: SeqNum::new(u32::MAX), timestamp_offset: 0 };
+    let isn = Isn { seq: SeqNum::new(u32::MAX), timestamp_offset: 0, label_seed: 0 };
     let now = Instant::from_millis(1);
     let mut a = Connection::connect(now, plain(), tuple, isn);
     let syn = a.poll_transmit(now, &mut ()).expect("a SYN");

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use plait_base::SeqNum;
 
-use crate::ip::{Extent, IpHeader, emit_header, pseudo_header};
+use crate::ip::{Extent, IpHeader, Marks, emit_header, pseudo_header};
 use crate::{Checksum, IpVersion, Malformed, Protocol, Trust};
 
 /// An ICMP error, with the part of our segment that it quotes.
@@ -169,7 +169,7 @@ pub fn icmp_error(reason: IcmpReason, from: IpAddr, quoted: &[u8]) -> Result<Vec
     let quoted = &quoted[..quoted.len().min(max_packet - version.header_len() - ICMP_HEADER)];
     let length = ICMP_HEADER + quoted.len();
     let mut packet = Vec::with_capacity(version.header_len() + length);
-    emit_header(from, to, protocol, 0, 0, length, &mut packet);
+    emit_header(from, to, protocol, Marks::default(), length, &mut packet);
 
     let start = packet.len();
     let (kind, code, rest) = reason.header(version);

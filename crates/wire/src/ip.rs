@@ -64,6 +64,8 @@ pub(crate) struct IpHeader {
     pub(crate) protocol: u8,
     /// The two ECN bits.
     pub(crate) ecn: u8,
+    /// The flow label of IPv6; 0 in IPv4.
+    pub(crate) flow_label: u32,
     /// Where the upper layer lies in the packet.
     pub(crate) payload: Range<usize>,
 }
@@ -101,6 +103,20 @@ const HOP_LIMIT: u8 = 64;
 
 /// DSCP zero, no traffic class beyond the ECN bits.
 const ECN_MASK: u8 = 0x03;
+
+/// The flow label has 20 bits (RFC 8200, section 3).
+const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
+
+/// What a header of ours says beside addresses, protocol and length.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Marks {
+    /// The two ECN bits.
+    pub(crate) ecn: u8,
+    /// Identification of IPv4.
+    pub(crate) identification: u16,
+    /// Flow label of IPv6.
+    pub(crate) flow_label: u32,
+}
 
 impl IpHeader {
     /// Takes the IP header off `packet`.
@@ -149,6 +165,7 @@ impl IpHeader {
             destination: Ipv4Addr::new(fixed[16], fixed[17], fixed[18], fixed[19]).into(),
             protocol: fixed[9],
             ecn: fixed[1] & ECN_MASK,
+            flow_label: 0,
             payload: header..end,
         })
     }
@@ -168,6 +185,7 @@ impl IpHeader {
             destination: Ipv6Addr::from(*destination).into(),
             protocol,
             ecn: (fixed[1] >> 4) & ECN_MASK,
+            flow_label: u32::from_be_bytes([0, fixed[1], fixed[2], fixed[3]]) & FLOW_LABEL_MASK,
             payload: V6_HEADER + skipped..V6_HEADER + behind.len(),
         })
     }
@@ -219,18 +237,18 @@ fn skip_extensions(first: u8, behind: &[u8]) -> Result<(u8, usize), Malformed> {
     Err(Malformed::HeaderLength)
 }
 
-/// Appends an IP header for `length` bytes of upper layer. `identification` is used by IPv4 only.
+/// Appends an IP header for `length` bytes of upper layer.
 ///
 /// `length` and the header together must fit the 16 bits of the length field; the callers bound them.
 pub(crate) fn emit_header(
     source: IpAddr,
     destination: IpAddr,
     protocol: Protocol,
-    ecn: u8,
-    identification: u16,
+    marks: Marks,
     length: usize,
     head: &mut Vec<u8>,
 ) {
+    let Marks { ecn, identification, flow_label } = marks;
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let start = head.len();
@@ -245,7 +263,8 @@ pub(crate) fn emit_header(
             head[start + V4_CHECKSUM.start..start + V4_CHECKSUM.end].copy_from_slice(&checksum.to_be_bytes());
         }
         (IpAddr::V6(_), _) | (_, IpAddr::V6(_)) => {
-            head.extend([0x60, (ecn & ECN_MASK) << 4, 0, 0]);
+            let [_, label_high, label_middle, label_low] = (flow_label & FLOW_LABEL_MASK).to_be_bytes();
+            head.extend([0x60, (ecn & ECN_MASK) << 4 | label_high, label_middle, label_low]);
             head.extend(length_field(length).to_be_bytes());
             head.extend([protocol.number(), HOP_LIMIT]);
             head.extend(v6_octets(source));

@@ -78,6 +78,9 @@ pub struct Segment {
     pub segment_size: u16,
     /// The two ECN bits of the IP header.
     pub ecn: u8,
+    /// The flow label of the IPv6 header (RFC 6437): 20 bits, 0 for none, and 0 over IPv4. Whoever is on the path can have
+    /// written that of a segment which arrived.
+    pub flow_label: u32,
 }
 
 impl Segment {
@@ -134,6 +137,7 @@ impl Segment {
             payload,
             segment_size: single_size,
             ecn: self.ecn,
+            flow_label: self.flow_label,
         }
     }
 }
@@ -155,6 +159,7 @@ mod tests {
             payload: (0..len).map(|i| i as u8).collect::<Vec<_>>().into(),
             segment_size,
             ecn: 1,
+            flow_label: 0,
         }
     }
 

@@ -161,5 +161,6 @@ fn segment(source: &str, destination: &str) -> Segment {
         payload: vec![9; 1400].into(),
         segment_size: 1400,
         ecn: 0,
+        flow_label: 0,
     }
 }

@@ -45,7 +45,7 @@ proptest! {
                 let ip = ip.header();
                 prop_assert_eq!(IpAddr::from(ip.source_addr()), segment.source.ip());
                 prop_assert_eq!(IpAddr::from(ip.destination_addr()), segment.destination.ip());
-                prop_assert_eq!(ip.traffic_class(), segment.ecn);
+                prop_assert_eq!((ip.traffic_class(), ip.flow_label().value()), (segment.ecn, segment.flow_label));
                 header.calc_checksum_ipv6_raw(ip.source(), ip.destination(), &segment.payload)
             }
             Some(NetSlice::Arp(_)) | None => panic!("no IP"),

@@ -252,6 +252,7 @@ fn plain(payload: &[u8]) -> Segment {
         payload: Bytes::copy_from_slice(payload),
         segment_size: payload.len().max(1) as u16,
         ecn: 0,
+        flow_label: 0,
     }
 }
 

@@ -311,6 +311,7 @@ fn syn_from(
         payload: Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     }
 }
 

@@ -30,7 +30,7 @@ fn subflows(count: u16) -> Subflows {
     for number in 0..count {
         let remote = "192.0.2.2:80".parse().expect("an address");
         let tuple = FourTuple { local: ([192, 0, 2, 1], 1000 + number).into(), remote };
-        let isn = Isn { seq: SeqNum::new(7), timestamp_offset: 0 };
+        let isn = Isn { seq: SeqNum::new(7), timestamp_offset: 0, label_seed: 0 };
         let tcp = plait_tcp::Connection::connect(NOW, Config::default(), tuple, isn);
         let id = subflows.draw_id();
         subflows

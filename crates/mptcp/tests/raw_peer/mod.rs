@@ -125,6 +125,7 @@ impl RawPeer {
             segment_size: payload.len().max(1) as u16,
             payload,
             ecn: 0,
+            flow_label: 0,
         }
     }
 

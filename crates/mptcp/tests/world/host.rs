@@ -30,7 +30,8 @@ impl Host for TestHost {
 
     fn isn(&mut self, _: &FourTuple, _: Instant) -> Isn {
         // A little before the wrap, so that each test goes over it.
-        Isn { seq: SeqNum::new(u32::MAX - self.wire.below(40_000) as u32), timestamp_offset: u32::MAX - 500 }
+        let seq = SeqNum::new(u32::MAX - self.wire.below(40_000) as u32);
+        Isn { seq, timestamp_offset: u32::MAX - 500, label_seed: seq.bits().into() }
     }
 
     fn random(&mut self) -> &mut dyn Random {

@@ -475,6 +475,7 @@ fn reset_for(stray: &Segment) -> Segment {
         payload: Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     }
 }
 

@@ -73,6 +73,8 @@ fn describe_segment(segment: &Segment, detail: Detail, starts: &mut Starts, line
         payload,
         segment_size: _,
         ecn,
+        // In the full listing the hash of the packet covers it.
+        flow_label: _,
     } = segment;
     let start = *starts.entry((*source, *destination)).or_insert(*seq);
     let peer = starts.get(&(*destination, *source)).copied().unwrap_or(*ack);

@@ -63,5 +63,6 @@ fn segment(source: SocketAddr, destination: SocketAddr, flags: Flags) -> Segment
         payload: Bytes::new(),
         segment_size: 1460,
         ecn: 0,
+        flow_label: 0,
     }
 }

@@ -239,6 +239,7 @@ fn answer(to: &Segment, flags: Flags) -> Segment {
         payload: bytes::Bytes::new(),
         segment_size: 1,
         ecn: 0,
+        flow_label: 0,
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) const ISN_A: u32 = 0xffff_fc00;
 pub(crate) const ISN_B: u32 = 0xffff_ff80;
 
 pub(crate) fn isn(bits: u32) -> Isn {
-    Isn { seq: SeqNum::new(bits), timestamp_offset: bits ^ 0x8000_0000 }
+    Isn { seq: SeqNum::new(bits), timestamp_offset: bits ^ 0x8000_0000, label_seed: bits.into() }
 }
 
 /// The bytes of the stream number `n` from `from` on.

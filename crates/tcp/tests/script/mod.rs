@@ -58,6 +58,7 @@ pub(crate) fn seg(flags: &str, seq: i64, ack: i64) -> Seg {
         payload: Bytes::new(),
         segment_size: 1460,
         ecn: 0,
+        flow_label: 0,
     };
     Seg { segment, stamp: None, bare: false }
 }
@@ -149,13 +150,22 @@ pub(crate) struct Script {
 impl Script {
     pub(crate) fn active(config: Config) -> Self {
         let tuple = FourTuple { local: us(), remote: them() };
-        let isn = Isn { seq: SeqNum::new(OURS), timestamp_offset: 0xffff_f800 };
+        let isn = Isn { seq: SeqNum::new(OURS), timestamp_offset: 0xffff_f800, label_seed: 1 };
         let now = Instant::from_millis(1000);
         Self::around(Connection::connect(now, config.clone(), tuple, isn), now)
     }
 
+    /// The same over IPv6; the addresses in what the peer is given to say are those of IPv4, which the connection does not look at.
+    pub(crate) fn active_over_ipv6(config: Config, label_seed: u128) -> Self {
+        let at = |text: &str| text.parse().expect("an address");
+        let tuple = FourTuple { local: at("[2001:db8::1]:1000"), remote: at("[2001:db8::2]:2000") };
+        let isn = Isn { seq: SeqNum::new(OURS), timestamp_offset: 0xffff_f800, label_seed };
+        let now = Instant::from_millis(1000);
+        Self::around(Connection::connect(now, config, tuple, isn), now)
+    }
+
     pub(crate) fn passive(config: Config, syn: Seg) -> Self {
-        let isn = Isn { seq: SeqNum::new(OURS), timestamp_offset: 0xffff_f800 };
+        let isn = Isn { seq: SeqNum::new(OURS), timestamp_offset: 0xffff_f800, label_seed: 1 };
         let now = Instant::from_millis(1000);
         Self::around(Connection::accept(now, config.clone(), &syn.segment, isn), now)
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Segment;
-use crate::ip::{emit_header, pseudo_header};
+use crate::ip::{Marks, emit_header, pseudo_header};
 use crate::{Checksum, IpVersion, Protocol};
 
 /// How the checksum of an outgoing segment is left.
@@ -38,7 +38,7 @@ impl Segment {
     }
 
     /// Appends IP and TCP header to `head`; the payload goes behind it, unchanged. `identification` is the
-    /// IPv4 identification field (the flow label of IPv6 stays zero). Don't Fragment is set.
+    /// IPv4 identification field. Don't Fragment is set.
     ///
     /// The length fields and the checksum are those of the whole super-segment, as the kernel's send
     /// offload wants them. All of it must fit an IP packet: 65,535 bytes.
@@ -46,7 +46,8 @@ impl Segment {
         let (source, destination) = (self.source.ip(), self.destination.ip());
         let tcp_len = self.tcp_header_len() + self.payload.len();
         head.reserve(self.header_len());
-        emit_header(source, destination, Protocol::Tcp, self.ecn, identification, tcp_len, head);
+        let marks = Marks { ecn: self.ecn, identification, flow_label: self.flow_label };
+        emit_header(source, destination, Protocol::Tcp, marks, tcp_len, head);
 
         let start = head.len();
         self.emit_tcp_header(head);

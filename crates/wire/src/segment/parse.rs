@@ -48,6 +48,7 @@ impl Segment {
             },
             payload,
             ecn: ip.ecn,
+            flow_label: ip.flow_label,
         })
     }
 }

@@ -130,25 +130,29 @@ pub(crate) fn segment() -> impl Strategy<Value = Segment> {
         1..=65_455usize,
     ];
     (
-        (ends(), any::<(u32, u32)>(), flags(), any::<(u16, u16)>()),
+        (ends(), any::<(u32, u32)>(), flags(), any::<(u16, u16)>(), 0..1u32 << 20),
         (option_field(), payload, any::<u8>(), 1..=u16::MAX, 0..4u8),
     )
-        .prop_map(|((ends, (seq, ack), flags, (window, urgent)), (options, len, seed, size, ecn))| {
-            let payload: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(seed) ^ (i >> 8) as u8).collect();
-            Segment {
-                source: ends.0,
-                destination: ends.1,
-                seq: SeqNum::new(seq),
-                ack: SeqNum::new(ack),
-                flags,
-                window,
-                urgent,
-                options,
-                payload: payload.into(),
-                segment_size: size,
-                ecn,
-            }
-        })
+        .prop_map(
+            |((ends, (seq, ack), flags, (window, urgent), label), (options, len, seed, size, ecn))| {
+                let payload: Vec<u8> =
+                    (0..len).map(|i| (i as u8).wrapping_mul(seed) ^ (i >> 8) as u8).collect();
+                Segment {
+                    source: ends.0,
+                    destination: ends.1,
+                    seq: SeqNum::new(seq),
+                    ack: SeqNum::new(ack),
+                    flags,
+                    window,
+                    urgent,
+                    options,
+                    payload: payload.into(),
+                    segment_size: size,
+                    ecn,
+                    flow_label: if ends.0.is_ipv6() { label } else { 0 },
+                }
+            },
+        )
 }
 
 fn ends() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
