@@ -149,5 +149,5 @@ fn tuple() -> FourTuple {
 }
 
 fn isn(seq: u32) -> Isn {
-    Isn { seq: SeqNum::new(seq), timestamp_offset: 0 }
+    Isn { seq: SeqNum::new(seq), timestamp_offset: 0, label_seed: 0 }
 }
