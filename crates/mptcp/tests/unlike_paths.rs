@@ -52,6 +52,61 @@ fn a_path_of_much_more_delay_costs_nothing_of_a_fast_one() {
     }
 }
 
+/// Seconds that 50 MB take with a send buffer of so many bytes, and what part of them the second path carries.
+fn carried(is_sealed: bool, links: Vec<Link>, send_buffer: usize) -> (f64, f64) {
+    const BYTES: usize = 50_000_000;
+    let mut world = if is_sealed { sealed(2, links, &[Tep::Tls13]) } else { World::new(2, links, 1) };
+    world.config(|config| config.send_buffer = send_buffer);
+    world.send(CLIENT, &pattern(BYTES, 1)).send(SERVER, b"x").connect();
+    let time = world.finish(60);
+    assert_eq!(world.sides[SERVER].received.len(), BYTES);
+    let flows = world.status(CLIENT).subflows;
+    let on_second = flows.iter().filter(|flow| flow.path != flows[0].path).map(|flow| flow.tcp.bytes_sent);
+    (time.as_secs_f64(), on_second.sum::<u64>() as f64 / BYTES as f64)
+}
+
+/// A block is under way for 60 ms on the second path. In that time the first would send 2.2 MB behind it, and stands still once the
+/// send buffer is full: with 1 MiB it would carry less than half of its rate, which the second does not make up for.
+#[test]
+fn a_second_path_is_used_where_the_send_buffer_has_room_for_what_the_first_sends_meanwhile() {
+    for is_sealed in [false, true] {
+        let links = || vec![link(20, Some(300)), link(60, Some(80))];
+        for (send_buffer, least, most) in [(1 << 20, 0.0, 0.01), (16 << 20, 0.1, 0.3)] {
+            let (alone, _) = carried(is_sealed, links()[..1].to_vec(), send_buffer);
+            let (both, share) = carried(is_sealed, links(), send_buffer);
+            println!(
+                "sealed: {is_sealed}, {send_buffer}: alone {alone:.2} s, both {both:.2} s, {share:.2} over the second"
+            );
+            assert!(both <= 1.03 * alone, "sealed: {is_sealed}, {send_buffer}: {both} beside {alone}");
+            assert!((least..=most).contains(&share), "sealed: {is_sealed}, {send_buffer}: {share}");
+        }
+    }
+}
+
+/// Ten bandwidth-delay products of queue: what the slow path carries is copied only where the stream stands still for it, and it gets less
+/// after that.
+#[test]
+fn a_deep_queue_of_a_slow_path_draws_few_copies() {
+    const BYTES: usize = 50_000_000;
+    for is_sealed in [false, true] {
+        let deep = |round_trip| {
+            let link = link(round_trip, Some(50));
+            Link { queue: 10 * link.queue, ..link }
+        };
+        let links = vec![deep(20), deep(400)];
+        let mut world = if is_sealed { sealed(2, links, &[Tep::Tls13]) } else { World::new(2, links, 1) };
+        world.config(|config| config.scheduler = Scheduler::RoundRobin);
+        world.send(CLIENT, &pattern(BYTES, 1)).send(SERVER, b"x").connect();
+        let time = world.finish(60).as_secs_f64();
+        assert_eq!(world.sides[SERVER].received.len(), BYTES);
+        let again: u64 = world.status(CLIENT).subflows.iter().map(|flow| flow.reinjected).sum();
+        let copies = again as f64 / BYTES as f64;
+        println!("sealed: {is_sealed}: {time:.1} s, {:.1} % again", 100.0 * copies);
+        assert!(copies < 0.15, "sealed: {is_sealed}: {copies}");
+        assert!(time < 8.0, "sealed: {is_sealed}: {time} s, where the first path alone takes 8.4 s");
+    }
+}
+
 /// 45 writes of 60 bytes in each millisecond, for six seconds, each a segment of its own.
 fn small_writes(mut world: World) {
     const WRITES: usize = 270_000;
