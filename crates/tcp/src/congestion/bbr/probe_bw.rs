@@ -3,7 +3,7 @@
 //! How often: after two to three seconds by chance, or after as many round trips as segments fit into the path (63 at most),
 //! whichever is sooner. The latter is what Reno would take to get back what it loses at a probe, so that it keeps up on short paths.
 
-use plait_base::{Duration, Instant};
+use plait_base::{Duration, Instant, Random, SeededRandom};
 
 use super::model::BETA_PERCENT;
 use super::{Bbr, MIN_PIPE_SEGMENTS, PathAck, State, UNBOUNDED, percent};
@@ -73,13 +73,10 @@ impl Cycle {
         self.random = seed;
     }
 
-    /// The next number of a generator that only spreads probes in time (SplitMix64).
+    /// The next number; it only spreads probes in time, one draw in seconds.
     fn chance(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.random = SeededRandom::from_number(self.random).next_u64();
+        self.random
     }
 
     fn pick_wait(&mut self, now: Instant, round: u64) {
