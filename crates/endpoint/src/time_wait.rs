@@ -2,10 +2,11 @@
 //!
 //! What a closed connection still owes its peer is the acknowledgment of a FIN that is sent again, and
 //! that its four-tuple is not taken for a new connection while old segments may be under way. A few
-//! numbers are enough for both.
+//! numbers are enough for both. Whoever is on the way can make a segment with bytes of each acknowledgment, so that two hosts
+//! in TIME-WAIT answer each other until it is over: answers are limited as those of a connection are to what proves nothing.
 
 use plait_base::{Duration, Instant, SeqNum};
-use plait_tcp::FourTuple;
+use plait_tcp::{Challenge, ChallengeLimit, FourTuple};
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes, options};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,9 +75,16 @@ pub(crate) enum Verdict {
 /// The four-tuples in TIME-WAIT.
 pub(crate) struct TimeWaits {
     limit: usize,
-    /// With the moment at which they end.
-    kept: BTreeMap<FourTuple, (Instant, TimeWait)>,
+    kept: BTreeMap<FourTuple, Kept>,
     order: BTreeSet<(Instant, FourTuple)>,
+}
+
+/// What is left of a connection, while it is.
+#[derive(Clone, Copy)]
+struct Kept {
+    remnant: TimeWait,
+    ends: Instant,
+    answers: ChallengeLimit,
 }
 
 impl TimeWaits {
@@ -91,14 +99,15 @@ impl TimeWaits {
         if self.limit == 0 {
             return false;
         }
-        self.remove(&remnant.tuple);
+        let before = self.remove(&remnant.tuple);
         let has_room = self.kept.len() < self.limit;
         if !has_room && let Some((_, tuple)) = self.order.pop_first() {
             self.kept.remove(&tuple);
         }
-        let end = now + remnant.lasts;
-        self.order.insert((end, remnant.tuple));
-        self.kept.insert(remnant.tuple, (end, remnant));
+        let ends = now + remnant.lasts;
+        let answers = before.map(|before| before.answers).unwrap_or_default();
+        self.order.insert((ends, remnant.tuple));
+        self.kept.insert(remnant.tuple, Kept { remnant, ends, answers });
         has_room
     }
 
@@ -129,7 +138,8 @@ impl TimeWaits {
 
     /// Takes a segment for `tuple`.
     pub(crate) fn handle_segment(&mut self, now: Instant, tuple: &FourTuple, segment: &Segment) -> Verdict {
-        let Some((_, remnant)) = self.kept.get(tuple).copied() else { return Verdict::NotHere };
+        let Some(kept) = self.kept.get_mut(tuple) else { return Verdict::NotHere };
+        let remnant = kept.remnant;
         if segment.flags.contains(Flags::RST) {
             // A peer that no longer knows the connection answers our acknowledgment with exactly the number in it, and
             // cannot open another one before we have let go. RFC 1337 warns of resets that are merely old: those have
@@ -151,17 +161,21 @@ impl TimeWaits {
         if segment.len_seq() == 0 {
             return Verdict::Ignore;
         }
+        let challenge = kept.answers.ask(now);
         // RFC 9293, section 3.10.7.4: a FIN that is sent again begins the time anew.
         if segment.flags.contains(Flags::FIN) {
             let _ = self.insert(now, remnant);
         }
-        Verdict::Answer(acknowledgment(now, &remnant, segment))
+        match challenge {
+            Challenge::Answer => Verdict::Answer(acknowledgment(now, &remnant, segment)),
+            Challenge::Silent => Verdict::Ignore,
+        }
     }
 
-    fn remove(&mut self, tuple: &FourTuple) {
-        if let Some((end, old)) = self.kept.remove(tuple) {
-            self.order.remove(&(end, old.tuple));
-        }
+    fn remove(&mut self, tuple: &FourTuple) -> Option<Kept> {
+        let kept = self.kept.remove(tuple)?;
+        self.order.remove(&(kept.ends, kept.remnant.tuple));
+        Some(kept)
     }
 }
 
@@ -230,6 +244,28 @@ mod tests {
         assert!(matches!(table.handle_segment(later, &tuple(1), &fin), Verdict::Answer(_)));
         assert_eq!(table.next_end(), Some(later + Duration::from_secs(60)));
         assert_eq!(table.order.len(), table.kept.len());
+    }
+
+    #[test]
+    fn bytes_that_come_again_and_again_are_answered_ten_times_in_five_seconds() {
+        let mut table = table(8);
+        let answered = (0..40)
+            .map(|number| {
+                (
+                    Instant::from_millis(100 + number * 100),
+                    if number % 2 == 0 { Flags::FIN } else { Flags::PSH },
+                )
+            })
+            .map(|(at, flags)| {
+                let mut again = segment(1, flags.with(Flags::ACK), 490, None);
+                again.payload = Bytes::from_static(&[0; 9]);
+                table.handle_segment(at, &tuple(1), &again)
+            })
+            .filter(|verdict| matches!(verdict, Verdict::Answer(_)));
+        assert_eq!(answered.count(), 10);
+        let later = Instant::from_millis(5100);
+        let fin = segment(1, Flags::FIN.with(Flags::ACK), 499, None);
+        assert!(matches!(table.handle_segment(later, &tuple(1), &fin), Verdict::Answer(_)));
     }
 
     #[test]

@@ -10,24 +10,25 @@ const ANSWERS: u8 = 10;
 /// The period.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// What to do about one such segment.
+/// What to do about one such segment (RFC 5961, section 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Challenge {
+pub enum Challenge {
     /// Answer it.
     Answer,
     /// Stay silent.
     Silent,
 }
 
-/// The budget.
+/// The budget of one connection: ten answers in five seconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ChallengeLimit {
+pub struct ChallengeLimit {
     since: Instant,
     sent: u8,
 }
 
 impl ChallengeLimit {
-    pub(crate) fn ask(&mut self, now: Instant) -> Challenge {
+    /// Takes one answer out of the budget of `now`, if there is one left.
+    pub fn ask(&mut self, now: Instant) -> Challenge {
         if now.saturating_since(self.since) >= PERIOD {
             *self = Self { since: now, sent: 0 };
         }

@@ -28,16 +28,19 @@ struct Draft {
     payload: Bytes,
     options: OptionBytes,
     segment_size: u16,
+    /// Its options are those of an earlier segment: what they acknowledge, above TCP, is old, and the peer is still owed the news.
+    is_stale: bool,
 }
 
 impl Connection {
-    /// Makes the segment for bytes that are in the flight.
+    /// Makes the segment for bytes that are in the flight; `again` if they have left before.
     pub(crate) fn cut(
         &mut self,
         now: Instant,
         start: u64,
         grant: Grant,
         with_fin: bool,
+        again: bool,
         options: &mut impl SegmentOptions,
     ) -> Segment {
         let fin = if with_fin { Flags::FIN } else { Flags::default() };
@@ -53,6 +56,7 @@ impl Connection {
             offset: start,
             flags,
             payload: piece.payload,
+            is_stale: again && !piece.options.is_empty(),
             options: piece.options,
             segment_size: grant.size,
         };
@@ -108,6 +112,7 @@ impl Connection {
             payload: Bytes::new(),
             options: OptionBytes::new(),
             segment_size: self.segment_payload(0),
+            is_stale: false,
         };
         self.finish_segment(draft, all)
     }
@@ -131,6 +136,7 @@ impl Connection {
             payload: Bytes::new(),
             options: OptionBytes::new(),
             segment_size: self.segment_payload(0),
+            is_stale: false,
         };
         let segment = self.finish_segment(draft, all);
         self.receive.acks.want(Urgency::Alone);
@@ -190,7 +196,9 @@ impl Connection {
         };
         let echo = if draft.flags.contains(Flags::SYN) { Flags::default() } else { self.ecn.ack_flags() };
         self.receive.last_ack = next;
-        self.receive.acks.on_sent(draft.payload.is_empty());
+        if !draft.is_stale {
+            self.receive.acks.on_sent(draft.payload.is_empty());
+        }
         if self.receive.acks.urgency() == Urgency::None {
             self.timers.stop(Timer::DelayedAck);
         }
@@ -244,6 +252,7 @@ impl Connection {
             payload: Bytes::new(),
             options: OptionBytes::new(),
             segment_size: self.segment_payload(0),
+            is_stale: false,
         };
         let mut segment = self.finish_segment(draft, all);
         if !answers {

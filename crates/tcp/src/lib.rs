@@ -68,6 +68,7 @@ mod tuple;
 
 pub mod congestion;
 
+pub use challenge::{Challenge, ChallengeLimit};
 pub use config::{Config, Ecn, KeepAlive};
 pub use connection::{Chunk, Connection, Record, SegmentKind, SegmentOptions, State, Stats};
 pub use event::{Arrival, Closed, Deadline, DropReason, Event, Timer};

@@ -197,7 +197,7 @@ impl Connection {
         if start == self.send.una || !self.timers.is_set(Timer::Retransmit) {
             self.restart_rto(now);
         }
-        self.cut(now, start, grant, with_fin, options)
+        self.cut(now, start, grant, with_fin, true, options)
     }
 
     /// The probe of RFC 8985, section 7.3: new data if there is some, else the last segment again.
@@ -288,7 +288,7 @@ impl Connection {
         }
         self.send.next = start + left;
         self.account_new(now, grant, left);
-        let mut segment = self.cut(now, start, grant, with_fin, options);
+        let mut segment = self.cut(now, start, grant, with_fin, false, options);
         self.ecn.on_new_data(&mut segment);
         if with_fin {
             self.fin_sent(now);

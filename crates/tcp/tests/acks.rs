@@ -4,6 +4,7 @@ mod script;
 
 use plait_base::Duration;
 use plait_tcp::{Arrival, Config, DropReason, Event, SegmentKind, Timer};
+use plait_wire::OptionBytes;
 use script::{Script, seg};
 
 /// Past the first segments, which are all acknowledged at once. The next offset is 16,001.
@@ -48,6 +49,23 @@ fn data_carries_the_acknowledgment() {
     assert_eq!(s.sent(), ["P. 1:101 ack 17001"]);
     s.wait(100);
     assert!(!s.fired.contains(&Timer::DelayedAck));
+}
+
+/// Its owner has something to acknowledge too, and says so with the options; those of an earlier segment say what was so then.
+#[test]
+fn what_is_sent_again_with_options_of_then_does_not_stand_for_an_acknowledgment_of_now() {
+    let options: OptionBytes = [254, 4, 1, 2].into_iter().collect();
+    for (options, is_owed) in [(options, true), (OptionBytes::new(), false)] {
+        let mut s = settled();
+        let full = 1000 - options.len() as u32;
+        s.send_with(4 * full as usize, options);
+        assert!(!s.sent().is_empty());
+        // Bytes arrive, and with them that the first of ours did not: it leaves before the acknowledgment's timer fires.
+        s.give(seg(".", 16_001, 1).data(1000).sack(&[(1 + full, 1 + 4 * full)]));
+        assert_eq!(s.sent(), [format!(". 1:{} ack 17001", 1 + full)]);
+        s.wait(40);
+        assert_eq!(s.sent().len(), usize::from(is_owed), "an acknowledgment of its own");
+    }
 }
 
 #[test]

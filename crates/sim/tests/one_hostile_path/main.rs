@@ -312,3 +312,16 @@ fn one_way_no_loss_and_no_copies_cost_more_than_an_honest_backup() {
 fn both_ways_no_loss_and_no_copies_cost_more_than_an_honest_backup() {
     judge(&run([8_000_000, 8_000_000], |number| beside_a_backup(number, &DIRECTIONS)));
 }
+
+#[test]
+fn what_only_repeats_for_a_while_is_not_taken_for_one_that_swallows() {
+    // The server has to repeat all that it sent towards the attacked path over the honest one, and what it repeats names an old
+    // Data-ACK: the client's subflow over the honest path must not look to it like one that delivers nothing.
+    let is_meant = |number: usize| ATTACKS[number].0 == "empty-and-acknowledge";
+    let places = |number: usize| {
+        let place = |(path, when)| Place { path, direction: Direction::Forward, when, is_backup: false };
+        let all = (0..2).flat_map(|path| WHEN.map(|when| (path, when))).map(place);
+        all.filter(|_| is_meant(number)).collect()
+    };
+    judge(&run([8_000_000, 8_000_000], places));
+}

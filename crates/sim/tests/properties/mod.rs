@@ -18,6 +18,8 @@ use std::sync::{Arc, LazyLock};
 const TIMEOUT: Duration = Duration::from_secs(1800);
 /// What an attacker puts in or holds back in one run, so that a run ends.
 const MOST_FORGED: u32 = 2000;
+/// What it does in one run. Bytes put into each acknowledgment are answered with one acknowledgment, and so on until it stops.
+const MOST_DONE: u32 = 20_000;
 /// Frames that it keeps to play them again.
 const TAPE: usize = 32;
 /// Connections of one host: attempts of one opening, and what is left of them.
@@ -103,7 +105,7 @@ impl Attacker {
     fn due(&mut self, now: Instant, direction: Direction) -> Option<[u8; 4]> {
         let tampering = *self.tamperings.get(self.next)?;
         let way = if tampering[0] & 64 == 0 { Direction::Forward } else { Direction::Backward };
-        if now < self.begins || (tampering[0] & 32 == 0 && way != direction) {
+        if self.done.get() == MOST_DONE || now < self.begins || (tampering[0] & 32 == 0 && way != direction) {
             return None;
         }
         if self.left > 0 {

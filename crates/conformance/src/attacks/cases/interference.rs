@@ -1,8 +1,8 @@
 //! Kinds of interference on one path of two, while the other one is honest: they may cost that path, and nothing more.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use plait_lab::{Attack, AttackName, Conditions, Direction};
 
 use super::{Injections, Outcome, TIMEOUT, outcome_of};
@@ -13,6 +13,9 @@ use crate::attacks::fixture::{Fixture, Listening};
 /// Rate of each path and direction, and the one-way delay.
 const MEGABITS: u64 = 25;
 const DELAY_MS: u64 = 10;
+/// The longest that the second path may take to join, and between two looks.
+const JOINING: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(10);
 /// Bytes each way as an ordinary case.
 const SMALL: u64 = 1 << 20;
 
@@ -102,7 +105,7 @@ pub(crate) const KINDS: &[Kind] = &[
     on("b", A::Fastclose, Middle).again(),
     on("a", A::ForgeAck, Middle).again(),
     on("b", A::DataFin, End).each(),
-    on("a", A::JoinFlood, Start),
+    on("b", A::JoinFlood, Start),
     on("b", A::Multiply, Middle).each(),
     on("a", A::Replay, Middle).again(),
 ];
@@ -257,10 +260,29 @@ pub(crate) fn under(
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut server = fixture.listen_on(&options, &[])?;
     fixture.path(kind.path)?.attack(kind.armed(sizes.iter().sum()))?;
-    let mut client = fixture.connect(&options, &[])?;
+    let control = fixture.control();
+    let control = control.to_str().context("the directory's name is text")?;
+    let mut client = fixture.connect(&options, &["--control", control])?;
+    if kind.attack == AttackName::JoinFlood {
+        leave_and_join_again(&fixture, kind)?;
+    }
     let running = exchange::start(&mut client, &mut server, &Load::sized(sizes))?;
     let exchange = running.finish_within(&mut client, &mut server, TIMEOUT, limit)?;
     Ok(Measured::of(&exchange, sizes, evidence(&fixture, kind)))
+}
+
+/// Takes the honest path away and adds it again once joins are invented: the flood is about whether it can still join. Before, the
+/// connection opens over it, so that the attacker sees a join at all.
+fn leave_and_join_again(fixture: &Fixture<'_>, kind: &Kind) -> Result<()> {
+    let attacked = fixture.path(kind.path)?;
+    let deadline = Instant::now() + JOINING;
+    while Injections::on(attacked, kind.attack).is_err() {
+        ensure!(Instant::now() < deadline, "no join crossed path {} within {JOINING:?}", kind.path);
+        std::thread::sleep(POLL);
+    }
+    let honest = kind.honest();
+    fixture.change_path(&format!("{honest}=never"))?;
+    fixture.change_path(&format!("{honest}=trusted"))
 }
 
 /// By the injector's own log, and what has arrived over the honest path.
@@ -272,7 +294,7 @@ fn evidence(fixture: &Fixture<'_>, kind: &Kind) -> Result<String> {
         carried.push(summary.carried_to_server.delivered_bytes + summary.carried_to_client.delivered_bytes);
     }
     let share = carried[0] * 100 / (carried[0] + carried[1]).max(1);
-    // It is about the honest path's joining.
+    // It is about the honest path's joining, before there was anything to carry.
     ensure!(
         kind.attack != AttackName::JoinFlood || share >= 10,
         "the honest path never came to carry anything: {share} %"
