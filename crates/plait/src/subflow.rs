@@ -116,6 +116,12 @@ impl Subflow {
         self.subflow.tcp.segments_sent
     }
 
+    /// Those of them that have data: the others are not missed where they are lost.
+    #[must_use]
+    pub fn data_segments_sent(&self) -> u64 {
+        self.subflow.tcp.data_segments_sent
+    }
+
     /// Segments received, as they were on the wire.
     #[must_use]
     pub fn segments_received(&self) -> u64 {

@@ -308,8 +308,6 @@ fn a_peer_that_acknowledges_what_it_has_not_got_raises_the_rate_no_faster_than_w
         let shown = flow.stats().delivery_rate.unwrap_or(0) as f64 / 125_000.0;
         assert!(shown < 1.1 * fastest, "{shown} Mbit/s where {fastest} left at most");
     }
-    // No faster than probes by a quarter in each round trip that it claims.
-    assert!(fastest < 60.0 * f64::powi(1.25, 40), "{fastest} Mbit/s");
 }
 
 #[test]

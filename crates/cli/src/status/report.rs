@@ -112,8 +112,10 @@ pub(super) struct PathReport {
     pub(super) rtt_ms: Option<f64>,
     pub(super) min_rtt_ms: Option<f64>,
     pub(super) segments_sent: u64,
+    /// Those of them that have data.
+    pub(super) data_segments_sent: u64,
     pub(super) segments_lost: u64,
-    /// Part of the segments sent that were lost, 0 to 1.
+    /// Part of the segments with data that were lost, 0 to 1.
     pub(super) loss: f64,
 }
 
@@ -166,6 +168,7 @@ pub(super) struct SubflowReport {
     pub(super) rtt_ms: Option<f64>,
     pub(super) congestion_window: u32,
     pub(super) segments_sent: u64,
+    pub(super) data_segments_sent: u64,
     pub(super) segments_received: u64,
     pub(super) segments_lost: u64,
     pub(super) segments_dropped: u64,
@@ -262,12 +265,13 @@ impl PathReport {
             report.blocks_failed += subflow.blocks_failed();
             report.tags_failed += subflow.tags_failed();
             report.segments_sent += subflow.segments_sent();
+            report.data_segments_sent += subflow.data_segments_sent();
             report.segments_lost += subflow.segments_lost();
             report.rtt_ms = smaller(report.rtt_ms, subflow.round_trip_time());
             report.min_rtt_ms = smaller(report.min_rtt_ms, subflow.min_round_trip_time());
         }
         report.share = part(own, total);
-        report.loss = part(report.segments_lost, report.segments_sent);
+        report.loss = part(report.segments_lost, report.data_segments_sent);
         report
     }
 }
@@ -290,6 +294,7 @@ impl From<&Subflow> for SubflowReport {
             rtt_ms: subflow.round_trip_time().map(millis),
             congestion_window: subflow.congestion_window(),
             segments_sent: subflow.segments_sent(),
+            data_segments_sent: subflow.data_segments_sent(),
             segments_received: subflow.segments_received(),
             segments_lost: subflow.segments_lost(),
             segments_dropped: subflow.segments_dropped(),

@@ -1,8 +1,10 @@
 //! The register of cases, and what one is given when it runs.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use plait_lab::Addresses;
 
 use crate::attacks::cases;
 pub(crate) use crate::runner::Verdict;
@@ -50,6 +52,7 @@ pub(crate) fn all() -> Vec<Case> {
         cases::every_path::all(),
         cases::interference::all(),
         cases::ends::all(),
+        cases::flood::all(),
         cases::records::all(),
         cases::control::all(),
         cases::negotiation::all(),
@@ -70,6 +73,33 @@ pub(crate) struct Settings {
     pub(crate) size: u64,
     /// Whether a case fails that takes longer than is promised; a machine that does other work is no judge of that.
     pub(crate) judges_times: bool,
+    /// What the client connects over.
+    pub(crate) family: Family,
+}
+
+/// The version of IP between client and server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) fn of(self, addresses: &Addresses) -> IpAddr {
+        match self {
+            Self::V4 => addresses.v4,
+            Self::V6 => addresses.v6,
+        }
+    }
+
+    /// As options of `plait connect`.
+    pub(crate) fn options(self) -> &'static [&'static str] {
+        match self {
+            // Where IPv6 is there, too, it may be used.
+            Self::V4 => &[],
+            Self::V6 => &["-6"],
+        }
+    }
 }
 
 /// What a case is given.

@@ -1,5 +1,6 @@
 //! The lab of a case, and the two `plait` programs in it.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -87,6 +88,11 @@ impl<'a> Fixture<'a> {
         Ok(self.lab.path(name)?)
     }
 
+    /// The server's address on a path.
+    pub(crate) fn server_address(&self, path: &str) -> Result<IpAddr> {
+        Ok(self.context.settings.family.of(&self.path(path)?.server()))
+    }
+
     /// `plait` with a subcommand, and the options that each side has in every case.
     pub(crate) fn plait(&self, side: Side, subcommand: &str) -> Command {
         let mut command = Command::new(&self.context.settings.plait);
@@ -123,9 +129,16 @@ impl<'a> Fixture<'a> {
 
     /// The same towards the server's address on another path.
     pub(crate) fn connect_to(&self, path: &str, paths: &[&str], options: &[&str]) -> Result<Program> {
-        let address = self.path(path)?.server().v4.to_string();
+        let family = self.context.settings.family;
+        let address = self.server_address(path)?.to_string();
         let mut command = self.plait(Side::Client, "connect");
-        command.arg(address).arg(PORT.to_string()).arg("--accept-new").args(paths).args(options);
+        command
+            .args(family.options())
+            .arg(address)
+            .arg(PORT.to_string())
+            .arg("--accept-new")
+            .args(paths)
+            .args(options);
         self.start(Side::Client, command)
     }
 

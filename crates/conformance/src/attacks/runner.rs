@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::attacks::case::{Case, Context, Settings, all};
+use crate::attacks::case::{Case, Context, Family, Settings, all};
 use crate::attacks::table::Amount;
 use crate::attacks::{gaps, table};
 use crate::runner;
@@ -26,6 +26,9 @@ pub(crate) struct Selection {
     /// In place of cases: the longest gap at the reader around a single strike, over so many strikes, beside the kernel's.
     #[arg(long, value_name = "STRIKES", conflicts_with_all = ["table", "quick", "repeat", "only", "skip", "size", "keep"])]
     gaps: Option<usize>,
+    /// Between plait programs over IPv6 in place of IPv4; the kernel's, and services behind a proxy, stay where they are.
+    #[arg(long)]
+    ipv6: bool,
 }
 
 /// Prints the names.
@@ -37,8 +40,13 @@ pub(crate) fn list() {
 
 /// Runs what was asked for; false if a case failed, or a goal was missed.
 pub(crate) fn run(selection: &Selection) -> Result<bool> {
-    let Selection { common, table, one_way, gaps } = selection;
-    let settings = Settings { plait: common.plait()?, size: common.size(SMALL), judges_times: !common.quick };
+    let Selection { common, table, one_way, gaps, ipv6 } = selection;
+    let settings = Settings {
+        plait: common.plait()?,
+        size: common.size(SMALL),
+        judges_times: !common.quick,
+        family: if *ipv6 { Family::V6 } else { Family::V4 },
+    };
     if *table {
         let amount = Amount { size: common.size_given(), is_one_way: *one_way };
         return table::run(&settings, &runner::prepare(common)?, amount, |name| common.names(name));

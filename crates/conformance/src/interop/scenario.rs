@@ -63,6 +63,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         scenarios::fallback::ALL,
         scenarios::decoding::ALL,
         scenarios::ecn::ALL,
+        scenarios::path_mtu::ALL,
         scenarios::crowd::ALL,
         scenarios::hostile::ALL,
         scenarios::throughput::ALL,

@@ -152,6 +152,8 @@ attacks! {
     Multiply = "multiply", Payload, Once, KeepsPace, [];
     /// Once an MP_JOIN has gone by, 400 invented SYNs a second try to join the same connection.
     JoinFlood = "join-flood", Any, Always, KeepsPace, [];
+    /// The first SYN of a connection is swallowed, and from then on 10,000 SYNs like it arrive each second from invented addresses.
+    SynFlood = "syn-flood", Any, Always, KeepsPace, [];
     /// A FIN or DATA_FIN becomes a reset, and another one goes back to its sender.
     ResetAtEnd = "reset-at-end", Established, Always, EndsSoon, [];
     /// Segments with a FIN or DATA_FIN are swallowed.

@@ -34,7 +34,7 @@ pub use log::{Injection, InjectionLog};
 use acknowledging::Claims;
 use attack::Target;
 use delaying::Turns;
-use flooding::Floods;
+use flooding::{Floods, Kind};
 use replay_buffer::ReplayBuffer;
 
 /// Segments kept for replays. Old enough to be acknowledged, few enough to be forgotten.
@@ -342,7 +342,8 @@ impl Injector {
             AttackName::Silence | AttackName::Drop => Some(dropping::swallow(attack.name, context, outcome)),
             AttackName::Lose => dropping::lose(context, &mut self.random, outcome),
             AttackName::Multiply => Some(payload::multiply(segment)),
-            AttackName::JoinFlood => self.floods.watch(&segment, context, outcome),
+            AttackName::JoinFlood => self.floods.watch(Kind::Joins, &segment, context, outcome),
+            AttackName::SynFlood => self.floods.watch(Kind::Clients, &segment, context, outcome),
             AttackName::ResetAtEnd | AttackName::DropEnds => {
                 dropping::end(attack.name, &segment, context, outcome)
             }

@@ -161,7 +161,7 @@ fn serve(fixture: &Fixture<'_>, service: SocketAddr, handshake: Handshake) -> Re
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)?;
     let key = line.trim().rsplit_once('#').map(|(_, key)| key.to_owned());
     let key = key.with_context(|| format!("`{line}` is no address with a key"))?;
-    let place = format!("plait://{}:{PROXY_PORT}", fixture.path("a")?.server().v4);
+    let place = format!("plait://{}", SocketAddr::new(fixture.server_address("a")?, PROXY_PORT));
     // tcpcrypt proves nobody's key.
     Ok((server, if handshake == Handshake::Tls { format!("{place}#{key}") } else { place }))
 }

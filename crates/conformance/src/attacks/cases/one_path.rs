@@ -165,7 +165,7 @@ fn nothing_to_capture(context: &Context<'_>, name: AttackName) -> Result<Verdict
         tally.remove_addr,
         tally.prio
     );
-    let second = fixture.path("b")?.server().v4.to_string();
+    let second = fixture.server_address("b")?.to_string();
     let status = fixture.status(Side::Client)?.unwrap_or_default();
     Ok(Verdict::Passed(format!(
         "no option to replay (for what is said instead see records/): no ADD_ADDR, REMOVE_ADDR, MP_PRIO in {} segments with \

@@ -10,6 +10,7 @@ pub(crate) mod fallback;
 pub(crate) mod hostile;
 pub(crate) mod joining;
 pub(crate) mod outage;
+pub(crate) mod path_mtu;
 pub(crate) mod scramble;
 pub(crate) mod throughput;
 pub(crate) mod transfer;

@@ -2,6 +2,7 @@
 
 use plait_base::Duration;
 
+use super::model::NANOS_PER_SECOND;
 use super::probe_bw::Phase;
 use super::{Bbr, MIN_PIPE_SEGMENTS, PathAck, State, UNBOUNDED, percent};
 
@@ -26,8 +27,6 @@ const MAX_QUANTUM: u64 = 1 << 16;
 const PROBE_SEGMENTS: u64 = 2;
 /// Round trip that the first rate is for where none was measured.
 const ASSUMED_ROUND_TRIP: Duration = Duration::from_millis(1);
-
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 impl Bbr {
     fn pacing_gain(&self) -> u64 {

@@ -9,7 +9,7 @@ pub(super) const MAX_RATE: u64 = 1 << 40;
 /// What a bound keeps of itself in one round trip with loss, at the least, in percent (`Beta`).
 pub(super) const BETA_PERCENT: u64 = 70;
 
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
+pub(super) const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// The estimates.
 #[derive(Clone, Copy, Debug)]
