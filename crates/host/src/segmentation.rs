@@ -83,14 +83,15 @@ fn fix_tcp(packet: &mut [u8], at: usize, offset: usize, place: Place) {
     let (ip, tcp) = packet.split_at_mut(at);
     let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(offset as u32);
     tcp[4..8].copy_from_slice(&seq.to_be_bytes());
-    let mut flags = Flags(tcp[13]);
+    let mut flags = Flags::from_header([tcp[12], tcp[13]]);
     if !place.first {
         flags = flags.without(Flags::CWR);
     }
     if !place.last {
         flags = flags.without(Flags::FIN.with(Flags::PSH));
     }
-    tcp[13] = flags.0;
+    // The ninth is that of all.
+    tcp[13] = flags.0 as u8;
     tcp[16..18].fill(0);
     let mut sum = Checksum::default();
     sum.add(if ip[0] >> 4 == 6 { &ip[8..40] } else { &ip[12..20] });
@@ -106,7 +107,7 @@ mod tests {
     use bytes::Bytes;
     use plait_wire::{Packet, Segment, Trust};
 
-    fn head(version: u8, flags: u8, options: usize) -> Vec<u8> {
+    fn head(version: u8, flags: u16, options: usize) -> Vec<u8> {
         let mut ip = match version {
             4 => {
                 let mut ip = vec![0x45, 0, 0xff, 0xff, 0xff, 0xfe, 0x40, 0, 64, TCP, 0, 0];
@@ -121,12 +122,21 @@ mod tests {
             }
         };
         ip.extend([0x80, 0, 0, 80, 0xff, 0xff, 0xff, 0x00, 0, 0, 0, 1]);
-        ip.extend([(((20 + options) / 4) << 4) as u8, flags, 1, 0, 0xab, 0xcd, 0, 0]);
+        ip.extend([
+            (((20 + options) / 4) << 4) as u8 | (flags >> 8) as u8,
+            flags as u8,
+            1,
+            0,
+            0xab,
+            0xcd,
+            0,
+            0,
+        ]);
         ip.extend(vec![1; options]);
         ip
     }
 
-    fn cut(version: u8, flags: u8, payload: &[u8], segment_size: u16) -> Vec<Segment> {
+    fn cut(version: u8, flags: u16, payload: &[u8], segment_size: u16) -> Vec<Segment> {
         let mut segments = Vec::new();
         wire_segments(&head(version, flags, 12), payload, segment_size, |packet| {
             // The parser verifies lengths and checksums.
@@ -155,7 +165,7 @@ mod tests {
     fn fin_and_psh_stay_on_the_last_piece_and_cwr_on_the_first() {
         let flags = Flags::ACK.with(Flags::FIN).with(Flags::PSH).with(Flags::CWR).0;
         let segments = cut(4, flags, &[7; 2500], 1000);
-        let flags: Vec<u8> = segments.iter().map(|segment| segment.flags.0).collect();
+        let flags: Vec<u16> = segments.iter().map(|segment| segment.flags.0).collect();
         assert_eq!(flags, [0x90, 0x10, 0x19]);
     }
 

@@ -157,7 +157,7 @@ impl<'a> TcpView<'a> {
     }
 
     pub(crate) fn flags(&self) -> Flags {
-        Flags(self.tcp(13))
+        Flags::from_header([self.tcp(12), self.tcp(13)])
     }
 
     pub(crate) fn options(&self) -> &'a [u8] {

@@ -64,7 +64,7 @@ pub enum CongestionControl {
     Bbr,
 }
 
-/// Explicit congestion notification (RFC 3168): routers mark packets where they would drop them.
+/// Explicit congestion notification (RFC 3168; RFC 9768 where the peer has it): routers mark packets where they would drop them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum Ecn {

@@ -120,6 +120,8 @@ impl Element for Coalescer {
 
 fn can_follow(train: &Train, segment: &Segment, limit: usize) -> bool {
     let Train { whole, size, since: _ } = train;
+    // Receive offload leaves apart what tells other things (of marks).
+    let told = Flags::ECE.with(Flags::AE);
     let other_flags = Flags(Flags::FIN.0 | Flags::RST.0 | Flags::URG.0 | Flags::CWR.0);
     !segment.payload.is_empty()
         && segment.payload.len() <= *size
@@ -129,5 +131,6 @@ fn can_follow(train: &Train, segment: &Segment, limit: usize) -> bool {
         && segment.options == whole.options
         && segment.ecn == whole.ecn
         && segment.flags.0 & other_flags.0 == 0
+        && segment.flags.0 & told.0 == whole.flags.0 & told.0
         && whole.payload.len() + segment.payload.len() <= limit
 }

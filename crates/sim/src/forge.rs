@@ -130,7 +130,7 @@ fn mutate(segment: &mut Segment, random: &mut SeededRandom) {
     for _ in 0..=random.below(3) {
         let bit = random.next_u32();
         match random.below(6) {
-            0 => segment.flags.0 ^= 1 << (bit % 8),
+            0 => segment.flags.0 ^= 1 << (bit % 9),
             1 => segment.seq = plait_base::SeqNum::new(segment.seq.bits() ^ (1 << (bit % 32))),
             2 => segment.ack = plait_base::SeqNum::new(segment.ack.bits() ^ (1 << (bit % 32))),
             3 => segment.window ^= 1 << (bit % 16),

@@ -155,7 +155,8 @@ fn garbage_options_on_a_syn_make_no_host_panic() {
     let server = pair.server_address(0);
     for _ in 0..3000 {
         let source = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 1024 + random.below(60_000) as u16));
-        let flags = Flags(random.next_u32() as u8 | if random.chance(0.5) { Flags::SYN.0 } else { 0 });
+        let flags =
+            Flags((random.next_u32() & 0x1ff) as u16 | if random.chance(0.5) { Flags::SYN.0 } else { 0 });
         let mut stray = segment(source, server, flags);
         let mut options = vec![0; random.below(11) as usize * 4];
         random.fill(&mut options);

@@ -108,7 +108,7 @@ impl Connection {
         if delivery.oldest.is_some() {
             self.ecn.on_capable_arrived();
         }
-        let is_held = self.take_echo(now, segment.flags, ack, in_flight);
+        let is_held = self.take_echo(now, segment, ack, in_flight, advanced || delivery.bytes > 0);
         if advanced && !is_held {
             self.grow_window(now, in_flight, una, delivery.bytes);
         }

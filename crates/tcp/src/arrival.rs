@@ -237,6 +237,7 @@ impl Connection {
     fn take_payload(&mut self, now: Instant, segment: &Segment, offset: u64) {
         let has_fin = segment.flags.contains(Flags::FIN);
         if segment.payload.is_empty() && !has_fin {
+            self.note_marked_ack(segment);
             return;
         }
         match self.state {

@@ -194,7 +194,11 @@ impl Connection {
         } else {
             self.receive.window.field(next, self.send.path.link_mss())
         };
-        let echo = if draft.flags.contains(Flags::SYN) { Flags::default() } else { self.ecn.ack_flags() };
+        let echo = if draft.flags.contains(Flags::SYN) {
+            Flags::default()
+        } else {
+            self.ecn.ack_flags(draft.payload.is_empty())
+        };
         self.receive.last_ack = next;
         if !draft.is_stale {
             self.receive.acks.on_sent(draft.payload.is_empty());

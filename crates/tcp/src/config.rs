@@ -21,9 +21,9 @@ pub enum Ecn {
     /// Neither asked for nor agreed to.
     #[default]
     Off,
-    /// Agreed to where the peer asks (Linux: `net.ipv4.tcp_ecn=2`).
+    /// Agreed to where the peer asks, Accurate ECN (RFC 9768) included (Linux: `net.ipv4.tcp_ecn=5`, from 6.19 on).
     Answer,
-    /// Asked for by the first SYN; one that is repeated does not ask (`net.ipv4.tcp_ecn=1`).
+    /// Asked for by the first SYN, Accurate ECN where the peer has it; one that is repeated does not ask (`net.ipv4.tcp_ecn=3`).
     Ask,
 }
 

@@ -127,8 +127,13 @@ pub struct Stats {
     pub copies_reported: u64,
     /// Our data is ECN-capable (RFC 3168).
     pub ecn: bool,
+    /// Whether marks are counted (Accurate ECN, RFC 9768).
+    pub accurate_ecn: bool,
     /// Wire segments with data that arrived with the mark "congestion experienced".
     pub marks_received: u64,
+    /// Wire segments of ours that the peer said were marked: how many where it counts them (RFC 9768), else one for each
+    /// acknowledgment that says so.
+    pub marks_told: u64,
     /// Reductions of the window because the peer told of marks.
     pub mark_reductions: u64,
     /// Reductions that turned out to be mistakes.
@@ -521,6 +526,7 @@ impl Connection {
             delivery_rate: self.send.delivery_rate.rate(),
             in_flight: u32::try_from(flight.in_flight()).unwrap_or(u32::MAX),
             ecn: self.ecn.is_capable(),
+            accurate_ecn: self.ecn.is_accurate(),
             ..self.stats
         }
     }

@@ -446,6 +446,7 @@ impl Connection {
         let size = usize::from(size);
         let headers = self.send.path.headers() + MAX_OPTIONS;
         let longest = usize::from(self.config.max_super_segment).min(MAX_PACKET - headers);
-        (longest / size).max(1) * size
+        let segments = if self.ecn.forbids_trains() { 1 } else { (longest / size).max(1) };
+        segments * size
     }
 }

@@ -1,4 +1,4 @@
-//! Explicit congestion notification (RFC 3168): what the SYNs agree on, marks that arrive, marks that the peer tells of.
+//! Explicit congestion notification (RFC 3168; Accurate ECN, RFC 9768): what the SYNs agree on, marks that arrive, marks that the peer tells of.
 
 mod script;
 
@@ -20,7 +20,7 @@ fn syn(flags: &str, ack: i64) -> Seg {
 /// We have asked, and the peer has agreed; 40 ms round trip, segments of 1000 bytes, a window of 10,000.
 fn capable() -> Script {
     let mut s = Script::active(config(Ecn::Ask));
-    assert_eq!(s.sent(), ["SEW 0:0"]);
+    assert_eq!(s.sent(), ["SEWA 0:0"]);
     s.wait(40);
     s.give(syn("S.E", 1));
     assert_eq!(s.sent(), [". 1:1 ack 1"], "neither the acknowledgment nor the SYN is ECN-capable");
@@ -37,7 +37,7 @@ fn answering(setting: Ecn) -> Script {
 
 #[test]
 fn only_who_is_told_to_asks() {
-    for (setting, expected) in [(Ecn::Off, "S 0:0"), (Ecn::Answer, "S 0:0"), (Ecn::Ask, "SEW 0:0")] {
+    for (setting, expected) in [(Ecn::Off, "S 0:0"), (Ecn::Answer, "S 0:0"), (Ecn::Ask, "SEWA 0:0")] {
         assert_eq!(Script::active(config(setting)).sent(), [expected], "{setting:?}");
     }
 }
@@ -59,15 +59,13 @@ fn a_peer_that_asks_is_answered_and_sent_capable_data() {
 
 #[test]
 fn what_is_no_ecn_setup_agrees_to_nothing() {
-    for flags in ["S", "SE", "SW"] {
-        let mut s = Script::passive(config(Ecn::Ask), syn(flags, 0));
-        assert_eq!(s.sent(), ["S. 0:0 ack 1"], "{flags}");
-    }
+    let mut s = Script::passive(config(Ecn::Ask), syn("S", 0));
+    assert_eq!(s.sent(), ["S. 0:0 ack 1"]);
     for bits in [1, 2, CE] {
         let mut s = Script::passive(config(Ecn::Ask), syn("SEW", 0).ecn(bits));
         assert_eq!(s.sent(), ["S. 0:0 ack 1"], "the path writes {bits} into the header");
     }
-    for flags in ["S.", "S.EW", "S.W"] {
+    for flags in ["S.", "S.EWA"] {
         let mut s = Script::active(config(Ecn::Ask));
         s.sent();
         s.give(syn(flags, 1));
@@ -84,7 +82,7 @@ fn what_is_no_ecn_setup_agrees_to_nothing() {
 fn a_syn_that_is_not_answered_is_repeated_without_asking() {
     let mut s = Script::active(config(Ecn::Ask));
     s.wait(1000);
-    assert_eq!(s.sent(), ["SEW 0:0", "S 0:0"]);
+    assert_eq!(s.sent(), ["SEWA 0:0", "S 0:0"]);
     s.give(syn("S.", 1));
     assert_eq!(s.tcp.state(), State::Established);
     s.send(1000);
@@ -250,4 +248,140 @@ fn an_outage_does_not_switch_it_off() {
     s.send(1000);
     let sent = s.sent();
     assert!(sent.last().is_some_and(|sent| sent.ends_with("ect0")), "{sent:?}");
+}
+
+/// We have asked, and the peer counts.
+fn counting() -> Script {
+    let mut s = Script::active(config(Ecn::Ask));
+    s.sent();
+    s.wait(40);
+    s.give(syn("S.W", 1));
+    assert_eq!(s.sent(), [".W 1:1 ack 1"], "the SYN/ACK was not ECN-capable, says the first acknowledgment");
+    assert!(s.tcp.stats().ecn && s.tcp.stats().accurate_ecn);
+    s
+}
+
+/// The flags that say a count.
+fn count(number: u8) -> &'static str {
+    [".", ".E", ".W", ".EW", ".A", ".EA", ".WA", ".EWA"][usize::from(number % 8)]
+}
+
+#[test]
+fn marks_are_counted_for_a_peer_that_counts() {
+    let mut s = counting();
+    s.give(seg(count(5), 1, 1).data(1000).ecn(2));
+    assert_eq!(s.sent(), [".EA 1:1 ack 1001"], "a count begins at five");
+    s.give(seg(count(5), 1001, 1).data(3000).size(1000).ecn(CE));
+    assert_eq!(s.sent(), [". 1:1 ack 4001"], "eight is zero");
+    s.give(seg(count(5), 4001, 1).ecn(CE));
+    assert!(s.sent().is_empty(), "an acknowledgment is not acknowledged");
+    s.send(500);
+    assert_eq!(s.sent(), ["P.E 1:501 ack 4001 ect0"], "its mark is counted");
+}
+
+#[test]
+fn what_is_said_at_once_of_a_mark_is_not_delayed() {
+    let mut s = counting();
+    for number in 0..16 {
+        s.give(seg(count(5), 1 + number * 1000, 1).data(1000).ecn(2));
+    }
+    s.sent();
+    s.give(seg(count(5), 16_001, 1).data(1000).ecn(2));
+    assert!(s.sent().is_empty(), "delayed");
+    s.give(seg(count(5), 17_001, 1).data(1000).ecn(2));
+    s.sent();
+    s.give(seg(count(5), 18_001, 1).data(1000).ecn(CE));
+    assert_eq!(s.sent(), [".WA 1:1 ack 19001"]);
+}
+
+#[test]
+fn the_peers_count_reduces_the_window_once_per_round_trip() {
+    let mut s = counting();
+    s.send(40_000);
+    assert_eq!(s.sent(), [".EA 1:10001/1000 ack 1 ect0"]);
+    s.wait(40);
+    s.give(seg(count(7), 1, 2001));
+    let reduced = s.tcp.congestion().window();
+    assert_eq!(reduced, 7000, "CUBIC: 0.7");
+    s.give(seg(count(10), 1, 6001));
+    assert_eq!((s.tcp.congestion().window(), s.tcp.stats().marks_told), (reduced, 5));
+    s.give(seg(count(10), 1, 10_001));
+    assert_eq!((s.tcp.stats().mark_reductions, s.tcp.stats().marks_told), (1, 5), "nothing more was marked");
+    let sent = s.sent();
+    assert!(sent.iter().all(|sent| sent.contains(".EA ")), "CWR is a part of our count: {sent:?}");
+    s.wait(40);
+    s.give(seg(count(11), 1, 12_001));
+    assert_eq!(s.tcp.stats().mark_reductions, 2);
+}
+
+#[test]
+fn an_overtaken_count_is_not_taken_for_one_that_went_round() {
+    let mut s = counting();
+    s.send(5000);
+    s.sent();
+    s.wait(40);
+    s.give(seg(count(6), 1, 4001));
+    s.give(seg(count(5), 1, 2001));
+    s.give(seg(count(5), 1, 4001));
+    assert_eq!(s.tcp.stats().marks_told, 1);
+    s.give(seg(count(6), 1, 5001));
+    assert_eq!((s.tcp.stats().marks_told, s.tcp.stats().mark_reductions), (1, 1));
+}
+
+#[test]
+fn trains_are_cut_where_send_offload_would_change_our_count() {
+    let mut s = counting();
+    s.give(seg(count(5), 1, 1).data(1000).ecn(CE));
+    assert_eq!(s.sent(), [".WA 1:1 ack 1001"]);
+    s.send(3000);
+    let sent = s.sent();
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    assert!(sent.iter().all(|sent| sent.contains(".WA ")), "each says it: {sent:?}");
+    s.give(seg(count(5), 1001, 3001).data(2000).size(1000).ecn(CE));
+    s.send(3000);
+    assert!(s.sent().iter().any(|sent| sent.contains("/1000")), "zero has no CWR");
+}
+
+#[test]
+fn a_question_about_counts_is_answered_with_the_mark_that_it_came_with() {
+    for (mark, answer) in [(0, "S.W"), (1, "S.EW"), (2, "S.A"), (CE, "S.WA")] {
+        let mut s = Script::passive(config(Ecn::Answer), syn("SEWA", 0).ecn(mark));
+        assert_eq!(s.sent(), [format!("{answer} 0:0 ack 1")], "{mark}");
+        s.give(seg(".W", 1, 1));
+        assert!(s.tcp.stats().accurate_ecn);
+        s.send(1000);
+        assert_eq!(s.sent(), ["P.EA 1:1001 ack 1 ect0"], "the third segment has no count");
+    }
+    for future in ["SE", "SW", "SA", "SEA", "SWA"] {
+        let mut s = Script::passive(config(Ecn::Answer), syn(future, 0));
+        assert_eq!(s.sent(), ["S.W 0:0 ack 1"], "{future}");
+    }
+    let mut s = Script::passive(config(Ecn::Off), syn("SEWA", 0));
+    assert_eq!(s.sent(), ["S. 0:0 ack 1"]);
+}
+
+#[test]
+fn where_the_path_changes_what_the_handshake_says_no_data_is_capable_and_marks_are_still_counted() {
+    // Our SYN was not ECN-capable, and arrived so, they say.
+    let mut s = Script::active(config(Ecn::Ask));
+    s.sent();
+    s.give(syn("S.A", 1));
+    s.send(1000);
+    assert_eq!(s.sent(), [".W 1:1 ack 1", "P.EA 1:1001 ack 1"]);
+    s.give(seg(count(5), 1, 1001).data(1000).ecn(CE));
+    assert_eq!(s.sent(), [".WA 1001:1001 ack 1001"]);
+    // The third segment is never without a flag.
+    let mut s = Script::passive(config(Ecn::Answer), syn("SEWA", 0));
+    s.sent();
+    s.give(seg(".", 1, 1));
+    s.send(1000);
+    assert_eq!(s.sent(), ["P.EA 1:1001 ack 1"]);
+}
+
+#[test]
+fn a_peer_that_knows_only_the_flag_answers_with_it() {
+    let mut s = capable();
+    assert!(!s.tcp.stats().accurate_ecn);
+    s.send(1000);
+    assert_eq!(s.sent(), ["P. 1:1001 ack 1 ect0"]);
 }

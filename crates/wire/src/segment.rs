@@ -11,9 +11,9 @@ use crate::OptionBytes;
 
 pub use emit::TcpEmit;
 
-/// The control bits of the TCP header (RFC 9293, section 3.1).
+/// The control bits of the TCP header (RFC 9293, section 3.1), in the low nine bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Flags(pub u8);
+pub struct Flags(pub u16);
 
 impl Flags {
     /// No more data from the sender.
@@ -32,6 +32,23 @@ impl Flags {
     pub const ECE: Self = Self(0x40);
     /// Congestion window reduced (RFC 3168).
     pub const CWR: Self = Self(0x80);
+    /// Accurate ECN (RFC 9768); with CWR and ECE a number of three bits, ACE.
+    pub const AE: Self = Self(0x100);
+
+    /// Those of a TCP header, from its thirteenth byte on; the bits that are reserved are left out.
+    pub const fn from_header(bytes: [u8; 2]) -> Self {
+        Self(u16::from_be_bytes([bytes[0] & 1, bytes[1]]))
+    }
+
+    /// With ACE at `number`, of which the low three bits count (RFC 9768, section 3.1.1).
+    pub const fn with_ace(self, number: u8) -> Self {
+        Self(self.0 | (number as u16 & 7) << 6)
+    }
+
+    /// ACE: AE is its highest bit and ECE its lowest.
+    pub const fn ace(self) -> u8 {
+        (self.0 >> 6 & 7) as u8
+    }
 
     /// Whether all bits of `other` are set.
     pub const fn contains(self, other: Self) -> bool {

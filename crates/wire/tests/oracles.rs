@@ -25,8 +25,8 @@ proptest! {
         prop_assert_eq!(tcp.acknowledgment_number(), segment.ack.bits());
         prop_assert_eq!(tcp.window_size(), segment.window);
         prop_assert_eq!(tcp.urgent_pointer(), segment.urgent);
-        let flags = [tcp.fin(), tcp.syn(), tcp.rst(), tcp.psh(), tcp.ack(), tcp.urg(), tcp.ece(), tcp.cwr()];
-        let flags = flags.iter().enumerate().fold(0, |bits, (n, set)| bits | u8::from(*set) << n);
+        let flags = [tcp.fin(), tcp.syn(), tcp.rst(), tcp.psh(), tcp.ack(), tcp.urg(), tcp.ece(), tcp.cwr(), tcp.ns()];
+        let flags = flags.iter().enumerate().fold(0, |bits, (n, set)| bits | u16::from(*set) << n);
         prop_assert_eq!(Flags(flags), segment.flags);
         prop_assert_eq!(tcp.options(), &segment.options[..]);
 

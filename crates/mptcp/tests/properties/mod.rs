@@ -105,7 +105,7 @@ impl Meddler {
                 change(&mut options, usize::from(high), low);
                 segment.options = options[..].try_into().unwrap_or_default();
             }
-            5 => segment.flags = Flags(low),
+            5 => segment.flags = Flags(low.into()),
             6 => segment.seq += u32::from(how),
             7 => segment.seq = segment.seq - u32::from(how),
             8 => segment.ack += u32::from(how),
@@ -122,7 +122,7 @@ impl Meddler {
             }
             _ => {
                 let mut forged = segment.clone();
-                forged.flags = Flags(low);
+                forged.flags = Flags(low.into());
                 forged.seq += u32::from(high);
                 self.extra.borrow_mut().push((1 - from, forged));
             }

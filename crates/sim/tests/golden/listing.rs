@@ -91,7 +91,8 @@ fn describe_segment(segment: &Segment, detail: Detail, starts: &mut Starts, line
 
 fn letters(flags: Flags) -> String {
     let all = "FSRPAUEC".chars().enumerate();
-    all.map(|(bit, letter)| if flags.0 >> bit & 1 == 1 { letter } else { '.' }).collect()
+    let accurate = flags.contains(Flags::AE).then_some('a');
+    all.map(|(bit, letter)| if flags.0 >> bit & 1 == 1 { letter } else { '.' }).chain(accurate).collect()
 }
 
 /// Options as they lie there, well-formed or not.

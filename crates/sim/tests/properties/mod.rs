@@ -153,7 +153,7 @@ impl Element for Attacker {
                 let at = usize::from(high) % segment.options.len();
                 segment.options[at] ^= low;
             }
-            7 => segment.flags = Flags(low),
+            7 => segment.flags = Flags(low.into()),
             8 => segment.seq += u32::from(how),
             9 => segment.seq = segment.seq - u32::from(how),
             10 => segment.ack += u32::from(how),

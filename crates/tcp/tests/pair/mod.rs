@@ -89,6 +89,8 @@ pub(crate) struct Pair {
     pub(crate) filter: Filter,
     /// Data segments on the wire from A.
     pub(crate) wire_data: u64,
+    /// Bytes that wait at the bottleneck from A to B from which on it marks what is ECN-capable.
+    pub(crate) marks_from: Option<u64>,
 }
 
 pub(crate) const A: &str = "10.0.0.1:1000";
@@ -130,11 +132,13 @@ pub(crate) fn cut(segment: &Segment) -> Vec<Segment> {
         .map(|n| {
             let from = n * size;
             let to = (from + size).min(segment.payload.len());
-            let flags = if n + 1 == count {
-                segment.flags
-            } else {
-                segment.flags.without(Flags::FIN).without(Flags::PSH)
-            };
+            let mut flags = segment.flags;
+            if n + 1 < count {
+                flags = flags.without(Flags::FIN).without(Flags::PSH);
+            }
+            if n > 0 {
+                flags = flags.without(Flags::CWR);
+            }
             let (seq, payload) = (segment.seq + from as u32, segment.payload.slice(from..to));
             Segment { seq, flags, payload, ..segment.clone() }
         })
@@ -162,6 +166,7 @@ impl Pair {
             config_b,
             filter: Box::new(|_, _| true),
             wire_data: 0,
+            marks_from: None,
         }
     }
 
@@ -226,7 +231,11 @@ impl Pair {
         }
     }
 
-    fn carry(&mut self, side: Side, wire: Segment) {
+    fn carry(&mut self, side: Side, mut wire: Segment) {
+        let is_full = side == Side::A && self.marks_from.is_some_and(|bytes| self.waiting() >= bytes);
+        if is_full && wire.ecn != 0 {
+            wire.ecn = 0b11;
+        }
         let len = (wire.header_len() + wire.payload.len()) as u32;
         let decision = self.links[side as usize].borrow_mut().offer(self.now, len);
         let Decision::Deliver { at, duplicate_at, corrupt } = decision else { return };
@@ -286,7 +295,7 @@ impl Pair {
                 Some(end) => {
                     end.tcp.handle_segment(now, segment);
                 }
-                None if segment.flags == Flags::SYN => {
+                None if segment.flags.contains(Flags::SYN) => {
                     let tcp = Connection::accept(now, self.config_b.clone(), segment, isn(ISN_B));
                     self.b = Some(End { tcp, received: Vec::new(), events: Vec::new() });
                 }

@@ -43,6 +43,7 @@ pub(crate) fn seg(flags: &str, seq: i64, ack: i64) -> Seg {
             'P' => Flags::PSH,
             'E' => Flags::ECE,
             'W' => Flags::CWR,
+            'A' => Flags::AE,
             _ => Flags::ACK,
         })
     });
@@ -310,6 +311,7 @@ pub(crate) fn show(segment: &Segment) -> String {
         (Flags::ACK, '.'),
         (Flags::ECE, 'E'),
         (Flags::CWR, 'W'),
+        (Flags::AE, 'A'),
     ];
     let mut text: String =
         letters.iter().filter(|(flag, _)| segment.flags.contains(*flag)).map(|&(_, letter)| letter).collect();

@@ -86,7 +86,8 @@ impl Segment {
         head.extend(self.seq.bits().to_be_bytes());
         head.extend(self.ack.bits().to_be_bytes());
         // At most 60 bytes: 15 words.
-        head.extend([(length as u8 / 4) << 4, self.flags.0]);
+        let [high, low] = self.flags.0.to_be_bytes();
+        head.extend([(length as u8 / 4) << 4 | high & 1, low]);
         head.extend(self.window.to_be_bytes());
         head.extend([0, 0]);
         head.extend(self.urgent.to_be_bytes());

@@ -26,7 +26,7 @@ impl Segment {
             Trust::Verify => verify(ip, bytes)?,
             Trust::Offloaded => {}
         }
-        let flags = check_flags(Flags(fixed[13]))?;
+        let flags = check_flags(Flags::from_header([fixed[12], fixed[13]]))?;
         let port = |high, low| match u16::from_be_bytes([high, low]) {
             0 => Err(Malformed::Address),
             port => Ok(port),
