@@ -134,7 +134,7 @@ impl Marking {
         } else {
             Feedback::Nothing
         };
-        self.capable |= self.feedback != Feedback::Nothing;
+        self.capable = self.feedback != Feedback::Nothing;
     }
 
     /// RFC 9768, table 2 and section 3.1.3: what is neither nothing nor the question of RFC 3168 is one about counts, by whatever

@@ -263,17 +263,18 @@ pub(crate) fn under(
     let control = fixture.control();
     let control = control.to_str().context("the directory's name is text")?;
     let mut client = fixture.connect(&options, &["--control", control])?;
-    if kind.attack == AttackName::JoinFlood {
-        leave_and_join_again(&fixture, kind)?;
-    }
+    let before = match kind.attack {
+        AttackName::JoinFlood => Some(leave_and_join_again(&fixture, kind)?),
+        _ => None,
+    };
     let running = exchange::start(&mut client, &mut server, &Load::sized(sizes))?;
     let exchange = running.finish_within(&mut client, &mut server, TIMEOUT, limit)?;
-    Ok(Measured::of(&exchange, sizes, evidence(&fixture, kind)))
+    Ok(Measured::of(&exchange, sizes, evidence(&fixture, kind, before)))
 }
 
 /// Takes the honest path away and adds it again once joins are invented: the flood is about whether it can still join. Before, the
-/// connection opens over it, so that the attacker sees a join at all.
-fn leave_and_join_again(fixture: &Fixture<'_>, kind: &Kind) -> Result<()> {
+/// connection opens over it, so that the attacker sees a join at all. Returns the flows that the path had before.
+fn leave_and_join_again(fixture: &Fixture<'_>, kind: &Kind) -> Result<u32> {
     let attacked = fixture.path(kind.path)?;
     let deadline = Instant::now() + JOINING;
     while Injections::on(attacked, kind.attack).is_err() {
@@ -281,12 +282,14 @@ fn leave_and_join_again(fixture: &Fixture<'_>, kind: &Kind) -> Result<()> {
         std::thread::sleep(POLL);
     }
     let honest = kind.honest();
+    let flows = fixture.path(honest)?.summary()?.flows;
     fixture.change_path(&format!("{honest}=never"))?;
-    fixture.change_path(&format!("{honest}=trusted"))
+    fixture.change_path(&format!("{honest}=trusted"))?;
+    Ok(flows)
 }
 
 /// By the injector's own log, and what has arrived over the honest path.
-fn evidence(fixture: &Fixture<'_>, kind: &Kind) -> Result<String> {
+fn evidence(fixture: &Fixture<'_>, kind: &Kind, flows_before: Option<u32>) -> Result<String> {
     let injections = Injections::on(fixture.path(kind.path)?, kind.attack)?;
     let mut carried = Vec::new();
     for name in [kind.honest(), kind.path] {
@@ -295,10 +298,11 @@ fn evidence(fixture: &Fixture<'_>, kind: &Kind) -> Result<String> {
     }
     let share = carried[0] * 100 / (carried[0] + carried[1]).max(1);
     // It is about the honest path's joining, before there was anything to carry.
-    ensure!(
-        kind.attack != AttackName::JoinFlood || share >= 10,
-        "the honest path never came to carry anything: {share} %"
-    );
+    if let Some(before) = flows_before {
+        let flows = fixture.path(kind.honest())?.summary()?.flows;
+        ensure!(flows > before, "the honest path never joined again");
+    }
+    ensure!(flows_before.is_none() || share >= 10, "the honest path never came to carry anything: {share} %");
     Ok(format!("{}, honest path {share} %", injections.words()))
 }
 
