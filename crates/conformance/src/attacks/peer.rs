@@ -16,7 +16,7 @@ import os, select, socket, ssl, sys
 side, address, port, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 tls = sys.argv[5] if len(sys.argv) > 5 else None
 if side == "server":
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((address, port))
     listener.listen(4)
@@ -86,7 +86,7 @@ pub(crate) enum Layer {
 
 /// Starts the program on one side, for so many bytes each way; a server is waited for.
 pub(crate) fn start(fixture: &Fixture<'_>, side: Side, layer: Layer, size: u64) -> Result<Program> {
-    let address = fixture.path("a")?.server().v4.to_string();
+    let address = fixture.server_address("a")?.to_string();
     let mut command = Command::new("mptcpize");
     command.args(["run", "python3", "-c", PROGRAM, side.name(), &address]);
     command.args([PORT.to_string(), size.to_string()]);

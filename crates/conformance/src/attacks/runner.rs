@@ -26,7 +26,7 @@ pub(crate) struct Selection {
     /// In place of cases: the longest gap at the reader around a single strike, over so many strikes, beside the kernel's.
     #[arg(long, value_name = "STRIKES", conflicts_with_all = ["table", "quick", "repeat", "only", "skip", "size", "keep"])]
     gaps: Option<usize>,
-    /// Between plait programs over IPv6 in place of IPv4; the kernel's, and services behind a proxy, stay where they are.
+    /// Over IPv6 in place of IPv4; services behind a proxy stay where they are.
     #[arg(long)]
     ipv6: bool,
 }
