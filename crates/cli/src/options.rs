@@ -62,6 +62,10 @@ pub(crate) struct Options {
     /// How the keys of a sealed connection are agreed on [default: tls; a listener takes both].
     #[arg(long, value_enum)]
     pub(crate) handshake: Option<Handshake>,
+    /// Send and take no byte before so many disjoint paths have given a share to the keys of a sealed connection, that of the
+    /// handshake included: whoever does not see all of them can never read it. Where a listener asks for it, who connects has to.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
+    pub(crate) require_paths: Option<u8>,
     /// What to do where the connection cannot be sealed [default: require].
     #[arg(long, value_enum)]
     pub(crate) policy: Option<Policy>,
@@ -234,11 +238,17 @@ impl Options {
             (self.handshake.is_some(), "--handshake"),
             (self.policy.is_some(), "--policy"),
             (self.key.is_some(), "--key"),
+            (self.require_paths.is_some(), "--require-paths"),
             (self.crypto_threads.is_some(), "--crypto-threads"),
         ];
         let is_sealed = self.protect == Protect::Sealed;
         if let Some((_, option)) = sealing.into_iter().find(|(is_given, _)| *is_given && !is_sealed) {
             return Some(format!("{option} needs --protect sealed"));
+        }
+        if self.require_paths.is_some()
+            && (self.allow_plain || self.policy.is_some_and(|it| it != Policy::Require))
+        {
+            return Some("--require-paths needs a connection that is sealed".to_owned());
         }
         if self.allow_plain && self.policy.is_some() {
             return Some("--allow-plain is --policy prefer".to_owned());

@@ -84,6 +84,7 @@ fn sealed(options: &Options, mut sealing: Sealing) -> anyhow::Result<Protection>
     if let Some(key_log) = key_log::open(options.allow_key_log)? {
         sealing = sealing.key_log(&key_log);
     }
+    sealing = sealing.require_paths(options.require_paths.unwrap_or_default());
     // Whoever wants to know the server does not offer what cannot prove it.
     let sealing = sealing.handshakes([options.handshake.map_or(Handshake::Tls13, Handshake::from)]);
     Ok(match (weaker(options), options.require_multipath) {
@@ -179,6 +180,7 @@ pub(crate) fn listener(
     if let Some(key_log) = key_log::open(options.allow_key_log)? {
         service = service.key_log(&key_log);
     }
+    service = service.require_paths(options.require_paths.unwrap_or_default());
     match options.handshake {
         Some(handshake) => service = service.handshakes([handshake.into()]),
         None if proves_clients => service = service.handshakes([Handshake::Tls13]),

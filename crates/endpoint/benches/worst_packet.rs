@@ -459,7 +459,7 @@ fn open_sealed(peer: &mut Peer) -> (RawPeer, ConnectionId) {
         while peer.server.poll_event().is_some() {}
     }
     assert!(raw.keys.is_some(), "the handshake is honest");
-    let opening = raw.block(Kind::Control, &Record::Opening([1; OPENING_LEN]).to_bytes());
+    let opening = raw.block(Kind::Control, &Record::Opening { name: [1; OPENING_LEN], paths: 0 }.to_bytes());
     peer.tell(&opening);
     let (id, _) = peer.server.accept(listener).expect("it is open");
     (raw, id)

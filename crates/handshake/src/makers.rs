@@ -12,6 +12,9 @@ use crate::fingerprint::Fingerprint;
 use crate::machine::{Complete, Handshake, Peer};
 use crate::settings::{ClientPolicy, ListenerSettings, OpenerSettings, ServerTrust};
 
+/// In the key log: what an exchange of shares has agreed on, beside the session id of its connection.
+const LOGGED_SHARE: &str = "MPTCPSEC_SHARE";
+
 impl Handshakes for OpenerSettings {
     fn allows(&self, tep: Tep) -> bool {
         match self.server {
@@ -29,6 +32,10 @@ impl Handshakes for OpenerSettings {
     ) -> Result<Box<dyn seam::Handshake>, Failed> {
         let handshake = Handshake::open(tep, self, transcript, random, wall_clock(unix_time))?;
         Ok(Box::new(handshake))
+    }
+
+    fn log_share(&self, session_id: &[u8; 33], agreed: &[u8]) {
+        self.key_log.log(LOGGED_SHARE, session_id, agreed);
     }
 
     fn admits(&self, peer: &seam::Peer) -> bool {
@@ -59,6 +66,10 @@ impl Handshakes for ListenerSettings {
     ) -> Result<Box<dyn seam::Handshake>, Failed> {
         let handshake = Handshake::accept(tep, self, transcript, random, wall_clock(unix_time))?;
         Ok(Box::new(handshake))
+    }
+
+    fn log_share(&self, session_id: &[u8; 33], agreed: &[u8]) {
+        self.key_log.log(LOGGED_SHARE, session_id, agreed);
     }
 
     fn admits(&self, peer: &seam::Peer) -> bool {

@@ -69,6 +69,7 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::NegotiationAltered => {
             "somebody on the way has rewritten the negotiation, or changes everything"
         }
+        ConnectionError::PathsMissing => "fewer paths than required have given a share to the keys",
     }
 }
 
@@ -83,9 +84,9 @@ pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: Con
         ConnectionError::PlainRefused | ConnectionError::NotSealed | ConnectionError::NotScrambled(_) => {
             io::ErrorKind::Unsupported
         }
-        ConnectionError::HandshakeFailed | ConnectionError::NegotiationAltered => {
-            io::ErrorKind::PermissionDenied
-        }
+        ConnectionError::HandshakeFailed
+        | ConnectionError::NegotiationAltered
+        | ConnectionError::PathsMissing => io::ErrorKind::PermissionDenied,
         ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
     };
     let status = state.endpoint.status(now, id);

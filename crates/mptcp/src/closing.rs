@@ -209,7 +209,8 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
         ConnectionError::Protocol
         | ConnectionError::NotSealed
         | ConnectionError::HandshakeFailed
-        | ConnectionError::NegotiationAltered => ResetReason::Mptcp,
+        | ConnectionError::NegotiationAltered
+        | ConnectionError::PathsMissing => ResetReason::Mptcp,
         ConnectionError::Corrupted => ResetReason::MiddleboxInterference,
         ConnectionError::Aborted
         | ConnectionError::FastClose

@@ -65,6 +65,9 @@ pub enum ConnectionError {
     /// different keys as the negotiation was rewritten on the way, or each block was changed. No byte of
     /// data was delivered.
     NegotiationAltered,
+    /// Fewer paths than are required have given a share to the keys, for the reason in
+    /// [`SealedStatus::failure`](crate::SealedStatus::failure); no byte of data was sent.
+    PathsMissing,
     /// A data checksum failed and there is no other subflow to carry on with (RFC 8684, section 3.7).
     Corrupted,
 }

@@ -29,7 +29,9 @@ mod status;
 mod subflows;
 mod timers;
 
-pub use config::{Config, Fallback, Protect, Scheduler, ScrambleSettings, SealedSettings, WithoutTrusted};
+pub use config::{
+    Config, Fallback, Protect, Ratchet, Scheduler, ScrambleSettings, SealedSettings, WithoutTrusted,
+};
 pub use connection::Connection;
 pub use event::{ConnectionError, Event, ReadError, Unscrambled};
 pub use host::{Host, OpeningClaim, OpeningName, Refused, SMALLEST_SHARE};

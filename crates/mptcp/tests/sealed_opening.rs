@@ -16,7 +16,7 @@ fn is_shown(listener: &Listener) -> bool {
 }
 
 fn opening() -> Vec<u8> {
-    Record::Opening([1; OPENING_LEN]).to_bytes().to_vec()
+    Record::Opening { name: [1; OPENING_LEN], paths: 0 }.to_bytes().to_vec()
 }
 
 fn dss_of(segment: &Segment) -> Option<Dss> {

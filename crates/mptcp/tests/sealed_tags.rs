@@ -51,7 +51,7 @@ fn guessing_at_tags_for_ever_costs_the_subflow_and_not_the_connection() {
             if path_of(segment) == 1 && !is_other {
                 seen += 1;
                 if seen % 3 == 0 {
-                    queue.borrow_mut().push((1 - from, guess(segment, &mut random)));
+                    queue.borrow_mut().push((1 - from, segment.clone()));
                 }
             }
             Fate::Pass
@@ -62,7 +62,8 @@ fn guessing_at_tags_for_ever_costs_the_subflow_and_not_the_connection() {
             let waiting = Rc::clone(&guesses);
             let left = end.saturating_since(world.now);
             world.run(left, |world| !waiting.borrow().is_empty() || is_over(world));
-            for (to, forged) in guesses.take() {
+            for (to, segment) in guesses.take() {
+                let forged = guess(&segment, generation(&mut world, to), &mut random);
                 world.deliver(to, &forged);
             }
         }
@@ -90,7 +91,8 @@ fn after_thousands_of_wrong_tags_one_is_enough_and_the_connection_still_lives() 
         assert!(rounds < 1000, "{:?}", world.status(SERVER));
         let before = world.status(SERVER).counters;
         for _ in 0..8 {
-            let forged = next_on(&tape, 1, |last| guess(last, &mut random));
+            let now = generation(&mut world, SERVER);
+            let forged = next_on(&tape, 1, |last| guess(last, now, &mut random));
             world.deliver(SERVER, &forged);
         }
         let after = world.status(SERVER).counters;
@@ -103,7 +105,8 @@ fn after_thousands_of_wrong_tags_one_is_enough_and_the_connection_still_lives() 
         world.wait(100);
     }
     let before = world.status(SERVER).counters;
-    let forged = next_on(&tape, 1, |last| guess(last, &mut random));
+    let now = generation(&mut world, SERVER);
+    let forged = next_on(&tape, 1, |last| guess(last, now, &mut random));
     world.deliver(SERVER, &forged);
     assert_eq!(world.status(SERVER).counters.guessed_closed, before.guessed_closed + 1, "at the first one");
 
@@ -177,12 +180,18 @@ fn next_on(tape: &Tape, path: u8, make: impl FnOnce(&Segment) -> Segment) -> Seg
     make(&next)
 }
 
+/// The generation of the keys by which this side verifies tags, as it stands on the wire.
+fn generation(world: &mut World, of: usize) -> u8 {
+    let sealed = world.status(of).sealed;
+    sealed.map_or(0, |sealed| (sealed.generations[1] & 0x3f) as u8)
+}
+
 /// A Data-ACK with an invented tag, in the place of the segment.
-fn guess(segment: &Segment, random: &mut SeededRandom) -> Segment {
+fn guess(segment: &Segment, generation: u8, random: &mut SeededRandom) -> Segment {
     let dss = Dss { data_ack: Some(DataAck::Long(random.next_u64())), mapping: None, data_fin: false };
     let mut options =
         option_bytes(timestamps(segment).chain([TcpOption::Mptcp(MptcpOption::Dss(dss))])).expect("it fits");
-    options.extend([30, 12, 0xf0, 0]);
+    options.extend([30, 12, 0xf0, generation]);
     options.extend(random.next_u64().to_be_bytes());
     Segment { options, flags: Flags::ACK, payload: Bytes::new(), ..segment.clone() }
 }

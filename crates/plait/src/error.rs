@@ -188,6 +188,7 @@ fn kind_of(error: ConnectionError) -> ErrorKind {
         | ConnectionError::NotScrambled(_)
         | ConnectionError::NotSealed
         | ConnectionError::NegotiationAltered
+        | ConnectionError::PathsMissing
         | ConnectionError::NoTrustedPath => ErrorKind::NotProtected,
         ConnectionError::Corrupted => ErrorKind::Corrupted,
         ConnectionError::HandshakeFailed => ErrorKind::NotAuthenticated,

@@ -67,6 +67,7 @@ pub struct Sealing {
     handshakes: Option<Vec<Handshake>>,
     suites: Option<Vec<CipherSuite>>,
     key_log: Option<KeyLog>,
+    require_paths: u8,
     pub(crate) weaker: Weaker,
 }
 
@@ -82,7 +83,15 @@ impl Sealing {
     /// Sealed, or no connection, towards the server that `trust` describes. The client proves no identity.
     pub fn new(trust: Trust) -> Self {
         let weaker = Weaker::Nothing;
-        Self { trust, identity: None, handshakes: None, suites: None, key_log: None, weaker }
+        Self {
+            trust,
+            identity: None,
+            handshakes: None,
+            suites: None,
+            key_log: None,
+            require_paths: 0,
+            weaker,
+        }
     }
 
     /// A server that asks for it is shown this key of ours: some take certain clients only.
@@ -99,6 +108,13 @@ impl Sealing {
     /// Offers these cipher suites only, best first. Otherwise: all.
     pub fn cipher_suites(self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
         Self { suites: Some(suites.into_iter().collect()), ..self }
+    }
+
+    /// Sends and takes no byte of the application before so many disjoint paths have given a share to the keys, that of the handshake
+    /// included: whoever does not see all of them reads nothing, whatever he learns or breaks later. Where they do not come
+    /// together in time the connection fails, and says which is missing.
+    pub fn require_paths(self, paths: u8) -> Self {
+        Self { require_paths: paths, ..self }
     }
 
     /// Writes the secrets of the connection to this file.
@@ -126,7 +142,12 @@ impl Sealing {
         if let Some(KeyLog(log)) = &self.key_log {
             settings.key_log = log.clone();
         }
+        if self.require_paths > 1 && self.weaker != Weaker::Nothing {
+            let words = "paths cannot be required where a connection that is not sealed will do, too";
+            return Err(Error::new(ErrorKind::InvalidInput, words));
+        }
         let mut sealed = SealedSettings::opener(Arc::new(settings));
+        sealed.require_paths = self.require_paths;
         sealed.policy = self.weaker.policy();
         sealed.teps = teps_of(self.handshakes.as_deref());
         if !expected.takes_anybody() {

@@ -43,6 +43,7 @@ pub struct SealedService {
     handshakes: Option<Vec<Handshake>>,
     suites: Option<Vec<CipherSuite>>,
     key_log: Option<KeyLog>,
+    require_paths: u8,
     weaker: Weaker,
 }
 
@@ -113,6 +114,7 @@ impl SealedService {
             handshakes: None,
             suites: None,
             key_log: None,
+            require_paths: 0,
             weaker: Weaker::Nothing,
         }
     }
@@ -126,6 +128,12 @@ impl SealedService {
     /// Otherwise: all that can.
     pub fn handshakes(self, handshakes: impl IntoIterator<Item = Handshake>) -> Self {
         Self { handshakes: Some(handshakes.into_iter().collect()), ..self }
+    }
+
+    /// As [`Sealing::require_paths`](crate::Sealing::require_paths), for who connects to us: who has not asked for as many is refused. It
+    /// also means that nothing but sealed connections is taken.
+    pub fn require_paths(self, paths: u8) -> Self {
+        Self { require_paths: paths, ..self }
     }
 
     /// Takes these cipher suites only, best first. Otherwise: all.
@@ -164,9 +172,12 @@ impl SealedService {
             settings.key_log = log.clone();
         }
         let mut sealed = SealedSettings::listener(Arc::new(settings));
-        sealed.policy = self.weaker.policy();
+        // What is not sealed has no keys that a path could give a share to.
+        let weaker = if self.require_paths > 1 { Weaker::Nothing } else { self.weaker };
+        sealed.policy = weaker.policy();
+        sealed.require_paths = self.require_paths;
         sealed.teps = teps_of(self.handshakes.as_deref());
-        let fallback = self.weaker.fallback();
+        let fallback = weaker.fallback();
         Config { protect: Protect::Sealed(sealed), fallback, ..config.clone() }
     }
 }

@@ -221,6 +221,13 @@ impl SealStatus {
         self.0.generations
     }
 
+    /// Disjoint paths that have given a share to the keys, that of the handshake included: to the keys of what we send, and of what
+    /// the peer does.
+    #[must_use]
+    pub fn mixed_paths(&self) -> [usize; 2] {
+        self.0.mixed_paths
+    }
+
     /// Bytes of the handshake: ours, and the peer's.
     #[must_use]
     pub fn handshake_bytes(&self) -> [u64; 2] {

@@ -3,10 +3,10 @@
 mod sealed_support;
 
 use bytes::Bytes;
-use plait_base::{Dsn, Duration, Instant};
+use plait_base::{Dsn, Duration, Instant, SeededRandom};
 use plait_protect::sealed::{
-    AckContext, AckTag, BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, OpenError, OptionContext,
-    ProtectedOptions, Record, Records, Role, SubflowTag, Suite, UpdateRefused,
+    AckContext, AckTag, BLOCK_OVERHEAD, BlockBuffer, Exchange, Kind, MAX_PLAIN, MixSecret, OpenError,
+    OptionContext, ProtectedOptions, Record, Records, Role, SubflowTag, Suite, UpdateRefused,
 };
 use proptest::prelude::*;
 use sealed_support::{CONTEXT, End, connect, connect_with, hex, sent};
@@ -284,6 +284,74 @@ fn the_update_may_also_come_first_and_acks_follow_the_generation() {
     altered[3] = 2;
     let altered = AckTag::parse(&altered[3..]).expect("well-formed");
     assert_eq!(b.opener.check_ack(&context, &altered), Err(OpenError::OptionTag));
+}
+
+/// What both ends have come to by an exchange over one path.
+fn mixed(a: &End, b: &End, number: u16) -> [MixSecret; 2] {
+    let exchange = Exchange { subflow: SubflowTag(9), number };
+    let mut random = SeededRandom::from_number(u64::from(number));
+    let (offer, question) = b.identity.offer_path(Role::B, exchange, &mut random).expect("keys");
+    let (answer, ours) =
+        a.identity.answer_path(Role::A, exchange, &question, (&mut random, &|_, _| ())).expect("genuine");
+    [ours, b.identity.finish_path(Role::B, offer, &answer, &|_, _| ()).expect("genuine")]
+}
+
+#[test]
+fn what_paths_have_given_is_in_the_next_generation_once_the_peer_has_acknowledged_it() {
+    let (mut a, mut b) = connect(Suite::Aes128Gcm);
+    let [sent_one, got_one] = mixed(&a, &b, 0);
+    let [sent_two, got_two] = mixed(&a, &b, 1);
+    let mut said = a.sealer.seal_mixing((&b"MIX, MIX"[..]).into(), [sent_one, sent_two]).expect("fresh keys");
+    assert!(!a.sealer.is_update_due(Instant::ZERO), "the peer may not know yet");
+    assert_eq!(a.sealer.update_keys(Instant::ZERO).map(|_| ()), Err(UpdateRefused::MixUnacknowledged));
+    // Somebody has the receiver look into the generation to come before it has heard what that is made of.
+    let early = Bytes::from_static(&[1; 80]);
+    assert_eq!(
+        b.opener.open(a.sealer.next_dsn(), &CONTEXT, early).map(|_| ()),
+        Err(OpenError::FirstOptionTag)
+    );
+
+    let opened =
+        b.opener.open(said.dsn(), &CONTEXT, sent(&mut a.sealer, &mut said, &CONTEXT)).expect("genuine");
+    for mix in [got_one, got_two] {
+        b.opener.handle_mix(opened.generation, mix).expect("in its generation");
+    }
+    a.sealer.handle_data_ack(a.sealer.next_dsn());
+    assert!(a.sealer.is_update_due(Instant::ZERO));
+    a.sealer.update_keys(Instant::ZERO).expect("acknowledged");
+    let mut block = a.sealer.seal(Kind::Data, (&b"behind"[..]).into()).expect("fresh keys");
+    let payload = sent(&mut a.sealer, &mut block, &CONTEXT);
+    let opened = b.opener.open(block.dsn(), &CONTEXT, payload).expect("the same keys");
+    assert_eq!((&opened.plain[..], opened.generation), (&b"behind"[..], 1));
+    assert!(!a.sealer.is_update_due(Instant::ZERO), "each is used once");
+    let [_, late] = mixed(&a, &b, 2);
+    assert_eq!(b.opener.handle_mix(0, late), Err(OpenError::Generation(0)), "said when its time was over");
+}
+
+#[test]
+fn who_has_another_secret_or_none_or_them_in_another_order_opens_nothing_of_the_next_generation() {
+    for case in 0..4 {
+        let (mut a, mut b) = connect(Suite::ChaCha20Poly1305);
+        let [sent_one, got_one] = mixed(&a, &b, 0);
+        let [sent_two, got_two] = mixed(&a, &b, 1);
+        let _said =
+            a.sealer.seal_mixing((&b"MIX, MIX"[..]).into(), [sent_one, sent_two]).expect("fresh keys");
+        let [_, other] = mixed(&a, &b, 2);
+        let heard = match case {
+            0 => vec![],
+            1 => vec![got_two, got_one],
+            2 => vec![got_one, other],
+            _ => vec![got_one, got_two],
+        };
+        for mix in heard {
+            b.opener.handle_mix(0, mix).expect("in its generation");
+        }
+        a.sealer.handle_data_ack(a.sealer.next_dsn());
+        a.sealer.update_keys(Instant::ZERO).expect("acknowledged");
+        let mut block = a.sealer.seal(Kind::Data, (&b"behind"[..]).into()).expect("fresh keys");
+        let payload = sent(&mut a.sealer, &mut block, &CONTEXT);
+        assert_eq!(b.opener.open(block.dsn(), &CONTEXT, payload).is_ok(), case == 3, "case {case}");
+    }
 }
 
 #[test]

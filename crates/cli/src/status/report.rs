@@ -142,6 +142,8 @@ pub(super) struct SealedReport {
     pub(super) peer: String,
     /// How often the keys were changed, ours and the peer's.
     pub(super) generations: [u64; 2],
+    /// Disjoint paths that have given a share to the keys, that of the handshake included: ours and the peer's.
+    pub(super) mixed_paths: [usize; 2],
     /// Ours and the peer's.
     pub(super) handshake_bytes: [u64; 2],
     pub(super) blocks_sealed: u64,
@@ -236,6 +238,7 @@ impl SealedReport {
             key_exchange: sealed.key_exchange(),
             peer: sealed.peer().to_string(),
             generations: sealed.generations(),
+            mixed_paths: sealed.mixed_paths(),
             handshake_bytes: sealed.handshake_bytes(),
             blocks_sealed: sealed.blocks_sealed(),
             blocks_opened: sealed.blocks_opened(),

@@ -79,8 +79,10 @@ impl SealedReport {
             (elsewhere, all) => format!(", {elsewhere} of {all} blocks by other threads"),
         };
         format!(
-            "  sealed: {suite} after {handshake}, {peer}, keys {}/{}{elsewhere}\n",
-            self.generations[0], self.generations[1]
+            "  sealed: {suite} after {handshake}, {peer}, keys {}/{} with shares of {} paths{elsewhere}\n",
+            self.generations[0],
+            self.generations[1],
+            self.mixed_paths[0].min(self.mixed_paths[1]),
         )
     }
 }

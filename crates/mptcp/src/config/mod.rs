@@ -4,7 +4,7 @@ mod scramble;
 mod sealed;
 
 pub use scramble::{ScrambleSettings, WithoutTrusted};
-pub use sealed::SealedSettings;
+pub use sealed::{Ratchet, SealedSettings};
 
 use core::num::NonZeroU16;
 use plait_base::Duration;

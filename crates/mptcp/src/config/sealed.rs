@@ -23,6 +23,27 @@ pub struct SealedSettings {
     /// paths silently leaves a reader who has nothing to send no other way to notice. Probes are TCP's own: an attacker who
     /// can answer for the peer's TCP can answer them.
     pub keep_alive: Option<KeepAlive>,
+    /// No byte of the application is sent or taken before so many disjoint paths have given a share to the keys; that of the
+    /// handshake is one of them. 0 and 1 ask for nothing. What the peer requires holds as well.
+    pub require_paths: u8,
+    /// When paths in use are asked for another share.
+    pub ratchet: Ratchet,
+}
+
+/// How long keys serve until a path is asked for another share: whichever comes first. Who has stolen the memory of a host
+/// reads no more than that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ratchet {
+    /// Time in which anything was sent.
+    pub age: Duration,
+    /// Bytes of both directions.
+    pub bytes: u64,
+}
+
+impl Default for Ratchet {
+    fn default() -> Self {
+        Self { age: Duration::from_secs(120), bytes: 1 << 30 }
+    }
 }
 
 impl SealedSettings {
@@ -67,6 +88,8 @@ impl Default for SealedSettings {
                 interval: Duration::from_secs(10),
                 probes: 3,
             }),
+            require_paths: 0,
+            ratchet: Ratchet::default(),
         }
     }
 }
@@ -74,7 +97,8 @@ impl Default for SealedSettings {
 impl PartialEq for SealedSettings {
     /// Settings of the handshakes are the same if they are one value.
     fn eq(&self, other: &Self) -> bool {
-        let Self { policy, teps, opener, listener, handshake_timeout, keep_alive } = self;
+        let Self { policy, teps, opener, listener, handshake_timeout, keep_alive, require_paths, ratchet } =
+            self;
         let same_opener = match (opener, &other.opener) {
             (Some(one), Some(two)) => Arc::ptr_eq(one, two),
             (None, None) => true,
@@ -91,5 +115,7 @@ impl PartialEq for SealedSettings {
             && *teps == other.teps
             && *handshake_timeout == other.handshake_timeout
             && *keep_alive == other.keep_alive
+            && *require_paths == other.require_paths
+            && *ratchet == other.ratchet
     }
 }

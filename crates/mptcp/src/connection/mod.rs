@@ -175,7 +175,7 @@ impl Connection {
                 Timer::Unmapped => self.check_unmapped(now),
                 Timer::Data => self.run_data_timer(now),
                 Timer::NoSubflow => self.run_outage(now),
-                Timer::Handshake => self.give_up_handshake(),
+                Timer::Handshake => self.give_up_handshake(host),
                 // Looked at whatever has happened.
                 Timer::Stall | Timer::Join | Timer::Repair | Timer::Closing => {}
             }

@@ -28,6 +28,8 @@ pub(crate) struct Signals {
     pub(crate) reset: Option<MpReset>,
     /// The tag of a sealed connection: what stands behind the third byte of MP_EXPERIMENTAL.
     pub(crate) tag: Option<[u8; TAG_LEN]>,
+    /// A message of an exchange of shares begins here: relative subflow sequence number, and length.
+    pub(crate) path_key: Option<(u32, u16)>,
     /// Options that could not be read.
     pub(crate) malformed: u32,
     /// An MPTCP option of any kind was there, a broken one included.
@@ -64,6 +66,12 @@ impl Signals {
             MptcpOption::Reset(reset) => self.reset = self.reset.or(Some(*reset)),
             MptcpOption::Unknown { subtype: EXPERIMENTAL, low_bits: 0, data } => {
                 self.tag = self.tag.or((*data).try_into().ok());
+            }
+            MptcpOption::Unknown { subtype: EXPERIMENTAL, low_bits: 1, data } => {
+                if let &[a, b, c, d, high, low] = *data {
+                    let at = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
+                    self.path_key = self.path_key.or(Some(at));
+                }
             }
             MptcpOption::Unknown { .. } => {}
         }

@@ -2,7 +2,7 @@
 
 use crate::log;
 use plait_base::{Duration, Instant, SubflowId};
-use plait_tcp::State;
+use plait_tcp::{Closed, State};
 use plait_wire::ResetReason;
 
 use crate::Connection;
@@ -24,6 +24,10 @@ const MAX_STALL: Duration = Duration::from_secs(8);
 const MAX_FIN_TIMEOUTS: u8 = 4;
 /// The same once the connection is complete: nobody misses anything then, and somebody may wait for the end.
 const MAX_LAST_FIN_TIMEOUTS: u8 = 2;
+
+/// What a reset in answer to a join may mean.
+const REFUSED: &str = "the join was refused: the host there does not know this connection. Somebody may be in the middle of \
+     another path, or a balancer has chosen another machine";
 
 impl Connection {
     /// Looks for subflows that stand still, and for those that move again.
@@ -174,6 +178,12 @@ impl Connection {
         match was {
             Stage::Opening | Stage::Unconfirmed { .. } if is_ours => {
                 self.paths.on_join_failed(now, path, remote);
+                let why = match self.subflows[index].state.end {
+                    Some(Closed::Refused | Closed::ResetByPeer) => REFUSED,
+                    Some(Closed::TimedOut | Closed::Unreachable) => "the join was not answered",
+                    Some(Closed::Finished | Closed::Aborted) | None => "the join came to nothing",
+                };
+                self.on_path_missing(now, path, why);
             }
             Stage::Open | Stage::Over if is_ours => {
                 if has_carried || was == Stage::Open {

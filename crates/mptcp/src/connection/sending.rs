@@ -8,6 +8,7 @@ use plait_wire::{OptionBytes, Segment};
 
 use crate::protection::Mode;
 use crate::protection::options::{DATA_OPTIONS, data_options, first_data_options, infinite_options};
+use crate::protection::sealed::Established;
 use crate::protection::{OptionsOut, StreamFacts};
 use crate::scheduler::{Candidate, Candidates, Demand, MAX_CANDIDATES, choose};
 use crate::send::blocks::{Block, Body, Carrier};
@@ -100,7 +101,8 @@ impl Connection {
         if self.schedule_again(now) || self.schedule_copy(now) {
             return true;
         }
-        if self.outgoing.queued() == 0 {
+        let holds_data = self.protection.established().is_some_and(Established::holds_data);
+        if self.outgoing.queued() == 0 || holds_data {
             return self.schedule_overtaking(now);
         }
         if self.must_gather() {

@@ -316,6 +316,15 @@ pub(crate) fn put(option: &MptcpOption<'_>, room: usize, out: &mut OptionBytes) 
     fits
 }
 
+/// MP_EXPERIMENTAL with the low bits 1: a message of an exchange of shares, of so many bytes, begins at this offset of the
+/// subflow. It is to a message what a mapping is to a block, and like that it proves nothing.
+pub(crate) fn path_key_options(offset: u64, length: u16) -> OptionBytes {
+    let mut data = [0; 6];
+    data[..4].copy_from_slice(&(offset as u32).to_be_bytes());
+    data[4..].copy_from_slice(&length.to_be_bytes());
+    single(&MptcpOption::Unknown { subtype: 0xf, low_bits: 1, data: &data })
+}
+
 fn single(option: &MptcpOption<'_>) -> OptionBytes {
     let mut bytes = OptionBytes::new();
     put(option, usize::MAX, &mut bytes);

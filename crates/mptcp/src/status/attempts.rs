@@ -97,6 +97,7 @@ impl fmt::Display for AttemptStatus {
                 ConnectionError::NotSealed => "the offer to seal was stripped, altered or refused",
                 ConnectionError::HandshakeFailed => "the handshake failed",
                 ConnectionError::NegotiationAltered => "not one block could be verified",
+                ConnectionError::PathsMissing => "paths are missing in the keys",
                 ConnectionError::AllPathsLost => "lost",
                 ConnectionError::Aborted => "given up here",
                 ConnectionError::Protocol | ConnectionError::Corrupted => "the protocol was broken there",

@@ -118,6 +118,9 @@ pub struct SealedStatus {
     pub peer: PeerIdentity,
     /// Generations of the keys: ours and the peer's.
     pub generations: [u64; 2],
+    /// Disjoint paths that have given a share to the keys, that of the handshake included: to the keys of what we send, and of
+    /// what the peer does.
+    pub mixed_paths: [usize; 2],
     /// Bytes of the handshake: ours and the peer's.
     pub handshake_bytes: [u64; 2],
     /// Blocks encrypted: each once, however often it was sent.

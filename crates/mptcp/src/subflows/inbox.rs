@@ -25,6 +25,14 @@ pub(crate) struct Declared {
     pub(crate) data_ack: Option<DataAck>,
 }
 
+/// What was declared of a run of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Run {
+    Block(Declared),
+    /// A message of an exchange of shares, of so many bytes: no part of the stream.
+    PathKey(u16),
+}
+
 /// What comes next.
 #[derive(Debug)]
 pub(crate) enum Next {
@@ -34,6 +42,8 @@ pub(crate) enum Next {
     Block(Declared, Bytes),
     /// Bytes in front of the next mapping that no mapping covers.
     Garbage(Bytes),
+    /// A message of an exchange of shares.
+    PathKey(Bytes),
     /// Bytes that wait for a mapping.
     Unmapped(usize),
 }
@@ -52,7 +62,7 @@ pub(crate) enum Declaration {
 /// Mappings of a subflow and the bytes that wait for theirs.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    declared: BTreeMap<u64, Declared>,
+    declared: BTreeMap<u64, Run>,
     waiting: VecDeque<Chunk>,
     waiting_bytes: usize,
     /// Stream offset of the first byte that waits.
@@ -67,17 +77,29 @@ impl Default for Inbox {
 
 impl Inbox {
     pub(crate) fn declare(&mut self, new: Declared) -> Declaration {
-        if new.offset < self.at {
+        self.declare_run(new.offset, Run::Block(new))
+    }
+
+    /// A message of an exchange of shares begins at this offset of the subflow.
+    pub(crate) fn declare_path_key(&mut self, offset: u64, length: u16) -> Declaration {
+        self.declare_run(offset, Run::PathKey(length))
+    }
+
+    fn declare_run(&mut self, offset: u64, new: Run) -> Declaration {
+        if offset < self.at {
             return Declaration::Fine;
         }
-        match self.declared.get(&new.offset) {
-            Some(old) if old.dsn == new.dsn && old.length == new.length => Declaration::Fine,
-            Some(_) => Declaration::Conflict,
-            None if self.is_full() && new.offset != self.at + self.waiting_bytes as u64 => {
+        match (self.declared.get(&offset), new) {
+            (Some(Run::Block(old)), Run::Block(new)) if old.dsn == new.dsn && old.length == new.length => {
+                Declaration::Fine
+            }
+            (Some(Run::PathKey(old)), Run::PathKey(new)) if *old == new => Declaration::Fine,
+            (Some(_), _) => Declaration::Conflict,
+            (None, _) if self.is_full() && offset != self.at + self.waiting_bytes as u64 => {
                 Declaration::TooMany
             }
-            None => {
-                self.declared.insert(new.offset, new);
+            (None, new) => {
+                self.declared.insert(offset, new);
                 Declaration::Fine
             }
         }
@@ -134,12 +156,19 @@ impl Inbox {
             let gap = usize::try_from(offset - self.at).unwrap_or(usize::MAX);
             return self.take(gap).map_or(Next::Nothing, Next::Garbage);
         }
-        let length = usize::from(declared.length);
+        let length = match declared {
+            Run::Block(declared) => usize::from(declared.length),
+            Run::PathKey(length) => usize::from(length),
+        };
         if self.waiting_bytes < length {
             return Next::Nothing;
         }
         self.declared.pop_first();
-        Next::Block(declared, self.gather(length))
+        let bytes = self.gather(length);
+        match declared {
+            Run::Block(declared) => Next::Block(declared, bytes),
+            Run::PathKey(_) => Next::PathKey(bytes),
+        }
     }
 
     /// A block was wrong, and so may its length have been: if another mapping starts inside of it, go on

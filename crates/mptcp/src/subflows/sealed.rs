@@ -1,5 +1,6 @@
 //! What a sealed connection knows about one subflow.
 
+use bytes::Bytes;
 use plait_protect::sealed::{JoinTranscript, SubflowTag};
 
 use super::delivery::Delivery;
@@ -21,6 +22,12 @@ pub(crate) struct SealedSubflow {
     pub(crate) failures: u64,
     /// Option tags of segments without a block that were wrong.
     pub(crate) tags_failed: u64,
+    /// The number of the next exchange of shares over it.
+    pub(crate) next_exchange: u16,
+    /// We are to speak first in one.
+    pub(crate) owes_offer: bool,
+    /// A message of one, which came whole.
+    pub(crate) path_key: Option<Bytes>,
     /// Data offset that was acknowledged here last.
     pub(crate) told: u64,
     /// Blocks wait in the inbox because enough are being opened.

@@ -195,6 +195,11 @@ impl ResetInfo {
 }
 
 impl SubflowState {
+    /// Our path, and the address of the peer.
+    pub(crate) fn way(&self) -> (PathId, core::net::IpAddr) {
+        (self.path, self.tuple.remote.ip())
+    }
+
     /// What is known of a subflow that begins, over `path`. `addresses` are the address ids of ours and of the peer's, if it has
     /// told.
     pub(crate) fn new(

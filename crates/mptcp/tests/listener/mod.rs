@@ -26,7 +26,9 @@ impl Listener {
     /// Past the handshake and the record that says which opening this is.
     pub(crate) fn open() -> Self {
         let mut listener = Self::shake(|_| {});
-        let opening = listener.peer.block(Kind::Control, &Record::Opening([1; OPENING_LEN]).to_bytes());
+        let opening = listener
+            .peer
+            .block(Kind::Control, &Record::Opening { name: [1; OPENING_LEN], paths: 0 }.to_bytes());
         listener.say(&opening);
         listener
     }

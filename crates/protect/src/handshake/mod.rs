@@ -70,6 +70,10 @@ pub trait Handshakes: Send + Sync + fmt::Debug {
         unix_time: u64,
     ) -> Result<Box<dyn Handshake>, Failed>;
 
+    /// For who analyses connections: what an exchange of shares over one path has agreed on
+    /// ([`ShareLog`](crate::sealed::ShareLog)).
+    fn log_share(&self, session_id: &[u8; 33], agreed: &[u8]);
+
     /// Whether data may flow to and from this peer: asked once more when the handshake is over, whatever it has let
     /// through.
     fn admits(&self, peer: &Peer) -> bool;

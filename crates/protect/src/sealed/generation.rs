@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::aead::BlockKey;
 use super::option_tag::{OptionKey, SubflowTag};
 use super::schedule::DirectionSecrets;
+use super::secret::MixSecret;
 use super::suite::Suite;
 
 /// Block key and option keys that were derived so far. The block key is shared with sealing and opening jobs that
@@ -23,9 +24,9 @@ impl Generation {
         Self::numbered(0, secrets, suite)
     }
 
-    /// The one after this.
-    pub(super) fn next(&self, suite: Suite) -> Self {
-        Self::numbered(self.number + 1, self.secrets.next(), suite)
+    /// The one after this, with what paths have given to it.
+    pub(super) fn next(&self, suite: Suite, mixes: &[MixSecret]) -> Self {
+        Self::numbered(self.number + 1, self.secrets.next(mixes), suite)
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -55,6 +56,11 @@ impl Generation {
         self.option_keys.retain(|(of, _)| *of != subflow);
     }
 
+    /// What is left when all blocks of it have come: keys for tags that are still under way.
+    pub(super) fn retire(self) -> RetiredGeneration {
+        RetiredGeneration { wire: self.wire(), option_keys: self.option_keys }
+    }
+
     fn numbered(number: u64, secrets: DirectionSecrets, suite: Suite) -> Self {
         let block_key = Arc::new(secrets.block_key(suite));
         Self { number, secrets, block_key, option_keys: Vec::new() }
@@ -63,5 +69,23 @@ impl Generation {
     #[cfg(test)]
     pub(super) fn secrets(&self) -> &DirectionSecrets {
         &self.secrets
+    }
+}
+
+/// A generation whose blocks have all come: no block opens with it.
+pub(super) struct RetiredGeneration {
+    wire: u8,
+    option_keys: Vec<(SubflowTag, OptionKey)>,
+}
+
+impl RetiredGeneration {
+    /// The option key of a subflow that had one, if these six bits mean this generation.
+    pub(super) fn option_key(&self, wire: u8, subflow: SubflowTag) -> Option<&OptionKey> {
+        let key = self.option_keys.iter().find(|(of, _)| *of == subflow && self.wire == wire)?;
+        Some(&key.1)
+    }
+
+    pub(super) fn forget_subflow(&mut self, subflow: SubflowTag) {
+        self.option_keys.retain(|(of, _)| *of != subflow);
     }
 }

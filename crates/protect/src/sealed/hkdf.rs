@@ -3,6 +3,7 @@
 use core::fmt;
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use aws_lc_rs::hmac;
 
 /// A pseudo-random key that other keys are expanded from. Wiped on drop.
 pub struct Hkdf(Prk);
@@ -14,6 +15,15 @@ impl Hkdf {
     /// HKDF-Extract: `material` condensed to a key, under a salt that need not be secret.
     pub fn extract(salt: &[u8], material: &[u8]) -> Self {
         Self(Salt::new(HKDF_SHA256, salt).extract(material))
+    }
+
+    /// HKDF-Extract under a salt that is secret, too: whoever lacks either of them lacks the outcome.
+    pub(super) fn extract_into(salt: &[u8; 32], material: &[&[u8]], out: &mut [u8; 32]) {
+        let mut extract = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, salt));
+        for piece in material {
+            extract.update(piece);
+        }
+        out.copy_from_slice(extract.sign().as_ref());
     }
 
     /// A key that is pseudo-random already.
@@ -34,10 +44,10 @@ impl Hkdf {
 
     /// XL(S, label, ctx, L): the expansion whose info names the length, the label and the context.
     pub(super) fn labelled(&self, label: &str, context: &[u8], out: &mut [u8]) {
-        let length = u16::try_from(out.len()).expect("labels of the schedule ask for at most 32 bytes");
+        let length = u16::try_from(out.len()).expect("labels of the schedule ask for at most 44 bytes");
         let label_length =
             u8::try_from(LABEL_PREFIX.len() + label.len()).expect("labels are short constants");
-        let context_length = u8::try_from(context.len()).expect("contexts are at most 8 bytes");
+        let context_length = u8::try_from(context.len()).expect("contexts are at most 11 bytes");
         let info = [
             &length.to_be_bytes()[..],
             &[label_length],
@@ -46,7 +56,7 @@ impl Hkdf {
             &[context_length],
             context,
         ];
-        self.expand(&info, out).expect("at most 32 bytes");
+        self.expand(&info, out).expect("at most 44 bytes");
     }
 }
 

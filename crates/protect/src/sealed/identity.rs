@@ -10,13 +10,14 @@ use zeroize::Zeroizing;
 
 use super::option_tag::SubflowTag;
 use super::schedule::{PerRole, Role};
-use super::secret::{ExporterSecret, JoinSecret, ResumeSecret};
+use super::secret::{ExporterSecret, JoinSecret, PathSecret, ResumeSecret};
 
 /// The values that both ends know of a connection.
 pub struct ConnectionIdentity {
     pub(super) tokens: PerRole<u32>,
     pub(super) idsns: PerRole<Dsn>,
     pub(super) joins: PerRole<JoinSecret>,
+    pub(super) paths: PerRole<PathSecret>,
     pub(super) fast_closes: PerRole<Zeroizing<[u8; 8]>>,
     pub(super) session_id: [u8; 33],
     pub(super) exporter: ExporterSecret,

@@ -9,8 +9,9 @@ use plait_base::Dsn;
 use super::ack::{AckContext, AckTag};
 use super::aead::{BlockKey, WrongTag};
 use super::block::{BLOCK_OVERHEAD, DATA_TAG_LEN, HEADER_LEN, Header, Kind, data_tag, writable};
-use super::generation::Generation;
+use super::generation::{Generation, RetiredGeneration};
 use super::option_tag::{OPTION_TAG_LEN, OptionContext, SubflowTag};
+use super::secret::MixSecret;
 use super::suite::Suite;
 
 /// Opens what the peer sends: blocks in any order, each on its own.
@@ -20,15 +21,27 @@ use super::suite::Suite;
 /// the current one.
 pub struct Opener {
     suite: Suite,
+    /// The one before `previous`, or that one once all of its blocks have come: Data-ACKs may be under way on slower subflows.
+    retired: Option<RetiredGeneration>,
     previous: Option<Generation>,
     current: Generation,
     next: Option<Generation>,
+    /// What paths have given to the next generation.
+    mixes: Vec<MixSecret>,
     has_opened: bool,
 }
 
 impl Opener {
     pub(super) fn new(current: Generation, suite: Suite) -> Self {
-        Self { suite, previous: None, current, next: None, has_opened: false }
+        Self {
+            suite,
+            retired: None,
+            previous: None,
+            current,
+            next: None,
+            mixes: Vec::new(),
+            has_opened: false,
+        }
     }
 
     /// The number of the newest generation that a block was opened with.
@@ -106,7 +119,21 @@ impl Opener {
         if closed + 1 != self.current.number() {
             return Err(OpenError::Generation((closed & 0x3f) as u8));
         }
-        self.previous = None;
+        self.retired = self.previous.take().map(Generation::retire);
+        Ok(())
+    }
+
+    /// A MIX record came, in order, in a block of generation `said_in`: the next generation follows from this, too.
+    ///
+    /// # Errors
+    /// [`OpenError::Generation`] if the next generation has begun: a peer that follows the rules says it before.
+    pub fn handle_mix(&mut self, said_in: u64, mix: MixSecret) -> Result<(), OpenError> {
+        if said_in != self.current.number() {
+            return Err(OpenError::Generation((said_in & 0x3f) as u8));
+        }
+        self.mixes.push(mix);
+        // Somebody may have claimed it already; it was not this.
+        self.next = None;
         Ok(())
     }
 
@@ -117,9 +144,16 @@ impl Opener {
     /// block): drop it and count it.
     pub fn check_ack(&mut self, context: &AckContext<'_>, tag: &AckTag) -> Result<(), OpenError> {
         let is_unproven = !self.has_opened;
-        let generation =
-            self.generation_mut(tag.generation()).ok_or(OpenError::Generation(tag.generation()))?;
-        match tag.is_right(generation.option_key(context.subflow), context) {
+        let wire = tag.generation();
+        let is_right = match self.generation_mut(wire) {
+            Some(generation) => tag.is_right(generation.option_key(context.subflow), context),
+            None => {
+                let retired = self.retired.as_ref();
+                let key = retired.and_then(|retired| retired.option_key(wire, context.subflow));
+                tag.is_right(key.ok_or(OpenError::Generation(wire))?, context)
+            }
+        };
+        match is_right {
             true => Ok(()),
             false if is_unproven => Err(OpenError::FirstOptionTag),
             false => Err(OpenError::OptionTag),
@@ -132,10 +166,14 @@ impl Opener {
         for other in [&mut self.previous, &mut self.next].into_iter().flatten() {
             other.forget_subflow(subflow);
         }
+        if let Some(retired) = &mut self.retired {
+            retired.forget_subflow(subflow);
+        }
     }
 
     fn advance(&mut self) {
-        let next = self.next.take().unwrap_or_else(|| self.current.next(self.suite));
+        let next = self.next.take().unwrap_or_else(|| self.current.next(self.suite, &self.mixes));
+        self.mixes.clear();
         self.previous = Some(core::mem::replace(&mut self.current, next));
     }
 
@@ -155,8 +193,8 @@ impl Opener {
             return Some(previous);
         }
         if (self.current.number() + 1) & 0x3f == u64::from(wire) {
-            let (current, suite) = (&self.current, self.suite);
-            return Some(self.next.get_or_insert_with(|| current.next(suite)));
+            let (current, suite, mixes) = (&self.current, self.suite, &self.mixes);
+            return Some(self.next.get_or_insert_with(|| current.next(suite, mixes)));
         }
         None
     }

@@ -7,6 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use arrayvec::ArrayVec;
 
 use super::option_tag::SubflowTag;
+use super::path_key::Exchange;
 
 /// The most records that one block may have; padding does not count. A connection has a handful of addresses and
 /// subflows to speak about.
@@ -45,12 +46,21 @@ pub enum Record {
     },
     /// 08: the sender's token from now on, because the derived one was taken.
     Token(u32),
-    /// 0a: the opener's first record: this connection is an attempt of the opening with this name, which its other
-    /// attempts have too.
-    Opening([u8; OPENING_LEN]),
+    /// 03: what this exchange over one path has come to goes into the sender's next generation of keys.
+    Mix(Exchange),
+    /// 0a: the opener's first record.
+    Opening {
+        /// This connection is an attempt of the opening with this name, which its other attempts have too.
+        name: [u8; OPENING_LEN],
+        /// Disjoint paths that have to be in the keys, on both sides, before a byte of the application is sent; the path of
+        /// the handshake is one of them. 0 and 1 ask for nothing.
+        paths: u8,
+    },
     /// 0b: the listener's answer where another attempt has claimed the opening: the token that follows from the
     /// secrets of that one.
     Opened(u32),
+    /// 0c: the listener wants so many paths in the keys, and the opener has not said so: this is the end.
+    Require(u8),
 }
 
 /// Bytes of the name of an opening.
@@ -92,14 +102,21 @@ impl Record {
                 put(&[TOKEN]);
                 put(&token.to_be_bytes());
             }
-            Self::Opening(name) => {
+            Self::Mix(Exchange { subflow, number }) => {
+                put(&[MIX]);
+                put(&subflow.0.to_be_bytes());
+                put(&number.to_be_bytes());
+            }
+            Self::Opening { name, paths } => {
                 put(&[OPENING]);
                 put(name);
+                put(&[*paths]);
             }
             Self::Opened(token) => {
                 put(&[OPENED]);
                 put(&token.to_be_bytes());
             }
+            Self::Require(paths) => put(&[REQUIRE, *paths]),
         }
         out
     }
@@ -116,14 +133,17 @@ impl Record {
             | Self::RemoveAddr { .. }
             | Self::Prio { .. }
             | Self::Token(_)
-            | Self::Opening(_)
-            | Self::Opened(_) => false,
+            | Self::Mix(_)
+            | Self::Opening { .. }
+            | Self::Opened(_)
+            | Self::Require(_) => false,
         }
     }
 }
 
 const EOF: u8 = 1;
 const KEY_UPDATE: u8 = 2;
+const MIX: u8 = 3;
 const MAX_DATA: u8 = 4;
 const ADD_ADDR: u8 = 5;
 const REMOVE_ADDR: u8 = 6;
@@ -131,6 +151,7 @@ const PRIO: u8 = 7;
 const TOKEN: u8 = 8;
 const OPENING: u8 = 10;
 const OPENED: u8 = 11;
+const REQUIRE: u8 = 12;
 
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
@@ -201,7 +222,19 @@ impl<'a> Records<'a> {
                 }
             }
             TOKEN => Record::Token(u32::from_be_bytes(fields.take()?)),
-            OPENING => Record::Opening(fields.take()?),
+            MIX => {
+                let subflow = SubflowTag(u64::from_be_bytes(fields.take()?));
+                Record::Mix(Exchange { subflow, number: u16::from_be_bytes(fields.take()?) })
+            }
+            OPENING => {
+                let name = fields.take()?;
+                let [paths] = fields.take()?;
+                Record::Opening { name, paths }
+            }
+            REQUIRE => {
+                let [paths] = fields.take()?;
+                Record::Require(paths)
+            }
             OPENED => Record::Opened(u32::from_be_bytes(fields.take()?)),
             unknown => return Err(RecordError::Unknown(unknown)),
         })

@@ -23,7 +23,10 @@ fn any_record() -> impl Strategy<Value = Record> {
         (any::<u64>(), any::<bool>())
             .prop_map(|(subflow, backup)| Record::Prio { subflow: SubflowTag(subflow), backup }),
         any::<u32>().prop_map(Record::Token),
-        any::<[u8; OPENING_LEN]>().prop_map(Record::Opening),
+        (any::<[u8; OPENING_LEN]>(), any::<u8>()).prop_map(|(name, paths)| Record::Opening { name, paths }),
+        (any::<u64>(), any::<u16>())
+            .prop_map(|(subflow, number)| Record::Mix(Exchange { subflow: SubflowTag(subflow), number })),
+        any::<u8>().prop_map(Record::Require),
         any::<u32>().prop_map(Record::Opened),
     ]
 }
@@ -72,7 +75,11 @@ fn each_record_has_its_known_bytes() {
     let prio = Record::Prio { subflow: SubflowTag(1), backup: true };
     assert_eq!(&prio.to_bytes()[..], [7, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
     assert_eq!(&Record::Token(0xaea2_16b1).to_bytes()[..], [8, 0xae, 0xa2, 0x16, 0xb1]);
-    assert_eq!(&Record::Opening([7; OPENING_LEN]).to_bytes()[..], [&[10][..], &[7; OPENING_LEN]].concat());
+    let opening = Record::Opening { name: [7; OPENING_LEN], paths: 2 };
+    assert_eq!(&opening.to_bytes()[..], [&[10][..], &[7; OPENING_LEN], &[2]].concat());
+    let mix = Record::Mix(Exchange { subflow: SubflowTag(1), number: 0x0203 });
+    assert_eq!(&mix.to_bytes()[..], [3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+    assert_eq!(&Record::Require(2).to_bytes()[..], [12, 2]);
     assert_eq!(&Record::Opened(0xaea2_16b1).to_bytes()[..], [11, 0xae, 0xa2, 0x16, 0xb1]);
 }
 
@@ -85,7 +92,7 @@ fn nothing_but_padding_follows_the_end() {
 
 #[test]
 fn unknown_types_families_and_flags_are_errors() {
-    for unknown in [0, 3, 12, 255] {
+    for unknown in [0, 13, 255] {
         assert_eq!(all(&[unknown]), Err(RecordError::Unknown(unknown)));
     }
     assert_eq!(all(&[5, 0, 5, 0, 0, 0, 0, 0, 0]), Err(RecordError::Value));

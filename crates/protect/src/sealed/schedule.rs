@@ -12,7 +12,9 @@ use super::limits::KeyLimits;
 use super::opener::Opener;
 use super::option_tag::{OptionKey, SubflowTag};
 use super::sealer::Sealer;
-use super::secret::{DataSecret, ExporterSecret, JoinSecret, MasterSecret, OptionSecret, ResumeSecret};
+use super::secret::{
+    DataSecret, ExporterSecret, JoinSecret, MasterSecret, MixSecret, OptionSecret, PathSecret, ResumeSecret,
+};
 use super::suite::Suite;
 
 /// Which end of the connection a host is (RFC 8547, section 4.3: without simultaneous open the active opener
@@ -69,6 +71,10 @@ impl ConnectionSecrets {
             tokens: PerRole { a: token(&root, "token a"), b: token(&root, "token b") },
             idsns: PerRole { a: idsn(&root, "idsn a"), b: idsn(&root, "idsn b") },
             joins: PerRole { a: JoinSecret::derive(&root, "join a"), b: JoinSecret::derive(&root, "join b") },
+            paths: PerRole {
+                a: PathSecret::derive(&root, "path ab"),
+                b: PathSecret::derive(&root, "path ba"),
+            },
             fast_closes: PerRole { a: fast_close(&root, "fclose a"), b: fast_close(&root, "fclose b") },
             session_id,
             exporter: ExporterSecret::derive(&root, "exporter"),
@@ -79,6 +85,17 @@ impl ConnectionSecrets {
             from_a: DirectionSecrets::first(&root, "data ab", "opt ab"),
             from_b: DirectionSecrets::first(&root, "data ba", "opt ba"),
         }
+    }
+
+    /// The secrets of the generation behind the first, of what the host in this role sends.
+    #[cfg(test)]
+    pub(super) fn next_of(&self, from: Role, mixes: &[MixSecret]) -> ([u8; 32], [u8; 32]) {
+        let direction = match from {
+            Role::A => &self.from_a,
+            Role::B => &self.from_b,
+        };
+        let next = direction.next(mixes);
+        (*next.data.expose(), *next.option.expose())
     }
 
     /// The token, numbers and join secrets, for a look before the connection starts.
@@ -124,12 +141,15 @@ impl DirectionSecrets {
         Self { data: DataSecret::derive(root, data), option: OptionSecret::derive(root, option) }
     }
 
-    /// The next generation: `XL(ts, "ku")` and `XL(os, "ku")`. It does not lead back.
-    pub(super) fn next(&self) -> Self {
-        Self {
-            data: DataSecret::derive(&Hkdf::from_secret(self.data.expose()), "ku"),
-            option: OptionSecret::derive(&Hkdf::from_secret(self.option.expose()), "ku"),
+    /// The next generation: `XL(ts, "ku")` and `XL(os, "ku")`, and where paths have given something, that and these.
+    /// It does not lead back.
+    pub(super) fn next(&self, mixes: &[MixSecret]) -> Self {
+        let (data, option) = (Hkdf::from_secret(self.data.expose()), Hkdf::from_secret(self.option.expose()));
+        if mixes.is_empty() {
+            let (data, option) = (DataSecret::derive(&data, "ku"), OptionSecret::derive(&option, "ku"));
+            return Self { data, option };
         }
+        Self { data: DataSecret::mix(&data, mixes), option: OptionSecret::mix(&option, mixes) }
     }
 
     pub(super) fn block_key(&self, suite: Suite) -> BlockKey {

@@ -58,7 +58,7 @@ fn traffic_secrets_and_keys_are_the_known_ones_in_both_directions() {
         let known = |what: String| bytes(&vectors[what]);
         assert_eq!(direction.data.expose(), &*known(format!("ts_{name}_0")));
         assert_eq!(direction.option.expose(), &*known(format!("os_{name}_0")));
-        let next = direction.next();
+        let next = direction.next(&[]);
         assert_eq!(next.data.expose(), &*known(format!("ts_{name}_1_after_key_update")));
         assert_eq!(next.option.expose(), &*known(format!("os_{name}_1_after_key_update")));
         for (suite, suite_name) in SUITES {

@@ -17,6 +17,7 @@ use super::generation::Generation;
 use super::limits::KeyLimits;
 use super::option_tag::{OPTION_TAG_LEN, OptionContext, SubflowTag};
 use super::record::Record;
+use super::secret::MixSecret;
 use super::suite::Suite;
 
 /// Seals what this host sends.
@@ -32,6 +33,10 @@ pub struct Sealer {
     calls: u64,
     /// Kept until everything sealed under it is acknowledged: its blocks may have to be tagged again.
     previous: Option<Generation>,
+    /// What paths have given to the next generation.
+    mixes: Vec<MixSecret>,
+    /// First number behind the last MIX record that is not acknowledged.
+    announced: Option<Dsn>,
 }
 
 impl Sealer {
@@ -52,6 +57,8 @@ impl Sealer {
             bytes: 0,
             calls: 0,
             previous: None,
+            mixes: Vec::new(),
+            announced: None,
         }
     }
 
@@ -101,6 +108,26 @@ impl Sealer {
         })
     }
 
+    /// Seals a control block whose MIX records name the exchanges that these secrets come from, in this order. The next
+    /// generation follows from them, too; it begins when the peer has acknowledged the block, so that the peer always knows
+    /// from what.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    pub fn seal_mixing(
+        &mut self,
+        plain: BlockBuffer,
+        mixes: impl IntoIterator<Item = MixSecret>,
+    ) -> Result<SealedBlock, KeyUsedUp> {
+        let block = self.seal(Kind::Control, plain)?;
+        let before = self.mixes.len();
+        self.mixes.extend(mixes);
+        if self.mixes.len() > before {
+            self.announced = Some(self.next);
+        }
+        Ok(block)
+    }
+
     /// The payload of one transmission of `block`: the first, or a reinjection with another context. No
     /// encryption happens here. `None` if everything of its generation is acknowledged, so that nobody needs it.
     pub fn transmit(&mut self, block: &mut SealedBlock, context: &OptionContext<'_>) -> Option<Payload> {
@@ -123,7 +150,8 @@ impl Sealer {
 
     /// Whether it is time for [`Sealer::update_keys`].
     pub fn is_update_due(&self, now: Instant) -> bool {
-        self.bytes >= self.limits.bytes
+        (!self.mixes.is_empty() && self.announced.is_none())
+            || self.bytes >= self.limits.bytes
             || self.calls >= self.limits.calls
             || now.saturating_since(self.since) >= self.limits.age
     }
@@ -132,15 +160,20 @@ impl Sealer {
     ///
     /// # Errors
     /// [`UpdateRefused`] while blocks of the previous generation are not acknowledged: the receiver keeps two
-    /// generations, so no third may begin.
+    /// generations, so no third may begin; or while a MIX record is not: the receiver has to know what the next
+    /// generation follows from before anything of it comes.
     pub fn update_keys(&mut self, now: Instant) -> Result<SealedBlock, UpdateRefused> {
         if self.previous.is_some() {
             return Err(UpdateRefused::PreviousInUse);
         }
+        if self.announced.is_some() {
+            return Err(UpdateRefused::MixUnacknowledged);
+        }
         let mut record = BlockBuffer::with_capacity(1);
         record.put(&Record::KeyUpdate.to_bytes());
         let block = self.seal(Kind::Control, record).map_err(|KeyUsedUp| UpdateRefused::KeyUsedUp)?;
-        let next = self.current.next(self.suite);
+        let next = self.current.next(self.suite, &self.mixes);
+        self.mixes.clear();
         self.previous = Some(core::mem::replace(&mut self.current, next));
         self.began = self.next;
         self.since = now;
@@ -153,6 +186,9 @@ impl Sealer {
     pub fn handle_data_ack(&mut self, acked: Dsn) {
         if acked.is_at_or_after(self.began) {
             self.previous = None;
+        }
+        if self.announced.is_some_and(|end| acked.is_at_or_after(end)) {
+            self.announced = None;
         }
     }
 
@@ -223,6 +259,8 @@ pub struct KeyUsedUp;
 pub enum UpdateRefused {
     /// Blocks of the previous generation are still unacknowledged; try again later.
     PreviousInUse,
+    /// The peer has not acknowledged what the next generation is to be made of; try again later.
+    MixUnacknowledged,
     /// Too late: see [`KeyUsedUp`].
     KeyUsedUp,
 }

@@ -50,6 +50,15 @@ secret! {
     pub ResumeSecret
 }
 secret! {
+    /// `path_d`: hides the shares that one host sends over single paths.
+    pub(super) PathSecret
+}
+secret! {
+    /// What an exchange over one path has come to: both hosts' random bytes and shares, and what the shares agree on.
+    /// It goes into the next generation of both directions.
+    pub MixSecret
+}
+secret! {
     /// `ts_d[g]`: block keys of one direction and generation.
     pub(super) DataSecret
 }
@@ -71,7 +80,42 @@ macro_rules! derived {
     )*};
 }
 
-derived!(JoinSecret, ExporterSecret, ResumeSecret, DataSecret, OptionSecret);
+derived!(JoinSecret, ExporterSecret, ResumeSecret, PathSecret, DataSecret, OptionSecret);
+
+macro_rules! mixed {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// HKDF-Extract(XL(`parent`, "ku", "", 32), what the paths have given, in the order of their MIX records).
+            pub(super) fn mix(parent: &Hkdf, mixes: &[MixSecret]) -> Self {
+                let salt = Self::derive(parent, "ku");
+                let material: Vec<&[u8]> = mixes.iter().map(|mix| mix.expose().as_slice()).collect();
+                let mut secret = Self(Box::new(Zeroizing::new([0; SECRET_LEN])));
+                Hkdf::extract_into(salt.expose(), &material, &mut secret.0);
+                secret
+            }
+        }
+    )*};
+}
+
+mixed!(DataSecret, OptionSecret);
+
+impl MixSecret {
+    pub(super) fn extract(material: &[&[u8]]) -> Self {
+        let mut secret = Self(Box::new(Zeroizing::new([0; SECRET_LEN])));
+        Hkdf::extract_into(&[0; SECRET_LEN], material, &mut secret.0);
+        secret
+    }
+
+    #[cfg(test)]
+    pub(super) fn overwrite(&mut self, bytes: &[u8]) {
+        self.0.copy_from_slice(bytes);
+    }
+
+    /// The same for the other direction.
+    pub fn duplicate(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
 
 impl MasterSecret {
     /// A secret whose 32 bytes `fill` writes: they are never anywhere else.

@@ -153,7 +153,9 @@ impl Connection {
             //# missing MP_JOIN in SYN/ACK response): send RST
             log::debug!(subflow = subflow.state.id.0, "join answered without MP_JOIN");
             self.counters.joins_unanswered += 1;
+            let path = subflow.state.path;
             subflow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+            self.on_path_missing(now, path, "MP_JOIN was stripped there");
             return;
         };
         subflow.state.sealed.responder_said(backup, reserved, address_id);
@@ -161,7 +163,9 @@ impl Connection {
         if !self.protection.is_join_answer(&mut subflow.state, nonces, &hmac) {
             log::debug!(subflow = subflow.state.id.0, "join dropped: the HMAC is wrong or missing");
             self.counters.bad_join_hmacs += 1;
+            let path = subflow.state.path;
             subflow.reset(ResetInfo::because(ResetReason::Mptcp));
+            self.on_path_missing(now, path, "the answer to the join is not of a host that has the keys");
             return;
         }
         subflow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
@@ -199,6 +203,8 @@ impl Connection {
             log::debug!(subflow = subflow.state.id.0, path = ?subflow.state.path, "join is complete");
             subflow.state.stage = Stage::Open;
             subflow.tcp.request_ack();
+            // Who has joined waits for the fourth ACK: a share of the keys comes with it.
+            subflow.state.sealed.owes_offer = true;
             self.begin_trial(now, arrived.index);
             self.outgoing.on_other_subflow();
         } else if is_right {

@@ -27,9 +27,14 @@ impl Connection {
     }
 
     /// OPENING has been verified: claims the opening.
-    pub(super) fn claim_opening(&mut self, now: Instant, id: [u8; OPENING_LEN], host: &mut dyn Host) {
+    pub(super) fn claim_opening(
+        &mut self,
+        now: Instant,
+        (id, paths): ([u8; OPENING_LEN], u8),
+        host: &mut dyn Host,
+    ) {
         let Some(established) = self.protection.established_mut() else { return };
-        match established.claim_opening(now, id, host) {
+        match established.claim_opening(now, (id, paths), host) {
             OpeningClaim::Granted => self.notices.connected(),
             OpeningClaim::Taken(_) => {}
             OpeningClaim::Full => self.fail(ConnectionError::Aborted),

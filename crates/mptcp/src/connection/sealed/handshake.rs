@@ -20,6 +20,7 @@ impl Connection {
         self.begin_handshake(now, host);
         self.pump_handshake(now, host);
         self.act_on_records(now, host);
+        self.exchange_shares(now, host);
         self.repair(now);
     }
 
@@ -64,7 +65,8 @@ impl Connection {
 
     fn start_sealed(&mut self, now: Instant, index: usize, complete: Complete, host: &mut dyn Host) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
-        if let Err(why) = sealed.establish(now, complete, host) {
+        let way = self.subflows[index].state.way();
+        if let Err(why) = sealed.establish(now, complete, way, host) {
             return self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
         }
         self.outgoing.hold_fin(1 + INITIAL_WINDOW);
@@ -79,7 +81,10 @@ impl Connection {
     }
 
     /// A handshake that takes too long, or a peer that never finishes one, ends here.
-    pub(crate) fn give_up_handshake(&mut self) {
+    pub(crate) fn give_up_handshake(&mut self, host: &dyn Host) {
+        if self.protection.is_settled() {
+            return self.give_up_paths(host);
+        }
         if self.protection.is_sealed() {
             return self.give_up_claim();
         }

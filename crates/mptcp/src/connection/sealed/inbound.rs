@@ -34,6 +34,12 @@ impl Connection {
         }
         let Some(sealed) = self.protection.sealed_mut() else { return };
         sealed.on_heard();
+        if let Some((ssn, length)) = arrived.signals.path_key
+            && let Some(offset) = stream_offset(ssn, arrived.offset)
+        {
+            let declared = self.subflows[arrived.index].state.sealed.inbox.declare_path_key(offset, length);
+            self.on_declared(declared);
+        }
         let Some(dss) = arrived.signals.dss else { return };
         let Dss { data_ack, mapping, data_fin } = dss;
         let is_bare_fin = |length: u16, ssn: u32| data_fin && length == 1 && ssn == 0;
@@ -56,7 +62,12 @@ impl Connection {
     }
 
     fn declare_block(&mut self, index: usize, declared: Declared) {
-        match self.subflows[index].state.sealed.inbox.declare(declared) {
+        let declared = self.subflows[index].state.sealed.inbox.declare(declared);
+        self.on_declared(declared);
+    }
+
+    fn on_declared(&mut self, declared: Declaration) {
+        match declared {
             Declaration::Fine => {}
             Declaration::Conflict => self.counters.mapping_conflicts += 1,
             Declaration::TooMany => self.counters.mappings_refused += 1,
@@ -130,6 +141,7 @@ impl Connection {
                     break;
                 }
                 Next::Garbage(bytes) => self.on_garbage(index, &bytes),
+                Next::PathKey(message) => self.on_path_key(index, message),
                 Next::Block(declared, payload) => self.take_block(now, index, declared, payload),
             }
         }

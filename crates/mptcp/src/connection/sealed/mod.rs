@@ -8,6 +8,7 @@
 mod claim;
 mod handshake;
 mod inbound;
+mod mixing;
 mod outbound;
 mod records;
 mod repair;

@@ -125,7 +125,7 @@ impl Connection {
         }
         let wanted = self.outgoing.uncut().min(length - BLOCK_OVERHEAD).min(MAX_PLAIN);
         let Some(established) = self.protection.established_mut() else { return false };
-        if wanted == 0 || established.is_eof_sent() {
+        if wanted == 0 || established.is_eof_sent() || established.holds_data() {
             return false;
         }
         let mut plain = BlockBuffer::with_capacity(0);

@@ -4,7 +4,7 @@ use plait_base::Instant;
 
 use crate::protection::sealed::{Established, ForConnection};
 use crate::subflows::subflow::Subflow;
-use crate::{Connection, Host};
+use crate::{Connection, ConnectionError, Host};
 
 impl Connection {
     /// Acts on records that need the host, the paths or the subflows.
@@ -21,7 +21,12 @@ impl Connection {
                         subflow.state.backup_theirs = backup;
                     }
                 }
-                ForConnection::Opening(id) => self.claim_opening(now, id, host),
+                ForConnection::Opening(id, paths) => self.claim_opening(now, (id, paths), host),
+                ForConnection::Require(paths) => {
+                    let why =
+                        format!("the peer requires {paths} paths in the keys, which was not asked for here");
+                    self.fail_sealing(why, ConnectionError::PathsMissing);
+                }
             }
         }
     }

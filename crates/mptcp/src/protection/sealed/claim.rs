@@ -105,7 +105,8 @@ impl Protection {
             && established.claim == Claim::Unsaid
         {
             established.claim = Claim::Said;
-            established.pending.push_front(Record::Opening(id));
+            let paths = established.required();
+            established.pending.push_front(Record::Opening { name: id, paths });
         }
     }
 
@@ -119,6 +120,11 @@ impl Protection {
     /// Whether what has come may be acknowledged at data level.
     pub(crate) fn may_acknowledge(&self) -> bool {
         self.established().is_none_or(|established| established.claim.may_acknowledge())
+    }
+
+    /// Whether it is known that this is the connection.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.established().is_some_and(|established| established.claim == Claim::Settled)
     }
 
     /// Whether records may be sent, and bytes of the application.
@@ -143,13 +149,21 @@ impl Established {
         OpeningName { id, client }
     }
 
-    /// OPENING has been verified: claims the opening.
+    /// OPENING has been verified: claims the opening, which requires so many paths in the keys. One that requires fewer than we
+    /// do comes to nothing: its opener may have sent under keys that we do not take.
     pub(crate) fn claim_opening(
         &mut self,
         now: Instant,
-        id: [u8; OPENING_LEN],
+        (id, paths): ([u8; OPENING_LEN], u8),
         host: &mut dyn Host,
     ) -> OpeningClaim {
+        if paths < self.required() && self.required() > 1 {
+            self.claim = Claim::TurnedAway;
+            self.pending.clear();
+            self.say(Record::Require(self.required()));
+            return OpeningClaim::Taken(0);
+        }
+        self.require(paths);
         let token = self.identity.token(self.role);
         let claim = host.claim_opening(now, self.opening_name(id), token);
         match claim {
@@ -179,16 +193,17 @@ impl Established {
     /// OPENING counts as the first record of the opener, and nowhere else. `false` if the peer breaks that rule.
     pub(super) fn admits(&mut self, record: &Record) -> bool {
         match (self.claim, record) {
-            (Claim::Awaited, Record::Opening(_)) => {
+            (Claim::Awaited, Record::Opening { .. }) => {
                 self.claim = Claim::Heard;
                 true
             }
-            (Claim::Awaited, _) | (_, Record::Opening(_)) => false,
+            (Claim::Awaited, _) | (_, Record::Opening { .. }) => false,
             (Claim::Said, Record::Opened(token)) => {
                 self.claim = Claim::Elsewhere(*token);
                 true
             }
-            (_, Record::Opened(_)) => false,
+            (Claim::Said, Record::Require(_)) => true,
+            (_, Record::Opened(_) | Record::Require(_)) => false,
             (_, _) => true,
         }
     }

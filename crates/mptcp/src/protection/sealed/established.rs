@@ -11,6 +11,7 @@ use super::claim::Claim;
 use super::deliveries::Deliveries;
 use super::handshaking::INITIAL_WINDOW;
 use super::jobs::{Jobs, Ticket};
+use super::mixing::Mixing;
 use super::unsealing::{Early, Opening};
 use crate::data_space::DataSpace;
 use crate::protection::session::Numbers;
@@ -74,6 +75,8 @@ pub(crate) struct Established {
     pub(super) eof_at: Option<Dsn>,
     /// The peer's has, in order.
     pub(super) eof_received: bool,
+    /// Shares of the keys from single paths.
+    pub(super) mixing: Mixing,
     /// Blocks encrypted, blocks decrypted.
     pub(super) sealed_blocks: u64,
     pub(super) opened_blocks: u64,
@@ -87,6 +90,7 @@ impl Established {
         about: About,
         (identity, sealer, opener): (ConnectionIdentity, Sealer, Opener),
         (began, handshake): (Instant, Box<dyn Handshake>),
+        mixing: Mixing,
     ) -> Self {
         Self {
             role,
@@ -122,6 +126,7 @@ impl Established {
             suspects: VecDeque::new(),
             eof_at: None,
             eof_received: false,
+            mixing,
             sealed_blocks: 0,
             opened_blocks: 0,
             blocks_elsewhere: 0,
@@ -131,6 +136,17 @@ impl Established {
     /// Who the peer is.
     pub(super) fn peer(&self) -> &Peer {
         &self.about.peer
+    }
+
+    /// The same for people.
+    pub(super) fn peer_identity(&self) -> PeerIdentity {
+        match &self.about.peer {
+            Peer::Anonymous => PeerIdentity::Anonymous,
+            Peer::Key { line, fingerprint: _, name, is_known } => {
+                PeerIdentity::Key { line: line.clone(), fingerprint: name.clone(), is_known: *is_known }
+            }
+            Peer::Certificate => PeerIdentity::Certificate,
+        }
     }
 
     pub(super) fn token(&self) -> u32 {
@@ -187,18 +203,13 @@ impl Established {
     }
 
     pub(super) fn status(&self, rest: SealedStatus) -> SealedStatus {
-        let About { tep, suite, key_exchange, peer, sent, received } = &self.about;
+        let About { tep, suite, key_exchange, peer: _, sent, received } = &self.about;
         SealedStatus {
             handshake: Some(tep.name()),
             suite: Some(suite.name()),
             key_exchange: Some(key_exchange),
-            peer: match peer {
-                Peer::Anonymous => PeerIdentity::Anonymous,
-                Peer::Key { line, fingerprint: _, name, is_known } => {
-                    PeerIdentity::Key { line: line.clone(), fingerprint: name.clone(), is_known: *is_known }
-                }
-                Peer::Certificate => PeerIdentity::Certificate,
-            },
+            peer: self.peer_identity(),
+            mixed_paths: self.mixed_paths(),
             generations: [self.sealer.generation(), self.opener.generation()],
             handshake_bytes: [*sent, *received],
             sealed_blocks: self.sealed_blocks,

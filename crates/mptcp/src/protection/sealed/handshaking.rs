@@ -7,6 +7,7 @@ use plait_protect::sealed::{ConnectionSecrets, Role as End};
 use plait_wire::OptionBytes;
 
 use super::established::{About, Established};
+use super::mixing::{Mixing, Way};
 use super::negotiation::third_segment;
 use super::{Agreed, Sealed, Stage};
 use crate::Host;
@@ -126,7 +127,7 @@ impl Sealed {
         Some(Step { messages, options, outcome: handshaking.outcome.take() })
     }
 
-    /// Both sides have the keys: what the handshake has come to is the connection from here on.
+    /// Both sides have the keys: what the handshake has come to, on a subflow that goes this way, is the connection from here on.
     ///
     /// # Errors
     /// Why it is not.
@@ -134,6 +135,7 @@ impl Sealed {
         &mut self,
         now: Instant,
         complete: Complete,
+        way: Way,
         host: &mut dyn Host,
     ) -> Result<(), &'static str> {
         // Whatever the handshake has let through: from here on data may flow.
@@ -153,9 +155,10 @@ impl Sealed {
             token = host.secrets().next_u32();
         }
         let started = secrets.start(role, suite, suite.limits(), now);
+        let mixing = Mixing::new(self.settings.require_paths, way);
         let about = About { tep, suite, key_exchange, peer, sent, received };
         let mut established =
-            Established::new(role, about, started, (handshaking.began, handshaking.handshake));
+            Established::new(role, about, started, (handshaking.began, handshaking.handshake), mixing);
         if token != derived {
             established.rename(token);
         }
@@ -169,7 +172,10 @@ impl Sealed {
         let timeout = self.settings.handshake_timeout;
         match &self.stage {
             Stage::Handshaking(handshaking) => Some(handshaking.began + timeout),
-            Stage::Established(established) => established.claim_deadline(no_subflow_since, timeout),
+            Stage::Established(established) => {
+                let claim = established.claim_deadline(no_subflow_since, timeout);
+                claim.into_iter().chain(established.mixing_deadline(timeout)).min()
+            }
             Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. } => None,
         }
     }

@@ -31,6 +31,7 @@ impl Sealed {
     /// A subflow is gone, and its keys with it.
     pub(crate) fn forget(&mut self, subflow: &SealedSubflow) {
         if let (Stage::Established(established), Some(tag)) = (&mut self.stage, subflow.tag) {
+            established.forget_offers(subflow);
             established.sealer.forget_subflow(tag);
             established.opener.forget_subflow(tag);
         }

@@ -15,6 +15,7 @@ mod established;
 mod handshaking;
 mod jobs;
 mod join;
+mod mixing;
 mod negotiation;
 mod options;
 mod records;
@@ -27,6 +28,7 @@ pub(crate) use deliveries::Deliveries;
 pub(crate) use established::Established;
 pub(crate) use handshaking::{Begun, INITIAL_WINDOW};
 pub use jobs::{CryptoJob, CryptoResult};
+pub(crate) use mixing::PathKey;
 pub(super) use negotiation::Unsealed;
 pub(crate) use records::ForConnection;
 pub(crate) use unsealing::{Examined, InOrder, Opening, Taken};
@@ -35,12 +37,13 @@ pub(crate) use verifying::{Reader, Said, Worth};
 use plait_base::SubflowId;
 use plait_protect::handshake::{Handshakes, Tep, Transcript};
 use plait_wire::OptionBytes;
+use std::sync::Arc;
 
 use super::Protection;
 use super::session::Numbers;
-use crate::SealedSettings;
 use crate::role::Role;
 use crate::status::{AttemptStage, SealedStatus};
+use crate::{Ratchet, SealedSettings};
 use handshaking::Handshaking;
 
 /// A connection that is sealed or shall be. Whatever becomes of it, it is not plain.
@@ -122,6 +125,14 @@ impl Sealed {
         }
     }
 
+    /// The same, for who holds the rest of the connection.
+    pub(crate) fn maker(&self) -> Option<Arc<dyn Handshakes>> {
+        match self.role {
+            Role::Active => self.settings.opener.clone(),
+            Role::Passive => self.settings.listener.clone(),
+        }
+    }
+
     /// The connection has failed, or will before it is used.
     pub(crate) fn note_failure(&mut self, why: Option<String>) {
         self.failure = why.or(self.failure.take());
@@ -199,6 +210,11 @@ impl Sealed {
     /// Whether the peer's MP_FASTCLOSE is genuine.
     pub(crate) fn is_fast_close(&self, key: &[u8; 8]) -> bool {
         self.established().is_some_and(|established| established.is_fast_close(key))
+    }
+
+    /// When paths in use are asked for another share of the keys.
+    pub(crate) fn ratchet(&self) -> Ratchet {
+        self.settings.ratchet
     }
 
     /// For people.

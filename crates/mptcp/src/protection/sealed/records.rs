@@ -46,8 +46,10 @@ pub(crate) enum ForConnection {
     RemoveAddr { id: u8 },
     /// What a subflow is to be used for.
     Prio { subflow: SubflowTag, backup: bool },
-    /// Which opening this is an attempt of.
-    Opening([u8; OPENING_LEN]),
+    /// Which opening this is an attempt of, and how many paths it requires in the keys.
+    Opening([u8; OPENING_LEN], u8),
+    /// The listener requires more.
+    Require(u8),
 }
 
 impl Established {
@@ -70,10 +72,12 @@ impl Established {
                     ends = true;
                 }
                 Record::KeyUpdate => self.opener.handle_key_update(generation).map_err(|_| Broken)?,
+                Record::Mix(exchange) => self.mix_theirs(exchange, generation)?,
                 Record::Token(token) => self.peer_token = token,
                 // News of the window have counted since their block was verified.
                 Record::MaxData(_) | Record::Opened(_) => {}
-                Record::Opening(_)
+                Record::Opening { .. }
+                | Record::Require(_)
                 | Record::AddAddr { .. }
                 | Record::RemoveAddr { .. }
                 | Record::Prio { .. } => {
@@ -103,9 +107,11 @@ impl Established {
                 }
                 Record::RemoveAddr { id } => ForConnection::RemoveAddr { id },
                 Record::Prio { subflow, backup } => ForConnection::Prio { subflow, backup },
-                Record::Opening(id) => ForConnection::Opening(id),
+                Record::Opening { name, paths } => ForConnection::Opening(name, paths),
+                Record::Require(paths) => ForConnection::Require(paths),
                 Record::Eof
                 | Record::KeyUpdate
+                | Record::Mix(_)
                 | Record::MaxData(_)
                 | Record::Token(_)
                 | Record::Opened(_) => continue,

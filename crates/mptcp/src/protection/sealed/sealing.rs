@@ -49,14 +49,20 @@ impl Established {
         {
             self.sealed_blocks += 1;
             self.ahead.push(block, false);
+            self.review();
             return Ok(());
         }
         let mut plain = BlockBuffer::with_capacity(MAX_CONTROL - BLOCK_OVERHEAD);
+        let mut mixes = Vec::new();
         let mut ends_stream = false;
         if !self.pending.is_empty() {
             while plain.len() + LONGEST_RECORD <= MAX_CONTROL - BLOCK_OVERHEAD
                 && let Some(record) = self.pending.pop_front()
             {
+                if let Record::Mix(exchange) = record {
+                    let Some(mix) = self.mix_ours(exchange) else { continue };
+                    mixes.push(mix);
+                }
                 plain.put(&record.to_bytes());
             }
         } else if all_cut && !self.is_eof_sent() {
@@ -68,7 +74,7 @@ impl Established {
         } else {
             return Ok(());
         }
-        let block = self.sealer.seal(Kind::Control, plain)?;
+        let block = self.sealer.seal_mixing(plain, mixes)?;
         self.sealed_blocks += 1;
         self.ahead.push(block, ends_stream);
         Ok(())
@@ -81,6 +87,7 @@ impl Established {
         application: usize,
         is_job: bool,
     ) -> Result<(), KeyUsedUp> {
+        debug_assert!(!self.holds_data(), "paths are missing in the keys");
         let dsn = self.sealer.next_dsn();
         let job = self.sealer.begin(Kind::Data, plain)?;
         self.sealed_blocks += 1;

@@ -41,7 +41,10 @@ pub(super) struct Early {
 
 #[derive(Debug)]
 enum Contents {
-    Data(Bytes),
+    Data {
+        plain: Bytes,
+        generation: u64,
+    },
     /// As it came: a record takes more room than its bytes.
     Control {
         plain: Bytes,
@@ -197,7 +200,7 @@ impl Established {
         let plain = opened.plain.freeze();
         let plain = if offset == next { plain } else { unpinned(plain) };
         let (contents, edge) = match opened.kind {
-            Kind::Data => (Contents::Data(plain), None),
+            Kind::Data => (Contents::Data { plain, generation: opened.generation }, None),
             Kind::Control => {
                 // News of the window need not wait for what lies before them.
                 let edge = self.window_in(&plain);
@@ -216,8 +219,16 @@ impl Established {
     pub(crate) fn take_next(&mut self, next: u64) -> Result<Option<InOrder>, Broken> {
         let Some(Early { length, contents, data_fin }) = self.early.remove(&next) else { return Ok(None) };
         let (data, ends_data) = match contents {
-            Contents::Data(_) if self.eof_received || self.claim == Claim::Awaited => return Err(Broken),
-            Contents::Data(plain) => (plain, false),
+            Contents::Data { generation, .. }
+                if self.eof_received
+                    || self.claim == Claim::Awaited
+                    || (!self.takes_data(generation) && self.claim != Claim::TurnedAway) =>
+            {
+                return Err(Broken);
+            }
+            // The application is shown another attempt, or none.
+            Contents::Data { .. } if self.claim == Claim::TurnedAway => (Bytes::new(), false),
+            Contents::Data { plain, generation: _ } => (plain, false),
             Contents::Control { plain, generation } => (Bytes::new(), self.take_records(&plain, generation)?),
         };
         Ok(Some(InOrder { length, data, ends_data, data_fin }))

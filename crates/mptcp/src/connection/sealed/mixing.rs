@@ -1,0 +1,126 @@
+//! Shares of the keys over single paths: when one is asked for, sent, and taken.
+
+use bytes::Bytes;
+use plait_base::{Instant, PathId, Random};
+use plait_protect::sealed::{ShareLog, SubflowTag};
+use plait_tcp::Record;
+use plait_wire::ResetReason;
+
+use crate::log;
+use crate::protection::options::path_key_options;
+use crate::protection::sealed::{PathKey, Sealed};
+use crate::subflows::subflow::{ResetInfo, Subflow};
+use crate::{Connection, ConnectionError, Host};
+
+impl Connection {
+    /// A whole message of an exchange has come on a subflow: it is taken when the host is at hand.
+    pub(super) fn on_path_key(&mut self, index: usize, message: Bytes) {
+        if self.subflows[index].state.sealed.path_key.replace(message).is_some() {
+            self.on_failed(Some(index));
+        }
+    }
+
+    /// Sends what is owed, takes what has come, and asks a path for another share when that is due.
+    pub(super) fn exchange_shares(&mut self, now: Instant, host: &mut dyn Host) {
+        if self.closing.is_over() || !self.protection.is_sealed() {
+            return;
+        }
+        for index in 0..self.subflows.len() {
+            if self.subflows[index].state.sealed.owes_offer {
+                self.offer_path(index, host);
+            }
+            if self.subflows[index].state.sealed.path_key.is_some() {
+                self.take_path_key(now, index, host);
+            }
+        }
+        self.turn_ratchet(now, host);
+    }
+
+    fn offer_path(&mut self, index: usize, host: &mut dyn Host) {
+        let Some(established) = self.protection.established_mut() else { return };
+        let subflow = &mut self.subflows[index];
+        subflow.state.sealed.owes_offer = false;
+        let way = subflow.state.way();
+        if let Some(message) = established.offer_path(&mut subflow.state.sealed, way, host.secrets()) {
+            send(subflow, message);
+        }
+    }
+
+    fn take_path_key(&mut self, now: Instant, index: usize, host: &mut dyn Host) {
+        let maker = self.protection.sealed().and_then(Sealed::maker);
+        let log = |session_id: &[u8; 33], agreed: &[u8]| {
+            if let Some(maker) = &maker {
+                maker.log_share(session_id, agreed);
+            }
+        };
+        let Some(established) = self.protection.established_mut() else { return };
+        let subflow = &mut self.subflows[index];
+        let Some(message) = subflow.state.sealed.path_key.take() else { return };
+        let way = subflow.state.way();
+        let with: (&mut dyn Random, ShareLog<'_>) = (host.secrets(), &log);
+        match established.take_path_key(&mut subflow.state.sealed, way, &message, with) {
+            PathKey::Answer(answer) => send(subflow, answer),
+            PathKey::Agreed | PathKey::Ignored => {}
+            PathKey::Wrong => {
+                log::debug!(subflow = subflow.state.id.0, "a share of the keys was altered");
+                let path = subflow.state.path;
+                // Nothing comes of this exchange any more, and there is no other before the path is joined again.
+                self.counters.blocks_failed += 1;
+                self.counters.attacked_closed += 1;
+                subflow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+                self.on_path_missing(now, path, "the share of the keys was altered there");
+            }
+        }
+    }
+
+    /// Asks the paths in turn.
+    fn turn_ratchet(&mut self, now: Instant, host: &mut dyn Host) {
+        let Some(limits) = self.protection.sealed().map(Sealed::ratchet) else { return };
+        let bytes = self.outgoing.next() + self.incoming.next();
+        let established = self.protection.established_mut();
+        let Some(turn) = established.and_then(|established| established.poll_ratchet(now, bytes, limits))
+        else {
+            return;
+        };
+        // On one that has joined, the responder of the join has spoken before.
+        let may = |subflow: &Subflow| {
+            let sealed = &subflow.state.sealed;
+            subflow.is_good() && (sealed.tag == Some(SubflowTag::FIRST) || sealed.next_exchange > 0)
+        };
+        let candidates = self.subflows.iter().filter(|subflow| may(subflow)).count() as u64;
+        let Some(nth) = turn.checked_rem(candidates) else { return };
+        let chosen = (0..self.subflows.len()).filter(|&index| may(&self.subflows[index])).nth(nth as usize);
+        if let Some(index) = chosen {
+            self.offer_path(index, host);
+        }
+    }
+
+    /// A join, or an exchange, over this path came to nothing.
+    pub(crate) fn on_path_missing(&mut self, now: Instant, path: PathId, why: &'static str) {
+        if let Some(established) = self.protection.established_mut() {
+            established.note_refusal(now, path, why);
+        }
+    }
+
+    /// The wait for them is over.
+    pub(super) fn give_up_paths(&mut self, host: &dyn Host) {
+        let Some(established) = self.protection.established() else { return };
+        let (required, [sent, received]) = (established.required(), established.mixed_paths());
+        let mixed = sent.min(received);
+        let reason = match established.refusal() {
+            None => "no other path has joined in time".to_owned(),
+            Some((path, why)) => {
+                let name = host.paths().get(path).map_or("a path that is gone", |path| &path.name);
+                format!("on path {name}: {why}")
+            }
+        };
+        let why = format!("{required} paths have to give a share to the keys, {mixed} did; {reason}");
+        self.fail_sealing(why, ConnectionError::PathsMissing);
+    }
+}
+
+/// Sends a message of an exchange: bytes of this subflow that no block covers.
+fn send(subflow: &mut Subflow, message: Vec<u8>) {
+    let options = path_key_options(subflow.tcp.next_offset(), message.len() as u16);
+    subflow.tcp.send(Record { payload: message.into(), options, push: true });
+}

@@ -1,0 +1,350 @@
+//! A share of the keys from every path: exchanges that cross one path only, and what they have come to.
+//!
+//! On a subflow that has joined its responder speaks first ([`PathOffer`]), on one that is in use the opener of the
+//! connection. Who has answered waits for the other side's MIX before it says its own: so each MIX finds a peer that
+//! has the secret, too. A generation of keys follows from what was said in the one before it.
+
+use core::net::IpAddr;
+use plait_base::{Duration, Instant, PathId, Random};
+use plait_protect::sealed::{
+    ANSWER_LEN, Exchange, MixSecret, OFFER_LEN, PathOffer, Record, Role as End, ShareLog,
+};
+
+use super::claim::Claim;
+use super::established::Established;
+use super::records::Broken;
+use crate::subflows::sealed::SealedSubflow;
+use crate::{PeerIdentity, Ratchet};
+
+/// Exchanges that are kept at once, of which each takes some 300 bytes; there is none beyond that.
+const MAX_EXCHANGES: usize = 64;
+/// Ways that are remembered for having given something.
+const MAX_WAYS: usize = 64;
+/// A join that was refused ends the wait for required paths after so long: another one may be under way.
+const AFTER_REFUSAL: Duration = Duration::from_secs(3);
+
+/// Where a subflow goes: our path, and the peer's address.
+pub(crate) type Way = (PathId, IpAddr);
+
+/// What is known about shares of the keys.
+pub(super) struct Mixing {
+    /// Disjoint paths that have to be in the keys before a byte of the application is sent or taken.
+    required: u8,
+    /// Whether bytes of the application wait for that.
+    is_held: bool,
+    /// From which generation of the peer's keys on they are taken.
+    taken_from: Option<u64>,
+    /// The way of the handshake.
+    first: Way,
+    exchanges: Vec<Pending>,
+    /// Ways that have given something to the keys of what we send, and from which generation on.
+    sent: Vec<(Way, u64)>,
+    /// The same of what the peer sends.
+    received: Vec<(Way, u64)>,
+    ratchet: RatchetState,
+    /// Why a path is not in the keys: the first reason.
+    refusal: Option<(PathId, Instant, &'static str)>,
+}
+
+/// An exchange that is not over.
+struct Pending {
+    exchange: Exchange,
+    way: Way,
+    stage: Stage,
+}
+
+enum Stage {
+    /// We have spoken.
+    Offered(PathOffer),
+    /// Both have the secret. It goes into the keys of one direction, then into those of the other.
+    Agreed { ours: Option<MixSecret>, theirs: Option<MixSecret> },
+}
+
+#[derive(Default)]
+struct RatchetState {
+    /// When keys were mixed last, or the first byte was seen, and how many bytes both had sent by then.
+    since: Option<(Instant, u64)>,
+    /// Serves the subflows in turn.
+    turns: u64,
+}
+
+impl Mixing {
+    pub(super) fn new(required: u8, first: Way) -> Self {
+        let exchanges = Vec::new();
+        let (sent, received) = (Vec::new(), Vec::new());
+        let ratchet = RatchetState::default();
+        let mut new = Self {
+            required: 0,
+            is_held: false,
+            taken_from: Some(0),
+            first,
+            exchanges,
+            sent,
+            received,
+            ratchet,
+            refusal: None,
+        };
+        new.require(required);
+        new
+    }
+
+    fn require(&mut self, paths: u8) {
+        if paths > self.required.max(1) {
+            (self.required, self.is_held, self.taken_from) = (paths, true, None);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.exchanges.len() < MAX_EXCHANGES
+    }
+
+    fn find(&mut self, exchange: Exchange) -> Option<&mut Pending> {
+        self.exchanges.iter_mut().find(|pending| pending.exchange == exchange)
+    }
+
+    /// Drops what has served both directions.
+    fn tidy(&mut self) {
+        self.exchanges.retain(|pending| !matches!(pending.stage, Stage::Agreed { ours: None, theirs: None }));
+    }
+
+    fn note(list: &mut Vec<(Way, u64)>, way: Way, generation: u64) {
+        if list.len() < MAX_WAYS && !list.iter().any(|(known, _)| *known == way) {
+            list.push((way, generation));
+        }
+    }
+}
+
+/// What a message over one path has come to.
+pub(crate) enum PathKey {
+    /// This goes back over the same subflow.
+    Answer(Vec<u8>),
+    /// Both have the secret.
+    Agreed,
+    /// Nobody asked for it, or there is no room.
+    Ignored,
+    /// It is not the peer's, or not for now.
+    Wrong,
+}
+
+impl Established {
+    /// Begins an exchange over a subflow: the message to be sent there. One at a time: whoever answers has at most one to keep.
+    pub(crate) fn offer_path(
+        &mut self,
+        subflow: &mut SealedSubflow,
+        way: Way,
+        random: &mut dyn Random,
+    ) -> Option<Vec<u8>> {
+        let is_under_way = |pending: &Pending| {
+            Some(pending.exchange.subflow) == subflow.tag && matches!(pending.stage, Stage::Offered(_))
+        };
+        if !self.mixing.has_room() || self.mixing.exchanges.iter().any(is_under_way) {
+            return None;
+        }
+        let exchange = Exchange { subflow: subflow.tag?, number: subflow.next_exchange };
+        subflow.next_exchange = subflow.next_exchange.checked_add(1)?;
+        let (offer, message) = self.identity.offer_path(self.role, exchange, random).ok()?;
+        self.mixing.exchanges.push(Pending { exchange, way, stage: Stage::Offered(offer) });
+        Some(message)
+    }
+
+    /// Takes a message of an exchange.
+    pub(crate) fn take_path_key(
+        &mut self,
+        subflow: &mut SealedSubflow,
+        way: Way,
+        message: &[u8],
+        with: (&mut dyn Random, ShareLog<'_>),
+    ) -> PathKey {
+        let (Some(tag), Some(&[_, high, low])) = (subflow.tag, message.first_chunk()) else {
+            return PathKey::Wrong;
+        };
+        let exchange = Exchange { subflow: tag, number: u16::from_be_bytes([high, low]) };
+        match message.len() {
+            OFFER_LEN => self.answer_path(subflow, (exchange, way), message, with),
+            ANSWER_LEN => self.finish_path(exchange, message, with.1),
+            _ => PathKey::Wrong,
+        }
+    }
+
+    fn answer_path(
+        &mut self,
+        subflow: &mut SealedSubflow,
+        (exchange, way): (Exchange, Way),
+        message: &[u8],
+        with: (&mut dyn Random, ShareLog<'_>),
+    ) -> PathKey {
+        // Each is answered once: two answers would share a key and a nonce.
+        let Some(next) = exchange.number.checked_add(1).filter(|_| exchange.number >= subflow.next_exchange)
+        else {
+            return PathKey::Wrong;
+        };
+        if !self.mixing.has_room() {
+            return PathKey::Ignored;
+        }
+        let Ok((answer, mix)) = self.identity.answer_path(self.role, exchange, message, with) else {
+            return PathKey::Wrong;
+        };
+        subflow.next_exchange = next;
+        let stage = Stage::Agreed { theirs: Some(mix.duplicate()), ours: Some(mix) };
+        self.mixing.exchanges.push(Pending { exchange, way, stage });
+        PathKey::Answer(answer)
+    }
+
+    fn finish_path(&mut self, exchange: Exchange, message: &[u8], log: ShareLog<'_>) -> PathKey {
+        let is_awaited =
+            |pending: &Pending| pending.exchange == exchange && matches!(pending.stage, Stage::Offered(_));
+        let Some(index) = self.mixing.exchanges.iter().position(is_awaited) else { return PathKey::Wrong };
+        let Pending { way, stage: Stage::Offered(offer), .. } = self.mixing.exchanges.swap_remove(index)
+        else {
+            return PathKey::Wrong;
+        };
+        let Ok(mix) = self.identity.finish_path(self.role, offer, message, log) else {
+            return PathKey::Wrong;
+        };
+        let stage = Stage::Agreed { theirs: Some(mix.duplicate()), ours: Some(mix) };
+        self.mixing.exchanges.push(Pending { exchange, way, stage });
+        self.say(Record::Mix(exchange));
+        PathKey::Agreed
+    }
+
+    /// The subflow is gone: who has spoken there hears no answer any more.
+    pub(super) fn forget_offers(&mut self, subflow: &SealedSubflow) {
+        self.mixing.exchanges.retain(|pending| {
+            Some(pending.exchange.subflow) != subflow.tag || matches!(pending.stage, Stage::Agreed { .. })
+        });
+    }
+
+    /// A MIX record of ours is about to be sealed: what goes into the next generation with it.
+    pub(super) fn mix_ours(&mut self, exchange: Exchange) -> Option<MixSecret> {
+        let generation = self.sealer.generation();
+        let pending = self.mixing.find(exchange)?;
+        let Stage::Agreed { ours, .. } = &mut pending.stage else { return None };
+        let (mix, way) = (ours.take()?, pending.way);
+        Mixing::note(&mut self.mixing.sent, way, generation + 1);
+        self.mixing.tidy();
+        Some(mix)
+    }
+
+    /// The peer's MIX has come in a block of this generation.
+    pub(super) fn mix_theirs(&mut self, exchange: Exchange, generation: u64) -> Result<(), Broken> {
+        let pending = self.mixing.find(exchange).ok_or(Broken)?;
+        let Stage::Agreed { ours, theirs } = &mut pending.stage else { return Err(Broken) };
+        let (mix, way) = (theirs.take().ok_or(Broken)?, pending.way);
+        // Who has answered hears here that the other side knows.
+        let is_ours_to_say = ours.is_some() && !self.pending.contains(&Record::Mix(exchange));
+        self.opener.handle_mix(generation, mix).map_err(|_| Broken)?;
+        Mixing::note(&mut self.mixing.received, way, generation + 1);
+        self.mixing.tidy();
+        self.review();
+        if is_ours_to_say {
+            self.say(Record::Mix(exchange));
+        }
+        Ok(())
+    }
+
+    /// What the other side requires as well.
+    pub(super) fn require(&mut self, paths: u8) {
+        self.mixing.require(paths);
+        self.review();
+    }
+
+    /// Looks again whether enough paths are in the keys: they have changed, or what is required.
+    pub(super) fn review(&mut self) {
+        let required = usize::from(self.mixing.required);
+        if self.mixing.is_held {
+            self.mixing.is_held = self.mixed(&self.mixing.sent, self.sealer.generation()) < required;
+        }
+        if self.mixing.taken_from.is_none() {
+            let generations = self.mixing.received.iter().map(|&(_, since)| since);
+            let mut enough =
+                generations.filter(|&since| self.mixed(&self.mixing.received, since) >= required);
+            self.mixing.taken_from = enough.next();
+        }
+    }
+
+    /// Disjoint paths that have to be in the keys.
+    pub(crate) fn required(&self) -> u8 {
+        self.mixing.required
+    }
+
+    /// Paths that are in the keys of what we send, and of what the peer sends in this generation, that of the handshake
+    /// included. The opener tells them apart by its own paths, the listener by the addresses of the opener. While nothing says
+    /// who the peer is, an address that it has announced may be that of somebody between us and it, and counts for
+    /// nothing.
+    fn mixed(&self, list: &[(Way, u64)], generation: u64) -> usize {
+        let first = self.mixing.first;
+        let is_known = match self.peer_identity() {
+            PeerIdentity::Key { is_known, .. } => is_known,
+            PeerIdentity::Certificate => true,
+            PeerIdentity::Anonymous => false,
+        };
+        let counts = |way: Way| match self.role {
+            End::A => is_known || way.1 == first.1,
+            End::B => true,
+        };
+        let name = |(path, remote): Way| match self.role {
+            End::A => (Some(path), None),
+            End::B => (None, Some(remote)),
+        };
+        let mut seen = vec![name(first)];
+        for &(way, since) in list {
+            if since <= generation && counts(way) && !seen.contains(&name(way)) {
+                seen.push(name(way));
+            }
+        }
+        seen.len()
+    }
+
+    /// Paths in the keys: of what we send, and of what the peer does.
+    pub(crate) fn mixed_paths(&self) -> [usize; 2] {
+        [
+            self.mixed(&self.mixing.sent, self.sealer.generation()),
+            self.mixed(&self.mixing.received, self.opener.generation()),
+        ]
+    }
+
+    /// Whether bytes of the application wait for paths.
+    pub(crate) fn holds_data(&self) -> bool {
+        self.mixing.is_held
+    }
+
+    /// Whether bytes of the application may come in this generation.
+    pub(super) fn takes_data(&self, generation: u64) -> bool {
+        self.mixing.taken_from.is_some_and(|from| from <= generation)
+    }
+
+    /// A join over this path came to nothing.
+    pub(crate) fn note_refusal(&mut self, now: Instant, path: PathId, why: &'static str) {
+        if self.mixing.required > 1 && self.mixing.refusal.is_none() {
+            self.mixing.refusal = Some((path, now, why));
+        }
+    }
+
+    /// The first path whose join came to nothing while paths are missing, and why.
+    pub(crate) fn refusal(&self) -> Option<(PathId, &'static str)> {
+        self.mixing.refusal.map(|(path, _, why)| (path, why))
+    }
+
+    /// When the wait for paths ends, if an opening may take `timeout`.
+    pub(super) fn mixing_deadline(&self, timeout: Duration) -> Option<Instant> {
+        if self.claim == Claim::TurnedAway || !self.holds_data() {
+            return None;
+        }
+        let whole = self.began + timeout;
+        Some(self.mixing.refusal.map_or(whole, |(_, since, _)| whole.min(since + AFTER_REFUSAL)))
+    }
+
+    /// Whether it is time for another exchange, given how many bytes both sides have sent; if so, its number. Nothing is
+    /// exchanged where nothing is sent.
+    pub(crate) fn poll_ratchet(&mut self, now: Instant, bytes: u64, limits: Ratchet) -> Option<u64> {
+        let (then, before) = *self.mixing.ratchet.since.get_or_insert((now, bytes));
+        let moved = bytes.saturating_sub(before);
+        let is_due = moved >= limits.bytes || (moved > 0 && now.saturating_since(then) >= limits.age);
+        if self.role != End::A || self.claim.is_open() || !is_due {
+            return None;
+        }
+        self.mixing.ratchet.since = Some((now, bytes));
+        self.mixing.ratchet.turns += 1;
+        Some(self.mixing.ratchet.turns)
+    }
+}

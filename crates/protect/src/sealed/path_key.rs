@@ -1,0 +1,272 @@
+//! PATHKEY: a share of the keys that crosses one path only.
+//!
+//! Both hosts send 32 random bytes and one half of a fresh key exchange (X25519 and ML-KEM-768) as bytes of a single subflow
+//! that no mapping covers: they are never sent again elsewhere. What comes of it goes into the next generation of both
+//! directions. Who has recorded every other path, and breaks everything else one day, still lacks the random bytes; who
+//! has seen all paths, and knew all secrets of the connection, lacks what the shares agree on. The idea of a secret from every
+//! path is that of SMKEX (Costea et al., CCS 2018); the paths that they have in mind are the paths of Multipath TCP.
+
+use core::fmt;
+
+use aws_lc_rs::agreement::{self, UnparsedPublicKey, X25519};
+use libcrux_ml_kem::mlkem768::{
+    self, MlKem768Ciphertext, MlKem768KeyPair, MlKem768PublicKey, validate_public_key,
+};
+use plait_base::Random;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::aead::BlockKey;
+use super::hkdf::Hkdf;
+use super::identity::ConnectionIdentity;
+use super::option_tag::SubflowTag;
+use super::schedule::Role;
+use super::secret::MixSecret;
+use super::suite::Suite;
+
+/// Names one exchange: no two of a connection have the same name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Exchange {
+    /// The subflow that both messages cross.
+    pub subflow: SubflowTag,
+    /// Counts the exchanges of a subflow.
+    pub number: u16,
+}
+
+/// Length of the first message, in bytes: kind and number, random bytes, an X25519 key, an ML-KEM-768 key, tag.
+pub const OFFER_LEN: usize = HEADER_LEN + OFFER_TEXT + TAG_LEN;
+/// Length of the second, in bytes: kind and number, random bytes, an X25519 key, an ML-KEM-768 ciphertext, tag.
+pub const ANSWER_LEN: usize = HEADER_LEN + ANSWER_TEXT + TAG_LEN;
+
+const HEADER_LEN: usize = 3;
+const TAG_LEN: usize = 16;
+const NONCE_LEN: usize = 12;
+/// Random bytes, and an X25519 key.
+const COMMON: usize = 32 + 32;
+const OFFER_TEXT: usize = COMMON + 1184;
+const ANSWER_TEXT: usize = COMMON + 1088;
+
+const OFFER: u8 = 1;
+const ANSWER: u8 = 2;
+
+/// Keeps what this derives apart from everything else.
+const LABEL: &[u8] = b"mptcpsec v2 path mix";
+
+/// The half of an exchange that its first speaker keeps: what its keys follow from. Taking the answer uses it up.
+pub struct PathOffer {
+    exchange: Exchange,
+    random: Box<Zeroizing<OfferSeed>>,
+}
+
+/// Random bytes to send, an X25519 private key, the seed of an ML-KEM key pair.
+type OfferSeed = [u8; 32 + 32 + 64];
+
+impl PathOffer {
+    /// Which exchange it belongs to.
+    pub fn exchange(&self) -> Exchange {
+        self.exchange
+    }
+
+    fn sent(&self) -> &[u8; 32] {
+        self.random.first_chunk().expect("the seed is longer")
+    }
+
+    fn x25519(&self) -> Result<agreement::PrivateKey, PathKeyError> {
+        private_key(&self.random[32..64])
+    }
+
+    /// Made anew where it is needed, lest its 2,400 bytes lie about for a round trip.
+    fn ml_kem(&self) -> MlKem768KeyPair {
+        mlkem768::generate_key_pair(*self.random.last_chunk().expect("the seed is longer"))
+    }
+
+    fn text(&self) -> Result<Vec<u8>, PathKeyError> {
+        Ok([&self.sent()[..], &public_key(&self.x25519()?)?, self.ml_kem().pk()].concat())
+    }
+}
+
+impl fmt::Debug for PathOffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PathOffer({:?})", self.exchange)
+    }
+}
+
+/// Why a message of an exchange is not taken. It costs the subflow what a wrong block does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathKeyError {
+    /// It was not sealed by the peer for this exchange.
+    Forged,
+    /// The peer sealed it, and there is no key in it: an all-zero agreement (RFC 7748, section 6.1), or an ML-KEM key that is
+    /// none (FIPS 203, section 7.2).
+    Weak,
+}
+
+/// Somebody who analyses connections is shown what an exchange has agreed on: the session id of the connection
+/// ([`ConnectionIdentity::session_id`]), and subflow, number and both agreements of the exchange. With the messages of the
+/// exchange, which cross one path only, its secret follows from that.
+pub type ShareLog<'a> = &'a dyn Fn(&[u8; 33], &[u8]);
+
+impl ConnectionIdentity {
+    /// Begins an exchange: the host in role `us` speaks first. Gives its message and what has to be kept.
+    ///
+    /// # Errors
+    /// [`PathKeyError::Weak`] where the source of randomness is broken.
+    pub fn offer_path(
+        &self,
+        us: Role,
+        exchange: Exchange,
+        random: &mut dyn Random,
+    ) -> Result<(PathOffer, Vec<u8>), PathKeyError> {
+        let mut offer = PathOffer { exchange, random: Box::new(Zeroizing::new([0; 128])) };
+        random.fill(offer.random.as_mut_slice());
+        let message = self.seal_path(us, OFFER, exchange, &offer.text()?);
+        Ok((offer, message))
+    }
+
+    /// Answers the message of the other side: gives ours, and what has come of it.
+    ///
+    /// # Errors
+    /// [`PathKeyError`] says what is wrong with the message.
+    pub fn answer_path(
+        &self,
+        us: Role,
+        exchange: Exchange,
+        message: &[u8],
+        (random, log): (&mut dyn Random, ShareLog<'_>),
+    ) -> Result<(Vec<u8>, MixSecret), PathKeyError> {
+        let offered = self.open_path::<OFFER_TEXT>(us.peer(), OFFER, exchange, message)?;
+        let (their_x25519, their_ml_kem) = (&offered[32..COMMON], &offered[COMMON..]);
+        let key = MlKem768PublicKey::try_from(their_ml_kem).map_err(|_| PathKeyError::Weak)?;
+        if !validate_public_key(&key) {
+            return Err(PathKeyError::Weak);
+        }
+        let mut seed = Zeroizing::new([0; 32 + 32 + 32]);
+        random.fill(seed.as_mut_slice());
+        let x25519 = private_key(&seed[32..64])?;
+        let (ciphertext, encapsulated) =
+            mlkem768::encapsulate(&key, *seed.last_chunk().expect("the seed is longer"));
+        let encapsulated = Zeroizing::new(encapsulated);
+        let text = Zeroizing::new([&seed[..32], &public_key(&x25519)?, ciphertext.as_slice()].concat());
+        let agreed = agree(&x25519, their_x25519)?;
+        let mix = self.mix(exchange, offered.as_slice(), &text, [&encapsulated, &agreed], log);
+        Ok((self.seal_path(us, ANSWER, exchange, &text), mix))
+    }
+
+    /// Takes the answer to our message.
+    ///
+    /// # Errors
+    /// [`PathKeyError`] says what is wrong with it; the exchange is over.
+    pub fn finish_path(
+        &self,
+        us: Role,
+        offer: PathOffer,
+        message: &[u8],
+        log: ShareLog<'_>,
+    ) -> Result<MixSecret, PathKeyError> {
+        let exchange = offer.exchange;
+        let answered = self.open_path::<ANSWER_TEXT>(us.peer(), ANSWER, exchange, message)?;
+        let ciphertext = MlKem768Ciphertext::try_from(&answered[COMMON..]).map_err(|_| PathKeyError::Weak)?;
+        let encapsulated = Zeroizing::new(mlkem768::decapsulate(offer.ml_kem().private_key(), &ciphertext));
+        let agreed = agree(&offer.x25519()?, &answered[32..COMMON])?;
+        let text = Zeroizing::new(offer.text()?);
+        Ok(self.mix(exchange, &text, answered.as_slice(), [&encapsulated, &agreed], log))
+    }
+
+    fn mix(
+        &self,
+        exchange: Exchange,
+        offered: &[u8],
+        answered: &[u8],
+        agreed: [&[u8; 32]; 2],
+        log: ShareLog<'_>,
+    ) -> MixSecret {
+        let mut shown = Zeroizing::new([0; 10 + 64]);
+        shown[..8].copy_from_slice(&exchange.subflow.0.to_be_bytes());
+        shown[8..10].copy_from_slice(&exchange.number.to_be_bytes());
+        shown[10..42].copy_from_slice(agreed[0]);
+        shown[42..].copy_from_slice(agreed[1]);
+        log(&self.session_id, shown.as_slice());
+        mix(exchange, offered, answered, agreed)
+    }
+
+    fn seal_path(&self, from: Role, kind: u8, exchange: Exchange, text: &[u8]) -> Vec<u8> {
+        let (key, nonce) = self.path_key(from, kind, exchange);
+        let header = header(kind, exchange);
+        let mut message = Vec::with_capacity(HEADER_LEN + text.len() + TAG_LEN);
+        message.extend_from_slice(&header);
+        message.extend_from_slice(text);
+        let tag = key.seal_with(nonce, &header, &mut message[HEADER_LEN..]);
+        message.extend_from_slice(&tag);
+        message
+    }
+
+    fn open_path<const TEXT: usize>(
+        &self,
+        from: Role,
+        kind: u8,
+        exchange: Exchange,
+        message: &[u8],
+    ) -> Result<Box<Zeroizing<[u8; TEXT]>>, PathKeyError> {
+        let (key, nonce) = self.path_key(from, kind, exchange);
+        let sealed = message.strip_prefix(&header(kind, exchange)).ok_or(PathKeyError::Forged)?;
+        let mut sealed = Zeroizing::new(sealed.to_vec());
+        let length = key.open_with(nonce, &header(kind, exchange), &mut sealed);
+        let text = length.ok().and_then(|length| sealed.get(..length)).ok_or(PathKeyError::Forged)?;
+        Ok(Box::new(Zeroizing::new(text.try_into().map_err(|_| PathKeyError::Forged)?)))
+    }
+
+    /// XL(path_d, "path", u64 subflow || u8 kind || u16 number, 44): a key and a nonce for one message. A host sends at most
+    /// one of each kind for each exchange.
+    fn path_key(&self, from: Role, kind: u8, exchange: Exchange) -> (BlockKey, [u8; NONCE_LEN]) {
+        let mut context = [0; 11];
+        context[..8].copy_from_slice(&exchange.subflow.0.to_be_bytes());
+        context[8] = kind;
+        context[9..].copy_from_slice(&exchange.number.to_be_bytes());
+        let mut bytes = Zeroizing::new([0; 32 + NONCE_LEN]);
+        Hkdf::from_secret(self.paths.of(from).expose()).labelled("path", &context, bytes.as_mut_slice());
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&bytes[32..]);
+        (BlockKey::filled_by(Suite::Aes256Gcm, |key, _| key.copy_from_slice(&bytes[..32])), nonce)
+    }
+}
+
+fn header(kind: u8, exchange: Exchange) -> [u8; HEADER_LEN] {
+    let [high, low] = exchange.number.to_be_bytes();
+    [kind, high, low]
+}
+
+/// What both sides have sent, and what their shares agree on.
+fn mix(exchange: Exchange, offered: &[u8], answered: &[u8], agreed: [&[u8; 32]; 2]) -> MixSecret {
+    MixSecret::extract(&[
+        LABEL,
+        &exchange.subflow.0.to_be_bytes(),
+        &exchange.number.to_be_bytes(),
+        agreed[0],
+        agreed[1],
+        offered,
+        answered,
+    ])
+}
+
+fn private_key(bytes: &[u8]) -> Result<agreement::PrivateKey, PathKeyError> {
+    agreement::PrivateKey::from_private_key(&X25519, bytes).map_err(|_| PathKeyError::Weak)
+}
+
+fn public_key(key: &agreement::PrivateKey) -> Result<[u8; 32], PathKeyError> {
+    let public = key.compute_public_key().map_err(|_| PathKeyError::Weak)?;
+    public.as_ref().try_into().map_err(|_| PathKeyError::Weak)
+}
+
+fn agree(key: &agreement::PrivateKey, public: &[u8]) -> Result<Zeroizing<[u8; 32]>, PathKeyError> {
+    let mut agreed = Zeroizing::new([0; 32]);
+    let public = UnparsedPublicKey::new(&X25519, public);
+    agreement::agree(key, public, PathKeyError::Weak, |secret| {
+        agreed.copy_from_slice(secret);
+        Ok(())
+    })?;
+    if agreed.as_slice().ct_eq(&[0; 32]).into() { Err(PathKeyError::Weak) } else { Ok(agreed) }
+}
+
+#[cfg(test)]
+#[path = "path_key_tests.rs"]
+mod tests;
