@@ -113,7 +113,12 @@ fn drain(connection: &mut Association, now: Instant) -> Vec<Segment> {
 /// A connection at rest with all its subflows, and windows that are open.
 fn connected(shape: &Shape) -> World {
     let count = shape.subflows + shape.idle;
-    let links = vec![Link::default(); count];
+    // The first is the fastest, so that it is chosen again and again, and its window has room for a whole block.
+    let slower = |number: usize| Link {
+        delay: DELAY + Duration::from_millis(50 * number.min(4) as u64),
+        ..Link::default()
+    };
+    let links = (0..count).map(slower).collect();
     let mut world = if shape.is_sealed {
         crate::sealing::sealed(1, links, &[Tep::TcpcryptCurve25519])
     } else {
