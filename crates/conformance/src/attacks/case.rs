@@ -54,6 +54,7 @@ pub(crate) fn all() -> Vec<Case> {
         cases::ends::all(),
         cases::flood::all(),
         cases::records::all(),
+        cases::shares::all(),
         cases::control::all(),
         cases::negotiation::all(),
         cases::eavesdropper::all(),

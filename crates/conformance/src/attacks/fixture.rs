@@ -129,6 +129,11 @@ impl<'a> Fixture<'a> {
 
     /// The same towards the server's address on another path.
     pub(crate) fn connect_to(&self, path: &str, paths: &[&str], options: &[&str]) -> Result<Program> {
+        self.start(Side::Client, self.connecting(path, paths, options)?)
+    }
+
+    /// The command that [`Fixture::connect_to`] starts.
+    pub(crate) fn connecting(&self, path: &str, paths: &[&str], options: &[&str]) -> Result<Command> {
         let family = self.context.settings.family;
         let address = self.server_address(path)?.to_string();
         let mut command = self.plait(Side::Client, "connect");
@@ -139,7 +144,7 @@ impl<'a> Fixture<'a> {
             .arg("--accept-new")
             .args(paths)
             .args(options);
-        self.start(Side::Client, command)
+        Ok(command)
     }
 
     /// Where the client is asked about its paths, if it was started with this as `--control`.

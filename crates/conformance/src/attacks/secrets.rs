@@ -4,6 +4,7 @@
 //! secret, and docs/protocol.md the rest. Of tcpcrypt it holds less ([`tcpcrypt`]). Written anew from these documents: that the tokens come out as they are on the wire shows
 //! that both sides read them alike.
 
+mod shares;
 mod tcpcrypt;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use sha2::{Digest, Sha256, Sha384};
 
 use crate::attacks::wiretap;
 
+pub(crate) use shares::{is_of_share, read};
 pub(crate) use tcpcrypt::PRIVATE_KEY;
 
 /// Kind of the options of Multipath TCP, and of TCP-ENO.
@@ -37,6 +39,9 @@ pub(crate) struct Connection {
     pub(crate) secrets: Vec<Secret>,
     /// Subflows whose joining the captures show.
     pub(crate) joins: usize,
+    /// Exchanges of shares in the log, and those of them whose messages were captured.
+    pub(crate) exchanges: usize,
+    pub(crate) captured: usize,
 }
 
 /// What a suite of the blocks needs.
@@ -66,9 +71,14 @@ pub(crate) fn derive(key_log: &Path, captures: &[PathBuf], suite: &Suite) -> Res
     let log =
         std::fs::read_to_string(key_log).with_context(|| format!("no key log {}", key_log.display()))?;
     let mut logged: BTreeMap<Ends, Vec<Secret>> = BTreeMap::new();
+    let mut agreed: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     for line in log.lines().filter(|line| !line.starts_with('#')) {
         let [label, nonce, secret] = line.split(' ').collect::<Vec<_>>()[..] else { bail!("`{line}`") };
         let nonce = bytes_of(nonce)?;
+        if label == shares::SHARE {
+            agreed.push((nonce, bytes_of(secret)?));
+            continue;
+        }
         let Some((ends, _)) = seen.firsts.iter().find(|(_, first)| first.has(&nonce)) else {
             bail!("a connection of the key log is not in the captures")
         };
@@ -82,8 +92,13 @@ pub(crate) fn derive(key_log: &Path, captures: &[PathBuf], suite: &Suite) -> Res
             true => tcpcrypt::complete(secrets, first)?,
             false => complete_tls(secrets, first)?,
         };
-        let joins = add_blocks(&mut secrets, master, &seen.joins, suite);
-        Ok(Connection { secrets, joins })
+        let session_id = Hash::Sha256.expand(&master, &info("mptcpsec ", "sid", b"", 32), 32);
+        let of_this = agreed.iter().filter(|(id, _)| id.get(1..) == Some(&session_id[..]));
+        let agreed: Vec<_> = of_this.map(|(_, agreed)| agreed.clone()).collect();
+        let mixes = shares::mixes(&master, &agreed, &seen.messages, |end| end.port() != ends.1.port());
+        let (exchanges, captured) = (agreed.len(), mixes.len());
+        let joins = add_blocks(&mut secrets, master, &seen.joins, (suite, &mixes));
+        Ok(Connection { secrets, joins, exchanges, captured })
     };
     logged.into_iter().map(complete).collect()
 }
@@ -119,13 +134,13 @@ fn add_blocks(
     secrets: &mut Vec<Secret>,
     master: Vec<u8>,
     joins: &BTreeMap<Ends, Join>,
-    suite: &Suite,
+    (suite, mixes): (&Suite, &[Vec<u8>]),
 ) -> usize {
     let mut add = |name: String, bytes: Vec<u8>| secrets.push(Secret { name, bytes });
     let xl = |secret: &[u8], label: &str, context: &[u8], length: usize| {
         Hash::Sha256.expand(secret, &info("mptcpsec ", label, context, length), length)
     };
-    for label in ["join a", "join b", "exporter", "resume"] {
+    for label in ["join a", "join b", "exporter", "resume", "path ab", "path ba"] {
         add(label.to_owned(), xl(&master, label, b"", 32));
     }
     for label in ["fclose a", "fclose b"] {
@@ -145,7 +160,13 @@ fn add_blocks(
         add(format!("data {way}"), data);
         add(format!("opt {way}"), option);
     }
-    add("master secret".to_owned(), master);
+    if let [mix] = mixes {
+        let subflows: Vec<u64> =
+            std::iter::once(0).chain(mine.iter().filter_map(|join| join.subflow())).collect();
+        shares::add_generation(secrets, &master, mix, &subflows, suite);
+        secrets.push(Secret { name: shares::MIX.to_owned(), bytes: mix.clone() });
+    }
+    secrets.push(Secret { name: "master secret".to_owned(), bytes: master });
     mine.len()
 }
 
@@ -251,11 +272,14 @@ impl Join {
 struct Seen {
     firsts: BTreeMap<Ends, First>,
     joins: BTreeMap<Ends, Join>,
+    /// Messages of exchanges of shares.
+    messages: Vec<shares::Message>,
 }
 
 impl Seen {
     fn look(&mut self, segment: &Segment) {
         let is_syn = segment.flags.contains(Flags::SYN);
+        self.messages.extend(shares::message_in(segment));
         let is_answer = is_syn && segment.flags.contains(Flags::ACK);
         let there = (segment.source, segment.destination);
         let back = (segment.destination, segment.source);

@@ -12,6 +12,7 @@ pub(crate) mod negotiation;
 pub(crate) mod one_path;
 pub(crate) mod opening;
 pub(crate) mod records;
+pub(crate) mod shares;
 
 use std::time::Duration;
 
