@@ -144,6 +144,24 @@ fn who_requires_two_paths_sends_no_byte_of_the_application_before_both_are_in_th
 }
 
 #[test]
+fn while_nobody_knows_who_the_listener_is_the_paths_meet_at_its_first_address() {
+    let links = vec![Link { rate: Some(2_000_000), ..Link::default() }; 2];
+    let teps = [Tep::TcpcryptCurve25519];
+    let mut world = World::new(6, links, 2);
+    for (side, of) in sealing::settings(&teps, 1).into_iter().enumerate() {
+        world.sides[side].config.protect =
+            Protect::Sealed(plait_mptcp::SealedSettings { require_paths: 2, ..of });
+    }
+    let (up, down) = (pattern(300_000, 1), pattern(200_000, 2));
+    world.send(CLIENT, &up).send(SERVER, &down).connect();
+    world.run(Duration::from_secs(10), |world| !world.sides[SERVER].received.is_empty());
+    let remotes: Vec<_> = world.status(CLIENT).subflows.iter().map(|flow| flow.tuple.remote.ip()).collect();
+    assert_eq!(remotes, [address(0, SERVER); 2], "one that it has announced could be of somebody in between");
+    world.finish(100);
+    assert_carried(&mut world, &up, &down);
+}
+
+#[test]
 fn a_listener_that_requires_more_than_the_opener_says_so_and_gives_it_nothing() {
     let mut world = two_paths(2, [0, 2]);
     world.send(CLIENT, b"please").send(SERVER, b"secret").connect();

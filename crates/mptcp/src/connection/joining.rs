@@ -25,6 +25,10 @@ impl Connection {
                     .protection
                     .session()
                     .is_some_and(|session| session.denies_initial_address),
+                is_initial_only: self
+                    .protection
+                    .established()
+                    .is_some_and(|established| established.holds_data() && !established.knows_peer()),
             };
             let subflows = &self.subflows;
             let present = || subflows.present_for_joins();

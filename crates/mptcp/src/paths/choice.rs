@@ -153,6 +153,7 @@ impl PathManager {
 fn may_be_joined(joining: Joining, remote: &Remote) -> bool {
     (joining.is_opener || remote.announced.is_some())
         && !(joining.denies_initial && remote.id == Some(0))
+        && !(joining.is_initial_only && remote.id != Some(0))
         && (!remote.is_withdrawn || joining.is_in_need)
 }
 
@@ -210,6 +211,7 @@ mod tests {
             is_in_need: false,
             attempt_delay: Duration::from_millis(250),
             denies_initial: false,
+            is_initial_only: false,
         }
     }
 

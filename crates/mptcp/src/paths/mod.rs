@@ -85,6 +85,8 @@ pub(crate) struct Joining {
     pub(crate) attempt_delay: Duration,
     /// The peer wants no further subflows to its initial address (flag C).
     pub(crate) denies_initial: bool,
+    /// Only a subflow to its initial address is of use now: it has announced the others, and nothing says who it is.
+    pub(crate) is_initial_only: bool,
 }
 
 /// What comes of looking for a further subflow to open.

@@ -267,17 +267,22 @@ impl Established {
         self.mixing.required
     }
 
+    /// Whether the handshake has proved that the peer is who it should be.
+    pub(crate) fn knows_peer(&self) -> bool {
+        match self.peer_identity() {
+            PeerIdentity::Key { is_known, .. } => is_known,
+            PeerIdentity::Certificate => true,
+            PeerIdentity::Anonymous => false,
+        }
+    }
+
     /// Paths that are in the keys of what we send, and of what the peer sends in this generation, that of the handshake
     /// included. The opener tells them apart by its own paths, the listener by the addresses of the opener. While nothing says
     /// who the peer is, an address that it has announced may be that of somebody between us and it, and counts for
     /// nothing.
     fn mixed(&self, list: &[(Way, u64)], generation: u64) -> usize {
         let first = self.mixing.first;
-        let is_known = match self.peer_identity() {
-            PeerIdentity::Key { is_known, .. } => is_known,
-            PeerIdentity::Certificate => true,
-            PeerIdentity::Anonymous => false,
-        };
+        let is_known = self.knows_peer();
         let counts = |way: Way| match self.role {
             End::A => is_known || way.1 == first.1,
             End::B => true,
