@@ -6,6 +6,7 @@ use plait_base::{Instant, PathId, Random, SecretRandom, SeededRandom};
 use plait_mptcp::{
     Association, Config, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
 };
+use plait_tcp::FourTuple;
 use plait_wire::Segment;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -413,6 +414,11 @@ impl Endpoint {
     /// Of several since the last call it is the first: strangers do not make us keep anything.
     pub fn take_unsealed(&mut self) -> Option<(Unsealed, u64)> {
         Some((self.unsealed.take()?, self.counters.unsealed_refused))
+    }
+
+    /// Whether these addresses are those of a subflow, of one that is about to be, or of one in TIME-WAIT.
+    pub fn has_tuple(&self, tuple: &FourTuple) -> bool {
+        self.around.demux.owner(tuple).is_some() || self.around.time_waits.contains(tuple)
     }
 
     /// The ports of this host that subflows are bound to, or are about to be.

@@ -35,6 +35,14 @@ impl Flags {
     /// Accurate ECN (RFC 9768); with CWR and ECE a number of three bits, ACE.
     pub const AE: Self = Self(0x100);
 
+    /// Whether some TCP sends them: one of SYN, ACK and RST, and no SYN together with FIN or RST.
+    pub const fn are_possible(self) -> bool {
+        let is_something = self.contains(Self::SYN) || self.contains(Self::ACK) || self.contains(Self::RST);
+        let is_contradiction =
+            self.contains(Self::SYN) && (self.contains(Self::FIN) || self.contains(Self::RST));
+        is_something && !is_contradiction
+    }
+
     /// Those of a TCP header, from its thirteenth byte on; the bits that are reserved are left out.
     pub const fn from_header(bytes: [u8; 2]) -> Self {
         Self(u16::from_be_bytes([bytes[0] & 1, bytes[1]]))

@@ -26,7 +26,10 @@ impl Segment {
             Trust::Verify => verify(ip, bytes)?,
             Trust::Offloaded => {}
         }
-        let flags = check_flags(Flags::from_header([fixed[12], fixed[13]]))?;
+        let flags = Flags::from_header([fixed[12], fixed[13]]);
+        if !flags.are_possible() {
+            return Err(Malformed::Flags);
+        }
         let port = |high, low| match u16::from_be_bytes([high, low]) {
             0 => Err(Malformed::Address),
             port => Ok(port),
@@ -57,12 +60,4 @@ fn verify(ip: &IpHeader, bytes: &[u8]) -> Result<(), Malformed> {
     let mut sum = pseudo_header(&ip.source, &ip.destination, Protocol::Tcp, bytes.len());
     sum.add(bytes);
     if sum.fits() { Ok(()) } else { Err(Malformed::Checksum) }
-}
-
-fn check_flags(flags: Flags) -> Result<Flags, Malformed> {
-    let any_of_these = Flags::SYN.with(Flags::ACK).with(Flags::RST);
-    let is_nothing = flags.without(any_of_these) == flags;
-    let is_contradiction =
-        flags.contains(Flags::SYN) && (flags.contains(Flags::FIN) || flags.contains(Flags::RST));
-    if is_nothing || is_contradiction { Err(Malformed::Flags) } else { Ok(flags) }
 }
