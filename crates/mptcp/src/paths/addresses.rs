@@ -107,6 +107,11 @@ impl Addresses {
         self.remote.iter().find(|remote| remote.id == Some(0)).map(|remote| remote.address)
     }
 
+    /// Whether an address of ours has an id.
+    pub(super) fn is_named(&self, address: IpAddr) -> bool {
+        self.local.iter().any(|(known, _)| *known == address)
+    }
+
     /// The id of an address of ours; counts up from 1.
     pub(super) fn local_id(&mut self, address: IpAddr) -> u8 {
         if let Some(&(_, id)) = self.local.iter().find(|(known, _)| *known == address) {

@@ -70,10 +70,11 @@ impl PathManager {
     ) -> Option<(Instant, PathId, Remote)> {
         let mut best: Option<Choice<_>> = None;
         for path in paths.iter().filter(|path| path.up && path.class != PathClass::Never) {
+            let Some(left) = self.left_by_twins(joining, path, paths, present, &has_failed) else { continue };
             for (place, remote) in self.addresses.remotes().iter().enumerate() {
                 let Some(free) = self.free_from(joining, path, remote, present) else { continue };
                 let Due::At(at, failures) = self.pairs.due(path.id, remote.address) else { continue };
-                let at = at.max(free).max(grace(joining, remote));
+                let at = at.max(free).max(left).max(grace(joining, remote));
                 let ip = remote.address.ip();
                 let used = present.iter().filter(|one| one.remote == ip).count();
                 let rank = (has_failed(path.id, ip), failures, used, place);
@@ -84,6 +85,42 @@ impl PathManager {
             }
         }
         best.map(|choice| (choice.at, choice.path, choice.remote))
+    }
+
+    /// From when on a path is wanted beside the others over its device: not while one of them does, and a preferred one has its
+    /// time first.
+    fn left_by_twins(
+        &self,
+        joining: Joining,
+        path: &Path,
+        paths: &Paths,
+        present: &[Present],
+        has_failed: impl Fn(PathId, IpAddr) -> bool,
+    ) -> Option<Instant> {
+        let mut left = Instant::ZERO;
+        for twin in paths.twins(path) {
+            let mut of_twin = present.iter().filter(|one| one.path == twin.id);
+            if of_twin.clone().any(|one| one.standing == Standing::Well) {
+                return None;
+            }
+            let is_preferred = twin.up && twin.class != PathClass::Never && paths.is_before(twin.id, path.id);
+            let begun = self.begun.iter().find(|(known, _)| *known == twin.id).map(|&(_, at)| at);
+            let has_failed_to = |remote: &Remote| {
+                self.pairs.has_failed(twin.id, remote.address) || has_failed(twin.id, remote.address.ip())
+            };
+            let is_under_way = of_twin.clone().any(|one| one.standing == Standing::Hanging);
+            let is_known_dead = !is_under_way && self.addresses.remotes().iter().all(has_failed_to);
+            if !is_preferred || is_known_dead {
+                continue;
+            }
+            left = left.max(match (begun, of_twin.next().map(|one| one.standing)) {
+                (_, Some(Standing::Stalled(since))) => since + STALL_PATIENCE,
+                (Some(begun), _) => begun + joining.attempt_delay,
+                // It is to be begun itself, or was by the peer.
+                (None, Some(Standing::Hanging | Standing::Well) | None) => Instant::ZERO,
+            });
+        }
+        Some(left)
     }
 
     /// From when on there may be a subflow over `path` to `remote` beside those that are present; `None` if not.
@@ -283,5 +320,52 @@ mod tests {
         let there = [present(A, 1, Standing::Stalled(NOW)), present(B, 2, Standing::Well)];
         let next = due(&manager, opener(Joins::OnePerPath), &there);
         assert_eq!(next, Some((NOW + STALL_PATIENCE, A, remote(2))));
+    }
+
+    /// A device by two carriers, and another device.
+    fn twins() -> Paths {
+        let mut paths = two_paths();
+        for (id, name) in [(A, "one"), (B, "two"), (C, "one")] {
+            let path =
+                Path { id, name: name.to_owned(), v4: Some(own(id)), ..paths.get(A).expect("there").clone() };
+            paths.insert(path);
+        }
+        paths
+    }
+
+    const C: PathId = PathId(2);
+
+    #[test]
+    fn a_device_that_two_carriers_serve_needs_one_subflow() {
+        let manager = begun_to(&[remote(1)]);
+        let due = |there: &[Present]| {
+            let due = manager.first_due(opener(Joins::OnePerPath), &twins(), there, |_, _| false);
+            due.map(|(at, path, _)| (at, path))
+        };
+        let by = |path| present(path, 1, Standing::Well);
+        assert_eq!(due(&[by(A)]), Some((Instant::ZERO, B)));
+        assert_eq!(due(&[by(A), by(B)]), None);
+        assert_eq!(due(&[by(C), by(B)]), None, "nor the preferred one beside the other");
+    }
+
+    #[test]
+    fn the_second_carrier_of_a_device_is_tried_where_the_first_fails_hangs_or_stands_still() {
+        let mut manager = begun_to(&[remote(1)]);
+        let due = |manager: &PathManager, there: &[Present], has_failed: bool| {
+            let failed = |path, _| has_failed && path == A;
+            let due = manager.first_due(opener(Joins::OnePerPath), &twins(), there, failed);
+            due.map(|(at, path, _)| (at, path))
+        };
+        let other = present(B, 1, Standing::Well);
+        assert_eq!(due(&manager, &[other], false), Some((Instant::ZERO, A)), "the first has its time");
+        assert_eq!(due(&manager, &[other], true), Some((Instant::ZERO, C)), "unless it is known not to work");
+        manager.begun = vec![(A, NOW)];
+        let hanging = present(A, 1, Standing::Hanging);
+        let after = NOW + Duration::from_millis(250);
+        assert_eq!(due(&manager, &[other, hanging], false), Some((after, C)));
+        let stalled = present(A, 1, Standing::Stalled(NOW));
+        assert_eq!(due(&manager, &[other, stalled], false), Some((NOW + STALL_PATIENCE, C)));
+        manager.on_lost(NOW, A, remote(1));
+        assert_eq!(due(&manager, &[other], false), Some((Instant::ZERO, C)));
     }
 }

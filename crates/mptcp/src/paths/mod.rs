@@ -265,6 +265,11 @@ impl PathManager {
         }
         let Some(initial) = self.addresses.initial_remote() else { return };
         for path in paths.iter().filter(|path| path.up && path.class != PathClass::Never) {
+            let own = |path: &Path| [path.v4.map(IpAddr::V4), path.v6.map(IpAddr::V6)];
+            // Others reach the device at the same address, whatever carries the segments.
+            if paths.twins(path).flat_map(own).flatten().any(|own| self.addresses.is_named(own)) {
+                continue;
+            }
             let v4 = path.v4.map(|own| (IpAddr::V4(own), IpAddr::V4(path.public_v4.unwrap_or(own))));
             let v6 = path.v6.map(|own| (IpAddr::V6(own), IpAddr::V6(path.public_v6.unwrap_or(own))));
             let (first, second) = if initial.is_ipv6() { (v6, v4) } else { (v4, v6) };

@@ -88,6 +88,12 @@ impl Pairs {
         }
     }
 
+    /// Whether a subflow over this pair has failed.
+    pub(super) fn has_failed(&self, path: PathId, remote: SocketAddr) -> bool {
+        let is_it = |pair: &&Pair| (pair.path, pair.remote) == (path, remote);
+        self.0.iter().find(is_it).is_some_and(|pair| pair.failures > 0 || pair.refusal.is_some())
+    }
+
     /// No subflow works: all that failed may be tried soon, what was refused and given up too.
     pub(super) fn hurry(&mut self, now: Instant) {
         for pair in &mut self.0 {

@@ -20,7 +20,8 @@ pub enum PathClass {
 pub struct Path {
     /// Its name for life.
     pub id: PathId,
-    /// What people call it: the device.
+    /// What people call it: the device. Paths of one name are ways over the same device, by different carriers: one subflow
+    /// over either is enough, and the first of them is preferred.
     pub name: String,
     /// How far it is trusted.
     pub class: PathClass,
@@ -68,6 +69,18 @@ impl Paths {
     /// The path that has `address` as ours.
     pub fn with_address(&self, address: IpAddr) -> Option<&Path> {
         self.0.iter().find(|path| path.local_for(address) == Some(address))
+    }
+
+    /// The other paths over the same device as `path`.
+    pub(crate) fn twins(&self, path: &Path) -> impl Iterator<Item = &Path> {
+        let is_twin = |other: &&Path| !path.name.is_empty() && other.name == path.name && other.id != path.id;
+        self.0.iter().filter(is_twin)
+    }
+
+    /// Whether `one` is preferred to `other`.
+    pub(crate) fn is_before(&self, one: PathId, other: PathId) -> bool {
+        let place = |id| self.0.iter().position(|path| path.id == id);
+        place(one) < place(other)
     }
 
     /// Adds a path, or replaces the one with its id.
