@@ -78,6 +78,14 @@ impl Capture {
         self.push(Direction::Outbound, head, packet.payload.clone(), packet.segment_size, Trust::Offloaded);
     }
 
+    /// A segment that came or went without an IP packet of ours: it is captured as the packet that it would have been over TCP.
+    pub(crate) fn carried(&mut self, direction: Direction, segment: plait_wire::Segment) {
+        let mut packet = IpPacket::default();
+        packet.write(segment);
+        let IpPacket { head, payload, segment_size, .. } = packet;
+        self.push(direction, head.into(), payload, segment_size, Trust::Offloaded);
+    }
+
     fn push(&mut self, direction: Direction, head: Bytes, payload: Bytes, segment_size: u16, trust: Trust) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if let Some(queue) = &self.queue {

@@ -1,4 +1,4 @@
-//! The event loop: packets from the device to the endpoint and back, on a thread of its own.
+//! The event loop: packets from what carries them to the endpoint and back, on a thread of its own.
 //!
 //! One turn reads what has arrived and takes it apart without the lock, then holds the lock for the protocol alone (packets in,
 //! timers, packets out, events), then writes without it. So an application waits for the protocol's few
@@ -9,16 +9,18 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Waker;
 
+use arrayvec::ArrayVec;
 use bytes::Bytes;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use plait_base::{Duration, Instant};
+use plait_base::{Duration, Instant, PathId};
 use plait_carrier::IpPacket;
 use plait_endpoint::{Arrival, ConnectionId, Endpoint};
 use plait_mptcp::{CryptoJob, CryptoResult};
-use plait_wire::{Malformed, Packet};
-use tracing::{debug, error, warn};
+use plait_pcap::Direction;
+use plait_wire::{Malformed, Packet, Segment};
+use tracing::{debug, error, trace, warn};
 
 use crate::capture::Capture;
 use crate::pool::{Buffer, Pool};
@@ -26,6 +28,7 @@ use crate::refusals::{Line, Refusals};
 use crate::segmentation::wire_segments;
 use crate::shared::{Phase, Shared, State};
 use crate::tun::{MAX_OFFLOADED, Received, Tun};
+use crate::udp::{self, Udp};
 use crate::workers::Workers;
 
 /// Packets read before the endpoint sees them: enough to share one lock, few enough
@@ -44,16 +47,17 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// Who moves the packets.
 pub(crate) struct Driver {
-    tun: Arc<Tun>,
+    tun: Option<Arc<Tun>>,
+    udp: Option<OverUdp>,
     shared: Arc<Shared>,
     capture: Option<Capture>,
     pool: Pool,
     /// The buffer that the next packet is read into, if the last one did not keep it.
     spare: Option<Buffer>,
-    /// What was read, and when.
-    arrived: Vec<(Instant, Result<Packet, Malformed>)>,
+    /// What was read, when, and by which path if that is known.
+    arrived: Vec<(Arrival, Result<Packet, Malformed>)>,
     /// The first `filled` are to be sent; the rest keep their allocations.
-    outgoing: Vec<IpPacket>,
+    outgoing: Vec<Outgoing>,
     filled: usize,
     sent: usize,
     woken: Vec<Waker>,
@@ -61,6 +65,28 @@ pub(crate) struct Driver {
     cut_here: bool,
     crypto: Option<Crypto>,
     refusals: Refusals,
+}
+
+/// What is to be sent: a packet for the TUN device, or a segment for the sockets of a path.
+#[derive(Default)]
+struct Outgoing {
+    packet: IpPacket,
+    over_udp: Option<(PathId, Segment)>,
+}
+
+/// The sockets of UDP.
+struct OverUdp {
+    sockets: Arc<Udp>,
+    receiver: udp::Receiver,
+    sender: udp::Sender,
+    sweep: Option<Instant>,
+}
+
+/// What carries the segments of a host: at least one of them.
+#[derive(Clone)]
+pub(crate) struct Carriers {
+    pub(crate) tun: Option<Arc<Tun>>,
+    pub(crate) udp: Option<Arc<Udp>>,
 }
 
 /// Sealing and opening on other threads.
@@ -95,19 +121,21 @@ enum Arrivals {
 
 impl Driver {
     pub(crate) fn new(
-        tun: Arc<Tun>,
+        carriers: Carriers,
         shared: Arc<Shared>,
         capture: Option<Capture>,
         workers: Option<Workers>,
     ) -> Self {
+        let Carriers { tun, udp } = carriers;
         Self {
             tun,
+            udp: udp.map(OverUdp::new),
             shared,
             capture,
             pool: Pool::new(BUFFER_LEN, MAX_SPARE),
             spare: None,
             arrived: Vec::with_capacity(READ_BATCH),
-            outgoing: std::iter::repeat_with(IpPacket::default).take(WRITE_BATCH).collect(),
+            outgoing: std::iter::repeat_with(Outgoing::default).take(WRITE_BATCH).collect(),
             filled: 0,
             sent: 0,
             woken: Vec::new(),
@@ -120,7 +148,8 @@ impl Driver {
     /// Runs until the host is told to stop or the device is gone.
     pub(crate) fn run(mut self) {
         if let Err(error) = self.turns() {
-            error!(%error, device = self.tun.name(), "the TUN device is gone");
+            let device = self.tun.as_ref().map(|tun| tun.name());
+            error!(%error, device, "what carries the packets is gone");
         }
     }
 
@@ -128,6 +157,7 @@ impl Driver {
         loop {
             self.shared.wake.begin_to_look();
             let arrivals = self.receive()?;
+            self.receive_over_udp()?;
             let turn = self.turn();
             self.woken.drain(..).for_each(Waker::wake);
             if let Some(line) = &turn.refusal {
@@ -148,9 +178,10 @@ impl Driver {
 
     /// Reads packets until there are none or the batch is full.
     fn receive(&mut self) -> io::Result<Arrivals> {
+        let Some(tun) = self.tun.clone() else { return Ok(Arrivals::Drained) };
         while self.arrived.len() < READ_BATCH {
             let mut buffer = self.spare.take().unwrap_or_else(|| self.pool.take());
-            let (len, received) = match self.tun.receive(buffer.as_mut()) {
+            let (len, received) = match tun.receive(buffer.as_mut()) {
                 Ok(read) => read,
                 Err(error) => {
                     self.spare = Some(buffer);
@@ -171,6 +202,22 @@ impl Driver {
         Ok(Arrivals::More)
     }
 
+    /// Reads the sockets of UDP. What is left there makes them readable in the next turn.
+    fn receive_over_udp(&mut self) -> io::Result<()> {
+        let Self { udp: Some(udp), arrived, shared, capture, pool, .. } = self else { return Ok(()) };
+        udp.receiver.receive(pool, |path, segment| {
+            let arrival = Arrival { at: shared.clock.now(), path: Some(path) };
+            match (&segment, capture.as_mut()) {
+                (Ok(segment), Some(capture)) => capture.carried(Direction::Inbound, segment.clone()),
+                (Err(reason), _) => trace!(?reason, "datagram dropped: malformed"),
+                (Ok(_), None) => {}
+            }
+            arrived.push((arrival, segment.map(Packet::Tcp)));
+            arrived.len() < 2 * READ_BATCH
+        })?;
+        Ok(())
+    }
+
     /// A packet has been read: its time is now, however long the rest of the batch takes and whoever has the lock.
     fn take(&mut self, packet: &Bytes, received: Received) {
         let now = self.shared.clock.now();
@@ -178,10 +225,17 @@ impl Driver {
             capture.received(packet, received);
         }
         let parsed = Packet::parse(packet, received.segment_size, received.trust);
+        let parsed = parsed.and_then(|packet| match packet {
+            // That is an address within the stack: nothing on a network has it.
+            Packet::Tcp(segment) if udp::path_of(segment.destination.ip()).is_some() => {
+                Err(Malformed::Address)
+            }
+            packet => Ok(packet),
+        });
         if let Err(reason) = &parsed {
             debug!(?reason, len = packet.len(), "packet dropped: malformed");
         }
-        self.arrived.push((now, parsed));
+        self.arrived.push((Arrival::at(now), parsed));
     }
 
     /// The protocol's part, under the lock.
@@ -189,10 +243,10 @@ impl Driver {
         let shared = self.shared.clone();
         let mut state = shared.lock();
         let State { endpoint, malformed, phase, .. } = &mut *state;
-        for (at, packet) in self.arrived.drain(..) {
+        for (arrival, packet) in self.arrived.drain(..) {
             match packet {
-                Ok(Packet::Tcp(segment)) => endpoint.handle_segment(Arrival::at(at), &segment),
-                Ok(Packet::Icmp(error)) => endpoint.handle_icmp(Arrival::at(at), &error),
+                Ok(Packet::Tcp(segment)) => endpoint.handle_segment(arrival, &segment),
+                Ok(Packet::Icmp(error)) => endpoint.handle_icmp(arrival, &error),
                 Err(reason) => malformed.count(reason),
             }
         }
@@ -221,7 +275,9 @@ impl Driver {
             crypto.give_jobs(endpoint);
         }
         let refusal = self.refusals.look(now, endpoint);
-        let turn = Turn { deadline: endpoint.poll_timeout(), phase: *phase, refusal };
+        let sweep = self.udp.as_mut().and_then(|udp| udp.sweep(now, endpoint));
+        let deadline = [endpoint.poll_timeout(), sweep].into_iter().flatten().min();
+        let turn = Turn { deadline, phase: *phase, refusal };
         state.collect_wakers(&mut self.woken);
         turn
     }
@@ -238,9 +294,11 @@ impl Driver {
                 // Down for a moment, or a packet that this kernel cannot take: lost, as on any network.
                 Err(error) => debug!(%error, "a packet was not sent"),
             }
-            let packet = &mut self.outgoing[index];
-            if let Some(capture) = &mut self.capture {
-                capture.sent(packet);
+            let Outgoing { packet, over_udp } = &mut self.outgoing[index];
+            match (&mut self.capture, over_udp.take()) {
+                (Some(capture), Some((_, segment))) => capture.carried(Direction::Outbound, segment),
+                (Some(capture), None) => capture.sent(packet),
+                (None, _) => {}
             }
             packet.payload = Bytes::new();
             self.sent += 1;
@@ -249,15 +307,25 @@ impl Driver {
     }
 
     fn send_one(&mut self, index: usize) -> io::Result<()> {
-        let packet = &self.outgoing[index];
+        let Outgoing { packet, over_udp } = &self.outgoing[index];
+        if let Some((path, segment)) = over_udp {
+            let Some(udp) = &mut self.udp else { return Ok(()) };
+            let sent = udp.sender.send(self.shared.clock.now(), *path, segment);
+            // A full queue too: nobody else is to wait for it.
+            return sent.or_else(|error| {
+                trace!(%error, "a datagram was not sent");
+                Ok(())
+            });
+        }
+        let Some(tun) = &self.tun else { return Ok(()) };
         let is_super = packet.payload.len() > usize::from(packet.segment_size);
         if !is_super {
-            return self.tun.send(packet);
+            return tun.send(packet);
         }
         if self.cut_here || packet.head.len() + packet.payload.len() > MAX_OFFLOADED {
             return self.send_in_pieces(index);
         }
-        match self.tun.send(packet) {
+        match tun.send(packet) {
             // Some kernels of 2024 refuse all segmentation with this.
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 warn!("the kernel refuses super-segments: they are cut here, which is slower");
@@ -271,11 +339,12 @@ impl Driver {
     /// Cuts a super-segment here. What the device has no room for in the middle is lost, and sent again by the
     /// protocol like any other loss.
     fn send_in_pieces(&self, index: usize) -> io::Result<()> {
-        let packet = &self.outgoing[index];
+        let packet = &self.outgoing[index].packet;
+        let Some(tun) = &self.tun else { return Ok(()) };
         let mut result = Ok(());
         wire_segments(&packet.head, &packet.payload, packet.segment_size, |segment| {
             if result.is_ok() {
-                result = self.tun.send_complete(segment);
+                result = tun.send_complete(segment);
             }
         });
         result
@@ -295,13 +364,15 @@ impl Driver {
                 PollFlags::POLLIN | PollFlags::POLLOUT
             }
         };
-        let mut fds =
-            [PollFd::new(self.tun.as_fd(), events), PollFd::new(self.shared.wake.as_fd(), PollFlags::POLLIN)];
+        let wake = PollFd::new(self.shared.wake.as_fd(), PollFlags::POLLIN);
+        let sockets = self.udp.as_ref().map(|udp| PollFd::new(udp.sockets.as_fd(), PollFlags::POLLIN));
+        let tun = self.tun.as_ref().map(|tun| PollFd::new(tun.as_fd(), events));
+        let mut fds: ArrayVec<PollFd<'_>, 3> = [Some(wake), tun, sockets].into_iter().flatten().collect();
         match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        if fds[1].any().unwrap_or(false) {
+        if fds[0].any().unwrap_or(false) {
             self.shared.wake.clear();
         }
         Ok(())
@@ -315,6 +386,36 @@ impl Driver {
             sent = self.send()?;
         }
         Ok(())
+    }
+}
+
+impl Outgoing {
+    fn write(&mut self, segment: Segment) {
+        match udp::path_of(segment.source.ip()) {
+            Some(path) => self.over_udp = Some((path, segment)),
+            None => {
+                self.over_udp = None;
+                self.packet.write(segment);
+            }
+        }
+    }
+}
+
+impl OverUdp {
+    fn new(sockets: Arc<Udp>) -> Self {
+        let receiver = udp::Receiver::new(sockets.clone());
+        let sender = udp::Sender::new(sockets.clone());
+        Self { sockets, receiver, sender, sweep: None }
+    }
+
+    /// Looks after the sockets when it is time; when it is next, if there is anything to look after.
+    fn sweep(&mut self, now: Instant, endpoint: &Endpoint) -> Option<Instant> {
+        if self.sweep.is_none_or(|sweep| sweep <= now) {
+            let ports = || endpoint.local_ports();
+            self.sockets.sweep(now, |tuple| endpoint.has_tuple(tuple), |port| ports().contains(&port));
+            self.sweep = self.sockets.next_sweep(now);
+        }
+        self.sweep
     }
 }
 

@@ -7,6 +7,7 @@ use plait_base::{Instant, PathId};
 use plait_endpoint::ConnectionId;
 use plait_mptcp::{AttemptOutcome, AttemptStatus, ConnectionError, Paths, Status, Unscrambled};
 
+use crate::carriers::Carrier;
 use crate::shared::{Phase, State};
 
 /// What [`io::Error::get_ref`] gives for a failed connection.
@@ -137,7 +138,11 @@ impl fmt::Display for FailedAttempt {
         let Self { device, status } = self;
         let device = device.as_deref().unwrap_or(GONE);
         let AttemptStatus { local, remote, stage, began, .. } = status;
-        write!(f, "{device}: {local} to {remote}, after {} ms: {stage}; {status}", began.as_millis())
+        let over = match Carrier::of(status.path) {
+            Carrier::Tcp => "",
+            Carrier::Udp => " over UDP",
+        };
+        write!(f, "{device}{over}: {local} to {remote}, after {} ms: {stage}; {status}", began.as_millis())
     }
 }
 

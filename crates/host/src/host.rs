@@ -13,18 +13,20 @@ use plait_endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenErr
 use plait_mptcp::{Config, Path};
 
 use crate::capture::{Capture, Interface};
+use crate::carriers::{Carrier, Carriers};
 use crate::clock::Clock;
 use crate::control::PathControl;
-use crate::driver::Driver;
+use crate::driver::{self, Driver};
 use crate::error::Error;
 use crate::listener::Listener;
 use crate::network_monitor::NetworkMonitor;
 use crate::os_random::OsRandom;
 use crate::path::PathSpec;
-use crate::setup::{MAX_PATHS, Network, Ranges};
+use crate::setup::{MAX_PATHS, Network, Networks, PlainNetwork, Ranges};
 use crate::shared::{Phase, Shared};
 use crate::stream::Stream;
 use crate::tun::Tun;
+use crate::udp::{self, Udp};
 use crate::workers::Workers;
 
 /// A running stack. Dropping it resets what is still open and puts the network back to what it was, which
@@ -47,6 +49,8 @@ pub struct HostBuilder {
     ranges: Ranges,
     capture: Option<PathBuf>,
     crypto_threads: usize,
+    carriers: Carriers,
+    keep_alive: std::time::Duration,
 }
 
 /// Blocks of one connection that may be with the threads, to be sealed and as many to be opened: enough to keep the
@@ -72,6 +76,8 @@ impl Host {
             ranges: Ranges::default(),
             capture: None,
             crypto_threads: 0,
+            carriers: Carriers::default(),
+            keep_alive: udp::KEEP_ALIVE,
         }
     }
 
@@ -198,6 +204,21 @@ impl HostBuilder {
         self
     }
 
+    /// What carries the segments; [`Carriers::Tcp`] if nothing is said.
+    #[must_use]
+    pub fn carriers(mut self, carriers: Carriers) -> Self {
+        self.carriers = carriers;
+        self
+    }
+
+    /// How long a subflow of ours over UDP may be silent before an empty datagram keeps the NATs on its way from forgetting it; 25 s
+    /// if nothing is said.
+    #[must_use]
+    pub fn keep_alive(mut self, silence: std::time::Duration) -> Self {
+        self.keep_alive = silence;
+        self
+    }
+
     /// Writes all packets to this file, in pcapng.
     #[must_use]
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
@@ -218,7 +239,7 @@ impl HostBuilder {
     /// # Errors
     /// A privilege or a program is missing, or the paths make no sense. Nothing of the set-up is left then.
     pub fn start(self) -> Result<Host, Error> {
-        let Self { paths, config, limits, ranges, capture, crypto_threads } = self;
+        let Self { paths, config, limits, ranges, capture, crypto_threads, carriers, keep_alive } = self;
         if !(1..=MAX_PATHS).contains(&paths.len()) {
             return Err(Error::PathCount { count: paths.len(), max: MAX_PATHS });
         }
@@ -227,9 +248,13 @@ impl HostBuilder {
                 return Err(Error::DuplicatePath { name: path.device().to_owned() });
             }
         }
-        let tun = Arc::new(Tun::create()?);
-        let network = Network::prepare(tun.clone(), &paths, &ranges)?;
-        let interfaces = network.stack_addresses().map(interface).collect();
+        let (tun, network) = over_tcp(carriers, &paths, &ranges)?.unzip();
+        let udp = (carriers != Carriers::Tcp).then(|| Udp::new(keep_alive).map(Arc::new)).transpose()?;
+        let networks = Networks { tun: network, udp: udp.clone().map(|udp| PlainNetwork::new(udp, &paths)) };
+        let over_tcp = networks.tun.iter().flat_map(Network::stack_addresses);
+        let over_udp = networks.udp.iter().flat_map(PlainNetwork::stack_addresses);
+        let interfaces = over_tcp.map(|path| interface(Carrier::Tcp, path));
+        let interfaces = interfaces.chain(over_udp.map(|path| interface(Carrier::Udp, path))).collect();
         let capture = capture.map(|file| Capture::create(&file, interfaces)).transpose()?;
         let random =
             || OsRandom::new().map(Box::new).map_err(|source| Error::system("get random bytes", source));
@@ -238,9 +263,9 @@ impl HostBuilder {
         let mut endpoint = Endpoint::with_random(limits, wire, secret);
         endpoint.set_unix_epoch(clock.unix_epoch());
         let shared = Shared::new(clock, endpoint)?;
-        let network_monitor = NetworkMonitor::start(network, shared.clone())?;
+        let network_monitor = NetworkMonitor::start(networks, shared.clone())?;
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
-        let driver = Driver::new(tun, shared.clone(), capture, workers);
+        let driver = Driver::new(driver::Carriers { tun, udp }, shared.clone(), capture, workers);
         let driver = DriverThread::start(driver, shared.clone())?;
         Ok(Host { shared, config, crypto_threads, _driver: driver, network_monitor })
     }
@@ -271,14 +296,56 @@ impl std::fmt::Debug for Host {
     }
 }
 
-fn interface((spec, addresses): (&PathSpec, [std::net::IpAddr; 2])) -> Interface {
+/// The TUN device and the network around it, if there are to be some and can be.
+fn over_tcp(
+    carriers: Carriers,
+    paths: &[PathSpec],
+    ranges: &Ranges,
+) -> Result<Option<(Arc<Tun>, Network)>, Error> {
+    let start = |paths: &[PathSpec]| {
+        let tun = Arc::new(Tun::create()?);
+        let network = Network::prepare(tun.clone(), paths, ranges)?;
+        Ok(Some((tun, network)))
+    };
+    match carriers {
+        Carriers::Udp => Ok(None),
+        Carriers::Tcp => start(paths),
+        Carriers::Auto => {
+            // What the kernel sends itself is never forwarded to a TUN device.
+            let others = paths.iter().filter(|path| path.device() != LOOPBACK).cloned().collect::<Vec<_>>();
+            if others.is_empty() {
+                return Ok(None);
+            }
+            start(&others).or_else(|error| {
+                if !error.is_missing_privilege_or_feature() {
+                    return Err(error);
+                }
+                tracing::info!(%error, "TCP cannot be had here: over UDP only");
+                Ok(None)
+            })
+        }
+    }
+}
+
+/// The device by which a host reaches itself.
+const LOOPBACK: &str = "lo";
+
+fn interface(carrier: Carrier, (spec, addresses): (&PathSpec, [std::net::IpAddr; 2])) -> Interface {
     let class = match spec.class() {
         plait_mptcp::PathClass::Trusted => "trusted",
         plait_mptcp::PathClass::Untrusted => "untrusted",
         plait_mptcp::PathClass::Never => "never",
     };
     let backup = if spec.is_backup() { ", backup" } else { "" };
-    Interface { name: spec.device().to_owned(), description: format!("path, {class}{backup}"), addresses }
+    let over = match carrier {
+        Carrier::Tcp => "",
+        Carrier::Udp => ", over UDP",
+    };
+    Interface {
+        name: spec.device().to_owned(),
+        description: format!("path, {class}{backup}{over}"),
+        addresses,
+    }
 }
 
 fn error_of(error: ConnectError) -> io::Error {

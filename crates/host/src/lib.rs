@@ -1,8 +1,8 @@
-//! The driver: TUN device, event loop, and tokio sockets above the core.
+//! The driver: TUN device and sockets of UDP, event loop, and tokio sockets above the core.
 //!
-//! A [`Host`] is the stack on this machine. It has a TUN device and, for each path, a private address that
-//! the kernel routes to the path's device and translates there ([`HostBuilder::start`] sets that up, dropping
-//! the host undoes it). [`Host::connect`] and [`Host::listen`] give [`Stream`]s, which are read and written
+//! A [`Host`] is the stack on this machine. Its segments are carried by TCP or by UDP ([`Carriers`]). For TCP it has a TUN device
+//! and, for each path, a private address that the kernel routes to the path's device and translates there ([`HostBuilder::start`] sets
+//! that up, dropping the host undoes it), which needs privileges; for UDP it has sockets, which need none. [`Host::connect`] and [`Host::listen`] give [`Stream`]s, which are read and written
 //! like any tokio socket.
 //!
 //! ```no_run
@@ -34,6 +34,7 @@
 
 mod announcements;
 mod capture;
+mod carriers;
 mod clock;
 mod control;
 mod driver;
@@ -52,9 +53,11 @@ mod shared;
 mod stream;
 mod sys;
 mod tun;
+mod udp;
 mod wake;
 mod workers;
 
+pub use carriers::{Carrier, Carriers};
 pub use control::PathControl;
 pub use error::Error;
 pub use failure::{FailedAttempt, Failure};
@@ -74,5 +77,5 @@ pub use plait_mptcp::{
 pub use plait_tcp::Ecn;
 pub use plait_tcp::congestion::Algorithm as CongestionControl;
 pub use pool::{Buffer, Pool};
-pub use setup::{Ranges, default_devices, device_towards};
+pub use setup::{Ranges, default_devices, device_towards, device_with};
 pub use stream::{Monitor, ReadHalf, Stream, WriteHalf};

@@ -18,7 +18,7 @@ use tracing::warn;
 use crate::announcements::Announcements;
 use crate::error::Error;
 use crate::path::PathSpec;
-use crate::setup::Network;
+use crate::setup::Networks;
 use crate::shared::Shared;
 use crate::wake::Wake;
 
@@ -57,9 +57,10 @@ pub(crate) struct OpenPort {
 
 /// The thread's side.
 struct Watch {
-    network: Network,
+    network: Networks,
     links: Announcements,
-    rules: Announcements,
+    /// Where there are rules of ours.
+    rules: Option<Announcements>,
     /// Of lines that tell of rules that were put back, and that could not be.
     mended: LogLimit,
     not_mended: LogLimit,
@@ -71,11 +72,12 @@ struct Watch {
 impl NetworkMonitor {
     /// Follows the changes of `network` and tells the endpoint about its paths: the present ones before this
     /// returns.
-    pub(crate) fn start(network: Network, shared: Arc<Shared>) -> Result<Self, Error> {
+    pub(crate) fn start(network: Networks, shared: Arc<Shared>) -> Result<Self, Error> {
         let (sender, received) = channel();
         let wake = Arc::new(Wake::new()?);
         // Subscribed before the first look, so that nothing falls in between.
-        let (links, rules) = (Announcements::of_links()?, Announcements::of_rules()?);
+        let links = Announcements::of_links()?;
+        let rules = network.tun.is_some().then(Announcements::of_rules).transpose()?;
         let (mended, not_mended) = (LogLimit::default(), LogLimit::default());
         let wakes = wake.clone();
         let mut watch =
@@ -137,7 +139,7 @@ impl Drop for OpenPort {
 impl Watch {
     fn run(mut self) {
         // The rules may have been removed since they were installed.
-        self.rules.look_again(Duration::ZERO);
+        self.look_at_rules_again(Duration::ZERO);
         loop {
             self.wake.begin_to_look();
             while let Ok(request) = self.requests.try_recv() {
@@ -147,7 +149,11 @@ impl Watch {
                         // Whoever asked may have gone; the path is used so all the same.
                         let _ = reply.send(self.use_path(spec));
                     }
-                    Request::ClosePort(port) => self.network.close_port(port),
+                    Request::ClosePort(port) => {
+                        self.network.close_port(port);
+                        // Who sees to it that its sockets are closed, too.
+                        self.shared.wake.ask();
+                    }
                     Request::TakeDown => return,
                 }
             }
@@ -157,8 +163,8 @@ impl Watch {
                 }
                 self.links.note_look();
             }
-            if self.rules.is_due() {
-                self.rules.note_look();
+            if let Some(rules) = self.rules.as_mut().filter(|rules| rules.is_due()) {
+                rules.note_look();
                 self.mend_rules();
             }
             if let Err(errno) = self.wait() {
@@ -200,9 +206,15 @@ impl Watch {
                 if self.not_mended.note(now, 1).is_some() {
                     warn!(%error, "our rules of nftables cannot be looked after: new connections may fail");
                 }
-                self.rules.look_again(MEND_AGAIN);
+                self.look_at_rules_again(MEND_AGAIN);
                 false
             }
+        }
+    }
+
+    fn look_at_rules_again(&mut self, after: Duration) {
+        if let Some(rules) = &mut self.rules {
+            rules.look_again(after);
         }
     }
 
@@ -218,8 +230,11 @@ impl Watch {
     }
 
     fn use_path(&mut self, spec: PathSpec) -> Result<(), Error> {
-        if let Some(path) = self.network.use_path(spec)? {
-            self.shared.change(|state, now| state.endpoint.set_path(now, path));
+        let used = self.network.use_path(&spec)?;
+        if !used.is_empty() {
+            self.shared.change(|state, now| {
+                used.into_iter().for_each(|path| state.endpoint.set_path(now, path));
+            });
         }
         Ok(())
     }
@@ -229,27 +244,29 @@ impl Watch {
         if !self.wake.may_sleep() {
             return Ok(());
         }
-        let until = [self.links.due(), self.rules.due()].into_iter().flatten().min();
+        let rules_due = self.rules.as_ref().and_then(Announcements::due);
+        let until = [self.links.due(), rules_due].into_iter().flatten().min();
         let timeout = until.map_or(PollTimeout::NONE, |until| {
             // Rounded up: a look that is due in half a millisecond is not waited for in a loop.
             let millis = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         });
-        let fds = [self.links.as_fd(), self.rules.as_fd(), self.wake.as_fd()];
-        let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let fds =
+            [self.wake.as_fd(), self.links.as_fd()].into_iter().chain(self.rules.as_ref().map(AsFd::as_fd));
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
-        let [links, rules, wake] = fds.map(|fd| fd.any().unwrap_or(false));
-        if wake {
+        let is_ready: Vec<_> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        if is_ready[0] {
             self.wake.clear();
         }
-        if links {
+        if is_ready[1] {
             self.links.drain()?;
         }
-        if rules {
-            self.rules.drain()?;
+        if let Some(rules) = self.rules.as_mut().filter(|_| is_ready[2]) {
+            rules.drain()?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod ports;
 mod routes;
 mod snapshot;
 mod sysctl;
+mod without_tun;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -37,6 +38,7 @@ use crate::tun::{MAX_OFFLOADED, NAME_PREFIX, Tun};
 
 pub(crate) use self::addresses::MAX_PATHS;
 pub use self::addresses::Ranges;
+pub(crate) use self::without_tun::PlainNetwork;
 
 /// Packets that wait for the driver: as many wire segments as two megabytes, for senders whose segments were
 /// not merged on the way. The kernel's default is a quarter of that, and what does not fit is lost.
@@ -163,10 +165,9 @@ impl Network {
             .map(|path| (&path.spec, [subnets.stack_v4(path.id).into(), subnets.stack_v6(path.id).into()]))
     }
 
-    /// Looks at the kernel's state again and returns the paths that have changed.
-    pub(crate) fn refresh(&mut self) -> Result<Vec<Path>, Error> {
-        let snapshot = Snapshot::take()?;
-        if snapshot == self.snapshot {
+    /// Takes the kernel's state and returns the paths that have changed.
+    fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+        if *snapshot == self.snapshot {
             return Ok(Vec::new());
         }
         for device in self.paths.iter().map(|path| path.spec.device()) {
@@ -177,7 +178,7 @@ impl Network {
         }
         let mut changed = Vec::new();
         for path in &mut self.paths {
-            path.table.refresh(&snapshot);
+            path.table.refresh(snapshot);
             let device = path.spec.device();
             let state = path_state(&path.spec, path.id, &self.subnets, snapshot.link(device));
             if path.current.as_ref() != Some(&state) {
@@ -186,12 +187,12 @@ impl Network {
                 changed.push(state);
             }
         }
-        self.snapshot = snapshot;
+        self.snapshot = snapshot.clone();
         Ok(changed)
     }
 
     /// Takes another class and use for the path of a device; the path as it is then, if it has been looked at yet.
-    pub(crate) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
+    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
         let Some(path) = self.paths.iter_mut().find(|path| path.spec.device() == spec.device()) else {
             return Err(Error::UnknownPath { name: spec.device().to_owned() });
         };
@@ -203,7 +204,7 @@ impl Network {
     }
 
     /// Sends connections to `port` of the paths' devices to the stack.
-    pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
+    fn open_port(&mut self, port: u16) -> Result<(), Error> {
         let reservation = PortReservation::take(port)?;
         if let Some(nat) = &self.nat {
             nat.open(port)?;
@@ -214,7 +215,7 @@ impl Network {
 
     /// Puts our rules back if somebody has removed them or changed them; whether that was so. `opened` is asked for the
     /// ports that connections of the stack were opened from.
-    pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
+    fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
         let Some(nat) = &mut self.nat else { return Ok(false) };
         if nat.is_whole()? {
             return Ok(false);
@@ -230,7 +231,7 @@ impl Network {
     }
 
     /// Undoes [`Network::open_port`].
-    pub(crate) fn close_port(&mut self, port: u16) {
+    fn close_port(&mut self, port: u16) {
         if let Some(nat) = self.nat.as_ref().filter(|_| self.ports.contains_key(&port)) {
             nat.close(port);
         }
@@ -264,12 +265,83 @@ impl Drop for Network {
     }
 }
 
+/// What carries the paths of a host, and the network around it: a TUN device for TCP, sockets for UDP, or both.
+#[derive(Debug)]
+pub(crate) struct Networks {
+    pub(crate) tun: Option<Network>,
+    pub(crate) udp: Option<PlainNetwork>,
+}
+
+impl Networks {
+    /// Looks at the kernel's state again and returns the paths that have changed.
+    pub(crate) fn refresh(&mut self) -> Result<Vec<Path>, Error> {
+        let snapshot = Snapshot::take()?;
+        let mut changed = match &mut self.tun {
+            Some(tun) => tun.refresh(&snapshot)?,
+            None => Vec::new(),
+        };
+        changed.extend(self.udp.as_mut().map(|udp| udp.refresh(&snapshot)).unwrap_or_default());
+        Ok(changed)
+    }
+
+    /// Takes another class and use for the paths of a device; those as they are then that have been looked at yet.
+    pub(crate) fn use_path(&mut self, spec: &PathSpec) -> Result<Vec<Path>, Error> {
+        let over_tcp = self.tun.as_mut().map(|tun| tun.use_path(spec.clone()));
+        let over_udp = self.udp.as_mut().map(|udp| udp.use_path(spec.clone()));
+        let both: Vec<_> = [over_tcp, over_udp].into_iter().flatten().collect();
+        if both.iter().all(Result::is_err) {
+            return both.into_iter().next().map_or(Ok(Vec::new()), |result| result.map(Vec::from_iter));
+        }
+        Ok(both.into_iter().flatten().flatten().collect())
+    }
+
+    /// Sends connections to `port` of the paths' devices to the stack.
+    pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
+        let Self { tun, udp } = self;
+        if let Some(tun) = tun {
+            tun.open_port(port)?;
+        }
+        match (udp.as_ref().map(|udp| udp.open_port(port)), tun) {
+            // Another program has the port of UDP, as one for QUIC may beside one for TCP.
+            (Some(Err(error)), Some(_)) => {
+                info!(%error, port, "listened on over TCP only");
+                Ok(())
+            }
+            (opened, _) => opened.unwrap_or(Ok(())),
+        }
+    }
+
+    /// Undoes [`Networks::open_port`].
+    pub(crate) fn close_port(&mut self, port: u16) {
+        if let Some(tun) = &mut self.tun {
+            tun.close_port(port);
+        }
+        if let Some(udp) = &self.udp {
+            udp.close_port(port);
+        }
+    }
+
+    /// Puts our rules back if somebody has removed them or changed them; whether that was so. `opened` is asked for the
+    /// ports that connections of the stack were opened from.
+    pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
+        self.tun.as_mut().map_or(Ok(false), |tun| tun.mend_rules(opened))
+    }
+}
+
 /// Devices of the default routes, IPv4 first.
 ///
 /// # Errors
 /// `ip` is missing or too old.
 pub fn default_devices() -> Result<Vec<String>, Error> {
     Ok(Snapshot::take()?.default_devices())
+}
+
+/// The device of this host that has `address`.
+///
+/// # Errors
+/// `ip` is missing or too old.
+pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
+    Ok(Snapshot::take()?.device_with(address).map(str::to_owned))
 }
 
 /// The device that the kernel sends packets to `address` by, if it has a route.

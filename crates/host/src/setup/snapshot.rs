@@ -119,6 +119,12 @@ impl Snapshot {
         addresses.chain(routes.filter_map(|route| Prefix::parse(&route.dst))).collect()
     }
 
+    /// The device that has this address.
+    pub(super) fn device_with(&self, address: IpAddr) -> Option<&str> {
+        let has = |link: &&Link| link.addresses.iter().any(|known| known.local == Some(address));
+        self.links.iter().find(has).map(|link| link.name.as_str())
+    }
+
     /// The device of the default route of lowest metric, of each family, each device once.
     pub(super) fn default_devices(&self) -> Vec<String> {
         let mut devices: Vec<String> = Vec::new();
@@ -176,6 +182,11 @@ impl Link {
         has("UP") && has("LOWER_UP")
     }
 
+    /// Whether what is sent over it comes back to this host.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.flags.iter().any(|flag| flag == "LOOPBACK")
+    }
+
     /// The address that others reach this device at.
     pub(super) fn v4(&self) -> Option<Ipv4Addr> {
         self.usable().find_map(|address| match address.local {
@@ -195,7 +206,9 @@ impl Link {
     }
 
     fn usable(&self) -> impl Iterator<Item = &Address> {
-        let global = |address: &&Address| address.scope == "global";
+        // The addresses of the loopback device are for this host alone, and so are those who use it.
+        let scope = if self.is_loopback() { "host" } else { "global" };
+        let global = move |address: &&Address| address.scope == scope;
         self.addresses
             .iter()
             .filter(global)

@@ -1,0 +1,279 @@
+//! The UDP carrier: sockets in place of a TUN device, for which no privilege is needed.
+//!
+//! A path over UDP has an address of the stack that is on no network: it names the path within the endpoint, so that four-tuples of
+//! one device by TCP and by UDP are never the same. What leaves from it goes through a socket that is bound to the path's device and
+//! to its address there. A port that is listened on has one socket for each path and family. A subflow that we open has a
+//! socket of its own, at a port that the kernel chooses and connected to the peer: the port is a new one for each NAT on the way, nobody
+//! can foresee it, and the kernel keeps away whatever comes from elsewhere.
+
+mod credit;
+mod receiving;
+mod sending;
+mod socket;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use plait_base::{Duration, Instant, PathId};
+use plait_tcp::FourTuple;
+use tracing::debug;
+
+use self::credit::Credits;
+use self::socket::Socket;
+use crate::error::Error;
+
+pub(crate) use self::receiving::Receiver;
+pub(crate) use self::sending::Sender;
+
+/// What the ids of paths over UDP begin with; those over TCP count from 0.
+const FIRST_PATH: u8 = 0x80;
+
+/// NATs forget a port of UDP after 30 s at the earliest where they are made as most are; RFC 4787 asks for two minutes.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
+
+/// How often sockets are looked through for those that nobody needs any more, or that have been silent.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// All sockets of a host.
+pub(crate) struct Udp {
+    epoll: Epoll,
+    table: Mutex<Table>,
+    /// How long a socket of ours may be silent before it says something.
+    keep_alive: Duration,
+}
+
+/// Behind the lock, which is held to find a socket and never while one is used.
+#[derive(Default)]
+struct Table {
+    places: Vec<Place>,
+    sockets: BTreeMap<u64, Arc<Socket>>,
+    /// Those of ports that are listened on, by the stack's address.
+    listening: BTreeMap<SocketAddr, u64>,
+    /// Those of subflows that we have opened.
+    opened: BTreeMap<FourTuple, Opened>,
+    /// Ports that are listened on. A socket of another one is there for connections that were accepted.
+    ports: BTreeSet<u16>,
+    last: u64,
+    credits: Credits,
+}
+
+#[derive(Clone, Copy)]
+struct Opened {
+    number: u64,
+    /// When something was sent last.
+    sent: Instant,
+}
+
+/// Where the sockets of a path are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) path: PathId,
+    pub(crate) device: String,
+    /// The addresses of the device, as far as it has some.
+    pub(crate) own: [Option<IpAddr>; 2],
+}
+
+/// The id of the path over UDP of the device at this place among those of the host.
+pub(crate) fn path_id(index: u8) -> PathId {
+    PathId(FIRST_PATH | index)
+}
+
+/// Whether a path is one over UDP.
+pub(crate) fn is_udp(path: PathId) -> bool {
+    path.0 & FIRST_PATH != 0
+}
+
+/// The stack's addresses on a path over UDP. No packet has them: the last network of those for benchmarks (RFC 2544), and of the unique
+/// local prefix that TUN devices begin with; only a device number 255 could have the same.
+pub(crate) fn stack_v4(path: PathId) -> Ipv4Addr {
+    Ipv4Addr::new(198, 19, 255, path.0)
+}
+
+/// The same for IPv6.
+pub(crate) fn stack_v6(path: PathId) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd70, 0x6c61, 0x6974, 0xffff, 0, 0, 0, path.0.into())
+}
+
+/// The path over UDP that has this address of the stack.
+pub(crate) fn path_of(address: IpAddr) -> Option<PathId> {
+    let path = match address {
+        IpAddr::V4(v4) => PathId(v4.octets()[3]),
+        IpAddr::V6(v6) => PathId(v6.octets()[15]),
+    };
+    let is_its = address == stack_v4(path) || address == stack_v6(path);
+    (is_its && is_udp(path)).then_some(path)
+}
+
+impl Place {
+    fn own_for(&self, address: IpAddr) -> Option<IpAddr> {
+        self.own.into_iter().flatten().find(|own| own.is_ipv4() == address.is_ipv4())
+    }
+
+    fn stack(&self) -> [IpAddr; 2] {
+        [stack_v4(self.path).into(), stack_v6(self.path).into()]
+    }
+}
+
+impl Udp {
+    pub(crate) fn new(keep_alive: Duration) -> Result<Self, Error> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
+            .map_err(|errno| Error::system("wait for sockets", errno))?;
+        Ok(Self { epoll, table: Mutex::default(), keep_alive })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A path has these addresses from now on. Sockets at others are of no use any more.
+    pub(crate) fn set_place(&self, place: Place) {
+        let mut table = self.lock();
+        table.places.retain(|known| known.path != place.path);
+        table.places.push(place);
+        let ports = table.ports.clone();
+        table.drop_misplaced();
+        for port in ports {
+            if let Err(errno) = self.listen_everywhere(&mut table, port) {
+                debug!(%errno, port, "a path over UDP is not listened on");
+            }
+        }
+    }
+
+    /// Listens on `port` of all paths, those too that come later.
+    pub(crate) fn open_port(&self, port: u16) -> Result<(), Error> {
+        let mut table = self.lock();
+        let opened = self.listen_everywhere(&mut table, port);
+        match opened {
+            Ok(()) => {
+                table.ports.insert(port);
+                Ok(())
+            }
+            Err(errno) => {
+                table.drop_listening(|at| at.port() == port);
+                Err(match errno {
+                    Errno::EADDRINUSE => {
+                        Error::PortInUse { port, holder: "a program of this host has this port of UDP" }
+                    }
+                    Errno::EACCES => Error::system("use a port below 1024 (run as root)", errno),
+                    _ => Error::system("open a socket of UDP", errno),
+                })
+            }
+        }
+    }
+
+    /// Nobody listens on `port` any more. Its sockets stay for the connections that were accepted there.
+    pub(crate) fn close_port(&self, port: u16) {
+        self.lock().ports.remove(&port);
+    }
+
+    /// Has a socket for `port` on each path and family that has an address.
+    fn listen_everywhere(&self, table: &mut Table, port: u16) -> Result<(), Errno> {
+        for place in table.places.clone() {
+            for stack in place.stack() {
+                let at = SocketAddr::new(stack, port);
+                let Some(own) = place.own_for(stack).filter(|_| !table.listening.contains_key(&at)) else {
+                    continue;
+                };
+                let socket = Socket::bind(&place, at, SocketAddr::new(own, port), None)?;
+                let number = self.add(table, socket)?;
+                table.listening.insert(at, number);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, table: &mut Table, socket: Socket) -> Result<u64, Errno> {
+        table.last += 1;
+        let number = table.last;
+        self.epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
+        table.sockets.insert(number, Arc::new(socket));
+        Ok(number)
+    }
+
+    /// Closes the sockets whose subflows are gone, and lets those say something that have been silent. `is_used` knows four-tuples,
+    /// and `has_port` whether there is any of a port; both are asked while the endpoint is at hand.
+    pub(crate) fn sweep(
+        &self,
+        now: Instant,
+        is_used: impl Fn(&FourTuple) -> bool,
+        has_port: impl Fn(u16) -> bool,
+    ) {
+        let mut table = self.lock();
+        let unused: Vec<_> = table.opened.keys().filter(|tuple| !is_used(tuple)).copied().collect();
+        for tuple in unused {
+            table.drop_opened(&tuple);
+        }
+        let closed: Vec<u16> = table.listening.keys().map(SocketAddr::port).collect();
+        let closed: BTreeSet<u16> = closed.into_iter().filter(|port| !table.ports.contains(port)).collect();
+        if !closed.is_empty() {
+            table.drop_listening(|at| closed.contains(&at.port()) && !has_port(at.port()));
+        }
+        let Table { sockets, opened, .. } = &mut *table;
+        for opened in opened.values_mut().filter(|opened| opened.sent + self.keep_alive <= now) {
+            opened.sent = now;
+            if let Some(socket) = sockets.get(&opened.number) {
+                socket.say_nothing();
+            }
+        }
+    }
+
+    /// When to sweep next; never while there is nothing to sweep.
+    pub(crate) fn next_sweep(&self, now: Instant) -> Option<Instant> {
+        let table = self.lock();
+        let is_idle = table.opened.is_empty()
+            && table.listening.keys().all(|listening| table.ports.contains(&listening.port()));
+        (!is_idle).then(|| now + SWEEP)
+    }
+}
+
+impl Table {
+    fn drop_opened(&mut self, tuple: &FourTuple) {
+        if let Some(opened) = self.opened.remove(tuple) {
+            self.sockets.remove(&opened.number);
+        }
+    }
+
+    fn drop_listening(&mut self, is_over: impl Fn(&SocketAddr) -> bool) {
+        let over: Vec<_> = self.listening.keys().filter(|at| is_over(at)).copied().collect();
+        for at in over {
+            if let Some(number) = self.listening.remove(&at) {
+                self.sockets.remove(&number);
+            }
+        }
+    }
+
+    /// Closes the sockets that are bound to what their path no longer has.
+    fn drop_misplaced(&mut self) {
+        let Self { places, sockets, .. } = &*self;
+        let is_at_home = |number: &u64| {
+            let Some(socket) = sockets.get(number) else { return false };
+            places.iter().any(|place| place.path == socket.path && place.own.contains(&Some(socket.own)))
+        };
+        let listening: Vec<_> =
+            self.listening.iter().filter(|(_, number)| !is_at_home(number)).map(|(at, _)| *at).collect();
+        let opened: Vec<_> = self
+            .opened
+            .iter()
+            .filter(|(_, opened)| !is_at_home(&opened.number))
+            .map(|(tuple, _)| *tuple)
+            .collect();
+        self.drop_listening(|at| listening.contains(at));
+        for tuple in opened {
+            self.drop_opened(&tuple);
+        }
+    }
+}
+
+/// Readable while one of the sockets is.
+impl AsFd for Udp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;

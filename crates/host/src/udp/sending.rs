@@ -1,0 +1,68 @@
+//! From the endpoint to the sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use plait_base::{Instant, PathId};
+use plait_carrier::tcp_in_udp::Datagrams;
+use plait_tcp::FourTuple;
+use plait_wire::{Flags, Segment};
+
+use super::socket::Socket;
+use super::{Opened, Udp};
+
+/// Writes the sockets; it keeps its allocation.
+pub(crate) struct Sender {
+    udp: Arc<Udp>,
+    datagrams: Datagrams,
+}
+
+impl Sender {
+    pub(crate) fn new(udp: Arc<Udp>) -> Self {
+        Self { udp, datagrams: Datagrams::default() }
+    }
+
+    /// Sends a segment, or a super-segment, from the stack's address on a path over UDP.
+    ///
+    /// # Errors
+    /// It is lost, as on any network: there is no socket for it, or no room in the socket's queue.
+    pub(crate) fn send(&mut self, now: Instant, path: PathId, segment: &Segment) -> io::Result<()> {
+        let socket = self.udp.socket_for(now, path, segment)?;
+        self.datagrams.write(segment);
+        let Self { udp: _, datagrams } = self;
+        socket.send(segment.destination, segment.ecn, datagrams.bytes(), datagrams.size())
+    }
+}
+
+impl Udp {
+    /// The socket that a segment leaves by. A SYN that opens a subflow gets one of its own.
+    fn socket_for(&self, now: Instant, path: PathId, segment: &Segment) -> Result<Arc<Socket>, Errno> {
+        let mut table = self.lock();
+        if !table.credits.allows(segment) {
+            // Sent when the question is asked again.
+            return Err(Errno::EDQUOT);
+        }
+        let tuple = FourTuple { local: segment.source, remote: segment.destination };
+        let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
+        let number = match table.opened.get_mut(&tuple) {
+            Some(opened) => {
+                opened.sent = now;
+                opened.number
+            }
+            None if is_syn => {
+                let place = table.places.iter().find(|place| place.path == path).cloned();
+                let place = place.ok_or(Errno::ENODEV)?;
+                let own = place.own_for(segment.source.ip()).ok_or(Errno::EADDRNOTAVAIL)?;
+                // The kernel chooses the port: the stack's may be another program's.
+                let socket = Socket::bind(&place, tuple.local, SocketAddr::new(own, 0), Some(tuple.remote))?;
+                let number = self.add(&mut table, socket)?;
+                table.opened.insert(tuple, Opened { number, sent: now });
+                number
+            }
+            None => *table.listening.get(&tuple.local).ok_or(Errno::ENOTCONN)?,
+        };
+        table.sockets.get(&number).cloned().ok_or(Errno::ENOTCONN)
+    }
+}
