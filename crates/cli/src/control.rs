@@ -124,14 +124,21 @@ async fn change(request: &str, control: &PathControl) -> Result<(), plait::Error
     Ok(())
 }
 
+/// Whether a path is one to tell people of: a device is told once, whatever can carry its segments.
+pub(crate) fn is_told(path: &PathState, paths: &[PathState]) -> bool {
+    let is_first = |first: &PathState| first == path;
+    paths.iter().find(|other| other.device() == path.device()).is_some_and(is_first)
+}
+
 /// `wlan0=untrusted,backup up 192.0.2.2 2001:db8::2`, a line each.
 fn listing(paths: &[PathState]) -> String {
     let mut text = String::new();
-    for path in paths {
+    for path in paths.iter().filter(|path| is_told(path, paths)) {
         let backup = if path.is_backup() { ",backup" } else { "" };
         let state = if path.is_up() { "up" } else { "down" };
         // Writing to a String cannot fail.
-        let _ = write!(text, "{}={}{backup} {state}", path.device(), path.trust_level());
+        let over = if path.carrier() == plait::Carrier::Udp { " over udp" } else { "" };
+        let _ = write!(text, "{}={}{backup} {state}{over}", path.device(), path.trust_level());
         for address in [path.ipv4().map(Into::into), path.ipv6().map(Into::into)] {
             let _ = address.map(|address: std::net::IpAddr| write!(text, " {address}"));
         }

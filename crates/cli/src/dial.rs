@@ -194,7 +194,8 @@ impl Towards {
         for path in session::paths_for(&self.options, addresses.first().map(SocketAddr::ip))? {
             let device = path.device().to_owned();
             let ranges = self.options.ranges.iter().copied();
-            let host = Host::builder().address_ranges(ranges).path(path).start()?;
+            let host =
+                Host::builder().carriers(self.options.carrier).address_ranges(ranges).path(path).start()?;
             let remote = self.remote().at(addresses.iter().copied());
             let stream = host.connect_within(limit, remote, protection.clone()).await;
             let shown = stream.ok().and_then(|stream| {

@@ -71,8 +71,14 @@ fn main() -> ExitCode {
         memory::shield();
     }
     let result = match arguments.command {
-        Command::Connect(arguments) => until_interrupted(explained(connect::run(arguments))),
-        Command::Listen(arguments) => until_interrupted(explained(listen::run(arguments))),
+        Command::Connect(arguments) => {
+            let checks = arguments.options.checks();
+            until_interrupted(explained(checks, connect::run(arguments)))
+        }
+        Command::Listen(arguments) => {
+            let checks = arguments.options.checks();
+            until_interrupted(explained(checks, listen::run(arguments)))
+        }
         Command::Run(arguments) => {
             let result = to_the_end(arguments.run());
             return result.unwrap_or_else(|error| run::failed(&error));
@@ -99,8 +105,8 @@ fn main() -> ExitCode {
 }
 
 /// `work`, whose error names what the machine lacks if it comes from that.
-async fn explained(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    work.await.map_err(|error| prerequisite::explain(error, &Check::STACK))
+async fn explained(checks: &[Check], work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    work.await.map_err(|error| prerequisite::explain(error, checks))
 }
 
 fn runtime() -> io::Result<Runtime> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use plait::{CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted};
+use plait::{Carriers, CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted};
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Verbosity {
@@ -21,9 +21,16 @@ pub(crate) struct Verbosity {
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// A device to use, and how: DEV[=trusted|untrusted|never][,backup] (repeatable) [default: the devices of
-    /// the default routes].
+    /// the default routes; over UDP also the one of an address of this host].
     #[arg(short, long = "path", value_name = "DEV[=HOW]")]
     pub(crate) paths: Vec<Path>,
+    /// What carries the segments: tcp, which needs root; udp, which needs no privilege and passes where networks strip what they do not
+    /// know; or auto: both, udp on a path where tcp does not come through, and udp alone where no TUN device is to be had.
+    #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers)]
+    pub(crate) carrier: Carriers,
+    /// Seconds that a subflow over UDP may be silent before an empty datagram keeps NATs from forgetting it.
+    #[arg(long, default_value = "25", value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) keep_alive: Duration,
     /// Which path the next bytes take: lowest-rtt, round-robin, redundant (all of them), or dispersed[=BYTES]: in
     /// turn, and no untrusted path sees more than BYTES (64) in a row.
     #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = scheduler)]
@@ -188,6 +195,8 @@ impl Options {
     /// A host that uses its paths, and sends, as they say.
     pub(crate) fn host(&self) -> HostBuilder {
         let mut builder = plait::Host::builder()
+            .carriers(self.carrier)
+            .keep_alive(self.keep_alive)
             .scheduler(self.scheduler)
             .congestion_control(self.congestion.into())
             .ecn(self.ecn.into())
@@ -303,6 +312,10 @@ impl From<UntrustedOnly> for WithoutTrusted {
             UntrustedOnly::Degrade => Self::Degrade,
         }
     }
+}
+
+fn carriers(text: &str) -> Result<Carriers, String> {
+    text.parse().map_err(str::to_owned)
 }
 
 fn scheduler(text: &str) -> Result<Scheduler, String> {

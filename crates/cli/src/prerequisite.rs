@@ -10,6 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::exit::Exit;
 use crate::firewall;
+use crate::options::Options;
 
 /// Something that is missing, and what helps. Its text is the same line wherever it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +52,9 @@ impl Check {
 
     /// What the stack on this machine cannot be without.
     pub(crate) const STACK: [Self; 5] = [Self::Privileges, Self::Tun, Self::Ip, Self::Nft, Self::Translation];
+
+    /// What it cannot be without where UDP is enough.
+    pub(crate) const SOCKETS: [Self; 1] = [Self::Ip];
 
     /// What `plait run` needs besides.
     pub(crate) const ENCLOSURE: [Self; 2] = [Self::Namespaces, Self::Redirection];
@@ -95,8 +99,11 @@ impl Check {
     /// Who needs it.
     fn needed_by(self) -> &'static str {
         match self {
-            Self::Privileges | Self::Nft | Self::Translation | Self::Forwarding => "all connections",
-            Self::Tun | Self::Ip => "all connections, plait lab, plait demo",
+            Self::Privileges | Self::Nft | Self::Translation | Self::Forwarding => {
+                "all connections over TCP; --carrier udp does without"
+            }
+            Self::Tun => "all connections over TCP (--carrier udp does without), plait lab, plait demo",
+            Self::Ip => "all connections, plait lab, plait demo",
             // An ordinary user's lab has them in a user namespace, which is a check of its own.
             Self::Namespaces if plait_lab::privilege::is_ordinary_user() => "plait run",
             Self::Namespaces => "plait run, plait lab, plait demo",
@@ -135,6 +142,13 @@ impl Check {
             Ok(detail) => format!("ok: {}: {detail}", self.name()),
             Err(missing) => format!("{missing} [{}]", self.needed_by()),
         }
+    }
+}
+
+impl Options {
+    /// What the stack cannot be without as these options want it.
+    pub(crate) fn checks(&self) -> &'static [Check] {
+        if self.carrier == plait::Carriers::Tcp { &Check::STACK } else { &Check::SOCKETS }
     }
 }
 

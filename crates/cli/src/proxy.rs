@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::dial::{Dial, Towards};
 use crate::options::Options;
-use crate::prerequisite::{self, Check};
+use crate::prerequisite;
 use crate::{exit, limits};
 
 /// Most clients at a time; more wait in the kernel.
@@ -47,7 +47,8 @@ impl Proxy {
     }
 
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        self.run_until_stopped().await.map_err(|error| prerequisite::explain(error, &Check::STACK))
+        let checks = self.options().checks();
+        self.run_until_stopped().await.map_err(|error| prerequisite::explain(error, checks))
     }
 
     async fn run_until_stopped(self) -> anyhow::Result<()> {

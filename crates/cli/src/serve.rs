@@ -22,7 +22,7 @@ use crate::certificate::OwnCertificate;
 use crate::control::{self, Control};
 use crate::limits::StrangerLimits;
 use crate::options::Options;
-use crate::prerequisite::{self, Check};
+use crate::prerequisite;
 use crate::protection::Clients;
 use crate::repeated::Repeated;
 use crate::server_identity::shown_by;
@@ -92,7 +92,8 @@ impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         // Listened for from the start, so that no signal leaves half a network behind.
         let stopped = tokio::spawn(exit::interrupted());
-        self.run_until(stopped).await.map_err(|error| prerequisite::explain(error, &Check::STACK))
+        let checks = self.options.checks();
+        self.run_until(stopped).await.map_err(|error| prerequisite::explain(error, checks))
     }
 
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::control;
 use crate::exit;
 use crate::options::Options;
 use crate::pipe;
@@ -40,12 +41,17 @@ pub(crate) fn host_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Re
 
 /// The paths that the options name; else the devices of the default routes, or the device that leads to the peer.
 pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Vec<Path>> {
-    if options.paths.is_empty() { Ok(Path::defaults(towards)?) } else { Ok(options.paths.clone()) }
+    if options.paths.is_empty() {
+        Ok(Path::defaults(towards, options.carrier)?)
+    } else {
+        Ok(options.paths.clone())
+    }
 }
 
 /// Says which of its paths cannot be used yet: most often somebody has mistaken a name.
 pub(crate) fn name_missing(host: &Host) {
-    for path in host.paths().iter().filter(|path| !path.is_up()) {
+    let paths = host.paths();
+    for path in paths.iter().filter(|path| !path.is_up() && control::is_told(path, &paths)) {
         say(&format!(
             "the path {} cannot be used yet: there is no such device, or it has no address",
             path.device()

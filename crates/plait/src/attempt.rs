@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use ::plait_host::{AttemptOutcome, AttemptStatus, FailedAttempt};
 
+use crate::carrier::Carrier;
+
 /// One attempt to open a connection, over one path and to one address of the peer. A connection is opened by several if the
 /// first gets no answer that can be believed (as RFC 8305 does it for addresses); one of them becomes the connection.
 ///
@@ -25,6 +27,12 @@ impl Attempt {
     #[must_use]
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
+    }
+
+    /// What carried it.
+    #[must_use]
+    pub fn carrier(&self) -> Carrier {
+        ::plait_host::Carrier::of(self.status.path).into()
     }
 
     /// Our end of its first subflow, an address of the stack itself; port 0 if there was no subflow.

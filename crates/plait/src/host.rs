@@ -7,6 +7,7 @@ use std::time::Duration;
 use ::plait_host::{Config, Joins, Ranges};
 use tokio::time::timeout;
 
+use crate::carrier::Carriers;
 use crate::counters::HostCounters;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
@@ -31,13 +32,15 @@ pub struct Host {
 pub struct HostBuilder {
     inner: ::plait_host::HostBuilder,
     config: Config,
+    carriers: Carriers,
     paths: usize,
 }
 
 impl Host {
     /// A host without paths yet.
     pub fn builder() -> HostBuilder {
-        HostBuilder { inner: ::plait_host::Host::builder(), config: Config::default(), paths: 0 }
+        let (inner, config) = (::plait_host::Host::builder(), Config::default());
+        HostBuilder { inner, config, carriers: Carriers::default(), paths: 0 }
     }
 
     /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed one; what is weaker is a [`Protection`] with that
@@ -121,10 +124,23 @@ impl Host {
 
 impl HostBuilder {
     /// Adds a path; the first ones are preferred for opening connections. Without any the host uses the devices of the default
-    /// routes.
+    /// routes, and the loopback device where it may use UDP.
     pub fn path(mut self, path: Path) -> Self {
         self.inner = self.inner.path(path.0);
         self.paths += 1;
+        self
+    }
+
+    /// What carries the segments; [`Carriers::Auto`] if nothing is said.
+    pub fn carriers(mut self, carriers: Carriers) -> Self {
+        self.carriers = carriers;
+        self
+    }
+
+    /// How long a subflow over UDP may be silent before an empty datagram keeps the NATs on its way from forgetting it; 25 seconds if
+    /// nothing is said.
+    pub fn keep_alive(mut self, silence: Duration) -> Self {
+        self.inner = self.inner.keep_alive(silence);
         self
     }
 
@@ -217,9 +233,10 @@ impl HostBuilder {
     /// # Errors
     /// A privilege or a program is missing, or the paths make no sense. Nothing of the set-up is left then.
     pub fn start(self) -> Result<Host, Error> {
-        let Self { mut inner, config, paths } = self;
+        let Self { inner, config, carriers, paths } = self;
+        let mut inner = inner.carriers(carriers.into());
         if paths == 0 {
-            for path in Path::defaults(None)? {
+            for path in Path::defaults(None, carriers)? {
                 inner = inner.path(path.0);
             }
         }

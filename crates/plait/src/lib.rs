@@ -50,8 +50,9 @@
 //!
 //! # What it needs
 //!
-//! Linux, and root or CAP_NET_ADMIN: [`HostBuilder::start`] makes a TUN device, routes and address translation, and
-//! dropping the [`Host`] removes them. Two hosts of one machine do not reach each other by this library.
+//! Linux. Over TCP root or CAP_NET_ADMIN, too: [`HostBuilder::start`] makes a TUN device, routes and address translation, and
+//! dropping the [`Host`] removes them; two hosts of one machine do not reach each other. Over UDP ([`Carriers::Udp`]) nothing but
+//! sockets: any user can do it, and two hosts of one machine reach each other, too.
 //!
 //! # Examples
 //!
@@ -61,6 +62,7 @@
 #![allow(clippy::disallowed_methods, reason = "keys are in files, and names are looked up")]
 
 mod attempt;
+mod carrier;
 mod counters;
 mod error;
 mod halves;
@@ -82,6 +84,7 @@ mod trust;
 pub use crate::host::{Host, HostBuilder};
 pub use ::plait_host::{Buffer, Pool};
 pub use attempt::Attempt;
+pub use carrier::{Carrier, Carriers};
 pub use counters::HostCounters;
 pub use error::{Error, ErrorKind};
 pub use halves::{ReadHalf, WriteHalf};

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use ::plait_host::{PathClass, PathSpec};
 
+use crate::carrier::{Carrier, Carriers};
 use crate::error::{Error, ErrorKind};
 
 /// A network device to use, and how.
@@ -34,6 +35,9 @@ pub enum TrustLevel {
     Never,
 }
 
+/// The device by which a host reaches itself.
+const LOOPBACK: &str = "lo";
+
 impl Path {
     /// The device of this name, trusted and used like any other. It may appear later, and come and go.
     ///
@@ -44,15 +48,29 @@ impl Path {
     }
 
     /// What a host uses that is told of no path: the devices of the default routes, or, where there is none, the one that leads to
-    /// `towards`.
+    /// `towards`. Over UDP an address of this host is reached by its own device; who only listens, for `None`, does so on the
+    /// loopback device, too.
     ///
     /// # Errors
     /// There is none ([`ErrorKind::Unreachable`]), or the kernel cannot be asked.
-    pub fn defaults(towards: Option<IpAddr>) -> Result<Vec<Self>, Error> {
+    pub fn defaults(towards: Option<IpAddr>, carriers: Carriers) -> Result<Vec<Self>, Error> {
+        let is_over_udp = carriers != Carriers::Tcp;
+        if let Some(address) = towards.filter(|_| is_over_udp)
+            && let Some(own) = if address.is_loopback() {
+                Some(LOOPBACK.to_owned())
+            } else {
+                ::plait_host::device_with(address)?
+            }
+        {
+            return Ok(vec![Self::new(&own)?]);
+        }
         let mut devices = ::plait_host::default_devices()?;
         if let Some(address) = towards.filter(|_| devices.is_empty()) {
             // That there is no route is told below.
             devices.extend(::plait_host::device_towards(address).ok().flatten());
+        }
+        if towards.is_none() && is_over_udp {
+            devices.push(LOOPBACK.to_owned());
         }
         if devices.is_empty() {
             let words = "this host has no default route to take a path from\n  fix: name the devices to use with --path";
@@ -127,6 +145,12 @@ impl PathState {
     #[must_use]
     pub fn device(&self) -> &str {
         &self.0.name
+    }
+
+    /// What carries its segments. A device is two paths where both can.
+    #[must_use]
+    pub fn carrier(&self) -> Carrier {
+        ::plait_host::Carrier::of(self.0.id).into()
     }
 
     /// Whether it can be used: the device is there, has a carrier and an address.

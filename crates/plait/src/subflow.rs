@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ::plait_host::{Path, SubflowStatus};
 
+use crate::carrier::Carrier;
+
 /// One subflow of a connection, present or past: a path of ours and an address of the peer (RFC 8684, section 1.3).
 #[derive(Clone, Debug)]
 pub struct Subflow {
@@ -36,6 +38,12 @@ impl Subflow {
     #[must_use]
     pub fn device(&self) -> &str {
         &self.device
+    }
+
+    /// What carries its segments.
+    #[must_use]
+    pub fn carrier(&self) -> Carrier {
+        ::plait_host::Carrier::of(self.subflow.path).into()
     }
 
     /// Our address on it, as others see it without another address translation in between.

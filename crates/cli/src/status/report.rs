@@ -59,6 +59,8 @@ pub(super) struct HostReport {
 #[derive(Debug, Serialize)]
 pub(super) struct AttemptReport {
     pub(super) path: String,
+    /// `tcp` or `udp`.
+    pub(super) carrier: String,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     /// How far it came.
@@ -76,6 +78,7 @@ impl From<&Attempt> for AttemptReport {
     fn from(attempt: &Attempt) -> Self {
         Self {
             path: attempt.device().unwrap_or_default().to_owned(),
+            carrier: attempt.carrier().to_string(),
             local: attempt.local_addr(),
             remote: attempt.peer_addr(),
             stage: attempt.stage(),
@@ -92,6 +95,8 @@ impl From<&Attempt> for AttemptReport {
 pub(super) struct PathReport {
     /// The device.
     pub(super) name: String,
+    /// `tcp` or `udp`.
+    pub(super) carrier: String,
     /// `trusted`, `untrusted` or `never`.
     pub(super) class: String,
     pub(super) backup: bool,
@@ -157,6 +162,8 @@ pub(super) struct SealedReport {
 pub(super) struct SubflowReport {
     pub(super) id: u32,
     pub(super) path: String,
+    /// `tcp` or `udp`.
+    pub(super) carrier: String,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) usable: bool,
@@ -199,7 +206,7 @@ impl Report {
             age_ms: millis(status.age()),
             counters: status.counters().into_iter().collect(),
             attempts: status.attempts().iter().map(AttemptReport::from).collect(),
-            paths: status.paths().iter().map(|path| PathReport::new(path, &subflows, total)).collect(),
+            paths: PathReport::all(&status.paths(), &subflows, total),
             subflows: subflows.iter().map(SubflowReport::from).collect(),
             host: HostReport::from(host),
         }
@@ -249,16 +256,33 @@ impl SealedReport {
 }
 
 impl PathReport {
+    /// Each device by the carriers that there were subflows by, or by one if there were none.
+    fn all(paths: &[PathState], subflows: &[Subflow], total: u64) -> Vec<Self> {
+        let mut reports: Vec<Self> = paths.iter().map(|path| Self::new(path, subflows, total)).collect();
+        let used: Vec<String> =
+            reports.iter().filter(|report| report.subflows > 0).map(|report| report.name.clone()).collect();
+        let mut told = Vec::new();
+        reports.retain(|report| {
+            let is_told = report.subflows > 0 || !used.contains(&report.name) && !told.contains(&report.name);
+            told.push(report.name.clone());
+            is_told
+        });
+        reports
+    }
+
     fn new(path: &PathState, subflows: &[Subflow], total: u64) -> Self {
         let mut report = Self {
             name: path.device().to_owned(),
+            carrier: path.carrier().to_string(),
             class: path.trust_level().to_string(),
             backup: path.is_backup(),
             up: path.is_up(),
             ..Self::default()
         };
         let mut own = 0;
-        for subflow in subflows.iter().filter(|subflow| subflow.device() == path.device()) {
+        let is_its =
+            |subflow: &&Subflow| (subflow.device(), subflow.carrier()) == (path.device(), path.carrier());
+        for subflow in subflows.iter().filter(is_its) {
             own += carried(subflow);
             report.subflows += 1;
             report.bytes_sent += subflow.bytes_sent();
@@ -284,6 +308,7 @@ impl From<&Subflow> for SubflowReport {
         Self {
             id: subflow.id(),
             path: subflow.device().to_owned(),
+            carrier: subflow.carrier().to_string(),
             local: subflow.stack_addr(),
             remote: subflow.peer_addr(),
             usable: subflow.is_usable(),

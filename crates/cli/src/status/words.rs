@@ -30,7 +30,18 @@ impl Report {
             (None, Some(scrambling)) => text += &scrambling.words(),
             (None, None) => text += "  not sealed: everybody on the way can read and change the bytes\n",
         }
-        let header = ["PATH", "STATE", "SUBFLOWS", "SENT", "RECEIVED", "SHARE", "RTT", "LOSS", "SENT AGAIN"];
+        let header = [
+            "PATH",
+            "CARRIER",
+            "STATE",
+            "SUBFLOWS",
+            "SENT",
+            "RECEIVED",
+            "SHARE",
+            "RTT",
+            "LOSS",
+            "SENT AGAIN",
+        ];
         let mut rows = vec![header.map(str::to_owned)];
         rows.extend(self.paths.iter().map(PathReport::row));
         let widths: Vec<usize> = (0..header.len())
@@ -88,7 +99,7 @@ impl SealedReport {
 }
 
 impl PathReport {
-    fn row(&self) -> [String; 9] {
+    fn row(&self) -> [String; 10] {
         let state = match (self.up, self.backup) {
             (false, _) => "down",
             (true, true) => "backup",
@@ -96,6 +107,7 @@ impl PathReport {
         };
         [
             self.name.clone(),
+            self.carrier.clone(),
             state.to_owned(),
             self.subflows.to_string(),
             amount(self.bytes_sent),
@@ -128,7 +140,13 @@ mod tests {
     use super::amount;
 
     fn path(name: &str) -> PathReport {
-        PathReport { name: name.to_owned(), class: "trusted".to_owned(), up: true, ..PathReport::default() }
+        PathReport {
+            name: name.to_owned(),
+            carrier: "udp".to_owned(),
+            class: "trusted".to_owned(),
+            up: true,
+            ..PathReport::default()
+        }
     }
 
     fn report() -> Report {
@@ -149,7 +167,7 @@ mod tests {
         let text = Report { checksum: true, ..report() }.words();
         let first = "plait: connection: Multipath TCP version 1, with data checksums; sent 3.0 MiB, received 512 B in 2.5 s\n";
         assert!(text.starts_with(first), "{text}");
-        assert!(text.contains("\n  wlan0  up "), "{text}");
+        assert!(text.contains("\n  wlan0  udp      up "), "{text}");
         assert!(text.ends_with("\n  counted: stalls 2\n"), "{text}");
         let explanation = Some("the peer fell back".to_owned());
         let text = Report { version: None, explanation, ..report() }.words();
