@@ -9,6 +9,7 @@ use crate::attack_scramble::AttackScramble;
 use crate::connect::Connect;
 use crate::control::PathArguments;
 use crate::demo::Demo;
+use crate::forward::Forward;
 use crate::key::Key;
 use crate::lab::Lab;
 use crate::listen::Listen;
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Offer SOCKS5 to programs here; their connections go through a plait server.
     Proxy(Proxy),
+    /// Let ports here lead to services behind a plait server, like ssh -L.
+    Forward(Forward),
     /// Show how a running plait uses its paths, or change it.
     Path(PathArguments),
     /// Show or make our key, and manage the servers that are known.
@@ -76,6 +79,7 @@ impl Command {
             | Self::Run(_)
             | Self::Serve(_)
             | Self::Proxy(_)
+            | Self::Forward(_)
             | Self::Key(_) => true,
             // Of these, some start others that do.
             Self::Path(_) | Self::Lab(_) | Self::Demo(_) | Self::Doctor | Self::Attack(_) => false,
@@ -98,6 +102,7 @@ impl Arguments {
             Command::Run(run) => Some(run.options()),
             Command::Serve(serve) => Some(serve.options()),
             Command::Proxy(proxy) => Some(proxy.options()),
+            Command::Forward(forward) => Some(forward.options()),
             Command::Path(_)
             | Command::Key(_)
             | Command::Lab(_)

@@ -16,6 +16,7 @@ mod dial;
 mod doctor;
 mod exit;
 mod firewall;
+mod forward;
 mod key;
 mod key_log;
 mod lab;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         }
         Command::Serve(arguments) => to_the_end(arguments.run()),
         Command::Proxy(arguments) => to_the_end(arguments.run()),
+        Command::Forward(arguments) => to_the_end(arguments.run()),
         Command::Path(arguments) => arguments.run(),
         Command::Key(arguments) => arguments.run(),
         Command::Lab(arguments) => arguments.run(),

@@ -1,0 +1,184 @@
+//! `plait forward`: ports here that lead to services behind the server, as `ssh -L` has them.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use plait_proxy::client::forward;
+use plait_proxy::convert::Destination;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::dial::{Dial, Towards};
+use crate::options::Options;
+use crate::{exit, limits, prerequisite};
+
+/// Most connections at a time; more wait in the kernel.
+const MAX_CLIENTS: usize = 8192;
+/// How long connections may go on after the signal to stop.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+#[command(after_help = exit::EXPLANATION)]
+pub(crate) struct Forward {
+    /// Listen on PORT of this host, at ADDR (127.0.0.1), and connect whoever comes to PORT of HOST behind the server, whose rules
+    /// have to allow it (repeatable).
+    #[arg(short = 'L', long = "local", value_name = "[ADDR:]PORT:HOST:PORT", required = true)]
+    locals: Vec<Local>,
+    #[command(flatten)]
+    towards: Towards,
+}
+
+/// A port here and what it stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Local {
+    at: SocketAddr,
+    to: Destination,
+}
+
+impl Forward {
+    pub(crate) fn options(&self) -> &Options {
+        &self.towards.options
+    }
+
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let checks = self.options().checks();
+        self.run_until_stopped().await.map_err(|error| prerequisite::explain(error, checks))
+    }
+
+    async fn run_until_stopped(self) -> anyhow::Result<()> {
+        // Listened for from the start, so that no signal leaves half a network behind.
+        let stopped = tokio::spawn(exit::interrupted());
+        let mut listeners = Vec::new();
+        for Local { at, to } in self.locals {
+            let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
+            listeners.push((listener, to));
+        }
+        limits::raise_open_files();
+        let dial = Arc::new(self.towards.open().await?);
+        let room = Arc::new(Semaphore::new(MAX_CLIENTS));
+        let mut ports = JoinSet::new();
+        for (listener, to) in listeners {
+            // For people and for scripts that wait for it; where standard error is closed nobody does.
+            let _ = writeln!(io::stderr(), "plait: forwarding {} to {to}", listener.local_addr()?);
+            ports.spawn(accept_all(listener, to, dial.clone(), room.clone()));
+        }
+        let _ = stopped.await;
+        ports.shutdown().await;
+        let all = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
+        let _ = timeout(FAREWELL, room.acquire_many(all)).await;
+        let _ = timeout(FAREWELL, dial.drained()).await;
+        Ok(())
+    }
+}
+
+/// Accepts whoever comes to one port. Connections go on when this ends.
+async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<Dial>, room: Arc<Semaphore>) {
+    loop {
+        // It is never closed.
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((mut program, _)) => {
+                let (dial, to) = (dial.clone(), to.clone());
+                tokio::spawn(async move {
+                    let _ = program.set_nodelay(true);
+                    serve_one(&mut program, to, &dial).await;
+                    drop(place);
+                });
+            }
+            // Out of descriptors, most likely: the program waits until some are free.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve_one(program: &mut TcpStream, to: Destination, dial: &Dial) {
+    match forward(dial, program, to).await {
+        Ok((sent, received)) => tracing::info!(sent, received, "a connection has ended"),
+        Err(error) => tracing::info!(%error, "a connection has ended early"),
+    }
+}
+
+/// `PORT:HOST:PORT`, with `ADDR:` in front or not; addresses of IPv6 stand in brackets.
+impl FromStr for Local {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const WRONG: &str =
+            "not [ADDR:]PORT:HOST:PORT, as in 8080:web.example:80 or [::1]:8080:[2001:db8::1]:80";
+        let words = words(text).ok_or(WRONG)?;
+        let port = |word: &str| word.parse::<u16>().map_err(|_| WRONG);
+        let (address, at, host, to) = match words[..] {
+            [at, host, to] => (IpAddr::V4(Ipv4Addr::LOCALHOST), at, host, to),
+            [address, at, host, to] => (address.parse().map_err(|_| WRONG)?, at, host, to),
+            _ => return Err(WRONG),
+        };
+        let to = match (port(to)?, host.parse()) {
+            (0, _) => return Err(WRONG),
+            (port, Ok(address)) => Destination::Address(SocketAddr::new(address, port)),
+            (_, Err(_)) if host.is_empty() || host.len() > 255 || host.contains('\0') => return Err(WRONG),
+            (port, Err(_)) => Destination::Name(host.to_owned(), port),
+        };
+        Ok(Self { at: SocketAddr::new(address, port(at)?), to })
+    }
+}
+
+/// The words between colons; colons in brackets do not count, and the brackets are left out. `None` if they do not match.
+fn words(text: &str) -> Option<Vec<&str>> {
+    let (mut words, mut rest) = (Vec::new(), text);
+    loop {
+        let (word, behind) = match rest.strip_prefix('[') {
+            Some(inner) => inner.split_once(']')?,
+            None => rest.split_at(rest.find(':').unwrap_or(rest.len())),
+        };
+        words.push(word);
+        match behind.strip_prefix(':') {
+            Some(next) => rest = next,
+            None => return behind.is_empty().then_some(words),
+        }
+    }
+}
+
+impl fmt::Display for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.at, self.to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forwarded_is_written_as_for_ssh() {
+        let parse = |text: &str| text.parse::<Local>().map(|local| local.to_string());
+        assert_eq!(parse("8080:web.example:80"), Ok("127.0.0.1:8080:web.example:80".to_owned()));
+        assert_eq!(parse("0:10.0.0.1:80"), Ok("127.0.0.1:0:10.0.0.1:80".to_owned()));
+        assert_eq!(parse("0.0.0.0:22:gw:2222"), Ok("0.0.0.0:22:gw:2222".to_owned()));
+        assert_eq!(parse("[::1]:80:[2001:db8::1]:443"), Ok("[::1]:80:[2001:db8::1]:443".to_owned()));
+        for wrong in [
+            "",
+            "80",
+            "80:web",
+            "80:web:0",
+            "80::80",
+            "x:web:80",
+            "80:web:http",
+            "a:b:c:d:e",
+            "[::1:80:web:80",
+            "here:80:web:80",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

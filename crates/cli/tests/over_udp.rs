@@ -1,0 +1,215 @@
+//! `plait` over UDP: by ordinary users without capabilities, and by root beside TCP.
+
+#![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
+
+mod support;
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use plait_lab::{End, Program};
+use support::{PLAIT, TIMEOUT, World, sha256, slow_down, until};
+
+/// Bytes in each direction.
+const LEN: usize = 64 << 20;
+
+/// An ordinary user with a directory of his own. If the test runs as root it becomes that user, without any capability; if not,
+/// everybody is whoever runs it.
+struct User {
+    name: &'static str,
+    directory: PathBuf,
+}
+
+impl User {
+    fn new(name: &'static str, world: &Path) -> Self {
+        let directory = world.join(name);
+        fs::create_dir_all(&directory).expect("a directory");
+        if is_root() {
+            let id = |of: &str| {
+                let output = Command::new("id").args([of, name]).output().expect("coreutils");
+                String::from_utf8_lossy(&output.stdout).trim().parse().expect("every system has that user")
+            };
+            chown(&directory, Some(id("-u")), Some(id("-g"))).expect("root can");
+        } else {
+            println!("NOT SHOWN: that {name} is another user, because the test does not run as root");
+        }
+        fs::set_permissions(&directory, Permissions::from_mode(0o700)).expect("ours");
+        Self { name, directory }
+    }
+
+    /// `plait` with these words, as this user, from `input` if there is some.
+    fn plait(&self, world: &Path, what: &str, words: &[&str], input: Option<&Path>) -> Program {
+        let program = world.join("plait");
+        let mut command = if is_root() {
+            let mut command = Command::new("setpriv");
+            let user = [format!("--reuid={}", self.name), "--clear-groups".to_owned()];
+            command.args(user).args(["--regid=nogroup", "--inh-caps=-all", "--bounding-set=-all"]);
+            command.arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.args(words).arg("--keys").arg(self.directory.join("keys")).env_remove("SSLKEYLOGFILE");
+        Program::start_here(world, what, command, given(input), End::Own).expect("started")
+    }
+}
+
+fn given(input: Option<&Path>) -> End {
+    End::Given(input.map_or_else(Stdio::null, |input| File::open(input).expect("there").into()))
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A directory with a copy of the program that every user can start.
+fn place(label: &str) -> PathBuf {
+    let world = std::env::temp_dir().join(format!("plait-{label}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&world);
+    fs::create_dir_all(&world).expect("a directory");
+    fs::set_permissions(&world, Permissions::from_mode(0o755)).expect("ours");
+    fs::copy(PLAIT, world.join("plait")).expect("copied");
+    world
+}
+
+/// A file of `LEN` bytes in which no two lines are alike; its SHA-256.
+fn make_file(file: &Path, seed: u64) -> String {
+    let bytes: Vec<u8> = (0..LEN as u64 / 8)
+        .flat_map(|number| (number ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())
+        .collect();
+    fs::write(file, bytes).expect("written");
+    sha256(file)
+}
+
+#[test]
+fn two_ordinary_users_of_one_machine_talk_without_any_privilege() {
+    let world = place("users");
+    let (ada, bob) = (User::new("nobody", &world), User::new("daemon", &world));
+    let (there, back) = (world.join("there"), world.join("back"));
+    let sums = [make_file(&there, 1), make_file(&back, 2)];
+    let port = (20_000 + std::process::id() % 10_000).to_string();
+    let mut listen = ada.plait(&world, "listen", &["listen", &port, "--carrier", "udp"], Some(&back));
+    let line = listen.wait_for_line("our key is ", TIMEOUT).expect("it says so");
+    let key = line.rsplit(' ').next().expect("a word").to_owned();
+    listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
+    let words = ["connect", "127.0.0.1", &port, "--server-key", &key, "--carrier", "udp", "--status"];
+    let mut connect = bob.plait(&world, "connect", &words, Some(&there));
+    for program in [&mut connect, &mut listen] {
+        assert!(program.wait(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
+    }
+    assert_eq!([sha256(listen.output()), sha256(connect.output())], sums);
+    let said = connect.errors();
+    assert!(said.contains("sealed: ") && said.contains("lo    udp"), "{said}");
+    let _ = fs::remove_dir_all(&world);
+}
+
+#[test]
+fn a_service_is_forwarded_and_proxied_by_ordinary_users() {
+    let world = place("forwarded");
+    let (ada, bob) = (User::new("nobody", &world), User::new("daemon", &world));
+    let service = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = service.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for stream in service.incoming().flatten() {
+            std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    let port = 31_000 + std::process::id() % 1000;
+    let (rule, at) = (target.to_string(), format!("127.0.0.1:{port}"));
+    let words = ["serve", "--proxy", "--allow", &rule, "--anyone", "--listen", &at, "--carrier", "udp"];
+    let mut serve = ada.plait(&world, "serve", &words, None);
+    let url = serve.wait_for_output("plait://", TIMEOUT).expect("its address");
+    let local = format!("127.0.0.1:0:127.0.0.1:{}", target.port());
+    let words = ["forward", "-s", &url, "-L", &local, "--carrier", "udp"];
+    let mut forward = bob.plait(&world, "forward", &words, None);
+    let line = forward.wait_for_line("forwarding ", TIMEOUT).expect("its address");
+    let at = line.split_whitespace().nth(2).expect(&line).to_owned();
+    let mut stream = std::net::TcpStream::connect(&at).expect("it listens");
+    use std::io::{Read, Write};
+    stream.write_all(b"through UDP and back").expect("taken");
+    stream.shutdown(std::net::Shutdown::Write).expect("open");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    assert_eq!(answer, "through UDP and back");
+    for program in [&mut forward, &mut serve] {
+        assert!(program.stop(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
+    }
+    let _ = fs::remove_dir_all(&world);
+}
+
+/// 64 MiB in both directions with `--carrier auto` where `rules` stand in the way; what the client's status says is behind each path.
+fn transfer(label: &str, rules: &str) -> String {
+    let world = World::without_server(label);
+    let sums = ["there", "back"].map(|name| world.make_file(name, LEN));
+    // Some seconds, in which the second path is found.
+    world.paths.iter().for_each(|path| slow_down(path, &world.server, 200));
+    fs::write(world.file("rules"), rules).expect("written");
+    world.client.run("nft", &format!("-f {}", world.file("rules").display())).expect("nft is installed");
+    let start = |host: &plait_netns::Namespace, name: &str, input: &str, words: &[&str]| {
+        let mut command = Command::new(PLAIT);
+        command.args(words).args(["--path", "wan1", "--path", "wan2", "--status-json", name]);
+        command.arg("--keys").arg(world.file(&format!("keys-{name}"))).current_dir(&world.directory);
+        let input = given(Some(&world.file(input)));
+        Program::start(host, &world.directory, name, command, input, End::Own).expect("started")
+    };
+    let mut listen = start(&world.server, "listen", "back", &["listen", "5000"]);
+    let line = listen.wait_for_line("our key is ", TIMEOUT).expect("it says so");
+    let key = line.rsplit(' ').next().expect("a word").to_owned();
+    listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
+    let words = ["connect", "10.77.1.2", "5000", "--server-key", &key];
+    let mut connect = start(&world.client, "connect", "there", &words);
+    for program in [&mut connect, &mut listen] {
+        assert!(program.wait(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
+    }
+    assert_eq!([sha256(listen.output()), sha256(connect.output())], sums);
+    until("the status", || world.file("connect").exists());
+    let status = fs::read_to_string(world.file("connect")).expect("text");
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    println!("{label}: {}", status["paths"]);
+    assert!(!status["sealed"].is_null(), "{status}");
+    let word = |value: &serde_json::Value| value.as_str().expect("a word").to_owned();
+    let used = status["paths"].as_array().expect("a list").iter().filter(|path| path["bytes_sent"] != 0);
+    used.map(|path| format!("{} {}", word(&path["name"]), word(&path["carrier"])))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[test]
+#[ignore = "needs root"]
+fn where_tcp_comes_through_it_carries_everything() {
+    assert_eq!(transfer("udp_free", ""), "wan1 tcp, wan2 tcp");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_path_that_drops_tcp_is_used_over_udp_beside_one_over_tcp() {
+    let rules = "table inet box { chain out { type filter hook postrouting priority 300; \
+                 oifname \"wan2\" meta l4proto tcp drop; }; }";
+    assert_eq!(transfer("udp_one", rules), "wan1 tcp, wan2 udp");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn where_only_udp_is_let_through_everything_goes_over_udp() {
+    let rules =
+        "table inet box { chain out { type filter hook postrouting priority 300; meta l4proto tcp drop; }; }";
+    assert_eq!(transfer("udp_only", rules), "wan1 udp, wan2 udp");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn where_udp_is_dropped_tcp_goes_on() {
+    let rules =
+        "table inet box { chain out { type filter hook postrouting priority 300; meta l4proto udp drop; }; }";
+    assert_eq!(transfer("udp_none", rules), "wan1 tcp, wan2 tcp");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_path_that_strips_the_options_of_multipath_tcp_is_used_over_udp() {
+    let rules = "table inet box { chain out { type filter hook postrouting priority 300; \
+                 oifname \"wan2\" reset tcp option mptcp; }; }";
+    assert_eq!(transfer("udp_stripped", rules), "wan1 tcp, wan2 udp");
+}
