@@ -26,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) paths: Vec<Path>,
     /// What carries the segments: tcp, which needs root; udp, which needs no privilege and passes where networks strip what they do not
     /// know; or auto: both, udp on a path where tcp does not come through, and udp alone where no TUN device is to be had.
-    #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers)]
+    #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers, env = "PLAIT_CARRIER")]
     pub(crate) carrier: Carriers,
     /// Seconds that a subflow over UDP may be silent before an empty datagram keeps NATs from forgetting it.
     #[arg(long, default_value = "25", value_name = "SECONDS", value_parser = seconds)]

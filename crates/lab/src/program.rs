@@ -18,6 +18,8 @@ use crate::{Error, Result};
 const INTERVAL: Duration = Duration::from_millis(5);
 /// Lines of standard error in messages.
 const LAST_LINES: usize = 4;
+/// What `plait` carries segments by in a lab, unless its command line says otherwise: attackers and captures here know TCP alone.
+pub(crate) const CARRIER: (&str, &str) = ("PLAIT_CARRIER", "tcp");
 
 /// A program in a namespace, the first of a process group of its own, with its output in files. Dropping it kills the group.
 #[derive(Debug)]
@@ -54,6 +56,7 @@ impl Program {
         output: End,
     ) -> Result<Self> {
         let files = prepare(&mut command, directory, name, input, output)?;
+        command.env(CARRIER.0, CARRIER.1);
         Ok(Self::of(namespace.spawn(&mut command)?, name, files))
     }
 

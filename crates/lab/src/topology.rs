@@ -13,6 +13,7 @@ use plait_netns::{Cidr, Namespace, Route, Rule, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{LabConfig, MAX_PATHS, PathConfig};
+use crate::program::CARRIER;
 use crate::{Direction, Error, Result};
 
 /// Longest name of a path: a device's has 15 bytes, and what a host builds on it may want some.
@@ -100,6 +101,7 @@ impl Host {
         let mut command = Command::new("ip");
         // A namespace made by a lab has a name.
         command.args(["netns", "exec", self.namespace.name().unwrap_or_default()]).arg(program);
+        command.env(CARRIER.0, CARRIER.1);
         command
     }
 
@@ -108,7 +110,7 @@ impl Host {
     /// # Errors
     /// The program is missing, or the namespace gone.
     pub fn spawn(&self, command: &mut Command) -> Result<Child> {
-        Ok(self.namespace.spawn(command)?)
+        Ok(self.namespace.spawn(command.env(CARRIER.0, CARRIER.1))?)
     }
 
     /// Kills every process in it.

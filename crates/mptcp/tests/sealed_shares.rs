@@ -144,6 +144,18 @@ fn who_requires_two_paths_sends_no_byte_of_the_application_before_both_are_in_th
 }
 
 #[test]
+fn two_carriers_over_one_device_are_one_path() {
+    let mut world = two_paths(7, [2, 2]);
+    let twin = plait_mptcp::Path { name: "path0".to_owned(), ..world::path(1, CLIENT) };
+    world.sides[CLIENT].host.paths.insert(twin);
+    // So that both are joined.
+    world.config(|config| config.joins = plait_mptcp::Joins::Mesh);
+    world.send(CLIENT, b"please").send(SERVER, b"secret").connect();
+    world.run(Duration::from_secs(60), |world| world.sides[CLIENT].failed.is_some());
+    assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::PathsMissing));
+}
+
+#[test]
 fn while_nobody_knows_who_the_listener_is_the_paths_meet_at_its_first_address() {
     let links = vec![Link { rate: Some(2_000_000), ..Link::default() }; 2];
     let teps = [Tep::TcpcryptCurve25519];

@@ -77,6 +77,13 @@ impl Paths {
         self.0.iter().filter(is_twin)
     }
 
+    /// The first of the paths over the same device as this one, if that is known.
+    pub(crate) fn device_of(&self, id: PathId) -> PathId {
+        let Some(path) = self.get(id) else { return id };
+        let first = self.0.iter().find(|other| !path.name.is_empty() && other.name == path.name);
+        first.map_or(id, |first| first.id)
+    }
+
     /// Whether `one` is preferred to `other`.
     pub(crate) fn is_before(&self, one: PathId, other: PathId) -> bool {
         let place = |id| self.0.iter().position(|path| path.id == id);

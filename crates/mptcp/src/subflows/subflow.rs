@@ -11,7 +11,7 @@ use super::memo::Memo;
 use super::priority::Priority;
 use super::sealed::SealedSubflow;
 use crate::receive::mapping::Mappings;
-use crate::{Path, PathClass, SubflowStatus};
+use crate::{Path, PathClass, Paths, SubflowStatus};
 
 /// Control options that wait for a segment; more are dropped and counted.
 const MAX_CONTROL: usize = 16;
@@ -195,9 +195,9 @@ impl ResetInfo {
 }
 
 impl SubflowState {
-    /// Our path, and the address of the peer.
-    pub(crate) fn way(&self) -> (PathId, core::net::IpAddr) {
-        (self.path, self.tuple.remote.ip())
+    /// Our device, by the first of the paths over it, and the address of the peer.
+    pub(crate) fn way(&self, paths: &Paths) -> (PathId, core::net::IpAddr) {
+        (paths.device_of(self.path), self.tuple.remote.ip())
     }
 
     /// What is known of a subflow that begins, over `path`. `addresses` are the address ids of ours and of the peer's, if it has

@@ -40,7 +40,7 @@ impl Connection {
         let Some(established) = self.protection.established_mut() else { return };
         let subflow = &mut self.subflows[index];
         subflow.state.sealed.owes_offer = false;
-        let way = subflow.state.way();
+        let way = subflow.state.way(host.paths());
         if let Some(message) = established.offer_path(&mut subflow.state.sealed, way, host.secrets()) {
             send(subflow, message);
         }
@@ -56,7 +56,7 @@ impl Connection {
         let Some(established) = self.protection.established_mut() else { return };
         let subflow = &mut self.subflows[index];
         let Some(message) = subflow.state.sealed.path_key.take() else { return };
-        let way = subflow.state.way();
+        let way = subflow.state.way(host.paths());
         let with: (&mut dyn Random, ShareLog<'_>) = (host.secrets(), &log);
         match established.take_path_key(&mut subflow.state.sealed, way, &message, with) {
             PathKey::Answer(answer) => send(subflow, answer),
