@@ -15,7 +15,6 @@ mod fingerprint;
 mod identity;
 mod machine;
 mod makers;
-mod scrub;
 mod settings;
 mod tcpcrypt;
 mod tls;

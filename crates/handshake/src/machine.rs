@@ -4,12 +4,12 @@ use core::fmt;
 
 use bytes::Bytes;
 use plait_base::Random;
+use plait_protect::scrub::scrubbed;
 use plait_protect::sealed::{MasterSecret, Role, Suite};
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use crate::error::HandshakeError;
 use crate::identity::PublicKey;
-use crate::scrub::scrubbed;
 use crate::settings::{ListenerSettings, OpenerSettings};
 use crate::tcpcrypt::Tcpcrypt;
 use crate::tls::Tls;

@@ -4,4 +4,5 @@
 pub mod alternatives;
 pub mod handshake;
 pub mod scramble;
+pub mod scrub;
 pub mod sealed;

@@ -23,6 +23,7 @@ use super::option_tag::SubflowTag;
 use super::schedule::Role;
 use super::secret::MixSecret;
 use super::suite::Suite;
+use crate::scrub::scrubbed;
 
 /// Names one exchange: no two of a connection have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -117,6 +118,15 @@ impl ConnectionIdentity {
         exchange: Exchange,
         random: &mut dyn Random,
     ) -> Result<(PathOffer, Vec<u8>), PathKeyError> {
+        scrubbed(|| self.offer(us, exchange, random))
+    }
+
+    fn offer(
+        &self,
+        us: Role,
+        exchange: Exchange,
+        random: &mut dyn Random,
+    ) -> Result<(PathOffer, Vec<u8>), PathKeyError> {
         let mut offer = PathOffer { exchange, random: Box::new(Zeroizing::new([0; 128])) };
         random.fill(offer.random.as_mut_slice());
         let message = self.seal_path(us, OFFER, exchange, &offer.text()?);
@@ -128,6 +138,16 @@ impl ConnectionIdentity {
     /// # Errors
     /// [`PathKeyError`] says what is wrong with the message.
     pub fn answer_path(
+        &self,
+        us: Role,
+        exchange: Exchange,
+        message: &[u8],
+        with: (&mut dyn Random, ShareLog<'_>),
+    ) -> Result<(Vec<u8>, MixSecret), PathKeyError> {
+        scrubbed(|| self.answer(us, exchange, message, with))
+    }
+
+    fn answer(
         &self,
         us: Role,
         exchange: Exchange,
@@ -157,6 +177,16 @@ impl ConnectionIdentity {
     /// # Errors
     /// [`PathKeyError`] says what is wrong with it; the exchange is over.
     pub fn finish_path(
+        &self,
+        us: Role,
+        offer: PathOffer,
+        message: &[u8],
+        log: ShareLog<'_>,
+    ) -> Result<MixSecret, PathKeyError> {
+        scrubbed(|| self.finish(us, offer, message, log))
+    }
+
+    fn finish(
         &self,
         us: Role,
         offer: PathOffer,

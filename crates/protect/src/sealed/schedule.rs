@@ -16,6 +16,7 @@ use super::secret::{
     DataSecret, ExporterSecret, JoinSecret, MasterSecret, MixSecret, OptionSecret, PathSecret, ResumeSecret,
 };
 use super::suite::Suite;
+use crate::scrub::scrubbed;
 
 /// Which end of the connection a host is (RFC 8547, section 4.3: without simultaneous open the active opener
 /// is A).
@@ -149,7 +150,7 @@ impl DirectionSecrets {
             let (data, option) = (DataSecret::derive(&data, "ku"), OptionSecret::derive(&option, "ku"));
             return Self { data, option };
         }
-        Self { data: DataSecret::mix(&data, mixes), option: OptionSecret::mix(&option, mixes) }
+        scrubbed(|| Self { data: DataSecret::mix(&data, mixes), option: OptionSecret::mix(&option, mixes) })
     }
 
     pub(super) fn block_key(&self, suite: Suite) -> BlockKey {

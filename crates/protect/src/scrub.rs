@@ -1,4 +1,4 @@
-//! What calls leave on the stack: rustls passes its secrets about by value, and does not wipe where they have been.
+//! What calls leave on the stack: rustls, ML-KEM and HMAC pass secrets about by value, and do not wipe where they have been.
 
 use core::hint::black_box;
 
@@ -6,7 +6,7 @@ use core::hint::black_box;
 const DEPTH: usize = 128 * 1024;
 
 /// Does `work`, then overwrites the stack that it has used.
-pub(crate) fn scrubbed<T>(work: impl FnOnce() -> T) -> T {
+pub fn scrubbed<T>(work: impl FnOnce() -> T) -> T {
     let result = deeper(work);
     overwrite();
     result
