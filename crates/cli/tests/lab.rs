@@ -104,9 +104,9 @@ fn an_ordinary_user_who_may_not_is_told_what_doctor_says() {
     for (command, of) in [
         ("lab up", "TUN device"),
         ("demo", "TUN device"),
-        ("listen 5000", "privileges"),
-        ("connect 127.0.0.1 5000", "privileges"),
-        ("serve --forward 127.0.0.1:80 --anyone", "privileges"),
+        ("listen 5000 --carrier tcp", "privileges"),
+        ("connect 127.0.0.1 5000 --carrier tcp", "privileges"),
+        ("serve --forward 127.0.0.1:80 --anyone --carrier tcp", "privileges"),
     ] {
         let output = user(&format!("plait {command}"));
         let prefix = format!("missing: {of}: ");
