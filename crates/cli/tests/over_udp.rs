@@ -149,7 +149,16 @@ fn transfer(label: &str, rules: &str) -> String {
     world.client.run("nft", &format!("-f {}", world.file("rules").display())).expect("nft is installed");
     let start = |host: &plait_netns::Namespace, name: &str, input: &str, words: &[&str]| {
         let mut command = Command::new(PLAIT);
-        command.args(words).args(["--path", "wan1", "--path", "wan2", "--status-json", name]);
+        command.args(words).args([
+            "--path",
+            "wan1",
+            "--path",
+            "wan2",
+            "--carrier",
+            "auto",
+            "--status-json",
+            name,
+        ]);
         command.arg("--keys").arg(world.file(&format!("keys-{name}"))).current_dir(&world.directory);
         let input = given(Some(&world.file(input)));
         Program::start(host, &world.directory, name, command, input, End::Own).expect("started")
