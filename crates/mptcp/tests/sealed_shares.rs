@@ -307,3 +307,33 @@ fn a_share_of_an_earlier_exchange_is_not_answered_again() {
     world.wait(500);
     assert_eq!(world.sides[SERVER].received, b"still there");
 }
+
+#[test]
+fn who_swallows_the_answers_of_one_path_for_hours_keeps_no_other_path_from_giving_shares() {
+    let link = Link { rate: Some(2_000_000), ..Link::default() };
+    let mut world = sealed(8, vec![link; 2], &[Tep::TcpcryptCurve25519]);
+    let swallowed = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&swallowed);
+    world.tap = Box::new(move |from, segment: &mut Segment| {
+        let is_answer = from == CLIENT && announced(segment).is_some() && path_of(segment) == 1;
+        if is_answer && !segment.payload.is_empty() {
+            *count.borrow_mut() += 1;
+            return Fate::Reset { back_after: Duration::from_millis(1) };
+        }
+        Fate::Pass
+    });
+    world.connect();
+    for _ in 0..4000 {
+        world.wait(60_000);
+        if *swallowed.borrow() > 70 {
+            break;
+        }
+    }
+    assert!(*swallowed.borrow() > 70, "{} answers, more than are kept", swallowed.borrow());
+    world.tap = Box::new(|_, _| Fate::Pass);
+    let before = world.status(CLIENT).sealed.expect("sealed").generations;
+    assert_eq!(mixed(&mut world, CLIENT), [1, 1]);
+    world.run(Duration::from_secs(36_000), |world| world.usable(CLIENT) == 2);
+    world.wait(5000);
+    assert_eq!(mixed(&mut world, CLIENT), [2, 2], "{before:?}");
+}

@@ -118,19 +118,12 @@ impl ConnectionIdentity {
         exchange: Exchange,
         random: &mut dyn Random,
     ) -> Result<(PathOffer, Vec<u8>), PathKeyError> {
-        scrubbed(|| self.offer(us, exchange, random))
-    }
-
-    fn offer(
-        &self,
-        us: Role,
-        exchange: Exchange,
-        random: &mut dyn Random,
-    ) -> Result<(PathOffer, Vec<u8>), PathKeyError> {
-        let mut offer = PathOffer { exchange, random: Box::new(Zeroizing::new([0; 128])) };
-        random.fill(offer.random.as_mut_slice());
-        let message = self.seal_path(us, OFFER, exchange, &offer.text()?);
-        Ok((offer, message))
+        scrubbed(|| {
+            let mut offer = PathOffer { exchange, random: Box::new(Zeroizing::new([0; 128])) };
+            random.fill(offer.random.as_mut_slice());
+            let message = self.seal_path(us, OFFER, exchange, &offer.text()?);
+            Ok((offer, message))
+        })
     }
 
     /// Answers the message of the other side: gives ours, and what has come of it.
@@ -142,34 +135,26 @@ impl ConnectionIdentity {
         us: Role,
         exchange: Exchange,
         message: &[u8],
-        with: (&mut dyn Random, ShareLog<'_>),
-    ) -> Result<(Vec<u8>, MixSecret), PathKeyError> {
-        scrubbed(|| self.answer(us, exchange, message, with))
-    }
-
-    fn answer(
-        &self,
-        us: Role,
-        exchange: Exchange,
-        message: &[u8],
         (random, log): (&mut dyn Random, ShareLog<'_>),
     ) -> Result<(Vec<u8>, MixSecret), PathKeyError> {
-        let offered = self.open_path::<OFFER_TEXT>(us.peer(), OFFER, exchange, message)?;
-        let (their_x25519, their_ml_kem) = (&offered[32..COMMON], &offered[COMMON..]);
-        let key = MlKem768PublicKey::try_from(their_ml_kem).map_err(|_| PathKeyError::Weak)?;
-        if !validate_public_key(&key) {
-            return Err(PathKeyError::Weak);
-        }
-        let mut seed = Zeroizing::new([0; 32 + 32 + 32]);
-        random.fill(seed.as_mut_slice());
-        let x25519 = private_key(&seed[32..64])?;
-        let (ciphertext, encapsulated) =
-            mlkem768::encapsulate(&key, *seed.last_chunk().expect("the seed is longer"));
-        let encapsulated = Zeroizing::new(encapsulated);
-        let text = Zeroizing::new([&seed[..32], &public_key(&x25519)?, ciphertext.as_slice()].concat());
-        let agreed = agree(&x25519, their_x25519)?;
-        let mix = self.mix(exchange, offered.as_slice(), &text, [&encapsulated, &agreed], log);
-        Ok((self.seal_path(us, ANSWER, exchange, &text), mix))
+        scrubbed(|| {
+            let offered = self.open_path::<OFFER_TEXT>(us.peer(), OFFER, exchange, message)?;
+            let (their_x25519, their_ml_kem) = (&offered[32..COMMON], &offered[COMMON..]);
+            let key = MlKem768PublicKey::try_from(their_ml_kem).map_err(|_| PathKeyError::Weak)?;
+            if !validate_public_key(&key) {
+                return Err(PathKeyError::Weak);
+            }
+            let mut seed = Zeroizing::new([0; 32 + 32 + 32]);
+            random.fill(seed.as_mut_slice());
+            let x25519 = private_key(&seed[32..64])?;
+            let (ciphertext, encapsulated) =
+                mlkem768::encapsulate(&key, *seed.last_chunk().expect("the seed is longer"));
+            let encapsulated = Zeroizing::new(encapsulated);
+            let text = Zeroizing::new([&seed[..32], &public_key(&x25519)?, ciphertext.as_slice()].concat());
+            let agreed = agree(&x25519, their_x25519)?;
+            let mix = self.mix(exchange, offered.as_slice(), &text, [&encapsulated, &agreed], log);
+            Ok((self.seal_path(us, ANSWER, exchange, &text), mix))
+        })
     }
 
     /// Takes the answer to our message.
@@ -183,23 +168,17 @@ impl ConnectionIdentity {
         message: &[u8],
         log: ShareLog<'_>,
     ) -> Result<MixSecret, PathKeyError> {
-        scrubbed(|| self.finish(us, offer, message, log))
-    }
-
-    fn finish(
-        &self,
-        us: Role,
-        offer: PathOffer,
-        message: &[u8],
-        log: ShareLog<'_>,
-    ) -> Result<MixSecret, PathKeyError> {
-        let exchange = offer.exchange;
-        let answered = self.open_path::<ANSWER_TEXT>(us.peer(), ANSWER, exchange, message)?;
-        let ciphertext = MlKem768Ciphertext::try_from(&answered[COMMON..]).map_err(|_| PathKeyError::Weak)?;
-        let encapsulated = Zeroizing::new(mlkem768::decapsulate(offer.ml_kem().private_key(), &ciphertext));
-        let agreed = agree(&offer.x25519()?, &answered[32..COMMON])?;
-        let text = Zeroizing::new(offer.text()?);
-        Ok(self.mix(exchange, &text, answered.as_slice(), [&encapsulated, &agreed], log))
+        scrubbed(|| {
+            let exchange = offer.exchange;
+            let answered = self.open_path::<ANSWER_TEXT>(us.peer(), ANSWER, exchange, message)?;
+            let ciphertext =
+                MlKem768Ciphertext::try_from(&answered[COMMON..]).map_err(|_| PathKeyError::Weak)?;
+            let encapsulated =
+                Zeroizing::new(mlkem768::decapsulate(offer.ml_kem().private_key(), &ciphertext));
+            let agreed = agree(&offer.x25519()?, &answered[32..COMMON])?;
+            let text = Zeroizing::new(offer.text()?);
+            Ok(self.mix(exchange, &text, answered.as_slice(), [&encapsulated, &agreed], log))
+        })
     }
 
     fn mix(

@@ -16,7 +16,8 @@ use super::records::Broken;
 use crate::subflows::sealed::SealedSubflow;
 use crate::{PeerIdentity, Ratchet};
 
-/// Exchanges that are kept at once, of which each takes some 300 bytes; there is none beyond that.
+/// Exchanges that are kept at once, of which each takes some 300 bytes. Beyond that the oldest whose subflow is gone is forgotten: somebody on
+/// one path may let us answer and swallow what we say, again and again. The other side does not come back to it so much later.
 const MAX_EXCHANGES: usize = 64;
 /// Ways that are remembered for having given something.
 const MAX_WAYS: usize = 64;
@@ -51,6 +52,8 @@ struct Pending {
     exchange: Exchange,
     way: Way,
     stage: Stage,
+    /// Its subflow is.
+    is_gone: bool,
 }
 
 enum Stage {
@@ -58,6 +61,12 @@ enum Stage {
     Offered(PathOffer),
     /// Both have the secret. It goes into the keys of one direction, then into those of the other.
     Agreed { ours: Option<MixSecret>, theirs: Option<MixSecret> },
+}
+
+impl Pending {
+    fn new(exchange: Exchange, way: Way, stage: Stage) -> Self {
+        Self { exchange, way, stage, is_gone: false }
+    }
 }
 
 #[derive(Default)]
@@ -94,7 +103,14 @@ impl Mixing {
         }
     }
 
-    fn has_room(&self) -> bool {
+    /// Whether there is room for another exchange, or can be made.
+    fn make_room(&mut self) -> bool {
+        let oldest = self.exchanges.iter().position(|pending| pending.is_gone);
+        if self.exchanges.len() >= MAX_EXCHANGES
+            && let Some(oldest) = oldest
+        {
+            self.exchanges.remove(oldest);
+        }
         self.exchanges.len() < MAX_EXCHANGES
     }
 
@@ -137,13 +153,13 @@ impl Established {
         let is_under_way = |pending: &Pending| {
             Some(pending.exchange.subflow) == subflow.tag && matches!(pending.stage, Stage::Offered(_))
         };
-        if !self.mixing.has_room() || self.mixing.exchanges.iter().any(is_under_way) {
+        if self.mixing.exchanges.iter().any(is_under_way) || !self.mixing.make_room() {
             return None;
         }
         let exchange = Exchange { subflow: subflow.tag?, number: subflow.next_exchange };
         subflow.next_exchange = subflow.next_exchange.checked_add(1)?;
         let (offer, message) = self.identity.offer_path(self.role, exchange, random).ok()?;
-        self.mixing.exchanges.push(Pending { exchange, way, stage: Stage::Offered(offer) });
+        self.mixing.exchanges.push(Pending::new(exchange, way, Stage::Offered(offer)));
         Some(message)
     }
 
@@ -178,7 +194,7 @@ impl Established {
         else {
             return PathKey::Wrong;
         };
-        if !self.mixing.has_room() {
+        if !self.mixing.make_room() {
             return PathKey::Ignored;
         }
         let Ok((answer, mix)) = self.identity.answer_path(self.role, exchange, message, with) else {
@@ -186,7 +202,7 @@ impl Established {
         };
         subflow.next_exchange = next;
         let stage = Stage::Agreed { theirs: Some(mix.duplicate()), ours: Some(mix) };
-        self.mixing.exchanges.push(Pending { exchange, way, stage });
+        self.mixing.exchanges.push(Pending::new(exchange, way, stage));
         PathKey::Answer(answer)
     }
 
@@ -194,24 +210,27 @@ impl Established {
         let is_awaited =
             |pending: &Pending| pending.exchange == exchange && matches!(pending.stage, Stage::Offered(_));
         let Some(index) = self.mixing.exchanges.iter().position(is_awaited) else { return PathKey::Wrong };
-        let Pending { way, stage: Stage::Offered(offer), .. } = self.mixing.exchanges.swap_remove(index)
-        else {
+        let Pending { way, stage: Stage::Offered(offer), .. } = self.mixing.exchanges.remove(index) else {
             return PathKey::Wrong;
         };
         let Ok(mix) = self.identity.finish_path(self.role, offer, message, log) else {
             return PathKey::Wrong;
         };
         let stage = Stage::Agreed { theirs: Some(mix.duplicate()), ours: Some(mix) };
-        self.mixing.exchanges.push(Pending { exchange, way, stage });
+        self.mixing.exchanges.push(Pending::new(exchange, way, stage));
         self.say(Record::Mix(exchange));
         PathKey::Agreed
     }
 
     /// The subflow is gone: who has spoken there hears no answer any more.
     pub(super) fn forget_offers(&mut self, subflow: &SealedSubflow) {
-        self.mixing.exchanges.retain(|pending| {
-            Some(pending.exchange.subflow) != subflow.tag || matches!(pending.stage, Stage::Agreed { .. })
-        });
+        let is_of_it = |pending: &Pending| Some(pending.exchange.subflow) == subflow.tag;
+        self.mixing
+            .exchanges
+            .retain(|pending| !is_of_it(pending) || matches!(pending.stage, Stage::Agreed { .. }));
+        for pending in self.mixing.exchanges.iter_mut().filter(|pending| is_of_it(pending)) {
+            pending.is_gone = true;
+        }
     }
 
     /// A MIX record of ours is about to be sealed: what goes into the next generation with it.
@@ -230,8 +249,8 @@ impl Established {
         let pending = self.mixing.find(exchange).ok_or(Broken)?;
         let Stage::Agreed { ours, theirs } = &mut pending.stage else { return Err(Broken) };
         let (mix, way) = (theirs.take().ok_or(Broken)?, pending.way);
-        // Who has answered hears here that the other side knows.
-        let is_ours_to_say = ours.is_some() && !self.pending.contains(&Record::Mix(exchange));
+        // Who has answered hears here that the other side knows; the other side has said its own.
+        let is_ours_to_say = ours.is_some();
         self.opener.handle_mix(generation, mix).map_err(|_| Broken)?;
         Mixing::note(&mut self.mixing.received, way, generation + 1);
         self.mixing.tidy();

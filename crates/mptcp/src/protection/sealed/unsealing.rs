@@ -219,15 +219,10 @@ impl Established {
     pub(crate) fn take_next(&mut self, next: u64) -> Result<Option<InOrder>, Broken> {
         let Some(Early { length, contents, data_fin }) = self.early.remove(&next) else { return Ok(None) };
         let (data, ends_data) = match contents {
-            Contents::Data { generation, .. }
-                if self.eof_received
-                    || self.claim == Claim::Awaited
-                    || (!self.takes_data(generation) && self.claim != Claim::TurnedAway) =>
-            {
-                return Err(Broken);
-            }
+            Contents::Data { .. } if self.eof_received || self.claim == Claim::Awaited => return Err(Broken),
             // The application is shown another attempt, or none.
             Contents::Data { .. } if self.claim == Claim::TurnedAway => (Bytes::new(), false),
+            Contents::Data { generation, .. } if !self.takes_data(generation) => return Err(Broken),
             Contents::Data { plain, generation: _ } => (plain, false),
             Contents::Control { plain, generation } => (Bytes::new(), self.take_records(&plain, generation)?),
         };
