@@ -144,7 +144,12 @@ impl Endpoint {
         }
         log::info!(path = path.name, class = ?path.class, backup = path.backup, up = path.up, "path changes");
         log::debug!(path = path.name, v4 = ?path.v4, v6 = ?path.v6, mtu = path.mtu, "it has these addresses");
-        self.around.way_memory.forget(path.id);
+        self.around.closed_ways.forget(path.id);
+        let before = self.around.paths.get(path.id);
+        if before.is_none_or(|before| (before.v4, before.v6) != (path.v4, path.v6)) {
+            // It may lead into another network.
+            self.around.syn_data_ways.forget(path.id);
+        }
         self.around.paths.insert(path);
         self.on_paths_changed(now);
     }
@@ -153,7 +158,8 @@ impl Endpoint {
     pub fn remove_path(&mut self, now: Instant, id: PathId) {
         if self.around.paths.remove(id).is_some() {
             log::info!(path = ?id, "path is gone");
-            self.around.way_memory.forget(id);
+            self.around.closed_ways.forget(id);
+            self.around.syn_data_ways.forget(id);
             self.on_paths_changed(now);
         }
     }

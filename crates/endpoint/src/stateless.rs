@@ -295,6 +295,14 @@ impl Host for Recalling<'_> {
         self.view.note_opening(now, path, remote, got_through);
     }
 
+    fn drops_syn_data(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {
+        self.view.drops_syn_data(now, path, remote)
+    }
+
+    fn note_syn_data_dropped(&mut self, now: Instant, path: PathId, remote: IpAddr) {
+        self.view.note_syn_data_dropped(now, path, remote);
+    }
+
     fn memory_share(&self) -> u64 {
         self.view.memory_share()
     }

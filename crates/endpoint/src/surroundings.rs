@@ -23,7 +23,10 @@ pub(crate) struct Surroundings {
     pub(crate) paths: Paths,
     pub(crate) demux: Demux,
     pub(crate) time_waits: TimeWaits,
-    pub(crate) way_memory: WayMemory,
+    /// Ways over which no connection could be opened.
+    pub(crate) closed_ways: WayMemory,
+    /// Ways that swallow SYNs with data.
+    pub(crate) syn_data_ways: WayMemory,
     join_budget: JoinBudget,
     claims: Claims,
     isns: IsnGenerator,
@@ -53,7 +56,8 @@ impl Surroundings {
             paths: Paths::default(),
             demux: Demux::default(),
             time_waits: TimeWaits::new(limits.max_time_wait),
-            way_memory: WayMemory::default(),
+            closed_ways: WayMemory::of_openings(),
+            syn_data_ways: WayMemory::of_syn_data(),
             join_budget: JoinBudget::default(),
             claims: Claims::new(limits.max_openings),
             isns,
@@ -143,11 +147,19 @@ impl Host for HostView<'_> {
     }
 
     fn has_failed_lately(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {
-        self.surroundings.way_memory.has_failed(now, path, remote)
+        self.surroundings.closed_ways.has_failed(now, path, remote)
     }
 
     fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool) {
-        self.surroundings.way_memory.note(now, path, remote, got_through);
+        self.surroundings.closed_ways.note(now, path, remote, got_through);
+    }
+
+    fn drops_syn_data(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {
+        self.surroundings.syn_data_ways.has_failed(now, path, remote)
+    }
+
+    fn note_syn_data_dropped(&mut self, now: Instant, path: PathId, remote: IpAddr) {
+        self.surroundings.syn_data_ways.note(now, path, remote, false);
     }
 
     fn memory_share(&self) -> u64 {

@@ -1,18 +1,23 @@
-//! Ways that have failed: which paths did not get a connection open lately, and whereto.
+//! Ways that have failed: which paths did not get something through lately, and whereto.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant, PathId};
 use std::collections::VecDeque;
 
-/// How long a failure counts. Whoever sits on a path costs one connection in so long a quarter of a second or more; a
-/// path that is well again is back at its place after it.
-const REMEMBERED: Duration = Duration::from_secs(180);
+/// How long it counts that a connection could not be opened. Whoever sits on a path costs one connection in so long a quarter of a
+/// second or more; a path that is well again is back at its place after it.
+const NO_OPENING: Duration = Duration::from_secs(180);
+/// How long it counts that a SYN with data came to nothing. What drops them is a device on the way, and stays; one that was lost by
+/// chance costs the joins of so long a round trip, where they are in need of it.
+const NO_SYN_DATA: Duration = Duration::from_secs(3600);
 /// Failures that are remembered; one more, and the oldest is forgotten.
 const MOST: usize = 256;
 
 /// Failures, oldest first.
-#[derive(Default)]
-pub(crate) struct WayMemory(VecDeque<Failure>);
+pub(crate) struct WayMemory {
+    lasts: Duration,
+    failures: VecDeque<Failure>,
+}
 
 struct Failure {
     path: PathId,
@@ -21,29 +26,39 @@ struct Failure {
 }
 
 impl WayMemory {
-    /// Whether a connection over `path` to `remote` could not be opened lately, while another path got through.
-    pub(crate) fn has_failed(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {
-        self.0
-            .iter()
-            .any(|failure| (failure.path, failure.remote) == (path, remote) && now < failure.at + REMEMBERED)
+    /// Of connections that could not be opened.
+    pub(crate) const fn of_openings() -> Self {
+        Self { lasts: NO_OPENING, failures: VecDeque::new() }
     }
 
-    /// Whether it could this time.
+    /// Of SYNs with data that came to nothing.
+    pub(crate) const fn of_syn_data() -> Self {
+        Self { lasts: NO_SYN_DATA, failures: VecDeque::new() }
+    }
+
+    /// Whether it failed lately over `path` to `remote`, while something else got through.
+    pub(crate) fn has_failed(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {
+        self.failures
+            .iter()
+            .any(|failure| (failure.path, failure.remote) == (path, remote) && now < failure.at + self.lasts)
+    }
+
+    /// Whether it got through this time.
     pub(crate) fn note(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool) {
-        self.0.retain(|failure| {
-            (failure.path, failure.remote) != (path, remote) && now < failure.at + REMEMBERED
-        });
+        let lasts = self.lasts;
+        self.failures
+            .retain(|failure| (failure.path, failure.remote) != (path, remote) && now < failure.at + lasts);
         if !got_through {
-            if self.0.len() >= MOST {
-                self.0.pop_front();
+            if self.failures.len() >= MOST {
+                self.failures.pop_front();
             }
-            self.0.push_back(Failure { path, remote, at: now });
+            self.failures.push_back(Failure { path, remote, at: now });
         }
     }
 
     /// The path is new, or not what it was.
     pub(crate) fn forget(&mut self, path: PathId) {
-        self.0.retain(|failure| failure.path != path);
+        self.failures.retain(|failure| failure.path != path);
     }
 }
 
@@ -61,12 +76,12 @@ mod tests {
     #[test]
     fn a_failure_counts_for_some_minutes_or_until_the_way_works_or_its_path_changes() {
         let (a, b) = (PathId(0), PathId(1));
-        let mut memory = WayMemory::default();
+        let mut memory = WayMemory::of_openings();
         for path in [a, b] {
             memory.note(NOW, path, host(1), false);
         }
         assert!(memory.has_failed(NOW, a, host(1)) && !memory.has_failed(NOW, a, host(2)));
-        assert!(!memory.has_failed(NOW + REMEMBERED, a, host(1)));
+        assert!(!memory.has_failed(NOW + NO_OPENING, a, host(1)));
         memory.note(NOW, a, host(1), true);
         assert!(!memory.has_failed(NOW, a, host(1)) && memory.has_failed(NOW, b, host(1)));
         memory.forget(b);
@@ -75,9 +90,9 @@ mod tests {
 
     #[test]
     fn only_so_many_failures_are_remembered() {
-        let mut memory = WayMemory::default();
+        let mut memory = WayMemory::of_openings();
         (0..1000).for_each(|number| memory.note(NOW, PathId(0), host(number), false));
-        assert_eq!(memory.0.len(), MOST);
+        assert_eq!(memory.failures.len(), MOST);
         assert!(memory.has_failed(NOW, PathId(0), host(999)) && !memory.has_failed(NOW, PathId(0), host(0)));
     }
 }

@@ -15,8 +15,10 @@ mod fingerprint;
 mod identity;
 mod machine;
 mod makers;
+mod sessions;
 mod settings;
 mod tcpcrypt;
+mod tickets;
 mod tls;
 
 pub use certificate::{Certificate, PemError, roots_from_pem};
@@ -28,7 +30,9 @@ pub use plait_protect::handshake::{
     ACK_ENO, Handshakes, Policy, Refusal, Tep, Transcript, Verdict, answer_eno, judge_ack, judge_answer,
     judge_offer, offer_eno,
 };
-pub use settings::{ClientPolicy, ListenerSettings, OpenerSettings, ServerTrust};
+pub use sessions::Sessions;
+pub use settings::{ClientPolicy, KeyExchanges, ListenerSettings, OpenerSettings, ServerTrust};
+pub use tickets::Tickets;
 
 pub use rustls::pki_types::{ServerName, UnixTime};
 pub use rustls::{KeyLog, KeyLogFile, RootCertStore};

@@ -5,7 +5,7 @@ use core::fmt;
 use bytes::Bytes;
 use plait_base::Random;
 use plait_protect::scrub::scrubbed;
-use plait_protect::sealed::{MasterSecret, Role, Suite};
+use plait_protect::sealed::{MasterSecret, Role, SessionTicket, Suite};
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use crate::error::HandshakeError;
@@ -102,6 +102,16 @@ impl Handshake {
             Self::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_complete(),
         })
     }
+
+    /// For a client, after the outcome: takes the server's ticket, [`Complete::ticket`] of the other side, for later handshakes with the same
+    /// settings. It has to come by the sealed connection and no other way. One that makes no sense, or a second one, is none.
+    pub fn handle_ticket(&mut self, ticket: &SessionTicket) {
+        scrubbed(|| match self {
+            Self::Tls13(tls) => tls.handle_ticket(ticket),
+            // Sessions of tcpcrypt (RFC 8548, section 3.5) are not continued.
+            Self::Tcpcrypt(_) => {}
+        });
+    }
 }
 
 impl fmt::Debug for Handshake {
@@ -126,6 +136,10 @@ pub struct Complete {
     pub key_exchange: &'static str,
     /// The identity of the peer.
     pub peer: Peer,
+    /// An earlier session was continued: the peer is who proved to be that then, and nothing was signed. Keys were agreed on anew.
+    pub is_resumed: bool,
+    /// Of a server: what its client needs to continue this session, to be sent over the sealed connection.
+    pub ticket: Option<SessionTicket>,
     /// Handshake bytes we sent: our first mapping starts at relative subflow sequence number 1 + this.
     pub sent: u64,
     /// Handshake bytes the peer sent: its first mapping starts at relative subflow sequence number 1 + this.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use plait_base::Random;
 use plait_protect::handshake::{self as seam, Failed, Handshakes, Tep, Transcript};
+use plait_protect::sealed::SessionTicket;
 use rustls::pki_types::UnixTime;
 
 use crate::error::HandshakeError;
@@ -17,10 +18,11 @@ const LOGGED_SHARE: &str = "MPTCPSEC_SHARE";
 
 impl Handshakes for OpenerSettings {
     fn allows(&self, tep: Tep) -> bool {
-        match self.server {
+        let proves_enough = match self.server {
             ServerTrust::Pinned(_) | ServerTrust::Roots(_) => tep.proves_identity(),
             ServerTrust::AcceptNew => true,
-        }
+        };
+        proves_enough && self.key_exchanges.allow(tep)
     }
 
     fn begin(
@@ -51,10 +53,11 @@ impl Handshakes for OpenerSettings {
 
 impl Handshakes for ListenerSettings {
     fn allows(&self, tep: Tep) -> bool {
-        match self.clients {
+        let proves_enough = match self.clients {
             ClientPolicy::Authorised(_) => tep.proves_identity(),
             ClientPolicy::Anonymous | ClientPolicy::AskForKey => true,
-        }
+        };
+        proves_enough && self.key_exchanges.allow(tep)
     }
 
     fn begin(
@@ -99,12 +102,17 @@ impl seam::Handshake for Handshake {
     fn poll_complete(&mut self) -> Option<seam::Complete> {
         Self::poll_complete(self).map(seam::Complete::from)
     }
+
+    fn handle_ticket(&mut self, ticket: &SessionTicket) {
+        Self::handle_ticket(self, ticket);
+    }
 }
 
 impl From<Complete> for seam::Complete {
     fn from(complete: Complete) -> Self {
-        let Complete { master, tep, suite, key_exchange, peer, sent, received } = complete;
-        Self { master, tep, suite, key_exchange, peer: peer.into(), sent, received }
+        let Complete { master, tep, suite, key_exchange, peer, is_resumed, ticket, sent, received } =
+            complete;
+        Self { master, tep, suite, key_exchange, peer: peer.into(), is_resumed, ticket, sent, received }
     }
 }
 
@@ -140,6 +148,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::identity::Identity;
+    use crate::settings::KeyExchanges;
     use rustls::RootCertStore;
     use rustls::pki_types::ServerName;
 
@@ -171,6 +180,18 @@ mod tests {
             [&opener(ServerTrust::AcceptNew), &listener(ClientPolicy::AskForKey)];
         for open in open {
             assert!(Tep::ALL.iter().all(|&tep| open.allows(tep)) && open.admits(&seam::Peer::Anonymous));
+        }
+    }
+
+    #[test]
+    fn whoever_requires_the_hybrid_takes_no_handshake_without_it() {
+        let open = opener(ServerTrust::AcceptNew);
+        let strict = OpenerSettings { key_exchanges: KeyExchanges::PostQuantum, ..open };
+        let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
+        let listener = ListenerSettings::new(identity);
+        let listener = ListenerSettings { key_exchanges: KeyExchanges::PostQuantum, ..listener };
+        for strict in [&strict as &dyn Handshakes, &listener] {
+            assert_eq!(Tep::ALL.map(|tep| strict.allows(tep)), [true, false, false], "{strict:?}");
         }
     }
 

@@ -140,6 +140,8 @@ impl Tcpcrypt {
             suite,
             key_exchange: self.curve.name(),
             peer: Peer::Anonymous,
+            is_resumed: false,
+            ticket: None,
             sent: 0,
             received,
         }));

@@ -1,15 +1,17 @@
 //! TLS 1.3 as a key exchange (Jadin et al., section III-B; RFC 5705, RFC 8446 section 7.5).
 //!
 //! An ordinary rustls connection runs over the unmapped bytes until both Finished messages are through. Then one
-//! secret is exported, with the hash of the transcript as context, and the record layer is never used. rustls is fed
-//! record by record, never beyond the record that ends the handshake, so the end is known to the byte: no tickets are
-//! sent, and neither side sends a record after its Finished.
+//! secret is exported, with the hash of the transcript as context, and the record layer is not used any more. rustls is fed
+//! record by record, never beyond the record that ends the handshake, so the end is known to the byte: neither side sends
+//! a record after its Finished. Only what the server of rustls has to say then, the ticket for a later handshake, is
+//! carried on, by the sealed connection ([`Complete::ticket`]).
 //!
 //! A client is complete before the server has seen its key. If the server does not like the key its alert comes as
 //! unmapped bytes behind the handshake; the client's connection is kept to read it.
 
 mod client;
 mod record;
+mod resuming;
 mod server;
 mod verify;
 
@@ -17,18 +19,22 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plait_protect::sealed::{MasterSecret, Suite};
+use plait_protect::sealed::{MasterSecret, SessionTicket, Suite};
+use rustls::client::ClientSessionStore;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::UnixTime;
-use rustls::server::Acceptor;
+use rustls::server::{Acceptor, StoresServerSessions};
 use rustls::time_provider::TimeProvider;
 use rustls::{CipherSuite, ClientConnection, Connection, NamedGroup};
 
 use self::record::RecordScanner;
+use self::resuming::Slot;
 use self::server::ServerConfigs;
 use crate::error::{HandshakeError, UNSUPPORTED_CERTIFICATE};
 use crate::machine::{Complete, MAX_PEER_BYTES, Peer};
-use crate::settings::{ListenerSettings, OpenerSettings};
+use crate::sessions::Terms;
+use crate::settings::{KeyExchanges, ListenerSettings, OpenerSettings};
+use crate::tickets::Context;
 use plait_protect::handshake::Tep;
 use plait_protect::handshake::Transcript;
 
@@ -47,6 +53,17 @@ pub struct Tls {
     sent: u64,
     outgoing: Vec<u8>,
     known_keys: KnownKeys,
+    resuming: Resuming,
+}
+
+/// What is done about sessions that are continued.
+enum Resuming {
+    /// Nothing: each handshake is in full.
+    Never,
+    /// A client's part.
+    Client(Box<resuming::Client>, Arc<Slot>),
+    /// A server's.
+    Server(Arc<resuming::Server>),
 }
 
 enum State {
@@ -78,11 +95,21 @@ impl Tls {
         transcript: &Transcript,
         wall_clock: UnixTime,
     ) -> Result<Self, HandshakeError> {
-        let config = client::config(settings, wall_clock)?;
+        let (credentials, resuming, store) = match &settings.tickets {
+            None => (client::credentials(settings)?, Resuming::Never, None),
+            Some(tickets) => {
+                let make = || client::credentials(settings);
+                let (client, slot) = resuming::Client::new(tickets, Context::of(settings), wall_clock, make)?;
+                let slot = Arc::new(slot);
+                let store: Arc<dyn ClientSessionStore> = slot.clone();
+                (client.credentials().clone(), Resuming::Client(Box::new(client), slot), Some(store))
+            }
+        };
+        let config = client::config(settings, &credentials, store, wall_clock)?;
         let connection = ClientConnection::new(Arc::new(config), settings.server_name.clone())?;
         let known_keys = client::known_keys(settings);
         let state = State::Running(Box::new(connection.into()));
-        let mut tls = Self::new(state, transcript, known_keys);
+        let mut tls = Self::new(state, transcript, known_keys, resuming);
         tls.collect_outgoing();
         Ok(tls)
     }
@@ -95,10 +122,13 @@ impl Tls {
         let configs = Box::new(ServerConfigs::new(settings, wall_clock)?);
         let known_keys = server::known_keys(settings);
         let state = State::Hello { acceptor: Box::default(), configs };
-        Ok(Self::new(state, transcript, known_keys))
+        let resuming = settings.sessions.as_ref().map_or(Resuming::Never, |sessions| {
+            Resuming::Server(Arc::new(resuming::Server::new(sessions, Terms::of(settings), wall_clock)))
+        });
+        Ok(Self::new(state, transcript, known_keys, resuming))
     }
 
-    fn new(state: State, transcript: &Transcript, known_keys: KnownKeys) -> Self {
+    fn new(state: State, transcript: &Transcript, known_keys: KnownKeys, resuming: Resuming) -> Self {
         Self {
             state,
             scanner: RecordScanner::default(),
@@ -107,6 +137,7 @@ impl Tls {
             sent: 0,
             outgoing: Vec::new(),
             known_keys,
+            resuming,
         }
     }
 
@@ -145,6 +176,19 @@ impl Tls {
                 complete.take().map(|complete| Complete { sent: self.sent, ..*complete })
             }
             State::Hello { .. } | State::Running(_) | State::Failed => None,
+        }
+    }
+
+    /// Has rustls read a ticket, and keeps what it makes of it: the last thing that this handshake is for.
+    pub(crate) fn handle_ticket(&mut self, ticket: &SessionTicket) {
+        let State::Agreed { mut connection, .. } = core::mem::replace(&mut self.state, State::Failed) else {
+            return;
+        };
+        let Resuming::Client(client, slot) = &self.resuming else { return };
+        let mut bytes = ticket.as_bytes();
+        while matches!(connection.read_tls(&mut bytes), Ok(1..)) {}
+        if connection.process_new_packets().is_ok() {
+            client.keep(&connection, slot);
         }
     }
 
@@ -210,7 +254,11 @@ impl Tls {
             Ok(Some(accepted)) => accepted,
             Err((error, alert)) => return Err(self.fail_early(error, alert)),
         };
-        let config = match configs.choose(&accepted.client_hello()) {
+        let store = match &self.resuming {
+            Resuming::Server(server) => Some(Arc::clone(server) as Arc<dyn StoresServerSessions>),
+            Resuming::Never | Resuming::Client(..) => None,
+        };
+        let config = match configs.choose(&accepted.client_hello(), store) {
             Ok(config) => config,
             Err(error) => {
                 // A fatal alert in a record of its own (RFC 8446, section 6): rustls has no configuration to say it in.
@@ -238,7 +286,7 @@ impl Tls {
         error
     }
 
-    fn agree(&mut self, connection: Box<Connection>) -> Result<State, HandshakeError> {
+    fn agree(&mut self, mut connection: Box<Connection>) -> Result<State, HandshakeError> {
         if connection.alpn_protocol() != Some(ALPN) {
             return Err(HandshakeError::Protocol);
         }
@@ -255,10 +303,20 @@ impl Tls {
                 .negotiated_key_exchange_group()
                 .map_or("", |group| group_name(group.name())),
             peer: self.peer(&connection)?,
+            is_resumed: resuming::is_resumed(&connection),
+            ticket: self.ticket(&mut connection),
             sent: 0,
             received: self.received,
         };
         Ok(State::Agreed { connection, complete: Some(Box::new(complete)) })
+    }
+
+    /// What a server says behind its client's Finished. It belongs to the sealed connection and not here.
+    fn ticket(&self, connection: &mut Connection) -> Option<SessionTicket> {
+        let Resuming::Server(server) = &self.resuming else { return None };
+        let mut record = Vec::new();
+        write_all(&mut record, |out| connection.write_tls(out));
+        SessionTicket::new(&record).filter(|_| server.keep(connection))
     }
 
     fn peer(&self, connection: &Connection) -> Result<Peer, HandshakeError> {
@@ -294,8 +352,8 @@ fn write_all(out: &mut Vec<u8>, mut write: impl FnMut(&mut dyn io::Write) -> io:
     while matches!(write(out), Ok(1..)) {}
 }
 
-/// Our provider: the cipher suites asked for, in their order, and the hybrid key exchange first.
-fn provider(suites: &[Suite]) -> Result<Arc<CryptoProvider>, HandshakeError> {
+/// Our provider: the cipher suites asked for, in their order, and the hybrid key exchange first, or alone.
+fn provider(suites: &[Suite], key_exchanges: KeyExchanges) -> Result<Arc<CryptoProvider>, HandshakeError> {
     let cipher_suites: Vec<_> = suites
         .iter()
         .map(|suite| match suite {
@@ -307,11 +365,11 @@ fn provider(suites: &[Suite]) -> Result<Arc<CryptoProvider>, HandshakeError> {
     if cipher_suites.is_empty() {
         return Err(HandshakeError::Settings("no cipher suite is allowed"));
     }
-    let kx_groups = vec![
-        aws_lc_rs::kx_group::X25519MLKEM768,
-        aws_lc_rs::kx_group::X25519,
-        aws_lc_rs::kx_group::SECP256R1,
-    ];
+    let hybrid = aws_lc_rs::kx_group::X25519MLKEM768;
+    let kx_groups = match key_exchanges {
+        KeyExchanges::All => vec![hybrid, aws_lc_rs::kx_group::X25519, aws_lc_rs::kx_group::SECP256R1],
+        KeyExchanges::PostQuantum => vec![hybrid],
+    };
     Ok(Arc::new(CryptoProvider { cipher_suites, kx_groups, ..aws_lc_rs::default_provider() }))
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use plait_base::{Instant, SeededRandom};
 use plait_handshake::{
-    Certificate, ClientPolicy, Fingerprint, Handshake, HandshakeError, ListenerSettings, OpenerSettings,
-    Peer, PemError, RootCertStore, ServerName, ServerTrust, Tep, Transcript, roots_from_pem,
+    Certificate, ClientPolicy, Fingerprint, Handshake, HandshakeError, KeyExchanges, ListenerSettings,
+    OpenerSettings, Peer, PemError, RootCertStore, ServerName, ServerTrust, Tep, Transcript, roots_from_pem,
 };
 use plait_protect::sealed::{
     ConnectionSecrets, Kind, OpenError, OptionContext, ProtectedOptions, Role, SubflowTag, Suite,
 };
-use support::{Outcome, accept, identity, listener, name, now, open, opener, run, transcript};
+use support::{Outcome, accept, identity, listener, name, now, open, opener, run, run_through, transcript};
 use zeroize::Zeroizing;
 
 #[test]
@@ -93,6 +93,34 @@ fn a_handshake_cut_short_anywhere_waits() {
 #[test]
 fn the_hybrid_key_exchange_comes_first() {
     let outcome = run(open(Tep::Tls13, &opener()), accept(Tep::Tls13, &listener()), usize::MAX);
+    assert_eq!(outcome.a.expect("A").key_exchange, "X25519MLKEM768");
+}
+
+/// Somebody on the path hides the hybrid from the server, or the client is one that has none.
+#[test]
+fn where_the_hybrid_is_required_nothing_else_is_agreed_on() {
+    const HYBRID: [u8; 2] = [0x11, 0xec];
+    let hide = |flight: usize, bytes: &mut Vec<u8>| {
+        let mut at = 0;
+        while flight == 0
+            && let Some(found) = bytes[at..].windows(2).position(|group| group == HYBRID)
+        {
+            at += found + 2;
+            bytes[at - 1] = 0xff;
+        }
+    };
+    let through = |a: &OpenerSettings, b: &ListenerSettings| {
+        run_through(open(Tep::Tls13, a), accept(Tep::Tls13, b), usize::MAX, hide)
+    };
+    let strict_listener = ListenerSettings { key_exchanges: KeyExchanges::PostQuantum, ..listener() };
+    let outcome = through(&opener(), &strict_listener);
+    assert!(matches!(outcome.b, Err(Some(HandshakeError::Tls(_)))), "{:?}", outcome.b);
+    assert!(outcome.a.is_err());
+    let strict_opener = OpenerSettings { key_exchanges: KeyExchanges::PostQuantum, ..opener() };
+    let outcome = through(&strict_opener, &listener());
+    assert!(outcome.a.is_err() && outcome.b.is_err(), "{outcome:?}");
+    // Nobody in between: they agree.
+    let outcome = run(open(Tep::Tls13, &strict_opener), accept(Tep::Tls13, &strict_listener), usize::MAX);
     assert_eq!(outcome.a.expect("A").key_exchange, "X25519MLKEM768");
 }
 

@@ -44,6 +44,12 @@ pub trait Host {
     /// Whether it got through this time.
     fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool);
 
+    /// Whether SYNs with data over `path` to `remote` came to nothing within the last hour, where those without got through.
+    fn drops_syn_data(&self, now: Instant, path: PathId, remote: IpAddr) -> bool;
+
+    /// One did.
+    fn note_syn_data_dropped(&mut self, now: Instant, path: PathId, remote: IpAddr);
+
     /// Bytes of memory that the connection may have in all, what its peer may send by the windows offered included: at least
     /// [`SMALLEST_SHARE`].
     fn memory_share(&self) -> u64 {

@@ -5,7 +5,10 @@ mod sealing;
 mod world;
 
 use plait_base::SeededRandom;
-use plait_handshake::{ClientPolicy, Identity, ListenerSettings, Policy, Tep};
+use plait_handshake::{
+    ClientPolicy, Identity, KeyExchanges, ListenerSettings, OpenerSettings, Policy, ServerName, ServerTrust,
+    Tep,
+};
 use plait_mptcp::{ConnectionError, Negotiated, Protect, SealedSettings};
 use plait_wire::{Flags, MptcpOption, Segment, TcpOption, option_bytes, options};
 use sealing::{SEALED, both_ways, sealed, set_policy, settings};
@@ -230,6 +233,31 @@ fn an_opener_that_has_only_what_proves_nobody_and_pins_a_key_does_not_even_try()
     let status = world.status(CLIENT);
     assert!(status.sealed.is_some_and(|sealed| sealed.failure.is_some()), "it says why");
     assert!(world.sides[SERVER].received.is_empty());
+}
+
+#[test]
+fn an_end_that_requires_post_quantum_keys_agrees_on_no_handshake_without_them() {
+    for strict in [CLIENT, SERVER] {
+        let mut world = sealed(6, vec![Link::default()], &Tep::ALL);
+        let name = ServerName::try_from("gw.example.com").expect("a name");
+        let key_exchanges = |side| if side == strict { KeyExchanges::PostQuantum } else { KeyExchanges::All };
+        let opener = OpenerSettings::new(name, ServerTrust::AcceptNew);
+        let opener = OpenerSettings { key_exchanges: key_exchanges(CLIENT), ..opener };
+        let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
+        let listener = ListenerSettings::new(identity);
+        let listener = ListenerSettings { key_exchanges: key_exchanges(SERVER), ..listener };
+        for (side, settings) in [
+            (CLIENT, SealedSettings::opener(Arc::new(opener))),
+            (SERVER, SealedSettings::listener(Arc::new(listener))),
+        ] {
+            let teps = if side == strict { Tep::ALL.to_vec() } else { TCPCRYPT.to_vec() };
+            world.sides[side].config.protect = Protect::Sealed(SealedSettings { teps, ..settings });
+        }
+        world.send(CLIENT, b"for long").connect();
+        world.finish(100);
+        assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::Refused));
+        assert!(world.sides[SERVER].received.is_empty() && !world.sides[SERVER].ended);
+    }
 }
 
 #[test]

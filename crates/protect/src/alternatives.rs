@@ -6,10 +6,12 @@
 //! | [`network_coding`] | Kato 2017, Figure 5 | packets of unequal length need padding |
 //! | [`block_chaining`] | Kato 2017, Figure 6 | the last block needs padding |
 //! | [`ciphers`] | Kato 2017, section IV | time per byte, on their machine |
+//! | [`methods`] | Kato 2017, Table II | all of that table, to be timed by whoever has a clock |
 //!
 //! Only the first hides anything from someone who knows the method: fewer than `k` shares say nothing.
 
 pub mod block_chaining;
 pub mod ciphers;
+pub mod methods;
 pub mod network_coding;
 pub mod secret_sharing;

@@ -39,6 +39,7 @@ mod record;
 mod schedule;
 mod sealer;
 mod secret;
+mod session_ticket;
 mod suite;
 
 #[cfg(test)]
@@ -59,4 +60,5 @@ pub use record::{MAX_RECORDS, OPENING_LEN, Record, RecordError, Records};
 pub use schedule::{ConnectionSecrets, Role};
 pub use sealer::{KeyUsedUp, SealJob, Sealer, UpdateRefused};
 pub use secret::{ExporterSecret, JoinSecret, MasterSecret, MixSecret, ResumeSecret};
+pub use session_ticket::{MAX_TICKET, SessionTicket};
 pub use suite::Suite;

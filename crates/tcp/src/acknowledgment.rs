@@ -97,7 +97,7 @@ impl Connection {
         if repeats && !self.sack {
             self.count_duplicate(now);
         }
-        self.judge_probe(now, ack, &blocks, repeats);
+        self.judge_probe(now, ack, &blocks, repeats, echo);
         self.judge_duplicates(una, &blocks);
         self.judge_recovery(echo, advanced, &delivery, repeats);
         self.note_passing(delivery.largest);
@@ -287,10 +287,10 @@ impl Connection {
         self.send.forced = true;
     }
 
-    fn judge_probe(&mut self, now: Instant, ack: u64, blocks: &Blocks, repeats: bool) {
+    fn judge_probe(&mut self, now: Instant, ack: u64, blocks: &Blocks, repeats: bool, echo: Option<u32>) {
         let Some(end) = self.send.probe.end() else { return };
         let duplicate = blocks.duplicate.is_some_and(|(left, right)| left < end && end <= right);
-        match self.send.probe.on_ack(AckView { ack, duplicate, repeats }) {
+        match self.send.probe.on_ack(AckView { ack, duplicate, repeats, echo }) {
             ProbeVerdict::Nothing | ProbeVerdict::NothingWasLost => {}
             ProbeVerdict::RepairedLoss => {
                 self.note_vanished();

@@ -246,6 +246,9 @@ impl Connection {
         self.opening.due = false;
         self.opening.attempts = attempt.saturating_add(1);
         self.opening.sent_at = now;
+        if attempt == 0 {
+            self.opening.began_at = now;
+        }
         self.restart_rto(now);
         self.watch_user_timeout(now, false);
         let flags = if answers { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };

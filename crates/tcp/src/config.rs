@@ -57,6 +57,8 @@ pub struct Config {
     pub keep_alive: Option<KeepAlive>,
     /// Give up when data stays unacknowledged for so long (RFC 9293, section 3.8.3). `None`: by count of retries.
     pub user_timeout: Option<Duration>,
+    /// Time until a SYN or SYN/ACK without an answer is repeated for the first time (RFC 6298, section 2.1: 1 s); doubles.
+    pub syn_timeout: Duration,
     /// Attempts to open before giving up.
     pub syn_retries: u8,
     /// Retransmissions of the same data before giving up.
@@ -83,6 +85,7 @@ impl Default for Config {
             min_rto: Duration::from_millis(200),
             keep_alive: None,
             user_timeout: None,
+            syn_timeout: Duration::from_secs(1),
             syn_retries: 6,
             retries: 15,
             time_wait: Duration::from_secs(60),

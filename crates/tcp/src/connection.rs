@@ -10,6 +10,7 @@ use crate::challenge::ChallengeLimit;
 use crate::congestion::{Controller, Coupling};
 use crate::ecn::Marking;
 use crate::flow_label::FlowLabel;
+use crate::handshake::Opening;
 use crate::header_options::{SynOptions, TIMESTAMPS_LEN};
 use crate::log;
 use crate::receiver::Receiver;
@@ -149,18 +150,6 @@ pub(crate) enum Role {
     Passive,
 }
 
-/// The handshake, as long as it lasts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
-    pub(crate) role: Role,
-    /// SYN or SYN/ACK segments sent.
-    pub(crate) attempts: u8,
-    /// When the last one left.
-    pub(crate) sent_at: Instant,
-    /// One is to be sent.
-    pub(crate) due: bool,
-}
-
 /// Whether a segment without payload is due that the peer must acknowledge: a keep-alive or a window probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AckProbe {
@@ -215,7 +204,7 @@ impl Connection {
         Self {
             tuple,
             state: State::SynSent,
-            opening: Opening { role, attempts: 0, sent_at: now, due: true },
+            opening: Opening { role, attempts: 0, began_at: now, sent_at: now, was_lost: false, due: true },
             sack: config.sack,
             ecn: Marking::new(if config.congestion.answers_marks() { config.ecn } else { Ecn::Off }),
             flow_label: FlowLabel::new(now, version, isn.label_seed),

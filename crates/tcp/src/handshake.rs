@@ -17,8 +17,31 @@ const DEFAULT_MSS_V6: u16 = 1220;
 /// Smallest segment size that is honoured: options alone take up to 40 bytes, and a peer that asks for less
 /// wants to keep us busy with headers.
 const MIN_PEER_MSS: u16 = 88;
+/// How exact a time is that a timestamp was made from.
+const STAMP_TICK: Duration = Duration::from_millis(1);
+
+/// The handshake, as long as it lasts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) role: Role,
+    /// SYN or SYN/ACK segments sent.
+    pub(crate) attempts: u8,
+    /// When the first one left, and the last.
+    pub(crate) began_at: Instant,
+    pub(crate) sent_at: Instant,
+    /// The peer has answered a repetition, and not the first.
+    pub(crate) was_lost: bool,
+    /// One is to be sent.
+    pub(crate) due: bool,
+}
 
 impl Connection {
+    /// Whether our SYN, or SYN/ACK, had to be sent again before the peer answered. `false` if it has answered the first one, only
+    /// later than it was waited for, as far as timestamps tell.
+    pub fn has_lost_syn(&self) -> bool {
+        self.opening.was_lost
+    }
+
     /// A segment in SYN-SENT, in the order of RFC 9293, section 3.10.7.3.
     pub(crate) fn arrive_in_syn_sent(&mut self, now: Instant, segment: &Segment) -> Arrival {
         let acks_syn = segment.ack == self.send.seq(1);
@@ -90,9 +113,15 @@ impl Connection {
         self.timestamps?.round_trip(now, echo?)
     }
 
+    /// Whether a round trip of `rtt` that ends now began with the first SYN: the answer was slow, and nothing was lost.
+    fn answers_first(&self, now: Instant, rtt: Duration) -> bool {
+        rtt + STAMP_TICK > now.saturating_since(self.opening.began_at)
+    }
+
     /// Our SYN is acknowledged and theirs has arrived.
     pub(crate) fn establish(&mut self, now: Instant, sample: Option<Duration>) {
-        let once = self.opening.attempts <= 1;
+        let once = self.opening.attempts <= 1 || sample.is_some_and(|rtt| self.answers_first(now, rtt));
+        self.opening.was_lost = !once;
         self.state = State::Established;
         self.send.una = 1;
         self.opening.due = false;

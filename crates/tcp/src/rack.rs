@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn measured() -> Rtt {
-        let mut rtt = Rtt::new(Duration::from_millis(200));
+        let mut rtt = Rtt::new(Duration::from_millis(200), Duration::from_secs(1));
         rtt.sample(Instant::ZERO, Duration::from_millis(40), 1);
         rtt
     }

@@ -2,8 +2,6 @@
 
 use plait_base::{Duration, Instant};
 
-/// Timeout before the first sample (RFC 6298, section 2.1).
-const INITIAL_RTO: Duration = Duration::from_secs(1);
 /// Timeout for the first data when the SYN was lost and nothing was measured (RFC 6298, section 5.7).
 const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 /// Upper bound of the timeout (RFC 6298, section 2.5: at least 60 s).
@@ -32,10 +30,11 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
-    pub(crate) fn new(min_rto: Duration) -> Self {
+    /// With a timeout of `initial_rto` before the first sample.
+    pub(crate) fn new(min_rto: Duration, initial_rto: Duration) -> Self {
         Self {
             min_rto,
-            initial_rto: INITIAL_RTO,
+            initial_rto,
             smoothed: None,
             variation: Duration::ZERO,
             minimum: None,
@@ -130,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_first_sample_gives_half_of_itself_as_variation() {
-        let mut rtt = Rtt::new(ms(200));
+        let mut rtt = Rtt::new(ms(200), ms(1000));
         assert_eq!(rtt.rto(), ms(1000));
         rtt.sample(Instant::ZERO, ms(100), 1);
         assert_eq!((rtt.smoothed(), rtt.variation()), (Some(ms(100)), ms(50)));
@@ -139,7 +138,7 @@ mod tests {
 
     #[test]
     fn later_samples_move_the_estimate_by_an_eighth_and_the_variation_by_a_quarter() {
-        let mut rtt = Rtt::new(ms(1));
+        let mut rtt = Rtt::new(ms(1), ms(1000));
         rtt.sample(Instant::ZERO, ms(100), 1);
         rtt.sample(Instant::ZERO, ms(180), 1);
         assert_eq!(rtt.variation(), Duration::from_micros(57_500));
@@ -149,7 +148,7 @@ mod tests {
 
     #[test]
     fn back_off_doubles_up_to_two_minutes() {
-        let mut rtt = Rtt::new(ms(200));
+        let mut rtt = Rtt::new(ms(200), ms(1000));
         rtt.sample(Instant::ZERO, ms(100), 1);
         rtt.back_off();
         rtt.back_off();
@@ -161,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_smallest_sample_is_forgotten_after_five_minutes() {
-        let mut rtt = Rtt::new(ms(200));
+        let mut rtt = Rtt::new(ms(200), ms(1000));
         rtt.sample(Instant::ZERO, ms(10), 1);
         rtt.sample(Instant::ZERO + ms(299_000), ms(30), 1);
         assert_eq!(rtt.minimum(), Some(ms(10)));
@@ -171,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_that_alternates_causes_no_timeout_however_often_it_is_measured() {
-        let mut rtt = Rtt::new(ms(200));
+        let mut rtt = Rtt::new(ms(200), ms(1000));
         let mut now = Instant::ZERO;
         let mut early = 0;
         for round in 0..40 {

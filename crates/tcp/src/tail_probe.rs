@@ -17,6 +17,10 @@ struct Outstanding {
     end: u64,
     /// It was a retransmission and not new data.
     again: bool,
+    /// Its timestamp (RFC 7323), where there are timestamps.
+    stamp: Option<u32>,
+    /// The peer has acknowledged all of it, and echoed something older than the probe.
+    is_covered: bool,
 }
 
 /// State of tail loss probing.
@@ -47,6 +51,8 @@ pub(crate) struct AckView {
     pub(crate) duplicate: bool,
     /// A pure duplicate: no data, no news, no window update.
     pub(crate) repeats: bool,
+    /// The timestamp that it echoes.
+    pub(crate) echo: Option<u32>,
 }
 
 impl TailProbe {
@@ -60,9 +66,10 @@ impl TailProbe {
         self.outstanding.is_some()
     }
 
-    pub(crate) fn on_sent(&mut self, end: u64, again: bool) {
+    /// A probe leaves that ends at `end`; whether it sends something `again`, and with which timestamp.
+    pub(crate) fn on_sent(&mut self, end: u64, again: bool, stamp: Option<u32>) {
         self.due = false;
-        self.outstanding = Some(Outstanding { end, again });
+        self.outstanding = Some(Outstanding { end, again, stamp, is_covered: false });
     }
 
     pub(crate) fn reset(&mut self) {
@@ -74,13 +81,17 @@ impl TailProbe {
         self.outstanding.map(|probe| probe.end)
     }
 
-    /// RFC 8985, section 7.4.2.
+    /// RFC 8985, section 7.4.2. One thing more counts as a duplicate, because a peer that sends data, with the options of
+    /// Multipath TCP on it, has neither a pure acknowledgment to answer with nor room for a D-SACK: it had acknowledged
+    /// the end of the probe for something older, and then echoes the probe's timestamp.
     pub(crate) fn on_ack(&mut self, view: AckView) -> ProbeVerdict {
-        let Some(probe) = self.outstanding else { return ProbeVerdict::Nothing };
+        let Some(probe) = &mut self.outstanding else { return ProbeVerdict::Nothing };
         if view.ack < probe.end {
             return ProbeVerdict::Nothing;
         }
-        if !probe.again || view.duplicate || (view.ack == probe.end && view.repeats) {
+        let echoes_probe = probe.stamp.is_some() && view.echo == probe.stamp;
+        let came_second = view.repeats || (probe.is_covered && echoes_probe);
+        if !probe.again || view.duplicate || (view.ack == probe.end && came_second) {
             self.outstanding = None;
             return ProbeVerdict::NothingWasLost;
         }
@@ -88,6 +99,7 @@ impl TailProbe {
             self.outstanding = None;
             return ProbeVerdict::RepairedLoss;
         }
+        probe.is_covered |= view.echo.is_some() && !echoes_probe;
         ProbeVerdict::Nothing
     }
 }
@@ -98,12 +110,17 @@ mod tests {
 
     fn probing(again: bool) -> TailProbe {
         let mut probe = TailProbe::default();
-        probe.on_sent(1000, again);
+        probe.on_sent(1000, again, Some(70));
         probe
     }
 
     const fn view(ack: u64, duplicate: bool, repeats: bool) -> AckView {
-        AckView { ack, duplicate, repeats }
+        AckView { ack, duplicate, repeats, echo: None }
+    }
+
+    /// An acknowledgment on data of the peer.
+    const fn on_data(ack: u64, echo: u32) -> AckView {
+        AckView { ack, duplicate: false, repeats: false, echo: Some(echo) }
     }
 
     #[test]
@@ -116,6 +133,25 @@ mod tests {
     fn a_repeated_tail_that_arrives_twice_was_not_lost() {
         assert_eq!(probing(true).on_ack(view(1000, true, false)), ProbeVerdict::NothingWasLost);
         assert_eq!(probing(true).on_ack(view(1000, false, true)), ProbeVerdict::NothingWasLost);
+    }
+
+    #[test]
+    fn a_peer_that_sends_data_tells_by_its_echo_that_the_tail_arrived_twice() {
+        let mut probe = probing(true);
+        assert_eq!(probe.on_ack(on_data(1000, 60)), ProbeVerdict::Nothing);
+        assert_eq!(probe.on_ack(on_data(1000, 60)), ProbeVerdict::Nothing);
+        assert_eq!(probe.on_ack(on_data(1000, 70)), ProbeVerdict::NothingWasLost);
+    }
+
+    #[test]
+    fn an_echo_of_the_probe_alone_says_that_the_probe_was_needed() {
+        let mut probe = probing(true);
+        assert_eq!(probe.on_ack(on_data(1000, 70)), ProbeVerdict::Nothing);
+        assert_eq!(probe.on_ack(on_data(1001, 70)), ProbeVerdict::RepairedLoss);
+        // An acknowledgment that was held back echoes the first of what it answers (RFC 7323, section 4.3).
+        let mut probe = probing(true);
+        assert_eq!(probe.on_ack(on_data(1000, 60)), ProbeVerdict::Nothing);
+        assert_eq!(probe.on_ack(on_data(1001, 75)), ProbeVerdict::RepairedLoss);
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Connection {
         let new = self.new_data(now, 0, options);
         let probe = match new {
             Some(segment) => {
-                self.send.probe.on_sent(self.send.next, false);
+                self.send.probe.on_sent(self.send.next, false, None);
                 segment
             }
             None => {
@@ -226,7 +226,8 @@ impl Connection {
                     start = data_end;
                 }
                 let segment = self.send_again(now, start, grant, options);
-                self.send.probe.on_sent(self.send.next, true);
+                let stamp = self.timestamps.map(|clock| clock.value(now));
+                self.send.probe.on_sent(self.send.next, true, stamp);
                 segment
             }
         };

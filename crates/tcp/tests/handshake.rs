@@ -2,6 +2,7 @@
 
 mod script;
 
+use plait_base::Duration;
 use plait_base::{Instant, SeqNum};
 use plait_tcp::{
     Arrival, Closed, Config, Connection, DropReason, Event, FourTuple, Isn, SegmentKind, State, Timer,
@@ -106,6 +107,26 @@ fn after_a_lost_syn_the_window_starts_with_one_segment() {
     assert_eq!(s.tcp.congestion().window(), 1000);
     assert_eq!(s.tcp.stats().srtt, None, "which SYN was answered is not known (Karn)");
     assert_eq!(s.tcp.stats().rto.as_secs(), 3);
+}
+
+#[test]
+fn a_syn_whose_answer_is_only_late_was_not_lost() {
+    // The first timeout is a setting: who has reason to hurry repeats the SYN sooner.
+    for answers_first in [true, false] {
+        let config = Config { timestamps: true, syn_timeout: Duration::from_millis(250), ..plain() };
+        let mut s = Script::active(config);
+        assert_eq!(s.sent().len(), 1);
+        let first = s.our_stamp;
+        s.wait(300);
+        assert_eq!(s.sent(), ["S 0:0"], "after 250 ms");
+        s.wait(100);
+        let echo = if answers_first { first } else { s.our_stamp };
+        let stamps = TcpOption::Timestamps { value: 5000, echo };
+        s.give(seg("S.", 0, 1).option(&TcpOption::Mss(1000)).option(&stamps).bare());
+        assert_eq!(s.tcp.has_lost_syn(), !answers_first);
+        assert_eq!(s.tcp.stats().srtt, Some(Duration::from_millis(if answers_first { 400 } else { 150 })));
+        assert_eq!(s.tcp.congestion().window() > 1000, answers_first);
+    }
 }
 
 #[test]

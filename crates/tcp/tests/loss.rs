@@ -129,6 +129,28 @@ fn a_tail_that_only_the_probe_repaired_reduces_the_window() {
 }
 
 #[test]
+fn a_probe_in_vain_costs_nothing_where_the_peer_sends_data_that_has_no_room_for_a_d_sack() {
+    // As the kernel does with Multipath TCP: its acknowledgments ride on data.
+    for echoes_probe in [true, false] {
+        let mut s = Script::stamped(config());
+        s.send(2964);
+        s.sent();
+        let first = s.our_stamp;
+        s.wait(200);
+        assert_eq!(s.sent(), ["P. 1977:2965 ack 1"], "all was late");
+        let (probe, before) = (s.our_stamp, s.tcp.congestion().window());
+        assert_ne!(first, probe);
+        s.give(seg(".", 1, 2965).data(500).stamp(5300, first));
+        s.give(seg(".", 501, 2965).data(500).stamp(5310, if echoes_probe { probe } else { first }));
+        s.send(988);
+        s.sent();
+        s.give(seg(".", 1001, 3953).data(500).stamp(5330, s.our_stamp));
+        let window = s.tcp.congestion().window();
+        assert_eq!(window < before, !echoes_probe, "{echoes_probe}: {window}, {before} before");
+    }
+}
+
+#[test]
 fn silence_backs_off_and_ends() {
     let mut s = Script::established(Config { retries: 3, sack: false, ..config() });
     s.send(2500);

@@ -2,52 +2,76 @@
 
 use std::sync::Arc;
 
-use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, WebPkiServerVerifier};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{
+    AlwaysResolvesClientRawPublicKeys, ClientSessionStore, ResolvesClientCert, Resumption, Tls12Resumption,
+    WebPkiServerVerifier,
+};
 use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, version};
+use rustls::{ClientConfig, SignatureScheme, version};
 
 use super::verify::{Accepted, RawKeyVerifier};
 use super::{ALPN, KnownKeys, WallClock, provider};
 use crate::error::HandshakeError;
 use crate::identity::Identity;
 use crate::settings::{OpenerSettings, ServerTrust};
+use crate::tickets::Credentials;
 
+/// What judges the server, and what we show it.
+pub(super) fn credentials(settings: &OpenerSettings) -> Result<Credentials, HandshakeError> {
+    let provider = provider(&settings.suites, settings.key_exchanges)?;
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier: Arc<dyn ServerCertVerifier> = match &settings.server {
+        ServerTrust::Pinned(keys) => RawKeyVerifier::new(Accepted::Listed(keys.clone()), algorithms),
+        ServerTrust::AcceptNew => RawKeyVerifier::new(Accepted::Any, algorithms),
+        ServerTrust::Roots(roots) => {
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), provider).build()?
+        }
+    };
+    let ours: Arc<dyn ResolvesClientCert> = match &settings.identity {
+        None => Arc::new(NoIdentity),
+        Some(identity) => Arc::new(AlwaysResolvesClientRawPublicKeys::new(raw_certified_key(identity)?)),
+    };
+    Ok(Credentials { verifier, ours })
+}
+
+/// A configuration for one handshake, which looks for its ticket in `store`.
 pub(super) fn config(
     settings: &OpenerSettings,
+    credentials: &Credentials,
+    store: Option<Arc<dyn ClientSessionStore>>,
     wall_clock: UnixTime,
 ) -> Result<ClientConfig, HandshakeError> {
-    let provider = provider(&settings.suites)?;
-    let algorithms = provider.signature_verification_algorithms;
-    let builder = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(WallClock(wall_clock)))
+    let provider = provider(&settings.suites, settings.key_exchanges)?;
+    let mut config = ClientConfig::builder_with_details(provider, Arc::new(WallClock(wall_clock)))
         .with_protocol_versions(&[&version::TLS13])?
-        .dangerous();
-    let builder = match &settings.server {
-        ServerTrust::Pinned(keys) => builder.with_custom_certificate_verifier(RawKeyVerifier::new(
-            Accepted::Listed(keys.clone()),
-            algorithms,
-        )),
-        ServerTrust::AcceptNew => {
-            builder.with_custom_certificate_verifier(RawKeyVerifier::new(Accepted::Any, algorithms))
-        }
-        ServerTrust::Roots(roots) => {
-            let verifier =
-                WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(&provider));
-            builder.with_custom_certificate_verifier(verifier.build()?)
-        }
-    };
-    let mut config = match &settings.identity {
-        None => builder.with_no_client_auth(),
-        Some(identity) => {
-            let key = raw_certified_key(identity)?;
-            builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)))
-        }
-    };
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::clone(&credentials.verifier))
+        .with_client_cert_resolver(Arc::clone(&credentials.ours));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    config.resumption = Resumption::disabled();
+    config.enable_early_data = false;
+    config.resumption = match store {
+        Some(store) => Resumption::store(store).tls12_resumption(Tls12Resumption::Disabled),
+        None => Resumption::disabled(),
+    };
     config.key_log = Arc::clone(&settings.key_log);
     Ok(config)
+}
+
+/// We show nothing.
+#[derive(Debug)]
+struct NoIdentity;
+
+impl ResolvesClientCert for NoIdentity {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
+    }
 }
 
 /// With a list of pinned keys all that get through are known.

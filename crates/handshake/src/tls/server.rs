@@ -7,6 +7,7 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::UnixTime;
 use rustls::server::{
     AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello, NoServerSessionStorage,
+    StoresServerSessions,
 };
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, version};
@@ -32,12 +33,16 @@ impl ServerConfigs {
         if settings.identity.is_none() && settings.certificate.is_none() {
             return Err(HandshakeError::Settings("a listener needs a key or a certificate"));
         }
-        let provider = provider(&settings.suites)?;
+        let provider = provider(&settings.suites, settings.key_exchanges)?;
         Ok(Self { provider, settings: settings.clone(), wall_clock })
     }
 
-    /// The configuration for this client.
-    pub(super) fn choose(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, HandshakeError> {
+    /// The configuration for this client, which looks for its session in `store`.
+    pub(super) fn choose(
+        &self,
+        hello: &ClientHello<'_>,
+        store: Option<Arc<dyn StoresServerSessions>>,
+    ) -> Result<Arc<ServerConfig>, HandshakeError> {
         let offers_raw = |types: Option<&[CertificateType]>| {
             types.is_some_and(|types| types.contains(&CertificateType::RawPublicKey))
         };
@@ -72,8 +77,9 @@ impl ServerConfigs {
             (Some(_), None) | (None, None) => return Err(HandshakeError::IdentityKind),
         };
         config.alpn_protocols = vec![ALPN.to_vec()];
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        // One: a client that comes back is given the next.
+        config.send_tls13_tickets = usize::from(store.is_some());
+        config.session_storage = store.unwrap_or_else(|| Arc::new(NoServerSessionStorage {}));
         config.max_early_data_size = 0;
         config.key_log = Arc::clone(&self.settings.key_log);
         Ok(Arc::new(config))

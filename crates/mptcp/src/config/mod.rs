@@ -99,6 +99,8 @@ pub struct Config {
     /// second later than it could have. None by default, as in Linux: a peer that opens connections to us could have us send SYNs to
     /// anybody.
     pub passive_joins: Joins,
+    /// On sealed connections: bring blocks along in the SYN of a join where no subflow works any more.
+    pub join_data: bool,
     /// How long an attempt to open the connection may go without progress before another path is tried beside it (the
     /// Connection Attempt Delay of RFC 8305, section 5).
     pub attempt_delay: Duration,
@@ -138,6 +140,7 @@ impl Default for Config {
             announce: true,
             joins: Joins::default(),
             passive_joins: Joins::None,
+            join_data: true,
             attempt_delay: Duration::from_millis(250),
             remaining_attempts_timeout: Duration::from_millis(1500),
             crypto_jobs: 0,

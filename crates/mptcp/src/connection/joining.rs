@@ -16,10 +16,11 @@ impl Connection {
     pub(crate) fn open_joins(&mut self, now: Instant, host: &mut dyn Host) {
         self.tell_outcomes(now, host);
         while self.may_join() && self.subflows.present() < usize::from(self.config.max_subflows) {
+            let is_in_need = !self.subflows.has_good();
             let joining = Joining {
                 wanted: self.joins(),
                 is_opener: self.role == Role::Active,
-                is_in_need: !self.subflows.has_good(),
+                is_in_need,
                 attempt_delay: self.config.attempt_delay,
                 denies_initial: self
                     .protection
@@ -46,7 +47,9 @@ impl Connection {
             let Some(path) = host.paths().get(id).cloned() else { return };
             log::debug!(path = path.name, remote = %remote.address, "join begins");
             let kind = Kind::JoinActive { nonce: host.random().next_u32(), peer_nonce: None };
-            if self.open_subflow(now, &path, remote.address, (kind, remote.id), host).is_none() {
+            let drops_data = host.drops_syn_data(now, path.id, remote.address.ip());
+            let syn_data = self.data_of_syn(is_in_need, drops_data);
+            if self.open_subflow(now, &path, remote.address, (kind, remote.id, syn_data), host).is_none() {
                 log::debug!(path = path.name, remote = %remote.address, "join cannot begin");
                 self.paths.on_lost(now, id, remote.address);
             }

@@ -33,6 +33,7 @@ use crate::receive::RecvStream;
 use crate::role::Role;
 use crate::send::SendStream;
 use crate::subflows::Subflows;
+use crate::subflows::sealed::SynData;
 use crate::subflows::subflow::{Kind, ResetInfo};
 use crate::timers::{Timer, Timers};
 use crate::{
@@ -84,7 +85,7 @@ impl Connection {
         let mut connection = Self::new(now, config, Role::Active, protection);
         connection.subflows = Subflows::new(start.first_id);
         connection.paths.set_remotes(start.remotes);
-        let first = (Kind::FirstActive, Some(0));
+        let first = (Kind::FirstActive, Some(0), SynData::None);
         if let Err(error) = offered {
             connection.fail(error);
         } else if connection.open_subflow(now, start.path, start.remote, first, host).is_none() {

@@ -90,7 +90,10 @@ impl Connection {
                 self.on_first_syn_ack(arrived);
             }
             (Stage::Opening, Kind::FirstPassive) => self.on_first_third_ack(arrived),
-            (Stage::Opening, Kind::JoinActive { .. }) if is_syn => self.on_join_syn_ack(now, arrived),
+            (Stage::Opening, Kind::JoinActive { .. }) if is_syn => {
+                self.note_syn_data(now, index, host);
+                self.on_join_syn_ack(now, arrived);
+            }
             (Stage::Open, _) => self.heed_answers(now, arrived),
             (Stage::Opening, Kind::JoinPassive { .. }) => self.on_join_third_ack(now, arrived),
             (Stage::Unconfirmed { .. }, _) if !is_syn => self.on_join_confirmed(now, index),

@@ -180,7 +180,10 @@ impl Connection {
                 self.paths.on_join_failed(now, path, remote);
                 let why = match self.subflows[index].state.end {
                     Some(Closed::Refused | Closed::ResetByPeer) => REFUSED,
-                    Some(Closed::TimedOut | Closed::Unreachable) => "the join was not answered",
+                    Some(Closed::Unreachable) => {
+                        "nothing leads from there to the address that was connected to"
+                    }
+                    Some(Closed::TimedOut) => "the join was not answered",
                     Some(Closed::Finished | Closed::Aborted) | None => "the join came to nothing",
                 };
                 self.on_path_missing(now, path, why);

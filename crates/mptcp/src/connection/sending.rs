@@ -4,7 +4,7 @@ use crate::log;
 use bytes::Bytes;
 use plait_base::Instant;
 use plait_tcp::Record;
-use plait_wire::{OptionBytes, Segment};
+use plait_wire::{Flags, OptionBytes, Segment};
 
 use crate::protection::Mode;
 use crate::protection::options::{DATA_OPTIONS, data_options, first_data_options, infinite_options};
@@ -43,14 +43,19 @@ impl Connection {
             let waiting = subflow.state.control.len();
             let mut options =
                 OptionsOut { subflow: &mut subflow.state, protection: &mut self.protection, stream };
-            let segment = subflow.tcp.poll_transmit(now, &mut options);
-            if segment.is_some() {
+            let mut segment = subflow.tcp.poll_transmit(now, &mut options);
+            if let Some(segment) = &mut segment {
                 let owes_fin = stream.fin.is_some() && !stream.has_sent && subflow.state.keys_told;
                 if owes_fin || (1..waiting).contains(&subflow.state.control.len()) {
                     // One at a time; the next one goes with an ACK of its own.
                     subflow.tcp.request_ack();
                 }
                 self.subflows.on_spoken(index, true);
+                if segment.flags.contains(Flags::SYN) {
+                    self.fill_syn(now, index, segment);
+                }
+            }
+            if segment.is_some() {
                 return segment;
             }
             self.subflows.on_spoken(index, false);

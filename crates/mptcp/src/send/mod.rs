@@ -446,6 +446,11 @@ impl SendStream {
         start
     }
 
+    /// A block that no subflow was given, or only the SYN of one: the next that can takes it.
+    pub(crate) fn await_carrier(&mut self, start: u64) {
+        self.again.insert(start);
+    }
+
     /// Numbered bytes without an acknowledgment.
     pub(crate) fn in_doubt(&self) -> u64 {
         self.next.saturating_sub(self.acked)

@@ -116,6 +116,8 @@ pub struct SealedStatus {
     pub key_exchange: Option<&'static str>,
     /// The identity of the peer.
     pub peer: PeerIdentity,
+    /// The handshake has continued an earlier session: the peer is who proved to be that then.
+    pub is_resumed: bool,
     /// Generations of the keys: ours and the peer's.
     pub generations: [u64; 2],
     /// Disjoint paths that have given a share to the keys, that of the handshake included: to the keys of what we send, and of

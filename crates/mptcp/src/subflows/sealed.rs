@@ -18,6 +18,8 @@ pub(crate) struct SealedSubflow {
     initiator: (u8, u8),
     /// The same of the SYN/ACK.
     responder: (u8, u8),
+    /// What goes along in the first segment of a join, beside the stream of the subflow.
+    pub(crate) syn_data: SynData,
     /// Blocks that failed verification, runs of bytes without a mapping included.
     pub(crate) failures: u64,
     /// Option tags of segments without a block that were wrong.
@@ -36,7 +38,26 @@ pub(crate) struct SealedSubflow {
     pub(crate) has_gaps: bool,
 }
 
+/// Blocks in the SYN of a join, or in the SYN/ACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum SynData {
+    /// None are to go along.
+    #[default]
+    None,
+    /// As many as fit are to go along with the SYN.
+    Due,
+    /// They went with the first SYN; those that repeat it go without.
+    Sent,
+    /// Blocks came with a SYN and were the peer's: the SYN/ACK may be as long as that was, header and payload of TCP together.
+    Answerable { length: usize },
+}
+
 impl SealedSubflow {
+    /// The name of a join in its SYN, which has said what it has to say.
+    pub(crate) fn syn_name(&self, initiator_nonce: u32) -> SubflowTag {
+        SubflowTag::of_syn(initiator_nonce, self.initiator.0, self.initiator.1)
+    }
+
     /// Blocks that failed verification.
     pub(crate) fn failures(&self) -> u64 {
         self.failures
@@ -64,12 +85,12 @@ impl SealedSubflow {
 
     /// What the SYN of the join said.
     pub(crate) fn initiator_said(&mut self, backup: bool, reserved: u8, address_id: u8) {
-        self.initiator = (reserved << 1 | u8::from(backup), address_id);
+        self.initiator = (flag_bits(backup, reserved), address_id);
     }
 
     /// What the SYN/ACK of the join said.
     pub(crate) fn responder_said(&mut self, backup: bool, reserved: u8, address_id: u8) {
-        self.responder = (reserved << 1 | u8::from(backup), address_id);
+        self.responder = (flag_bits(backup, reserved), address_id);
     }
 
     /// Whether TCP waits for bytes before those it has.
@@ -87,4 +108,9 @@ impl SealedSubflow {
             responder_address: self.responder.1,
         }
     }
+}
+
+/// Low four bits of the third byte of MP_JOIN.
+pub(crate) const fn flag_bits(backup: bool, reserved: u8) -> u8 {
+    reserved << 1 | backup as u8
 }

@@ -14,6 +14,8 @@ pub(crate) struct TestHost {
     pub(super) next_port: u16,
     /// So many tokens are taken by other connections.
     pub(crate) taken_tokens: u8,
+    /// Paths that swallow SYNs with data, as far as it was told.
+    pub(crate) syn_data_dropped: Vec<PathId>,
     /// What becomes of claims to openings.
     pub(crate) claim: OpeningClaim,
 }
@@ -64,6 +66,14 @@ impl Host for TestHost {
     }
 
     fn note_opening(&mut self, _: Instant, _: PathId, _: IpAddr, _: bool) {}
+
+    fn drops_syn_data(&self, _: Instant, path: PathId, _: IpAddr) -> bool {
+        self.syn_data_dropped.contains(&path)
+    }
+
+    fn note_syn_data_dropped(&mut self, _: Instant, path: PathId, _: IpAddr) {
+        self.syn_data_dropped.push(path);
+    }
 
     fn claim_join(&mut self, _: Instant, _: IpAddr) -> Result<(), Instant> {
         Ok(())

@@ -157,6 +157,7 @@ impl World {
                     next_port: 40_000,
                     taken_tokens: 0,
                     keys_drawn: 0,
+                    syn_data_dropped: Vec::new(),
                     claim: OpeningClaim::Granted,
                 },
                 config: Config::default(),

@@ -23,7 +23,7 @@ use core::fmt;
 use bytes::Bytes;
 use plait_base::Random;
 
-use crate::sealed::{MasterSecret, Suite};
+use crate::sealed::{MasterSecret, SessionTicket, Suite};
 
 pub use negotiation::{
     ACK_ENO, Policy, Refusal, Verdict, answer_eno, judge_ack, judge_answer, judge_offer, offer_eno,
@@ -49,6 +49,10 @@ pub trait Handshake: Send {
     /// The outcome, once: as soon as the peer's last byte was taken and our own last byte was handed out. From then on
     /// both directions carry mapped bytes only.
     fn poll_complete(&mut self) -> Option<Complete>;
+
+    /// Takes the ticket that the server has given for a later handshake, after the outcome. One that makes no sense is none: nothing
+    /// depends on it.
+    fn handle_ticket(&mut self, ticket: &SessionTicket);
 }
 
 /// What one side brings along: whom it takes for its peer, and how it begins handshakes.
@@ -109,6 +113,10 @@ pub struct Complete {
     pub key_exchange: &'static str,
     /// Who the peer is.
     pub peer: Peer,
+    /// It has continued an earlier session: the peer is who proved to be that then, and nothing was signed.
+    pub is_resumed: bool,
+    /// For the client, to be said in a sealed block: by this its next handshake can continue this session.
+    pub ticket: Option<SessionTicket>,
     /// Handshake bytes we sent: our first mapping starts at relative subflow sequence number 1 + this.
     pub sent: u64,
     /// Handshake bytes the peer sent: its first mapping starts at relative subflow sequence number 1 + this.

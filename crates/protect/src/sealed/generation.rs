@@ -52,6 +52,11 @@ impl Generation {
         &self.option_keys[index].1
     }
 
+    /// The option key of a name that may come to nothing: not kept, so that whoever invents names fills nothing.
+    pub(super) fn option_key_once(&self, subflow: SubflowTag) -> OptionKey {
+        self.secrets.option_key(subflow)
+    }
+
     pub(super) fn forget_subflow(&mut self, subflow: SubflowTag) {
         self.option_keys.retain(|(of, _)| *of != subflow);
     }
@@ -64,6 +69,11 @@ impl Generation {
     fn numbered(number: u64, secrets: DirectionSecrets, suite: Suite) -> Self {
         let block_key = Arc::new(secrets.block_key(suite));
         Self { number, secrets, block_key, option_keys: Vec::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept_option_keys(&self) -> usize {
+        self.option_keys.len()
     }
 
     #[cfg(test)]

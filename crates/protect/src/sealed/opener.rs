@@ -90,7 +90,13 @@ impl Opener {
             self.generation_mut(header.generation()).ok_or(OpenError::Generation(header.generation()))?;
         let message = context.of_block(header, dsn, payload.len());
         let received = &payload[payload.len() - OPTION_TAG_LEN..];
-        let key = generation.option_key(context.subflow);
+        let once;
+        let key = if context.subflow.is_of_syn() {
+            once = generation.option_key_once(context.subflow);
+            &once
+        } else {
+            generation.option_key(context.subflow)
+        };
         if !key.is_tag::<OPTION_TAG_LEN>(&message, data_tag(&payload), received) {
             return Err(if is_unproven { OpenError::FirstOptionTag } else { OpenError::OptionTag });
         }
@@ -104,6 +110,11 @@ impl Opener {
         if opened.generation == self.current.number() + 1 {
             self.advance();
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn current(&self) -> &Generation {
+        &self.current
     }
 
     /// A KEY_UPDATE record came, in order, in a block of generation `closed`: all older blocks have arrived. Wipes

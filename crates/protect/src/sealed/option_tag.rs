@@ -12,13 +12,26 @@ use super::block::{DATA_TAG_LEN, Header};
 pub(super) const OPTION_TAG_LEN: usize = 16;
 
 /// The name of a subflow in its keys: 0 for the first one, [`JoinHmacs::subflow`](super::JoinHmacs::subflow) for
-/// those that joined. 62 bits.
+/// those that joined: 62 bits. Before that, in its SYN, a join has the name [`SubflowTag::of_syn`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubflowTag(pub u64);
+
+const OF_SYN: u64 = 1 << 63;
 
 impl SubflowTag {
     /// The subflow that the handshake ran on.
     pub const FIRST: Self = Self(0);
+
+    /// The name that a join has in its SYN, before both ends have proved themselves: bit 63, then what the SYN says. No subflow
+    /// has such a name, so no tag that is right in a SYN is right elsewhere, or in another SYN. `flags`: low four bits of the third
+    /// byte of MP_JOIN; `address`: address id.
+    pub const fn of_syn(nonce: u32, flags: u8, address: u8) -> Self {
+        Self(OF_SYN | (flags as u64 & 0x0f) << 40 | (address as u64) << 32 | nonce as u64)
+    }
+
+    pub(super) const fn is_of_syn(self) -> bool {
+        self.0 & OF_SYN != 0
+    }
 }
 
 /// Bytes of further options that a tag covers: at most what fits into a TCP header.

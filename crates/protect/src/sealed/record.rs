@@ -8,13 +8,14 @@ use arrayvec::ArrayVec;
 
 use super::option_tag::SubflowTag;
 use super::path_key::Exchange;
+use super::session_ticket::{MAX_TICKET, SessionTicket};
 
 /// The most records that one block may have; padding does not count. A connection has a handful of addresses and
 /// subflows to speak about.
 pub const MAX_RECORDS: usize = 64;
 
 /// One control record.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Record {
     /// 01: the stream ends here. Only padding may follow in its block.
     Eof,
@@ -61,6 +62,8 @@ pub enum Record {
     Opened(u32),
     /// 0c: the listener wants so many paths in the keys, and the opener has not said so: this is the end.
     Require(u8),
+    /// 0d: the listener's first record, if it gives the opener a ticket for its next handshake.
+    Ticket(SessionTicket),
 }
 
 /// Bytes of the name of an opening.
@@ -117,6 +120,11 @@ impl Record {
                 put(&token.to_be_bytes());
             }
             Self::Require(paths) => put(&[REQUIRE, *paths]),
+            Self::Ticket(ticket) => {
+                let bytes = ticket.as_bytes();
+                put(&[TICKET, bytes.len() as u8]);
+                put(bytes);
+            }
         }
         out
     }
@@ -136,7 +144,8 @@ impl Record {
             | Self::Mix(_)
             | Self::Opening { .. }
             | Self::Opened(_)
-            | Self::Require(_) => false,
+            | Self::Require(_)
+            | Self::Ticket(_) => false,
         }
     }
 }
@@ -152,12 +161,13 @@ const TOKEN: u8 = 8;
 const OPENING: u8 = 10;
 const OPENED: u8 = 11;
 const REQUIRE: u8 = 12;
+const TICKET: u8 = 13;
 
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
 
-/// The longest record: ADD_ADDR with an IPv6 address and a port.
-const MAX_RECORD_LEN: usize = 1 + 1 + 1 + 16 + 2;
+/// The longest record: the longest ticket.
+const MAX_RECORD_LEN: usize = 1 + 1 + MAX_TICKET;
 
 /// The records of one control block, in order.
 ///
@@ -236,6 +246,11 @@ impl<'a> Records<'a> {
                 Record::Require(paths)
             }
             OPENED => Record::Opened(u32::from_be_bytes(fields.take()?)),
+            TICKET => {
+                let [length] = fields.take()?;
+                let ticket = SessionTicket::new(fields.take_slice(usize::from(length))?);
+                Record::Ticket(ticket.ok_or(RecordError::Value)?)
+            }
             unknown => return Err(RecordError::Unknown(unknown)),
         })
     }
@@ -261,7 +276,7 @@ pub enum RecordError {
     Truncated,
     /// A record type that does not exist.
     Unknown(u8),
-    /// An address family or a flag that does not exist.
+    /// An address family, a flag or a length that does not exist.
     Value,
     /// A record behind EOF or KEY_UPDATE.
     BehindTheLast,
@@ -271,11 +286,17 @@ pub enum RecordError {
 
 struct Fields<'a>(&'a [u8]);
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], RecordError> {
         let (field, rest) = self.0.split_first_chunk().ok_or(RecordError::Truncated)?;
         self.0 = rest;
         Ok(*field)
+    }
+
+    fn take_slice(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
+        let (field, rest) = self.0.split_at_checked(length).ok_or(RecordError::Truncated)?;
+        self.0 = rest;
+        Ok(field)
     }
 }
 

@@ -28,6 +28,8 @@ fn any_record() -> impl Strategy<Value = Record> {
             .prop_map(|(subflow, number)| Record::Mix(Exchange { subflow: SubflowTag(subflow), number })),
         any::<u8>().prop_map(Record::Require),
         any::<u32>().prop_map(Record::Opened),
+        prop::collection::vec(any::<u8>(), 1..=MAX_TICKET)
+            .prop_map(|bytes| Record::Ticket(SessionTicket::new(&bytes).expect("of a length that is fine"))),
     ]
 }
 
@@ -48,7 +50,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..14, 0..300)) {
+    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..15, 0..300)) {
         let seen: Vec<_> = Records::new(&plain).collect();
         prop_assert!(seen.len() <= MAX_RECORDS + 1);
         let errors = seen.iter().filter(|record| record.is_err()).count();
@@ -81,6 +83,18 @@ fn each_record_has_its_known_bytes() {
     assert_eq!(&mix.to_bytes()[..], [3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
     assert_eq!(&Record::Require(2).to_bytes()[..], [12, 2]);
     assert_eq!(&Record::Opened(0xaea2_16b1).to_bytes()[..], [11, 0xae, 0xa2, 0x16, 0xb1]);
+    let ticket = SessionTicket::new(&[7, 8, 9]).expect("three bytes");
+    assert_eq!(&Record::Ticket(ticket).to_bytes()[..], [13, 3, 7, 8, 9]);
+}
+
+#[test]
+fn a_ticket_is_neither_empty_nor_longer_than_any_is() {
+    assert_eq!(all(&[13, 0]), Err(RecordError::Value));
+    let longest = [&[13, MAX_TICKET as u8][..], &[7; MAX_TICKET]].concat();
+    assert_eq!(all(&longest).map(|records| records.len()), Ok(1));
+    let longer = [&[13, MAX_TICKET as u8 + 1][..], &[7; MAX_TICKET + 1]].concat();
+    assert_eq!(all(&longer), Err(RecordError::Value));
+    assert_eq!(all(&longest[..longest.len() - 1]), Err(RecordError::Truncated));
 }
 
 #[test]
@@ -92,7 +106,7 @@ fn nothing_but_padding_follows_the_end() {
 
 #[test]
 fn unknown_types_families_and_flags_are_errors() {
-    for unknown in [0, 13, 255] {
+    for unknown in [0, 14, 255] {
         assert_eq!(all(&[unknown]), Err(RecordError::Unknown(unknown)));
     }
     assert_eq!(all(&[5, 0, 5, 0, 0, 0, 0, 0, 0]), Err(RecordError::Value));

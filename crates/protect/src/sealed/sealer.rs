@@ -142,6 +142,12 @@ impl Sealer {
         Some(block.tag(key, context))
     }
 
+    /// The same for a transmission in the SYN of a join, or in its SYN/ACK: nothing is kept of a subflow that may come to nothing.
+    pub fn tag_once(&self, block: &SealedBlock, context: &OptionContext<'_>) -> Option<[u8; OPTION_TAG_LEN]> {
+        let key = self.kept(block.generation())?.option_key_once(context.subflow);
+        Some(block.tag(&key, context))
+    }
+
     /// The tag of a segment without a block: a pure Data-ACK, or a DATA_FIN alone.
     pub fn tag_ack(&mut self, context: &AckContext<'_>) -> AckTag {
         let generation = self.current.wire();
@@ -198,6 +204,10 @@ impl Sealer {
         if let Some(previous) = &mut self.previous {
             previous.forget_subflow(subflow);
         }
+    }
+
+    fn kept(&self, number: u64) -> Option<&Generation> {
+        [Some(&self.current), self.previous.as_ref()].into_iter().flatten().find(|it| it.number() == number)
     }
 
     fn generation_mut(&mut self, number: u64) -> Option<&mut Generation> {
@@ -263,4 +273,41 @@ pub enum UpdateRefused {
     MixUnacknowledged,
     /// Too late: see [`KeyUsedUp`].
     KeyUsedUp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::option_tag::ProtectedOptions;
+    use super::super::schedule::{ConnectionSecrets, Role};
+    use super::super::secret::MasterSecret;
+    use super::*;
+
+    #[test]
+    fn names_that_come_to_nothing_leave_no_key_on_either_side() {
+        let seven = |bytes: &mut [u8; 32]| -> Result<(), ()> {
+            bytes.fill(7);
+            Ok(())
+        };
+        let master = || MasterSecret::filled_by(seven).expect("it is filled");
+        let secrets = || ConnectionSecrets::derive(master(), 0x21);
+        let suite = Suite::Aes128Gcm;
+        let (_, mut sealer, _) = secrets().start(Role::A, suite, suite.limits(), Instant::ZERO);
+        let (_, _, mut opener) = secrets().start(Role::B, suite, suite.limits(), Instant::ZERO);
+        let mut plain = BlockBuffer::with_capacity(4);
+        plain.put(b"text");
+        let dsn = sealer.next_dsn();
+        let mut block = sealer.seal(Kind::Data, plain).expect("it is the first");
+        for nonce in 0..100 {
+            let subflow = SubflowTag::of_syn(nonce, 0, 2);
+            let options = ProtectedOptions::NONE;
+            let context = OptionContext { subflow, offset: 0, data_ack: None, data_fin: false, options };
+            let tag = sealer.tag_once(&block, &context).expect("there are keys");
+            let payload = [&block.shared()[..], &tag].concat();
+            assert!(opener.begin(dsn, &context, payload.clone().into()).is_ok());
+            // Of another SYN it says nothing.
+            let other = OptionContext { subflow: SubflowTag::of_syn(nonce + 1, 0, 2), ..context };
+            assert!(opener.begin(dsn, &other, payload.into()).is_err());
+        }
+        assert_eq!((sealer.current().kept_option_keys(), opener.current().kept_option_keys()), (0, 0));
+    }
 }

@@ -108,9 +108,11 @@ fn settings(tep: Tep) -> SealedSettings {
     let pinned = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
     let trust = if tep.proves_identity() { pinned } else { ServerTrust::AcceptNew };
     let name = ServerName::try_from("gw.example.com").expect("a name");
+    // A scenario runs more than once, and each time as if it were the first.
+    let opener = OpenerSettings { tickets: None, ..OpenerSettings::new(name, trust) };
     SealedSettings {
         teps: vec![tep],
-        opener: Some(Arc::new(OpenerSettings::new(name, trust))),
+        opener: Some(Arc::new(opener)),
         ..SealedSettings::listener(Arc::new(ListenerSettings::new(identity)))
     }
 }

@@ -5,12 +5,14 @@
 
 use crate::log;
 use plait_base::{Duration, Instant, SubflowId};
+use plait_protect::sealed::SubflowTag;
 use plait_tcp::FourTuple;
 use plait_wire::{Flags, MpJoin, ResetReason, Segment};
 
 use crate::connection::options_in::Signals;
 use crate::connection::receiving::Arrived;
 use crate::protection::{Mode, Nonces, OptionsOut, StreamFacts};
+use crate::subflows::sealed::flag_bits;
 use crate::subflows::subflow::{Kind, ResetInfo, Stage, Subflow};
 use crate::{Connection, Event, Host, Path, PathClass, Refused};
 
@@ -33,6 +35,13 @@ struct JoinSyn {
     nonce: u32,
 }
 
+impl JoinSyn {
+    /// What the blocks that it brings are tagged with.
+    const fn name(self) -> SubflowTag {
+        SubflowTag::of_syn(self.nonce, flag_bits(self.backup, self.reserved), self.address_id)
+    }
+}
+
 impl Connection {
     /// A SYN with MP_JOIN and our token.
     pub(crate) fn accept_join(
@@ -42,11 +51,16 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
         let (said, path) = self.check_join(syn, host)?;
+        let answer = self.data_of_answer((NOT_ADDED, said.name()), syn);
+        if self.closing.is_over() {
+            return Err(Refused::Prohibited);
+        }
         if self.subflows.unproved() >= MAX_UNPROVED {
             return Err(Refused::Crowded);
         }
         let nonce = host.random().next_u32();
-        let subflow = self.join_subflow((now, syn), said, (nonce, &path), host);
+        let mut subflow = self.join_subflow((now, syn), said, (nonce, &path), host);
+        subflow.state.sealed.syn_data = answer;
         Ok(self.add_join(subflow))
     }
 
@@ -175,6 +189,10 @@ impl Connection {
         subflow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
         // The peer may send data here as soon as it has our third ACK.
         self.outgoing.on_other_subflow();
+        let state = &self.subflows[arrived.index].state;
+        if let (id, Some(name)) = (state.id, state.sealed.tag) {
+            self.take_syn_data((id, name), &arrived.segment.payload);
+        }
         self.cancel_slower(arrived.index);
     }
 

@@ -4,15 +4,19 @@ mod capable;
 mod join;
 
 use core::net::{IpAddr, SocketAddr};
-use plait_base::{Instant, SubflowId};
+use plait_base::{Duration, Instant, SubflowId};
 use plait_tcp::FourTuple;
 use plait_wire::Segment;
 
+use crate::subflows::sealed::SynData;
 use crate::subflows::subflow::{Kind, Subflow, SubflowState};
 use crate::{Config, Connection, Event, Host, Path};
 
 /// Attempts to open a further subflow: it is not worth two minutes, and there are others.
 const JOIN_SYN_RETRIES: u8 = 3;
+/// A network may drop SYNs with data: the one that goes without follows soon. It takes as many more to wait as long.
+const SYN_DATA_TIMEOUT: Duration = Duration::from_millis(250);
+const SYN_DATA_RETRIES: u8 = JOIN_SYN_RETRIES + 2;
 
 impl Connection {
     /// Opens a subflow actively; `None` without a free port.
@@ -21,7 +25,7 @@ impl Connection {
         now: Instant,
         path: &Path,
         remote: SocketAddr,
-        state: (Kind, Option<u8>),
+        (kind, remote_address, syn_data): (Kind, Option<u8>, SynData),
         host: &mut dyn Host,
     ) -> Option<usize> {
         let local = path.local_for(remote.ip())?;
@@ -31,9 +35,13 @@ impl Connection {
         if self.mode() == crate::protection::Mode::Multipath {
             config.syn_retries = config.syn_retries.min(JOIN_SYN_RETRIES);
         }
+        if syn_data == SynData::Due {
+            (config.syn_timeout, config.syn_retries) = (SYN_DATA_TIMEOUT, SYN_DATA_RETRIES);
+        }
         let tcp = plait_tcp::Connection::connect(now, config, tuple, host.isn(&tuple, now));
-        let (kind, remote_address) = state;
-        Some(self.add_subflow(path, tcp, tuple, kind, remote_address))
+        let index = self.add_subflow(path, tcp, tuple, kind, remote_address);
+        self.subflows[index].state.sealed.syn_data = syn_data;
+        Some(index)
     }
 
     /// Opens a subflow passively.

@@ -3,7 +3,7 @@
 //!
 //! Bytes of a subflow are the handshake's or blocks ([`inbound`]); a block is opened, here or by a job, and put in order
 //! ([`unsealing`]); records are acted upon ([`records`]); what goes out is cut for a subflow ([`outbound`]), and what was corrupted on
-//! the way is sent again ([`repair`]).
+//! the way is sent again ([`repair`]). The first segment of a join may bring blocks, too ([`syn_data`]).
 
 mod claim;
 mod handshake;
@@ -12,4 +12,5 @@ mod mixing;
 mod outbound;
 mod records;
 mod repair;
+mod syn_data;
 mod unsealing;

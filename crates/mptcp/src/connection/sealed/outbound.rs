@@ -32,7 +32,7 @@ impl Connection {
         self.outgoing.is_finished() && self.outgoing.uncut() == 0
     }
 
-    fn has_control(&self, now: Instant) -> bool {
+    pub(super) fn has_control(&self, now: Instant) -> bool {
         let all_cut = self.is_all_cut();
         !self.outgoing.is_fin_sent()
             && self.protection.established().is_some_and(|sealed| sealed.has_control(now, all_cut))
@@ -42,7 +42,7 @@ impl Connection {
         self.protection.established().is_some_and(Established::is_control_next)
     }
 
-    fn has_room_for_control(&self) -> bool {
+    pub(super) fn has_room_for_control(&self) -> bool {
         let edge = self.outgoing.edge().max(self.outgoing.acked());
         self.protection
             .established()
@@ -65,7 +65,7 @@ impl Connection {
         })
     }
 
-    fn seal_control(&mut self, now: Instant) {
+    pub(super) fn seal_control(&mut self, now: Instant) {
         let all_cut = self.is_all_cut();
         let Some(established) = self.protection.established_mut() else { return };
         if established.seal_control(now, all_cut).is_err() {
@@ -172,7 +172,7 @@ impl Connection {
         self.transmit_block(now, index, start)
     }
 
-    fn on_keys_used_up(&mut self) {
+    pub(super) fn on_keys_used_up(&mut self) {
         self.fail_sealing("the keys are used up".into(), ConnectionError::Protocol);
     }
 

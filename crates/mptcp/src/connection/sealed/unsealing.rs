@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// A block has been opened, or not.
-    fn take_opened(&mut self, opening: &Opening, result: Result<Opened, OpenError>) {
+    pub(super) fn take_opened(&mut self, opening: &Opening, result: Result<Opened, OpenError>) {
         let next = self.incoming.next();
         let Some(established) = self.protection.established_mut() else { return };
         match established.take_opened(opening, result, next) {
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    fn on_duplicate(&mut self, length: u64, acked: Option<u64>) {
+    pub(super) fn on_duplicate(&mut self, length: u64, acked: Option<u64>) {
         self.counters.bytes_duplicate += length;
         if let Some(acked) = acked {
             self.on_genuine_ack(acked);

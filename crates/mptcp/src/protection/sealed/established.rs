@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use plait_base::{Dsn, Instant, PathId};
 use plait_protect::handshake::{Handshake, Peer, Tep};
-use plait_protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, Suite};
+use plait_protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, SessionTicket, Suite};
 use std::collections::{BTreeMap, VecDeque};
 
 use super::ahead::Ahead;
@@ -30,8 +30,16 @@ pub(super) struct About {
     pub(super) suite: Suite,
     pub(super) key_exchange: &'static str,
     pub(super) peer: Peer,
+    pub(super) is_resumed: bool,
     pub(super) sent: u64,
     pub(super) received: u64,
+}
+
+/// What the handshake has left.
+pub(super) struct Left {
+    pub(super) began: Instant,
+    pub(super) handshake: Box<dyn Handshake>,
+    pub(super) ticket: Option<SessionTicket>,
 }
 
 /// Everything that a sealed connection has beyond a plain one.
@@ -43,8 +51,11 @@ pub(crate) struct Established {
     pub(super) numbers: Numbers,
     pub(super) sealer: Sealer,
     pub(super) opener: Opener,
-    /// Until the first block is opened: what comes unmapped before may be its alert.
+    /// Until the first block is opened: what comes unmapped before may be its alert. The opener keeps it until the first block is in
+    /// order, which may have a ticket for it, and no longer: with what it remembers all keys could be made again.
     pub(super) handshake: Option<Box<dyn Handshake>>,
+    /// For the opener, to be said in our first block.
+    pub(super) ticket: Option<SessionTicket>,
     /// Which attempt of an opening this is.
     pub(super) claim: Claim,
     /// When the handshake began.
@@ -89,7 +100,7 @@ impl Established {
         role: End,
         about: About,
         (identity, sealer, opener): (ConnectionIdentity, Sealer, Opener),
-        (began, handshake): (Instant, Box<dyn Handshake>),
+        Left { began, handshake, ticket }: Left,
         mixing: Mixing,
     ) -> Self {
         Self {
@@ -109,6 +120,7 @@ impl Established {
             sealer,
             opener,
             handshake: Some(handshake),
+            ticket,
             claim: match role {
                 End::A => Claim::Unsaid,
                 End::B => Claim::Awaited,
@@ -203,12 +215,13 @@ impl Established {
     }
 
     pub(super) fn status(&self, rest: SealedStatus) -> SealedStatus {
-        let About { tep, suite, key_exchange, peer: _, sent, received } = &self.about;
+        let About { tep, suite, key_exchange, peer: _, is_resumed, sent, received } = &self.about;
         SealedStatus {
             handshake: Some(tep.name()),
             suite: Some(suite.name()),
             key_exchange: Some(key_exchange),
             peer: self.peer_identity(),
+            is_resumed: *is_resumed,
             mixed_paths: self.mixed_paths(),
             generations: [self.sealer.generation(), self.opener.generation()],
             handshake_bytes: [*sent, *received],

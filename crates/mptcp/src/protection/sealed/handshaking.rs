@@ -6,7 +6,7 @@ use plait_protect::handshake::{Complete, Failed, Handshake, Tep};
 use plait_protect::sealed::{ConnectionSecrets, Role as End};
 use plait_wire::OptionBytes;
 
-use super::established::{About, Established};
+use super::established::{About, Established, Left};
 use super::mixing::{Mixing, Way};
 use super::negotiation::third_segment;
 use super::{Agreed, Sealed, Stage};
@@ -146,7 +146,8 @@ impl Sealed {
         let Stage::Handshaking(handshaking) = core::mem::replace(&mut self.stage, failed) else {
             return Err("no handshake runs");
         };
-        let Complete { master, tep, suite, key_exchange, peer, sent, received } = complete;
+        let Complete { master, tep, suite, key_exchange, peer, is_resumed, ticket, sent, received } =
+            complete;
         let role = end(self.role);
         let secrets = ConnectionSecrets::derive(master, tep.byte());
         let derived = secrets.identity().token(role);
@@ -156,9 +157,10 @@ impl Sealed {
         }
         let started = secrets.start(role, suite, suite.limits(), now);
         let mixing = Mixing::new(self.settings.require_paths, way);
-        let about = About { tep, suite, key_exchange, peer, sent, received };
-        let mut established =
-            Established::new(role, about, started, (handshaking.began, handshaking.handshake), mixing);
+        let about = About { tep, suite, key_exchange, peer, is_resumed, sent, received };
+        let Handshaking { handshake, began, .. } = *handshaking;
+        let left = Left { began, handshake, ticket };
+        let mut established = Established::new(role, about, started, left, mixing);
         if token != derived {
             established.rename(token);
         }

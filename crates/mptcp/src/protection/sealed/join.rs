@@ -14,7 +14,7 @@ impl Established {
     }
 
     /// The HMACs of a join that the peer began.
-    pub(super) fn join_by_peer(&self, subflow: &SealedSubflow, theirs: u32, own: u32) -> JoinHmacs {
+    pub(crate) fn join_by_peer(&self, subflow: &SealedSubflow, theirs: u32, own: u32) -> JoinHmacs {
         self.identity.join(self.role.peer(), &subflow.transcript(theirs, own))
     }
 

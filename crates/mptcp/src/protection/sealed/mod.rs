@@ -20,6 +20,7 @@ mod negotiation;
 mod options;
 mod records;
 mod sealing;
+mod syn_data;
 mod unsealing;
 mod verifying;
 
@@ -31,6 +32,7 @@ pub use jobs::{CryptoJob, CryptoResult};
 pub(crate) use mixing::PathKey;
 pub(super) use negotiation::Unsealed;
 pub(crate) use records::ForConnection;
+pub(crate) use syn_data::{SynPayload, blocks_in};
 pub(crate) use unsealing::{Examined, InOrder, Opening, Taken};
 pub(crate) use verifying::{Reader, Said, Worth};
 

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use plait_base::Dsn;
-use plait_protect::sealed::{OPENING_LEN, Record, Records, SubflowTag};
+use plait_protect::sealed::{OPENING_LEN, Record, Records, SessionTicket, SubflowTag};
 
 use super::Sealed;
 use super::claim::Claim;
@@ -74,6 +74,7 @@ impl Established {
                 Record::KeyUpdate => self.opener.handle_key_update(generation).map_err(|_| Broken)?,
                 Record::Mix(exchange) => self.mix_theirs(exchange, generation)?,
                 Record::Token(token) => self.peer_token = token,
+                Record::Ticket(ticket) => self.take_ticket(&ticket)?,
                 // News of the window have counted since their block was verified.
                 Record::MaxData(_) | Record::Opened(_) => {}
                 Record::Opening { .. }
@@ -87,6 +88,14 @@ impl Established {
             }
         }
         Ok(ends)
+    }
+
+    /// The listener's ticket for our next handshake: at most one, in its first block.
+    fn take_ticket(&mut self, ticket: &SessionTicket) -> Result<(), Broken> {
+        // A listener has let go of its handshake before.
+        let mut handshake = self.handshake.take().ok_or(Broken)?;
+        handshake.handle_ticket(ticket);
+        Ok(())
     }
 
     /// News of the window in a block that was verified, in order or not: the largest window counts, and each is said but once.
@@ -114,6 +123,7 @@ impl Established {
                 | Record::Mix(_)
                 | Record::MaxData(_)
                 | Record::Token(_)
+                | Record::Ticket(_)
                 | Record::Opened(_) => continue,
             });
         }
@@ -132,7 +142,12 @@ impl Established {
             return;
         }
         self.announced = edge;
+        self.say_window();
+    }
+
+    /// Tells the peer how far it may send, at the next occasion.
+    pub(crate) fn say_window(&mut self) {
         self.pending.retain(|record| !matches!(record, Record::MaxData(_)));
-        self.say(Record::MaxData(self.numbers.incoming.dsn(edge).bits()));
+        self.say(Record::MaxData(self.numbers.incoming.dsn(self.announced).bits()));
     }
 }

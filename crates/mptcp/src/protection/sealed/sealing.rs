@@ -3,11 +3,13 @@
 use bytes::Bytes;
 use plait_base::Instant;
 use plait_protect::sealed::{
-    BLOCK_OVERHEAD, BlockBuffer, KeyUsedUp, Kind, OptionContext, ProtectedOptions, Record, SubflowTag,
+    BLOCK_OVERHEAD, BlockBuffer, KeyUsedUp, Kind, MAX_TICKET, OptionContext, ProtectedOptions, Record,
+    SubflowTag,
 };
 use plait_wire::{DataAck, DataSequence, Dss, Mapping, MptcpOption, OptionBytes};
 
 use super::ahead::First;
+use super::claim::Claim;
 use super::established::Established;
 use crate::protection::options::put;
 use crate::send::sealed_body::SealedBody;
@@ -17,8 +19,9 @@ use crate::send::sealed_body::SealedBody;
 pub(super) const CONTROL_SLACK: u64 = 8 << 10;
 /// The longest control block that we send.
 const MAX_CONTROL: usize = 256;
-/// ADD_ADDR with an IPv6 address.
+/// ADD_ADDR with an IPv6 address. A ticket is longer, and comes first.
 const LONGEST_RECORD: usize = 21;
+const _: () = assert!(2 + MAX_TICKET <= MAX_CONTROL - BLOCK_OVERHEAD, "a ticket fits into the first block");
 
 impl Established {
     /// Whether there is a control block to be sealed; `all_cut` if our application has ended its stream and all of it is in
@@ -26,8 +29,14 @@ impl Established {
     pub(crate) fn has_control(&self, now: Instant, all_cut: bool) -> bool {
         !self.ahead.ends_stream()
             && (!self.pending.is_empty()
+                || self.is_ticket_due()
                 || self.sealer.is_update_due(now)
                 || (all_cut && (!self.is_eof_sent() || self.eof_received)))
+    }
+
+    /// A ticket is said in our first block, or not at all: the opener waits no longer for it. An attempt that is not the connection gives none.
+    fn is_ticket_due(&self) -> bool {
+        self.ticket.is_some() && self.claim == Claim::Settled && self.sealed_blocks == 0
     }
 
     /// Whether the block to leave next is a control block.
@@ -55,6 +64,11 @@ impl Established {
         let mut plain = BlockBuffer::with_capacity(MAX_CONTROL - BLOCK_OVERHEAD);
         let mut mixes = Vec::new();
         let mut ends_stream = false;
+        if self.is_ticket_due()
+            && let Some(ticket) = self.ticket.take()
+        {
+            plain.put(&Record::Ticket(ticket).to_bytes());
+        }
         if !self.pending.is_empty() {
             while plain.len() + LONGEST_RECORD <= MAX_CONTROL - BLOCK_OVERHEAD
                 && let Some(record) = self.pending.pop_front()
@@ -71,7 +85,7 @@ impl Established {
         } else if all_cut && self.eof_received {
             plain.put(&[Record::PADDING]);
             ends_stream = true;
-        } else {
+        } else if plain.is_empty() {
             return Ok(());
         }
         let block = self.sealer.seal_mixing(plain, mixes)?;

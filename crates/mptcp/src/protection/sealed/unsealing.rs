@@ -6,7 +6,9 @@
 
 use bytes::Bytes;
 use plait_base::SubflowId;
-use plait_protect::sealed::{Kind, OpenError, OpenJob, Opened, OptionContext, ProtectedOptions, SubflowTag};
+use plait_protect::sealed::{
+    Kind, OpenError, OpenJob, Opened, OptionContext, ProtectedOptions, Role as End, SubflowTag,
+};
 
 use super::claim::Claim;
 use super::established::Established;
@@ -190,7 +192,9 @@ impl Established {
         let Ok(opened) = result else { return Taken::Forged };
         self.opener.finish(&opened);
         self.opened_blocks += 1;
-        self.handshake = None;
+        if self.role == End::B {
+            self.handshake = None;
+        }
         if offset < next || self.early.contains_key(&offset) {
             return Taken::Duplicate { length, acked };
         }
@@ -226,6 +230,7 @@ impl Established {
             Contents::Data { plain, generation: _ } => (plain, false),
             Contents::Control { plain, generation } => (Bytes::new(), self.take_records(&plain, generation)?),
         };
+        self.handshake = None;
         Ok(Some(InOrder { length, data, ends_data, data_fin }))
     }
 

@@ -90,11 +90,14 @@ impl Established {
 
     /// Whether an alert may come in place of blocks: the server may have refused our key after we were through.
     pub(crate) fn awaits_alert(&self) -> bool {
-        self.handshake.is_some()
+        self.handshake.is_some() && !self.has_opened()
     }
 
     /// Why the peer has refused us, if these bytes without a mapping are its alert.
     pub(crate) fn alert_in(&mut self, bytes: &Bytes) -> Option<String> {
+        if !self.awaits_alert() {
+            return None;
+        }
         match self.handshake.as_mut()?.handle_bytes(bytes) {
             Err(Failed { why, by_peer: true }) => Some(why),
             Ok(_) | Err(Failed { .. }) => None,

@@ -1,0 +1,168 @@
+//! Tickets of servers, by which a client opens its next connection to one of them with less.
+//!
+//! **What a ticket stands for.** It continues a session in which the server has proved who it is. So it counts only where that proof would do
+//! now: for the same name, the same trust, the same key of ours, the same cipher suites and key exchanges ([`Context`]), and if the
+//! verifier of that handshake still takes what the server has shown. It is good for a day after the server has signed something
+//! ([`MAX_AGE`]), however often the session was continued in between. Keys are agreed on anew in any case.
+//!
+//! **Once.** A ticket is taken out to be offered and does not come back: whoever sees two connections open sees no ticket twice.
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plait_protect::sealed::Suite;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{ResolvesClientCert, Tls13ClientSessionValue};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+
+use crate::identity::PublicKey;
+use crate::settings::{KeyExchanges, OpenerSettings, ServerTrust};
+
+/// How long a proof of identity is good for.
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Tickets that a client keeps in memory. Clones are the same tickets; each of them is offered once.
+#[derive(Clone, Default)]
+pub struct Tickets(Arc<Mutex<VecDeque<Ticket>>>);
+
+/// Tickets for one server: as many as connections to it are opened at about the same time.
+const MAX_FOR_ONE: usize = 8;
+/// All tickets.
+const MAX_TICKETS: usize = 256;
+/// Bytes of the chain that the server has shown: a ticket is no place to store more.
+const MAX_CHAIN: usize = 8 << 10;
+
+/// All that has to be the same where a ticket is offered.
+#[derive(Clone)]
+pub(crate) struct Context {
+    server_name: ServerName<'static>,
+    server: ServerTrust,
+    identity: Option<PublicKey>,
+    suites: Vec<Suite>,
+    key_exchanges: KeyExchanges,
+}
+
+/// What judges the server, and what we show: rustls continues a session only with the very values that it began with.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    pub(crate) verifier: Arc<dyn ServerCertVerifier>,
+    pub(crate) ours: Arc<dyn ResolvesClientCert>,
+}
+
+/// A ticket and what it stands for.
+pub(crate) struct Ticket {
+    pub(crate) context: Context,
+    pub(crate) credentials: Credentials,
+    /// What the server has shown.
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    /// When it has signed something.
+    pub(crate) proved_at: UnixTime,
+    pub(crate) session: Tls13ClientSessionValue,
+}
+
+impl Tickets {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.with(|tickets| tickets.len())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The latest ticket that is good in this context, which nobody gets again.
+    pub(crate) fn take(&self, context: &Context, now: UnixTime) -> Option<Ticket> {
+        self.with(|tickets| {
+            tickets.retain(|ticket| is_recent(ticket.proved_at, now));
+            loop {
+                let at = tickets.iter().rposition(|ticket| ticket.context.is_same(context))?;
+                let ticket = tickets.remove(at)?;
+                if ticket.is_still_believed(now) {
+                    return Some(ticket);
+                }
+            }
+        })
+    }
+
+    /// Keeps a ticket, in the place of the oldest if there are too many.
+    pub(crate) fn put(&self, ticket: Ticket) {
+        if ticket.chain.iter().map(|shown| shown.len()).sum::<usize>() > MAX_CHAIN {
+            return;
+        }
+        self.with(|tickets| {
+            let is_rival = |other: &Ticket| other.context.is_same(&ticket.context);
+            let rivals = tickets.iter().filter(|other| is_rival(other)).count();
+            if rivals >= MAX_FOR_ONE
+                && let Some(oldest) = tickets.iter().position(is_rival)
+            {
+                tickets.remove(oldest);
+            }
+            if tickets.len() >= MAX_TICKETS {
+                tickets.pop_front();
+            }
+            tickets.push_back(ticket);
+        });
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut VecDeque<Ticket>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Tickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tickets({})", self.len())
+    }
+}
+
+impl Context {
+    pub(crate) fn of(settings: &OpenerSettings) -> Self {
+        let OpenerSettings { suites, key_exchanges, server_name, server, identity, tickets: _, key_log: _ } =
+            settings;
+        Self {
+            server_name: server_name.clone(),
+            server: server.clone(),
+            identity: identity.as_ref().map(|identity| identity.public_key()),
+            suites: suites.clone(),
+            key_exchanges: *key_exchanges,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let Self { server_name, server, identity, suites, key_exchanges } = self;
+        let is_same_trust = match (server, &other.server) {
+            (ServerTrust::Pinned(ours), ServerTrust::Pinned(theirs)) => ours == theirs,
+            (ServerTrust::AcceptNew, ServerTrust::AcceptNew) => true,
+            // Each keeps its roots alive, so that no others can be at the same address.
+            (ServerTrust::Roots(ours), ServerTrust::Roots(theirs)) => Arc::ptr_eq(ours, theirs),
+            (ServerTrust::Pinned(_) | ServerTrust::AcceptNew | ServerTrust::Roots(_), _) => false,
+        };
+        is_same_trust
+            && *server_name == other.server_name
+            && *identity == other.identity
+            && *suites == other.suites
+            && *key_exchanges == other.key_exchanges
+    }
+}
+
+impl Ticket {
+    /// rustls does not look at the chain of a session that it continues: a certificate may have expired since.
+    fn is_still_believed(&self, now: UnixTime) -> bool {
+        let Some((end_entity, intermediates)) = self.chain.split_first() else { return false };
+        let name = &self.context.server_name;
+        self.credentials.verifier.verify_server_cert(end_entity, intermediates, name, &[], now).is_ok()
+    }
+}
+
+/// Whether what was proved at that time counts no longer, and never will.
+pub(crate) fn is_over(proved_at: UnixTime, now: UnixTime) -> bool {
+    now.as_secs().saturating_sub(proved_at.as_secs()) >= MAX_AGE.as_secs()
+}
+
+/// Whether what was proved at that time still counts. A clock that has been put back says nothing about any age.
+pub(crate) fn is_recent(proved_at: UnixTime, now: UnixTime) -> bool {
+    proved_at.as_secs() <= now.as_secs() && !is_over(proved_at, now)
+}

@@ -1,0 +1,29 @@
+//! What a server gives its client for the next handshake.
+
+use core::fmt;
+
+/// The most bytes of a ticket. The record of TLS with a NewSessionTicket of a server that keeps its sessions itself takes some 110.
+pub const MAX_TICKET: usize = 192;
+
+/// A ticket as the handshake of the server has made it, for the handshake of the client: one to [`MAX_TICKET`] bytes that mean
+/// nothing to anybody else.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SessionTicket(Box<[u8]>);
+
+impl SessionTicket {
+    /// The ticket with these bytes; `None` if there are none, or too many.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (1..=MAX_TICKET).contains(&bytes.len()).then(|| Self(bytes.into()))
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SessionTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionTicket({} bytes)", self.0.len())
+    }
+}
