@@ -10,13 +10,12 @@
 // The operating-system side: time and programs are its business.
 #![allow(clippy::disallowed_methods)]
 
-mod page;
 mod report;
 mod run;
 mod system;
 mod walkthrough;
 
 pub use report::write as write_report;
-pub use run::{Arrival, Overheard, Run, STEP, Verdict};
+pub use run::{Overheard, Run, STEP, Verdict};
 pub use system::System;
 pub use walkthrough::{Options, Walkthrough, run_all};

@@ -6,8 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use plait_cryptanalysis::{Effort, Model, Run as Fragment, Truth};
-use plait_lab::{Attack, AttackName, Conditions, Direction, Lab, LabConfig, PathClass, PathConfig};
+use plait_lab::{Arrival, Attack, AttackName, Conditions, Direction, Lab, LabConfig, PathClass, PathConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::system::{Fixture, Running, System};
@@ -42,9 +41,6 @@ pub struct Overheard {
     /// What was recovered from scrambled bytes, and which share of it is right.
     pub recovered: Option<(String, f64)>,
 }
-
-/// One payload that arrived at the client: seconds since the beginning, path, place in the stream (bytes).
-pub type Arrival = (f64, usize, u64);
 
 /// What happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -90,10 +86,6 @@ const HEADERS: u32 = 128;
 const MAX_ARRIVALS: usize = 1500;
 /// Most of what an eavesdropper read that is shown.
 const EXCERPT: usize = 700;
-/// Shortest stretch of scrambled bytes that is attacked.
-const SHORTEST_STRETCH: usize = 512;
-/// Numbers of one connection are not further apart than this: a page is far shorter.
-const FAR: u64 = 1 << 32;
 /// Longest a run may take, with all that can go wrong.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
@@ -157,7 +149,7 @@ pub(crate) fn execute(plan: &Plan<'_>, fixture: &Fixture) -> anyhow::Result<Run>
         injected,
         struck: log.entries.first().map(|tampering| tampering.at.saturating_sub(began).as_secs_f64()),
         overheard,
-        arrivals: arrivals(&series, began),
+        arrivals: thinned(plait_lab::arrivals(&series, Direction::ToClient, began)),
         rates: series.iter().map(|series| rates(series, began)).collect(),
     })
 }
@@ -211,29 +203,11 @@ fn overhear(path: &plait_lab::Path, plan: &Plan<'_>) -> anyhow::Result<Overheard
 
 /// Attacks what a path carried, without any knowledge of the page but its language; the page only says how well.
 fn recover(path: &plait_lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)>> {
-    let model = Model::shipped();
-    let (mut right, mut seen, mut longest) = (0, 0, Vec::new());
-    for piece in path.payload(Direction::ToClient)? {
-        // Shorter stretches are ambiguous; the handshake and the HTTP header are among them.
-        if piece.len() < SHORTEST_STRETCH {
-            continue;
-        }
-        let runs = [Fragment { start: 0, scrambled: piece }];
-        let recovered = plait_cryptanalysis::read_runs(&runs, &[], &model, Effort::default());
-        if let Some(score) = Truth::align(page, &runs).map(|truth| truth.score(&recovered)) {
-            right += score.right;
-            seen += score.seen;
-        }
-        let text = recovered.into_iter().map(|run| run.plain).max_by_key(Vec::len).unwrap_or_default();
-        if text.len() > longest.len() {
-            longest = text;
-        }
-    }
-    if seen == 0 {
-        return Ok(None);
-    }
-    longest.truncate(EXCERPT);
-    Ok(Some((String::from_utf8_lossy(&longest).into_owned(), right as f64 / seen as f64)))
+    let reading = plait_cryptanalysis::read_pieces(path.payload(Direction::ToClient)?, page);
+    Ok(reading.map(|mut reading| {
+        reading.longest.truncate(EXCERPT);
+        (String::from_utf8_lossy(&reading.longest).into_owned(), reading.right)
+    }))
 }
 
 fn longest_gap(series: &[plait_lab::Series]) -> f64 {
@@ -247,33 +221,8 @@ fn longest_gap(series: &[plait_lab::Series]) -> f64 {
     times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max)
 }
 
-/// Arrivals of the connection that carried most: connections choose where they begin to number, so that their numbers are far
-/// apart.
-fn arrivals(series: &[plait_lab::Series], began: Duration) -> Vec<Arrival> {
-    let mut connections: Vec<(u64, u64, Vec<Arrival>)> = Vec::new();
-    for (path, series) in series.iter().enumerate() {
-        for sample in series.samples.iter().filter(|sample| sample.direction == Direction::ToClient) {
-            let Some(dsn) = sample.dsn else { continue };
-            let arrival = (sample.at.saturating_sub(began).as_secs_f64(), path, dsn);
-            let known = connections
-                .iter_mut()
-                .find(|(first, ..)| dsn.wrapping_sub(*first).wrapping_add(FAR) < 2 * FAR);
-            match known {
-                Some((_, bytes, arrivals)) => {
-                    *bytes += u64::from(sample.length);
-                    arrivals.push(arrival);
-                }
-                None => connections.push((dsn, u64::from(sample.length), vec![arrival])),
-            }
-        }
-    }
-    let Some((anchor, _, mut all)) = connections.into_iter().max_by_key(|connection| connection.1) else {
-        return Vec::new();
-    };
-    let place = |dsn: u64| dsn.wrapping_sub(anchor).wrapping_add(FAR);
-    let first = all.iter().map(|arrival| place(arrival.2)).min().unwrap_or(0);
-    all.iter_mut().for_each(|arrival| arrival.2 = place(arrival.2) - first);
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+/// As many as can be told apart.
+fn thinned(all: Vec<Arrival>) -> Vec<Arrival> {
     let step = all.len().div_ceil(MAX_ARRIVALS).max(1);
     all.into_iter().step_by(step).collect()
 }
@@ -289,29 +238,4 @@ fn rates(series: &plait_lab::Series, began: Duration) -> Vec<f64> {
         .chunks(per_step)
         .map(|chunk| chunk.iter().sum::<u64>() as f64 * 8.0 / 1e6 / seconds)
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_picture_shows_the_connection_that_carried_the_page_and_no_other() {
-        let sample = |at: u64, dsn: u64, length: u32| plait_lab::Sample {
-            at: Duration::from_secs(at),
-            direction: Direction::ToClient,
-            flow: 1,
-            dsn: Some(dsn),
-            offset: 0,
-            length,
-        };
-        // A greeting on a connection of its own; then the page, whose numbers pass zero.
-        let near = plait_lab::Series {
-            samples: vec![sample(10, 1 << 60, 20), sample(11, u64::MAX - 999, 1000), sample(13, 1000, 1000)],
-            ..plait_lab::Series::default()
-        };
-        let far = plait_lab::Series { samples: vec![sample(12, 0, 1000)], ..plait_lab::Series::default() };
-        let shown = arrivals(&[near, far], Duration::from_secs(10));
-        assert_eq!(shown, [(1.0, 0, 0), (2.0, 1, 1000), (3.0, 0, 2000)]);
-    }
 }

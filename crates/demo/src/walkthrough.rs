@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use plait_lab::AttackName;
+use plait_lab::documents::{diary, noise};
 use serde::{Deserialize, Serialize};
 
-use crate::page::{diary, noise};
 use crate::run::{Plan, Run, Verdict, execute};
 use crate::system::{Fixture, System};
 

@@ -56,6 +56,7 @@ mod testbed;
 mod topology;
 
 pub mod control;
+pub mod documents;
 pub mod privilege;
 pub mod wired;
 
@@ -70,7 +71,7 @@ pub use injector::{Attack, AttackName, Expected, Injection, InjectionLog, Run};
 pub use needles::{Needles, RUN};
 pub use path::{Path, Summary};
 pub use program::{End, Program, wait_until};
-pub use series::{INTERVAL, Sample, Series};
+pub use series::{Arrival, INTERVAL, Sample, Series, arrivals};
 pub use testbed::{Lab, sweep};
 pub use topology::{Addresses, Host};
 

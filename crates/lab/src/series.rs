@@ -11,6 +11,8 @@ pub const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Intervals kept: over two hours.
 const MAX_INTERVALS: usize = 1 << 20;
+/// Numbers of one connection are not further apart than this.
+const FAR: u64 = 1 << 32;
 /// Samples kept: a 64 GiB transfer in super-segments, 1.4 GB in single packets.
 const MAX_SAMPLES: usize = 1 << 20;
 
@@ -80,6 +82,39 @@ impl Series {
     }
 }
 
+/// One payload that arrived: seconds since a beginning, path, place in the data stream (bytes).
+pub type Arrival = (f64, usize, u64);
+
+/// Where in the data stream what arrived at one end belongs, over time: of the connection that carried most, all paths together.
+/// Connections choose where they begin to number, so that their numbers are far apart.
+pub fn arrivals(series: &[Series], direction: Direction, began: Duration) -> Vec<Arrival> {
+    let mut connections: Vec<(u64, u64, Vec<Arrival>)> = Vec::new();
+    for (path, series) in series.iter().enumerate() {
+        for sample in series.samples.iter().filter(|sample| sample.direction == direction) {
+            let Some(dsn) = sample.dsn else { continue };
+            let arrival = (sample.at.saturating_sub(began).as_secs_f64(), path, dsn);
+            let known = connections
+                .iter_mut()
+                .find(|(first, ..)| dsn.wrapping_sub(*first).wrapping_add(FAR) < 2 * FAR);
+            match known {
+                Some((_, bytes, arrivals)) => {
+                    *bytes += u64::from(sample.length);
+                    arrivals.push(arrival);
+                }
+                None => connections.push((dsn, u64::from(sample.length), vec![arrival])),
+            }
+        }
+    }
+    let Some((anchor, _, mut all)) = connections.into_iter().max_by_key(|connection| connection.1) else {
+        return Vec::new();
+    };
+    let place = |dsn: u64| dsn.wrapping_sub(anchor).wrapping_add(FAR);
+    let first = all.iter().map(|arrival| place(arrival.2)).min().unwrap_or(0);
+    all.iter_mut().for_each(|arrival| arrival.2 = place(arrival.2) - first);
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +139,25 @@ mod tests {
         }
         assert_eq!(series.longest_gap(Direction::ToServer), Duration::from_millis(30));
         assert_eq!(series.longest_gap(Direction::ToClient), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_picture_shows_the_connection_that_carried_the_page_and_no_other() {
+        let sample = |at: u64, dsn: u64, length: u32| Sample {
+            at: Duration::from_secs(at),
+            direction: Direction::ToClient,
+            flow: 1,
+            dsn: Some(dsn),
+            offset: 0,
+            length,
+        };
+        // A greeting on a connection of its own; then the page, whose numbers pass zero.
+        let near = Series {
+            samples: vec![sample(10, 1 << 60, 20), sample(11, u64::MAX - 999, 1000), sample(13, 1000, 1000)],
+            ..Series::default()
+        };
+        let far = Series { samples: vec![sample(12, 0, 1000)], ..Series::default() };
+        let shown = arrivals(&[near, far], Direction::ToClient, Duration::from_secs(10));
+        assert_eq!(shown, [(1.0, 0, 0), (2.0, 1, 1000), (3.0, 0, 2000)]);
     }
 }

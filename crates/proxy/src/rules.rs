@@ -80,6 +80,24 @@ impl FromStr for Rule {
     }
 }
 
+/// As it is written: what is parsed again is the same rule.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Any => f.write_str("*")?,
+            Host::Prefix(ip @ IpAddr::V4(_), bits) => write!(f, "{ip}/{bits}")?,
+            Host::Prefix(ip @ IpAddr::V6(_), bits) => write!(f, "[{ip}/{bits}]")?,
+            Host::Name(name) => f.write_str(name)?,
+            Host::Below(parent) => write!(f, "*.{parent}")?,
+        }
+        match self.ports {
+            (0, u16::MAX) => f.write_str(":*"),
+            (low, high) if low == high => write!(f, ":{low}"),
+            (low, high) => write!(f, ":{low}-{high}"),
+        }
+    }
+}
+
 impl Rule {
     fn allows_port(&self, port: u16) -> bool {
         (self.ports.0..=self.ports.1).contains(&port)
@@ -167,6 +185,17 @@ mod tests {
                 Destination::Name(name.into(), port.parse().expect("a number"))
             }
         }
+    }
+
+    #[test]
+    fn a_rule_is_written_as_it_is_read() {
+        for text in
+            ["*:443", "10.0.0.0/8:*", "[2001:db8::/32]:22", "*.example.org:8000-8099", "git.example.org:22"]
+        {
+            let rule: Rule = text.parse().expect("a rule");
+            assert_eq!(rule.to_string(), text);
+        }
+        assert_eq!("192.0.2.1:22".parse::<Rule>().expect("a rule").to_string(), "192.0.2.1/32:22");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What is fetched: English text that no language model of ours was trained on, and bytes without any text.
+//! What is sent where eavesdroppers are to be judged: English text that no language model of ours was trained on, and bytes without any
+//! text.
 
 /// Sentences of an invented diary; `{}` is replaced by something that varies.
 const SENTENCES: [&str; 24] = [
@@ -29,7 +30,7 @@ const SENTENCES: [&str; 24] = [
 ];
 
 /// About `length` bytes of text, cut to exactly that; always the same.
-pub(crate) fn diary(length: usize) -> Vec<u8> {
+pub fn diary(length: usize) -> Vec<u8> {
     let mut text = String::with_capacity(length + 200);
     let mut state = 0x9e37_79b9u32;
     let mut next = |bound: usize| {
@@ -51,7 +52,7 @@ pub(crate) fn diary(length: usize) -> Vec<u8> {
 }
 
 /// `length` bytes that repeat nowhere near each other; always the same.
-pub(crate) fn noise(length: usize) -> Vec<u8> {
+pub fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {

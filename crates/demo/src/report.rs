@@ -1,35 +1,20 @@
 //! One HTML file with everything in it: opens without network.
 
-mod chart;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
+use plait_report::{Axis, Chart, Line, Shape, escape};
 
-use crate::run::{Overheard, Run, Verdict};
+use crate::run::{Overheard, Run, STEP, Verdict};
 use crate::system::System;
 use crate::walkthrough::Walkthrough;
 
-const STYLE: &str = "
-:root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f6f8; --ink: #1d2733; --soft: #5b6876; --line: #d8dee5; --good: #00694a; --bad: #a63a00 }
-@media (prefers-color-scheme: dark) { :root { --paper: #14191f; --panel: #1d242c; --ink: #e4e9ee; --soft: #9aa7b4; --line: #36414c; --good: #4cc79a; --bad: #ff9a66 } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 1180px; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.7rem; margin-bottom: .2rem } h2 { margin-top: 2.4rem; font-size: 1.25rem; margin-bottom: .4rem }
-p.lead, p.note { color: var(--soft); margin: .2rem 0 .8rem }
-table { border-collapse: collapse; width: 100%; table-layout: fixed } th, td { border: 1px solid var(--line); padding: .4rem .6rem; text-align: left; vertical-align: top; overflow-wrap: break-word }
-th { background: var(--panel) } th small { font-weight: 400 } td small, th small { color: var(--soft) } #attacks th:first-child { width: 9rem } #eavesdroppers th:first-child { width: 9rem }
-.good { color: var(--good); font-weight: 600 } .bad { color: var(--bad); font-weight: 600 }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem }
-figure { margin: 0; border: 1px solid var(--line); border-radius: 6px; padding: .6rem } figure svg { width: 100%; height: auto; display: block }
-figcaption { color: var(--soft); font-size: .9rem } figcaption b { color: var(--ink) }
-.key { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin: 0 .25em 0 .6em }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--panel); border-radius: 6px; padding: .6rem; font-size: .78rem; max-height: 11rem; overflow: auto; margin: .3rem 0 }
-";
-
-/// Nothing is fetched, whatever an eavesdropper may have read into the page; what tries is told on the console.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+/// Colours and columns that only this page has.
+const STYLE: &str = "#attacks th:first-child, #eavesdroppers th:first-child { width: 9rem }";
+/// Width and height of the pictures.
+const SIZE: (u32, u32) = (560, 250);
 
 /// Writes the report of `walkthrough` to `file`, and the figures beside it as JSON inside of the page.
 ///
@@ -40,17 +25,11 @@ pub fn write(walkthrough: &Walkthrough, file: &Path) -> anyhow::Result<()> {
 }
 
 fn page(walkthrough: &Walkthrough) -> anyhow::Result<String> {
-    let mut html = String::new();
-    write!(
-        html,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"><title>plait: what each path saw</title>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\
-         <style>{STYLE}</style></head><body>\
-         <h1>What each path saw, and what attacks on one path did</h1>\
+    let mut html = String::from(
+        "<h1>What each path saw, and what attacks on one path did</h1>\
          <p class=\"lead\">curl fetches pages from a web server over two paths of 50 Mbit/s and 20 ms. Path <b>a</b> is \
-         trusted, path <b>b</b> is not: an eavesdropper listens on each, an injector attacks on b.</p>"
-    )?;
+         trusted, path <b>b</b> is not: an eavesdropper listens on each, an injector attacks on b.</p>",
+    );
     html.push_str(
         "<h2>Attacks on path b, by system</h2><p class=\"note\">Each strikes once, when path b has carried an eighth of the page. Its packets are \
          counted in the injector's own capture.</p>",
@@ -68,9 +47,7 @@ fn page(walkthrough: &Walkthrough) -> anyhow::Result<String> {
     pictures(walkthrough, "cut", &[System::TlsOverKernel, System::Sealed], &mut html)?;
     html.push_str("<h2>What the eavesdroppers read</h2>");
     eavesdroppers(walkthrough, &mut html)?;
-    let figures = serde_json::to_string(walkthrough)?.replace('<', "\\u003c");
-    write!(html, "<script type=\"application/json\" id=\"figures\">{figures}</script></body></html>")?;
-    Ok(html)
+    plait_report::page("plait: what each path saw", STYLE, &html, walkthrough)
 }
 
 fn attacks(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
@@ -133,10 +110,9 @@ fn pictures(
     for system in systems {
         let Some(run) = walkthrough.under(*system, attack) else { continue };
         let key = key(run);
-        for (what, svg) in [
-            ("place in the stream", chart::arrivals(run, until)?),
-            ("throughput per path", chart::rates(run, until)?),
-        ] {
+        for (what, svg) in
+            [("place in the stream", arrivals(run, until)?), ("throughput per path", rates(run, until)?)]
+        {
             let name = system.name();
             write!(html, "<figure>{svg}<figcaption><b>{name}</b>: {what} {key}</figcaption></figure>")?;
         }
@@ -147,14 +123,42 @@ fn pictures(
 
 /// Which colour is which path.
 fn key(run: &Run) -> String {
-    let names = run.overheard.iter().zip(chart::PATHS.iter().cycle());
-    names
-        .map(|(path, colour)| {
-            let plotters::style::RGBColor(red, green, blue) = colour;
-            let name = escape(&path.path);
-            format!("<span class=\"key\" style=\"background: rgb({red} {green} {blue})\"></span>path {name}")
-        })
-        .collect()
+    let names: Vec<String> = run.overheard.iter().map(|path| format!("path {}", path.path)).collect();
+    plait_report::key(names.iter().map(String::as_str).enumerate())
+}
+
+/// Place in the stream over time, a point per arrival, a colour per path: the paper's Figure 9.
+fn arrivals(run: &Run, until: f64) -> anyhow::Result<String> {
+    let points = |path: usize| -> Vec<(f64, f64)> {
+        let mine = run.arrivals.iter().filter(|arrival| arrival.1 == path);
+        mine.map(|(at, _, place)| (*at, *place as f64 / 1e6)).collect()
+    };
+    let y = Axis { unit: "MB of the stream", until: run.size.max(1) as f64 / 1e6 * 1.05 };
+    draw(run, until, y, points, Shape::Points)
+}
+
+/// Mbit/s over time, a line per path.
+fn rates(run: &Run, until: f64) -> anyhow::Result<String> {
+    let points = |path: usize| -> Vec<(f64, f64)> {
+        let step = STEP.as_secs_f64();
+        let mine = run.rates.get(path).into_iter().flatten().enumerate();
+        // A step's rate belongs to its middle.
+        mine.map(|(at, rate)| ((at as f64 + 0.5) * step, *rate)).collect()
+    };
+    let highest = run.rates.iter().flatten().copied().fold(55.0, f64::max);
+    draw(run, until, Axis { unit: "Mbit/s", until: highest * 1.05 }, points, Shape::Lines)
+}
+
+fn draw(
+    run: &Run,
+    until: f64,
+    y: Axis<'_>,
+    points: impl Fn(usize) -> Vec<(f64, f64)>,
+    shape: Shape,
+) -> anyhow::Result<String> {
+    let line = |path| Line { colour: path, shape, points: points(path), spreads: Vec::new() };
+    let lines = (0..run.overheard.len()).map(line).collect();
+    Chart { x: Axis { unit: "seconds", until }, y, size: SIZE, mark: run.struck, lines }.draw()
 }
 
 fn eavesdroppers(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
@@ -191,10 +195,6 @@ fn heard(path: &Overheard, html: &mut String) -> anyhow::Result<()> {
     }
     html.push_str("</td>");
     Ok(())
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -1,0 +1,137 @@
+//! Pictures as SVG, to be put into the page as they are: ink in the page's own colour, so that they are legible on light and on dark.
+
+use anyhow::anyhow;
+use plotters::prelude::*;
+
+/// Colours of what is compared, readable on light and on dark, and for people who do not see red and green apart.
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(35, 130, 205),
+    RGBColor(225, 110, 10),
+    RGBColor(0, 150, 110),
+    RGBColor(170, 100, 175),
+    RGBColor(125, 125, 125),
+    RGBColor(185, 150, 0),
+];
+const MARK: RGBColor = RGBColor(210, 50, 50);
+
+/// A picture of numbers over numbers.
+#[derive(Clone, Debug)]
+pub struct Chart<'a> {
+    /// What goes from left to right.
+    pub x: Axis<'a>,
+    /// What goes upwards.
+    pub y: Axis<'a>,
+    /// Width and height before it is made to fit the page.
+    pub size: (u32, u32),
+    /// A dashed line from bottom to top at this place.
+    pub mark: Option<f64>,
+    /// What is drawn, one over the other.
+    pub lines: Vec<Line>,
+}
+
+/// What an axis shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis<'a> {
+    /// The unit.
+    pub unit: &'a str,
+    /// Where it ends; it begins at zero.
+    pub until: f64,
+}
+
+/// One of the things compared.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Which colour, counted from zero; what is beyond the last begins anew.
+    pub colour: usize,
+    /// How the points are drawn.
+    pub shape: Shape,
+    /// Places on both axes.
+    pub points: Vec<(f64, f64)>,
+    /// For a place on the x axis the least and the most.
+    pub spreads: Vec<(f64, f64, f64)>,
+}
+
+/// How points are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Each on its own.
+    Points,
+    /// Joined.
+    Lines,
+    /// Joined, and each marked: few points, each of them measured.
+    Marked,
+}
+
+impl Chart<'_> {
+    /// The picture as SVG.
+    ///
+    /// # Errors
+    /// An axis is no range of numbers.
+    pub fn draw(&self) -> anyhow::Result<String> {
+        let Self { x, y, size, mark, lines } = self;
+        let mut svg = String::new();
+        {
+            let root = SVGBackend::with_string(&mut svg, *size).into_drawing_area();
+            let failed = |error: &dyn std::fmt::Display| anyhow!("drawing a chart: {error}");
+            let mut chart = ChartBuilder::on(&root)
+                .margin(6)
+                .margin_right(14)
+                .x_label_area_size(34)
+                .y_label_area_size(52)
+                .build_cartesian_2d(0.0..x.until.max(0.1), 0.0..y.until.max(0.001))
+                .map_err(|error| failed(&error))?;
+            chart
+                .configure_mesh()
+                .light_line_style(TRANSPARENT)
+                .bold_line_style(BLACK.mix(0.15))
+                .x_desc(x.unit)
+                .y_desc(y.unit)
+                .label_style(("sans-serif", 12))
+                .draw()
+                .map_err(|error| failed(&error))?;
+            if let Some(at) = mark.filter(|at| *at <= x.until) {
+                let line = [(at, 0.0), (at, y.until)];
+                chart
+                    .draw_series(DashedLineSeries::new(line, 4, 3, MARK.stroke_width(1)))
+                    .map_err(|error| failed(&error))?;
+            }
+            for Line { colour, shape, points, spreads } in lines {
+                let colour = COLOURS[colour % COLOURS.len()];
+                for &(at, least, most) in spreads {
+                    let whisker = [(at, least), (at, most)];
+                    chart
+                        .draw_series(LineSeries::new(whisker, colour.mix(0.6).stroke_width(1)))
+                        .map_err(|error| failed(&error))?;
+                }
+                if matches!(shape, Shape::Lines | Shape::Marked) {
+                    let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
+                    chart.draw_series(line).map_err(|error| failed(&error))?;
+                }
+                let radius = match shape {
+                    Shape::Points => 1.8,
+                    Shape::Marked => 3.0,
+                    Shape::Lines => continue,
+                };
+                let dots = points.iter().map(|point| Circle::new(*point, radius, colour.filled()));
+                chart.draw_series(dots).map_err(|error| failed(&error))?;
+            }
+            root.present().map_err(|error| failed(&error))?;
+        }
+        Ok(svg.replace("#000000", "currentColor"))
+    }
+}
+
+/// Which colour is which: HTML for a caption, with the names escaped.
+pub fn key<'a>(names: impl IntoIterator<Item = (usize, &'a str)>) -> String {
+    let entry = |(colour, name): (usize, &str)| {
+        let name = crate::escape(name);
+        format!("<span class=\"key\" style=\"background: {}\"></span>{name}", css(colour))
+    };
+    names.into_iter().map(entry).collect()
+}
+
+/// A colour as CSS has it.
+pub(crate) fn css(colour: usize) -> String {
+    let RGBColor(red, green, blue) = COLOURS[colour % COLOURS.len()];
+    format!("rgb({red} {green} {blue})")
+}
