@@ -29,10 +29,26 @@ pub(crate) struct Authorities {
     /// The name in its certificate [default: the host that we connect to].
     #[arg(long, value_name = "NAME", requires = "ca")]
     server_name: Option<String>,
-    /// Trust a server that is not known yet without asking, and remember its key [default: ask at the terminal; without
-    /// one, refuse].
-    #[arg(long)]
-    accept_new: bool,
+    /// Trust a server that is not known yet without asking, and remember its key, if two paths at least lead to whoever has
+    /// it; with =one-path, also if a single one does [default: ask at the terminal; without one, refuse].
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "paths"
+    )]
+    accept_new: Option<AcceptNew>,
+}
+
+/// When the key of a server that nobody has heard of is believed without a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum AcceptNew {
+    /// Two paths at least lead to whoever has it: somebody in the middle of one of them is found out.
+    Paths,
+    /// Also where a single path does, and whoever is in the middle of that is believed.
+    OnePath,
 }
 
 impl OwnCertificate {
@@ -51,8 +67,8 @@ impl Authorities {
         self.ca.is_some()
     }
 
-    /// Whether the first key that a server shows is believed without asking.
-    pub(crate) fn accepts_new(&self) -> bool {
+    /// Whether, and when, the first key that a server shows is believed without asking.
+    pub(crate) fn accepts_new(&self) -> Option<AcceptNew> {
         self.accept_new
     }
 

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use plait::{Fingerprint, Remote};
+use plait::{ErrorKind, Fingerprint, Remote};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
 use crate::control;
 use crate::exit;
 use crate::options::{Options, seconds};
-use crate::protection;
+use crate::protection::{self, Trust};
 use crate::session::{self, Terminal};
+use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::Reporter;
 
 #[derive(Debug, Args)]
@@ -52,21 +53,31 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
         protection::opener(&arguments.options, &arguments.authorities, &server(&arguments))?;
     let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
     session::name_missing(&host);
-    let _control = control::open(&arguments.options, &host)?;
+    let control = control::open(&arguments.options, &host)?;
     let peer = addresses.first().copied();
-    let remote = remote.at(addresses);
+    let remote = remote.at(addresses.iter().copied());
     let opened = match arguments.connect_timeout {
-        Some(limit) => host.connect_within(limit, remote, protection).await,
-        None => host.connect(remote, protection).await,
+        Some(limit) => host.connect_within(limit, remote.clone(), protection).await,
+        None => host.connect(remote.clone(), protection).await,
     };
-    let stream = opened.map_err(|error| {
-        let context = format!("cannot connect to {place}");
-        match arguments.authorities.remedy(&error).map(str::to_owned).or_else(|| trust.remedy(&error)) {
-            Some(remedy) => anyhow::Error::new(error).context(format!("{context}\n  fix: {remedy}")),
-            None => anyhow::Error::new(error).context(context),
+    let (met, are_paths_missing) = match opened {
+        Ok(stream) => {
+            (trust.paths_to(&stream).await.map(|paths| (stream, paths)).map_err(anyhow::Error::from), true)
         }
-    })?;
-    trust.judge(stream.peer_identity())?;
+        Err(error) => {
+            let are_paths_missing = error.kind() == ErrorKind::NotProtected;
+            (Err(explain(error, &place, &arguments, &trust)), are_paths_missing)
+        }
+    };
+    let (stream, paths) = match met {
+        Ok(met) => met,
+        Err(error) if are_paths_missing && trust.goes_by_paths() => {
+            drop((control, host));
+            return Err(name_hosts(error, &arguments, &trust, (remote, &addresses)).await);
+        }
+        Err(error) => return Err(error),
+    };
+    trust.judge(stream.peer_identity(), paths)?;
     let mut terminal = Terminal::open()?;
     let (result, status) = terminal.attach(stream).await;
     if let Some(status) = status {
@@ -76,6 +87,27 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     session::end(host, None).await;
     result.with_context(|| format!("the connection to {place} has ended early"))?;
     written
+}
+
+/// Why there is no connection, and what helps.
+fn explain(error: plait::Error, place: &str, arguments: &Connect, trust: &Trust) -> anyhow::Error {
+    let context = format!("cannot connect to {place}");
+    let remedy = arguments.authorities.remedy(&error).map(str::to_owned).or_else(|| trust.remedy(&error));
+    let fix = remedy.map_or_else(String::new, |remedy| format!("\n  fix: {remedy}"));
+    anyhow::Error::new(error).context(context + &fix)
+}
+
+/// Where somebody else than the server answers on one of the paths: who on which.
+async fn name_hosts(
+    error: anyhow::Error,
+    arguments: &Connect,
+    trust: &Trust,
+    remote: (Remote, &[SocketAddr]),
+) -> anyhow::Error {
+    let limit = arguments.connect_timeout.unwrap_or(PROBE_TIMEOUT).min(PROBE_TIMEOUT);
+    let (options, authorities) = (&arguments.options, &arguments.authorities);
+    let seen = look_around(options, authorities, &server(arguments), remote, limit).await;
+    trust.disagree(&seen).map_or(error, anyhow::Error::from)
 }
 
 /// The host as the command line names it.

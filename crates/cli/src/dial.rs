@@ -21,11 +21,9 @@ use crate::certificate::Authorities;
 use crate::control::{self, Control};
 use crate::options::{Options, seconds};
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
+use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::Reporter;
 use crate::{protection, session};
-
-/// How long one path may take to show who answers there.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How `run` and `proxy` get to their server.
 #[derive(Debug, Args)]
@@ -89,7 +87,14 @@ impl Towards {
         match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await {
             Ok(mut first) => {
                 if protection::is_sealed(&self.options) {
-                    protection = self.settle(&first, &server_identity, protection)?;
+                    let settled = self.settle(&first, &server_identity, protection).await;
+                    protection = match settled {
+                        Ok(protection) => protection,
+                        Err(error) => {
+                            drop((first, host));
+                            return Err(self.name_hosts(error, &server_identity, &addresses).await);
+                        }
+                    };
                 }
                 self.greet(&mut first).await?;
             }
@@ -136,7 +141,7 @@ impl Towards {
     }
 
     /// Decides about the server that the first connection has found, and returns what binds all others to it.
-    fn settle(
+    async fn settle(
         &self,
         first: &Stream,
         server_identity: &ServerIdentity,
@@ -148,7 +153,7 @@ impl Towards {
         match shown_by(first.peer_identity()) {
             _ if is_known && sealed.is_some() => Ok(protection),
             Some(shown) => {
-                server_identity.meet(shown)?;
+                server_identity.meet(shown, server_identity.paths_to(first).await?)?;
                 self.protection(Some(shown))
             }
             // By --policy prefer or --handshake tcpcrypt only.
@@ -159,6 +164,20 @@ impl Towards {
         }
     }
 
+    /// Where somebody else than the server answers on one of the paths: who on which.
+    async fn name_hosts(
+        &self,
+        error: anyhow::Error,
+        server_identity: &ServerIdentity,
+        addresses: &[SocketAddr],
+    ) -> anyhow::Error {
+        if !server_identity.goes_by_paths() {
+            return error;
+        }
+        let seen = self.look_around(addresses).await;
+        server_identity.disagree(&seen).map_or(error, anyhow::Error::from)
+    }
+
     /// If the server is another than expected: on which path.
     async fn explain(
         &self,
@@ -166,9 +185,12 @@ impl Towards {
         server_identity: &ServerIdentity,
         addresses: &[SocketAddr],
     ) -> anyhow::Error {
-        if error.kind() == ErrorKind::NotAuthenticated && !self.authorities.are_given() {
+        let first_contact_remedy =
+            server_identity.first_contact_remedy().filter(|_| error.kind() == ErrorKind::NotProtected);
+        let is_wrong = error.kind() == ErrorKind::NotAuthenticated || first_contact_remedy.is_some();
+        if is_wrong && !self.authorities.are_given() {
             let seen = self.look_around(addresses).await;
-            if let Some(wrong) = seen.ok().and_then(|sightings| server_identity.changed(&sightings)) {
+            if let Some(wrong) = server_identity.changed(&seen).or_else(|| server_identity.disagree(&seen)) {
                 return wrong.into();
             }
         }
@@ -180,32 +202,18 @@ impl Towards {
             let port = self.server.port;
             context +=
                 &format!("\n  fix: see that it is up, and that no firewall keeps TCP port {port} from it");
+        } else if let Some(remedy) = first_contact_remedy {
+            context += &format!("\n  fix: {remedy}");
         } else if let Some(remedy) = self.authorities.remedy(&error) {
             context += &format!("\n  fix: {remedy}");
         }
         anyhow::Error::new(error).context(context)
     }
 
-    /// Who answers on each path alone.
-    async fn look_around(&self, addresses: &[SocketAddr]) -> anyhow::Result<Vec<Sighting>> {
-        let protection = protection::inquirer(&self.options, &self.authorities, &self.server)?;
+    async fn look_around(&self, addresses: &[SocketAddr]) -> Vec<Sighting> {
         let limit = self.connect_timeout.min(PROBE_TIMEOUT);
-        let mut sightings = Vec::new();
-        for path in session::paths_for(&self.options, addresses.first().map(SocketAddr::ip))? {
-            let device = path.device().to_owned();
-            let ranges = self.options.ranges.iter().copied();
-            let host =
-                Host::builder().carriers(self.options.carrier).address_ranges(ranges).path(path).start()?;
-            let remote = self.remote().at(addresses.iter().copied());
-            let stream = host.connect_within(limit, remote, protection.clone()).await;
-            let shown = stream.ok().and_then(|stream| {
-                let shown = shown_by(stream.peer_identity());
-                stream.abort();
-                shown
-            });
-            sightings.push(Sighting { path: device, shown });
-        }
-        Ok(sightings)
+        let remote = self.remote().at(addresses.iter().copied());
+        look_around(&self.options, &self.authorities, &self.server, (remote, addresses), limit).await
     }
 }
 

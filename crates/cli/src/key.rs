@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use plait::Fingerprint;
+use plait::{Fingerprint, Identity, PublicKey};
 use plait_proxy::keys::KeyStore;
+use plait_proxy::rules::Rule;
 use plait_proxy::url::ServerUrl;
 
 use crate::protection::default_directory;
+use crate::server_identity::how_many;
 
 #[derive(Debug, Args)]
 pub(crate) struct Key {
@@ -36,7 +38,27 @@ enum Action {
         /// HOST[:PORT].
         server: ServerUrl,
     },
-    /// List the servers that are known, and the clients that are let in.
+    /// Let a client in to plait serve, by its public key as plait key show says it there.
+    Authorize {
+        /// plait-ed25519 BASE64 [NAME], as one word or several.
+        #[arg(required = true)]
+        key: Vec<String>,
+        /// What it is called, in place of what stands behind the key.
+        #[arg(long)]
+        name: Option<String>,
+        /// It may go there only, as with serve --allow (repeatable) [default: wherever the server's own rules say].
+        #[arg(long, value_name = "RULE")]
+        allow: Vec<Rule>,
+    },
+    /// Let a client in no more: the next connection is refused.
+    Revoke {
+        /// Its name or its fingerprint, as plait key list says them.
+        client: String,
+    },
+    /// See whether the files make sense; ends with 1 if a line does not.
+    Check,
+    /// List the servers that are known, with how well (given, or over how many paths the key was seen), and the clients that are
+    /// let in.
     List,
 }
 
@@ -64,6 +86,20 @@ impl Key {
                 }
                 String::new()
             }
+            Action::Authorize { key, name, allow } => {
+                let key = key.join(" ");
+                let public: PublicKey = key.parse().with_context(|| format!("{key:?} is no public key"))?;
+                let behind = || key.split_ascii_whitespace().skip(2).collect::<Vec<_>>().join(" ");
+                store.authorize(&public, &allow, &name.unwrap_or_else(behind))?;
+                format!("{}\n", public.fingerprint())
+            }
+            Action::Revoke { client } => {
+                if store.revoke(&client)? == 0 {
+                    bail!("no client is called {client} or has this key\n  fix: plait key list");
+                }
+                String::new()
+            }
+            Action::Check => check(&store)?,
             Action::List => list(&store)?,
         };
         io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
@@ -79,12 +115,36 @@ fn own(store: &KeyStore) -> anyhow::Result<String> {
 fn list(store: &KeyStore) -> anyhow::Result<String> {
     let mut text = String::new();
     for peer in store.known_peers().all()? {
-        text += &format!("server {} {} since {}\n", peer.authority, peer.fingerprint, peer.first_seen);
+        let how =
+            peer.paths.map_or_else(|| "given".to_owned(), |paths| format!("seen over {}", how_many(paths)));
+        let line =
+            format!("server {} {} since {}, {how}\n", peer.authority, peer.fingerprint, peer.first_seen);
+        text += &line;
     }
-    for client in store.authorized_clients()?.unwrap_or_default() {
+    for client in store.authorized_clients()?.unwrap_or_default().clients {
         let fingerprint: Fingerprint = client.key.fingerprint();
         let bound = if client.allow.is_some() { " with rules of its own" } else { "" };
         text += &format!("client {} {fingerprint}{bound}\n", client.comment);
     }
     Ok(text)
+}
+
+/// What there is, if all of it makes sense.
+fn check(store: &KeyStore) -> anyhow::Result<String> {
+    let identity = store.path("identity");
+    let own = if identity.exists() {
+        format!("{}: {}\n", identity.display(), Identity::load(&identity)?.fingerprint())
+    } else {
+        format!("{}: none yet (plait key gen)\n", identity.display())
+    };
+    let servers = store.known_peers().all()?.len();
+    let list = store.authorized_clients()?;
+    if let Some(mistakes) = list.as_ref().map(|list| &list.mistakes).filter(|mistakes| !mistakes.is_empty()) {
+        bail!("nobody comes in by these lines\n  {}", mistakes.join("\n  "));
+    }
+    let clients = list.map_or_else(
+        || "no authorized_clients".to_owned(),
+        |list| format!("{} clients are let in", list.clients.len()),
+    );
+    Ok(format!("{own}{servers} servers are known\n{clients}\n"))
 }

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use plait_lab::control::{self, Request};
 use plait_lab::{Direction, InjectionLog, LabConfig, Line, PathClass, Summary, privilege};
 
+use crate::figures::Figures;
 use crate::prerequisite;
 
 /// How often `watch` looks.
@@ -66,6 +67,9 @@ enum Action {
         #[arg(long)]
         to_server: bool,
     },
+    /// Measure again what the papers have measured: a page with their numbers beside ours, and why they differ where they do.
+    /// About ten minutes; in hosts of its own, whatever lab is up.
+    Figures(Figures),
     /// The process in the background.
     #[command(name = "__serve", hide = true)]
     Serve,
@@ -108,6 +112,7 @@ impl Lab {
                 print!("{}", text.as_str().unwrap_or_default());
                 Ok(())
             }
+            Action::Figures(arguments) => arguments.run(),
             Action::Serve => Ok(control::serve()?),
         }
     }

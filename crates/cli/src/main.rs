@@ -15,6 +15,7 @@ mod demo;
 mod dial;
 mod doctor;
 mod exit;
+mod figures;
 mod firewall;
 mod forward;
 mod key;
@@ -36,6 +37,7 @@ mod scrambling;
 mod serve;
 mod server_identity;
 mod session;
+mod sightings;
 mod status;
 
 use std::alloc::System;

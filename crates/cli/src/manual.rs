@@ -1,4 +1,5 @@
-//! `plait completions` and `plait man`: made from the definition of the command line.
+//! `plait completions` and `plait man`: made from the definition of the command line, with the examples, files and variables that it
+//! does not tell of.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,6 +8,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use crate::exit;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
@@ -21,6 +26,177 @@ pub(crate) struct Manual {
     directory: Option<PathBuf>,
 }
 
+/// A name and what it stands for.
+type Entry = (&'static str, &'static str);
+
+/// Command lines for each command that has options of its own, and what they do.
+const EXAMPLES: &[(&str, &[Entry])] = &[
+    (
+        "plait",
+        &[
+            (
+                "plait serve --proxy --anyone --allow *:443",
+                "A server for everybody, to HTTPS anywhere. It prints its address and key.",
+            ),
+            (
+                "plait run -s plait://gw.example:7443 -- curl https://example.org",
+                "A program whose connections go through that server, over all paths of this machine.",
+            ),
+        ],
+    ),
+    (
+        "plait-connect",
+        &[
+            (
+                "plait connect gw.example 4242 --path eth0=trusted --path wlan0=untrusted",
+                "Standard input and output over two paths, sealed.",
+            ),
+            (
+                "plait connect gw.example 4242 --server-key SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                "To the host with this key only; its plait listen has printed it.",
+            ),
+            (
+                "plait connect gw.example 4242 --accept-new --require-pq",
+                "Believe a key that is new if two paths lead to it, and agree on keys that a quantum computer does not break later.",
+            ),
+            (
+                "plait connect kernel.example 5201 --protect plain",
+                "A host with the Multipath TCP of Linux, in clear.",
+            ),
+        ],
+    ),
+    (
+        "plait-listen",
+        &[
+            ("plait listen 4242 --echo --count 10", "Send back what ten clients say."),
+            (
+                "plait listen 4242 --require-paths 2",
+                "Take no byte before two disjoint paths have given a share to the keys.",
+            ),
+        ],
+    ),
+    (
+        "plait-run",
+        &[
+            (
+                "plait run -s gw.example --path eth0 --path wlan0=backup -- git fetch",
+                "wlan0 carries data only while eth0 does not work.",
+            ),
+            (
+                "plait run -s gw.example --status -- ssh host.example",
+                "What each path carried is said at the end.",
+            ),
+        ],
+    ),
+    (
+        "plait-serve",
+        &[
+            ("plait serve --forward 127.0.0.1:80 --anyone", "One service, for everybody."),
+            (
+                "plait serve --proxy --allow 192.0.2.0/24:22",
+                "SSH to one network, for those in authorized_clients.",
+            ),
+        ],
+    ),
+    (
+        "plait-proxy",
+        &[(
+            "plait proxy -s gw.example --socks 127.0.0.1:1080",
+            "For browsers: SOCKS5 at port 1080, names resolved by the server.",
+        )],
+    ),
+    (
+        "plait-forward",
+        &[(
+            "plait forward -s gw.example -L 8080:intranet.example:80",
+            "http://127.0.0.1:8080 is the intranet.",
+        )],
+    ),
+    (
+        "plait-path",
+        &[
+            (
+                "plait path --control /run/plait.sock",
+                "How a plait that was started with that --control uses its paths.",
+            ),
+            ("plait path --control /run/plait.sock wlan0=untrusted,backup", "From now on otherwise."),
+        ],
+    ),
+    (
+        "plait-key",
+        &[
+            ("plait key gen", "Make a key, and show the line for authorized_clients."),
+            ("plait key list", "Whom we know, and how well: given by hand, or seen over how many paths."),
+            (
+                "plait key authorize --name laptop --allow *:443 plait-ed25519 AAAAC3NzaC1lZDI1NTE5",
+                "Let a client in to plait serve, to HTTPS only; revoke laptop takes it out again.",
+            ),
+            ("plait key forget gw.example:7443", "After the server was set up anew."),
+        ],
+    ),
+    (
+        "plait-lab",
+        &[
+            ("plait lab up", "Two hosts, two paths, an eavesdropper and an injector on each."),
+            (
+                "plait lab attack --path b flip every=100000",
+                "A bit in each hundred thousandth byte on path b.",
+            ),
+        ],
+    ),
+    (
+        "plait-lab-figures",
+        &[
+            (
+                "plait lab figures --out figures",
+                "All figures of the papers, as figures/figures.html to read and figures/figures.json.",
+            ),
+            ("plait lab figures --only kato-table2 --runs 15", "One of them, more often."),
+        ],
+    ),
+    (
+        "plait-demo",
+        &[("plait demo --report report.html", "All systems under all attacks, as a page to read.")],
+    ),
+    (
+        "plait-attack-scramble",
+        &[("plait attack scramble path-b.pcapng --plain sent.txt", "How much of it is right.")],
+    ),
+];
+
+/// What those who have keys keep, in `--keys DIR`.
+const FILES: &[Entry] = &[
+    (
+        "~/.config/plait, for root /etc/plait",
+        "The directory of all these, unless --keys or PLAIT_KEYS names another.",
+    ),
+    ("identity", "Our Ed25519 key: PKCS#8 in PEM. Read only if nobody else can read it."),
+    ("identity.pub", "Our public key, for the authorized_clients of others: plait-ed25519 BASE64 COMMENT."),
+    (
+        "known_peers",
+        "Servers that are known: HOST:PORT SHA256:FINGERPRINT DATE [paths=N], one a line; # starts a remark. paths=N says over how many \
+         disjoint paths the key was seen when it was believed; without it somebody gave it. Believed only if nobody else can write it.",
+    ),
+    (
+        "authorized_clients",
+        "Clients that plait serve lets in: [allow=RULE,RULE] plait-ed25519 BASE64 COMMENT, one a line. Read anew when it changes.",
+    ),
+];
+
+const ENVIRONMENT: &[Entry] = &[
+    ("PLAIT_SERVER", "The server of run, proxy and forward, where --server is not given."),
+    ("PLAIT_KEYS", "The directory of keys, where --keys is not given."),
+    ("PLAIT_CARRIER", "tcp, udp or auto, where --carrier is not given."),
+    (
+        "SSLKEYLOGFILE",
+        "A file that the secrets of connections are written to: whoever has it reads everything. For root only with --allow-key-log.",
+    ),
+    ("RUST_LOG", "What is logged on standard error, as in plait=debug; counts more than -v."),
+];
+
+/// Other sources.
+const SEE_ALSO: &str = "docs/protocol.md, docs/security.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
+
 impl Completions {
     pub(crate) fn run(self, mut command: Command) -> anyhow::Result<()> {
         let mut text = Vec::new();
@@ -31,15 +207,59 @@ impl Completions {
 
 impl Manual {
     pub(crate) fn run(self, command: Command) -> anyhow::Result<()> {
+        let pages = pages(command)?;
         let Some(directory) = self.directory else {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command).render(&mut page)?;
-            return io::stdout().write_all(&page).context("cannot write to standard output");
+            let (_, page) = pages.first().context("plait(1) is the first")?;
+            return io::stdout().write_all(page).context("cannot write to standard output");
         };
         let place = || format!("cannot write to {}", directory.display());
         fs::create_dir_all(&directory).with_context(place)?;
-        clap_mangen::generate_to(command, &directory).with_context(place)
+        for (name, page) in pages {
+            fs::write(directory.join(name), page).with_context(place)?;
+        }
+        Ok(())
     }
+}
+
+/// The pages of a command and of all below it, with the names of their files; the command's own is the first.
+fn pages(command: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    add_pages(&command, &mut pages)?;
+    Ok(pages)
+}
+
+fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    let man = Man::new(command.clone());
+    let name = man.get_filename();
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    more_of(name.trim_end_matches(".1"), &mut page)?;
+    pages.push((name, page));
+    command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+        .try_for_each(|below| add_pages(below, pages))
+}
+
+/// What a page has behind what `--help` says.
+fn more_of(name: &str, page: &mut Vec<u8>) -> io::Result<()> {
+    let mut more = Roff::new();
+    let mut section = |title: &str, entries: &[Entry]| {
+        more.control("SH", [title]);
+        for (term, about) in entries {
+            more.control("TP", []).text([bold(*term)]).text([roman(*about)]);
+        }
+    };
+    if let Some((_, examples)) = EXAMPLES.iter().find(|(of, _)| *of == name) {
+        section("EXAMPLES", examples);
+    }
+    section("FILES", FILES);
+    section("ENVIRONMENT", ENVIRONMENT);
+    more.control("SH", ["EXIT STATUS"]).text([roman(exit::EXPLANATION.trim_start_matches("Exit status: "))]);
+    more.control("SH", ["SEE ALSO"]).text([roman(SEE_ALSO)]);
+    more.to_writer(page)
 }
 
 #[cfg(test)]
@@ -54,12 +274,51 @@ mod tests {
         let mut text = Vec::new();
         clap_complete::generate(Shell::Bash, &mut Arguments::command(), "plait", &mut text);
         let text = String::from_utf8(text).expect("text");
-        let mut page = Vec::new();
-        clap_mangen::Man::new(Arguments::command()).render(&mut page).expect("a page");
-        let page = String::from_utf8(page).expect("text");
+        let pages = pages(Arguments::command()).expect("pages");
         for command in Arguments::command().get_subcommands().filter(|command| !command.is_hide_set()) {
-            assert!(text.contains(command.get_name()), "{}", command.get_name());
-            assert!(page.contains(command.get_name()), "{}", command.get_name());
+            let name = command.get_name();
+            assert!(text.contains(name), "{name}");
+            let (_, page) = pages
+                .iter()
+                .find(|(file, _)| *file == format!("plait-{name}.1"))
+                .unwrap_or_else(|| panic!("{name}"));
+            let page = String::from_utf8_lossy(page);
+            for section in ["OPTIONS", "FILES", "ENVIRONMENT", "\"EXIT STATUS\"", "\"SEE ALSO\""] {
+                assert!(page.contains(&format!(".SH {section}")), "{name}: {section}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_example_is_of_a_page_and_a_command_line_that_is_understood() {
+        let pages = pages(Arguments::command()).expect("pages");
+        for (name, examples) in EXAMPLES {
+            assert!(pages.iter().any(|(file, _)| *file == format!("{name}.1")), "{name}");
+            for (line, _) in *examples {
+                if let Err(error) = Arguments::read(line.split(' ').map(Into::into)) {
+                    panic!("{line}: {error}");
+                }
+            }
+        }
+        // Commands that take options of their own have one.
+        for command in ["connect", "listen", "run", "serve", "proxy", "forward", "path", "key", "lab", "demo"]
+        {
+            assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
+        }
+    }
+
+    #[test]
+    fn every_variable_that_an_option_goes_by_is_in_the_pages() {
+        fn variables(command: &Command, into: &mut Vec<String>) {
+            let own = command.get_arguments().filter_map(|argument| argument.get_env()?.to_str());
+            into.extend(own.map(str::to_owned));
+            command.get_subcommands().for_each(|below| variables(below, into));
+        }
+        let mut found = Vec::new();
+        variables(&Arguments::command(), &mut found);
+        assert!(!found.is_empty());
+        for name in found {
+            assert!(ENVIRONMENT.iter().any(|(known, _)| *known == name), "{name}");
         }
     }
 }

@@ -63,6 +63,10 @@ pub(crate) struct Options {
     /// Also open subflows to the addresses that those announce who connect to us.
     #[arg(long)]
     pub(crate) join_announced: bool,
+    /// Bring no data along in the SYN of a subflow that is joined where no path works any more: for networks that are said to block
+    /// hosts which do. One that only drops such SYNs is found out after a quarter of a second.
+    #[arg(long)]
+    pub(crate) no_join_data: bool,
     /// Ask for data checksums (DSS checksum): they find what middleboxes change.
     #[arg(long)]
     pub(crate) checksum: bool,
@@ -73,6 +77,10 @@ pub(crate) struct Options {
     /// handshake included: whoever does not see all of them can never read it. Where a listener asks for it, who connects has to.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
     pub(crate) require_paths: Option<u8>,
+    /// Agree on the keys of sealed connections only in a way that a quantum computer does not break later (X25519 with ML-KEM-768):
+    /// without it the same comes first, and others will do.
+    #[arg(long)]
+    pub(crate) require_pq: bool,
     /// What to do where the connection cannot be sealed [default: require].
     #[arg(long, value_enum)]
     pub(crate) policy: Option<Policy>,
@@ -198,6 +206,7 @@ impl Options {
             .carriers(self.carrier)
             .keep_alive(self.keep_alive)
             .scheduler(self.scheduler)
+            .join_data(!self.no_join_data)
             .congestion_control(self.congestion.into())
             .ecn(self.ecn.into())
             .checksums(self.checksum)
@@ -248,16 +257,21 @@ impl Options {
             (self.policy.is_some(), "--policy"),
             (self.key.is_some(), "--key"),
             (self.require_paths.is_some(), "--require-paths"),
+            (self.require_pq, "--require-pq"),
             (self.crypto_threads.is_some(), "--crypto-threads"),
         ];
         let is_sealed = self.protect == Protect::Sealed;
         if let Some((_, option)) = sealing.into_iter().find(|(is_given, _)| *is_given && !is_sealed) {
             return Some(format!("{option} needs --protect sealed"));
         }
-        if self.require_paths.is_some()
+        let strict = [(self.require_paths.is_some(), "--require-paths"), (self.require_pq, "--require-pq")];
+        if let Some((_, option)) = strict.into_iter().find(|(is_given, _)| *is_given)
             && (self.allow_plain || self.policy.is_some_and(|it| it != Policy::Require))
         {
-            return Some("--require-paths needs a connection that is sealed".to_owned());
+            return Some(format!("{option} needs a connection that is sealed"));
+        }
+        if self.require_pq && self.handshake == Some(Handshake::Tcpcrypt) {
+            return Some("--require-pq: tcpcrypt has no such keys (fix: --handshake tls)".to_owned());
         }
         if self.allow_plain && self.policy.is_some() {
             return Some("--allow-plain is --policy prefer".to_owned());

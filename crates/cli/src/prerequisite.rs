@@ -108,7 +108,7 @@ impl Check {
             Self::Namespaces if plait_lab::privilege::is_ordinary_user() => "plait run",
             Self::Namespaces => "plait run, plait lab, plait demo",
             Self::Redirection => "plait run",
-            Self::KernelMultipath => "only for plait demo, to compare with the kernel",
+            Self::KernelMultipath => "only for plait demo and plait lab figures, to compare with the kernel",
             Self::UserNamespaces => "only for plait lab and plait demo without root",
         }
     }
@@ -175,6 +175,12 @@ pub(crate) fn of_lab() -> anyhow::Result<()> {
         Check::LAB.as_slice()
     };
     first(checks).map_or(Ok(()), |missing| Err(missing.into()))
+}
+
+/// The same for the figures of the papers, which are measured beside the kernel's Multipath TCP.
+pub(crate) fn of_figures() -> anyhow::Result<()> {
+    of_lab()?;
+    first(&[Check::KernelMultipath]).map_or(Ok(()), |missing| Err(missing.into()))
 }
 
 impl fmt::Display for MissingPrerequisite {

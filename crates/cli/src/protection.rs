@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use nix::unistd::geteuid;
 use plait::{
     Certificate, ErrorKind, Fingerprint, Handshake, Identity, Peer, Protection, SealedService, Sealing,
-    Service, Status,
+    Service, Status, Stream,
 };
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
@@ -15,7 +15,7 @@ use plait_proxy::url::ServerUrl;
 use crate::certificate::Authorities;
 use crate::key_log;
 use crate::options::{self, Options, Policy};
-use crate::server_identity::ServerIdentity;
+use crate::server_identity::{FIRST_CONTACT_PATHS, ServerIdentity, Sighting};
 
 /// The peer is not who it should be.
 #[derive(Debug)]
@@ -68,7 +68,20 @@ pub(crate) fn opener(
         Some(identity) => sealing.identity(&identity),
         None => sealing,
     };
-    Ok((sealed(options, sealing)?, trust))
+    // Before a server that nobody has heard of is believed, and sent a byte, somebody in the middle of one path is found out.
+    let is_tls = options.handshake != Some(options::Handshake::Tcpcrypt);
+    let paths = if key.is_none() && !is_decided && is_tls && trust.server.goes_by_paths() {
+        if weaker(options) != Policy::Require {
+            bail!(
+                "a server that is not known cannot be believed by its paths where it need not seal\n  fix: leave out \
+                 --allow-plain and --policy, or believe what a single path shows: --accept-new=one-path"
+            );
+        }
+        FIRST_CONTACT_PATHS
+    } else {
+        0
+    };
+    Ok((sealed(options, sealing.require_paths(options.require_paths.unwrap_or_default().max(paths)))?, trust))
 }
 
 /// To learn who answers in the place of `server`: takes any key and shows none of ours.
@@ -84,7 +97,9 @@ fn sealed(options: &Options, mut sealing: Sealing) -> anyhow::Result<Protection>
     if let Some(key_log) = key_log::open(options.allow_key_log)? {
         sealing = sealing.key_log(&key_log);
     }
-    sealing = sealing.require_paths(options.require_paths.unwrap_or_default());
+    if options.require_pq {
+        sealing = sealing.require_post_quantum();
+    }
     // Whoever wants to know the server does not offer what cannot prove it.
     let sealing = sealing.handshakes([options.handshake.map_or(Handshake::Tls13, Handshake::from)]);
     Ok(match (weaker(options), options.require_multipath) {
@@ -181,6 +196,9 @@ pub(crate) fn listener(
         service = service.key_log(&key_log);
     }
     service = service.require_paths(options.require_paths.unwrap_or_default());
+    if options.require_pq {
+        service = service.require_post_quantum();
+    }
     match options.handshake {
         Some(handshake) => service = service.handshakes([handshake.into()]),
         None if proves_clients => service = service.handshakes([Handshake::Tls13]),
@@ -240,18 +258,45 @@ impl Trust {
         if authorities.are_given() { self.server.pin() } else { self.server.expected() }
     }
 
-    /// What there is to know where a server could not prove to be the one that was met before.
+    /// What there is to know where a server could not prove to be the one that was met before, or where one that is new could not
+    /// be seen over several paths.
     pub(crate) fn remedy(&self, error: &plait::Error) -> Option<String> {
-        let has_failed = error.kind() == ErrorKind::NotAuthenticated;
-        if has_failed && !self.is_decided { self.server.remedy() } else { None }
+        match error.kind() {
+            _ if self.is_decided => None,
+            ErrorKind::NotAuthenticated => self.server.remedy(),
+            ErrorKind::NotProtected => self.server.first_contact_remedy(),
+            _ => None,
+        }
     }
 
-    /// Judges the peer of a connection that is open, before anything is sent.
+    /// Whether the server's key was to be seen over several paths.
+    pub(crate) fn goes_by_paths(&self) -> bool {
+        self.is_asked_for && !self.is_decided && self.server.goes_by_paths()
+    }
+
+    /// As [`ServerIdentity::disagree`].
+    pub(crate) fn disagree(&self, sightings: &[Sighting]) -> Option<WrongPeer> {
+        self.server.disagree(sightings)
+    }
+
+    /// How many disjoint paths lead to whoever `stream` has found, where that is of interest: for a server that is new.
+    ///
+    /// # Errors
+    /// As [`ServerIdentity::paths_to`].
+    pub(crate) async fn paths_to(&self, stream: &Stream) -> Result<u8, WrongPeer> {
+        if self.is_asked_for && !self.is_decided && self.server.is_new() {
+            self.server.paths_to(stream).await
+        } else {
+            Ok(0)
+        }
+    }
+
+    /// Judges the peer of a connection that is open, before anything is sent. `paths` disjoint paths lead to it.
     ///
     /// # Errors
     /// It is not sealed and has to be; [`WrongPeer`] if it shows another key than before, or is new and nobody vouches for it; or the
     /// files cannot be used.
-    pub(crate) fn judge(&self, peer: &Peer) -> anyhow::Result<()> {
+    pub(crate) fn judge(&self, peer: &Peer, paths: u8) -> anyhow::Result<()> {
         if !self.is_asked_for {
             return Ok(());
         }
@@ -261,7 +306,7 @@ impl Trust {
         };
         match (peer, self.server.expected()) {
             _ if self.is_decided => Ok(()),
-            (Peer::Key(shown), _) => self.server.meet(shown),
+            (Peer::Key(shown), _) => self.server.meet(shown, paths),
             (_, Some(expected)) => {
                 Err(WrongPeer(format!("the server does not show the key {expected} that it is known by"))
                     .into())
@@ -308,6 +353,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::certificate::AcceptNew;
 
     /// However the server is to be known: by a pin, or by what it has shown before.
     fn trust(is_decided: bool, is_required: bool) -> Trust {
@@ -317,16 +363,16 @@ mod tests {
     fn trust_in(keys: &Path, is_decided: bool, is_required: bool) -> Trust {
         let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin: None };
         let known_peers = KeyStore::new(keys).known_peers();
-        let server = ServerIdentity::new(server, known_peers, true).expect("readable");
+        let server = ServerIdentity::new(server, known_peers, Some(AcceptNew::OnePath)).expect("readable");
         Trust { server, is_decided, is_asked_for: true, is_required }
     }
 
     #[test]
     fn nothing_is_sent_before_a_suite_is_agreed_on_whoever_the_peer_would_be() {
         for is_decided in [false, true] {
-            assert!(trust(is_decided, true).judge(&Peer::Unknown).is_err());
-            assert!(trust(is_decided, false).judge(&Peer::Unknown).is_ok(), "allowed, and said");
-            assert!(trust(is_decided, true).judge(&Peer::Anonymous).is_ok());
+            assert!(trust(is_decided, true).judge(&Peer::Unknown, 1).is_err());
+            assert!(trust(is_decided, false).judge(&Peer::Unknown, 1).is_ok(), "allowed, and said");
+            assert!(trust(is_decided, true).judge(&Peer::Anonymous, 1).is_ok());
         }
         assert!(sealed_with(None, true).is_err());
     }
@@ -372,8 +418,8 @@ mod tests {
         let shows = |byte: u8| Peer::Key(Fingerprint::new([byte; 32]));
         // Both have begun before anything was known.
         let (honest, intercepted) = (trust(), trust());
-        honest.judge(&shows(1)).expect("the first");
-        let late = intercepted.judge(&shows(2));
+        honest.judge(&shows(1), 1).expect("the first");
+        let late = intercepted.judge(&shows(2), 1);
         let known = KeyStore::new(&directory).known_peers().all().expect("read");
         fs::remove_dir_all(&directory).expect("removed");
         assert_eq!(known[0].fingerprint, Fingerprint::new([1; 32]), "{late:?}");

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use plait::{Host, Listener, PathState, Stream};
-use plait_proxy::keys::{AuthorizedClients, KeyStore};
+use plait::{Host, Listener, PathState, Peer, Stream};
+use plait_proxy::clients::{AuthorizedClient, AuthorizedClients};
+use plait_proxy::keys::KeyStore;
 use plait_proxy::rules::Rule;
 use plait_proxy::serve::{Outcome, Service, first_nameserver, serve};
 use plait_proxy::url::{DEFAULT_PORT, ServerUrl};
 use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::certificate::OwnCertificate;
 use crate::control::{self, Control};
@@ -128,7 +129,12 @@ impl Serve {
         let file = store.path("authorized_clients");
         match (store.authorized_clients()?, protection::requires_sealing(&self.options)) {
             _ if self.anyone => Ok(None),
-            (Some(_), true) => Ok(Some(AuthorizedClients::in_store(store.clone()))),
+            (Some(list), true) => {
+                for mistake in &list.mistakes {
+                    protection::say(&format!("warning: nobody comes in by {mistake}"));
+                }
+                Ok(Some(AuthorizedClients::in_store(store.clone())))
+            }
             (Some(_), false) => bail!(
                 "the clients in {} can only be told from others where all connections are sealed\n  fix: leave \
                  out --protect and --policy, or take everybody who comes by --anyone",
@@ -217,20 +223,22 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         None => None,
     };
     let own_rules = client.as_ref().and_then(|client| client.allow.as_deref());
-    match serve(&mut stream, &shared.service, own_rules).await {
+    let started = Instant::now();
+    let outcome = serve(&mut stream, &shared.service, own_rules).await;
+    let (seconds, who) = (started.elapsed().as_secs_f64(), name_of(client.as_ref(), stream.peer_identity()));
+    // One line for each connection; of those that strangers can bring about as often as they like, some.
+    match outcome {
         Ok(Outcome::Complete { destination, received, sent }) => {
-            tracing::info!(received, sent, "a client's connection has ended");
-            tracing::debug!(%from, destination, received, sent, "it went there");
+            tracing::info!(%from, client = who, destination, received, sent, seconds, "served");
         }
         Ok(Outcome::Refused { destination, code }) => {
             if let Some(more_like_it) = shared.strangers.note("a client was refused") {
-                tracing::info!(reason = %code, more_like_it, "a client was refused");
-                tracing::debug!(%from, destination, "it wanted to go there");
+                tracing::info!(%from, client = who, destination, reason = %code, more_like_it, "a client was refused");
             }
         }
         Err(error) => {
             if let Some(more_like_it) = shared.strangers.note("a client's connection has ended early") {
-                tracing::debug!(%from, %error, more_like_it, "a client's connection has ended early");
+                tracing::info!(%from, client = who, %error, seconds, more_like_it, "a client's connection has ended early");
             }
         }
     }
@@ -239,6 +247,15 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         if let Err(error) = reporter.report(&shared.host.counters(), Some(from), &status) {
             tracing::warn!(%error, "no status");
         }
+    }
+}
+
+/// What a client is called in the log: its name in authorized_clients, else its key.
+fn name_of(client: Option<&AuthorizedClient>, peer: &Peer) -> String {
+    match (client, shown_by(peer)) {
+        (Some(client), _) if !client.comment.is_empty() => client.comment.clone(),
+        (_, Some(key)) => key.to_string(),
+        (_, None) => "unknown".to_owned(),
     }
 }
 

@@ -2,11 +2,15 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
+use std::time::Duration;
 
-use plait::{Fingerprint, Peer};
+use tokio::time::Instant;
+
+use plait::{Fingerprint, Peer, Stream};
 use plait_keys::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
 use plait_proxy::url::ServerUrl;
 
+use crate::certificate::AcceptNew;
 use crate::protection::{WrongPeer, say};
 
 /// A server, and what is known of it before it answers.
@@ -14,8 +18,11 @@ pub(crate) struct ServerIdentity {
     server: ServerUrl,
     known_peers: KnownPeers,
     known: Option<KnownPeer>,
-    accepts_new: bool,
+    accepts_new: Option<AcceptNew>,
 }
+
+/// How many disjoint paths the key of an unknown server is to be seen over, to be believed without a question.
+pub(crate) const FIRST_CONTACT_PATHS: u8 = 2;
 
 /// What one path leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,7 +45,7 @@ impl ServerIdentity {
     pub(crate) fn new(
         server: ServerUrl,
         known_peers: KnownPeers,
-        accepts_new: bool,
+        accepts_new: Option<AcceptNew>,
     ) -> Result<Self, KnownPeersError> {
         let known = known_peers.find(&server.authority())?;
         Ok(Self { server, known_peers, known, accepts_new })
@@ -59,23 +66,39 @@ impl ServerIdentity {
         self.server.pin.or(self.known.as_ref().map(|known| known.fingerprint))
     }
 
+    /// Whether its key is to be seen over several paths ([`FIRST_CONTACT_PATHS`]), because nothing else is known of it.
+    pub(crate) fn goes_by_paths(&self) -> bool {
+        self.expected().is_none() && self.accepts_new == Some(AcceptNew::Paths)
+    }
+
+    /// Whether how many paths lead to the holder of its key is of interest, to whoever is asked and to who reads the list later.
+    pub(crate) fn is_new(&self) -> bool {
+        self.expected().is_none()
+    }
+
     /// Decides about the key that a server has shown which was not known when the connection began: others may have met it since.
+    /// `paths` disjoint paths lead to whoever has it.
     ///
     /// # Errors
     /// [`WrongPeer`]: nobody vouches for it, or it is known with another key by now.
-    pub(crate) fn meet(&self, shown: Fingerprint) -> anyhow::Result<()> {
+    pub(crate) fn meet(&self, shown: Fingerprint, paths: u8) -> anyhow::Result<()> {
         let authority = self.server.authority();
-        if self.known_peers.find(&authority)?.is_none() && !self.is_vouched_for(shown) {
+        if self.known_peers.find(&authority)?.is_none() && !self.is_vouched_for(shown, paths) {
             let with_key = ServerUrl { pin: Some(shown), ..self.server.clone() };
             return Err(WrongPeer(format!(
-                "the server {authority} is not known\n  shown    {shown}\n  fix: give its key ({with_key}), after \
-                 you have compared it with what was printed there, or believe the first that answers: --accept-new"
+                "the server {authority} is not known\n  shown    {shown}  over {}\n  fix: give its key ({with_key}), after \
+                 you have compared it with what was printed there, or believe the first that answers: --accept-new{}",
+                how_many(paths),
+                if paths < FIRST_CONTACT_PATHS { "=one-path" } else { "" }
             ))
             .into());
         }
-        match self.known_peers.pin(&authority, shown) {
+        match self.known_peers.pin_shown(&authority, shown, paths) {
             Ok(Pinned::New) => {
-                say(&format!("{authority} is new and shows the key {shown}: trusted from now on"));
+                let over = how_many(paths);
+                say(&format!(
+                    "{authority} is new and shows the key {shown} over {over}: trusted from now on"
+                ));
                 Ok(())
             }
             Ok(Pinned::Before) => Ok(()),
@@ -85,9 +108,9 @@ impl ServerIdentity {
     }
 
     /// Whether a key may be trusted that is shown for the first time.
-    fn is_vouched_for(&self, shown: Fingerprint) -> bool {
-        let question = ask_at_terminal(&self.server.authority(), shown);
-        match unknown_peer(self.accepts_new, question.is_some()) {
+    fn is_vouched_for(&self, shown: Fingerprint, paths: u8) -> bool {
+        let question = ask_at_terminal(&self.server.authority(), shown, paths);
+        match unknown_peer(self.accepts_new, paths, question.is_some()) {
             UnknownPeer::Accept => true,
             UnknownPeer::Ask => question.is_some_and(|ask| ask()),
             UnknownPeer::Refuse => false,
@@ -106,6 +129,59 @@ impl ServerIdentity {
             self.known_peers.file().display(),
             known.line
         ))
+    }
+
+    /// What helps where the key of a server that nobody has heard of was to be seen over several paths, and was not.
+    pub(crate) fn first_contact_remedy(&self) -> Option<String> {
+        self.goes_by_paths().then(|| {
+            format!(
+                "give the server's key: it is not known yet, and is believed only if {FIRST_CONTACT_PATHS} paths lead to whoever has it. \
+                 Where there is one path only, believe that: --accept-new=one-path"
+            )
+        })
+    }
+
+    /// How many disjoint paths lead to the holder of the key that `stream` has shown, once there are two or waiting for them is over.
+    ///
+    /// # Errors
+    /// The connection has failed meanwhile: two were asked for, and it says which is missing and why.
+    pub(crate) async fn paths_to(&self, stream: &Stream) -> Result<u8, WrongPeer> {
+        if !self.goes_by_paths() {
+            // Other paths may have joined an address that whoever answered has announced, which proves nothing.
+            return Ok(1);
+        }
+        let started = Instant::now();
+        loop {
+            let status = stream.status();
+            let sealed = status.as_ref().and_then(plait::Status::sealed);
+            if let Some(failure) = sealed.as_ref().and_then(|sealed| sealed.failure()) {
+                let fix =
+                    self.first_contact_remedy().map_or_else(String::new, |fix| format!("\n  fix: {fix}"));
+                return Err(WrongPeer(format!("{}: {failure}{fix}", self.server.authority())));
+            }
+            let [sent, received] = sealed.map_or([0, 0], |sealed| sealed.mixed_paths());
+            let paths = u8::try_from(sent.min(received)).unwrap_or(u8::MAX);
+            let has_others = status.is_some_and(|status| status.paths().len() > 1);
+            if paths >= FIRST_CONTACT_PATHS || !has_others || started.elapsed() >= JOIN_WAIT {
+                return Ok(paths);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// What to say of a server that nobody has heard of, where different paths lead to different hosts.
+    pub(crate) fn disagree(&self, sightings: &[Sighting]) -> Option<WrongPeer> {
+        let shown = || sightings.iter().filter_map(|sighting| Some((&sighting.path, sighting.shown?)));
+        let (_, first) = shown().next()?;
+        if shown().all(|(_, other)| other == first) {
+            return None;
+        }
+        let mut text = format!("different paths to {} lead to different hosts", self.server.authority());
+        for (path, key) in shown() {
+            text += &format!("\n  shown    {key}  on path {path}");
+        }
+        text += "\n  Somebody on one of them intercepts you; nothing was sent.\n  fix: ask who runs the server for its key";
+        Some(WrongPeer(text))
     }
 
     /// What to say when the server that was expected is not the one that answers; `None` if it is, wherever
@@ -158,20 +234,30 @@ fn names(paths: &[(&str, Fingerprint)]) -> String {
     paths.iter().map(|(path, _)| *path).collect::<Vec<_>>().join(", ")
 }
 
-fn unknown_peer(accepts_new: bool, has_terminal: bool) -> UnknownPeer {
+fn unknown_peer(accepts_new: Option<AcceptNew>, paths: u8, has_terminal: bool) -> UnknownPeer {
     match (accepts_new, has_terminal) {
-        (true, _) => UnknownPeer::Accept,
-        (false, true) => UnknownPeer::Ask,
-        (false, false) => UnknownPeer::Refuse,
+        (Some(AcceptNew::OnePath), _) => UnknownPeer::Accept,
+        (Some(AcceptNew::Paths), _) if paths >= FIRST_CONTACT_PATHS => UnknownPeer::Accept,
+        (Some(AcceptNew::Paths) | None, true) => UnknownPeer::Ask,
+        (Some(AcceptNew::Paths) | None, false) => UnknownPeer::Refuse,
+    }
+}
+
+/// Paths, for people.
+pub(crate) fn how_many(paths: u8) -> String {
+    match paths {
+        0 | 1 => "one path alone".to_owned(),
+        more => format!("{more} paths"),
     }
 }
 
 /// A question to whoever sits at the terminal, whatever standard input is; none if nobody does.
-fn ask_at_terminal(authority: &str, shown: Fingerprint) -> Option<impl FnOnce() -> bool + use<>> {
+fn ask_at_terminal(authority: &str, shown: Fingerprint, paths: u8) -> Option<impl FnOnce() -> bool + use<>> {
     let mut terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
     let question = format!(
-        "plait: the server {authority} is not known yet. Its key is\n  {shown}\n\
-         Is this what was printed there? Type yes to trust it from now on: "
+        "plait: the server {authority} is not known yet. Its key, seen over {}, is\n  {shown}\n\
+         Is this what was printed there? Type yes to trust it from now on: ",
+        how_many(paths)
     );
     Some(move || {
         let mut answer = String::new();
@@ -181,6 +267,9 @@ fn ask_at_terminal(authority: &str, shown: Fingerprint) -> Option<impl FnOnce() 
             && answer.trim().eq_ignore_ascii_case("yes")
     })
 }
+
+/// How long a second path may take to join where two are asked for: longer than the connection itself waits, which then says why there are not.
+const JOIN_WAIT: Duration = Duration::from_secs(30);
 
 /// The key that the peer of a sealed connection has proved to have.
 pub(crate) fn shown_by(peer: &Peer) -> Option<Fingerprint> {
@@ -205,15 +294,34 @@ mod tests {
         let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin };
         let known_peers = KnownPeers::in_file("/keys/known_peers");
         let known = known.map(|key| KnownPeer::new("gw:7443", key, "2026-09-02", 4));
-        ServerIdentity { server, known_peers, known, accepts_new: false }
+        ServerIdentity { server, known_peers, known, accepts_new: None }
     }
 
     #[test]
     fn a_stranger_is_never_let_in_silently() {
-        assert_eq!(unknown_peer(false, true), UnknownPeer::Ask);
-        assert_eq!(unknown_peer(false, false), UnknownPeer::Refuse);
-        assert_eq!(unknown_peer(true, false), UnknownPeer::Accept);
-        assert_eq!(unknown_peer(true, true), UnknownPeer::Accept);
+        for paths in [1, 2] {
+            assert_eq!(unknown_peer(None, paths, true), UnknownPeer::Ask);
+            assert_eq!(unknown_peer(None, paths, false), UnknownPeer::Refuse);
+            assert_eq!(unknown_peer(Some(AcceptNew::OnePath), paths, false), UnknownPeer::Accept);
+        }
+    }
+
+    #[test]
+    fn what_one_path_alone_shows_is_not_believed_without_a_question() {
+        let accepts = Some(AcceptNew::Paths);
+        assert_eq!(unknown_peer(accepts, 1, true), UnknownPeer::Ask);
+        assert_eq!(unknown_peer(accepts, 1, false), UnknownPeer::Refuse);
+        assert_eq!(unknown_peer(accepts, 2, false), UnknownPeer::Accept);
+    }
+
+    #[test]
+    fn paths_that_lead_to_different_hosts_are_named_with_what_they_show() {
+        let sightings = [sighting("eth0", Some(OLD)), sighting("wlan0", Some(NEW)), sighting("wwan0", None)];
+        let text = server_identity(None, None).disagree(&sightings).expect("two keys").to_string();
+        for part in [format!("{OLD}  on path eth0"), format!("{NEW}  on path wlan0"), "gw:7443".to_owned()] {
+            assert!(text.contains(&part), "{part} in {text}");
+        }
+        assert!(server_identity(None, None).disagree(&sightings[1..]).is_none(), "one key alone");
     }
 
     #[test]

@@ -100,15 +100,23 @@ fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() 
     );
     assert_eq!(world.key("client", &["list"]), "", "nobody was trusted");
 
-    let (accepted, listening) = connect("7112", "server", &["--accept-new"]);
-    assert_ended(&accepted, 0, &["--accept-new"]);
+    // What one path alone shows may be somebody in the middle of it.
+    let (alone, listening) = connect("7114", "server", &["--accept-new"]);
+    drop(listening);
+    assert_ended(&alone, 5, &["--accept-new over one path"]);
+    assert!(said(&alone).contains("--accept-new=one-path"), "{}", said(&alone));
+    assert_eq!(world.key("client", &["list"]), "", "nobody was trusted");
+
+    let (accepted, listening) = connect("7112", "server", &["--accept-new=one-path"]);
+    assert_ended(&accepted, 0, &["--accept-new=one-path"]);
+    assert!(world.key("client", &["list"]).contains("seen over one path alone"));
     until("the status", || listening.errors().contains(client));
     fs::rename(world.file("client/known_peers"), world.file("7112")).expect("a known server");
     let known = fs::read_to_string(world.file("7112")).expect("read").replace(":7112", ":7113");
     support::write_secret(&world.file("client/known_peers"), &known);
 
     drop(listening);
-    let (fooled, listening) = connect("7113", "impostor", &["--accept-new"]);
+    let (fooled, listening) = connect("7113", "impostor", &["--accept-new=one-path"]);
     assert_ended(&fooled, 5, &["an impostor"]);
     assert!(said(&fooled).contains("plait key forget 10.77.1.2:7113"), "{}", said(&fooled));
     assert!(fooled.stdout.is_empty() && !listening.errors().contains(client), "{}", listening.errors());

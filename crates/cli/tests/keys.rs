@@ -47,3 +47,32 @@ fn a_hundred_programs_that_trust_servers_at_the_same_time_lose_none_and_replace_
     let mode = fs::metadata(keys.join("known_peers")).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
+
+#[test]
+fn clients_are_let_in_by_the_line_that_their_own_plait_shows_and_a_bad_line_is_named() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let key = |who: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait"));
+        command.arg("key").arg("--keys").arg(scratch.path().join(who)).args(arguments);
+        command.output().expect("started")
+    };
+    let shown = String::from_utf8(key("client", &["gen"]).stdout).expect("text");
+    let (fingerprint, line) = shown.trim_end().split_once('\n').expect("two lines");
+    let words: Vec<&str> = line.split(' ').collect();
+    let authorized =
+        key("server", &[&["authorize", "--name", "laptop", "--allow", "*:443"], &words[..]].concat());
+    assert_eq!(String::from_utf8_lossy(&authorized.stdout).trim_end(), fingerprint, "{}", said(&authorized));
+    let list = String::from_utf8(key("server", &["list"]).stdout).expect("text");
+    assert_eq!(list, format!("client laptop {fingerprint} with rules of its own\n"));
+    assert!(key("server", &["check"]).status.success());
+
+    let file = scratch.path().join("server/authorized_clients");
+    let text = fs::read_to_string(&file).expect("read") + "alow=*:22 plait-ed25519 AAAA\n";
+    fs::write(&file, text).expect("written");
+    let checked = key("server", &["check"]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(said(&checked).contains("authorized_clients:2: "), "{}", said(&checked));
+    assert!(key("server", &["revoke", "laptop"]).status.success());
+    let again = key("server", &["revoke", "laptop"]);
+    assert!(!again.status.success() && said(&again).contains("no client is called laptop"));
+}

@@ -13,7 +13,9 @@ use std::thread;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{NAME, SERVER, World, assert_ended, slow_down, until};
+use plait_netns::{Cidr, Namespace};
+use plait_proxy::url::ServerUrl;
+use support::{NAME, PLAIT, SERVER, TIMEOUT, World, assert_ended, slow_down, until};
 
 #[test]
 #[ignore = "needs root"]
@@ -136,7 +138,7 @@ fn a_server_that_waits_for_its_last_connections_has_let_go_of_its_control_socket
 #[ignore = "needs root"]
 fn a_mistaken_name_of_a_device_or_a_service_is_told_at_once() {
     let world = World::without_server("mistaken");
-    let mut serve = Command::new(support::PLAIT);
+    let mut serve = Command::new(PLAIT);
     serve.args([
         "serve",
         "--forward",
@@ -149,7 +151,7 @@ fn a_mistaken_name_of_a_device_or_a_service_is_told_at_once() {
     ]);
     serve.arg("--keys").arg(world.file("keys"));
     let mut serve = world.start(&world.server, "mistaken", serve);
-    serve.wait_for_output("plait://", support::TIMEOUT).expect("it serves all the same");
+    serve.wait_for_output("plait://", TIMEOUT).expect("it serves all the same");
     for warning in ["the path nosuch0 cannot be used yet", "cannot find nosuch.invalid:80"] {
         until(warning, || serve.errors().contains(warning));
     }
@@ -284,7 +286,7 @@ fn a_server_is_who_it_was_or_nobody() {
     assert_ended(&stranger, 125, &["true"]);
     assert!(said(&stranger).contains(&world.url), "what to trust is shown: {}", said(&stranger));
     assert_eq!(world.key("client", &["list"]), "", "and not trusted by itself");
-    assert_ended(&world.run_as("client", &unpinned, &["--accept-new"], &["true"]), 0, &["true"]);
+    assert_ended(&world.run_as("client", &unpinned, &["--accept-new=one-path"], &["true"]), 0, &["true"]);
     assert_ended(&world.run_as("client", &unpinned, &[], &["true"]), 0, &["true"]);
     // The server loses its key and makes another.
     assert_eq!(world.stop_serving(), Some(0));
@@ -292,7 +294,7 @@ fn a_server_is_who_it_was_or_nobody() {
     fs::remove_file(world.file("server/identity.pub")).expect("it has one");
     let before = world.url.clone();
     world.serve(&["--anyone"]);
-    for (url, options) in [(&unpinned, &["--accept-new"][..]), (&unpinned, &[]), (&before, &[])] {
+    for (url, options) in [(&unpinned, &["--accept-new=one-path"][..]), (&unpinned, &[]), (&before, &[])] {
         let changed = world.run_as("client", url, options, &["touch", "started"]);
         assert_ended(&changed, 125, &["touch"]);
         let said = said(&changed);
@@ -302,6 +304,92 @@ fn a_server_is_who_it_was_or_nobody() {
     world.key("client", &["forget", &unpinned]);
     world.key("client", &["trust", &world.url]);
     assert_ended(&world.run_as("client", &unpinned, &[], &["true"]), 0, &["true"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn somebody_in_the_middle_of_one_path_is_found_out_at_the_first_contact() {
+    let mut world = World::without_server("middle");
+    // Both paths lead to the address that is named: one that a peer announces would prove nothing of it.
+    world.server.ip("address add 10.77.1.2/32 dev lo").expect("added");
+    world.client.ip("route add 10.77.1.2/32 via 10.77.2.2 dev wan2 metric 9").expect("added");
+    world.serve(&["--anyone"]);
+    let unpinned = world.url.split_once('#').expect("a key").0.to_owned();
+    assert_ended(&world.run_as("first", &unpinned, &["--accept-new"], &["true"]), 0, &["true"]);
+    let known = world.key("first", &["list"]);
+    assert!(known.contains("seen over 2 paths"), "{known}");
+
+    // From now on whatever takes the client's first path ends at another host, with the same address and port.
+    let impostor = Namespace::named("middle_of_wan1").expect("made");
+    world.client.ip("link delete wan1").expect("deleted");
+    let ends = plait_netns::veth((&world.client, "wan1"), (&impostor, "wan1")).expect("a path");
+    for (end, host) in [(&ends.0, 1), (&ends.1, 2)] {
+        end.add_address(Cidr::new([10, 77, 1, host].into(), 24)).expect("added");
+        end.up().expect("up");
+    }
+    let mut command = Command::new(PLAIT);
+    command.args(["serve", "--forward", "127.0.0.1:1", "--anyone", "--path", "wan1"]);
+    command.arg("--keys").arg(world.file("impostor")).current_dir(&world.directory);
+    let mut serving = world.start(&impostor, "impostor", command);
+    let other = serving.wait_for_output("plait://", TIMEOUT).expect("its address");
+    assert_eq!(other.split_once('#').expect("a key").0, unpinned, "it looks the same but for its key");
+
+    let fooled = world.run_as("client", &unpinned, &["--accept-new"], &["touch", "started"]);
+    assert_ended(&fooled, 125, &["touch"]);
+    let said = String::from_utf8_lossy(&fooled.stderr).into_owned();
+    let fingerprint = |url: &str| url.parse::<ServerUrl>().expect("a URL").pin.expect("a key");
+    for (url, path) in [(&other, "wan1"), (&world.url, "wan2")] {
+        assert!(said.contains(&format!("{}  on path {path}", fingerprint(url))), "{path}: {said}");
+    }
+    assert!(!world.file("started").exists(), "nothing has run");
+    assert_eq!(world.key("client", &["list"]), "", "nobody was trusted");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_thousand_look_ups_at_once_are_all_answered() {
+    let world = World::new("names");
+    world.resolver();
+    let script = format!(
+        "import socket, concurrent.futures\n\
+         with concurrent.futures.ThreadPoolExecutor(1000) as pool:\n  \
+         found = list(pool.map(lambda n: socket.getaddrinfo('{NAME}', 80 + n)[0][4], range(1000)))\n\
+         print(sum(at[0] == '{SERVER}' for at in found))"
+    );
+    let output = world.run(&[], &["python3", "-c", &script]);
+    assert_ended(&output, 0, &["python3"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1000");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_that_is_asked_to_says_who_went_where() {
+    let mut world = World::without_server("access");
+    world.make_file("small", 1000);
+    world.key("client", &["gen"]);
+    let line = world.key("client", &["show"]).lines().nth(1).expect("a key").to_owned();
+    world.key("server", &["authorize", "--name", "laptop", &line]);
+    world.serve(&["-v"]);
+    world.http();
+    let url = format!("http://{SERVER}:8080/small");
+    assert_ended(&world.run(&[], &["curl", "-sf", "-o", "/dev/null", &url]), 0, &["curl"]);
+    let destination = format!("{SERVER}:8080");
+    until("a line", || {
+        world.serve_log().lines().any(|line| {
+            [
+                "INFO",
+                "served",
+                "client=\"laptop\"",
+                "from=10.77.",
+                &destination,
+                "received=",
+                "sent=",
+                "seconds=",
+            ]
+            .iter()
+            .all(|part| line.contains(part))
+        })
+    });
 }
 
 #[test]
@@ -343,7 +431,7 @@ fn signals_reach_the_program() {
     // One program hears them one after the other, and ends at the last; by itself after a while.
     let script = "for name in TERM INT HUP QUIT USR1; do trap \"touch $name\" $name; done\n\
                   trap 'exit 9' USR2; touch ready; for turn in $(seq 600); do sleep 0.05; done";
-    let mut command = Command::new(support::PLAIT);
+    let mut command = Command::new(PLAIT);
     command.args(["run", "-s", &world.url, "--path", "wan1", "--keys", "client", "--"]);
     // Who runs the tests in the background, or under nohup, has these ignored, which programs inherit.
     command.args(["env", "--default-signal=INT,QUIT,HUP", "sh", "-c", script]);
@@ -356,5 +444,5 @@ fn signals_reach_the_program() {
         let name = signal.as_str().trim_start_matches("SIG");
         until(name, || name == "USR2" || world.file(name).exists());
     }
-    assert_eq!(run.wait(support::TIMEOUT).expect("an end").code(), Some(9));
+    assert_eq!(run.wait(TIMEOUT).expect("an end").code(), Some(9));
 }

@@ -145,7 +145,7 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
             println!("round {round} of {}", options.repeat);
         }
         for case in cases.iter().filter(|case| options.wants(case)) {
-            let (class, text) = one(case, &root, options.keeps())?;
+            let (class, text) = one(case, &root.join(round.to_string()), options.keeps())?;
             results.push((case.row.clone(), case.column.clone(), class));
             if class == Class::Failed {
                 failures.push(format!("{}: {text}", case.name));

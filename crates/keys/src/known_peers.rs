@@ -1,17 +1,17 @@
 //! Servers that were met before.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use plait_handshake::Fingerprint;
 use time::OffsetDateTime;
 
 use crate::secret::{ReadListError, read_list};
-use crate::whole::{place_of, replace_file};
+use crate::whole::{lock_list, replace_file};
 
-/// A file of servers and their keys, as ssh has one: a line is `HOST:PORT SHA256:… first-seen`, and `#` starts a remark.
+/// A file of servers and their keys, as ssh has one: a line is `HOST:PORT SHA256:… first-seen [paths=N]`, and `#` starts a
+/// remark. `paths=N` says over how many disjoint paths of one connection the key was seen when it was met first; without it a person gave it.
 ///
 /// A key that is in it stays until it is taken out by name ([`KnownPeers::forget`]): a connection that shows another one is refused,
 /// also if it began before the first was known. Each change is decided under a lock on what the file has then, so any number of
@@ -31,6 +31,8 @@ pub struct KnownPeer {
     pub fingerprint: Fingerprint,
     /// When it was met first, as text for people; it may be empty.
     pub first_seen: String,
+    /// Over how many disjoint paths it has shown its key then; `None` if the key was given by hand.
+    pub paths: Option<u8>,
     /// Line in the file, from 1.
     pub line: usize,
 }
@@ -39,7 +41,13 @@ impl KnownPeer {
     /// An entry as a file would have it.
     #[must_use]
     pub fn new(authority: &str, fingerprint: Fingerprint, first_seen: &str, line: usize) -> Self {
-        Self { authority: authority.to_owned(), fingerprint, first_seen: first_seen.to_owned(), line }
+        Self {
+            authority: authority.to_owned(),
+            fingerprint,
+            first_seen: first_seen.to_owned(),
+            paths: None,
+            line,
+        }
     }
 }
 
@@ -128,12 +136,34 @@ impl KnownPeers {
         Ok(self.all()?.into_iter().find(|peer| peer.authority == authority))
     }
 
-    /// The server at `authority` has shown this key, and is known by it from now on if it is not known by now: of connections that meet it at
-    /// the same time the first decides.
+    /// The server at `authority` has this key, as somebody knows who gives it, and is known by it from now on if it is not known by now.
+    ///
+    /// # Errors
+    /// [`KnownPeersError::AnotherKey`]; or the file cannot be read or written.
+    pub fn pin(&self, authority: &str, key: Fingerprint) -> Result<Pinned, KnownPeersError> {
+        self.pin_with(authority, key, None)
+    }
+
+    /// The server at `authority` has shown this key over so many disjoint `paths` of one connection, and is known by it from now on if
+    /// it is not known by now: of connections that meet it at the same time the first decides.
     ///
     /// # Errors
     /// [`KnownPeersError::AnotherKey`], whatever was known when the connection began; or the file cannot be read or written.
-    pub fn pin(&self, authority: &str, shown: Fingerprint) -> Result<Pinned, KnownPeersError> {
+    pub fn pin_shown(
+        &self,
+        authority: &str,
+        shown: Fingerprint,
+        paths: u8,
+    ) -> Result<Pinned, KnownPeersError> {
+        self.pin_with(authority, shown, Some(paths))
+    }
+
+    fn pin_with(
+        &self,
+        authority: &str,
+        shown: Fingerprint,
+        paths: Option<u8>,
+    ) -> Result<Pinned, KnownPeersError> {
         if authority.is_empty()
             || authority.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#')
         {
@@ -152,7 +182,8 @@ impl KnownPeers {
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
                 }
-                text += &format!("{authority} {shown} {}\n", today());
+                let over = paths.map_or_else(String::new, |paths| format!(" {PATHS}{paths}"));
+                text += &format!("{authority} {shown} {}{over}\n", today());
                 self.replace(&text).map(|()| Pinned::New)
             }
         }
@@ -173,15 +204,8 @@ impl KnownPeers {
         self.replace(&rest).map(|()| true)
     }
 
-    /// Keeps all others from changing the file until it is dropped. It is a file of its own: what is replaced has no lock that lasts.
     fn lock(&self) -> Result<File, KnownPeersError> {
-        let (file, _) = place_of(&self.file).map_err(|source| self.unwritable(source))?;
-        let mut name = file.into_os_string();
-        name.push(".lock");
-        let name = PathBuf::from(name);
-        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name);
-        let locked = open.and_then(|file| file.lock().map(|()| file));
-        locked.map_err(|source| KnownPeersError::Write { file: name, source })
+        lock_list(&self.file).map_err(|source| self.unwritable(source))
     }
 
     fn replace(&self, text: &str) -> Result<(), KnownPeersError> {
@@ -200,12 +224,19 @@ impl KnownPeers {
             let Some(Ok(fingerprint)) = words.next().map(str::parse) else {
                 return Err(KnownPeersError::Line { file: self.file.clone(), line });
             };
-            let first_seen = words.collect::<Vec<_>>().join(" ");
-            peers.push(KnownPeer::new(authority, fingerprint, &first_seen, line));
+            let mut rest: Vec<_> = words.collect();
+            let paths = rest.last().and_then(|word| word.strip_prefix(PATHS)?.parse().ok());
+            if paths.is_some() {
+                rest.pop();
+            }
+            peers.push(KnownPeer { paths, ..KnownPeer::new(authority, fingerprint, &rest.join(" "), line) });
         }
         Ok(peers)
     }
 }
+
+/// In front of the number of paths, at the end of a line.
+const PATHS: &str = "paths=";
 
 /// The words of a line in front of its remark.
 fn words(line: &str) -> impl Iterator<Item = &str> {
@@ -267,6 +298,18 @@ mod tests {
         assert!(known.forget("gw:7443").expect("written"));
         assert_eq!(known.all().expect("read").len(), 1);
         assert!(fs::read_to_string(known.file()).expect("read").starts_with("# laptops\n\nnew"));
+    }
+
+    #[test]
+    fn over_how_many_paths_a_key_was_seen_is_kept_with_it() {
+        let (_scratch, known) = empty();
+        assert_eq!(known.pin_shown("gw:7443", FIRST, 2).expect("written"), Pinned::New);
+        assert_eq!(known.pin_shown("gw:7443", FIRST, 3).expect("it is there"), Pinned::Before);
+        assert_eq!(known.pin("given:7443", SECOND).expect("written"), Pinned::New);
+        let all = known.all().expect("read");
+        assert_eq!(all.iter().map(|peer| peer.paths).collect::<Vec<_>>(), [Some(2), None]);
+        assert!(all.iter().all(|peer| peer.first_seen == today()), "{all:?}");
+        assert!(known.pin_shown("gw:7443", SECOND, 8).is_err(), "more paths make no other key good");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Files that are there whole or not at all.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -26,6 +26,20 @@ pub fn create_file(file: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let (file, directory) = place_of(file)?;
     written(&directory, bytes, mode)?.persist_noclobber(&file)?;
     sync_directory(&directory)
+}
+
+/// Keeps all others who ask for it from changing `file` until what is returned is dropped. It is a file of its own beside it, because what
+/// is replaced has no lock that lasts.
+///
+/// # Errors
+/// The lock cannot be made.
+pub fn lock_list(file: &Path) -> io::Result<File> {
+    let (file, _) = place_of(file)?;
+    let mut name = file.into_os_string();
+    name.push(".lock");
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name)?;
+    lock.lock()?;
+    Ok(lock)
 }
 
 /// Where a file really is, and its directory, which exists from now on.

@@ -150,6 +150,13 @@ impl HostBuilder {
         self
     }
 
+    /// Whether a subflow that is joined where no path works any more brings data along with its SYN, on sealed connections; it does if
+    /// nothing is said. The first byte on the new path is two round trips earlier by it.
+    pub fn join_data(mut self, is_brought: bool) -> Self {
+        self.config.join_data = is_brought;
+        self
+    }
+
     /// How fast the subflows send.
     pub fn congestion_control(mut self, algorithm: CongestionControl) -> Self {
         self.config.tcp.congestion = algorithm.into();

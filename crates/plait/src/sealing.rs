@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::plait_host::{Config, Fallback, Protect, SealedSettings};
-use plait_handshake::{Policy, Tep};
+use plait_handshake::{Handshakes, KeyExchanges, Policy, Tep, Tickets};
 use plait_keys::{KeyLogFile, OpenKeyLogError};
 use plait_protect::sealed::Suite;
 
@@ -68,6 +68,8 @@ pub struct Sealing {
     suites: Option<Vec<CipherSuite>>,
     key_log: Option<KeyLog>,
     require_paths: u8,
+    key_exchanges: KeyExchanges,
+    tickets: Option<Tickets>,
     pub(crate) weaker: Weaker,
 }
 
@@ -90,6 +92,8 @@ impl Sealing {
             suites: None,
             key_log: None,
             require_paths: 0,
+            key_exchanges: KeyExchanges::All,
+            tickets: Some(Tickets::default()),
             weaker,
         }
     }
@@ -117,6 +121,18 @@ impl Sealing {
         Self { require_paths: paths, ..self }
     }
 
+    /// Agrees on keys only by the hybrid of X25519 and ML-KEM-768, so that what is recorded today cannot be read with a quantum computer
+    /// later; no tcpcrypt, which has none.
+    pub fn require_post_quantum(self) -> Self {
+        Self { key_exchanges: KeyExchanges::PostQuantum, ..self }
+    }
+
+    /// Shakes hands in full each time. Otherwise connections that are opened with this value, or clones of it, continue a session with the
+    /// server for a day, which costs both less: keys are agreed on anew, and the server is who it has proved to be then.
+    pub fn full_handshakes(self) -> Self {
+        Self { tickets: None, ..self }
+    }
+
     /// Writes the secrets of the connection to this file.
     pub fn key_log(self, log: &KeyLog) -> Self {
         Self { key_log: Some(log.clone()), ..self }
@@ -134,7 +150,8 @@ impl Sealing {
     }
 
     pub(crate) fn settings(&self, remote: &Remote, config: &Config) -> Result<(Config, Expected), Error> {
-        let expected = self.trust.expect(remote, self.identity.as_ref(), self.weaker)?;
+        let mut expected = self.trust.expect(remote, self.identity.as_ref(), self.weaker)?;
+        expected.require_paths = self.require_paths;
         let mut settings = expected.settings.clone();
         if let Some(suites) = &self.suites {
             settings.suites = suites_of(suites);
@@ -142,20 +159,24 @@ impl Sealing {
         if let Some(KeyLog(log)) = &self.key_log {
             settings.key_log = log.clone();
         }
-        if self.require_paths > 1 && self.weaker != Weaker::Nothing {
-            let words = "paths cannot be required where a connection that is not sealed will do, too";
+        settings.key_exchanges = self.key_exchanges;
+        settings.tickets.clone_from(&self.tickets);
+        let is_strict = self.require_paths > 1 || self.key_exchanges == KeyExchanges::PostQuantum;
+        if is_strict && self.weaker != Weaker::Nothing {
+            let words = "neither paths nor post-quantum keys can be required where a connection that is not sealed will do, too";
             return Err(Error::new(ErrorKind::InvalidInput, words));
         }
-        let mut sealed = SealedSettings::opener(Arc::new(settings));
+        let handshakes: Arc<dyn Handshakes> = Arc::new(settings);
+        let mut sealed = SealedSettings::opener(Arc::clone(&handshakes));
         sealed.require_paths = self.require_paths;
         sealed.policy = self.weaker.policy();
         sealed.teps = teps_of(self.handshakes.as_deref());
         if !expected.takes_anybody() {
             sealed.teps.retain(|tep| tep.proves_identity());
         }
+        sealed.teps.retain(|&tep| handshakes.allows(tep));
         if sealed.teps.is_empty() {
-            let words =
-                "no handshake is left that could prove who the server is (tcpcrypt proves nobody's identity)";
+            let words = "no handshake is left that could do what is asked for (tcpcrypt proves nobody's identity, and has no post-quantum keys)";
             return Err(Error::new(ErrorKind::InvalidInput, words));
         }
         let fallback = self.weaker.fallback();

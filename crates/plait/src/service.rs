@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::plait_host::{Config, Protect, SealedSettings};
-use plait_handshake::{Certificate, ClientPolicy, Fingerprint, ListenerSettings};
+use plait_handshake::{Certificate, ClientPolicy, Fingerprint, KeyExchanges, ListenerSettings};
 
 use crate::identity::Identity;
 use crate::protection::Plain;
@@ -44,6 +44,8 @@ pub struct SealedService {
     suites: Option<Vec<CipherSuite>>,
     key_log: Option<KeyLog>,
     require_paths: u8,
+    key_exchanges: KeyExchanges,
+    continues_sessions: bool,
     weaker: Weaker,
 }
 
@@ -115,6 +117,8 @@ impl SealedService {
             suites: None,
             key_log: None,
             require_paths: 0,
+            key_exchanges: KeyExchanges::All,
+            continues_sessions: true,
             weaker: Weaker::Nothing,
         }
     }
@@ -136,9 +140,19 @@ impl SealedService {
         Self { require_paths: paths, ..self }
     }
 
+    /// As [`Sealing::require_post_quantum`](crate::Sealing::require_post_quantum); nothing but sealed connections is taken.
+    pub fn require_post_quantum(self) -> Self {
+        Self { key_exchanges: KeyExchanges::PostQuantum, ..self }
+    }
+
     /// Takes these cipher suites only, best first. Otherwise: all.
     pub fn cipher_suites(self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
         Self { suites: Some(suites.into_iter().collect()), ..self }
+    }
+
+    /// Gives no client a ticket, as [`Sealing::full_handshakes`](crate::Sealing::full_handshakes).
+    pub fn full_handshakes(self) -> Self {
+        Self { continues_sessions: false, ..self }
     }
 
     /// Writes the secrets of the connections to this file.
@@ -171,9 +185,14 @@ impl SealedService {
         if let Some(KeyLog(log)) = &self.key_log {
             settings.key_log = log.clone();
         }
+        settings.key_exchanges = self.key_exchanges;
+        if !self.continues_sessions {
+            settings.sessions = None;
+        }
         let mut sealed = SealedSettings::listener(Arc::new(settings));
-        // What is not sealed has no keys that a path could give a share to.
-        let weaker = if self.require_paths > 1 { Weaker::Nothing } else { self.weaker };
+        // What is not sealed has no keys that a path could give a share to, or a quantum computer could not break.
+        let is_strict = self.require_paths > 1 || self.key_exchanges == KeyExchanges::PostQuantum;
+        let weaker = if is_strict { Weaker::Nothing } else { self.weaker };
         sealed.policy = weaker.policy();
         sealed.require_paths = self.require_paths;
         sealed.teps = teps_of(self.handshakes.as_deref());

@@ -215,6 +215,12 @@ impl SealStatus {
         Peer::from(&self.0.peer)
     }
 
+    /// Whether the handshake has continued an earlier session: the peer is who proved to be that then, a day ago at most.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.0.is_resumed
+    }
+
     /// How often the keys were changed: ours, and the peer's.
     #[must_use]
     pub fn generations(&self) -> [u64; 2] {

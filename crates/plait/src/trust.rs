@@ -31,6 +31,8 @@ pub(crate) struct Expected {
     pub(crate) settings: OpenerSettings,
     demand: Demand,
     weaker: Weaker,
+    /// As [`Sealing::require_paths`](crate::Sealing::require_paths) asks.
+    pub(crate) require_paths: u8,
 }
 
 enum Demand {
@@ -73,7 +75,9 @@ impl Trust {
     }
 
     /// The server has the key that this file knows of it. One that it does not know is believed the first time and
-    /// written down: an attacker who intercepts that first connection is believed, too.
+    /// written down: an attacker who intercepts that first connection is believed, too. Where
+    /// [`Sealing::require_paths`](crate::Sealing::require_paths) asks for several paths, a new key is not written down before so many
+    /// have led to it, which is after the connection is there: as a rule each connection has to show it anew.
     #[must_use]
     pub fn known_peers(peers: KnownPeers) -> Self {
         Self(Kind::Known(peers))
@@ -114,7 +118,7 @@ impl Trust {
         };
         let mut settings = OpenerSettings::new(name, server);
         settings.identity = identity.map(|identity| identity.0.clone());
-        Ok(Expected { settings, demand, weaker })
+        Ok(Expected { settings, demand, weaker, require_paths: 0 })
     }
 }
 
@@ -147,7 +151,15 @@ impl Expected {
             (Demand::Certificate, _) if sealed.peer == PeerIdentity::Certificate => Ok(()),
             // Whatever was known when the connection began: what counts is what is known now.
             (Demand::Known { peers, authority, .. }, Some(shown)) => {
-                peers.pin(authority, shown)?;
+                let [sent, received] = sealed.mixed_paths;
+                let paths = u8::try_from(sent.min(received)).unwrap_or(u8::MAX);
+                match (peers.find(authority)?, self.require_paths) {
+                    // The other paths have not been heard of yet: nothing is written down, and nothing flows before they are.
+                    (None, required) if paths < required => {}
+                    // Where they are not asked for, one may have joined an address that whoever answered has announced.
+                    (_, 0 | 1) => drop(peers.pin_shown(authority, shown, 1)?),
+                    (_, _) => drop(peers.pin_shown(authority, shown, paths)?),
+                }
                 Ok(())
             }
             (Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. }, _) => {
@@ -195,5 +207,23 @@ mod tests {
         }
         let nobody = Trust::any_of([]);
         assert_eq!(kind_of(&nobody, Some(&sealed(key(1)))), Some(ErrorKind::NotAuthenticated));
+    }
+
+    #[test]
+    fn a_new_key_is_not_written_down_before_the_paths_that_are_asked_for_have_led_to_it() {
+        let scratch = std::env::temp_dir().join(format!("plait-paths-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&scratch);
+        let peers = KnownPeers::in_file(scratch.join("known_peers"));
+        let judged = |paths: usize| {
+            let trust = Trust::known_peers(peers.clone());
+            let mut expected =
+                trust.expect(&"gw:7443".into(), None, Weaker::Nothing).expect("it makes sense");
+            expected.require_paths = 2;
+            expected.judge(Some(&SealedStatus { mixed_paths: [paths; 2], ..sealed(key(1)) })).expect("new");
+            peers.find("gw:7443").expect("read")
+        };
+        assert_eq!(judged(1), None, "somebody may be in the middle of it");
+        assert_eq!(judged(2).expect("written").paths, Some(2));
+        std::fs::remove_dir_all(&scratch).expect("removed");
     }
 }

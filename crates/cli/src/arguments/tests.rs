@@ -104,6 +104,10 @@ fn contradictions_are_errors_of_usage() {
         "plait listen 80 --receive-buffer 2G",
         "plait listen 80 --max-half-open 0",
         "plait connect h 80 --max-half-open 5",
+        "plait connect h 80 --require-pq --handshake tcpcrypt",
+        "plait connect h 80 --require-pq --allow-plain",
+        "plait listen 80 --require-pq --protect plain",
+        "plait connect h 80 --accept-new=first",
     ] {
         assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
     }

@@ -145,6 +145,8 @@ pub(super) struct SealedReport {
     pub(super) key_exchange: Option<&'static str>,
     /// `anonymous`, `certificate`, or the fingerprint of the peer's key.
     pub(super) peer: String,
+    /// Whether the handshake has continued an earlier session, in which the peer has proved who it is.
+    pub(super) resumed: bool,
     /// How often the keys were changed, ours and the peer's.
     pub(super) generations: [u64; 2],
     /// Disjoint paths that have given a share to the keys, that of the handshake included: ours and the peer's.
@@ -244,6 +246,7 @@ impl SealedReport {
             suite: sealed.cipher_suite(),
             key_exchange: sealed.key_exchange(),
             peer: sealed.peer().to_string(),
+            resumed: sealed.is_resumed(),
             generations: sealed.generations(),
             mixed_paths: sealed.mixed_paths(),
             handshake_bytes: sealed.handshake_bytes(),

@@ -81,6 +81,7 @@ impl SealedReport {
     fn words(&self) -> String {
         let suite = self.suite.unwrap_or("nothing yet");
         let handshake = self.handshake.unwrap_or("no handshake yet");
+        let resumed = if self.resumed { " (resumed)" } else { "" };
         let peer = match self.peer.as_str() {
             "anonymous" => "encrypted, not authenticated".to_owned(),
             peer => format!("peer {peer}"),
@@ -90,7 +91,7 @@ impl SealedReport {
             (elsewhere, all) => format!(", {elsewhere} of {all} blocks by other threads"),
         };
         format!(
-            "  sealed: {suite} after {handshake}, {peer}, keys {}/{} with shares of {} paths{elsewhere}\n",
+            "  sealed: {suite} after {handshake}{resumed}, {peer}, keys {}/{} with shares of {} paths{elsewhere}\n",
             self.generations[0],
             self.generations[1],
             self.mixed_paths[0].min(self.mixed_paths[1]),

@@ -100,6 +100,11 @@ impl World {
         serve.stop(TIMEOUT).expect("an end").code()
     }
 
+    /// What `plait serve` has said on standard error so far.
+    pub(crate) fn serve_log(&self) -> String {
+        self.serve.as_ref().expect("it runs").errors()
+    }
+
     /// The process of `plait serve`.
     pub(crate) fn serve_id(&self) -> u32 {
         self.serve.as_ref().expect("it runs").pid()

@@ -53,6 +53,7 @@ pub(crate) fn all() -> Vec<Case> {
         cases::interference::all(),
         cases::ends::all(),
         cases::flood::all(),
+        cases::first_contact::all(),
         cases::records::all(),
         cases::shares::all(),
         cases::control::all(),

@@ -141,7 +141,7 @@ impl<'a> Fixture<'a> {
             .args(family.options())
             .arg(address)
             .arg(PORT.to_string())
-            .arg("--accept-new")
+            .arg("--accept-new=one-path")
             .args(paths)
             .args(options);
         Ok(command)

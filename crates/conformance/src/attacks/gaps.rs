@@ -12,6 +12,7 @@ use super::cases::{Outcome, TIMEOUT, outcome};
 use super::exchange::{self, Arrived, Load};
 use super::fixture::{Fixture, Listening, Side};
 use super::peer::{self, Layer};
+use super::times::percentile;
 
 /// Rate of each path and direction, and the one-way delay: a round trip of 20 ms.
 const MEGABITS: u64 = 25;
@@ -159,25 +160,4 @@ fn longest(arrived: &Arrived, strike: Instant) -> (Duration, Duration) {
     let around = longest(&mut gaps.iter().filter(|(end, gap)| is_around(*end, *gap)).map(|(_, gap)| *gap));
     let before = longest(&mut gaps.iter().filter(|(end, _)| *end < strike).map(|(_, gap)| *gap));
     (around, before)
-}
-
-/// Of sorted values: the smallest that `percent` of them do not exceed.
-fn percentile(sorted: &[Duration], percent: usize) -> Duration {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentile_is_the_smallest_value_that_so_many_do_not_exceed() {
-        let millis: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
-        assert_eq!(percentile(&millis, 50), Duration::from_millis(50));
-        assert_eq!(percentile(&millis, 95), Duration::from_millis(95));
-        assert_eq!(percentile(&millis, 100), Duration::from_millis(100));
-        assert_eq!(percentile(&millis[..1], 50), Duration::from_millis(1));
-        assert_eq!(percentile(&[], 50), Duration::ZERO);
-    }
 }

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::attacks::case::{Case, Context, Family, Settings, all};
 use crate::attacks::table::Amount;
-use crate::attacks::{gaps, table};
+use crate::attacks::{gaps, handover, setup, table};
 use crate::runner;
 
 /// Bytes each way of a transfer under attack, for CI.
@@ -26,6 +26,14 @@ pub(crate) struct Selection {
     /// In place of cases: the longest gap at the reader around a single strike, over so many strikes, beside the kernel's.
     #[arg(long, value_name = "STRIKES", conflicts_with_all = ["table", "quick", "repeat", "only", "skip", "size", "keep"])]
     gaps: Option<usize>,
+    /// In place of cases: the time from the decision to go over to another path to the first byte there, over so many connections, with data in
+    /// the SYN of the join and without, beside the kernel's.
+    #[arg(long, value_name = "TIMES", conflicts_with_all = ["gaps", "table", "quick", "repeat", "only", "skip", "size", "keep"])]
+    handover: Option<usize>,
+    /// In place of cases: the time from the start of a program to the first byte at the other one, over so many connections, with shares of the keys
+    /// from every path and without, beside the kernel's.
+    #[arg(long, value_name = "TIMES", conflicts_with_all = ["handover", "gaps", "table", "quick", "repeat", "only", "skip", "size", "keep"])]
+    setup: Option<usize>,
     /// Over IPv6 in place of IPv4; services behind a proxy stay where they are.
     #[arg(long)]
     ipv6: bool,
@@ -40,7 +48,7 @@ pub(crate) fn list() {
 
 /// Runs what was asked for; false if a case failed, or a goal was missed.
 pub(crate) fn run(selection: &Selection) -> Result<bool> {
-    let Selection { common, table, one_way, gaps, ipv6 } = selection;
+    let Selection { common, table, one_way, gaps, handover, setup, ipv6 } = selection;
     let settings = Settings {
         plait: common.plait()?,
         size: common.size(SMALL),
@@ -53,6 +61,13 @@ pub(crate) fn run(selection: &Selection) -> Result<bool> {
     }
     if let Some(count) = *gaps {
         return gaps::run(&settings, &runner::prepare(common)?, count);
+    }
+    if let Some(count) = *setup {
+        setup::run(&settings, &runner::prepare(common)?, count)?;
+        return Ok(true);
+    }
+    if let Some(count) = *handover {
+        return handover::run(&settings, &runner::prepare(common)?, count);
     }
     let cases = all();
     let cases = cases.iter().map(|case| {

@@ -4,6 +4,7 @@ pub(crate) mod control;
 pub(crate) mod eavesdropper;
 pub(crate) mod ends;
 pub(crate) mod every_path;
+pub(crate) mod first_contact;
 pub(crate) mod flood;
 pub(crate) mod interference;
 pub(crate) mod kernel_tls;

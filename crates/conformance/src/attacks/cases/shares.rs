@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use plait_lab::{Attack, AttackName, Conditions, Direction};
 
-use super::{Outcome, TIMEOUT, outcome};
+use super::{Injections, Outcome, TIMEOUT, outcome};
 use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::exchange::{self, Load, Source};
 use crate::attacks::fixture::{Fixture, Listening, Side};
@@ -15,6 +15,8 @@ use crate::attacks::secrets::{self, Suite};
 /// Bytes each way: the captures of a whole connection are read into memory.
 const SIZE: u64 = 256 << 10;
 const LINE: &[u8] = b"what nobody who lacks a path is to read, whatever he breaks one day. ";
+/// Bytes of payload between two replays.
+const REPLAYED: u64 = 2_000;
 const REQUIRED: [&str; 2] = ["--require-paths", "2"];
 
 pub(crate) fn all() -> Vec<Case> {
@@ -30,6 +32,11 @@ pub(crate) fn all() -> Vec<Case> {
             recorded,
         )
         .quick(),
+        Case::new(
+            "shares/replayed",
+            "two paths are required, and what has crossed the other one comes again there, shares among it: none counts twice",
+            replayed,
+        ),
         attacked("silent", None, "the join was not answered").quick(),
         attacked("stripped", Some(AttackName::StripCapable), "the join was refused"),
         attacked("altered", Some(AttackName::Flip), "the share of the keys was altered there").quick(),
@@ -79,6 +86,24 @@ fn recorded(context: &Context<'_>) -> Result<Verdict> {
         both.blocks,
         both.text.len()
     )))
+}
+
+/// The first payloads of a path that has joined are its shares: from its first moment on old payloads come again, as they were and behind all else.
+fn replayed(context: &Context<'_>) -> Result<Verdict> {
+    let fixture = Fixture::up(context, Listening::Closed)?;
+    let path = fixture.path("b")?;
+    path.attack(Attack::new(AttackName::Replay).every(REPLAYED))?;
+    let mut server = fixture.listen(&REQUIRED)?;
+    let mut client = fixture.connect(&Fixture::PATHS, &REQUIRED)?;
+    let running = exchange::start(&mut client, &mut server, &Load::noise(context.settings.size))?;
+    let exchange = running.finish(&mut client, &mut server, TIMEOUT)?;
+    let result = outcome(&exchange, context.settings.size);
+    ensure!(result == Outcome::Equal, "{result:?}");
+    let injections = Injections::on(path, AttackName::Replay)?;
+    // The client knows its paths; a server goes by addresses, of which a path may have one of each family.
+    let status = fixture.status(Side::Client)?.context("no status of the client")?;
+    ensure!(status["sealed"]["mixed_paths"] == serde_json::json!([2, 2]), "{}", status["sealed"]);
+    Ok(Verdict::Passed(format!("equal, {}; two paths are in the keys", injections.words())))
 }
 
 fn missing(context: &Context<'_>, attack: Option<AttackName>, says: &'static str) -> Result<Verdict> {

@@ -206,7 +206,12 @@ fn scheduler(context: &Context<'_>, name: &'static str) -> Result<Verdict> {
     let percent = |path| 100 * from_subject(path) / bytes;
     let text =
         format!("paths carried {} % and {} % of the bytes, {}", percent(0), percent(1), outcome.evidence());
-    let least = if name == "redundant" { 60 } else { 30 };
+    let least = match (name, context.judges_time()) {
+        ("redundant", _) => 60,
+        (_, true) => 30,
+        // As in `two_subflows`. Each path carries its acknowledgments through the queue of the other direction, too.
+        (_, false) => 15,
+    };
     ensure!(percent(0) >= least && percent(1) >= least, "{text}");
     Ok(Verdict::Passed(text))
 }

@@ -1,0 +1,74 @@
+//! `plait lab figures`: the measured results of the papers, measured again.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use plait_figures::{Claim, Figure, Options};
+use plait_lab::privilege;
+
+use crate::prerequisite;
+
+#[derive(Debug, Args)]
+pub(crate) struct Figures {
+    /// Where figures.html and figures.json go; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "figures")]
+    out: PathBuf,
+    /// How often each is measured; five and more are enough for a median to rely on.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// Small sizes, in a minute or so: whether all of it works, and no number to rely on.
+    #[arg(long)]
+    quick: bool,
+    /// Only this figure (repeatable): a name as in figures.json.
+    #[arg(long, value_name = "NAME", value_parser = figure)]
+    only: Vec<plait_figures::Id>,
+}
+
+fn figure(name: &str) -> Result<plait_figures::Id, String> {
+    let all = plait_figures::Id::ALL;
+    all.into_iter().find(|id| id.as_str() == name).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|id| id.as_str()).collect();
+        format!("there are: {}", names.join(", "))
+    })
+}
+
+impl Figures {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        prerequisite::of_figures()?;
+        let plait = env::current_exe().context("finding the program itself")?;
+        if privilege::is_ordinary_user() {
+            // The same again as root of a user namespace.
+            let mut again = privilege::in_user_namespace(&plait)?;
+            return Err(again.args(env::args_os().skip(1)).exec()).context("starting the program again");
+        }
+        let scratch = env::temp_dir().join(format!("plait-figures-{}", std::process::id()));
+        let Self { out, runs, quick: is_quick, only } = self;
+        let options = Options { plait, scratch, runs: runs.into(), is_quick, only };
+        let begins = |id: plait_figures::Id| eprintln!("measuring {} ...", id.as_str());
+        let figures = plait_figures::measure(&options, begins, |figure| print!("{}", lines(figure)))?;
+        let [html, json] = plait_figures::write(&figures, &out)?;
+        println!("{:.0} s; figures: {}, {}", figures.seconds, html.display(), json.display());
+        if figures.was_busy {
+            println!("the machine was busy: measure again");
+        }
+        let contradictions = figures.contradictions();
+        if !contradictions.is_empty() {
+            bail!("this is not what plait promises:\n  {}", contradictions.join("\n  "));
+        }
+        Ok(())
+    }
+}
+
+/// A figure and its claims, a line each.
+fn lines(figure: &Figure) -> String {
+    let busy = if figure.strain.was_busy { "; the machine was busy" } else { "" };
+    let mut text =
+        format!("{} ({}): {:.0} s{busy}\n", figure.id.as_str(), figure.source, figure.strain.seconds);
+    for Claim { paper, measured, rule: _, conclusion, why: _ } in &figure.claims {
+        text.push_str(&format!("  {}: {paper}\n    here: {measured}\n", conclusion.word()));
+    }
+    text
+}

@@ -1,0 +1,44 @@
+//! Who answers on each path alone: asked where different paths may lead to different hosts.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use plait::{Host, Remote};
+use plait_proxy::url::ServerUrl;
+
+use crate::certificate::Authorities;
+use crate::options::Options;
+use crate::server_identity::{Sighting, shown_by};
+use crate::{protection, session};
+
+/// How long one path may take to show who answers there.
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Opens a connection to `server`, which has these addresses, over each path and no other, each within `limit`, and closes it when
+/// its handshake has shown a key. No host of this program may use the paths meanwhile. A path of which nothing could be learnt has no key;
+/// where no path can be used there is none.
+pub(crate) async fn look_around(
+    options: &Options,
+    authorities: &Authorities,
+    server: &ServerUrl,
+    (remote, addresses): (Remote, &[SocketAddr]),
+    limit: Duration,
+) -> Vec<Sighting> {
+    let Ok(protection) = protection::inquirer(options, authorities, server) else { return Vec::new() };
+    let paths = session::paths_for(options, addresses.first().map(SocketAddr::ip));
+    let mut sightings = Vec::new();
+    for path in paths.unwrap_or_default() {
+        let device = path.device().to_owned();
+        let builder =
+            Host::builder().carriers(options.carrier).address_ranges(options.ranges.iter().copied());
+        let Ok(host) = builder.path(path).start() else { continue };
+        let stream = host.connect_within(limit, remote.clone(), protection.clone()).await;
+        let shown = stream.ok().and_then(|stream| {
+            let shown = shown_by(stream.peer_identity());
+            stream.abort();
+            shown
+        });
+        sightings.push(Sighting { path: device, shown });
+    }
+    sightings
+}
