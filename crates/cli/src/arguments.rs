@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::asking::{PathArguments, StatusArguments};
 use crate::attack_scramble::AttackScramble;
 use crate::connect::Connect;
-use crate::control::PathArguments;
 use crate::demo::Demo;
 use crate::forward::Forward;
 use crate::key::Key;
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Proxy(Proxy),
     /// Let ports here lead to services behind a plait server, like ssh -L.
     Forward(Forward),
+    /// Say which plaits of this user run, and what they do.
+    Status(StatusArguments),
     /// Show how a running plait uses its paths, or change it.
     Path(PathArguments),
     /// Show or make our key, and manage the servers that are known.
@@ -82,7 +84,7 @@ impl Command {
             | Self::Forward(_)
             | Self::Key(_) => true,
             // Of these, some start others that do.
-            Self::Path(_) | Self::Lab(_) | Self::Demo(_) | Self::Doctor | Self::Attack(_) => false,
+            Self::Status(_) | Self::Path(_) | Self::Lab(_) | Self::Demo(_) | Self::Doctor | Self::Attack(_) => false,
             // What is in there becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
         }
@@ -103,7 +105,8 @@ impl Arguments {
             Command::Serve(serve) => Some(serve.options()),
             Command::Proxy(proxy) => Some(proxy.options()),
             Command::Forward(forward) => Some(forward.options()),
-            Command::Path(_)
+            Command::Status(_)
+            | Command::Path(_)
             | Command::Key(_)
             | Command::Lab(_)
             | Command::Demo(_)

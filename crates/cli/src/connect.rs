@@ -13,6 +13,7 @@ use crate::control;
 use crate::exit;
 use crate::options::{Options, seconds};
 use crate::protection::{self, Trust};
+use crate::running::Running;
 use crate::session::{self, Terminal};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::Reporter;
@@ -53,7 +54,8 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
         protection::opener(&arguments.options, &arguments.authorities, &server(&arguments))?;
     let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
     session::name_missing(&host);
-    let control = control::open(&arguments.options, &host)?;
+    let running = Running::new("connect", &place);
+    let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();
     let remote = remote.at(addresses.iter().copied());
     let opened = match arguments.connect_timeout {
@@ -79,10 +81,12 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     };
     trust.judge(stream.peer_identity(), paths)?;
     let mut terminal = Terminal::open()?;
+    let listed = running.list(stream.monitor(), peer);
     let (result, status) = terminal.attach(stream).await;
     if let Some(status) = status {
-        reporter.report(&host.counters(), peer, &status)?;
+        reporter.report(&host.counters(), &listed.about(), &status)?;
     }
+    drop(listed);
     let written = terminal.close().await;
     session::end(host, None).await;
     result.with_context(|| format!("the connection to {place} has ended early"))?;

@@ -1,60 +1,104 @@
-//! The control socket of a running plait, and `plait path`, which asks it how the paths are used and changes that.
+//! The sockets of a running plait: at one in the runtime directory, and at that of `--control` if there is one, it tells what it does
+//! and how its paths are used, and uses them otherwise.
 //!
-//! A request is one line: paths to be used differently, as `DEV=HOW` with spaces between them, or nothing. The answer is a line
-//! per path, or one that begins with `error: `. Then the connection ends.
+//! A question is one line of JSON, an answer another; then the connection ends.
 
-use std::fmt::Write as _;
 use std::fs::{self, Permissions};
-use std::io::{self, ErrorKind, Read, Write as _};
-use std::net::Shutdown;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use clap::Args;
+use anyhow::Context;
 use plait::{Host, PathControl, PathState};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::options::Options;
+use crate::running::{Running, directory};
+use crate::status::{Report, SCHEMA};
 
-/// Longest request: as many paths as a host can have, with the longest names.
-const MAX_REQUEST: u64 = 4096;
+/// Longest question: as many paths as a host can have, with the longest names.
+const MAX_QUESTION: u64 = 4096;
 /// Who is slower than this at asking is let go, so that the next can ask.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What an answer begins with that is none.
-const ERROR: &str = "error: ";
 
-/// Show how a running plait uses its paths, or change it.
-#[derive(Debug, Args)]
-pub(crate) struct PathArguments {
-    /// The socket that it was given with --control.
-    #[arg(long, value_name = "SOCKET")]
-    control: PathBuf,
-    /// Paths to be used differently from now on, as for --path: DEV[=trusted|untrusted|never][,backup].
-    #[arg(value_name = "DEV[=HOW]")]
-    changes: Vec<plait::Path>,
+/// What can be asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Question {
+    /// What it does.
+    Status,
+    /// How the paths are used, once these are used so.
+    Paths(Vec<String>),
 }
 
-/// Answers until it is dropped, which removes the socket.
+/// How a path is used.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PathNow {
+    pub(crate) name: String,
+    /// `tcp` or `udp`.
+    pub(crate) carrier: String,
+    /// `trusted`, `untrusted` or `never`.
+    pub(crate) class: String,
+    pub(crate) backup: bool,
+    pub(crate) up: bool,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// Answers until it is dropped, which removes the sockets.
+#[must_use = "nobody answers any more when it is dropped"]
 pub(crate) struct Control {
+    /// The one of `--control`.
+    named: Option<Socket>,
+    _own: Option<Socket>,
+    running: Running,
+}
+
+struct Socket {
     place: PathBuf,
     task: JoinHandle<()>,
 }
 
-/// The socket that the options ask for, if they do.
-pub(crate) fn open(options: &Options, host: &Host) -> anyhow::Result<Option<Control>> {
-    let Some(place) = &options.control else { return Ok(None) };
-    let listener = bind(place).with_context(|| format!("cannot listen on {}", place.display()))?;
-    let task = tokio::spawn(answer_all(listener, host.path_control()));
-    Ok(Some(Control { place: place.clone(), task }))
+/// Answers whoever asks what `running` does on `host`.
+///
+/// # Errors
+/// The socket that the options name cannot be listened on. Where there is no runtime directory, nobody can ask there.
+pub(crate) fn open(options: &Options, host: &Host, running: &Running) -> anyhow::Result<Control> {
+    let answering = |(listener, place): (UnixListener, PathBuf)| -> io::Result<Socket> {
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        let task = tokio::spawn(answer_all(listener, host.path_control(), running.clone()));
+        Ok(Socket { place, task })
+    };
+    let named = match &options.control {
+        Some(place) => {
+            let listening = bind(place).map(|listener| (listener, place.clone())).and_then(answering);
+            Some(listening.with_context(|| format!("cannot listen on {}", place.display()))?)
+        }
+        None => None,
+    };
+    let directory = directory::own();
+    let own = directory::listen(&directory, std::process::id()).and_then(answering);
+    if let Err(error) = &own {
+        tracing::info!(%error, directory = %directory.display(), "plait status cannot ask here");
+    }
+    Ok(Control { named, _own: own.ok(), running: running.clone() })
 }
 
-impl Drop for Control {
+impl Control {
+    /// Whoever takes our place can have the socket of `--control`; what is left to do can still be asked for.
+    pub(crate) fn release(&mut self) {
+        self.named = None;
+        self.running.stops();
+    }
+}
+
+impl Drop for Socket {
     fn drop(&mut self) {
         self.task.abort();
         // Somebody may have removed it before us.
@@ -72,6 +116,7 @@ fn bind(place: &Path) -> io::Result<UnixListener> {
         other => other?,
     };
     fs::set_permissions(place, Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
@@ -81,47 +126,75 @@ fn is_abandoned(place: &Path) -> bool {
         && UnixStream::connect(place).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-async fn answer_all(listener: UnixListener, control: PathControl) {
+async fn answer_all(listener: tokio::net::UnixListener, control: PathControl, running: Running) {
     loop {
         let answered = match listener.accept().await {
-            Ok((stream, _)) => timeout(TIMEOUT, answer(stream, &control)).await,
+            Ok((stream, _)) => timeout(TIMEOUT, answer(stream, &control, &running)).await,
             Err(error) => {
                 tracing::warn!(%error, "the control socket no longer works");
                 return;
             }
         };
         // Who asks and does not wait for the answer does no harm.
-        tracing::debug!(?answered, "asked about paths");
+        tracing::debug!(?answered, "asked what is done");
     }
 }
 
 /// Answers this user and root: until its permissions are set, others may have come to the socket.
-async fn answer(mut stream: tokio::net::UnixStream, control: &PathControl) -> io::Result<()> {
+async fn answer(
+    mut stream: tokio::net::UnixStream,
+    control: &PathControl,
+    running: &Running,
+) -> io::Result<()> {
     let user = stream.peer_cred()?.uid();
     if user != 0 && user != nix::unistd::geteuid().as_raw() {
         return Err(ErrorKind::PermissionDenied.into());
     }
     let (read, mut write) = stream.split();
-    let mut request = String::new();
-    BufReader::new(read.take(MAX_REQUEST)).read_line(&mut request).await?;
-    let text = if !request.ends_with('\n') {
+    let mut question = String::new();
+    BufReader::new(read.take(MAX_QUESTION)).read_line(&mut question).await?;
+    if question.is_empty() {
+        // Somebody wanted to know whether we are there.
+        return Ok(());
+    }
+    let answer = match serde_json::from_str(&question) {
+        Ok(Question::Status) => status(control, running),
+        Ok(Question::Paths(changes)) => match change(&changes, control).await {
+            Ok(()) => json!({ "schema": SCHEMA, "paths": paths(&control.paths()) }),
+            Err(error) => json!({ "error": error.to_string() }),
+        },
         // The end of what was cut off may have said `backup`.
-        format!("{ERROR}a request is one line of at most {MAX_REQUEST} bytes\n")
-    } else if let Err(error) = change(&request, control).await {
-        format!("{ERROR}{error}\n")
-    } else {
-        listing(&control.paths())
+        Err(error) => json!({ "error": format!("not a question: {error}") }),
     };
-    write.write_all(text.as_bytes()).await
+    write.write_all(format!("{answer}\n").as_bytes()).await
 }
 
 /// All of the changes are understood before the first is made.
-async fn change(request: &str, control: &PathControl) -> Result<(), plait::Error> {
-    let changes: Vec<plait::Path> = request.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+async fn change(changes: &[String], control: &PathControl) -> Result<(), plait::Error> {
+    let changes: Vec<plait::Path> = changes.iter().map(|change| change.parse()).collect::<Result<_, _>>()?;
     for change in changes {
         control.set(change).await?;
     }
     Ok(())
+}
+
+fn status(control: &PathControl, running: &Running) -> serde_json::Value {
+    let mut connections = Vec::new();
+    running.each(|about, status| connections.push(json!(Report::new(None, about, status))));
+    let (opened, open) = running.counts();
+    json!({
+        "schema": SCHEMA,
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "kind": running.kind(),
+        "what": running.what(),
+        "started": running.started(),
+        "state": if running.is_stopping() { "stopping" } else { "running" },
+        "connections_opened": opened,
+        "connections_open": open,
+        "paths": paths(&control.paths()),
+        "connections": connections,
+    })
 }
 
 /// Whether a path is one to tell people of: a device is told once, whatever can carry its segments.
@@ -130,75 +203,49 @@ pub(crate) fn is_told(path: &PathState, paths: &[PathState]) -> bool {
     paths.iter().find(|other| other.device() == path.device()).is_some_and(is_first)
 }
 
-/// `wlan0=untrusted,backup up 192.0.2.2 2001:db8::2`, a line each.
-fn listing(paths: &[PathState]) -> String {
-    let mut text = String::new();
-    for path in paths.iter().filter(|path| is_told(path, paths)) {
-        let backup = if path.is_backup() { ",backup" } else { "" };
-        let state = if path.is_up() { "up" } else { "down" };
-        // Writing to a String cannot fail.
-        let over = if path.carrier() == plait::Carrier::Udp { " over udp" } else { "" };
-        let _ = write!(text, "{}={}{backup} {state}{over}", path.device(), path.trust_level());
-        for address in [path.ipv4().map(Into::into), path.ipv6().map(Into::into)] {
-            let _ = address.map(|address: std::net::IpAddr| write!(text, " {address}"));
-        }
-        text.push('\n');
-    }
-    text
-}
-
-impl PathArguments {
-    /// Asks and prints the answer.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let place = self.control.display();
-        let mut stream = UnixStream::connect(&self.control).with_context(|| {
-            format!("no plait listens on {place}\n  fix: start it with --control {place}")
-        })?;
-        let words: Vec<String> = self.changes.iter().map(plait::Path::to_string).collect();
-        let mut answer = String::new();
-        let asked = stream
-            .write_all(format!("{}\n", words.join(" ")).as_bytes())
-            .and_then(|()| stream.shutdown(Shutdown::Write))
-            .and_then(|()| stream.read_to_string(&mut answer));
-        asked.with_context(|| format!("the plait behind {place} does not answer"))?;
-        match answer.strip_prefix(ERROR) {
-            Some(error) => bail!("{}", error.trim_end()),
-            None => io::stdout().write_all(answer.as_bytes()).context("cannot write to standard output"),
-        }
-    }
+fn paths(paths: &[PathState]) -> Vec<PathNow> {
+    let of = |path: &PathState| PathNow {
+        name: path.device().to_owned(),
+        carrier: path.carrier().to_string(),
+        class: path.trust_level().to_string(),
+        backup: path.is_backup(),
+        up: path.is_up(),
+        addresses: path.ipv4().map(IpAddr::from).into_iter().chain(path.ipv6().map(IpAddr::from)).collect(),
+    };
+    paths.iter().filter(|path| is_told(path, paths)).map(of).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A directory of this test alone.
-    fn directory(name: &str) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("plait-control-{name}-{}", std::process::id()));
-        fs::create_dir_all(&directory).expect("a directory");
-        directory
-    }
-
     #[tokio::test]
     async fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
-        let directory = directory("stale");
-        let place = directory.join("socket");
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = directory.path().join("socket");
         drop(bind(&place).expect("nobody is there"));
         assert!(place.exists(), "as a killed process leaves it");
-        let listener = bind(&place).expect("nobody listens on it");
+        let _listener = bind(&place).expect("nobody listens on it");
         assert_eq!(fs::metadata(&place).expect("there").permissions().mode() & 0o777, 0o600);
         assert_eq!(bind(&place).expect_err("in use").kind(), ErrorKind::AddrInUse);
-        drop(listener);
-        fs::remove_dir_all(&directory).expect("ours");
     }
 
     #[tokio::test]
     async fn a_file_that_is_no_socket_is_left_alone() {
-        let directory = directory("file");
-        let place = directory.join("letter");
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = directory.path().join("letter");
         fs::write(&place, "dear").expect("written");
         assert_eq!(bind(&place).expect_err("in use").kind(), ErrorKind::AddrInUse);
         assert_eq!(fs::read_to_string(&place).expect("still there"), "dear");
-        fs::remove_dir_all(&directory).expect("ours");
+    }
+
+    #[test]
+    fn a_question_that_was_cut_off_is_none() {
+        let whole = serde_json::to_string(&Question::Paths(vec!["eth0=untrusted,backup".to_owned()]));
+        let whole = whole.expect("written");
+        assert!(serde_json::from_str::<Question>(&whole).is_ok());
+        for len in 0..whole.len() {
+            assert!(serde_json::from_str::<Question>(&whole[..len]).is_err(), "{len}");
+        }
     }
 }

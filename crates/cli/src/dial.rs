@@ -1,5 +1,6 @@
-//! Connections to the server of `run` and `proxy`.
+//! Connections to the server of `run`, `proxy` and `forward`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -9,21 +10,24 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ErrorKind, Fingerprint, Host, Protection, Remote, Stream};
+use plait::{ErrorKind, Fingerprint, Host, Peer, Protection, Remote, Stream};
 use plait_proxy::client::{self, Dialer};
+use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::relay::Abort;
 use plait_proxy::request::RequestError;
 use plait_proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::certificate::Authorities;
 use crate::control::{self, Control};
 use crate::options::{Options, seconds};
+use crate::running::{Listed, Progress, Running};
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::Reporter;
-use crate::{protection, session};
+use crate::{protection, server_watch, session};
 
 /// How `run` and `proxy` get to their server.
 #[derive(Debug, Args)]
@@ -34,6 +38,10 @@ pub(crate) struct Towards {
     /// Give up a connection to the server that is not there after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
     connect_timeout: Duration,
+    /// Reset connections that stand still when the server has answered nothing for so many seconds [default: they wait for some two
+    /// minutes]. Those of a server that was started again are reset as soon as it has proved that.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    dead_after: Option<Duration>,
     #[command(flatten)]
     authorities: Authorities,
     #[command(flatten)]
@@ -42,32 +50,43 @@ pub(crate) struct Towards {
 
 /// Opens streams to one server.
 pub(crate) struct Dial {
-    host: Arc<Host>,
-    protection: Protection,
-    remote: Remote,
-    limit: Duration,
-    watcher: Arc<Watcher>,
-    _control: Option<Control>,
+    line: Arc<Line>,
+    reporter: Arc<Mutex<Reporter>>,
+    watching: JoinHandle<()>,
+    _control: Control,
 }
 
-/// What is known of all streams together.
-struct Watcher {
+/// The way to the server, and what is on it.
+pub(crate) struct Line {
+    /// As people know it.
+    pub(crate) name: String,
+    pub(crate) running: Running,
+    host: Host,
+    protection: Protection,
+    remote: Remote,
     peer: Option<SocketAddr>,
-    reporter: Mutex<Reporter>,
+    /// Who has answered first, if it has proved that.
+    server: Peer,
+    limit: Duration,
+    /// Bytes that went through all streams, both directions together.
     moved: AtomicU64,
+    /// Bytes that were written to each.
+    written: Mutex<BTreeMap<u64, Arc<AtomicU64>>>,
 }
 
 /// One stream; its status is reported at its end.
 pub(crate) struct Watched {
+    listed: Listed,
     stream: Stream,
-    host: Arc<Host>,
-    watcher: Arc<Watcher>,
+    written: Arc<AtomicU64>,
+    line: Arc<Line>,
+    reporter: Arc<Mutex<Reporter>>,
 }
 
 impl Towards {
     /// The stack, and where it connects to. The server has been asked once, so that whoever cannot reach it, or
     /// finds another, learns so before a program starts.
-    pub(crate) async fn open(self) -> anyhow::Result<Dial> {
+    pub(crate) async fn open(self, running: Running) -> anyhow::Result<Dial> {
         if !protection::is_sealed(&self.options) && self.server.pin.is_some() {
             anyhow::bail!(
                 "the server's key in {} can only be checked where connections are sealed\n  fix: leave out \
@@ -84,7 +103,7 @@ impl Towards {
         let mut protection = self.protection(self.server.pin)?;
         let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?.start()?;
         session::name_missing(&host);
-        match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await {
+        let server = match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await {
             Ok(mut first) => {
                 if protection::is_sealed(&self.options) {
                     let settled = self.settle(&first, &server_identity, protection).await;
@@ -97,23 +116,30 @@ impl Towards {
                     };
                 }
                 self.greet(&mut first).await?;
+                first.peer_identity().clone()
             }
             Err(error) => {
                 drop(host);
                 return Err(self.explain(error, &server_identity, &addresses).await);
             }
-        }
-        let control = control::open(&self.options, &host)?;
-        let peer = addresses.first().copied();
-        let watcher = Watcher { peer, reporter: Mutex::new(reporter), moved: AtomicU64::new(0) };
-        Ok(Dial {
-            host: Arc::new(host),
+        };
+        let name = self.server.authority();
+        running.is_now(format!("{} through {name}", running.what()));
+        let control = control::open(&self.options, &host, &running)?;
+        let line = Arc::new(Line {
+            name,
+            running,
+            host,
             protection,
             remote,
+            peer: addresses.first().copied(),
+            server,
             limit: self.connect_timeout,
-            watcher: Arc::new(watcher),
-            _control: control,
-        })
+            moved: AtomicU64::new(0),
+            written: Mutex::default(),
+        });
+        let watching = tokio::spawn(server_watch::watch(line.clone(), self.dead_after));
+        Ok(Dial { line, reporter: Arc::new(Mutex::new(reporter)), watching, _control: control })
     }
 
     /// A server that does not know us says so only when it has seen our key, which is after all that is needed to
@@ -121,7 +147,7 @@ impl Towards {
     async fn greet(&self, first: &mut Stream) -> anyhow::Result<()> {
         let late = || RequestError::Lost(io::ErrorKind::TimedOut.into());
         let greeted = timeout(self.connect_timeout, client::greet(first)).await;
-        greeted.unwrap_or_else(|_| Err(late())).map_err(|error| {
+        greeted.unwrap_or_else(|_| Err(late())).map(drop).map_err(|error| {
             anyhow::Error::new(error).context(format!(
                 "the server {} does not take us (fix: ask who runs it to add what plait key show says to its \
                  authorized_clients)",
@@ -220,32 +246,89 @@ impl Towards {
 impl Dial {
     /// Bytes that went through all streams, both directions together.
     pub(crate) fn moved(&self) -> u64 {
-        self.watcher.moved.load(Ordering::Relaxed)
+        self.line.moved.load(Ordering::Relaxed)
     }
 
     /// Waits until all subflows are closed.
     pub(crate) async fn drained(&self) {
-        self.host.drained().await;
+        self.line.host.drained().await;
+    }
+}
+
+impl Drop for Dial {
+    fn drop(&mut self) {
+        // It holds the host, which ends with whoever holds it last.
+        self.watching.abort();
+    }
+}
+
+impl Line {
+    async fn open(&self) -> io::Result<Stream> {
+        let (remote, protection) = (self.remote.clone(), self.protection.clone());
+        Ok(self.host.connect_within(self.limit, remote, protection).await?)
+    }
+
+    /// Which instance of the server answers now, asked over a connection of its own: only what is sealed, by who it was at the start,
+    /// counts.
+    pub(crate) async fn instance(&self, limit: Duration) -> Option<Instance> {
+        if !matches!(self.server, Peer::Key(_) | Peer::Certificate) {
+            return None;
+        }
+        let asked = timeout(limit, async {
+            let mut stream = self.open().await?;
+            if *stream.peer_identity() != self.server {
+                return Ok(None);
+            }
+            client::greet(&mut stream).await
+        });
+        match asked.await {
+            Ok(Ok(instance)) => instance,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the server does not say who it is");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Whether something of ours is on its way on a connection.
+    pub(crate) fn unacknowledged(&self, progress: Progress) -> bool {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written
+            .get(&progress.number)
+            .is_some_and(|written| written.load(Ordering::Relaxed) > progress.delivered)
+    }
+
+    fn count(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
 impl Dialer for Dial {
     type Stream = Watched;
 
-    async fn dial(&self) -> io::Result<Watched> {
-        let (remote, protection) = (self.remote.clone(), self.protection.clone());
-        let stream = self.host.connect_within(self.limit, remote, protection).await?;
-        Ok(Watched { stream, host: self.host.clone(), watcher: self.watcher.clone() })
+    async fn dial(&self, to: &Destination) -> io::Result<Watched> {
+        let line = self.line.clone();
+        let stream = line.open().await?;
+        let listed = line.running.list(stream.monitor(), line.peer);
+        listed.goes_to(&to.to_string());
+        let written = Arc::<AtomicU64>::default();
+        let mut all = line.written.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(listed.number(), written.clone());
+        drop(all);
+        Ok(Watched { listed, stream, written, line, reporter: self.reporter.clone() })
     }
 
     async fn delivered(&self, stream: &Watched) -> io::Result<()> {
         stream.stream.closed().await
     }
-}
 
-impl Watcher {
-    fn count(&self, bytes: usize) {
-        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    fn number(&self, stream: &Watched) -> u64 {
+        stream.listed.number()
+    }
+
+    fn answered(&self, number: u64, instance: Option<Instance>) {
+        self.line.running.answered(number, instance);
     }
 }
 
@@ -257,9 +340,10 @@ impl Abort for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
+        self.line.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.listed.number());
         let Some(status) = self.stream.status() else { return };
-        let mut reporter = self.watcher.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = reporter.report(&self.host.counters(), self.watcher.peer, &status) {
+        let mut reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = reporter.report(&self.line.host.counters(), &self.listed.about(), &status) {
             tracing::warn!(%error, "no status");
         }
     }
@@ -273,7 +357,7 @@ impl AsyncRead for Watched {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.watcher.count(buffer.filled().len() - before);
+        self.line.count(buffer.filled().len() - before);
         polled
     }
 }
@@ -286,7 +370,8 @@ impl AsyncWrite for Watched {
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, data);
         if let Poll::Ready(Ok(written)) = polled {
-            self.watcher.count(written);
+            self.line.count(written);
+            self.written.fetch_add(written as u64, Ordering::Relaxed);
         }
         polled
     }

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::dial::{Dial, Towards};
 use crate::options::Options;
+use crate::running::Running;
 use crate::{exit, limits, prerequisite};
 
 /// Most connections at a time; more wait in the kernel.
@@ -57,12 +58,13 @@ impl Forward {
         // Listened for from the start, so that no signal leaves half a network behind.
         let stopped = tokio::spawn(exit::interrupted());
         let mut listeners = Vec::new();
+        let what: Vec<_> = self.locals.iter().map(Local::to_string).collect();
         for Local { at, to } in self.locals {
             let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
             listeners.push((listener, to));
         }
         limits::raise_open_files();
-        let dial = Arc::new(self.towards.open().await?);
+        let dial = Arc::new(self.towards.open(Running::new("forward", what.join(", "))).await?);
         let room = Arc::new(Semaphore::new(MAX_CLIENTS));
         let mut ports = JoinSet::new();
         for (listener, to) in listeners {

@@ -19,6 +19,7 @@ use crate::limits::StrangerLimits;
 use crate::options::Options;
 use crate::protection::{self, Clients};
 use crate::repeated::Repeated;
+use crate::running::{Listed, Running};
 use crate::scrambling;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
@@ -65,7 +66,8 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     let limits = arguments.limits.limits(arguments.max_connections);
     let host = session::host_for(&arguments.options, None)?.limits(limits).start()?;
     session::name_missing(&host);
-    let _control = control::open(&arguments.options, &host)?;
+    let running = Running::new("listen", format!("port {}", arguments.port));
+    let _control = control::open(&arguments.options, &host, &running)?;
     let mut listener = host
         .listen(arguments.port, service)
         .await
@@ -79,9 +81,9 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     };
     let host = Arc::new(host);
     let result = if arguments.echo {
-        echo_all(&host, &mut listener, reporter, count).await
+        echo_all(&host, &mut listener, (reporter, running), count).await
     } else {
-        one_by_one(&host, &mut listener, reporter, count).await
+        one_by_one(&host, &mut listener, (reporter, &running), count).await
     };
     if let Ok(host) = Arc::try_unwrap(host) {
         session::end(host, Some(listener)).await;
@@ -93,7 +95,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
 async fn one_by_one(
     host: &Host,
     listener: &mut Listener,
-    mut reporter: Reporter,
+    (mut reporter, running): (Reporter, &Running),
     count: u64,
 ) -> anyhow::Result<()> {
     let mut terminal = Terminal::open()?;
@@ -102,10 +104,12 @@ async fn one_by_one(
     for _ in 0..count {
         let stream = listener.accept().await?;
         let from = stream.peer_addr();
+        let listed = running.list(stream.monitor(), Some(from));
         let (result, status) = terminal.attach(stream).await;
         if let Some(status) = status {
-            reporter.report(&host.counters(), Some(from), &status)?;
+            reporter.report(&host.counters(), &listed.about(), &status)?;
         }
+        drop(listed);
         if let Err(error) = &result {
             ended_early(&strangers, from, error);
         }
@@ -131,7 +135,7 @@ fn ended_early(strangers: &Repeated, from: SocketAddr, error: &io::Error) {
 async fn echo_all(
     host: &Arc<Host>,
     listener: &mut Listener,
-    reporter: Reporter,
+    (reporter, running): (Reporter, Running),
     count: u64,
 ) -> anyhow::Result<()> {
     let reporter = Arc::new(Mutex::new(reporter));
@@ -139,7 +143,8 @@ async fn echo_all(
     let mut connections = JoinSet::new();
     for _ in 0..count {
         let stream = listener.accept().await?;
-        connections.spawn(echo(host.clone(), reporter.clone(), strangers.clone(), stream));
+        let listed = running.list(stream.monitor(), Some(stream.peer_addr()));
+        connections.spawn(echo(host.clone(), reporter.clone(), strangers.clone(), (stream, listed)));
         // Those that have ended are taken off as we go.
         while connections.try_join_next().is_some() {}
     }
@@ -147,7 +152,12 @@ async fn echo_all(
     Ok(())
 }
 
-async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, strangers: Arc<Repeated>, mut stream: Stream) {
+async fn echo(
+    host: Arc<Host>,
+    reporter: Arc<Mutex<Reporter>>,
+    strangers: Arc<Repeated>,
+    (mut stream, listed): (Stream, Listed),
+) {
     let from = stream.peer_addr();
     let monitor = stream.monitor();
     let conversation = async {
@@ -162,7 +172,7 @@ async fn echo(host: Arc<Host>, reporter: Arc<Mutex<Reporter>>, strangers: Arc<Re
     }
     if let Some(status) = stream.status() {
         let mut reporter = reporter.lock().await;
-        if let Err(error) = reporter.report(&host.counters(), Some(from), &status) {
+        if let Err(error) = reporter.report(&host.counters(), &listed.about(), &status) {
             tracing::warn!(%error, "no status");
         }
     }

@@ -7,6 +7,7 @@
 )]
 
 mod arguments;
+mod asking;
 mod attack_scramble;
 mod certificate;
 mod connect;
@@ -33,9 +34,11 @@ mod protection;
 mod proxy;
 mod repeated;
 mod run;
+mod running;
 mod scrambling;
 mod serve;
 mod server_identity;
+mod server_watch;
 mod session;
 mod sightings;
 mod status;
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => to_the_end(arguments.run()),
         Command::Proxy(arguments) => to_the_end(arguments.run()),
         Command::Forward(arguments) => to_the_end(arguments.run()),
+        Command::Status(arguments) => arguments.run(),
         Command::Path(arguments) => arguments.run(),
         Command::Key(arguments) => arguments.run(),
         Command::Lab(arguments) => arguments.run(),

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::dial::{Dial, Towards};
 use crate::options::Options;
 use crate::prerequisite;
+use crate::running::Running;
 use crate::{exit, limits};
 
 /// Most clients at a time; more wait in the kernel.
@@ -58,7 +59,8 @@ impl Proxy {
         let at = self.socks;
         let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
         limits::raise_open_files();
-        let dial = Arc::new(self.towards.open().await?);
+        let what = format!("SOCKS5 at {}", listener.local_addr()?);
+        let dial = Arc::new(self.towards.open(Running::new("proxy", what)).await?);
         // For people and for scripts that wait for it; where standard error is closed nobody does.
         let _ = writeln!(io::stderr(), "plait: SOCKS5 at {}", listener.local_addr()?);
         let mut clients = JoinSet::new();

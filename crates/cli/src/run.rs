@@ -25,6 +25,7 @@ use crate::dial::{Dial, Towards};
 use crate::limits;
 use crate::options::Options;
 use crate::prerequisite::{self, Check};
+use crate::running::Running;
 
 /// Most connections of the program at a time; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 8192;
@@ -90,7 +91,8 @@ impl Run {
         if let Some(missing) = prerequisite::first(&[Check::Privileges]) {
             return Err(missing.into());
         }
-        let dial = Arc::new(towards.open().await?);
+        let what = program.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let dial = Arc::new(towards.open(Running::new("run", what)).await?);
         // What is installed over our own binary in the meantime is not what has to become the program.
         let mut child = Command::new("/proc/self/exe");
         child.arg(CHILD);

@@ -11,9 +11,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use plait::{Host, Listener, PathState, Peer, Stream};
 use plait_proxy::clients::{AuthorizedClient, AuthorizedClients};
+use plait_proxy::convert::Instance;
 use plait_proxy::keys::KeyStore;
 use plait_proxy::rules::Rule;
-use plait_proxy::serve::{Outcome, Service, first_nameserver, serve};
+use plait_proxy::serve::{Client, Outcome, Service, first_nameserver, serve};
 use plait_proxy::url::{DEFAULT_PORT, ServerUrl};
 use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
@@ -26,6 +27,7 @@ use crate::options::Options;
 use crate::prerequisite;
 use crate::protection::Clients;
 use crate::repeated::Repeated;
+use crate::running::Running;
 use crate::server_identity::shown_by;
 use crate::status::Reporter;
 use crate::{exit, limits, protection, session};
@@ -83,6 +85,8 @@ struct Shared {
     clients: Option<AuthorizedClients>,
     reporter: Mutex<Reporter>,
     strangers: Repeated,
+    running: Running,
+    instance: Instance,
 }
 
 impl Serve {
@@ -107,7 +111,8 @@ impl Serve {
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         session::name_missing(&host);
-        let control = control::open(&self.options, &host)?;
+        let running = Running::new("serve", self.what());
+        let control = control::open(&self.options, &host, &running)?;
         let port = self.listen.port;
         let listening = host.listen(port, accepted).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
@@ -118,9 +123,20 @@ impl Serve {
         writeln!(io::stdout(), "{url}").context("cannot write to standard output")?;
         let (service, strangers) = (self.service().await?, Repeated::default());
         let at = self.listen.address;
-        let shared = Arc::new(Shared { host, service, at, clients, reporter, strangers });
+        let instance = instance()?;
+        let shared =
+            Arc::new(Shared { host, service, at, clients, reporter, strangers, running, instance });
         accept_until(stopped, (listener, control), &shared, self.max_connections.get()).await;
         Ok(())
+    }
+
+    /// What it does, for people.
+    fn what(&self) -> String {
+        let listen = self.listen;
+        match &self.forward {
+            Some(to) => format!("port {listen}, forwards to {to}"),
+            None => format!("port {listen}, proxy"),
+        }
     }
 
     /// The clients that may come; `None`: everybody. A proxy that anybody can use hides whoever comes: it is
@@ -165,7 +181,7 @@ impl Serve {
 
 async fn accept_until(
     mut stopped: JoinHandle<exit::Interrupted>,
-    (mut listener, control): (Listener, Option<Control>),
+    (mut listener, mut control): (Listener, Control),
     shared: &Arc<Shared>,
     most: usize,
 ) {
@@ -187,7 +203,8 @@ async fn accept_until(
         }
     }
     // Port and socket are free for whoever takes our place, while the last connections end.
-    drop((listener, control));
+    drop(listener);
+    control.release();
     tracing::info!(connections = flows.len(), "stopping");
     // A second signal ends this too.
     tokio::select! {
@@ -222,9 +239,17 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         },
         None => None,
     };
-    let own_rules = client.as_ref().and_then(|client| client.allow.as_deref());
+    let listed = shared.running.list(stream.monitor(), Some(from));
+    if let Some(name) = client.as_ref().map(|client| &client.comment).filter(|name| !name.is_empty()) {
+        listed.comes_from(name);
+    }
     let started = Instant::now();
-    let outcome = serve(&mut stream, &shared.service, own_rules).await;
+    let as_seen = Client {
+        instance: Some(shared.instance),
+        own_rules: client.as_ref().and_then(|client| client.allow.as_deref()),
+        heard: &|destination| listed.goes_to(destination),
+    };
+    let outcome = serve(&mut stream, &shared.service, as_seen).await;
     let (seconds, who) = (started.elapsed().as_secs_f64(), name_of(client.as_ref(), stream.peer_identity()));
     // One line for each connection; of those that strangers can bring about as often as they like, some.
     match outcome {
@@ -244,7 +269,7 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     }
     if let Some(status) = stream.status() {
         let mut reporter = shared.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = reporter.report(&shared.host.counters(), Some(from), &status) {
+        if let Err(error) = reporter.report(&shared.host.counters(), &listed.about(), &status) {
             tracing::warn!(%error, "no status");
         }
     }
@@ -257,6 +282,14 @@ fn name_of(client: Option<&AuthorizedClient>, peer: &Peer) -> String {
         (_, Some(key)) => key.to_string(),
         (_, None) => "unknown".to_owned(),
     }
+}
+
+/// This run of the server, unlike any other.
+fn instance() -> anyhow::Result<Instance> {
+    let mut bytes = [0; 16];
+    let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    drawn.context("the operating system has no random numbers")?;
+    Ok(Instance(bytes))
 }
 
 /// An address that clients can be told, of the first path that has one.

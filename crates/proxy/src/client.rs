@@ -5,17 +5,25 @@ use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
-use crate::convert::Destination;
+use crate::convert::{Destination, Instance};
 use crate::relay::{Abort, BUFFER};
-use crate::request::{RequestError, answer, ask};
+use crate::request::{Answer, RequestError, answer, ask};
 
 /// Opens protected streams to the server.
 pub trait Dialer: Send + Sync + 'static {
     /// What it opens.
     type Stream: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static;
 
-    /// Opens one.
-    fn dial(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+    /// Opens one that is to go there, which it need not say: whoever dials asks for it.
+    fn dial(&self, to: &Destination) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// What [`Dialer::answered`] knows a stream by.
+    fn number(&self, _: &Self::Stream) -> u64 {
+        0
+    }
+
+    /// This instance of the server has answered what was asked for over the stream with that number.
+    fn answered(&self, _: u64, _: Option<Instance>) {}
 
     /// Waits until both directions have ended and the server has everything.
     fn delivered(&self, stream: &Self::Stream) -> impl Future<Output = io::Result<()>> + Send;
@@ -38,13 +46,15 @@ impl From<io::Error> for ForwardError {
     }
 }
 
-/// Asks a server over a fresh stream whether it takes us.
+/// Asks a server over a fresh stream whether it takes us, and returns which instance it is.
 ///
 /// # Errors
 /// It does not, or the stream failed.
-pub async fn greet(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), RequestError> {
+pub async fn greet(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+) -> Result<Option<Instance>, RequestError> {
     ask(stream, Destination::Nowhere).await?;
-    answer(stream).await.map(drop)
+    answer(stream).await.map(|answered| answered.instance)
 }
 
 /// Joins `program` with `to` by a stream of `dialer`, optimistically: what the program sends leaves with the
@@ -69,7 +79,8 @@ where
     D: Dialer,
     P: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut stream = dialer.dial().await?;
+    let mut stream = dialer.dial(&to).await?;
+    let number = dialer.number(&stream);
     ask(&mut stream, to).await?;
     let (program_in, mut program_out) = tokio::io::split(program);
     let (mut stream_in, mut stream_out) = tokio::io::split(&mut stream);
@@ -83,7 +94,8 @@ where
         Ok(sent)
     };
     let download = async {
-        let first = answer(&mut stream_in).await?;
+        let Answer { instance, first } = answer(&mut stream_in).await?;
+        dialer.answered(number, instance);
         program_out.write_all(&first).await.map_err(ForwardError::Program)?;
         let received = match copy(stream_in, &mut program_out).await {
             Ok(received) => received,
@@ -140,7 +152,7 @@ mod tests {
     impl Dialer for Far {
         type Stream = DuplexStream;
 
-        async fn dial(&self) -> io::Result<DuplexStream> {
+        async fn dial(&self, _: &Destination) -> io::Result<DuplexStream> {
             let (near, mut far) = duplex(64 * 1024);
             let refuses = self.refuses;
             tokio::spawn(async move {
@@ -148,7 +160,7 @@ mod tests {
                 if refuses {
                     return request::reply(&mut far, Err(ErrorCode::NotAuthorized)).await.expect("room");
                 }
-                request::reply(&mut far, Ok(())).await.expect("room");
+                request::reply(&mut far, Ok(None)).await.expect("room");
                 far.write_all(&first).await.expect("room");
                 let (mut read, mut write) = tokio::io::split(far);
                 tokio::io::copy(&mut read, &mut write).await.expect("copied");

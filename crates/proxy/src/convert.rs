@@ -3,11 +3,12 @@
 //! They travel inside the protected stream, the client's in its first flight, so that no round trip is
 //! spent on asking. One message each way, then the bytes of the two programs.
 //!
-//! Four things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which
+//! Five things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which
 //! RFC 8803 leaves unassigned): names are resolved where the connection leaves, not where it starts. The
 //! unspecified address with port 53 means the resolver of the server, with port 0 nowhere at all: whoever asks
-//! for that wants to know whether the server takes it. And success is answered by a header
-//! without TLVs, so that the client knows when a refusal can no longer come.
+//! for that wants to know whether the server takes it. Success is answered, so that the client knows when a refusal
+//! can no longer come. And that answer says which [`Instance`] of the server gives it (TLV type 0x7E, unassigned too): a server
+//! that was started anew is known by another.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -22,7 +23,13 @@ pub const MAX_MESSAGE: usize = 255 * 4;
 
 const TLV_CONNECT: u8 = 0x0a;
 const TLV_ERROR: u8 = 0x1e;
+const TLV_INSTANCE: u8 = 0x7e;
 const TLV_NAME: u8 = 0x7f;
+
+/// One run of a server, from its start to its end: drawn at random, and told to every client. It is worth as much as the stream that it
+/// came over: on a sealed one nobody else can have said it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Instance(pub [u8; 16]);
 
 /// Where a stream is to go.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -136,8 +143,8 @@ impl fmt::Display for ErrorCode {
 pub enum Message {
     /// Client to server: connect there.
     Connect(Destination),
-    /// Server to client: done, bytes follow.
-    Connected,
+    /// Server to client: done by this instance, bytes follow.
+    Connected(Option<Instance>),
     /// Server to client: not done, and why.
     Failed(ErrorCode),
 }
@@ -161,7 +168,11 @@ impl Message {
         out.extend_from_slice(&MAGIC.to_be_bytes());
         match self {
             Self::Connect(destination) => emit_destination(destination, out),
-            Self::Connected => {}
+            Self::Connected(None) => {}
+            Self::Connected(Some(Instance(bytes))) => {
+                out.extend_from_slice(&[TLV_INSTANCE, 5, 0, 0]);
+                out.extend_from_slice(bytes);
+            }
             Self::Failed(code) => out.extend_from_slice(&[TLV_ERROR, 1, code.code(), 0]),
         }
         let words = (out.len() - start) / 4;
@@ -218,17 +229,18 @@ fn emit_connect(address: SocketAddr, out: &mut Vec<u8>) {
 }
 
 fn parse_tlvs(mut bytes: &[u8]) -> Result<Message, ErrorCode> {
-    let mut message = Message::Connected;
+    let mut message = Message::Connected(None);
     while let [kind, words, ..] = *bytes {
         let len = usize::from(words) * 4;
         let (tlv, rest) = bytes.split_at_checked(len).ok_or(ErrorCode::MalformedMessage)?;
-        if len == 0 || message != Message::Connected {
+        if len == 0 || message != Message::Connected(None) {
             return Err(ErrorCode::MalformedMessage);
         }
         message = match kind {
             TLV_CONNECT => Message::Connect(parse_connect(tlv)?),
             TLV_NAME => Message::Connect(parse_name(tlv)?),
             TLV_ERROR => Message::Failed(ErrorCode::from(tlv[2])),
+            TLV_INSTANCE => Message::Connected(Some(parse_instance(tlv)?)),
             _ => return Err(ErrorCode::UnsupportedMessage),
         };
         bytes = rest;
@@ -249,6 +261,11 @@ fn parse_connect(tlv: &[u8]) -> Result<Destination, ErrorCode> {
         (true, 0) => Ok(Destination::Nowhere),
         (true | false, _) => Ok(Destination::Address(SocketAddr::new(ip.to_canonical(), port))),
     }
+}
+
+fn parse_instance(tlv: &[u8]) -> Result<Instance, ErrorCode> {
+    let bytes = tlv.get(4..).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(Instance).ok_or(ErrorCode::MalformedMessage)
 }
 
 fn parse_name(tlv: &[u8]) -> Result<Destination, ErrorCode> {
@@ -277,7 +294,8 @@ mod tests {
             Message::Connect(Destination::Address("[2001:db8::1]:22".parse().expect("an address"))),
             Message::Connect(Destination::Resolver),
             Message::Connect(Destination::Nowhere),
-            Message::Connected,
+            Message::Connected(None),
+            Message::Connected(Some(Instance([7; 16]))),
         ];
         samples.extend([1, 3, 4, 255].map(|n| Message::Connect(Destination::Name("x".repeat(n), 80))));
         samples.extend([0, 1, 32, 64, 65, 96, 97, 200].map(|code| Message::Failed(ErrorCode::from(code))));
@@ -322,6 +340,7 @@ mod tests {
         refused(&[1, 2, 0x22, 0x63, 0x42, 1, 0, 0], ErrorCode::UnsupportedMessage);
         refused(&[1, 2, 0x22, 0x63, 0x0a, 0, 0, 0], ErrorCode::MalformedMessage);
         refused(&[1, 2, 0x22, 0x63, 0x0a, 5, 0, 0], ErrorCode::MalformedMessage);
+        refused(&[1, 2, 0x22, 0x63, 0x7e, 1, 0, 0], ErrorCode::MalformedMessage);
         refused(&[1, 2, 0x22, 0x63, 0x7f, 1, 0, 80], ErrorCode::MalformedMessage);
         refused(&[1, 3, 0x22, 0x63, 0x7f, 2, 0, 80, 2, b'a', b'\n', 0], ErrorCode::MalformedMessage);
         refused(&[1, 3, 0x22, 0x63, 0x1e, 1, 97, 0, 0x1e, 1, 97, 0], ErrorCode::MalformedMessage);

@@ -99,12 +99,13 @@ async fn ask_all<D: Dialer>(socket: &UdpSocket, dialer: &D, mut queued: Receiver
 
 /// A stream to the server's resolver, with what is asked so far on its way, and the first bytes that came back.
 async fn open<D: Dialer>(dialer: &D, asked: &mut Asked) -> Result<(D::Stream, Vec<u8>), RequestError> {
-    let mut stream = dialer.dial().await?;
+    let mut stream = dialer.dial(&Destination::Resolver).await?;
     ask(&mut stream, Destination::Resolver).await?;
     stream.write_all(&asked.outgoing).await?;
     asked.outgoing.clear();
-    let got = answer(&mut stream).await?;
-    Ok((stream, got))
+    let answered = answer(&mut stream).await?;
+    dialer.answered(dialer.number(&stream), answered.instance);
+    Ok((stream, answered.first))
 }
 
 /// What was asked over one stream.
@@ -242,7 +243,7 @@ mod tests {
     impl Dialer for Far {
         type Stream = DuplexStream;
 
-        async fn dial(&self) -> io::Result<DuplexStream> {
+        async fn dial(&self, _: &Destination) -> io::Result<DuplexStream> {
             let number = self.dialed.fetch_add(1, Ordering::Relaxed);
             if number < self.unreachable {
                 return Err(io::ErrorKind::HostUnreachable.into());
@@ -261,7 +262,7 @@ mod tests {
     async fn resolve(mut far: DuplexStream, breaks: bool, together: usize) {
         let (to, mut bytes) = request::request(&mut far).await.expect("a stream").expect("a request");
         assert_eq!(to, Destination::Resolver);
-        request::reply(&mut far, Ok(())).await.expect("room");
+        request::reply(&mut far, Ok(None)).await.expect("room");
         let mut answers = Vec::new();
         loop {
             while let Some(len) = bytes.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len)))

@@ -7,7 +7,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::convert::{Destination, ErrorCode, MAX_MESSAGE, Message, Parsed};
+use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
 
 /// Why a destination was not reached.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,15 @@ pub enum RequestError {
     Lost(#[from] io::Error),
 }
 
+/// The server has done what it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Who says so, if it told.
+    pub instance: Option<Instance>,
+    /// The first bytes behind the answer.
+    pub first: Vec<u8>,
+}
+
 /// A message, and the bytes of the stream that were read with it.
 type WithRest = (Message, Vec<u8>);
 
@@ -36,13 +45,13 @@ pub async fn ask(stream: &mut (impl AsyncWrite + Unpin), to: Destination) -> io:
     stream.write_all(&bytes).await
 }
 
-/// Client: waits for the server's answer; the first bytes behind it are returned.
+/// Client: waits for the server's answer.
 ///
 /// # Errors
 /// The server refused, or the stream failed.
-pub async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, RequestError> {
+pub async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Result<Answer, RequestError> {
     match read_message(stream).await? {
-        Ok((Message::Connected, rest)) => Ok(rest),
+        Ok((Message::Connected(instance), first)) => Ok(Answer { instance, first }),
         Ok((Message::Failed(code), _)) => Err(RequestError::Refused(code)),
         Ok((Message::Connect(_), _)) => Err(RequestError::Nonsense(ErrorCode::UnsupportedMessage)),
         Err(code) => Err(RequestError::Nonsense(code)),
@@ -60,7 +69,7 @@ where
 {
     let code = match read_message(stream).await? {
         Ok((Message::Connect(to), rest)) => return Ok(Some((to, rest))),
-        Ok((Message::Connected | Message::Failed(_), _)) => ErrorCode::UnsupportedMessage,
+        Ok((Message::Connected(_) | Message::Failed(_), _)) => ErrorCode::UnsupportedMessage,
         Err(code) => code,
     };
     reply(stream, Err(code)).await?;
@@ -71,10 +80,13 @@ where
 ///
 /// # Errors
 /// The stream failed.
-pub async fn reply(stream: &mut (impl AsyncWrite + Unpin), outcome: Result<(), ErrorCode>) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(8);
+pub async fn reply(
+    stream: &mut (impl AsyncWrite + Unpin),
+    outcome: Result<Option<Instance>, ErrorCode>,
+) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(32);
     match outcome {
-        Ok(()) => Message::Connected.emit(&mut bytes),
+        Ok(instance) => Message::Connected(instance).emit(&mut bytes),
         Err(code) => Message::Failed(code).emit(&mut bytes),
     }
     stream.write_all(&bytes).await
@@ -109,9 +121,11 @@ mod tests {
         client.write_all(b"GET /").await.expect("room");
         let (to, rest) = request(&mut server).await.expect("a stream").expect("a request");
         assert_eq!((to, &rest[..]), (web(), &b"GET /"[..]));
-        reply(&mut server, Ok(())).await.expect("room");
+        let instance = Some(Instance([9; 16]));
+        reply(&mut server, Ok(instance)).await.expect("room");
         server.write_all(b"HTTP").await.expect("room");
-        assert_eq!(answer(&mut client).await.expect("connected"), b"HTTP");
+        let answered = answer(&mut client).await.expect("connected");
+        assert_eq!(answered, Answer { instance, first: b"HTTP".to_vec() });
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::convert::{Destination, ErrorCode, MAX_MESSAGE, Message, Parsed};
+use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
 use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::{Rule, allow, allow_resolved};
@@ -38,6 +38,17 @@ pub enum Service {
     },
 }
 
+/// One client, as the server sees it.
+#[derive(Clone, Copy)]
+pub struct Client<'a> {
+    /// What it is told that we are.
+    pub instance: Option<Instance>,
+    /// Rules that bind it beside those of the service.
+    pub own_rules: Option<&'a [Rule]>,
+    /// Called when it has said where it wants to go.
+    pub heard: &'a (dyn Fn(&str) + Sync),
+}
+
 /// How a stream ended, for the log.
 #[derive(Debug)]
 pub enum Outcome {
@@ -59,16 +70,16 @@ pub enum Outcome {
     },
 }
 
-/// Serves one stream to its end. `own_rules` bind this client beside those of the service.
+/// Serves one stream to its end.
 ///
 /// # Errors
 /// The stream, or the connection to its destination, broke in the middle; both ends were reset.
-pub async fn serve<S>(stream: &mut S, service: &Service, own_rules: Option<&[Rule]>) -> io::Result<Outcome>
+pub async fn serve<S>(stream: &mut S, service: &Service, client: Client<'_>) -> io::Result<Outcome>
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     match service {
-        Service::Forward(to) => forward(stream, to).await,
+        Service::Forward(to) => forward(stream, to, client).await,
         Service::Proxy { rules, resolver } => {
             let Ok(request) = timeout(REQUEST_TIMEOUT, request::request(stream)).await else {
                 stream.abort();
@@ -81,16 +92,17 @@ where
                     code: ErrorCode::MalformedMessage,
                 });
             };
+            (client.heard)(&destination.to_string());
             if destination == Destination::Nowhere {
-                return welcome(stream).await;
+                return welcome(stream, client.instance).await;
             }
-            let found = match resolve(&destination, rules, own_rules, *resolver).await {
+            let found = match resolve(&destination, rules, client.own_rules, *resolver).await {
                 Ok(addresses) => connect(addresses).await,
                 Err(code) => Err(code),
             };
             match found {
                 Ok(mut target) => {
-                    request::reply(stream, Ok(())).await?;
+                    request::reply(stream, Ok(client.instance)).await?;
                     target.write_all(&first).await?;
                     finish(destination.to_string(), stream, &mut target, first.len() as u64).await
                 }
@@ -106,12 +118,12 @@ where
 }
 
 /// Joins a client with the one service there is.
-async fn forward<S>(stream: &mut S, to: &str) -> io::Result<Outcome>
+async fn forward<S>(stream: &mut S, to: &str, client: Client<'_>) -> io::Result<Outcome>
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     let (is_asking, first) = match opening(stream).await? {
-        Opening::Asks(Destination::Nowhere, _) => return welcome(stream).await,
+        Opening::Asks(Destination::Nowhere, _) => return welcome(stream, client.instance).await,
         Opening::Asks(Destination::Resolver, _) => {
             request::reply(stream, Err(ErrorCode::DestinationUnreachable)).await?;
             stream.shutdown().await?;
@@ -121,6 +133,7 @@ where
         Opening::Asks(Destination::Address(_) | Destination::Name(..), first) => (true, first),
         Opening::Speaks(first) => (false, first),
     };
+    (client.heard)(to);
     let found = match lookup(to).await {
         Ok(addresses) => connect(addresses).await,
         Err(_) => Err(ErrorCode::DestinationUnreachable),
@@ -128,7 +141,7 @@ where
     match found {
         Ok(mut target) => {
             if is_asking {
-                request::reply(stream, Ok(())).await?;
+                request::reply(stream, Ok(client.instance)).await?;
             }
             target.write_all(&first).await?;
             finish(to.to_owned(), stream, &mut target, first.len() as u64).await
@@ -147,8 +160,11 @@ where
 }
 
 /// Answers a client that only wants to know whether we take it.
-async fn welcome(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<Outcome> {
-    request::reply(stream, Ok(())).await?;
+async fn welcome(
+    stream: &mut (impl AsyncWrite + Unpin),
+    instance: Option<Instance>,
+) -> io::Result<Outcome> {
+    request::reply(stream, Ok(instance)).await?;
     stream.shutdown().await?;
     Ok(Outcome::Complete { destination: Destination::Nowhere.to_string(), received: 0, sent: 0 })
 }
@@ -168,7 +184,7 @@ async fn opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Opening> {
             Parsed::Message(Message::Connect(to), len) => {
                 return Ok(Opening::Asks(to, bytes.split_off(len)));
             }
-            Parsed::Message(Message::Connected | Message::Failed(_), _) | Parsed::Invalid(_) => {
+            Parsed::Message(Message::Connected(_) | Message::Failed(_), _) | Parsed::Invalid(_) => {
                 return Ok(Opening::Speaks(bytes));
             }
             Parsed::Incomplete => {}
@@ -281,7 +297,12 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::request::{RequestError, answer, ask};
+    use crate::request::{Answer, RequestError, answer, ask};
+
+    /// A client that nobody has told anything about.
+    fn anybody(own_rules: Option<&[Rule]>) -> Client<'_> {
+        Client { instance: Some(Instance([3; 16])), own_rules, heard: &|_| {} }
+    }
 
     /// A server that sends back what it gets, in capitals.
     async fn shouting_server() -> SocketAddr {
@@ -308,11 +329,12 @@ mod tests {
         to: Destination,
     ) -> Result<Vec<u8>, RequestError> {
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(async move { serve(&mut server, &service, own.as_deref()).await });
+        tokio::spawn(async move { serve(&mut server, &service, anybody(own.as_deref())).await });
         ask(&mut client, to).await?;
         client.write_all(b"hello").await?;
         client.shutdown().await?;
-        let mut got = answer(&mut client).await?;
+        let Answer { instance, first: mut got } = answer(&mut client).await?;
+        assert_eq!(instance, Some(Instance([3; 16])), "whoever is served learns by whom");
         client.read_to_end(&mut got).await?;
         Ok(got)
     }
@@ -395,7 +417,7 @@ mod tests {
             stream.write_all(b"220 ready").await.expect("room");
         });
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(async move { serve(&mut server, &Service::Forward(at.to_string()), None).await });
+        tokio::spawn(async move { serve(&mut server, &Service::Forward(at.to_string()), anybody(None)).await });
         let mut got = [0; 9];
         client.read_exact(&mut got).await.expect("a greeting");
         assert_eq!(&got, b"220 ready");
@@ -405,7 +427,7 @@ mod tests {
     async fn a_forwarder_asks_nothing() {
         let at = shouting_server().await;
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(async move { serve(&mut server, &Service::Forward(at.to_string()), None).await });
+        tokio::spawn(async move { serve(&mut server, &Service::Forward(at.to_string()), anybody(None)).await });
         client.write_all(b"hello").await.expect("room");
         client.shutdown().await.expect("half-closed");
         let mut got = Vec::new();

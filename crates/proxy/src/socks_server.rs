@@ -58,11 +58,14 @@ async fn open<D: Dialer>(
     to: Destination,
     first: &[u8],
 ) -> Result<(D::Stream, Vec<u8>), RequestError> {
-    let mut stream = dialer.dial().await?;
+    let mut stream = dialer.dial(&to).await?;
     ask(&mut stream, to).await?;
     stream.write_all(first).await?;
     match answer(&mut stream).await {
-        Ok(early) => Ok((stream, early)),
+        Ok(answered) => {
+            dialer.answered(dialer.number(&stream), answered.instance);
+            Ok((stream, answered.first))
+        }
         Err(error) => {
             stream.abort();
             Err(error)

@@ -5,15 +5,15 @@ mod words;
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
 use plait::{HostCounters, Status};
 
 use crate::options::Options;
+use crate::running::About;
 
-use report::Report;
+pub(crate) use report::{Report, SCHEMA};
 
 /// Tells about connections where the options ask for it.
 pub(crate) struct Reporter {
@@ -42,10 +42,10 @@ impl Reporter {
     pub(crate) fn report(
         &mut self,
         host: &HostCounters,
-        peer: Option<SocketAddr>,
+        about: &About,
         status: &Status,
     ) -> anyhow::Result<()> {
-        let report = Report::new(host, peer, status);
+        let report = Report::new(Some(host), about, status);
         if self.on_standard_error {
             // Where standard error is closed nobody wants to know.
             let _ = io::stderr().write_all(report.words().as_bytes());

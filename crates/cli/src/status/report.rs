@@ -10,9 +10,25 @@ use plait::{
 };
 use serde::Serialize;
 
+use crate::running::About;
+
+/// The version of what is written here, and told by `plait status --json`. Names that come are no other version; what goes, or means
+/// something else, is one.
+pub(crate) const SCHEMA: u32 = 1;
+
 /// One connection, as it is written to the file of `--status-json`.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
+    /// [`SCHEMA`].
+    pub(super) schema: u32,
+    /// The command that it belongs to.
+    pub(super) kind: &'static str,
+    /// When it was opened, as RFC 3339 writes it.
+    pub(super) started: String,
+    /// Where it goes behind the server, if it has said so: `HOST:PORT`, or `resolver`.
+    pub(super) destination: Option<String>,
+    /// Who the client is, to a server.
+    pub(super) client: Option<String>,
     /// `multipath`, `plain` or `opening`.
     pub(super) negotiated: &'static str,
     /// Version of Multipath TCP.
@@ -43,7 +59,8 @@ pub(super) struct Report {
     pub(super) paths: Vec<PathReport>,
     pub(super) subflows: Vec<SubflowReport>,
     /// The host, over all connections.
-    pub(super) host: HostReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) host: Option<HostReport>,
 }
 
 /// What the host keeps, and what became of the segments of strangers.
@@ -186,7 +203,7 @@ pub(super) struct SubflowReport {
 }
 
 impl Report {
-    pub(super) fn new(host: &HostCounters, peer: Option<SocketAddr>, status: &Status) -> Self {
+    pub(crate) fn new(host: Option<&HostCounters>, about: &About, status: &Status) -> Self {
         let (kind, version, checksum, reason) = match status.negotiated() {
             Negotiated::Multipath { version, checksum, .. } => ("multipath", Some(version), checksum, None),
             Negotiated::Plain(reason) => ("plain", None, false, Some(reason)),
@@ -194,7 +211,13 @@ impl Report {
         };
         let subflows = status.subflows();
         let total: u64 = subflows.iter().map(carried).sum();
+        let About { kind: command, peer, client, destination, started } = about.clone();
         Self {
+            schema: SCHEMA,
+            kind: command,
+            started,
+            destination,
+            client,
             negotiated: kind,
             version,
             checksum,
@@ -210,7 +233,7 @@ impl Report {
             attempts: status.attempts().iter().map(AttemptReport::from).collect(),
             paths: PathReport::all(&status.paths(), &subflows, total),
             subflows: subflows.iter().map(SubflowReport::from).collect(),
-            host: HostReport::from(host),
+            host: host.map(HostReport::from),
         }
     }
 }

@@ -18,7 +18,10 @@ impl Report {
             (None, Some(explanation)) => format!("plain TCP: {explanation}"),
             (None, None) => "not yet open".to_owned(),
         };
-        let peer = self.peer.map(|peer| format!(" with {peer}")).unwrap_or_default();
+        let mut peer = self.peer.map(|peer| format!(" with {peer}")).unwrap_or_default();
+        if let Some(destination) = &self.destination {
+            peer += &format!(", to {destination}");
+        }
         let mut text = format!(
             "plait: connection{peer}: {what}; sent {}, received {} in {:.1} s\n",
             amount(self.bytes_delivered),
@@ -53,7 +56,7 @@ impl Report {
             let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
         }
         text += &counted("counted", &self.counters);
-        text += &counted("strangers", &self.host.strangers);
+        text += &self.host.as_ref().map_or_else(String::new, |host| counted("strangers", &host.strangers));
         text
     }
 }
@@ -179,7 +182,7 @@ mod tests {
     fn what_strangers_were_refused_is_told_to_people_and_to_programs() {
         let strangers = BTreeMap::from([("syn_cookies_sent", 7), ("unknown_token", 0)]);
         let now = BTreeMap::from([("connections", 1)]);
-        let report = Report { host: HostReport { now, strangers }, ..report() };
+        let report = Report { host: Some(HostReport { now, strangers }), ..report() };
         let text = report.words();
         assert!(text.ends_with("\n  strangers: syn cookies sent 7\n"), "{text}");
         let value = serde_json::to_value(&report).expect("JSON");

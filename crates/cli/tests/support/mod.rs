@@ -100,6 +100,13 @@ impl World {
         serve.stop(TIMEOUT).expect("an end").code()
     }
 
+    /// Kills `plait serve`, which cannot tell anybody.
+    pub(crate) fn kill_serving(&mut self) {
+        let mut serve = self.serve.take().expect("it runs");
+        serve.signal(nix::sys::signal::Signal::SIGKILL);
+        serve.wait(TIMEOUT).expect("an end");
+    }
+
     /// What `plait serve` has said on standard error so far.
     pub(crate) fn serve_log(&self) -> String {
         self.serve.as_ref().expect("it runs").errors()

@@ -1,0 +1,282 @@
+//! `plait status` and `plait path`: they ask a running plait, at the socket in the runtime directory or at that of `--control`.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::control::{PathNow, Question};
+use crate::running::directory;
+use crate::status::SCHEMA;
+
+/// Longest answer that is read.
+const MAX_ANSWER: u64 = 64 << 20;
+/// How long one may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Say which plaits of this user run, and what they do.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    /// The process whose connections are to be told of, or all; without it, a line for each process.
+    #[arg(value_name = "PID|all", value_parser = which)]
+    which: Option<Which>,
+    /// Tell everything as JSON: {"schema": 1, "plaits": [...]}, connections as --status-json writes them.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show how a running plait uses its paths, or change it.
+#[derive(Debug, Args)]
+pub(crate) struct PathArguments {
+    /// The process to be asked, as plait status tells them [default: the only one that runs].
+    #[arg(long, value_name = "PID", conflicts_with = "control")]
+    pid: Option<u32>,
+    /// The socket that it was given with --control.
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+    /// Tell it as JSON: {"schema": 1, "paths": [...]}.
+    #[arg(long)]
+    json: bool,
+    /// Paths to be used differently from now on, as for --path: DEV[=trusted|untrusted|never][,backup].
+    #[arg(value_name = "DEV[=HOW]")]
+    changes: Vec<plait::Path>,
+}
+
+/// Whose connections are told of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Which {
+    All,
+    Process(u32),
+}
+
+fn which(text: &str) -> Result<Which, &'static str> {
+    match text {
+        "all" => Ok(Which::All),
+        number => number.parse().map(Which::Process).map_err(|_| "neither the number of a process nor all"),
+    }
+}
+
+impl StatusArguments {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let mut told = Vec::new();
+        for (pid, place) in directory::sockets() {
+            if let Some(Which::Process(wanted)) = self.which
+                && wanted != pid
+            {
+                continue;
+            }
+            match ask(&place, &Question::Status) {
+                Ok(answer) => told.push(answer),
+                // It may have ended just now; whoever asked for it by name is told.
+                Err(error) if self.which == Some(Which::Process(pid)) => return Err(error),
+                Err(error) => tracing::info!(%error, pid, "no answer"),
+            }
+        }
+        if let (Some(Which::Process(pid)), true) = (self.which, told.is_empty()) {
+            bail!("no plait of this user runs as process {pid}\n  fix: plait status lists those that do");
+        }
+        let text = match (self.json, self.which) {
+            (true, _) => format!("{}\n", json!({ "schema": SCHEMA, "plaits": told })),
+            (false, None) => table(&told),
+            (false, Some(_)) => told.iter().map(details).collect(),
+        };
+        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+    }
+}
+
+impl PathArguments {
+    /// Asks and prints the answer.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let place = match (&self.control, self.pid) {
+            (Some(place), _) => place.clone(),
+            (None, pid) => socket_of(pid)?,
+        };
+        let changes = self.changes.iter().map(plait::Path::to_string).collect();
+        let answer = ask(&place, &Question::Paths(changes))?;
+        let text = if self.json { format!("{answer}\n") } else { paths(&answer)?.iter().map(line).collect() };
+        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+    }
+}
+
+/// Where a process is asked, or the only one that runs.
+fn socket_of(pid: Option<u32>) -> anyhow::Result<PathBuf> {
+    let mut sockets = directory::sockets();
+    sockets.retain(|(found, _)| pid.is_none_or(|wanted| wanted == *found));
+    match (&sockets[..], pid) {
+        ([(_, place)], _) => Ok(place.clone()),
+        ([], Some(pid)) => {
+            bail!("no plait of this user runs as process {pid}\n  fix: plait status lists those that do")
+        }
+        ([], None) => bail!("no plait of this user runs\n  fix: ask as the user who started it; root sees all"),
+        (several, _) => {
+            let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
+            bail!("several plaits run: {}\n  fix: say which: --pid PID (plait status tells what they do)", pids.join(", "))
+        }
+    }
+}
+
+fn ask(place: &Path, question: &Question) -> anyhow::Result<Value> {
+    let name = place.display();
+    let mut stream = UnixStream::connect(place).with_context(|| {
+        format!("no plait listens on {name}\n  fix: plait status lists those that run")
+    })?;
+    let mut answer = String::new();
+    let line = format!("{}\n", serde_json::to_string(question)?);
+    let asked = stream
+        .set_read_timeout(Some(TIMEOUT))
+        .and_then(|()| stream.write_all(line.as_bytes()))
+        .and_then(|()| stream.shutdown(Shutdown::Write))
+        .and_then(|()| stream.take(MAX_ANSWER).read_to_string(&mut answer));
+    asked.with_context(|| format!("the plait behind {name} does not answer"))?;
+    let answer: Value = serde_json::from_str(&answer)
+        .with_context(|| format!("the plait behind {name} says what this version does not understand"))?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(error) => bail!("{}", shown(error)),
+        None => Ok(answer),
+    }
+}
+
+fn paths(answer: &Value) -> anyhow::Result<Vec<PathNow>> {
+    serde_json::from_value(answer["paths"].clone()).context("the answer has no paths that this version understands")
+}
+
+/// `wlan0=untrusted,backup up 192.0.2.2 2001:db8::2`.
+fn line(path: &PathNow) -> String {
+    let backup = if path.backup { ",backup" } else { "" };
+    let state = if path.up { "up" } else { "down" };
+    let over = if path.carrier == "udp" { " over udp" } else { "" };
+    let addresses: String = path.addresses.iter().map(|address| format!(" {address}")).collect();
+    shown(&format!("{}={}{backup} {state}{over}{addresses}", path.name, path.class)) + "\n"
+}
+
+/// A line for each process.
+fn table(told: &[Value]) -> String {
+    if told.is_empty() {
+        return "no plait of this user runs\n".to_owned();
+    }
+    let header = ["PID", "COMMAND", "SINCE", "STATE", "OPEN", "PATHS", "WHAT"].map(str::to_owned);
+    let mut rows = vec![header];
+    rows.extend(told.iter().map(|plait| {
+        let of = |path: PathNow| if path.up { path.name } else { format!("{} (down)", path.name) };
+        let paths: Vec<String> = paths(plait).unwrap_or_default().into_iter().map(of).collect();
+        let [pid, kind, since, state, open, what] =
+            ["pid", "kind", "started", "state", "connections_open", "what"].map(|name| word(&plait[name]));
+        [pid, kind, since, state, open, shown(&paths.join(", ")), what]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}
+
+/// All about one.
+fn details(plait: &Value) -> String {
+    let of = |name: &str| word(&plait[name]);
+    let mut text = format!(
+        "{} ({}, {}): {}, since {}; {} connections open of {}\n",
+        of("pid"),
+        of("kind"),
+        of("state"),
+        of("what"),
+        of("started"),
+        of("connections_open"),
+        of("connections_opened")
+    );
+    for path in paths(plait).unwrap_or_default() {
+        text += &format!("  path {}", line(&path));
+    }
+    for connection in plait["connections"].as_array().into_iter().flatten() {
+        text += &format!("  {}\n", of_connection(connection));
+    }
+    text
+}
+
+fn of_connection(connection: &Value) -> String {
+    let mut text = format!("connection since {}", word(&connection["started"]));
+    for (what, name) in [(" from ", "client"), (" with ", "peer"), (" to ", "destination")] {
+        if !connection[name].is_null() {
+            text += &format!("{what}{}", word(&connection[name]));
+        }
+    }
+    let protection = match (&connection["sealed"]["suite"], connection["scrambling"].is_null()) {
+        (Value::String(suite), _) => format!("sealed with {}", shown(suite)),
+        (_, false) => "scrambled".to_owned(),
+        (_, true) => "not protected".to_owned(),
+    };
+    let subflows = connection["subflows"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut paths: Vec<String> = subflows
+        .iter()
+        .filter(|subflow| subflow["usable"] == true)
+        .map(|subflow| word(&subflow["path"]))
+        .collect();
+    paths.dedup();
+    text + &format!(
+        ": {protection}, sent {}, received {} bytes over {}",
+        word(&connection["bytes_delivered"]),
+        word(&connection["bytes_read"]),
+        if paths.is_empty() { "no path now".to_owned() } else { paths.join(", ") }
+    )
+}
+
+/// A value as people read it.
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), shown)
+}
+
+/// What comes from another process may be anything; a terminal obeys none of it.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plait() -> Value {
+        json!({
+            "schema": 1, "pid": 7, "kind": "serve", "what": "port 7443\u{1b}[2J", "started": "2026-09-02T10:00:00Z",
+            "state": "running", "connections_open": 1, "connections_opened": 3,
+            "paths": [{ "name": "eth0", "carrier": "udp", "class": "trusted", "backup": true, "up": true,
+                        "addresses": ["192.0.2.2"] }],
+            "connections": [{ "started": "2026-09-02T10:00:01Z", "client": "laptop", "peer": "192.0.2.9:4000",
+                "destination": "example.org:443", "sealed": { "suite": "aes" }, "scrambling": null,
+                "bytes_delivered": 5, "bytes_read": 6,
+                "subflows": [{ "path": "eth0", "usable": true }, { "path": "wlan0", "usable": false }] }],
+        })
+    }
+
+    #[test]
+    fn a_plait_is_a_line_and_a_terminal_obeys_nothing_of_it() {
+        let text = table(&[plait()]);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.ends_with("7    serve    2026-09-02T10:00:00Z  running  1     eth0   port 7443\u{fffd}[2J\n"), "{text}");
+        assert_eq!(table(&[]), "no plait of this user runs\n");
+    }
+
+    #[test]
+    fn a_connection_is_told_with_who_where_how_much_and_over_what() {
+        let text = details(&plait());
+        for line in [
+            "  path eth0=trusted,backup up over udp 192.0.2.2\n",
+            "  connection since 2026-09-02T10:00:01Z from laptop with 192.0.2.9:4000 to example.org:443: sealed with aes, sent 5, \
+             received 6 bytes over eth0\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_lacks_everything_is_shown_all_the_same() {
+        let _ = (details(&json!({})), table(&[json!({ "paths": 3 })]), details(&json!({ "connections": [1, {}] })));
+    }
+}

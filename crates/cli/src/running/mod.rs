@@ -1,0 +1,208 @@
+//! What this plait does: its connections, as `plait status` and the file of `--status-json` tell of them.
+
+pub(crate) mod directory;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plait::{Monitor, Status};
+use plait_proxy::convert::Instance;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Most connections that are told of at a time: an answer is to fit into memory on both sides.
+const MAX_TOLD: usize = 1000;
+
+/// This plait, shared by all that it does.
+#[derive(Clone, Debug)]
+pub(crate) struct Running(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// The command, as it is called.
+    kind: &'static str,
+    started: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// For people: which port, which server.
+    what: String,
+    is_stopping: bool,
+    /// Number of the next connection, which is how many there were.
+    next: u64,
+    live: BTreeMap<u64, Live>,
+}
+
+#[derive(Debug)]
+struct Live {
+    monitor: Monitor,
+    about: About,
+    instance: Option<Instance>,
+}
+
+/// What is known of a connection beside its state.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    /// The command that it belongs to.
+    pub(crate) kind: &'static str,
+    /// The peer's address that it was opened to or from.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Who a client is, to a server.
+    pub(crate) client: Option<String>,
+    /// Where it goes behind the server.
+    pub(crate) destination: Option<String>,
+    /// When it was opened, as RFC 3339 writes it.
+    pub(crate) started: String,
+}
+
+/// A connection that is told of until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    running: Running,
+    number: u64,
+}
+
+/// One connection, for whoever watches it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Progress {
+    pub(crate) number: u64,
+    /// The server that it goes to, once it has answered.
+    pub(crate) instance: Option<Instance>,
+    /// Bytes that the peer has acknowledged.
+    pub(crate) delivered: u64,
+    /// Bytes that were read.
+    pub(crate) read: u64,
+}
+
+impl Running {
+    pub(crate) fn new(kind: &'static str, what: impl Into<String>) -> Self {
+        let state = State { what: what.into(), is_stopping: false, next: 0, live: BTreeMap::new() };
+        Self(Arc::new(Inner { kind, started: now(), state: Mutex::new(state) }))
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        self.0.kind
+    }
+
+    pub(crate) fn started(&self) -> &str {
+        &self.0.started
+    }
+
+    pub(crate) fn what(&self) -> String {
+        self.state().what.clone()
+    }
+
+    /// Says better what it does, once that is known.
+    pub(crate) fn is_now(&self, what: impl Into<String>) {
+        self.state().what = what.into();
+    }
+
+    /// It takes nothing more.
+    pub(crate) fn stops(&self) {
+        self.state().is_stopping = true;
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state().is_stopping
+    }
+
+    /// Tells of a connection from now on. It is let go of no sooner than [`Listed`] is dropped.
+    pub(crate) fn list(&self, monitor: Monitor, peer: Option<SocketAddr>) -> Listed {
+        let about =
+            About { kind: self.0.kind, peer, client: None, destination: None, started: now() };
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        state.live.insert(number, Live { monitor, about, instance: None });
+        Listed { running: self.clone(), number }
+    }
+
+    /// How many connections there were and are.
+    pub(crate) fn counts(&self) -> (u64, usize) {
+        let state = self.state();
+        (state.next, state.live.len())
+    }
+
+    /// Calls `tell` with the connections that there are, the oldest first; with some of them if they are very many.
+    pub(crate) fn each(&self, mut tell: impl FnMut(&About, &Status)) {
+        for live in self.state().live.values().take(MAX_TOLD) {
+            if let Some(status) = live.monitor.status() {
+                tell(&live.about, &status);
+            }
+        }
+    }
+
+    /// How far each connection is.
+    pub(crate) fn progress(&self) -> Vec<Progress> {
+        let state = self.state();
+        let of = |(number, live): (&u64, &Live)| {
+            let status = live.monitor.status()?;
+            let (delivered, read) = (status.bytes_delivered(), status.bytes_read());
+            Some(Progress { number: *number, instance: live.instance, delivered, read })
+        };
+        state.live.iter().filter_map(of).collect()
+    }
+
+    /// The server that a connection goes to has answered on it.
+    pub(crate) fn answered(&self, number: u64, instance: Option<Instance>) {
+        if let Some(live) = self.state().live.get_mut(&number) {
+            live.instance = instance;
+        }
+    }
+
+    /// Ends a connection at once; false if it has ended by itself.
+    pub(crate) fn abort(&self, number: u64) -> bool {
+        let state = self.state();
+        let found = state.live.get(&number);
+        found.inspect(|live| live.monitor.abort()).is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listed {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Says where it goes.
+    pub(crate) fn goes_to(&self, destination: &str) {
+        self.change(|about| about.destination = Some(destination.to_owned()));
+    }
+
+    /// Says who it comes from.
+    pub(crate) fn comes_from(&self, client: &str) {
+        self.change(|about| about.client = Some(client.to_owned()));
+    }
+
+    /// What is known of it.
+    pub(crate) fn about(&self) -> About {
+        // It is listed until this is dropped.
+        let unknown = || About { kind: self.running.kind(), peer: None, client: None, destination: None, started: now() };
+        self.running.state().live.get(&self.number).map_or_else(unknown, |live| live.about.clone())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut About)) {
+        if let Some(live) = self.running.state().live.get_mut(&self.number) {
+            change(&mut live.about);
+        }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        // What it holds is let go of when the list is free again.
+        let _gone = self.running.state().live.remove(&self.number);
+    }
+}
+
+/// This second, as RFC 3339 writes it.
+fn now() -> String {
+    let now = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap_or_else(|_| OffsetDateTime::now_utc());
+    now.format(&Rfc3339).unwrap_or_default()
+}

@@ -1,0 +1,145 @@
+//! `plait` in service: asked what it does, killed and started again, behind firewalls, for other users. Needs root.
+
+#![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plait_lab::Program;
+use support::{PLAIT, SERVER, TIMEOUT, World, slow_down, until};
+
+/// Runs `plait` on the client's host.
+fn plait(world: &World, arguments: &[&str]) -> Output {
+    let mut command = Command::new(PLAIT);
+    command.args(arguments).current_dir(&world.directory).stdin(Stdio::null());
+    world.client.enter(|| command.output()).expect("entered").expect("built")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+/// `plait run` with these options, which goes on meanwhile.
+fn start_run(world: &World, options: &[&str], program: &[&str]) -> Program {
+    let mut command = Command::new(PLAIT);
+    command.args(["run", "-s", &world.url, "--path", "wan1", "--path", "wan2", "--keys", "client"]);
+    command.args(options).arg("--").args(program).current_dir(&world.directory);
+    world.start(&world.client, "run", command)
+}
+
+/// A download that takes half a minute, once it is under way.
+fn start_download(world: &mut World, options: &[&str]) -> Program {
+    world.make_file("big", 100_000_000);
+    world.http();
+    for path in &world.paths {
+        slow_down(path, &world.server, 20);
+    }
+    let url = format!("http://{SERVER}:8080/big");
+    let download = start_run(world, options, &["curl", "-sSf", "-o", "out", &url]);
+    let len = || fs::metadata(world.file("out")).map_or(0, |file| file.len());
+    until("a part of the file", || len() > 1_000_000);
+    download
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_running_plait_tells_what_it_does_without_having_been_told_to() {
+    let world = World::new("status");
+    world.service(7010, |mut stream| {
+        stream.write_all(b"x").expect("taken");
+        let _ = stream.read(&mut [0; 1]);
+    });
+    let script = format!(
+        "import socket\n\
+         s = socket.create_connection(('{SERVER}', 7010)); assert s.recv(1) == b'x'; open('begun', 'w').close()\n\
+         import time\nwhile True: time.sleep(1)"
+    );
+    let mut run = start_run(&world, &[], &["python3", "-c", &script]);
+    until("the connection", || world.file("begun").exists());
+    let (pid, server) = (run.pid().to_string(), world.serve_id().to_string());
+
+    let all = said(&plait(&world, &["status"]));
+    let line = |pid: &str| all.lines().find(|line| line.starts_with(pid)).unwrap_or_else(|| panic!("{pid}: {all}"));
+    for part in ["run", "running", "wan1, wan2", "python3 through 10.77."] {
+        assert!(line(&pid).contains(part), "{part}: {all}");
+    }
+    assert!(line(&server).contains("serve") && line(&server).contains("port 7443, proxy"), "{all}");
+
+    let one = said(&plait(&world, &["status", &pid]));
+    for part in [&format!("to {SERVER}:7010: sealed with")[..], "received 1 bytes over wan", "path wan1=trusted up"] {
+        assert!(one.contains(part), "{part}: {one}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&plait(&world, &["status", "--json", &server]).stdout).expect("JSON");
+    let plait_of_server = &json["plaits"][0];
+    assert_eq!((&json["schema"], &plait_of_server["kind"]), (&1.into(), &"serve".into()), "{json}");
+    let connections = plait_of_server["connections"].as_array().expect("a list");
+    let ours = connections.iter().find(|one| one["destination"] == format!("{SERVER}:7010"));
+    let ours = ours.unwrap_or_else(|| panic!("{json}"));
+    assert!(ours["started"].as_str().expect("a time").ends_with('Z') && ours["schema"] == 1, "{json}");
+
+    // The same by the path of another command, which changes something.
+    assert_eq!(said(&plait(&world, &["path", "--pid", &pid, "wan2=untrusted,backup"])).lines().count(), 2);
+    let paths: serde_json::Value =
+        serde_json::from_slice(&plait(&world, &["path", "--pid", &pid, "--json"]).stdout).expect("JSON");
+    assert_eq!((&paths["paths"][1]["backup"], &paths["schema"]), (&true.into(), &1.into()), "{paths}");
+    let several = plait(&world, &["path"]);
+    assert!(!several.status.success() && said(&several).contains("--pid"), "{}", said(&several));
+
+    // Whoever is killed leaves a name behind, and is told of no more.
+    run.signal(nix::sys::signal::Signal::SIGKILL);
+    let _ = run.wait(TIMEOUT).expect("an end");
+    let gone = plait(&world, &["status", &pid]);
+    assert!(!gone.status.success() && said(&gone).contains("no plait of this user runs"), "{}", said(&gone));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_that_is_killed_and_started_again_in_mid_transfer_is_noticed_within_three_seconds() {
+    let mut world = World::new("restart");
+    let mut download = start_download(&mut world, &[]);
+    world.kill_serving();
+    let killed = Instant::now();
+    world.serve(&["--anyone"]);
+    let serving = Instant::now();
+    let status = download.wait(TIMEOUT).expect("an end");
+    let (since_killed, since_serving) = (killed.elapsed(), serving.elapsed());
+    println!("noticed {since_killed:?} after it was killed, {since_serving:?} after it was there again");
+    assert_eq!(status.code(), Some(56), "curl says that the connection was reset: {}", download.errors());
+    assert!(download.errors().contains("was started again"), "{}", download.errors());
+    assert!(since_serving < Duration::from_secs(3), "{since_serving:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn whoever_answers_in_the_place_of_a_server_cannot_end_its_connections() {
+    let mut world = World::new("impostor");
+    let mut download = start_download(&mut world, &[]);
+    world.kill_serving();
+    // Resets what it does not know, as any host does, and has another key.
+    fs::remove_file(world.file("server/identity")).expect("it has one");
+    fs::remove_file(world.file("server/identity.pub")).expect("it has one");
+    world.serve(&["--anyone"]);
+    until("a warning", || download.errors().contains("has not answered on any path for"));
+    thread::sleep(Duration::from_secs(6));
+    assert!(!download.has_ended().expect("a process"), "{}", download.errors());
+    assert!(!download.errors().contains("was started again"), "{}", download.errors());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_that_stays_away_is_given_up_after_the_time_that_is_asked_for() {
+    let mut world = World::new("dead");
+    let mut download = start_download(&mut world, &["--dead-after", "4"]);
+    world.kill_serving();
+    let killed = Instant::now();
+    let status = download.wait(TIMEOUT).expect("an end");
+    assert_eq!(status.code(), Some(56), "{}", download.errors());
+    let took = killed.elapsed();
+    assert!((4..20).contains(&took.as_secs()), "{took:?}");
+}
