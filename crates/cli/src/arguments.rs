@@ -84,7 +84,12 @@ impl Command {
             | Self::Forward(_)
             | Self::Key(_) => true,
             // Of these, some start others that do.
-            Self::Status(_) | Self::Path(_) | Self::Lab(_) | Self::Demo(_) | Self::Doctor | Self::Attack(_) => false,
+            Self::Status(_)
+            | Self::Path(_)
+            | Self::Lab(_)
+            | Self::Demo(_)
+            | Self::Doctor
+            | Self::Attack(_) => false,
             // What is in there becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
         }

@@ -113,19 +113,23 @@ fn socket_of(pid: Option<u32>) -> anyhow::Result<PathBuf> {
         ([], Some(pid)) => {
             bail!("no plait of this user runs as process {pid}\n  fix: plait status lists those that do")
         }
-        ([], None) => bail!("no plait of this user runs\n  fix: ask as the user who started it; root sees all"),
+        ([], None) => {
+            bail!("no plait of this user runs\n  fix: ask as the user who started it; root sees all")
+        }
         (several, _) => {
             let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
-            bail!("several plaits run: {}\n  fix: say which: --pid PID (plait status tells what they do)", pids.join(", "))
+            bail!(
+                "several plaits run: {}\n  fix: say which: --pid PID (plait status tells what they do)",
+                pids.join(", ")
+            )
         }
     }
 }
 
 fn ask(place: &Path, question: &Question) -> anyhow::Result<Value> {
     let name = place.display();
-    let mut stream = UnixStream::connect(place).with_context(|| {
-        format!("no plait listens on {name}\n  fix: plait status lists those that run")
-    })?;
+    let mut stream = UnixStream::connect(place)
+        .with_context(|| format!("no plait listens on {name}\n  fix: plait status lists those that run"))?;
     let mut answer = String::new();
     let line = format!("{}\n", serde_json::to_string(question)?);
     let asked = stream
@@ -143,7 +147,8 @@ fn ask(place: &Path, question: &Question) -> anyhow::Result<Value> {
 }
 
 fn paths(answer: &Value) -> anyhow::Result<Vec<PathNow>> {
-    serde_json::from_value(answer["paths"].clone()).context("the answer has no paths that this version understands")
+    serde_json::from_value(answer["paths"].clone())
+        .context("the answer has no paths that this version understands")
 }
 
 /// `wlan0=untrusted,backup up 192.0.2.2 2001:db8::2`.
@@ -259,7 +264,12 @@ mod tests {
     fn a_plait_is_a_line_and_a_terminal_obeys_nothing_of_it() {
         let text = table(&[plait()]);
         assert_eq!(text.lines().count(), 2, "{text}");
-        assert!(text.ends_with("7    serve    2026-09-02T10:00:00Z  running  1     eth0   port 7443\u{fffd}[2J\n"), "{text}");
+        assert!(
+            text.ends_with(
+                "7    serve    2026-09-02T10:00:00Z  running  1     eth0   port 7443\u{fffd}[2J\n"
+            ),
+            "{text}"
+        );
         assert_eq!(table(&[]), "no plait of this user runs\n");
     }
 
@@ -277,6 +287,10 @@ mod tests {
 
     #[test]
     fn an_answer_that_lacks_everything_is_shown_all_the_same() {
-        let _ = (details(&json!({})), table(&[json!({ "paths": 3 })]), details(&json!({ "connections": [1, {}] })));
+        let _ = (
+            details(&json!({})),
+            table(&[json!({ "paths": 3 })]),
+            details(&json!({ "connections": [1, {}] })),
+        );
     }
 }

@@ -21,11 +21,12 @@ use crate::status::Reporter;
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Connect {
-    /// Name or address of the host; all its addresses are tried.
-    host: String,
-    /// TCP port.
+    /// Name or address of the host, all of whose addresses are tried; or all in one, as listen and serve print it:
+    /// plait://HOST:PORT#FINGERPRINT.
+    host: ServerUrl,
+    /// TCP port, where it is not in the URL.
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
-    port: u16,
+    port: Option<u16>,
     /// Use IPv4 only.
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
@@ -48,12 +49,13 @@ pub(crate) struct Connect {
 pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let remote = remote(&arguments);
     let addresses = remote.resolve().await?;
-    let place = format!("{} port {}", arguments.host, arguments.port);
+    let ServerUrl { host, port, .. } = server(&arguments);
+    let place = format!("{host} port {port}");
     let mut reporter = Reporter::open(&arguments.options)?;
     let (protection, trust) =
         protection::opener(&arguments.options, &arguments.authorities, &server(&arguments))?;
     let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
-    session::name_missing(&host);
+    let _firewall = session::clear_the_way(&arguments.options, &host)?;
     let running = Running::new("connect", &place);
     let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();
@@ -116,14 +118,43 @@ async fn name_hosts(
 
 /// The host as the command line names it.
 fn server(Connect { host, port, server_key, .. }: &Connect) -> ServerUrl {
-    ServerUrl { host: host.clone(), port: *port, pin: *server_key }
+    let named = host.clone();
+    ServerUrl { port: port.unwrap_or(named.port), pin: server_key.or(named.pin), ..named }
 }
 
-fn remote(Connect { host, port, ipv4, ipv6, .. }: &Connect) -> Remote {
-    let remote = Remote::from((host.as_str(), *port));
-    match (ipv4, ipv6) {
+fn remote(arguments: &Connect) -> Remote {
+    let ServerUrl { host, port, .. } = server(arguments);
+    let remote = Remote::from((host.as_str(), port));
+    match (arguments.ipv4, arguments.ipv6) {
         (true, _) => remote.ipv4_only(),
         (false, true) => remote.ipv6_only(),
         (false, false) => remote,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Words {
+        #[command(flatten)]
+        connect: Connect,
+    }
+
+    #[test]
+    fn a_host_is_named_by_a_url_or_by_its_name_and_port() {
+        let pin = Fingerprint::new([7; 32]);
+        let parse = |words: &[&str]| {
+            let words = Words::try_parse_from([&["connect"], words].concat()).expect("good words");
+            server(&words.connect)
+        };
+        let url = format!("plait://gw:4242#{}", pin.compact());
+        let expected = ServerUrl { host: "gw".to_owned(), port: 4242, pin: Some(pin) };
+        assert_eq!(parse(&[&url]), expected);
+        assert_eq!(parse(&["gw", "4242", "--server-key", &pin.to_string()]), expected);
+        assert_eq!(parse(&["2001:db8::1", "80"]).authority(), "[2001:db8::1]:80");
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use crate::certificate::Authorities;
 use crate::control::{self, Control};
+use crate::firewall::Opening;
 use crate::options::{Options, seconds};
 use crate::running::{Listed, Progress, Running};
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
@@ -54,6 +55,7 @@ pub(crate) struct Dial {
     reporter: Arc<Mutex<Reporter>>,
     watching: JoinHandle<()>,
     _control: Control,
+    _firewall: Option<Opening>,
 }
 
 /// The way to the server, and what is on it.
@@ -102,8 +104,9 @@ impl Towards {
         let reporter = Reporter::open(&self.options)?;
         let mut protection = self.protection(self.server.pin)?;
         let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?.start()?;
-        session::name_missing(&host);
-        let server = match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await {
+        let firewall = session::clear_the_way(&self.options, &host)?;
+        let server = match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await
+        {
             Ok(mut first) => {
                 if protection::is_sealed(&self.options) {
                     let settled = self.settle(&first, &server_identity, protection).await;
@@ -139,7 +142,13 @@ impl Towards {
             written: Mutex::default(),
         });
         let watching = tokio::spawn(server_watch::watch(line.clone(), self.dead_after));
-        Ok(Dial { line, reporter: Arc::new(Mutex::new(reporter)), watching, _control: control })
+        Ok(Dial {
+            line,
+            reporter: Arc::new(Mutex::new(reporter)),
+            watching,
+            _control: control,
+            _firewall: firewall,
+        })
     }
 
     /// A server that does not know us says so only when it has seen our key, which is after all that is needed to

@@ -1,7 +1,7 @@
 //! How the program ends: numbers for scripts, words for people.
 
 use std::fmt;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use plait::ErrorKind;
@@ -115,6 +115,18 @@ impl From<ErrorKind> for Exit {
             ErrorKind::Unsupported => Self::Missing,
             _ => Self::Failure,
         }
+    }
+}
+
+/// Waits for SIGINT or SIGTERM, as a service does: SIGHUP means to read anew what is configured, and ends it only where a terminal
+/// goes away that it was started at. Never ready if they cannot be caught.
+pub(crate) async fn stopped() -> Interrupted {
+    loop {
+        let signal = interrupted().await;
+        if signal.0 != SignalKind::hangup().as_raw_value() || io::stdin().is_terminal() {
+            return signal;
+        }
+        tracing::info!("SIGHUP: authorized_clients is read anew whenever it has changed; nothing else is");
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::process::{Command, Stdio};
 
+use anyhow::Context;
+
 /// Our devices, as rules name them.
 const OURS: &str = "iifname \"plait*\"";
 const OURS_BACK: &str = "oifname \"plait*\"";
@@ -14,6 +16,22 @@ const OURS_BACK: &str = "oifname \"plait*\"";
 pub(crate) struct Obstacle {
     pub(crate) why: String,
     pub(crate) fix: String,
+    chain: Chain,
+}
+
+/// Where the rules belong that let plait through.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Chain {
+    /// A table, family first, and a chain of nftables.
+    Nft(String, String),
+    /// FORWARD of the older iptables.
+    Legacy,
+}
+
+/// Rules of ours in somebody else's firewall, which are taken out again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    undo: Vec<Vec<String>>,
 }
 
 /// The first obstacle in this network namespace, as far as this user may see.
@@ -24,6 +42,93 @@ pub(crate) fn obstacle() -> Option<Obstacle> {
         let is_used = tables.lines().any(|table| table == "filter");
         is_used.then(|| in_iptables(&output("iptables-legacy", &["-S", "FORWARD"]))).flatten()
     })
+}
+
+impl Obstacle {
+    fn of(why: String, chain: Chain) -> Self {
+        let commands: Vec<String> = chain.rules().iter().map(|words| quoted(words)).collect();
+        Self { why, fix: commands.join("; "), chain }
+    }
+}
+
+impl Opening {
+    /// Lets plait through every chain that drops what is forwarded.
+    ///
+    /// # Errors
+    /// The rules cannot be put in.
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let mut opening = Self { undo: Vec::new() };
+        while let Some(obstacle) = obstacle() {
+            for words in obstacle.chain.rules() {
+                let said = run(&words)?;
+                opening.undo.extend(obstacle.chain.undo(&words, &said));
+            }
+            if opening.undo.len() > MAX_RULES {
+                anyhow::bail!("{}, whatever rules are put in", obstacle.why);
+            }
+        }
+        Ok(opening)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        for words in self.undo.drain(..) {
+            // Whoever has loaded the firewall anew has removed it.
+            if let Err(error) = run(&words) {
+                tracing::info!(%error, "a rule of ours is no longer in the firewall");
+            }
+        }
+    }
+}
+
+impl Chain {
+    /// The commands that put the rules in, in words.
+    fn rules(&self) -> [Vec<String>; 2] {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+        match self {
+            Self::Nft(table, chain) => ["iifname", "oifname"].map(|which| {
+                words(&format!("nft --echo --handle insert rule {table} {chain} {which} plait* accept"))
+            }),
+            Self::Legacy => ["-i", "-o"]
+                .map(|which| words(&format!("iptables-legacy -I FORWARD {which} plait+ -j ACCEPT"))),
+        }
+    }
+
+    /// The command that takes a rule out again, after nft has said which it is.
+    fn undo(&self, rule: &[String], said: &str) -> Option<Vec<String>> {
+        match self {
+            Self::Nft(table, chain) => {
+                let (_, handle) = said.rsplit_once("# handle ")?;
+                let handle = handle.split_whitespace().next()?;
+                let text = format!("nft delete rule {table} {chain} handle {handle}");
+                Some(text.split(' ').map(str::to_owned).collect())
+            }
+            Self::Legacy => {
+                let other = |word: &String| if word == "-I" { "-D".to_owned() } else { word.clone() };
+                Some(rule.iter().map(other).collect())
+            }
+        }
+    }
+}
+
+/// Rules in all chains of a firewall that anybody has; what goes on beyond that does not help.
+const MAX_RULES: usize = 32;
+
+/// A command as people type it: a star is quoted, and what is for programs is left out.
+fn quoted(words: &[String]) -> String {
+    let of = |word: &String| if word.contains('*') { format!("'{word}'") } else { word.clone() };
+    words.iter().filter(|word| !word.starts_with("--")).map(of).collect::<Vec<_>>().join(" ")
+}
+
+fn run(words: &[String]) -> anyhow::Result<String> {
+    let (program, arguments) = words.split_first().context("a command has a name")?;
+    let ran = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = ran.with_context(|| format!("cannot start {program}"))?;
+    if !output.status.success() {
+        anyhow::bail!("{}: {}", quoted(words), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
@@ -50,11 +155,8 @@ fn in_nftables(listing: &str) -> Option<Obstacle> {
             accepts = [accepts[0] || line.starts_with(OURS), accepts[1] || line.starts_with(OURS_BACK)];
         } else if line == "}" && !chain.is_empty() {
             if drops && accepts != [true; 2] {
-                let rule = |device: &str| format!("nft insert rule {table} {chain} {device} accept");
-                return Some(Obstacle {
-                    why: format!("the policy of chain {chain} in table {table} is drop"),
-                    fix: format!("{}; {}", rule("iifname 'plait*'"), rule("oifname 'plait*'")),
-                });
+                let why = format!("the policy of chain {chain} in table {table} is drop");
+                return Some(Obstacle::of(why, Chain::Nft(table.to_owned(), chain.to_owned())));
             }
             (chain, drops) = ("", false);
         }
@@ -66,11 +168,8 @@ fn in_nftables(listing: &str) -> Option<Obstacle> {
 fn in_iptables(rules: &str) -> Option<Obstacle> {
     let has = |wanted: &str| rules.lines().any(|line| line.starts_with(wanted));
     let is_let = has("-A FORWARD -i plait+ -j ACCEPT") && has("-A FORWARD -o plait+ -j ACCEPT");
-    (has("-P FORWARD DROP") && !is_let).then(|| Obstacle {
-        why: "the policy of chain FORWARD of iptables is DROP".to_owned(),
-        fix: "iptables-legacy -I FORWARD -i plait+ -j ACCEPT; iptables-legacy -I FORWARD -o plait+ -j ACCEPT"
-            .to_owned(),
-    })
+    let why = || "the policy of chain FORWARD of iptables is DROP".to_owned();
+    (has("-P FORWARD DROP") && !is_let).then(|| Obstacle::of(why(), Chain::Legacy))
 }
 
 #[cfg(test)]

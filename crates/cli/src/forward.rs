@@ -56,7 +56,7 @@ impl Forward {
 
     async fn run_until_stopped(self) -> anyhow::Result<()> {
         // Listened for from the start, so that no signal leaves half a network behind.
-        let stopped = tokio::spawn(exit::interrupted());
+        let stopped = tokio::spawn(exit::stopped());
         let mut listeners = Vec::new();
         let what: Vec<_> = self.locals.iter().map(Local::to_string).collect();
         for Local { at, to } in self.locals {

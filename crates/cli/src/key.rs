@@ -10,12 +10,13 @@ use plait_proxy::keys::KeyStore;
 use plait_proxy::rules::Rule;
 use plait_proxy::url::ServerUrl;
 
-use crate::protection::default_directory;
+use crate::protection::default_store;
 use crate::server_identity::how_many;
 
 #[derive(Debug, Args)]
 pub(crate) struct Key {
-    /// Directory of identity, known_peers and authorized_clients [default: ~/.config/plait, for root /etc/plait].
+    /// Directory of identity, known_peers and authorized_clients [default: ~/.config/plait, and ~/.local/state/plait for known_peers,
+    /// or where XDG_CONFIG_HOME and XDG_STATE_HOME say; for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS", global = true)]
     keys: Option<PathBuf>,
     #[command(subcommand)]
@@ -64,7 +65,7 @@ enum Action {
 
 impl Key {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let store = KeyStore::new(self.keys.unwrap_or_else(default_directory));
+        let store = self.keys.map_or_else(default_store, KeyStore::new);
         let text = match self.action {
             Action::Gen => own(&store)?,
             Action::Show => {

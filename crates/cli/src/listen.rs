@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use plait::{Fingerprint, Host, Listener, Stream};
+use plait_proxy::url::ServerUrl;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -17,6 +18,7 @@ use crate::control;
 use crate::exit;
 use crate::limits::StrangerLimits;
 use crate::options::Options;
+use crate::prerequisite;
 use crate::protection::{self, Clients};
 use crate::repeated::Repeated;
 use crate::running::{Listed, Running};
@@ -54,6 +56,7 @@ pub(crate) struct Listen {
 }
 
 pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
+    prerequisite::of_carrier(&arguments.options)?;
     let reporter = Reporter::open(&arguments.options)?;
     let clients = match &arguments.client_keys[..] {
         [] => Clients::Anybody,
@@ -65,7 +68,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     }
     let limits = arguments.limits.limits(arguments.max_connections);
     let host = session::host_for(&arguments.options, None)?.limits(limits).start()?;
-    session::name_missing(&host);
+    let _firewall = session::clear_the_way(&arguments.options, &host)?;
     let running = Running::new("listen", format!("port {}", arguments.port));
     let _control = control::open(&arguments.options, &host, &running)?;
     let mut listener = host
@@ -73,6 +76,10 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on port {}", arguments.port))?;
     // For people and for scripts that wait for it; where standard error is closed nobody does.
+    for address in session::public_addresses(&host.paths()) {
+        let url = ServerUrl { host: address.to_string(), port: listener.port(), pin: key };
+        protection::say(&format!("plait connect {url}"));
+    }
     let _ = writeln!(io::stderr(), "plait: listening on port {}", listener.port());
     let count = match (arguments.count, arguments.keep || arguments.echo) {
         (Some(count), _) => count.get(),

@@ -68,6 +68,7 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
     (
         "plait-listen",
         &[
+            ("plait listen 4242", "The words that connect needs, key included, are printed."),
             ("plait listen 4242 --echo --count 10", "Send back what ten clients say."),
             (
                 "plait listen 4242 --require-paths 2",
@@ -113,13 +114,25 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         )],
     ),
     (
-        "plait-path",
+        "plait-status",
         &[
             (
-                "plait path --control /run/plait.sock",
-                "How a plait that was started with that --control uses its paths.",
+                "plait status",
+                "A line for each plait that runs as this user: what it does, and over which paths.",
             ),
-            ("plait path --control /run/plait.sock wlan0=untrusted,backup", "From now on otherwise."),
+            ("plait status all", "All their connections: who, where to, how protected, how much."),
+            ("plait status --json 4711", "Everything about process 4711, for programs (docs/status.md)."),
+        ],
+    ),
+    (
+        "plait-path",
+        &[
+            ("plait path", "How the only plait that runs uses its paths."),
+            (
+                "plait path --pid 4711 wlan0=untrusted,backup",
+                "Process 4711 uses wlan0 otherwise from now on.",
+            ),
+            ("plait path --control /run/plait.sock", "The one that was started with that --control."),
         ],
     ),
     (
@@ -168,7 +181,12 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
 const FILES: &[Entry] = &[
     (
         "~/.config/plait, for root /etc/plait",
-        "The directory of all these, unless --keys or PLAIT_KEYS names another.",
+        "The directory of all these, unless --keys or PLAIT_KEYS names another; known_peers, which is learned, is in ~/.local/state/plait, \
+         for root in /etc/plait too.",
+    ),
+    (
+        "/run/user/UID/plait/PID.sock, for root /run/plait/PID.sock",
+        "Where plait status and plait path ask a running plait. For its user and root only; gone when it ends.",
     ),
     ("identity", "Our Ed25519 key: PKCS#8 in PEM. Read only if nobody else can read it."),
     ("identity.pub", "Our public key, for the authorized_clients of others: plait-ed25519 BASE64 COMMENT."),
@@ -186,6 +204,9 @@ const FILES: &[Entry] = &[
 const ENVIRONMENT: &[Entry] = &[
     ("PLAIT_SERVER", "The server of run, proxy and forward, where --server is not given."),
     ("PLAIT_KEYS", "The directory of keys, where --keys is not given."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "In place of ~/.config and ~/.local/state, not for root."),
+    ("XDG_RUNTIME_DIR", "In place of /run/user/UID, not for root; without both a directory in /tmp."),
+    ("SUDO_UID", "Who has called sudo: for them plait run runs its program, unless --user names another."),
     ("PLAIT_CARRIER", "tcp, udp or auto, where --carrier is not given."),
     (
         "SSLKEYLOGFILE",
@@ -195,7 +216,7 @@ const ENVIRONMENT: &[Entry] = &[
 ];
 
 /// Other sources.
-const SEE_ALSO: &str = "docs/protocol.md, docs/security.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
+const SEE_ALSO: &str = "docs/protocol.md, docs/security.md, docs/status.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
 
 impl Completions {
     pub(crate) fn run(self, mut command: Command) -> anyhow::Result<()> {
@@ -301,7 +322,8 @@ mod tests {
             }
         }
         // Commands that take options of their own have one.
-        for command in ["connect", "listen", "run", "serve", "proxy", "forward", "path", "key", "lab", "demo"]
+        for command in
+            ["connect", "listen", "run", "serve", "proxy", "forward", "status", "path", "key", "lab", "demo"]
         {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }

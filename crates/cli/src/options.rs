@@ -91,7 +91,8 @@ pub(crate) struct Options {
     /// Our own key (PEM) for sealed connections; without it a listener makes one at its first start.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Where our key and those of known servers are [default: ~/.config/plait, for root /etc/plait].
+    /// Where our key and those of known servers are [default: ~/.config/plait, and ~/.local/state/plait for known_peers, or where
+    /// XDG_CONFIG_HOME and XDG_STATE_HOME say; for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
     pub(crate) keys: Option<PathBuf>,
     /// As root, too, write the secrets of connections to the file that SSLKEYLOGFILE names: whoever reads it reads everything.
@@ -113,17 +114,21 @@ pub(crate) struct Options {
     /// At the end of each connection, say on standard error what was negotiated and what each path did.
     #[arg(long)]
     pub(crate) status: bool,
-    /// The same as one JSON object per connection in FILE, - for standard error.
+    /// The same as one JSON object per connection in FILE, - for standard error (docs/status.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) status_json: Option<PathBuf>,
     /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable)
     /// [default: from 198.18.0.0 and fd70:6c61:6974::, if this host does not use them].
     #[arg(long = "range", value_name = "NETWORK")]
     pub(crate) ranges: Vec<std::net::IpAddr>,
-    /// Listen on this socket for `plait path`, which shows how the paths are used and changes it.
+    /// Put rules into a firewall that drops what is forwarded, which let plait's packets through; they are taken out at the end.
+    #[arg(long)]
+    pub(crate) open_firewall: bool,
+    /// Listen on this socket, too, for `plait path`; all can be asked without it (plait status).
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
-    /// Write all packets to FILE (pcapng, one interface per path).
+    /// Write all packets to FILE (pcapng, one interface per path), as they are inside of our address translation: our own addresses
+    /// are private ones of the stack (--range).
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
 }

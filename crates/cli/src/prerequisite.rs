@@ -152,6 +152,13 @@ impl Options {
     }
 }
 
+/// What this user lacks for the carrier that the options insist on: before anything is written that would be of no use.
+pub(crate) fn of_carrier(options: &Options) -> anyhow::Result<()> {
+    let needs_root = options.carrier == plait::Carriers::Tcp;
+    let missing = needs_root.then(|| first(&[Check::Privileges])).flatten();
+    missing.map_or(Ok(()), |missing| Err(missing.into()))
+}
+
 /// The first of `checks` that fails.
 pub(crate) fn first(checks: &[Check]) -> Option<MissingPrerequisite> {
     checks.iter().find_map(|check| check.check().err())

@@ -1,7 +1,7 @@
 //! What protects a connection: settings from the command line and the files of keys, and what the peer showed.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use nix::unistd::geteuid;
@@ -330,17 +330,28 @@ fn own_identity(options: &Options) -> anyhow::Result<Option<Identity>> {
     }
 }
 
-/// The directory of keys that the options name.
+/// The files of keys that the options name.
 pub(crate) fn store(options: &Options) -> KeyStore {
-    KeyStore::new(options.keys.clone().unwrap_or_else(default_directory))
+    options.keys.clone().map_or_else(default_store, KeyStore::new)
 }
 
-/// `/etc/plait` for root, `~/.config/plait` for others.
-pub(crate) fn default_directory() -> PathBuf {
-    match std::env::var_os("HOME") {
-        Some(home) if !geteuid().is_root() => Path::new(&home).join(".config/plait"),
-        Some(_) | None => PathBuf::from("/etc/plait"),
+/// Where they are if nobody says otherwise: what is configured and what is learned in a directory each, as XDG has it; for root all in
+/// `/etc/plait`.
+pub(crate) fn default_store() -> KeyStore {
+    if geteuid().is_root() {
+        return KeyStore::new("/etc/plait");
     }
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let of = |variable: &str, usual: &str| {
+        let given = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        given.unwrap_or_else(|| home.join(usual)).join("plait")
+    };
+    let (config, state) = (of("XDG_CONFIG_HOME", ".config"), of("XDG_STATE_HOME", ".local/state"));
+    // Where earlier versions have written it, it is.
+    if config.join("known_peers").exists() {
+        return KeyStore::new(config);
+    }
+    KeyStore::new(config).with_state(state)
 }
 
 pub(crate) fn say(words: &str) {
@@ -351,6 +362,7 @@ pub(crate) fn say(words: &str) {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
     use crate::certificate::AcceptNew;

@@ -54,7 +54,7 @@ impl Proxy {
 
     async fn run_until_stopped(self) -> anyhow::Result<()> {
         // Listened for from the start, so that no signal leaves half a network behind.
-        let mut stopped = tokio::spawn(exit::interrupted());
+        let mut stopped = tokio::spawn(exit::stopped());
         let credentials = self.credentials()?;
         let at = self.socks;
         let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use nix::unistd::{Uid, User};
 use plait_proxy::client::{self, ForwardError};
 use plait_proxy::convert::Destination;
 use plait_proxy::dns;
@@ -47,6 +48,9 @@ pub(crate) struct Run {
     /// Connect to these addresses directly and without protection (repeatable).
     #[arg(long, value_name = "CIDR")]
     direct: Vec<Prefix>,
+    /// Run the program as this user, while plait stays root [default: who called sudo; else who runs plait].
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// The program and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     program: Vec<OsString>,
@@ -55,6 +59,8 @@ pub(crate) struct Run {
 /// The child of [`Run`], before it becomes the program.
 #[derive(Debug, Args)]
 pub(crate) struct Child {
+    #[arg(long)]
+    user: Option<String>,
     control: i32,
     #[arg(last = true, required = true)]
     program: Vec<OsString>,
@@ -70,7 +76,11 @@ pub(crate) struct Prefix {
 impl Child {
     /// Becomes the program. To be called before any thread is started: namespaces are a thread's own.
     pub(crate) fn run(self) -> ExitCode {
-        code(enclose(self.control, &self.program))
+        let user = match self.user.as_deref().map(found).transpose() {
+            Ok(user) => user,
+            Err(error) => return failed(&error),
+        };
+        code(enclose(self.control, &self.program, user.as_ref()))
     }
 }
 
@@ -87,23 +97,47 @@ impl Run {
     }
 
     async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
-        let Self { towards, direct, program } = self;
+        let Self { towards, direct, user, program } = self;
         if let Some(missing) = prerequisite::first(&[Check::Privileges]) {
             return Err(missing.into());
         }
         let what = program.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let dial = Arc::new(towards.open(Running::new("run", what)).await?);
+        let user = user.or_else(caller_of_sudo);
+        user.as_deref().map(found).transpose()?;
         // What is installed over our own binary in the meantime is not what has to become the program.
         let mut child = Command::new("/proc/self/exe");
         child.arg(CHILD);
+        if let Some(user) = user {
+            child.args(["--user", &user]);
+        }
         let (mut enclosed, listeners) = Enclosed::start(child, &program)?;
         limits::raise_open_files();
         enclosed.go().context("the program's process has ended")?;
         let mut flows = JoinSet::new();
         let ended = serve_until_it_ends(&mut enclosed, listeners, direct.into(), &dial, &mut flows).await?;
-        farewell(&dial, &mut flows).await;
+        // Whoever has ended the program by a signal does not want to wait for what it left.
+        farewell(&dial, &mut flows, if ended > 128 { PARTING } else { FAREWELL }).await;
         Ok(code(ended))
     }
+}
+
+/// Who has made us root: what is to be run was meant to be theirs.
+fn caller_of_sudo() -> Option<String> {
+    let is_root = nix::unistd::geteuid().is_root();
+    let uid = std::env::var("SUDO_UID").ok().filter(|uid| is_root && uid != "0")?;
+    let user = User::from_uid(Uid::from_raw(uid.parse().ok()?)).ok()??;
+    Some(user.name)
+}
+
+fn found(name: &str) -> anyhow::Result<User> {
+    let looked_up = User::from_name(name).with_context(|| format!("cannot look up the user {name}"))?;
+    let user = looked_up.with_context(|| format!("there is no user {name} on this machine (--user)"))?;
+    let own = nix::unistd::geteuid();
+    if !own.is_root() && own != user.uid {
+        anyhow::bail!("only root can run a program as {name}\n  fix: sudo plait run --user {name} ...");
+    }
+    Ok(user)
 }
 
 /// Carries the connections of the program until it ends, and returns its exit code.
@@ -173,12 +207,12 @@ async fn carry_directly(program: &mut TcpStream, to: SocketAddr) -> Result<(u64,
     relay(program, &mut target).await.map_err(ForwardError::Program)
 }
 
-/// What the program has written before it ended is still delivered, as long as it gets on; a signal ends that.
-async fn farewell(dial: &Dial, flows: &mut JoinSet<()>) {
+/// What the program has written before it ended is still delivered, as long as it gets on within `patience`; a signal ends that.
+async fn farewell(dial: &Dial, flows: &mut JoinSet<()>, patience: Duration) {
     let delivered = async {
         loop {
             let moved = dial.moved();
-            match timeout(FAREWELL, async { while flows.join_next().await.is_some() {} }).await {
+            match timeout(patience, async { while flows.join_next().await.is_some() {} }).await {
                 Ok(()) => break,
                 Err(_) if dial.moved() == moved => break,
                 Err(_) => {}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use plait::{Host, Listener, PathState, Peer, Stream};
+use plait::{Fingerprint, Host, Listener, PathState, Peer, Stream};
 use plait_proxy::clients::{AuthorizedClient, AuthorizedClients};
 use plait_proxy::convert::Instance;
 use plait_proxy::keys::KeyStore;
@@ -56,6 +56,10 @@ pub(crate) struct Serve {
     /// read again for every connection when it has changed.
     #[arg(long)]
     anyone: bool,
+    /// The name or address that clients reach this host by, for the URL that is printed (repeatable) [default: the first address of each
+    /// family on its paths].
+    #[arg(long, value_name = "HOST[:PORT]")]
+    advertise: Vec<ServerUrl>,
     /// Where the DNS queries of clients' programs go [default: the first name server in /etc/resolv.conf].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, conflicts_with = "forward")]
     resolver: Option<SocketAddr>,
@@ -96,12 +100,13 @@ impl Serve {
 
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         // Listened for from the start, so that no signal leaves half a network behind.
-        let stopped = tokio::spawn(exit::interrupted());
+        let stopped = tokio::spawn(exit::stopped());
         let checks = self.options.checks();
         self.run_until(stopped).await.map_err(|error| prerequisite::explain(error, checks))
     }
 
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {
+        prerequisite::of_carrier(&self.options)?;
         let store = protection::store(&self.options);
         let clients = self.clients(&store)?;
         let policy = if clients.is_some() { Clients::Judged } else { Clients::Anybody };
@@ -110,24 +115,40 @@ impl Serve {
         limits::raise_open_files();
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
-        session::name_missing(&host);
+        let _firewall = session::clear_the_way(&self.options, &host)?;
         let running = Running::new("serve", self.what());
         let control = control::open(&self.options, &host, &running)?;
         let port = self.listen.port;
         let listening = host.listen(port, accepted).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
-        let Some(name) = self.listen.address.or_else(|| public_address(&host.paths())) else {
-            bail!("no path has an address that clients could come to");
-        };
-        let url = ServerUrl { host: name.to_string(), port, pin };
-        writeln!(io::stdout(), "{url}").context("cannot write to standard output")?;
+        let urls = self.urls(&host.paths(), pin);
+        if urls.is_empty() {
+            bail!(
+                "no path has an address that clients could come to\n  fix: say by what name they reach this host: --advertise"
+            );
+        }
+        for url in urls {
+            writeln!(io::stdout(), "{url}").context("cannot write to standard output")?;
+        }
         let (service, strangers) = (self.service().await?, Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
-        let shared =
-            Arc::new(Shared { host, service, at, clients, reporter, strangers, running, instance });
+        let shared = Arc::new(Shared { host, service, at, clients, reporter, strangers, running, instance });
         accept_until(stopped, (listener, control), &shared, self.max_connections.get()).await;
         Ok(())
+    }
+
+    /// How clients are to call this server.
+    fn urls(&self, paths: &[PathState], pin: Option<Fingerprint>) -> Vec<ServerUrl> {
+        let port = self.listen.port;
+        if !self.advertise.is_empty() {
+            return self.advertise.iter().map(|url| ServerUrl { pin, ..url.clone() }).collect();
+        }
+        let addresses = match self.listen.address {
+            Some(address) => vec![address],
+            None => session::public_addresses(paths),
+        };
+        addresses.into_iter().map(|address| ServerUrl { host: address.to_string(), port, pin }).collect()
     }
 
     /// What it does, for people.
@@ -209,7 +230,7 @@ async fn accept_until(
     // A second signal ends this too.
     tokio::select! {
         _ = timeout(FAREWELL, async { while flows.join_next().await.is_some() {} }) => {}
-        _ = exit::interrupted() => {}
+        _ = exit::stopped() => {}
     }
     flows.shutdown().await;
     let _ = timeout(Duration::from_secs(1), shared.host.drained()).await;
@@ -290,12 +311,6 @@ fn instance() -> anyhow::Result<Instance> {
     let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     drawn.context("the operating system has no random numbers")?;
     Ok(Instance(bytes))
-}
-
-/// An address that clients can be told, of the first path that has one.
-fn public_address(paths: &[PathState]) -> Option<IpAddr> {
-    let v4 = paths.iter().find_map(|path| path.ipv4().map(IpAddr::V4));
-    v4.or_else(|| paths.iter().find_map(|path| path.ipv6().map(IpAddr::V6)))
 }
 
 /// A service to connect to: what has no port could never be one.
@@ -393,6 +408,18 @@ mod tests {
         ] {
             assert_eq!(parse(bad).expect_err(bad).exit_code(), 2, "{bad}");
         }
+    }
+
+    #[test]
+    fn clients_are_told_the_names_that_are_advertised() {
+        let urls = |words: &str| {
+            let serve = parse(&format!("--forward h:1 {words}")).expect(words);
+            serve.urls(&[], None).iter().map(ServerUrl::to_string).collect::<Vec<_>>()
+        };
+        let both = urls("--advertise gw.example --advertise [2001:db8::1]:443");
+        assert_eq!(both, ["plait://gw.example:7443", "plait://[2001:db8::1]:443"]);
+        assert_eq!(urls("--listen 192.0.2.1:443"), ["plait://192.0.2.1:443"]);
+        assert_eq!(urls(""), [""; 0]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use plait::{Host, HostBuilder, Listener, Path, ReadHalf, Status, Stream, WriteHalf};
+use plait::{Host, HostBuilder, Listener, Path, PathState, ReadHalf, Status, Stream, WriteHalf};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::control;
 use crate::exit;
+use crate::firewall::{self, Opening};
 use crate::options::Options;
 use crate::pipe;
 use crate::protection::say;
@@ -48,15 +49,48 @@ pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::R
     }
 }
 
-/// Says which of its paths cannot be used yet: most often somebody has mistaken a name.
-pub(crate) fn name_missing(host: &Host) {
+/// The devices of this host that can be paths.
+fn devices() -> Vec<String> {
+    let Ok(all) = nix::net::if_::if_nameindex() else { return Vec::new() };
+    let names = all.iter().map(|device| device.name().to_string_lossy().into_owned());
+    names.filter(|name| name != "lo" && !name.starts_with("plait")).collect()
+}
+
+/// Addresses that others can be told: of each family, that of the first path which has one.
+pub(crate) fn public_addresses(paths: &[PathState]) -> Vec<IpAddr> {
+    let v4 = paths.iter().find_map(|path| path.ipv4().map(IpAddr::V4));
+    let v6 = paths.iter().find_map(|path| path.ipv6().map(IpAddr::V6));
+    v4.into_iter().chain(v6).collect()
+}
+
+/// Says what is in the way of a host that has started: paths that cannot be used yet, most often because somebody has mistaken a name, and
+/// a firewall that drops what is forwarded. The latter is opened while what is returned lives, if the options ask for that.
+pub(crate) fn clear_the_way(options: &Options, host: &Host) -> anyhow::Result<Option<Opening>> {
     let paths = host.paths();
+    let devices = devices();
     for path in paths.iter().filter(|path| !path.is_up() && control::is_told(path, &paths)) {
+        let device = path.device();
+        let why = if devices.iter().any(|there| there == device) {
+            "it has no address, or is down\n  fix: ip address add, or ip link set up".to_owned()
+        } else {
+            format!("there is no such device\n  fix: this host has {}", devices.join(", "))
+        };
+        say(&format!("the path {device} cannot be used yet: {why}"));
+    }
+    // By sockets of UDP nothing is forwarded.
+    if !nix::unistd::geteuid().is_root() || options.carrier == plait::Carriers::Udp {
+        return Ok(None);
+    }
+    if options.open_firewall {
+        return Opening::new().context("cannot open the firewall").map(Some);
+    }
+    if let Some(obstacle) = firewall::obstacle() {
         say(&format!(
-            "the path {} cannot be used yet: there is no such device, or it has no address",
-            path.device()
+            "warning: {}, so nothing comes through over TCP\n  fix: --open-firewall, or {}",
+            obstacle.why, obstacle.fix
         ));
     }
+    Ok(None)
 }
 
 impl Terminal {

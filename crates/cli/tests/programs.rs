@@ -155,7 +155,7 @@ fn a_mistaken_name_of_a_device_or_a_service_is_told_at_once() {
     for warning in ["the path nosuch0 cannot be used yet", "cannot find nosuch.invalid:80"] {
         until(warning, || serve.errors().contains(warning));
     }
-    assert!(!serve.errors().contains("wan1"), "{}", serve.errors());
+    assert!(!serve.errors().contains("path wan1"), "{}", serve.errors());
 }
 
 #[test]

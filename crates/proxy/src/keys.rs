@@ -10,12 +10,21 @@ use plait_keys::{KnownPeers, replace_file};
 #[derive(Clone, Debug)]
 pub struct KeyStore {
     directory: PathBuf,
+    /// Of what is learned, not configured.
+    state: PathBuf,
 }
 
 impl KeyStore {
     /// The store in `directory`, which need not exist yet.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into() }
+        let directory = directory.into();
+        Self { state: directory.clone(), directory }
+    }
+
+    /// The same with what is learned (`known_peers`) in another directory.
+    #[must_use]
+    pub fn with_state(self, state: impl Into<PathBuf>) -> Self {
+        Self { state: state.into(), ..self }
     }
 
     /// Where a file of it is.
@@ -41,7 +50,7 @@ impl KeyStore {
     /// The servers met before.
     #[must_use]
     pub fn known_peers(&self) -> KnownPeers {
-        KnownPeers::in_file(self.path("known_peers"))
+        KnownPeers::in_file(self.state.join("known_peers"))
     }
 }
 

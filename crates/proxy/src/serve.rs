@@ -160,10 +160,7 @@ where
 }
 
 /// Answers a client that only wants to know whether we take it.
-async fn welcome(
-    stream: &mut (impl AsyncWrite + Unpin),
-    instance: Option<Instance>,
-) -> io::Result<Outcome> {
+async fn welcome(stream: &mut (impl AsyncWrite + Unpin), instance: Option<Instance>) -> io::Result<Outcome> {
     request::reply(stream, Ok(instance)).await?;
     stream.shutdown().await?;
     Ok(Outcome::Complete { destination: Destination::Nowhere.to_string(), received: 0, sent: 0 })
@@ -417,7 +414,9 @@ mod tests {
             stream.write_all(b"220 ready").await.expect("room");
         });
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(async move { serve(&mut server, &Service::Forward(at.to_string()), anybody(None)).await });
+        tokio::spawn(
+            async move { serve(&mut server, &Service::Forward(at.to_string()), anybody(None)).await },
+        );
         let mut got = [0; 9];
         client.read_exact(&mut got).await.expect("a greeting");
         assert_eq!(&got, b"220 ready");
@@ -427,7 +426,9 @@ mod tests {
     async fn a_forwarder_asks_nothing() {
         let at = shouting_server().await;
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(async move { serve(&mut server, &Service::Forward(at.to_string()), anybody(None)).await });
+        tokio::spawn(
+            async move { serve(&mut server, &Service::Forward(at.to_string()), anybody(None)).await },
+        );
         client.write_all(b"hello").await.expect("room");
         client.shutdown().await.expect("half-closed");
         let mut got = Vec::new();

@@ -14,15 +14,16 @@ fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if arguments.first().is_some_and(|first| first == "--child") {
         let control = arguments[1].to_str().and_then(|text| text.parse().ok()).expect("a number");
-        std::process::exit(enclose(control, &arguments[3..]));
+        std::process::exit(enclose(control, &arguments[3..], None));
     }
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         ("a_connection_is_caught_and_its_destination_known", a_connection_is_caught),
         ("a_connection_over_ipv6_is_caught", a_connection_over_ipv6_is_caught),
         ("exit_codes_pass_through", exit_codes_pass_through),
         ("death_by_a_signal_is_told", death_by_a_signal_is_told),
         ("programs_that_cannot_start_have_codes_of_their_own", programs_that_cannot_start),
         ("names_are_asked_for_here_and_other_udp_is_refused", names_are_asked_for_here),
+        ("a_ping_is_refused_and_not_answered_by_ourselves", a_ping_is_refused),
     ];
     let is_wanted = arguments.iter().any(|word| word == "--ignored" || word == "--include-ignored");
     for (name, test) in tests {
@@ -98,4 +99,22 @@ fn names_are_asked_for_here() {
                    except ConnectionRefusedError: raise SystemExit(9)\n\
                    except PermissionError: raise SystemExit(9)";
     assert_eq!(run(&["python3", "-c", refused]).0, 9);
+}
+
+fn a_ping_is_refused() {
+    // An ICMP echo by a program's own means: 0 for an answer, 3 for a refusal at once.
+    let script = "import socket, sys, struct\n\
+                  v6 = ':' in sys.argv[1]\n\
+                  s = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_RAW, 58 if v6 else 1)\n\
+                  s.settimeout(20)\n\
+                  head = struct.pack('!BBHHH', 128 if v6 else 8, 0, 0, 7, 1)\n\
+                  words = struct.unpack('!4H', head); total = sum(words)\n\
+                  check = ~((total & 0xffff) + (total >> 16)) & 0xffff\n\
+                  head = head[:2] + struct.pack('!H', check) + head[4:]\n\
+                  try: s.sendto(head, (sys.argv[1], 0))\n\
+                  except PermissionError: sys.exit(3)\n\
+                  s.recv(100); sys.exit(0)";
+    for (address, code) in [("192.0.2.254", 3), ("2001:db8::fe", 3), ("127.0.0.1", 0), ("::1", 0)] {
+        assert_eq!(run(&["python3", "-c", script, address]).0, code, "{address}");
+    }
 }

@@ -111,8 +111,7 @@ impl Running {
 
     /// Tells of a connection from now on. It is let go of no sooner than [`Listed`] is dropped.
     pub(crate) fn list(&self, monitor: Monitor, peer: Option<SocketAddr>) -> Listed {
-        let about =
-            About { kind: self.0.kind, peer, client: None, destination: None, started: now() };
+        let about = About { kind: self.0.kind, peer, client: None, destination: None, started: now() };
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
@@ -183,7 +182,13 @@ impl Listed {
     /// What is known of it.
     pub(crate) fn about(&self) -> About {
         // It is listed until this is dropped.
-        let unknown = || About { kind: self.running.kind(), peer: None, client: None, destination: None, started: now() };
+        let unknown = || About {
+            kind: self.running.kind(),
+            peer: None,
+            client: None,
+            destination: None,
+            started: now(),
+        };
         self.running.state().live.get(&self.number).map_or_else(unknown, |live| live.about.clone())
     }
 

@@ -90,7 +90,9 @@ impl World {
     }
 
     /// Starts a program in one of the hosts, with its output in files of this world.
-    pub(crate) fn start(&self, host: &Namespace, name: &str, command: Command) -> Program {
+    pub(crate) fn start(&self, host: &Namespace, name: &str, mut command: Command) -> Program {
+        // The files here are root's, whoever has called sudo for the test.
+        command.env_remove("SUDO_UID");
         Program::start(host, &self.directory, name, command, End::Own, End::Own).expect("started")
     }
 
@@ -186,7 +188,8 @@ impl World {
         // In a session of its own: nobody at a terminal can be asked.
         command.args(["--wait", PLAIT, "run", "-s", url, "--path", "wan1", "--path", "wan2"]);
         command.arg("--keys").arg(self.directory.join(keys)).args(options).arg("--").args(program);
-        command.current_dir(&self.directory).stdin(Stdio::null());
+        // The files here are root's, whoever has called sudo for the test.
+        command.env_remove("SUDO_UID").current_dir(&self.directory).stdin(Stdio::null());
         self.client.enter(|| command.output()).expect("entered").expect("setsid is installed")
     }
 

@@ -1,6 +1,6 @@
 //! The child: makes the private network and becomes the program.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use nix::unistd::{getegid, geteuid};
+use nix::unistd::{User, getegid, geteuid, initgroups, setgid, setuid};
 
 use super::descriptor::owned;
 use super::exit;
@@ -27,10 +27,10 @@ pub(super) const GO: u8 = b'G';
 /// The child failed; its reason follows as text.
 pub(super) const FAILED: u8 = b'F';
 
-/// Runs `program` in a private network. `control` is the number of the descriptor that
+/// Runs `program` in a private network, as `user` if it is not to be who runs us. `control` is the number of the descriptor that
 /// [`super::Enclosed::start`] has passed to this process; the listeners are handed over there. Returns only if
 /// that fails, with the exit code to leave with; the reason was told to the parent or printed.
-pub fn enclose(control: RawFd, program: &[OsString]) -> i32 {
+pub fn enclose(control: RawFd, program: &[OsString], user: Option<&User>) -> i32 {
     let mut control = UnixStream::from(owned(control));
     let made = make_network().and_then(|listeners| hand_over(&control, &listeners));
     if let Err(error) = made {
@@ -42,12 +42,34 @@ pub fn enclose(control: RawFd, program: &[OsString]) -> i32 {
         return exit::FAILED;
     }
     drop(control);
-    become_program(program)
+    if let Some(user) = user
+        && let Err(error) = become_user(user)
+    {
+        let _ = writeln!(io::stderr(), "plait: cannot become the user {}: {error:#}", user.name);
+        return exit::FAILED;
+    }
+    become_program(program, user)
 }
 
-fn become_program(program: &[OsString]) -> i32 {
+/// Gives up whatever `user` does not have.
+fn become_user(user: &User) -> anyhow::Result<()> {
+    let name = CString::new(user.name.as_str())?;
+    initgroups(&name, user.gid).context("setting the groups")?;
+    setgid(user.gid)?;
+    setuid(user.uid)?;
+    // Forgotten with the old user.
+    prctl::set_pdeathsig(Signal::SIGTERM)?;
+    Ok(())
+}
+
+fn become_program(program: &[OsString], user: Option<&User>) -> i32 {
     let Some((name, arguments)) = program.split_first() else { return exit::FAILED };
-    let error = Command::new(name).args(arguments).exec();
+    let mut command = Command::new(name);
+    command.args(arguments);
+    if let Some(user) = user {
+        command.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
+    }
+    let error = command.exec();
     let (code, what) = match error.kind() {
         io::ErrorKind::NotFound => (exit::NOT_FOUND, "not found".to_owned()),
         _ => (exit::NOT_EXECUTABLE, error.to_string()),
@@ -94,7 +116,8 @@ fn make_network() -> anyhow::Result<Sockets> {
 }
 
 /// TCP that leaves goes to the listeners, DNS to ours; whatever else leaves is refused at once, so that
-/// programs that try UDP first (QUIC) fall back without waiting. A program's own loopback traffic is its own.
+/// programs that try UDP first (QUIC) fall back without waiting, and nobody takes the answer of this namespace to an echo request for
+/// one from afar. A program's own loopback traffic is its own.
 fn rules(port4: u16, port6: u16) -> String {
     format!(
         "table inet plait {{
@@ -110,8 +133,10 @@ fn rules(port4: u16, port6: u16) -> String {
                 type filter hook output priority 0; policy accept;
                 ip daddr 127.0.0.0/8 accept
                 ip6 daddr ::1 accept
-                meta l4proto icmp accept
-                meta l4proto ipv6-icmp accept
+                meta l4proto icmp icmp type != echo-request accept
+                meta l4proto ipv6-icmp icmpv6 type != echo-request accept
+                meta l4proto icmp reject with icmp type admin-prohibited
+                meta l4proto ipv6-icmp reject with icmpv6 type admin-prohibited
                 meta l4proto != tcp reject
             }}
         }}\n"
