@@ -14,7 +14,7 @@ use std::rc::Rc;
 use world::{CLIENT, Fate, Link, SERVER, World, address, pattern};
 
 /// Length of the messages of an exchange: of who speaks first, and of the answer.
-const MESSAGES: [usize; 2] = [1267, 1171];
+const MESSAGES: [usize; 2] = [1268, 1172];
 
 fn two_paths(seed: u64, required: [u8; 2]) -> World {
     let mut world =
@@ -153,6 +153,74 @@ fn two_carriers_over_one_device_are_one_path() {
     world.send(CLIENT, b"please").send(SERVER, b"secret").connect();
     world.run(Duration::from_secs(60), |world| world.sides[CLIENT].failed.is_some());
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::PathsMissing));
+}
+
+/// An opener with one path, to a listener with two addresses, of which it has a subflow to each; and a NAT that gives the second subflow another
+/// address than the first.
+fn one_path_with_two_addresses(seed: u64, required: [u8; 2]) -> World {
+    let mut world = World::new(seed, vec![Link { rate: Some(2_000_000), ..Link::default() }], 2);
+    // The key of the listener is known, so that what it announces counts.
+    for (side, of) in sealing::settings(&[Tep::Tls13], 1).into_iter().enumerate() {
+        world.sides[side].config.protect = Protect::Sealed(of);
+        settings(&mut world, side, |settings| settings.require_paths = required[side]);
+    }
+    world.config(|config| config.joins = plait_mptcp::Joins::Mesh);
+    let other: core::net::IpAddr = [10, 0, 0, 77].into();
+    world.tap = Box::new(move |from, segment: &mut Segment| {
+        if from == CLIENT && segment.destination.ip() == address(1, SERVER) {
+            segment.source.set_ip(other);
+        } else if segment.destination.ip() == other {
+            segment.destination.set_ip(address(0, CLIENT));
+        }
+        Fate::Pass
+    });
+    world
+}
+
+#[test]
+fn one_path_that_has_two_addresses_to_the_listener_counts_once_on_both_sides() {
+    let mut world = one_path_with_two_addresses(9, [2, 2]);
+    world.send(CLIENT, b"please").send(SERVER, &[0x5a; 5000]).connect();
+    world.wait(1000);
+    let remotes: Vec<_> = world.status(SERVER).subflows.iter().map(|flow| flow.tuple.remote.ip()).collect();
+    assert_eq!(remotes, [address(0, CLIENT), [10, 0, 0, 77].into()]);
+    let generations = world.status(SERVER).sealed.expect("sealed").generations;
+    assert!(generations.iter().all(|&each| each >= 1), "a share of the second subflow is in the keys");
+    for side in [CLIENT, SERVER] {
+        assert_eq!(mixed(&mut world, side), [1, 1], "and is of the path that was in them before");
+    }
+    assert!(world.links[0].carried[SERVER] < 5000, "the listener has not sent its bytes");
+    // Where nobody asks for two, such a share does no harm.
+    let mut world = one_path_with_two_addresses(9, [0, 0]);
+    both_ways(&mut world, 100_000);
+    for side in [CLIENT, SERVER] {
+        assert_eq!(mixed(&mut world, side), [1, 1]);
+    }
+}
+
+#[test]
+fn two_paths_that_have_one_address_to_the_listener_count_twice_on_both_sides() {
+    let mut world = two_paths(10, [2, 2]);
+    // A NAT gives both the address of the first.
+    let mut ports = Vec::new();
+    world.tap = Box::new(move |from, segment: &mut Segment| {
+        if from == CLIENT && segment.source.ip() == address(1, CLIENT) {
+            ports.push(segment.source.port());
+            segment.source.set_ip(address(0, CLIENT));
+        } else if from == SERVER && ports.contains(&segment.destination.port()) {
+            segment.destination.set_ip(address(1, CLIENT));
+        }
+        Fate::Pass
+    });
+    let (up, down) = (pattern(300_000, 1), pattern(200_000, 2));
+    world.send(CLIENT, &up).send(SERVER, &down).connect();
+    world.finish(100);
+    assert_carried(&mut world, &up, &down);
+    for side in [CLIENT, SERVER] {
+        assert_eq!(mixed(&mut world, side), [2, 2]);
+    }
+    let remotes: Vec<_> = world.status(SERVER).subflows.iter().map(|flow| flow.tuple.remote.ip()).collect();
+    assert!(remotes.iter().all(|&remote| remote == address(0, CLIENT)), "{remotes:?}");
 }
 
 #[test]

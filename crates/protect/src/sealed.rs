@@ -55,7 +55,9 @@ pub use identity::{ConnectionIdentity, JoinHmacs, JoinTranscript};
 pub use limits::KeyLimits;
 pub use opener::{OpenError, OpenJob, Opened, Opener};
 pub use option_tag::{OptionContext, OptionKey, ProtectedOptions, SubflowTag};
-pub use path_key::{ANSWER_LEN, Exchange, OFFER_LEN, PathKeyError, PathOffer, ShareLog};
+pub use path_key::{
+    ANSWER_LEN, Exchange, OFFER_LEN, PathKeyError, PathNumber, PathOffer, Share, ShareLog, Speaker,
+};
 pub use record::{MAX_RECORDS, OPENING_LEN, Record, RecordError, Records};
 pub use schedule::{ConnectionSecrets, Role};
 pub use sealer::{KeyUsedUp, SealJob, Sealer, UpdateRefused};

@@ -7,6 +7,7 @@
 //! path is that of SMKEX (Costea et al., CCS 2018); the paths that they have in mind are the paths of Multipath TCP.
 
 use core::fmt;
+use core::ops::Range;
 
 use aws_lc_rs::agreement::{self, UnparsedPublicKey, X25519};
 use libcrux_ml_kem::mlkem768::{
@@ -34,16 +35,67 @@ pub struct Exchange {
     pub number: u16,
 }
 
-/// Length of the first message, in bytes: kind and number, random bytes, an X25519 key, an ML-KEM-768 key, tag.
+/// The opener's number for one of its paths. The opener alone knows which of its subflows cross the same device, so it says in its message
+/// of an exchange, to nobody but the listener, from which path the share is; so both ends count the same paths. 0 is the path of the
+/// handshake, and stands for every share that does not count as one of another path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PathNumber(pub u8);
+
+/// Who takes part in an exchange.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Speaker {
+    /// The opener of the connection, over this path of its own.
+    Opener(PathNumber),
+    /// The listener, which hears of the path from the opener.
+    Listener,
+}
+
+impl Speaker {
+    fn role(self) -> Role {
+        match self {
+            Self::Opener(_) => Role::A,
+            Self::Listener => Role::B,
+        }
+    }
+
+    /// What its message says of the path.
+    fn says(self) -> u8 {
+        match self {
+            Self::Opener(PathNumber(path)) => path,
+            Self::Listener => 0,
+        }
+    }
+
+    /// Of which path the share is, where the other side's message says `heard`.
+    fn path(self, heard: u8) -> Result<PathNumber, PathKeyError> {
+        match self {
+            Self::Opener(path) if heard == 0 => Ok(path),
+            Self::Opener(_) => Err(PathKeyError::NumberedByListener),
+            Self::Listener => Ok(PathNumber(heard)),
+        }
+    }
+}
+
+/// What an exchange has come to; both ends have the same.
+pub struct Share {
+    /// The path that it is of.
+    pub path: PathNumber,
+    /// What goes into the keys.
+    pub secret: MixSecret,
+}
+
+/// Length of the first message, in bytes: kind and number, number of the path, random bytes, an X25519 key, an ML-KEM-768 key, tag.
 pub const OFFER_LEN: usize = HEADER_LEN + OFFER_TEXT + TAG_LEN;
-/// Length of the second, in bytes: kind and number, random bytes, an X25519 key, an ML-KEM-768 ciphertext, tag.
+/// Length of the second, in bytes: kind and number, number of the path, random bytes, an X25519 key, an ML-KEM-768 ciphertext, tag.
 pub const ANSWER_LEN: usize = HEADER_LEN + ANSWER_TEXT + TAG_LEN;
 
 const HEADER_LEN: usize = 3;
 const TAG_LEN: usize = 16;
 const NONCE_LEN: usize = 12;
-/// Random bytes, and an X25519 key.
-const COMMON: usize = 32 + 32;
+/// Where the X25519 key is: behind the number of the path and random bytes.
+const X25519_KEY: Range<usize> = 33..65;
+/// All that comes before what is ML-KEM's.
+const COMMON: usize = X25519_KEY.end;
 const OFFER_TEXT: usize = COMMON + 1184;
 const ANSWER_TEXT: usize = COMMON + 1088;
 
@@ -56,6 +108,7 @@ const LABEL: &[u8] = b"mptcpsec v2 path mix";
 /// The half of an exchange that its first speaker keeps: what its keys follow from. Taking the answer uses it up.
 pub struct PathOffer {
     exchange: Exchange,
+    us: Speaker,
     random: Box<Zeroizing<OfferSeed>>,
 }
 
@@ -82,7 +135,8 @@ impl PathOffer {
     }
 
     fn text(&self) -> Result<Vec<u8>, PathKeyError> {
-        Ok([&self.sent()[..], &public_key(&self.x25519()?)?, self.ml_kem().pk()].concat())
+        Ok([&[self.us.says()][..], &self.sent()[..], &public_key(&self.x25519()?)?, self.ml_kem().pk()]
+            .concat())
     }
 }
 
@@ -100,6 +154,8 @@ pub enum PathKeyError {
     /// The peer sealed it, and there is no key in it: an all-zero agreement (RFC 7748, section 6.1), or an ML-KEM key that is
     /// none (FIPS 203, section 7.2).
     Weak,
+    /// The listener has numbered a path: only the opener does.
+    NumberedByListener,
 }
 
 /// Somebody who analyses connections is shown what an exchange has agreed on: the session id of the connection
@@ -108,20 +164,20 @@ pub enum PathKeyError {
 pub type ShareLog<'a> = &'a dyn Fn(&[u8; 33], &[u8]);
 
 impl ConnectionIdentity {
-    /// Begins an exchange: the host in role `us` speaks first. Gives its message and what has to be kept.
+    /// Begins an exchange: `us` speaks first. Gives its message and what has to be kept.
     ///
     /// # Errors
     /// [`PathKeyError::Weak`] where the source of randomness is broken.
     pub fn offer_path(
         &self,
-        us: Role,
+        us: Speaker,
         exchange: Exchange,
         random: &mut dyn Random,
     ) -> Result<(PathOffer, Vec<u8>), PathKeyError> {
         scrubbed(|| {
-            let mut offer = PathOffer { exchange, random: Box::new(Zeroizing::new([0; 128])) };
+            let mut offer = PathOffer { exchange, us, random: Box::new(Zeroizing::new([0; 128])) };
             random.fill(offer.random.as_mut_slice());
-            let message = self.seal_path(us, OFFER, exchange, &offer.text()?);
+            let message = self.seal_path(us.role(), OFFER, exchange, &offer.text()?);
             Ok((offer, message))
         })
     }
@@ -132,14 +188,15 @@ impl ConnectionIdentity {
     /// [`PathKeyError`] says what is wrong with the message.
     pub fn answer_path(
         &self,
-        us: Role,
+        us: Speaker,
         exchange: Exchange,
         message: &[u8],
         (random, log): (&mut dyn Random, ShareLog<'_>),
-    ) -> Result<(Vec<u8>, MixSecret), PathKeyError> {
+    ) -> Result<(Vec<u8>, Share), PathKeyError> {
         scrubbed(|| {
-            let offered = self.open_path::<OFFER_TEXT>(us.peer(), OFFER, exchange, message)?;
-            let (their_x25519, their_ml_kem) = (&offered[32..COMMON], &offered[COMMON..]);
+            let offered = self.open_path::<OFFER_TEXT>(us.role().peer(), OFFER, exchange, message)?;
+            let path = us.path(offered[0])?;
+            let (their_x25519, their_ml_kem) = (&offered[X25519_KEY], &offered[COMMON..]);
             let key = MlKem768PublicKey::try_from(their_ml_kem).map_err(|_| PathKeyError::Weak)?;
             if !validate_public_key(&key) {
                 return Err(PathKeyError::Weak);
@@ -150,10 +207,11 @@ impl ConnectionIdentity {
             let (ciphertext, encapsulated) =
                 mlkem768::encapsulate(&key, *seed.last_chunk().expect("the seed is longer"));
             let encapsulated = Zeroizing::new(encapsulated);
-            let text = Zeroizing::new([&seed[..32], &public_key(&x25519)?, ciphertext.as_slice()].concat());
+            let ours = [&[us.says()][..], &seed[..32], &public_key(&x25519)?, ciphertext.as_slice()];
+            let text = Zeroizing::new(ours.concat());
             let agreed = agree(&x25519, their_x25519)?;
-            let mix = self.mix(exchange, offered.as_slice(), &text, [&encapsulated, &agreed], log);
-            Ok((self.seal_path(us, ANSWER, exchange, &text), mix))
+            let secret = self.mix(exchange, offered.as_slice(), &text, [&encapsulated, &agreed], log);
+            Ok((self.seal_path(us.role(), ANSWER, exchange, &text), Share { path, secret }))
         })
     }
 
@@ -163,21 +221,22 @@ impl ConnectionIdentity {
     /// [`PathKeyError`] says what is wrong with it; the exchange is over.
     pub fn finish_path(
         &self,
-        us: Role,
         offer: PathOffer,
         message: &[u8],
         log: ShareLog<'_>,
-    ) -> Result<MixSecret, PathKeyError> {
+    ) -> Result<Share, PathKeyError> {
         scrubbed(|| {
-            let exchange = offer.exchange;
-            let answered = self.open_path::<ANSWER_TEXT>(us.peer(), ANSWER, exchange, message)?;
+            let (exchange, us) = (offer.exchange, offer.us);
+            let answered = self.open_path::<ANSWER_TEXT>(us.role().peer(), ANSWER, exchange, message)?;
+            let path = us.path(answered[0])?;
             let ciphertext =
                 MlKem768Ciphertext::try_from(&answered[COMMON..]).map_err(|_| PathKeyError::Weak)?;
             let encapsulated =
                 Zeroizing::new(mlkem768::decapsulate(offer.ml_kem().private_key(), &ciphertext));
-            let agreed = agree(&offer.x25519()?, &answered[32..COMMON])?;
+            let agreed = agree(&offer.x25519()?, &answered[X25519_KEY])?;
             let text = Zeroizing::new(offer.text()?);
-            Ok(self.mix(exchange, &text, answered.as_slice(), [&encapsulated, &agreed], log))
+            let secret = self.mix(exchange, &text, answered.as_slice(), [&encapsulated, &agreed], log);
+            Ok(Share { path, secret })
         })
     }
 

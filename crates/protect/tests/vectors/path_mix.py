@@ -35,18 +35,19 @@ def message(ms, way, kind, subflow, number, text):
 
 ms = bytes(range(0x40, 0x60))
 subflow, number = 0x2A1EBCDC41F173F1, 1
-# B speaks first: random bytes, an X25519 key, the seed of an ML-KEM key pair.
+# B speaks first: no number of a path, random bytes, an X25519 key, the seed of an ML-KEM key pair.
 seed_b = bytes((7 * i + 3) % 256 for i in range(128))
 x_b, kem = X25519PrivateKey.from_private_bytes(seed_b[32:64]), MLKEM768PrivateKey.from_seed_bytes(seed_b[64:])
-offer = seed_b[:32] + x_b.public_key().public_bytes_raw() + kem.public_key().public_bytes_raw()
-# A answers.
+offer = b"\0" + seed_b[:32] + x_b.public_key().public_bytes_raw() + kem.public_key().public_bytes_raw()
+# A answers, over the path that it counts as its third.
+path = b"\2"
 s_a, x_a = bytes(range(0x80, 0xA0)), X25519PrivateKey.from_private_bytes(bytes(range(0xC0, 0xE0)))
 k_kem, ciphertext = kem.public_key().encapsulate()
 if len(k_kem) != 32:
     k_kem, ciphertext = ciphertext, k_kem
 assert kem.decapsulate(ciphertext) == k_kem
-answer = s_a + x_a.public_key().public_bytes_raw() + ciphertext
-k_x = x_a.exchange(X25519PublicKey.from_public_bytes(offer[32:64]))
+answer = path + s_a + x_a.public_key().public_bytes_raw() + ciphertext
+k_x = x_a.exchange(X25519PublicKey.from_public_bytes(offer[33:65]))
 material = b"mptcpsec v2 path mix" + subflow.to_bytes(8) + number.to_bytes(2) + k_kem + k_x + offer + answer
 mix = hmac256(bytes(32), material)
 other = bytes([0x5A]) * 32

@@ -3,12 +3,18 @@
 //! On a subflow that has joined its responder speaks first ([`PathOffer`]), on one that is in use the opener of the
 //! connection. Who has answered waits for the other side's MIX before it says its own: so each MIX finds a peer that
 //! has the secret, too. A generation of keys follows from what was said in the one before it.
+//!
+//! Which shares are of different paths is for the opener to say, in its message of each exchange: it has the devices. What a
+//! listener could go by instead, the addresses of the opener, would take one path with an address of each family for two, and two
+//! paths behind one NAT for one. An opener that lies has the keys of the connection anyway.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant, PathId, Random};
 use plait_protect::sealed::{
-    ANSWER_LEN, Exchange, MixSecret, OFFER_LEN, PathOffer, Record, Role as End, ShareLog,
+    ANSWER_LEN, Exchange, MixSecret, OFFER_LEN, PathNumber, PathOffer, Record, Role as End, Share, ShareLog,
+    Speaker,
 };
+use std::collections::BTreeMap;
 
 use super::claim::Claim;
 use super::established::Established;
@@ -19,10 +25,11 @@ use crate::{PeerIdentity, Ratchet};
 /// Exchanges that are kept at once, of which each takes some 300 bytes. Beyond that the oldest whose subflow is gone is forgotten: somebody on
 /// one path may let us answer and swallow what we say, again and again. The other side does not come back to it so much later.
 const MAX_EXCHANGES: usize = 64;
-/// Ways that are remembered for having given something.
-const MAX_WAYS: usize = 64;
 /// A join that was refused ends the wait for required paths after so long: another one may be under way.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
+
+/// The path of the handshake, and whatever counts as no other one.
+const HANDSHAKE: PathNumber = PathNumber(0);
 
 /// Where a subflow goes: our path, and the peer's address.
 pub(crate) type Way = (PathId, IpAddr);
@@ -35,13 +42,15 @@ pub(super) struct Mixing {
     is_held: bool,
     /// From which generation of the peer's keys on they are taken.
     taken_from: Option<u64>,
-    /// The way of the handshake.
-    first: Way,
+    /// Where the peer answered the handshake.
+    first_remote: IpAddr,
+    /// The opener's paths, by their numbers; that of the handshake is the first.
+    paths: Vec<PathId>,
     exchanges: Vec<Pending>,
-    /// Ways that have given something to the keys of what we send, and from which generation on.
-    sent: Vec<(Way, u64)>,
+    /// Paths beside that of the handshake which have given something to the keys of what we send, and from which generation on.
+    sent: BTreeMap<PathNumber, u64>,
     /// The same of what the peer sends.
-    received: Vec<(Way, u64)>,
+    received: BTreeMap<PathNumber, u64>,
     ratchet: RatchetState,
     /// Why a path is not in the keys: the first reason.
     refusal: Option<(PathId, Instant, &'static str)>,
@@ -50,7 +59,6 @@ pub(super) struct Mixing {
 /// An exchange that is not over.
 struct Pending {
     exchange: Exchange,
-    way: Way,
     stage: Stage,
     /// Its subflow is.
     is_gone: bool,
@@ -60,12 +68,18 @@ enum Stage {
     /// We have spoken.
     Offered(PathOffer),
     /// Both have the secret. It goes into the keys of one direction, then into those of the other.
-    Agreed { ours: Option<MixSecret>, theirs: Option<MixSecret> },
+    Agreed { path: PathNumber, ours: Option<MixSecret>, theirs: Option<MixSecret> },
+}
+
+impl Stage {
+    fn agreed(Share { path, secret }: Share) -> Self {
+        Self::Agreed { path, theirs: Some(secret.duplicate()), ours: Some(secret) }
+    }
 }
 
 impl Pending {
-    fn new(exchange: Exchange, way: Way, stage: Stage) -> Self {
-        Self { exchange, way, stage, is_gone: false }
+    fn new(exchange: Exchange, stage: Stage) -> Self {
+        Self { exchange, stage, is_gone: false }
     }
 }
 
@@ -78,19 +92,18 @@ struct RatchetState {
 }
 
 impl Mixing {
-    pub(super) fn new(required: u8, first: Way) -> Self {
-        let exchanges = Vec::new();
-        let (sent, received) = (Vec::new(), Vec::new());
-        let ratchet = RatchetState::default();
+    /// `required`: so many paths have to be in the keys. The handshake has gone the way `first`.
+    pub(super) fn new(required: u8, (path, first_remote): Way) -> Self {
         let mut new = Self {
             required: 0,
             is_held: false,
             taken_from: Some(0),
-            first,
-            exchanges,
-            sent,
-            received,
-            ratchet,
+            first_remote,
+            paths: vec![path],
+            exchanges: Vec::new(),
+            sent: BTreeMap::new(),
+            received: BTreeMap::new(),
+            ratchet: RatchetState::default(),
             refusal: None,
         };
         new.require(required);
@@ -120,13 +133,30 @@ impl Mixing {
 
     /// Drops what has served both directions.
     fn tidy(&mut self) {
-        self.exchanges.retain(|pending| !matches!(pending.stage, Stage::Agreed { ours: None, theirs: None }));
+        self.exchanges
+            .retain(|pending| !matches!(pending.stage, Stage::Agreed { ours: None, theirs: None, .. }));
     }
 
-    fn note(list: &mut Vec<(Way, u64)>, way: Way, generation: u64) {
-        if list.len() < MAX_WAYS && !list.iter().any(|(known, _)| *known == way) {
-            list.push((way, generation));
+    /// The opener's number for one of its paths.
+    fn number(&mut self, path: PathId) -> PathNumber {
+        let known = self.paths.iter().position(|known| *known == path);
+        let number = known.unwrap_or_else(|| {
+            self.paths.push(path);
+            self.paths.len() - 1
+        });
+        // There are no more paths than a byte can name.
+        PathNumber(u8::try_from(number).unwrap_or_default())
+    }
+
+    fn note(list: &mut BTreeMap<PathNumber, u64>, path: PathNumber, generation: u64) {
+        if path != HANDSHAKE {
+            list.entry(path).or_insert(generation);
         }
+    }
+
+    /// Paths that are in the keys of a generation, that of the handshake included.
+    fn count(list: &BTreeMap<PathNumber, u64>, generation: u64) -> usize {
+        1 + list.values().filter(|&&since| since <= generation).count()
     }
 }
 
@@ -143,6 +173,18 @@ pub(crate) enum PathKey {
 }
 
 impl Established {
+    /// Who we are in an exchange over a subflow that goes this way. While nothing says who the listener is, an address that it has announced
+    /// may be that of somebody between it and us: a share from there is not that of another path.
+    fn speaker(&mut self, (path, remote): Way) -> Speaker {
+        match self.role {
+            End::A if self.knows_peer() || remote == self.mixing.first_remote => {
+                Speaker::Opener(self.mixing.number(path))
+            }
+            End::A => Speaker::Opener(HANDSHAKE),
+            End::B => Speaker::Listener,
+        }
+    }
+
     /// Begins an exchange over a subflow: the message to be sent there. One at a time: whoever answers has at most one to keep.
     pub(crate) fn offer_path(
         &mut self,
@@ -158,8 +200,9 @@ impl Established {
         }
         let exchange = Exchange { subflow: subflow.tag?, number: subflow.next_exchange };
         subflow.next_exchange = subflow.next_exchange.checked_add(1)?;
-        let (offer, message) = self.identity.offer_path(self.role, exchange, random).ok()?;
-        self.mixing.exchanges.push(Pending::new(exchange, way, Stage::Offered(offer)));
+        let us = self.speaker(way);
+        let (offer, message) = self.identity.offer_path(us, exchange, random).ok()?;
+        self.mixing.exchanges.push(Pending::new(exchange, Stage::Offered(offer)));
         Some(message)
     }
 
@@ -197,12 +240,12 @@ impl Established {
         if !self.mixing.make_room() {
             return PathKey::Ignored;
         }
-        let Ok((answer, mix)) = self.identity.answer_path(self.role, exchange, message, with) else {
+        let us = self.speaker(way);
+        let Ok((answer, share)) = self.identity.answer_path(us, exchange, message, with) else {
             return PathKey::Wrong;
         };
         subflow.next_exchange = next;
-        let stage = Stage::Agreed { theirs: Some(mix.duplicate()), ours: Some(mix) };
-        self.mixing.exchanges.push(Pending::new(exchange, way, stage));
+        self.mixing.exchanges.push(Pending::new(exchange, Stage::agreed(share)));
         PathKey::Answer(answer)
     }
 
@@ -210,14 +253,13 @@ impl Established {
         let is_awaited =
             |pending: &Pending| pending.exchange == exchange && matches!(pending.stage, Stage::Offered(_));
         let Some(index) = self.mixing.exchanges.iter().position(is_awaited) else { return PathKey::Wrong };
-        let Pending { way, stage: Stage::Offered(offer), .. } = self.mixing.exchanges.remove(index) else {
+        let Pending { stage: Stage::Offered(offer), .. } = self.mixing.exchanges.remove(index) else {
             return PathKey::Wrong;
         };
-        let Ok(mix) = self.identity.finish_path(self.role, offer, message, log) else {
+        let Ok(share) = self.identity.finish_path(offer, message, log) else {
             return PathKey::Wrong;
         };
-        let stage = Stage::Agreed { theirs: Some(mix.duplicate()), ours: Some(mix) };
-        self.mixing.exchanges.push(Pending::new(exchange, way, stage));
+        self.mixing.exchanges.push(Pending::new(exchange, Stage::agreed(share)));
         self.say(Record::Mix(exchange));
         PathKey::Agreed
     }
@@ -237,9 +279,9 @@ impl Established {
     pub(super) fn mix_ours(&mut self, exchange: Exchange) -> Option<MixSecret> {
         let generation = self.sealer.generation();
         let pending = self.mixing.find(exchange)?;
-        let Stage::Agreed { ours, .. } = &mut pending.stage else { return None };
-        let (mix, way) = (ours.take()?, pending.way);
-        Mixing::note(&mut self.mixing.sent, way, generation + 1);
+        let Stage::Agreed { path, ours, .. } = &mut pending.stage else { return None };
+        let (mix, path) = (ours.take()?, *path);
+        Mixing::note(&mut self.mixing.sent, path, generation + 1);
         self.mixing.tidy();
         Some(mix)
     }
@@ -247,12 +289,12 @@ impl Established {
     /// The peer's MIX has come in a block of this generation.
     pub(super) fn mix_theirs(&mut self, exchange: Exchange, generation: u64) -> Result<(), Broken> {
         let pending = self.mixing.find(exchange).ok_or(Broken)?;
-        let Stage::Agreed { ours, theirs } = &mut pending.stage else { return Err(Broken) };
-        let (mix, way) = (theirs.take().ok_or(Broken)?, pending.way);
+        let Stage::Agreed { path, ours, theirs } = &mut pending.stage else { return Err(Broken) };
+        let (mix, path) = (theirs.take().ok_or(Broken)?, *path);
         // Who has answered hears here that the other side knows; the other side has said its own.
         let is_ours_to_say = ours.is_some();
         self.opener.handle_mix(generation, mix).map_err(|_| Broken)?;
-        Mixing::note(&mut self.mixing.received, way, generation + 1);
+        Mixing::note(&mut self.mixing.received, path, generation + 1);
         self.mixing.tidy();
         self.review();
         if is_ours_to_say {
@@ -271,13 +313,12 @@ impl Established {
     pub(super) fn review(&mut self) {
         let required = usize::from(self.mixing.required);
         if self.mixing.is_held {
-            self.mixing.is_held = self.mixed(&self.mixing.sent, self.sealer.generation()) < required;
+            self.mixing.is_held = Mixing::count(&self.mixing.sent, self.sealer.generation()) < required;
         }
         if self.mixing.taken_from.is_none() {
-            let generations = self.mixing.received.iter().map(|&(_, since)| since);
-            let mut enough =
-                generations.filter(|&since| self.mixed(&self.mixing.received, since) >= required);
-            self.mixing.taken_from = enough.next();
+            let received = &self.mixing.received;
+            let enough = received.values().filter(|&&since| Mixing::count(received, since) >= required);
+            self.mixing.taken_from = enough.min().copied();
         }
     }
 
@@ -295,35 +336,11 @@ impl Established {
         }
     }
 
-    /// Paths that are in the keys of what we send, and of what the peer sends in this generation, that of the handshake
-    /// included. The opener tells them apart by its own paths, the listener by the addresses of the opener. While nothing says
-    /// who the peer is, an address that it has announced may be that of somebody between us and it, and counts for
-    /// nothing.
-    fn mixed(&self, list: &[(Way, u64)], generation: u64) -> usize {
-        let first = self.mixing.first;
-        let is_known = self.knows_peer();
-        let counts = |way: Way| match self.role {
-            End::A => is_known || way.1 == first.1,
-            End::B => true,
-        };
-        let name = |(path, remote): Way| match self.role {
-            End::A => (Some(path), None),
-            End::B => (None, Some(remote)),
-        };
-        let mut seen = vec![name(first)];
-        for &(way, since) in list {
-            if since <= generation && counts(way) && !seen.contains(&name(way)) {
-                seen.push(name(way));
-            }
-        }
-        seen.len()
-    }
-
     /// Paths in the keys: of what we send, and of what the peer does.
     pub(crate) fn mixed_paths(&self) -> [usize; 2] {
         [
-            self.mixed(&self.mixing.sent, self.sealer.generation()),
-            self.mixed(&self.mixing.received, self.opener.generation()),
+            Mixing::count(&self.mixing.sent, self.sealer.generation()),
+            Mixing::count(&self.mixing.received, self.opener.generation()),
         ]
     }
 
