@@ -12,7 +12,7 @@ use crate::certificate::Authorities;
 use crate::control;
 use crate::exit;
 use crate::options::{Options, seconds};
-use crate::protection::{self, Trust};
+use crate::protection::{self, HostPaths, Trust};
 use crate::running::Running;
 use crate::session::{self, Terminal};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
@@ -52,10 +52,13 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let ServerUrl { host, port, .. } = server(&arguments);
     let place = format!("{host} port {port}");
     let mut reporter = Reporter::open(&arguments.options)?;
-    let (protection, trust) =
-        protection::opener(&arguments.options, &arguments.authorities, &server(&arguments))?;
+    let opener =
+        |paths| protection::opener(&arguments.options, &arguments.authorities, &server(&arguments), paths);
+    // What makes no sense is said before a network is set up.
+    opener(HostPaths::Several)?;
     let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
     let _firewall = session::clear_the_way(&arguments.options, &host)?;
+    let (protection, trust) = opener(HostPaths::of(&host))?;
     let running = Running::new("connect", &place);
     let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();
@@ -64,24 +67,19 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
         Some(limit) => host.connect_within(limit, remote.clone(), protection).await,
         None => host.connect(remote.clone(), protection).await,
     };
-    let (met, are_paths_missing) = match opened {
-        Ok(stream) => {
-            (trust.paths_to(&stream).await.map(|paths| (stream, paths)).map_err(anyhow::Error::from), true)
-        }
+    let stream = match opened {
+        Ok(stream) => stream,
         Err(error) => {
-            let are_paths_missing = error.kind() == ErrorKind::NotProtected;
-            (Err(explain(error, &place, &arguments, &trust)), are_paths_missing)
-        }
-    };
-    let (stream, paths) = match met {
-        Ok(met) => met,
-        Err(error) if are_paths_missing && trust.goes_by_paths() => {
+            let are_paths_missing = error.kind() == ErrorKind::NotProtected && trust.goes_by_paths();
+            let error = explain(error, &place, &arguments, &trust);
+            if !are_paths_missing {
+                return Err(error);
+            }
             drop((control, host));
             return Err(name_hosts(error, &arguments, &trust, (remote, &addresses)).await);
         }
-        Err(error) => return Err(error),
     };
-    trust.judge(stream.peer_identity(), paths)?;
+    trust.judge(stream.peer_identity(), trust.paths_to(&stream))?;
     let mut terminal = Terminal::open()?;
     let listed = running.list(stream.monitor(), peer);
     let (result, status) = terminal.attach(stream).await;

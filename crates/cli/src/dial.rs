@@ -24,6 +24,7 @@ use crate::certificate::Authorities;
 use crate::control::{self, Control};
 use crate::firewall::Opening;
 use crate::options::{Options, seconds};
+use crate::protection::HostPaths;
 use crate::running::{Listed, Progress, Running};
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
@@ -102,21 +103,17 @@ impl Towards {
         let accepts_new = self.authorities.accepts_new();
         let server_identity = ServerIdentity::new(self.server.clone(), known_peers, accepts_new)?;
         let reporter = Reporter::open(&self.options)?;
-        let mut protection = self.protection(self.server.pin)?;
+        // What makes no sense is said before a network is set up.
+        self.protection(self.server.pin, HostPaths::Several)?;
         let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?.start()?;
         let firewall = session::clear_the_way(&self.options, &host)?;
+        let paths = HostPaths::of(&host);
+        let mut protection = self.protection(self.server.pin, paths)?;
         let server = match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await
         {
             Ok(mut first) => {
                 if protection::is_sealed(&self.options) {
-                    let settled = self.settle(&first, &server_identity, protection).await;
-                    protection = match settled {
-                        Ok(protection) => protection,
-                        Err(error) => {
-                            drop((first, host));
-                            return Err(self.name_hosts(error, &server_identity, &addresses).await);
-                        }
-                    };
+                    protection = self.settle(&first, &server_identity, protection, paths)?;
                 }
                 self.greet(&mut first).await?;
                 first.peer_identity().clone()
@@ -170,17 +167,18 @@ impl Towards {
     }
 
     /// How connections to the server are protected, which must have this key if one is given, else the one that it is known by.
-    fn protection(&self, key: Option<Fingerprint>) -> anyhow::Result<Protection> {
+    fn protection(&self, key: Option<Fingerprint>, paths: HostPaths) -> anyhow::Result<Protection> {
         let server = ServerUrl { pin: key, ..self.server.clone() };
-        Ok(protection::opener(&self.options, &self.authorities, &server)?.0)
+        Ok(protection::opener(&self.options, &self.authorities, &server, paths)?.0)
     }
 
     /// Decides about the server that the first connection has found, and returns what binds all others to it.
-    async fn settle(
+    fn settle(
         &self,
         first: &Stream,
         server_identity: &ServerIdentity,
         protection: Protection,
+        paths: HostPaths,
     ) -> anyhow::Result<Protection> {
         let is_known = self.authorities.are_given() || server_identity.expected().is_some();
         let is_required = protection::requires_sealing(&self.options);
@@ -188,8 +186,8 @@ impl Towards {
         match shown_by(first.peer_identity()) {
             _ if is_known && sealed.is_some() => Ok(protection),
             Some(shown) => {
-                server_identity.meet(shown, server_identity.paths_to(first).await?)?;
-                self.protection(Some(shown))
+                server_identity.meet(shown, server_identity.paths_to(first))?;
+                self.protection(Some(shown), paths)
             }
             // By --policy prefer or --handshake tcpcrypt only.
             None => {
@@ -197,20 +195,6 @@ impl Towards {
                 Ok(protection)
             }
         }
-    }
-
-    /// Where somebody else than the server answers on one of the paths: who on which.
-    async fn name_hosts(
-        &self,
-        error: anyhow::Error,
-        server_identity: &ServerIdentity,
-        addresses: &[SocketAddr],
-    ) -> anyhow::Error {
-        if !server_identity.goes_by_paths() {
-            return error;
-        }
-        let seen = self.look_around(addresses).await;
-        server_identity.disagree(&seen).map_or(error, anyhow::Error::from)
     }
 
     /// If the server is another than expected: on which path.

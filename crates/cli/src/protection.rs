@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use nix::unistd::geteuid;
 use plait::{
-    Certificate, ErrorKind, Fingerprint, Handshake, Identity, Peer, Protection, SealedService, Sealing,
-    Service, Status, Stream,
+    Certificate, ErrorKind, Fingerprint, Handshake, Host, Identity, PathState, Peer, Protection,
+    SealedService, Sealing, Service, Status, Stream,
 };
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
@@ -40,12 +40,29 @@ pub(crate) struct Trust {
     is_required: bool,
 }
 
+/// Over how many paths this host can see who answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HostPaths {
+    /// Others will not come: what that one shows is judged as what it is.
+    One,
+    Several,
+}
+
+impl HostPaths {
+    pub(crate) fn of(host: &Host) -> Self {
+        let paths = host.paths();
+        let first = paths.first().map(PathState::device);
+        if paths.iter().any(|path| Some(path.device()) != first) { Self::Several } else { Self::One }
+    }
+}
+
 /// The settings of a connection to `server`, and how it will be known: by the key in its URL, by a certificate, or by
 /// what it has shown before. A key that is known is asked for in the handshake, so that whoever does not have it never sees ours.
 pub(crate) fn opener(
     options: &Options,
     authorities: &Authorities,
     server: &ServerUrl,
+    paths: HostPaths,
 ) -> anyhow::Result<(Protection, Trust)> {
     let is_asked_for = is_sealed(options);
     let is_decided = server.pin.is_some() || authorities.are_given();
@@ -77,7 +94,10 @@ pub(crate) fn opener(
                  --allow-plain and --policy, or believe what a single path shows: --accept-new=one-path"
             );
         }
-        FIRST_CONTACT_PATHS
+        match paths {
+            HostPaths::Several => FIRST_CONTACT_PATHS,
+            HostPaths::One => 0,
+        }
     } else {
         0
     };
@@ -280,15 +300,9 @@ impl Trust {
     }
 
     /// How many disjoint paths lead to whoever `stream` has found, where that is of interest: for a server that is new.
-    ///
-    /// # Errors
-    /// As [`ServerIdentity::paths_to`].
-    pub(crate) async fn paths_to(&self, stream: &Stream) -> Result<u8, WrongPeer> {
-        if self.is_asked_for && !self.is_decided && self.server.is_new() {
-            self.server.paths_to(stream).await
-        } else {
-            Ok(0)
-        }
+    pub(crate) fn paths_to(&self, stream: &Stream) -> u8 {
+        let is_asked = self.is_asked_for && !self.is_decided && self.server.is_new();
+        if is_asked { self.server.paths_to(stream) } else { 0 }
     }
 
     /// Judges the peer of a connection that is open, before anything is sent. `paths` disjoint paths lead to it.
@@ -406,8 +420,12 @@ mod tests {
         let opened = |server: &str, more: &str| {
             let words = format!("words --keys {} {more}", keys.display());
             let words = <Words as clap::Parser>::parse_from(words.split_whitespace());
-            let (protection, trust) =
-                opener(&words.options, &words.authorities, &server.parse().expect("a server"))?;
+            let (protection, trust) = opener(
+                &words.options,
+                &words.authorities,
+                &server.parse().expect("a server"),
+                HostPaths::Several,
+            )?;
             anyhow::Ok((format!("{protection:?}"), trust.key_asked_for(&words.authorities)))
         };
         let (protection, key) = opened("gw:7443", "").expect("good words");

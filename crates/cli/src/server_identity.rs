@@ -2,9 +2,6 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use plait::{Fingerprint, Peer, Stream};
 use plait_keys::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
@@ -141,32 +138,13 @@ impl ServerIdentity {
         })
     }
 
-    /// How many disjoint paths lead to the holder of the key that `stream` has shown, once there are two or waiting for them is over.
-    ///
-    /// # Errors
-    /// The connection has failed meanwhile: two were asked for, and it says which is missing and why.
-    pub(crate) async fn paths_to(&self, stream: &Stream) -> Result<u8, WrongPeer> {
-        if !self.goes_by_paths() {
-            // Other paths may have joined an address that whoever answered has announced, which proves nothing.
-            return Ok(1);
-        }
-        let started = Instant::now();
-        loop {
-            let status = stream.status();
-            let sealed = status.as_ref().and_then(plait::Status::sealed);
-            if let Some(failure) = sealed.as_ref().and_then(|sealed| sealed.failure()) {
-                let fix =
-                    self.first_contact_remedy().map_or_else(String::new, |fix| format!("\n  fix: {fix}"));
-                return Err(WrongPeer(format!("{}: {failure}{fix}", self.server.authority())));
-            }
-            let [sent, received] = sealed.map_or([0, 0], |sealed| sealed.mixed_paths());
-            let paths = u8::try_from(sent.min(received)).unwrap_or(u8::MAX);
-            let has_others = status.is_some_and(|status| status.paths().len() > 1);
-            if paths >= FIRST_CONTACT_PATHS || !has_others || started.elapsed() >= JOIN_WAIT {
-                return Ok(paths);
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    /// How many disjoint paths lead to the holder of the key that `stream` has shown: where two were asked for, there is no stream before.
+    pub(crate) fn paths_to(&self, stream: &Stream) -> u8 {
+        let status = stream.status().filter(|_| self.goes_by_paths());
+        // Others may have joined an address that whoever answered has announced, which proves nothing.
+        let sealed = status.as_ref().and_then(plait::Status::sealed);
+        let mixed = sealed.map_or(1, |sealed| sealed.mixed_paths().into_iter().min().unwrap_or_default());
+        u8::try_from(mixed).unwrap_or(u8::MAX)
     }
 
     /// What to say of a server that nobody has heard of, where different paths lead to different hosts.
@@ -267,9 +245,6 @@ fn ask_at_terminal(authority: &str, shown: Fingerprint, paths: u8) -> Option<imp
             && answer.trim().eq_ignore_ascii_case("yes")
     })
 }
-
-/// How long a second path may take to join where two are asked for: longer than the connection itself waits, which then says why there are not.
-const JOIN_WAIT: Duration = Duration::from_secs(30);
 
 /// The key that the peer of a sealed connection has proved to have.
 pub(crate) fn shown_by(peer: &Peer) -> Option<Fingerprint> {

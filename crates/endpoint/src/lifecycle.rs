@@ -154,6 +154,7 @@ impl Endpoint {
                 self.around.demux.unbind(id, subflow, &tuple);
             }
             ConnectionEvent::Connected => self.on_connected(now, id),
+            ConnectionEvent::PathsMixed => self.tell(id, Event::Connected(id)),
             ConnectionEvent::Readable => self.tell(id, Event::Readable(id)),
             ConnectionEvent::Writable => self.tell(id, Event::Writable(id)),
             ConnectionEvent::Closed(error) => self.on_closed(now, id, error),
@@ -201,9 +202,7 @@ impl Endpoint {
         match entry.stage {
             Stage::HalfOpen(_) => {
                 log::debug!(?error, "half-open connection has ended");
-                if error == Some(ConnectionError::NotSealed) {
-                    self.note_unsealed(now, id);
-                }
+                self.note_unsealed(now, id, error);
                 self.disown(now, id);
             }
             Stage::Held | Stage::Waiting(_) | Stage::Orphan { check: _, delivered: _ } => {
@@ -226,10 +225,23 @@ impl Endpoint {
         !self.connections.get(&id).is_some_and(|entry| entry.is_theirs) || self.is_told(now, what)
     }
 
-    fn note_unsealed(&mut self, now: Instant, id: ConnectionId) {
+    /// Notes a stranger that could not be sealed as required, if that is what it was. One that was told of paths which it lacks ends the
+    /// connection itself.
+    fn note_unsealed(&mut self, now: Instant, id: ConnectionId, error: Option<ConnectionError>) {
         let Some(entry) = self.connections.get(&id) else { return };
-        let why = entry.connection.status(now).sealed.and_then(|sealed| sealed.failure).unwrap_or_default();
-        self.note_unsealed_stranger(entry.remote, why);
+        let why = entry.connection.status(now).sealed.and_then(|sealed| sealed.failure);
+        match (error, why) {
+            (Some(ConnectionError::NotSealed), why) => {
+                self.note_unsealed_stranger(entry.remote, why.unwrap_or_default());
+            }
+            (
+                Some(ConnectionError::FastClose | ConnectionError::Reset | ConnectionError::PathsMissing),
+                Some(why),
+            ) => {
+                self.note_unsealed_stranger(entry.remote, why);
+            }
+            (_, _) => {}
+        }
     }
 
     /// Somebody was refused whose connection cannot be sealed, where nothing less is allowed.

@@ -8,7 +8,7 @@ use crate::{ConnectionId, ListenerId};
 /// What the driver tells applications.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Event {
-    /// A connection opened by [`crate::Endpoint::connect`] is ready.
+    /// A connection opened by [`crate::Endpoint::connect`] is ready, or the paths have been mixed that it waited for, as its status says.
     Connected(ConnectionId),
     /// [`crate::Endpoint::accept`] has something.
     Incoming(ListenerId),

@@ -124,10 +124,12 @@ impl Stream {
         poll_fn(|context| {
             let mut state = shared.lock();
             let now = shared.clock.now();
-            let is_open = match state.endpoint.status(now, *id).map(|status| status.negotiated) {
-                Some(Negotiated::Multipath { .. } | Negotiated::Plain(_)) => true,
-                Some(Negotiated::Opening) | None => false,
-            };
+            let is_open = state.endpoint.status(now, *id).is_some_and(|status| match status.negotiated {
+                // Where paths are required, when they have given their shares.
+                Negotiated::Multipath { .. } => !status.sealed.is_some_and(|sealed| sealed.waits_for_paths),
+                Negotiated::Plain(_) => true,
+                Negotiated::Opening => false,
+            });
             match end_of(&state, now, *id) {
                 Some(Err(error)) => Poll::Ready(Err(error)),
                 Some(Ok(())) | None if is_open => Poll::Ready(Ok(())),

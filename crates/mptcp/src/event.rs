@@ -20,8 +20,11 @@ pub enum Event {
         /// Its addresses.
         tuple: FourTuple,
     },
-    /// Data can flow (Multipath TCP or plain, [`crate::Status`] tells).
+    /// Data can flow (Multipath TCP or plain, [`crate::Status`] tells), once the paths are in the keys that are required, if any are.
     Connected,
+    /// The paths that are required are in the keys of both directions, see [`SealedStatus::waits_for_paths`](crate::SealedStatus::waits_for_paths):
+    /// data flows from now on.
+    PathsMixed,
     /// There is something to read (data, end, or error).
     Readable,
     /// Room to write after a refusal.

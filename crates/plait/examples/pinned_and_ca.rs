@@ -1,9 +1,10 @@
-//! Four ways to know a server.
+//! Ways to know a server.
 //!
 //! ```console
 //! # cargo run --example pinned_and_ca -- gw.example.com:7443 pinned SHA256:…
 //! # cargo run --example pinned_and_ca -- gw.example.com:7443 ca /etc/ssl/certs/ca-certificates.crt
 //! # cargo run --example pinned_and_ca -- gw.example.com:7443 known ~/.config/example/known_peers
+//! # cargo run --example pinned_and_ca -- gw.example.com:7443 known-by-one-path ~/.config/example/known_peers
 //! # cargo run --example pinned_and_ca -- gw.example.com:7443 anonymous
 //! ```
 
@@ -20,12 +21,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         [server, "pinned", key] => (server, Trust::pinned(key.parse()?)),
         // A certificate authority vouches for its name.
         [server, "ca", roots] => (server, Trust::authorities(&std::fs::read(roots)?)?),
-        // Whoever was there the first time.
+        // Whoever was there the first time, if two of our paths led to him.
         [server, "known", file] => (server, Trust::known_peers(KnownPeers::in_file(file))),
+        // Whoever was there the first time: also somebody in the middle of the only path.
+        [server, "known-by-one-path", file] => {
+            (server, Trust::known_peers_by_one_path(KnownPeers::in_file(file)))
+        }
         // Anybody: good against those who only listen.
         [server, "anonymous"] => (server, Trust::anonymous()),
         _ => {
-            return Err("usage: pinned_and_ca HOST:PORT pinned KEY | ca FILE | known FILE | anonymous".into());
+            let ways = "pinned KEY | ca FILE | known FILE | known-by-one-path FILE | anonymous";
+            return Err(format!("usage: pinned_and_ca HOST:PORT {ways}").into());
         }
     };
     let host = Host::builder().start()?;

@@ -63,6 +63,11 @@ impl Error {
         Self { kind, message: message.into(), attempts: Vec::new(), source: Some(source.into()) }
     }
 
+    /// The same, and what helps.
+    pub(crate) fn with_fix(self, fix: &str) -> Self {
+        Self { message: format!("{}\n  fix: {fix}", self.message), ..self }
+    }
+
     /// What kind of error it is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -46,9 +46,28 @@ impl Host {
     /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed one; what is weaker is a [`Protection`] with that
     /// name. Giving up the future ends the attempt.
     ///
+    /// Where several paths have to give a share to the keys ([`Sealing::require_paths`](crate::Sealing::require_paths), or
+    /// [`Trust::known_peers`](crate::Trust::known_peers) and a server that is new), there is a stream when they have:
+    ///
+    /// ```no_run
+    /// use plait::{ErrorKind, Host, Sealing, Trust};
+    ///
+    /// # async fn open(host: Host, key: plait::Fingerprint) -> Result<(), plait::Error> {
+    /// let sealing = Sealing::new(Trust::pinned(key)).require_paths(2);
+    /// match host.connect("gw.example.com:7443", sealing).await {
+    ///     // Both paths are in the keys: whoever sees one of them only reads nothing of what is written here.
+    ///     Ok(stream) => assert!(stream.status().and_then(|status| Some(status.sealed()?.mixed_paths())) >= Some([2, 2])),
+    ///     // Says which path is missing and why: not answered, refused, stripped, altered. Not a byte was sent.
+    ///     Err(error) if error.kind() == ErrorKind::NotProtected => eprintln!("{error}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The name has no address, no path leads there, nothing answers, the peer refuses, it cannot prove its identity, or the
-    /// connection cannot be protected as asked for.
+    /// connection cannot be protected as asked for, which takes 20 seconds at most where a path is missing.
     pub async fn connect(
         &self,
         remote: impl Into<Remote>,
@@ -56,8 +75,17 @@ impl Host {
     ) -> Result<Stream, Error> {
         let (remote, protection) = (remote.into(), protection.into());
         let (config, expected) = protection.settings(&remote, &self.config)?;
+        if let Some(expected) = &expected {
+            expected.judge_paths(&self.devices())?;
+        }
         let addresses = remote.resolve().await?;
-        let stream = self.inner.connect_with(config, &addresses).await?;
+        let stream = self.inner.connect_with(config, &addresses).await.map_err(|error| {
+            let error = Error::from(error);
+            match &expected {
+                Some(expected) => expected.explain(error),
+                None => error,
+            }
+        })?;
         if let Some(expected) = expected {
             let status = stream.status();
             // Before the application has the stream, and so before a byte of it is sent.
@@ -79,7 +107,7 @@ impl Host {
         remote: impl Into<Remote>,
         protection: impl Into<Protection>,
     ) -> Result<Stream, Error> {
-        let late = || Error::new(ErrorKind::TimedOut, "nobody answered on any path in time");
+        let late = || Error::new(ErrorKind::TimedOut, "there was no connection in time");
         timeout(limit, self.connect(remote, protection)).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -90,6 +118,14 @@ impl Host {
     pub async fn listen(&self, port: u16, service: Service) -> Result<Listener, Error> {
         let inner = self.inner.listen_with(service.settings(&self.config), port).await?;
         Ok(Listener { inner, control: self.inner.path_control() })
+    }
+
+    /// The devices of the paths, each once: over which carrier it is used is no matter.
+    fn devices(&self) -> Vec<String> {
+        let mut devices: Vec<String> = self.inner.paths().into_iter().map(|path| path.name).collect();
+        devices.sort();
+        devices.dedup();
+        devices
     }
 
     /// The paths and their state now.

@@ -114,9 +114,9 @@ impl Sealing {
         Self { suites: Some(suites.into_iter().collect()), ..self }
     }
 
-    /// Sends and takes no byte of the application before so many disjoint paths have given a share to the keys, that of the handshake
-    /// included: whoever does not see all of them reads nothing, whatever he learns or breaks later. Where they do not come
-    /// together in time the connection fails, and says which is missing.
+    /// Sends and takes no byte of the application before so many disjoint paths, which are devices of this host, have given a share to the
+    /// keys, that of the handshake included: whoever does not see all of them reads nothing, whatever he learns or breaks later.
+    /// [`Host::connect`](crate::Host::connect) waits for them; where they do not come together in time it fails, and says which is missing.
     pub fn require_paths(self, paths: u8) -> Self {
         Self { require_paths: paths, ..self }
     }
@@ -151,7 +151,7 @@ impl Sealing {
 
     pub(crate) fn settings(&self, remote: &Remote, config: &Config) -> Result<(Config, Expected), Error> {
         let mut expected = self.trust.expect(remote, self.identity.as_ref(), self.weaker)?;
-        expected.require_paths = self.require_paths;
+        expected.require_paths = expected.require_paths.max(self.require_paths);
         let mut settings = expected.settings.clone();
         if let Some(suites) = &self.suites {
             settings.suites = suites_of(suites);
@@ -161,14 +161,15 @@ impl Sealing {
         }
         settings.key_exchanges = self.key_exchanges;
         settings.tickets.clone_from(&self.tickets);
-        let is_strict = self.require_paths > 1 || self.key_exchanges == KeyExchanges::PostQuantum;
+        let is_strict = expected.require_paths > 1 || self.key_exchanges == KeyExchanges::PostQuantum;
         if is_strict && self.weaker != Weaker::Nothing {
-            let words = "neither paths nor post-quantum keys can be required where a connection that is not sealed will do, too";
+            let words = "neither paths (for a server that is new, either) nor post-quantum keys can be required where a connection \
+                         that is not sealed will do, too";
             return Err(Error::new(ErrorKind::InvalidInput, words));
         }
         let handshakes: Arc<dyn Handshakes> = Arc::new(settings);
         let mut sealed = SealedSettings::opener(Arc::clone(&handshakes));
-        sealed.require_paths = self.require_paths;
+        sealed.require_paths = expected.require_paths;
         sealed.policy = self.weaker.policy();
         sealed.teps = teps_of(self.handshakes.as_deref());
         if !expected.takes_anybody() {

@@ -22,17 +22,22 @@ pub struct Trust(Kind);
 enum Kind {
     Pinned(Vec<Fingerprint>),
     Authorities { roots: ServerTrust, name: Option<String> },
-    Known(KnownPeers),
+    Known { peers: KnownPeers, first_contact: u8 },
     Anonymous,
 }
+
+/// How many disjoint paths have to lead to a server that is met for the first time, unless less was asked for by name.
+const FIRST_CONTACT_PATHS: u8 = 2;
 
 /// What a trust comes to for one server.
 pub(crate) struct Expected {
     pub(crate) settings: OpenerSettings,
     demand: Demand,
     weaker: Weaker,
-    /// As [`Sealing::require_paths`](crate::Sealing::require_paths) asks.
+    /// How many disjoint paths have to be in the keys before there is a connection.
     pub(crate) require_paths: u8,
+    /// Whether so many because the server is new.
+    is_first_contact: bool,
 }
 
 enum Demand {
@@ -74,13 +79,19 @@ impl Trust {
         Ok(Self(Kind::Authorities { roots, name: Some(server.into()) }))
     }
 
-    /// The server has the key that this file knows of it. One that it does not know is believed the first time and
-    /// written down: an attacker who intercepts that first connection is believed, too. Where
-    /// [`Sealing::require_paths`](crate::Sealing::require_paths) asks for several paths, a new key is not written down before so many
-    /// have led to it, which is after the connection is there: as a rule each connection has to show it anew.
+    /// The server has the key that this file knows of it. One that it does not know is believed, and written down with the number of
+    /// paths, when two disjoint paths at least lead to whoever has it: an attacker who intercepts one of them is found out before a byte is
+    /// sent, and the error names the path. Who intercepts all of them is believed. A host with one path meets nobody new.
     #[must_use]
     pub fn known_peers(peers: KnownPeers) -> Self {
-        Self(Kind::Known(peers))
+        Self(Kind::Known { peers, first_contact: FIRST_CONTACT_PATHS })
+    }
+
+    /// As [`Trust::known_peers`], and a server that is not known is believed by what a single path shows: an attacker who intercepts
+    /// that first connection is believed for good.
+    #[must_use]
+    pub fn known_peers_by_one_path(peers: KnownPeers) -> Self {
+        Self(Kind::Known { peers, first_contact: 1 })
     }
 
     /// Anybody: the connection is encrypted and an eavesdropper cannot read it, but a man in the middle of all paths is
@@ -98,19 +109,25 @@ impl Trust {
     ) -> Result<Expected, Error> {
         let host = match &self.0 {
             Kind::Authorities { name: Some(name), .. } => name,
-            Kind::Pinned(_) | Kind::Authorities { .. } | Kind::Known(_) | Kind::Anonymous => remote.host(),
+            Kind::Pinned(_) | Kind::Authorities { .. } | Kind::Known { .. } | Kind::Anonymous => {
+                remote.host()
+            }
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             Error::new(ErrorKind::InvalidInput, format!("{host} is not a name a server can have"))
         })?;
+        let mut first_contact = 0;
         let (server, demand) = match &self.0 {
             Kind::Pinned(keys) => (ServerTrust::Pinned(keys.clone()), Demand::Pinned(keys.clone())),
             Kind::Authorities { roots, .. } => (roots.clone(), Demand::Certificate),
-            Kind::Known(peers) => {
+            Kind::Known { peers, first_contact: paths } => {
                 let authority = remote.authority();
                 let server = match peers.find(&authority)? {
                     Some(known) => ServerTrust::Pinned(vec![known.fingerprint]),
-                    None => ServerTrust::AcceptNew,
+                    None => {
+                        first_contact = *paths;
+                        ServerTrust::AcceptNew
+                    }
                 };
                 (server, Demand::Known { authority, peers: peers.clone() })
             }
@@ -118,7 +135,8 @@ impl Trust {
         };
         let mut settings = OpenerSettings::new(name, server);
         settings.identity = identity.map(|identity| identity.0.clone());
-        Ok(Expected { settings, demand, weaker, require_paths: 0 })
+        let is_first_contact = first_contact > 1;
+        Ok(Expected { settings, demand, weaker, require_paths: first_contact, is_first_contact })
     }
 }
 
@@ -129,6 +147,31 @@ impl Expected {
             Demand::Nothing => true,
             Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. } => false,
         }
+    }
+
+    /// Whether the host has as many paths as are required: others will not come.
+    pub(crate) fn judge_paths(&self, devices: &[String]) -> Result<(), Error> {
+        let required = usize::from(self.require_paths);
+        if required <= devices.len().max(1) {
+            return Ok(());
+        }
+        let words = format!(
+            "{required} paths have to give a share to the keys, and this host has {}: {}",
+            devices.len(),
+            devices.join(", ")
+        );
+        Err(self.explain(Error::new(ErrorKind::NotProtected, words)))
+    }
+
+    /// What helps where a connection came to nothing.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        if !self.is_first_contact || error.kind() != ErrorKind::NotProtected {
+            return error;
+        }
+        error.with_fix(
+            "give the server's key (Trust::pinned): it is not known yet, and is believed only if two paths lead to whoever has it; \
+             what one path alone shows is believed by Trust::known_peers_by_one_path",
+        )
     }
 
     /// Judges the peer of a connection that is open, before its owner gets it. The handshake has done so already, but for a
@@ -152,14 +195,14 @@ impl Expected {
             // Whatever was known when the connection began: what counts is what is known now.
             (Demand::Known { peers, authority, .. }, Some(shown)) => {
                 let [sent, received] = sealed.mixed_paths;
-                let paths = u8::try_from(sent.min(received)).unwrap_or(u8::MAX);
-                match (peers.find(authority)?, self.require_paths) {
-                    // The other paths have not been heard of yet: nothing is written down, and nothing flows before they are.
-                    (None, required) if paths < required => {}
-                    // Where they are not asked for, one may have joined an address that whoever answered has announced.
-                    (_, 0 | 1) => drop(peers.pin_shown(authority, shown, 1)?),
-                    (_, _) => drop(peers.pin_shown(authority, shown, paths)?),
+                let mixed = u8::try_from(sent.min(received)).unwrap_or(u8::MAX);
+                // Where several are not asked for, others may have joined an address that whoever answered has announced.
+                let paths = if self.require_paths > 1 { mixed } else { 1 };
+                if paths < self.require_paths {
+                    let words = "fewer paths than required have given a share to the keys";
+                    return Err(Error::new(ErrorKind::NotProtected, words));
                 }
+                peers.pin_shown(authority, shown, paths)?;
                 Ok(())
             }
             (Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. }, _) => {
@@ -209,21 +252,52 @@ mod tests {
         assert_eq!(kind_of(&nobody, Some(&sealed(key(1)))), Some(ErrorKind::NotAuthenticated));
     }
 
-    #[test]
-    fn a_new_key_is_not_written_down_before_the_paths_that_are_asked_for_have_led_to_it() {
-        let scratch = std::env::temp_dir().join(format!("plait-paths-{}", std::process::id()));
+    /// A file of known servers of its own, without any yet.
+    fn known_peers(name: &str) -> (std::path::PathBuf, KnownPeers) {
+        let scratch = std::env::temp_dir().join(format!("plait-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&scratch);
-        let peers = KnownPeers::in_file(scratch.join("known_peers"));
-        let judged = |paths: usize| {
-            let trust = Trust::known_peers(peers.clone());
-            let mut expected =
-                trust.expect(&"gw:7443".into(), None, Weaker::Nothing).expect("it makes sense");
-            expected.require_paths = 2;
-            expected.judge(Some(&SealedStatus { mixed_paths: [paths; 2], ..sealed(key(1)) })).expect("new");
-            peers.find("gw:7443").expect("read")
+        (scratch.clone(), KnownPeers::in_file(scratch.join("known_peers")))
+    }
+
+    fn expected(trust: &Trust) -> Expected {
+        trust.expect(&"gw:7443".into(), None, Weaker::Nothing).expect("it makes sense")
+    }
+
+    #[test]
+    fn a_new_key_is_written_down_when_two_paths_have_led_to_it_unless_one_is_asked_for_by_name() {
+        let (scratch, peers) = known_peers("paths");
+        let judged = |trust: Trust, paths: usize| {
+            let status = SealedStatus { mixed_paths: [paths; 2], ..sealed(key(1)) };
+            let judged = expected(&trust).judge(Some(&status)).map_err(|error| error.kind());
+            (judged, peers.find("gw:7443").expect("read").and_then(|known| known.paths))
         };
-        assert_eq!(judged(1), None, "somebody may be in the middle of it");
-        assert_eq!(judged(2).expect("written").paths, Some(2));
+        let by_two = || Trust::known_peers(peers.clone());
+        assert_eq!(
+            judged(by_two(), 1),
+            (Err(ErrorKind::NotProtected), None),
+            "somebody may be in the middle"
+        );
+        assert_eq!(judged(by_two(), 2), (Ok(()), Some(2)));
+        // It is known from now on: one path is enough to see that it is the same.
+        assert_eq!(expected(&by_two()).require_paths, 0);
+        assert_eq!(judged(by_two(), 1), (Ok(()), Some(2)));
         std::fs::remove_dir_all(&scratch).expect("removed");
+        // Whatever joins where nobody asked for it may have been announced by whoever answered.
+        assert_eq!(judged(Trust::known_peers_by_one_path(peers.clone()), 2), (Ok(()), Some(1)));
+        std::fs::remove_dir_all(&scratch).expect("removed");
+    }
+
+    #[test]
+    fn who_has_one_path_is_told_at_once_that_a_server_that_is_new_is_not_believed_there() {
+        let (_, peers) = known_peers("alone");
+        let devices = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let new = expected(&Trust::known_peers(peers.clone()));
+        let error = new.judge_paths(&devices(&["eth0"])).expect_err("one path");
+        assert_eq!(error.kind(), ErrorKind::NotProtected);
+        let text = error.to_string();
+        assert!(text.contains("this host has 1: eth0") && text.contains("known_peers_by_one_path"), "{text}");
+        new.judge_paths(&devices(&["eth0", "wlan0"])).expect("two");
+        expected(&Trust::known_peers_by_one_path(peers)).judge_paths(&devices(&["eth0"])).expect("asked for");
+        expected(&Trust::anonymous()).judge_paths(&[]).expect("nothing is required");
     }
 }

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use plait::{
-    Certificate, Clients, ErrorKind, Fingerprint, Host, Identity, KnownPeers, Peer, Protection, Service,
-    Stream, Trust,
+    Certificate, Clients, ErrorKind, Fingerprint, Host, Identity, KnownPeers, Peer, Protection, Sealing,
+    Service, Stream, Trust,
 };
 use plait_lab::wired::{Pair, Wire};
 use plait_netns::{Cidr, Namespace};
@@ -133,8 +133,48 @@ fn a_server_is_believed_the_first_time_and_with_another_key_never_again() {
         assert_eq!(error.kind(), ErrorKind::NotAuthenticated, "{error}");
     });
     let known = KnownPeers::in_file(&file).find(SERVER).expect("read").expect("there");
-    assert_eq!(known.fingerprint, first.fingerprint());
+    assert_eq!((known.fingerprint, known.paths), (first.fingerprint(), Some(2)));
     std::fs::remove_file(&file).expect("removed");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn there_is_a_stream_when_the_required_paths_have_given_their_shares_or_an_error_that_names_the_path() {
+    let net = Net::new();
+    let theirs = Identity::generate().expect("a key");
+    let sealing = || Sealing::new(Trust::pinned(theirs.fingerprint())).require_paths(2);
+    net.runtime.block_on(async {
+        let service = || Service::sealed(&theirs, Clients::anyone());
+        let mut listener = net.server.listen(7443, service()).await.expect("free");
+        for _ in 0..20 {
+            let (near, far) = tokio::join!(net.client.connect(SERVER, sealing()), listener.accept());
+            let (mut near, mut far) = (near.expect("both paths are there"), far.expect("it has come"));
+            let status = near.status().expect("it lives");
+            assert_eq!(status.sealed().expect("sealed").mixed_paths(), [2, 2]);
+            exchange(&mut near, &mut far).await;
+        }
+        // What the server says on the second path gets lost from here on.
+        net.pair
+            .server
+            .ip("neigh replace 10.94.2.1 lladdr 02:00:00:00:00:01 dev b2 nud permanent")
+            .expect("done");
+        for trust in [
+            Trust::pinned(theirs.fingerprint()),
+            Trust::known_peers(KnownPeers::in_file(std::env::temp_dir().join("plait-nobody"))),
+        ] {
+            let connecting = net.client.connect(SERVER, Sealing::new(trust).require_paths(2));
+            let accepting = timeout(Duration::from_secs(40), async {
+                let mut stream = listener.accept().await.ok()?;
+                stream.read_u8().await.ok()
+            });
+            let (error, read) = tokio::join!(timeout(Duration::from_secs(40), connecting), accepting);
+            let error = error.expect("an answer").expect_err("one path is not enough");
+            assert_eq!(error.kind(), ErrorKind::NotProtected, "{error}");
+            assert!(error.to_string().contains("2 paths have to give a share to the keys"), "{error}");
+            assert!(error.to_string().contains("path a2"), "{error}");
+            assert_eq!(read.ok().flatten(), None, "not a byte was sent");
+        }
+    });
 }
 
 #[test]
@@ -176,6 +216,7 @@ async fn exchange(near: &mut Stream, far: &mut Stream) {
 
 /// A client and a server in namespaces of their own, with two paths between them.
 struct Net {
+    pair: Pair,
     client: Host,
     server: Host,
     runtime: Runtime,
@@ -189,6 +230,9 @@ impl Net {
             let devices = [format!("a{path}"), format!("b{path}")];
             pair.lay(&Wire { devices, addresses }).expect("a path");
         }
+        // Both lead to the address that is connected to: one that a peer announces proves nothing of somebody new.
+        pair.server.ip("address add 10.94.1.2/32 dev lo").expect("added");
+        pair.client.ip("route add 10.94.1.2/32 via 10.94.2.2 dev a2 metric 9").expect("added");
         let start = |namespace: &Namespace, side: &str| {
             let path = |number| format!("{side}{number}").parse().expect("a device");
             let builder = Host::builder().path(path(1)).path(path(2));
@@ -196,6 +240,6 @@ impl Net {
         };
         let (client, server) = (start(&pair.client, "a"), start(&pair.server, "b"));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Self { client, server, runtime: runtime.expect("threads") }
+        Self { pair, client, server, runtime: runtime.expect("threads") }
     }
 }

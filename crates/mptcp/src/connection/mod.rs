@@ -27,7 +27,7 @@ use plait_wire::{IcmpError, ResetReason, Segment};
 use crate::closing::Closing;
 use crate::connection::notices::Notices;
 use crate::paths::PathManager;
-use crate::protection::sealed::{CryptoJob, CryptoResult};
+use crate::protection::sealed::{CryptoJob, CryptoResult, Established};
 use crate::protection::{Mode, Protection};
 use crate::receive::RecvStream;
 use crate::role::Role;
@@ -224,6 +224,9 @@ impl Connection {
 
     /// The next event. Call until `None`.
     pub fn poll_event(&mut self) -> Option<crate::Event> {
+        if self.protection.established_mut().is_some_and(Established::poll_paths_mixed) {
+            self.notices.push(crate::Event::PathsMixed);
+        }
         self.notices.pop()
     }
 

@@ -92,7 +92,9 @@ impl Attempt {
     /// Takes an event of its connection; gives back what the owner of all attempts has to act on.
     pub(super) fn take_event(&mut self, event: Event) -> Option<Event> {
         match event {
-            Event::SubflowOpened { .. } | Event::SubflowClosed { .. } => return Some(event),
+            Event::SubflowOpened { .. } | Event::SubflowClosed { .. } | Event::PathsMixed => {
+                return Some(event);
+            }
             Event::Connected => self.is_connected = true,
             Event::Readable => self.is_readable = true,
             Event::Closed(error) => self.end = Some(error),

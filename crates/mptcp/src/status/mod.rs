@@ -123,6 +123,8 @@ pub struct SealedStatus {
     /// Disjoint paths that have given a share to the keys, that of the handshake included: to the keys of what we send, and of
     /// what the peer does.
     pub mixed_paths: [usize; 2],
+    /// Fewer of them than are required: no byte of the application is sent, or taken, yet.
+    pub waits_for_paths: bool,
     /// Bytes of the handshake: ours and the peer's.
     pub handshake_bytes: [u64; 2],
     /// Blocks encrypted: each once, however often it was sent.

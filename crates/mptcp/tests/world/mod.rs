@@ -249,7 +249,11 @@ impl World {
                 Event::SubflowClosed { id, tuple } => {
                     assert_eq!(side.owners.remove(tuple), Some(*id));
                 }
-                Event::Connected | Event::Readable | Event::Writable | Event::Closed(_) => {}
+                Event::Connected
+                | Event::PathsMixed
+                | Event::Readable
+                | Event::Writable
+                | Event::Closed(_) => {}
             }
             side.events.push(event);
         }

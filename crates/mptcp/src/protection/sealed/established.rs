@@ -223,6 +223,7 @@ impl Established {
             peer: self.peer_identity(),
             is_resumed: *is_resumed,
             mixed_paths: self.mixed_paths(),
+            waits_for_paths: self.waits_for_paths(),
             generations: [self.sealer.generation(), self.opener.generation()],
             handshake_bytes: [*sent, *received],
             sealed_blocks: self.sealed_blocks,

@@ -40,6 +40,8 @@ pub(super) struct Mixing {
     required: u8,
     /// Whether bytes of the application wait for that.
     is_held: bool,
+    /// The application was told that they do not any more.
+    is_told: bool,
     /// From which generation of the peer's keys on they are taken.
     taken_from: Option<u64>,
     /// Where the peer answered the handshake.
@@ -97,6 +99,7 @@ impl Mixing {
         let mut new = Self {
             required: 0,
             is_held: false,
+            is_told: false,
             taken_from: Some(0),
             first_remote,
             paths: vec![path],
@@ -342,6 +345,19 @@ impl Established {
             Mixing::count(&self.mixing.sent, self.sealer.generation()),
             Mixing::count(&self.mixing.received, self.opener.generation()),
         ]
+    }
+
+    /// Whether either direction lacks paths that are required.
+    pub(super) fn waits_for_paths(&self) -> bool {
+        let required = usize::from(self.mixing.required);
+        required > 1 && self.mixed_paths().into_iter().any(|paths| paths < required)
+    }
+
+    /// Tells once that none lacks them any more, where some are required.
+    pub(crate) fn poll_paths_mixed(&mut self) -> bool {
+        let is_news = self.mixing.required > 1 && !self.mixing.is_told && !self.waits_for_paths();
+        self.mixing.is_told |= is_news;
+        is_news
     }
 
     /// Whether bytes of the application wait for paths.
