@@ -3,6 +3,7 @@
 use plait_base::Instant;
 use plait_protect::sealed::OPENING_LEN;
 
+use crate::protection::sealed::{Claimed, Sealed};
 use crate::{Connection, ConnectionError, Host, OpeningClaim};
 
 impl Connection {
@@ -35,9 +36,18 @@ impl Connection {
     ) {
         let Some(established) = self.protection.established_mut() else { return };
         match established.claim_opening(now, (id, paths), host) {
-            OpeningClaim::Granted => self.notices.connected(),
-            OpeningClaim::Taken(_) => {}
-            OpeningClaim::Full => self.fail(ConnectionError::Aborted),
+            Claimed::Known(OpeningClaim::Granted) => self.notices.connected(),
+            Claimed::Known(OpeningClaim::Taken(_)) => {}
+            Claimed::Known(OpeningClaim::Full) => self.fail(ConnectionError::Aborted),
+            Claimed::TooFewPaths { required } => {
+                let why = format!(
+                    "{required} paths in the keys are required here, and the peer asks for {}",
+                    paths.max(1)
+                );
+                if let Some(sealed) = self.protection.sealed_mut() {
+                    sealed.foretell_failure(why);
+                }
+            }
         }
     }
 
@@ -48,7 +58,9 @@ impl Connection {
 
     /// An attempt that nobody has claimed has had its time.
     pub(super) fn give_up_claim(&mut self) {
-        if self.counters.blocks_failed > 0 {
+        if self.protection.sealed().is_some_and(Sealed::is_foretold) {
+            self.fail(ConnectionError::PathsMissing);
+        } else if self.counters.blocks_failed > 0 {
             self.fail_altered();
         } else {
             let why = "nothing that can be believed came behind the handshake";

@@ -36,6 +36,17 @@ pub(super) enum Claim {
     TurnedAway,
 }
 
+/// What has become of an opening that was to be claimed.
+pub(crate) enum Claimed {
+    /// What the host says.
+    Known(OpeningClaim),
+    /// It was not asked: the opener requires fewer paths than we do.
+    TooFewPaths {
+        /// By us.
+        required: u8,
+    },
+}
+
 /// What an opener has to know about one of its attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
@@ -156,12 +167,13 @@ impl Established {
         now: Instant,
         (id, paths): ([u8; OPENING_LEN], u8),
         host: &mut dyn Host,
-    ) -> OpeningClaim {
-        if paths < self.required() && self.required() > 1 {
+    ) -> Claimed {
+        let required = self.required();
+        if paths < required && required > 1 {
             self.claim = Claim::TurnedAway;
             self.pending.clear();
-            self.say(Record::Require(self.required()));
-            return OpeningClaim::Taken(0);
+            self.say(Record::Require(required));
+            return Claimed::TooFewPaths { required };
         }
         self.require(paths);
         let token = self.identity.token(self.role);
@@ -175,7 +187,7 @@ impl Established {
             }
             OpeningClaim::Full => {}
         }
-        claim
+        Claimed::Known(claim)
     }
 
     /// When an attempt that nobody has claimed is given up, if it has been without any subflow since `no_subflow_since`, and

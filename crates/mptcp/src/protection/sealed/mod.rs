@@ -24,7 +24,7 @@ mod syn_data;
 mod unsealing;
 mod verifying;
 
-pub(crate) use claim::Standing;
+pub(crate) use claim::{Claimed, Standing};
 pub(crate) use deliveries::Deliveries;
 pub(crate) use established::Established;
 pub(crate) use handshaking::{Begun, INITIAL_WINDOW};
@@ -139,6 +139,16 @@ impl Sealed {
     pub(crate) fn note_failure(&mut self, why: Option<String>) {
         self.failure = why.or(self.failure.take());
         self.stage = Stage::Failed { was_established: self.is_or_was_established() };
+    }
+
+    /// Why this will come to nothing, which the peer was told and will see to.
+    pub(crate) fn foretell_failure(&mut self, why: String) {
+        self.failure = Some(why);
+    }
+
+    /// Whether that is known.
+    pub(crate) fn is_foretold(&self) -> bool {
+        self.failure.is_some()
     }
 
     /// Whether both sides have the keys, or had them.
