@@ -249,6 +249,8 @@ fn a_listener_that_requires_more_than_the_opener_says_so_and_gives_it_nothing() 
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::PathsMissing));
     let failure = world.status(CLIENT).sealed.and_then(|sealed| sealed.failure).unwrap_or_default();
     assert!(failure.contains("the peer requires 2 paths"), "{failure}");
+    let failure = world.status(SERVER).sealed.and_then(|sealed| sealed.failure).unwrap_or_default();
+    assert_eq!(failure, "2 paths in the keys are required here, and the peer asks for 1");
     assert!(world.sides[SERVER].received.is_empty() && world.sides[CLIENT].received.is_empty());
 }
 
@@ -404,4 +406,31 @@ fn who_swallows_the_answers_of_one_path_for_hours_keeps_no_other_path_from_givin
     world.run(Duration::from_secs(36_000), |world| world.usable(CLIENT) == 2);
     world.wait(5000);
     assert_eq!(mixed(&mut world, CLIENT), [2, 2], "{before:?}");
+}
+
+#[test]
+fn a_share_that_goes_out_when_a_block_has_come_does_not_make_the_block_look_altered() {
+    // On the subflow with the block: where there is one, and where the peer could send the block again on another.
+    for paths in [1, 2] {
+        let link = Link { rate: Some(2_000_000), ..Link::default() };
+        let mut world = sealed(11, vec![link; paths], &[Tep::TcpcryptCurve25519]);
+        settings(&mut world, CLIENT, |settings| {
+            settings.ratchet = Ratchet { age: Duration::from_millis(500), ..settings.ratchet }
+        });
+        let seen = watch(&mut world);
+        world.connect();
+        world.wait(1000);
+        let before = seen.borrow().len();
+        for _ in 0..20 {
+            let now = world.now;
+            // The first bytes after a pause: time for another share, which the client offers as it acknowledges them.
+            assert_eq!(world.of(SERVER).write(now, Bytes::from_static(&[7; 500])), 500);
+            world.serve(SERVER);
+            world.wait(1000);
+        }
+        assert!(seen.borrow().len() >= before + 20, "{} messages", seen.borrow().len() - before);
+        assert_eq!(world.sides[CLIENT].received.len(), 20 * 500);
+        let counters = world.status(SERVER).counters;
+        assert_eq!((counters.blocks_repaired, counters.attacked_closed), (0, 0), "{paths}");
+    }
 }

@@ -50,6 +50,9 @@ impl Connection {
                     // One at a time; the next one goes with an ACK of its own.
                     subflow.tcp.request_ack();
                 }
+                if subflow.owes_data_ack(segment, stream.next) {
+                    subflow.tcp.request_ack();
+                }
                 self.subflows.on_spoken(index, true);
                 if segment.flags.contains(Flags::SYN) {
                     self.fill_syn(now, index, segment);

@@ -325,6 +325,14 @@ pub(crate) fn path_key_options(offset: u64, length: u16) -> OptionBytes {
     single(&MptcpOption::Unknown { subtype: 0xf, low_bits: 1, data: &data })
 }
 
+/// Whether a segment of ours is of such a message.
+pub(crate) fn is_path_key(options: &[u8]) -> bool {
+    let mut all = plait_wire::options(options).flatten();
+    all.any(|option| {
+        matches!(option, TcpOption::Mptcp(MptcpOption::Unknown { subtype: 0xf, low_bits: 1, .. }))
+    })
+}
+
 fn single(option: &MptcpOption<'_>) -> OptionBytes {
     let mut bytes = OptionBytes::new();
     put(option, usize::MAX, &mut bytes);

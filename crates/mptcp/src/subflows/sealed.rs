@@ -30,6 +30,8 @@ pub(crate) struct SealedSubflow {
     pub(crate) owes_offer: bool,
     /// A message of one, which came whole.
     pub(crate) path_key: Option<Bytes>,
+    /// Where our last message of one ends in the stream of the subflow.
+    pub(crate) message_end: u64,
     /// Data offset that was acknowledged here last.
     pub(crate) told: u64,
     /// Blocks wait in the inbox because enough are being opened.

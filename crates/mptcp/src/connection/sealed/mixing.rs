@@ -4,10 +4,10 @@ use bytes::Bytes;
 use plait_base::{Instant, PathId, Random};
 use plait_protect::sealed::{ShareLog, SubflowTag};
 use plait_tcp::Record;
-use plait_wire::ResetReason;
+use plait_wire::{ResetReason, Segment};
 
 use crate::log;
-use crate::protection::options::path_key_options;
+use crate::protection::options::{is_path_key, path_key_options};
 use crate::protection::sealed::{PathKey, Sealed};
 use crate::subflows::subflow::{ResetInfo, Subflow};
 use crate::{Connection, ConnectionError, Host};
@@ -121,6 +121,18 @@ impl Connection {
 
 /// Sends a message of an exchange: bytes of this subflow that no block covers.
 fn send(subflow: &mut Subflow, message: Vec<u8>) {
-    let options = path_key_options(subflow.tcp.next_offset(), message.len() as u16);
+    let start = subflow.tcp.next_offset();
+    subflow.state.sealed.message_end = start + message.len() as u64;
+    let options = path_key_options(start, message.len() as u16);
     subflow.tcp.send(Record { payload: message.into(), options, push: true });
+}
+
+impl Subflow {
+    /// Whether a segment acknowledges to TCP what no Data-ACK has acknowledged here yet: `next` is what is to be acknowledged. The segments of a
+    /// message of an exchange have no room for one; to the peer its blocks would look like delivered and changed.
+    pub(in crate::connection) fn owes_data_ack(&self, segment: &Segment, next: u64) -> bool {
+        let sealed = &self.state.sealed;
+        let may_be_message = self.tcp.acked_offset() < sealed.message_end && !segment.payload.is_empty();
+        may_be_message && sealed.told != next && is_path_key(&segment.options)
+    }
 }
