@@ -151,3 +151,79 @@ impl Established {
         self.say(Record::MaxData(self.numbers.incoming.dsn(self.announced).bits()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+    use core::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use plait_base::{Instant, PathId};
+    use plait_protect::handshake::{Complete, Failed, Handshake, Peer, Tep};
+    use plait_protect::sealed::{ConnectionSecrets, MasterSecret, Role as End, Suite};
+
+    use super::super::established::{About, Left};
+    use super::super::mixing::Mixing;
+    use super::*;
+
+    /// A handshake that is over, and counts the tickets that it is given.
+    struct Over(Arc<AtomicUsize>);
+
+    impl Handshake for Over {
+        fn handle_bytes(&mut self, _: &[u8]) -> Result<usize, Failed> {
+            Ok(0)
+        }
+
+        fn poll_transmit(&mut self) -> Option<Bytes> {
+            None
+        }
+
+        fn poll_complete(&mut self) -> Option<Complete> {
+            None
+        }
+
+        fn handle_ticket(&mut self, _: &SessionTicket) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// An opener behind its handshake, and how many tickets that was given.
+    fn opener() -> (Established, Arc<AtomicUsize>) {
+        let master = MasterSecret::filled_by::<()>(|bytes| {
+            bytes.fill(1);
+            Ok(())
+        });
+        let secrets = ConnectionSecrets::derive(master.expect("it was filled"), 0xa0);
+        let suite = Suite::Aes128Gcm;
+        let started = secrets.start(End::A, suite, suite.limits(), Instant::ZERO);
+        let given = Arc::new(AtomicUsize::new(0));
+        let (peer, key_exchange) = (Peer::Certificate, "X25519MLKEM768");
+        let about =
+            About { tep: Tep::Tls13, suite, key_exchange, peer, is_resumed: false, sent: 1, received: 1 };
+        let handshake = Box::new(Over(Arc::clone(&given)));
+        let left = Left { began: Instant::ZERO, handshake, ticket: None };
+        let mixing = Mixing::new(0, (PathId(0), Ipv4Addr::LOCALHOST.into()));
+        (Established::new(End::A, about, started, left, mixing), given)
+    }
+
+    fn ticket(byte: u8) -> Vec<u8> {
+        Record::Ticket(SessionTicket::new(&[byte; 100]).expect("of a length that is fine"))
+            .to_bytes()
+            .to_vec()
+    }
+
+    #[test]
+    fn one_ticket_is_taken_and_a_second_breaks_the_rules() {
+        for same in [true, false] {
+            let (mut opener, given) = opener();
+            let second = ticket(if same { 1 } else { 2 });
+            assert!(opener.take_records(&[ticket(1), second].concat(), 0).is_err(), "in one block");
+            assert_eq!(given.load(Ordering::Relaxed), 1);
+        }
+        let (mut opener, given) = opener();
+        assert!(opener.take_records(&ticket(1), 0).is_ok_and(|ends| !ends));
+        assert!(opener.take_records(&ticket(2), 0).is_err(), "in the next block");
+        assert_eq!(given.load(Ordering::Relaxed), 1);
+    }
+}
