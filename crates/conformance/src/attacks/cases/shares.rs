@@ -100,9 +100,10 @@ fn replayed(context: &Context<'_>) -> Result<Verdict> {
     let result = outcome(&exchange, context.settings.size);
     ensure!(result == Outcome::Equal, "{result:?}");
     let injections = Injections::on(path, AttackName::Replay)?;
-    // The client knows its paths; a server goes by addresses, of which a path may have one of each family.
-    let status = fixture.status(Side::Client)?.context("no status of the client")?;
-    ensure!(status["sealed"]["mixed_paths"] == serde_json::json!([2, 2]), "{}", status["sealed"]);
+    for side in [Side::Client, Side::Server] {
+        let status = fixture.status(side)?.context("no status")?;
+        ensure!(status["sealed"]["mixed_paths"] == serde_json::json!([2, 2]), "{}", status["sealed"]);
+    }
     Ok(Verdict::Passed(format!("equal, {}; two paths are in the keys", injections.words())))
 }
 
