@@ -12,6 +12,8 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use nix::unistd::{Uid, User};
+use plait::Carriers;
+use plait_lab::privilege::is_ordinary_user;
 use plait_proxy::client::{self, ForwardError};
 use plait_proxy::convert::Destination;
 use plait_proxy::dns;
@@ -91,14 +93,22 @@ impl Run {
 
     /// Runs the program to its end and returns what to exit with.
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        self.run_enclosed().await.map_err(|error| {
-            prerequisite::explain(error, &[Check::STACK.as_slice(), Check::ENCLOSURE.as_slice()].concat())
-        })
+        let checks = self.checks();
+        self.run_enclosed().await.map_err(|error| prerequisite::explain(error, &checks))
+    }
+
+    /// What the stack cannot be without, and what the private network of the program cannot: for an ordinary user that is a user
+    /// namespace.
+    fn checks(&self) -> Vec<Check> {
+        let enclosure: &[Check] =
+            if is_ordinary_user() { &[Check::Nft, Check::UserNamespaces] } else { &Check::ENCLOSURE };
+        [self.options().checks(), enclosure].concat()
     }
 
     async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
         let Self { towards, direct, user, program } = self;
-        if let Some(missing) = prerequisite::first(&[Check::Privileges]) {
+        let needs_root = towards.options.carrier == Carriers::Tcp;
+        if let Some(missing) = prerequisite::first(if needs_root { &[Check::Privileges] } else { &[] }) {
             return Err(missing.into());
         }
         let what = program.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

@@ -205,14 +205,17 @@ impl Driver {
     /// Reads the sockets of UDP. What is left there makes them readable in the next turn.
     fn receive_over_udp(&mut self) -> io::Result<()> {
         let Self { udp: Some(udp), arrived, shared, capture, pool, .. } = self else { return Ok(()) };
-        udp.receiver.receive(pool, |path, segment| {
+        udp.receiver.receive(pool, |path, packet| {
             let arrival = Arrival { at: shared.clock.now(), path: Some(path) };
-            match (&segment, capture.as_mut()) {
-                (Ok(segment), Some(capture)) => capture.carried(Direction::Inbound, segment.clone()),
+            match (&packet, capture.as_mut()) {
+                (Ok(Packet::Tcp(segment)), Some(capture)) => {
+                    capture.carried(Direction::Inbound, segment.clone());
+                }
+                (Ok(Packet::Icmp(error)), _) => debug!(reason = ?error.reason, "ICMP error about a datagram"),
                 (Err(reason), _) => trace!(?reason, "datagram dropped: malformed"),
                 (Ok(_), None) => {}
             }
-            arrived.push((arrival, segment.map(Packet::Tcp)));
+            arrived.push((arrival, packet));
             arrived.len() < 2 * READ_BATCH
         })?;
         Ok(())

@@ -77,6 +77,21 @@ async fn bytes_go_both_ways_between_two_hosts_of_one_machine() {
     within(client.drained()).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_nobody_has_is_told_by_icmp_and_not_by_silence() {
+    let client = host();
+    for address in ["127.0.0.1", "::1"] {
+        // Free again when it is dropped.
+        let port = UdpSocket::bind((address, 0)).expect("a port").local_addr().expect("bound").port();
+        let remote = SocketAddr::new(address.parse().expect("an address"), port);
+        let asked = std::time::Instant::now();
+        let error = within(client.connect(&[remote])).await.expect_err("nobody is there");
+        assert_eq!(error.kind(), std::io::ErrorKind::HostUnreachable, "{address}: {error}");
+        // A SYN is sent again after a second: this one was not.
+        assert!(asked.elapsed() < Duration::from_secs(1), "{address}: {:?}", asked.elapsed());
+    }
+}
+
 /// Settings that seal, of both sides.
 fn sealed() -> [Config; 2] {
     let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));

@@ -116,14 +116,21 @@ fn message_sum(source: &IpAddr, destination: &IpAddr, protocol: Protocol, length
 impl IcmpReason {
     /// The reason in an ICMP header; `None` if it is not an error that concerns a segment.
     fn parse(version: IpVersion, header: &[u8; ICMP_HEADER]) -> Option<Self> {
-        let [kind, code, _, _, high @ .., c, d] = *header;
-        let [a, b] = high;
-        match (version, kind) {
+        let [kind, code, _, _, a, b, c, d] = *header;
+        let mtu = match version {
             // RFC 1191, section 4: the MTU is in the low half, the high half is unused.
-            (IpVersion::V4, v4::UNREACHABLE) if code == v4::TOO_BIG => {
-                Some(Self::TooBig { mtu: u32::from(u16::from_be_bytes([c, d])) })
-            }
-            (IpVersion::V6, v6::TOO_BIG) => Some(Self::TooBig { mtu: u32::from_be_bytes([a, b, c, d]) }),
+            IpVersion::V4 => u32::from(u16::from_be_bytes([c, d])),
+            IpVersion::V6 => u32::from_be_bytes([a, b, c, d]),
+        };
+        Self::of(version, kind, code, mtu)
+    }
+
+    /// The reason that type and code of ICMP, or of ICMPv6, stand for; `None` if it is not an error that concerns a segment. `mtu` is
+    /// that of the next hop where the error has one.
+    pub fn of(version: IpVersion, kind: u8, code: u8, mtu: u32) -> Option<Self> {
+        match (version, kind) {
+            (IpVersion::V4, v4::UNREACHABLE) if code == v4::TOO_BIG => Some(Self::TooBig { mtu }),
+            (IpVersion::V6, v6::TOO_BIG) => Some(Self::TooBig { mtu }),
             (IpVersion::V4, v4::UNREACHABLE) | (IpVersion::V6, v6::UNREACHABLE) => {
                 Some(Self::Unreachable { code })
             }

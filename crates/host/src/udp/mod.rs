@@ -7,6 +7,7 @@
 //! can foresee it, and the kernel keeps away whatever comes from elsewhere.
 
 mod credit;
+mod icmp;
 mod receiving;
 mod sending;
 mod socket;

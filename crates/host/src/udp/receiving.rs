@@ -5,21 +5,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::sys::epoll::{EpollEvent, EpollTimeout};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use plait_base::PathId;
 use plait_carrier::tcp_in_udp::{Train, trains};
-use plait_wire::{Malformed, Segment};
+use plait_wire::{Malformed, Packet, Segment};
 use quinn_udp::RecvMeta;
 use tracing::debug;
 
-use super::Udp;
 use super::socket::{Socket, is_about_another};
+use super::{Udp, icmp};
 use crate::pool::{Buffer, Pool};
 
 /// Sockets that are read in a turn; those that are left are found in the next.
 const SOCKETS: usize = 16;
 /// Buffers that one call may fill, each with what receive offload has merged.
 const AT_ONCE: usize = 4;
+/// Errors of a socket that are read in a turn.
+const ERRORS_AT_ONCE: usize = 8;
 
 /// Reads the sockets; it keeps its allocations.
 pub(crate) struct Receiver {
@@ -39,7 +41,7 @@ impl Receiver {
     pub(crate) fn receive(
         &mut self,
         pool: &Pool,
-        mut take: impl FnMut(PathId, Result<Segment, Malformed>) -> bool,
+        mut take: impl FnMut(PathId, Result<Packet, Malformed>) -> bool,
     ) -> Result<(), Errno> {
         let count = match self.udp.epoll.wait(&mut self.events, EpollTimeout::ZERO) {
             Ok(count) => count,
@@ -47,8 +49,15 @@ impl Receiver {
             Err(errno) => return Err(errno),
         };
         for index in 0..count {
-            let socket = self.udp.lock().sockets.get(&self.events[index].data()).cloned();
+            let event = self.events[index];
+            let socket = self.udp.lock().sockets.get(&event.data()).cloned();
             let Some(socket) = socket else { continue };
+            if event.events().contains(EpollFlags::EPOLLERR) {
+                let errors = std::iter::from_fn(|| icmp::next(&socket)).take(ERRORS_AT_ONCE).flatten();
+                errors.for_each(|error| {
+                    take(socket.path, Ok(Packet::Icmp(error)));
+                });
+            }
             if !self.read(&socket, pool, &mut take) {
                 break;
             }
@@ -61,7 +70,7 @@ impl Receiver {
         &mut self,
         socket: &Socket,
         pool: &Pool,
-        take: &mut impl FnMut(PathId, Result<Segment, Malformed>) -> bool,
+        take: &mut impl FnMut(PathId, Result<Packet, Malformed>) -> bool,
     ) -> bool {
         self.buffers.resize_with(AT_ONCE, || pool.take());
         let mut meta = [RecvMeta::default(); AT_ONCE];
@@ -88,7 +97,7 @@ impl Receiver {
                 if let Ok(segment) = &segment {
                     self.udp.note_arrival(segment);
                 }
-                is_more_wanted = take(socket.path, segment);
+                is_more_wanted = take(socket.path, segment.map(Packet::Tcp));
             }
         }
         is_more_wanted

@@ -12,7 +12,7 @@ use nix::sys::socket::{
 use plait_base::PathId;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
-use super::Place;
+use super::{Place, icmp};
 
 /// What a socket may hold in each direction, in bytes, if the system lets it: some round trips of a fast path while the driver
 /// does something else.
@@ -28,6 +28,8 @@ pub(super) struct Socket {
     pub(super) local: SocketAddr,
     /// The device's address.
     pub(super) own: IpAddr,
+    /// The peer, if it is connected.
+    pub(super) remote: Option<SocketAddr>,
 }
 
 impl Socket {
@@ -52,6 +54,7 @@ impl Socket {
         }
         bind(io.as_raw_fd(), &SockaddrStorage::from(own))?;
         if let Some(remote) = remote {
+            icmp::ask_for(&io, own.is_ipv4())?;
             connect(io.as_raw_fd(), &SockaddrStorage::from(remote))?;
         }
         let reference = UdpSockRef::from(&io);
@@ -60,7 +63,7 @@ impl Socket {
         // As much as there may be: a small buffer is slower, but no error.
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), BUFFER);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
-        Ok(Self { io, state, path: place.path, local, own: own.ip() })
+        Ok(Self { io, state, path: place.path, local, own: own.ip(), remote })
     }
 
     /// Sends datagrams that lie one behind the other in `bytes`, each `size` bytes long but the last.
@@ -106,11 +109,19 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
 }
 
-/// Whether the error is one that ICMP has brought. What it says is not believed: it need not have come from anybody on the way.
+/// Whether the error is one that ICMP has brought, about an earlier datagram. What it says is read from the queue of errors, which tells
+/// which one it was ([`icmp`]).
 pub(super) fn is_about_another(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EPROTO | libc::ENOPROTOOPT)
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EMSGSIZE
+        )
     )
 }
 

@@ -10,12 +10,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use nix::unistd::{User, getegid, geteuid, initgroups, setgid, setuid};
+use nix::unistd::{Gid, Uid, User, getegid, geteuid, initgroups, setgid, setuid};
 
 use super::descriptor::owned;
 use super::exit;
@@ -32,7 +33,10 @@ pub(super) const FAILED: u8 = b'F';
 /// that fails, with the exit code to leave with; the reason was told to the parent or printed.
 pub fn enclose(control: RawFd, program: &[OsString], user: Option<&User>) -> i32 {
     let mut control = UnixStream::from(owned(control));
-    let made = make_network().and_then(|listeners| hand_over(&control, &listeners));
+    let made = make_network().and_then(|(users, listeners)| {
+        hand_over(&control, &listeners)?;
+        users.return_to()
+    });
     if let Err(error) = made {
         let _ = control.write_all(&[&[FAILED][..], format!("{error:#}").as_bytes()].concat());
         return exit::FAILED;
@@ -42,7 +46,7 @@ pub fn enclose(control: RawFd, program: &[OsString], user: Option<&User>) -> i32
         return exit::FAILED;
     }
     drop(control);
-    if let Some(user) = user
+    if let Some(user) = user.filter(|user| user.uid != geteuid())
         && let Err(error) = become_user(user)
     {
         let _ = writeln!(io::stderr(), "plait: cannot become the user {}: {error:#}", user.name);
@@ -85,23 +89,62 @@ struct Sockets {
     dns: UdpSocket,
 }
 
-fn make_network() -> anyhow::Result<Sockets> {
-    // A parent that is killed must not leave a program behind that waits for its network.
-    prctl::set_pdeathsig(Signal::SIGTERM)?;
-    let (uid, gid) = (geteuid(), getegid());
-    let mut flags = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS;
-    if !uid.is_root() {
-        flags |= CloneFlags::CLONE_NEWUSER;
+/// Who the program is to be, once its network is made.
+enum Users {
+    /// Who we are.
+    Ours,
+    /// These ids; until then we are root, in a user namespace.
+    Of(Uid, Gid),
+}
+
+impl Users {
+    /// Gets what the set-up of a network takes: privileges that we have, or else those of root in a user namespace of our own, for
+    /// this process and the programs that it starts.
+    fn become_privileged() -> anyhow::Result<Self> {
+        let (uid, gid) = (geteuid(), getegid());
+        match unshare(NETWORK) {
+            Ok(()) => return Ok(Self::Ours),
+            Err(Errno::EPERM) => {}
+            Err(errno) => return Err(errno).context(FORBIDDEN),
+        }
+        unshare(CloneFlags::CLONE_NEWUSER).context(FORBIDDEN)?;
+        let mapped = map_users((0, uid), (0, gid)).context(FORBIDDEN);
+        // AppArmor lets some have a user namespace in which they may do nothing.
+        mapped.and_then(|()| unshare(NETWORK).context(FORBIDDEN)).map(|()| Self::Of(uid, gid))
     }
-    unshare(flags).context(
-        "cannot make a private network (fix: run as root, or allow user namespaces: \
-         sysctl kernel.unprivileged_userns_clone=1, sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
-    )?;
-    if !uid.is_root() {
-        fs::write("/proc/self/setgroups", "deny")?;
-        fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-        fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+
+    /// The program sees its user, as outside, and has no privilege in its network, as outside.
+    fn return_to(self) -> anyhow::Result<()> {
+        let Self::Of(uid, gid) = self else { return Ok(()) };
+        unshare(CloneFlags::CLONE_NEWUSER).context("cannot give up the privileges of the private network")?;
+        map_users((uid.as_raw(), Uid::from_raw(0)), (gid.as_raw(), Gid::from_raw(0)))
+            .context("cannot give up the privileges of the private network")?;
+        end_with_parent()
     }
+}
+
+const NETWORK: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWNS);
+
+/// Neither privileges nor a user namespace in which we had some.
+const FORBIDDEN: &str = "cannot make a private network: it takes root, or user namespaces for ordinary users, which are forbidden \
+     here\n  fix: allow them (sysctl user.max_user_namespaces=10000, sysctl kernel.unprivileged_userns_clone=1, sysctl \
+     kernel.apparmor_restrict_unprivileged_userns=0), run as root, or use plait proxy or plait forward, which need neither";
+
+/// In the user namespace that was just made: an id inside for an id of the namespace around it.
+fn map_users((uid, outer_uid): (u32, Uid), (gid, outer_gid): (u32, Gid)) -> io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{uid} {outer_uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {outer_gid} 1"))
+}
+
+/// A parent that is killed must not leave a program behind that waits for its network.
+fn end_with_parent() -> anyhow::Result<()> {
+    Ok(prctl::set_pdeathsig(Signal::SIGTERM)?)
+}
+
+fn make_network() -> anyhow::Result<(Users, Sockets)> {
+    end_with_parent()?;
+    let users = Users::become_privileged()?;
     for words in ["link set lo up", "route add local default dev lo", "-6 route add local default dev lo"] {
         tool("ip", &words.split(' ').collect::<Vec<_>>(), "")?;
     }
@@ -112,7 +155,7 @@ fn make_network() -> anyhow::Result<Sockets> {
     };
     tool("nft", &["-f", "-"], &rules(sockets.tcp4.local_addr()?.port(), sockets.tcp6.local_addr()?.port()))?;
     use_own_resolver()?;
-    Ok(sockets)
+    Ok((users, sockets))
 }
 
 /// TCP that leaves goes to the listeners, DNS to ours; whatever else leaves is refused at once, so that
