@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::asking::{PathArguments, StatusArguments};
 use crate::attack_scramble::AttackScramble;
+use crate::check::Check;
 use crate::connect::Connect;
 use crate::demo::Demo;
 use crate::forward::Forward;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Forward(Forward),
     /// Say which plaits of this user run, and what they do.
     Status(StatusArguments),
+    /// Try each path to a server: what comes through, what is stripped, and how fast.
+    Check(Check),
     /// Show how a running plait uses its paths, or change it.
     Path(PathArguments),
     /// Show or make our key, and manage the servers that are known.
@@ -82,6 +85,7 @@ impl Command {
             | Self::Serve(_)
             | Self::Proxy(_)
             | Self::Forward(_)
+            | Self::Check(_)
             | Self::Key(_) => true,
             // Of these, some start others that do.
             Self::Status(_)
@@ -111,6 +115,7 @@ impl Arguments {
             Command::Proxy(proxy) => Some(proxy.options()),
             Command::Forward(forward) => Some(forward.options()),
             Command::Status(_)
+            | Command::Check(_)
             | Command::Path(_)
             | Command::Key(_)
             | Command::Lab(_)

@@ -16,7 +16,7 @@ use crate::protection::{self, HostPaths, Trust};
 use crate::running::Running;
 use crate::session::{self, Terminal};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
-use crate::status::Reporter;
+use crate::status::{Reporter, log_carriers};
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
@@ -79,6 +79,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
             return Err(name_hosts(error, &arguments, &trust, (remote, &addresses)).await);
         }
     };
+    log_carriers(stream.status().as_ref());
     trust.judge(stream.peer_identity(), trust.paths_to(&stream))?;
     let mut terminal = Terminal::open()?;
     let listed = running.list(stream.monitor(), peer);

@@ -28,7 +28,7 @@ use crate::protection::HostPaths;
 use crate::running::{Listed, Progress, Running};
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
-use crate::status::Reporter;
+use crate::status::{Reporter, log_carriers};
 use crate::{protection, server_watch, session};
 
 /// How `run` and `proxy` get to their server.
@@ -112,6 +112,7 @@ impl Towards {
         let server = match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await
         {
             Ok(mut first) => {
+                log_carriers(first.status().as_ref());
                 if protection::is_sealed(&self.options) {
                     protection = self.settle(&first, &server_identity, protection, paths)?;
                 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use plait::ErrorKind;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::check::NotUsable;
 use crate::prerequisite::MissingPrerequisite;
 use crate::protection::WrongPeer;
 
@@ -15,6 +16,12 @@ pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number o
     cannot be reached on any path; 5 if it is not who it should be, or does not take us; 6 if what was to be had is not what was asked \
     for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 128+N if signal N ended \
     it.";
+
+/// The same for `plait check`.
+pub(crate) const EXPLANATION_OF_CHECK: &str = "Exit status: 0 if a way can be used; 1 for what has no number of its own; 2 for errors \
+    of usage; 4 if the server cannot be reached on any way; 5 if it is not who it should be, or does not take us; 6 if it can be reached \
+    and options are stripped, altered or dropped on the way; 7 if no way can be tried, for a privilege, a device or a program that is \
+    missing; 128+N if signal N ended it.";
 
 /// Exit status. Usage errors end with 2, from the parser of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +92,9 @@ impl From<&anyhow::Error> for Exit {
             }
             if let Some(error) = cause.downcast_ref::<plait::Error>() {
                 return error.kind().into();
+            }
+            if let Some(not_usable) = cause.downcast_ref::<NotUsable>() {
+                return not_usable.exit();
             }
             if cause.is::<WrongPeer>() {
                 return Self::Identity;

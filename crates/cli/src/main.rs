@@ -10,6 +10,7 @@ mod arguments;
 mod asking;
 mod attack_scramble;
 mod certificate;
+mod check;
 mod connect;
 mod control;
 mod demo;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         Command::Proxy(arguments) => to_the_end(arguments.run()),
         Command::Forward(arguments) => to_the_end(arguments.run()),
         Command::Status(arguments) => arguments.run(),
+        Command::Check(arguments) => until_interrupted(arguments.run()),
         Command::Path(arguments) => arguments.run(),
         Command::Key(arguments) => arguments.run(),
         Command::Lab(arguments) => arguments.run(),

@@ -114,6 +114,19 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         )],
     ),
     (
+        "plait-check",
+        &[
+            (
+                "plait check plait://gw.example:7443",
+                "A table: each path of this machine, over TCP and over UDP.",
+            ),
+            (
+                "plait check --path wlan0 --idle 35 --json gw.example",
+                "One path, and whether a NAT there forgets UDP within 35 seconds, for a program to read.",
+            ),
+        ],
+    ),
+    (
         "plait-status",
         &[
             (
@@ -278,7 +291,8 @@ fn more_of(name: &str, page: &mut Vec<u8>) -> io::Result<()> {
     }
     section("FILES", FILES);
     section("ENVIRONMENT", ENVIRONMENT);
-    more.control("SH", ["EXIT STATUS"]).text([roman(exit::EXPLANATION.trim_start_matches("Exit status: "))]);
+    let statuses = if name == "plait-check" { exit::EXPLANATION_OF_CHECK } else { exit::EXPLANATION };
+    more.control("SH", ["EXIT STATUS"]).text([roman(statuses.trim_start_matches("Exit status: "))]);
     more.control("SH", ["SEE ALSO"]).text([roman(SEE_ALSO)]);
     more.to_writer(page)
 }
@@ -323,7 +337,7 @@ mod tests {
         }
         // Commands that take options of their own have one.
         for command in
-            ["connect", "listen", "run", "serve", "proxy", "forward", "status", "path", "key", "lab", "demo"]
+            ["connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key", "lab", "demo"]
         {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }

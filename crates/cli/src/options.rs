@@ -333,7 +333,7 @@ impl From<UntrustedOnly> for WithoutTrusted {
     }
 }
 
-fn carriers(text: &str) -> Result<Carriers, String> {
+pub(crate) fn carriers(text: &str) -> Result<Carriers, String> {
     text.parse().map_err(str::to_owned)
 }
 

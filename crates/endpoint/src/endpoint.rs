@@ -369,6 +369,15 @@ impl Endpoint {
         }
     }
 
+    /// Asks the peer of a sealed connection how our subflows look to it, in a block of so many bytes; its answer is in the status. `false`
+    /// if the connection is not sealed, or not open yet.
+    pub fn look(&mut self, now: Instant, id: ConnectionId, bytes: usize) -> bool {
+        let Some(entry) = self.held_mut(id) else { return false };
+        let asks = entry.connection.look(bytes);
+        self.on_progress(now, id);
+        asks
+    }
+
     /// Ends a connection at once.
     pub fn abort(&mut self, now: Instant, id: ConnectionId) {
         if let Some(entry) = self.held_mut(id) {

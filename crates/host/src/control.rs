@@ -27,6 +27,12 @@ impl PathControl {
         self.shared.lock().endpoint.paths().iter().cloned().collect()
     }
 
+    /// As [`crate::Host::tcp_missing`].
+    #[must_use]
+    pub fn tcp_missing(&self) -> Option<String> {
+        self.shared.lock().tcp_missing.clone()
+    }
+
     /// From now on the path of this device has this class, and is a backup or not: connections tell their peers by
     /// MP_PRIO (RFC 8684, section 3.3.8), and leave a path that may carry nothing.
     ///

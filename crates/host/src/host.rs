@@ -97,6 +97,16 @@ impl Host {
     /// # Errors
     /// As [`Host::connect`].
     pub async fn connect_with(&self, config: Config, remotes: &[SocketAddr]) -> io::Result<Stream> {
+        let stream = self.begin(config, remotes)?;
+        stream.opened().await?;
+        Ok(stream)
+    }
+
+    /// As [`Host::connect_with`], and does not wait until the connection can be used, which [`Stream::opened`] does.
+    ///
+    /// # Errors
+    /// No path can reach any of them.
+    pub fn begin(&self, config: Config, remotes: &[SocketAddr]) -> io::Result<Stream> {
         let config = self.suited(config);
         let opened = self.shared.change(|state, now| {
             if state.phase != Phase::Running {
@@ -106,9 +116,13 @@ impl Host {
             state.add_connection(id);
             Ok(id)
         });
-        let stream = Stream::new(self.shared.clone(), opened?);
-        stream.opened().await?;
-        Ok(stream)
+        Ok(Stream::new(self.shared.clone(), opened?))
+    }
+
+    /// Why there is no path over TCP although it was asked for where it can be had; `None` if there is one, or none was asked for.
+    #[must_use]
+    pub fn tcp_missing(&self) -> Option<String> {
+        self.shared.lock().tcp_missing.clone()
     }
 
     /// Accepts connections to `port` of the paths' devices from now on.
@@ -248,7 +262,12 @@ impl HostBuilder {
                 return Err(Error::DuplicatePath { name: path.device().to_owned() });
             }
         }
-        let (tun, network) = over_tcp(carriers, &paths, &ranges)?.unzip();
+        let (over_tcp, tcp_missing) = match over_tcp(carriers, &paths, &ranges)? {
+            OverTcp::There(tun, network) => (Some((tun, *network)), None),
+            OverTcp::NotAskedFor => (None, None),
+            OverTcp::Missing(why) => (None, Some(why)),
+        };
+        let (tun, network) = over_tcp.unzip();
         let udp = (carriers != Carriers::Tcp).then(|| Udp::new(keep_alive).map(Arc::new)).transpose()?;
         let networks = Networks { tun: network, udp: udp.clone().map(|udp| PlainNetwork::new(udp, &paths)) };
         let over_tcp = networks.tun.iter().flat_map(Network::stack_addresses);
@@ -263,6 +282,7 @@ impl HostBuilder {
         let mut endpoint = Endpoint::with_random(limits, wire, secret);
         endpoint.set_unix_epoch(clock.unix_epoch());
         let shared = Shared::new(clock, endpoint)?;
+        shared.lock().tcp_missing = tcp_missing;
         let network_monitor = NetworkMonitor::start(networks, shared.clone())?;
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
         let driver = Driver::new(driver::Carriers { tun, udp }, shared.clone(), capture, workers);
@@ -296,32 +316,38 @@ impl std::fmt::Debug for Host {
     }
 }
 
+/// What there is of TCP.
+enum OverTcp {
+    /// The TUN device and the network around it.
+    There(Arc<Tun>, Box<Network>),
+    /// Nothing, and nothing was to be.
+    NotAskedFor,
+    /// It cannot be had here, for this reason.
+    Missing(String),
+}
+
 /// The TUN device and the network around it, if there are to be some and can be.
-fn over_tcp(
-    carriers: Carriers,
-    paths: &[PathSpec],
-    ranges: &Ranges,
-) -> Result<Option<(Arc<Tun>, Network)>, Error> {
+fn over_tcp(carriers: Carriers, paths: &[PathSpec], ranges: &Ranges) -> Result<OverTcp, Error> {
     let start = |paths: &[PathSpec]| {
         let tun = Arc::new(Tun::create()?);
         let network = Network::prepare(tun.clone(), paths, ranges)?;
-        Ok(Some((tun, network)))
+        Ok(OverTcp::There(tun, Box::new(network)))
     };
     match carriers {
-        Carriers::Udp => Ok(None),
+        Carriers::Udp => Ok(OverTcp::NotAskedFor),
         Carriers::Tcp => start(paths),
         Carriers::Auto => {
             // What the kernel sends itself is never forwarded to a TUN device.
             let others = paths.iter().filter(|path| path.device() != LOOPBACK).cloned().collect::<Vec<_>>();
             if others.is_empty() {
-                return Ok(None);
+                return Ok(OverTcp::NotAskedFor);
             }
             start(&others).or_else(|error| {
                 if !error.is_missing_privilege_or_feature() {
                     return Err(error);
                 }
                 tracing::info!(%error, "TCP cannot be had here: over UDP only");
-                Ok(None)
+                Ok(OverTcp::Missing(error.to_string()))
             })
         }
     }

@@ -70,12 +70,13 @@ pub use plait_carrier::MalformedCounts;
 pub use plait_endpoint::{Counters, EndpointConfig};
 pub use plait_mptcp::Counters as StatusCounters;
 pub use plait_mptcp::{
-    AttemptOutcome, AttemptStatus, Config, ConnectionError, Fallback, Joins, Negotiated, Path, PathClass,
-    PeerIdentity, PlainReason, Protect, Scheduler, ScrambleSettings, ScrambleStart, ScrambleStatus,
-    SealedSettings, SealedStatus, Status, SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
+    AttemptOutcome, AttemptStage, AttemptStatus, Config, ConnectionError, Fallback, Joins, Negotiated, Path,
+    PathClass, PeerIdentity, PlainReason, Protect, Refusal, Scheduler, ScrambleSettings, ScrambleStart,
+    ScrambleStatus, SealedSettings, SealedStatus, Seen, Status, SubflowStatus, TrustedPaths, Unscrambled,
+    WithoutTrusted,
 };
-pub use plait_tcp::Ecn;
 pub use plait_tcp::congestion::Algorithm as CongestionControl;
+pub use plait_tcp::{Closed, Ecn, PeerSyn};
 pub use pool::{Buffer, Pool};
 pub use setup::{Ranges, default_devices, device_towards, device_with};
 pub use stream::{Monitor, ReadHalf, Stream, WriteHalf};

@@ -30,6 +30,8 @@ pub(crate) struct State {
     /// Who waits for the last connection to end.
     pub(crate) drained: Vec<Waker>,
     pub(crate) phase: Phase,
+    /// Why there is no path over TCP.
+    pub(crate) tcp_missing: Option<String>,
 }
 
 /// Life of the driver.
@@ -73,6 +75,7 @@ impl Shared {
             listeners: BTreeMap::new(),
             drained: Vec::new(),
             phase: Phase::Running,
+            tcp_missing: None,
         };
         Ok(Arc::new(Self { clock, wake: Wake::new()?, state: Mutex::new(state) }))
     }

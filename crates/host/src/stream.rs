@@ -119,7 +119,10 @@ impl Stream {
     }
 
     /// Waits until the connection can be used, or has failed.
-    pub(crate) async fn opened(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// It has failed.
+    pub async fn opened(&self) -> io::Result<()> {
         let Handle { shared, id } = &*self.read.handle;
         poll_fn(|context| {
             let mut state = shared.lock();
@@ -150,6 +153,13 @@ impl Monitor {
     /// As [`Stream::abort`].
     pub fn abort(&self) {
         self.handle.abort();
+    }
+
+    /// Asks the peer of a sealed connection how our subflows look to it, in a block that is filled up to so many bytes, 32 KiB at most.
+    /// The answer is as long, and in the status of each subflow. `false` if the connection is not sealed.
+    pub fn look(&self, bytes: usize) -> bool {
+        let Handle { shared, id } = &*self.handle;
+        shared.change(|state, now| state.endpoint.look(now, *id, bytes))
     }
 }
 

@@ -39,7 +39,9 @@ pub use memory::Memory;
 pub use opening::{ActiveOpen, Association};
 pub use path_report::PathReport;
 pub use paths::{Joins, Path, PathClass, Paths, TrustedPaths};
+pub use plait_protect::handshake::Refusal;
 pub use plait_protect::scramble::Variant as ScrambleStart;
+pub use plait_protect::sealed::Seen;
 pub use protection::keys::token_of;
 pub use protection::sealed::{CryptoJob, CryptoResult};
 pub use status::{

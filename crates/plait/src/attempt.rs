@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::plait_host::{AttemptOutcome, AttemptStatus, FailedAttempt};
+use ::plait_host::{AttemptOutcome, AttemptStage, AttemptStatus, FailedAttempt};
 
 use crate::carrier::Carrier;
 
@@ -16,6 +16,53 @@ use crate::carrier::Carrier;
 pub struct Attempt {
     device: Option<String>,
     status: AttemptStatus,
+}
+
+/// What stood in the way of an attempt to open a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Nobody answered the SYN.
+    NoAnswer,
+    /// TCP was established, and then the peer fell silent.
+    Silence,
+    /// It worked, and another one was faster.
+    Slower,
+    /// The SYN was refused: nobody listens, or what the peer requires was stripped from it.
+    Refused,
+    /// ICMP, or this host, says that there is no way.
+    Unreachable,
+    /// The options that the SYN/ACK should have had are missing or altered.
+    Options,
+    /// It was reset by the peer, or in its name.
+    Reset,
+    /// The handshake of the sealed connection has failed.
+    Handshake,
+    /// Nothing could be verified: somebody alters what is sent.
+    Altered,
+    /// Its path went away.
+    PathLost,
+    /// Something else, as its text says.
+    Other,
+}
+
+/// A name for programs, as `no-answer`.
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAnswer => "no-answer",
+            Self::Silence => "silence",
+            Self::Slower => "slower",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Options => "options",
+            Self::Reset => "reset",
+            Self::Handshake => "handshake",
+            Self::Altered => "altered",
+            Self::PathLost => "path-lost",
+            Self::Other => "other",
+        })
+    }
 }
 
 impl Attempt {
@@ -57,6 +104,55 @@ impl Attempt {
     #[must_use]
     pub fn verdict(&self) -> String {
         self.status.to_string()
+    }
+
+    /// What stood in its way, if anything did.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        use ::plait_host::ConnectionError as Error;
+        let silence = match self.status.stage {
+            AttemptStage::SynSent => Obstacle::NoAnswer,
+            AttemptStage::Established | AttemptStage::Handshake | AttemptStage::Authenticated => {
+                Obstacle::Silence
+            }
+            AttemptStage::Confirmed => Obstacle::Slower,
+        };
+        Some(match self.status.outcome {
+            AttemptOutcome::Running | AttemptOutcome::Chosen => return None,
+            AttemptOutcome::Overtaken => silence,
+            AttemptOutcome::PathLost => Obstacle::PathLost,
+            AttemptOutcome::Failed(error) => match error {
+                Error::TimedOut => silence,
+                Error::Refused => Obstacle::Refused,
+                Error::Unreachable => Obstacle::Unreachable,
+                Error::PlainRefused | Error::NotScrambled(_) | Error::NotSealed => Obstacle::Options,
+                Error::Reset | Error::FastClose => Obstacle::Reset,
+                Error::HandshakeFailed => Obstacle::Handshake,
+                Error::NegotiationAltered => Obstacle::Altered,
+                Error::PathsMissing
+                | Error::AllPathsLost
+                | Error::Aborted
+                | Error::Protocol
+                | Error::Corrupted
+                | Error::NoTrustedPath => Obstacle::Other,
+            },
+        })
+    }
+
+    /// Whether TCP was established, which is before any handshake that seals.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        self.status.stage > AttemptStage::SynSent
+    }
+
+    /// Whether the bytes of the peer's handshake have come, or more.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.status.stage >= AttemptStage::Handshake
+    }
+
+    /// What was wrong with the options of the SYN/ACK.
+    pub(crate) fn refusal(&self) -> Option<::plait_host::Refusal> {
+        self.status.refusal
     }
 
     /// Whether it is the connection.

@@ -68,6 +68,15 @@ impl Error {
         Self { message: format!("{}\n  fix: {fix}", self.message), ..self }
     }
 
+    /// There is no connection in time; what the attempts have met until then.
+    pub(crate) fn late(attempts: Vec<Attempt>) -> Self {
+        let mut message = "nobody answered on any path in time".to_owned();
+        if attempts.len() > 1 {
+            attempts.iter().for_each(|attempt| message += &format!("\n  {attempt}"));
+        }
+        Self { attempts, ..Self::new(ErrorKind::TimedOut, message) }
+    }
+
     /// What kind of error it is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

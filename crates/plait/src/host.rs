@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::plait_host::{Config, Joins, Ranges};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::carrier::Carriers;
 use crate::counters::HostCounters;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::path::{Path, PathControl, PathState};
 use crate::protection::{CongestionControl, Ecn, Protection, Scheduler};
 use crate::remote::Remote;
 use crate::service::Service;
+use crate::status::Monitor;
 use crate::stream::Stream;
 
 /// A running stack. Dropping it resets the connections that are still open and puts the network back to what it was;
@@ -73,19 +74,37 @@ impl Host {
         remote: impl Into<Remote>,
         protection: impl Into<Protection>,
     ) -> Result<Stream, Error> {
-        let (remote, protection) = (remote.into(), protection.into());
+        self.open(None, remote.into(), protection.into()).await
+    }
+
+    async fn open(
+        &self,
+        limit: Option<Duration>,
+        remote: Remote,
+        protection: Protection,
+    ) -> Result<Stream, Error> {
         let (config, expected) = protection.settings(&remote, &self.config)?;
         if let Some(expected) = &expected {
             expected.judge_paths(&self.devices())?;
         }
-        let addresses = remote.resolve().await?;
-        let stream = self.inner.connect_with(config, &addresses).await.map_err(|error| {
-            let error = Error::from(error);
-            match &expected {
-                Some(expected) => expected.explain(error),
-                None => error,
+        let until = limit.map(|limit| Instant::now() + limit);
+        let addresses = by(until, remote.resolve()).await.unwrap_or_else(|| Err(Error::late(Vec::new())))?;
+        let stream = self.inner.begin(config, &addresses)?;
+        match by(until, stream.opened()).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                let error = Error::from(error);
+                return Err(match expected {
+                    Some(expected) => expected.explain(error),
+                    None => error,
+                });
             }
-        })?;
+            None => {
+                let control = self.inner.path_control();
+                let attempts = Monitor { inner: stream.monitor(), control }.status();
+                return Err(Error::late(attempts.map_or_else(Vec::new, |status| status.attempts())));
+            }
+        }
         if let Some(expected) = expected {
             let status = stream.status();
             // Before the application has the stream, and so before a byte of it is sent.
@@ -100,15 +119,14 @@ impl Host {
     /// As [`Host::connect`], and gives up after `limit`.
     ///
     /// # Errors
-    /// As [`Host::connect`]; [`ErrorKind::TimedOut`] if there is no connection by then.
+    /// As [`Host::connect`]; [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) if there is no connection by then.
     pub async fn connect_within(
         &self,
         limit: Duration,
         remote: impl Into<Remote>,
         protection: impl Into<Protection>,
     ) -> Result<Stream, Error> {
-        let late = || Error::new(ErrorKind::TimedOut, "there was no connection in time");
-        timeout(limit, self.connect(remote, protection)).await.unwrap_or_else(|_| Err(late()))
+        self.open(Some(limit), remote.into(), protection.into()).await
     }
 
     /// Accepts connections to `port` of the paths' devices.
@@ -284,5 +302,13 @@ impl HostBuilder {
             }
         }
         Ok(Host { inner: inner.start()?, config })
+    }
+}
+
+/// What comes of `work`, if that is by then.
+async fn by<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match until {
+        Some(until) => timeout_at(until, work).await.ok(),
+        None => Some(work.await),
     }
 }

@@ -63,6 +63,8 @@
 
 mod attempt;
 mod carrier;
+mod check;
+mod choice;
 mod counters;
 mod error;
 mod halves;
@@ -83,8 +85,10 @@ mod trust;
 
 pub use crate::host::{Host, HostBuilder};
 pub use ::plait_host::{Buffer, Pool};
-pub use attempt::Attempt;
+pub use attempt::{Attempt, Obstacle};
 pub use carrier::{Carrier, Carriers};
+pub use check::{Change, Check, Measured, Meddling, Message, Verdict, WayReport};
+pub use choice::CarrierChoice;
 pub use counters::HostCounters;
 pub use error::{Error, ErrorKind};
 pub use halves::{ReadHalf, WriteHalf};
@@ -106,5 +110,5 @@ pub use sealing::{CipherSuite, Handshake, KeyLog, Sealing};
 pub use service::{Clients, SealedService, Service};
 pub use status::{Monitor, Negotiated, Peer, PlainReason, ScrambleStatus, SealStatus, Status, TrustedPaths};
 pub use stream::Stream;
-pub use subflow::Subflow;
+pub use subflow::{Subflow, SynOptions};
 pub use trust::Trust;

@@ -7,6 +7,7 @@ use ::plait_host::PeerIdentity;
 use plait_handshake::Fingerprint;
 
 use crate::attempt::Attempt;
+use crate::choice::{self, CarrierChoice};
 use crate::counters;
 use crate::path::PathState;
 use crate::scrambling::ScrambleStart;
@@ -53,6 +54,7 @@ pub struct PlainReason(::plait_host::PlainReason);
 pub struct Status {
     status: ::plait_host::Status,
     paths: Vec<::plait_host::Path>,
+    tcp_missing: Option<String>,
 }
 
 /// What there is to say about sealing.
@@ -86,7 +88,8 @@ impl Monitor {
     /// The connection now; `None` when its host is gone.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
-        Some(Status { status: self.inner.status()?, paths: self.control.paths() })
+        let (paths, tcp_missing) = (self.control.paths(), self.control.tcp_missing());
+        Some(Status { status: self.inner.status()?, paths, tcp_missing })
     }
 
     /// Ends the connection at once, in both directions.
@@ -162,6 +165,12 @@ impl Status {
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {
         self.paths.iter().cloned().map(PathState).collect()
+    }
+
+    /// For each device the carrier in use, and for the other one why it is not.
+    #[must_use]
+    pub fn carriers(&self) -> Vec<CarrierChoice> {
+        choice::of(&self.paths(), &self.attempts(), &self.subflows(), self.tcp_missing.as_deref())
     }
 
     /// What was dropped, refused or done again, by name: `bytes_duplicate`, `joins_refused`, `blocks_repaired` and others. Names are

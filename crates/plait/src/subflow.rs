@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ::plait_host::{Path, SubflowStatus};
+use ::plait_host::{Closed, Path, PeerSyn, Seen, SubflowStatus};
 
 use crate::carrier::Carrier;
 
@@ -13,6 +13,38 @@ pub struct Subflow {
     subflow: SubflowStatus,
     device: String,
     local: SocketAddr,
+}
+
+/// TCP's own options of a SYN, or SYN/ACK, as they have arrived: boxes on the way strip and change them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct SynOptions {
+    /// The segment size that it names (RFC 9293, section 3.7.1).
+    pub mss: Option<u16>,
+    /// Whether it offers to scale windows (RFC 7323).
+    pub window_scale: bool,
+    /// Whether it permits selective acknowledgments (RFC 2018).
+    pub sack: bool,
+    /// Whether it has a timestamp (RFC 7323).
+    pub timestamps: bool,
+}
+
+impl From<PeerSyn> for SynOptions {
+    fn from(PeerSyn { mss, window_scale, sack, timestamps }: PeerSyn) -> Self {
+        Self { mss, window_scale, sack, timestamps }
+    }
+}
+
+impl From<&Seen> for SynOptions {
+    fn from(seen: &Seen) -> Self {
+        let has = |bit: u8| seen.options & bit != 0;
+        Self {
+            mss: Some(seen.mss).filter(|&mss| mss > 0),
+            window_scale: has(Seen::WINDOW_SCALE),
+            sack: has(Seen::SACK),
+            timestamps: has(Seen::TIMESTAMPS),
+        }
+    }
 }
 
 impl Subflow {
@@ -62,6 +94,75 @@ impl Subflow {
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         self.subflow.tuple.remote
+    }
+
+    /// Where its segments come from as the peer sees it, if it was asked ([`Stream::look`](crate::Stream::look)). Another address than
+    /// [`Subflow::local_addr`] is one that a NAT has given it.
+    #[must_use]
+    pub fn seen_from(&self) -> Option<SocketAddr> {
+        self.subflow.seen.map(|seen| seen.address)
+    }
+
+    /// How often the peer has said how it sees the subflow.
+    #[must_use]
+    pub fn times_seen(&self) -> u64 {
+        self.subflow.times_seen
+    }
+
+    /// TCP's own options of our SYN as they arrived, if the peer was asked and the subflow is one that we have opened.
+    #[must_use]
+    pub fn peer_saw(&self) -> Option<SynOptions> {
+        self.subflow.seen.as_ref().map(SynOptions::from)
+    }
+
+    /// TCP's own options of the peer's SYN or SYN/ACK, as they have arrived.
+    #[must_use]
+    pub fn we_saw(&self) -> Option<SynOptions> {
+        self.subflow.peer_syn.map(SynOptions::from)
+    }
+
+    /// The segment size that our SYN has named, in bytes.
+    #[must_use]
+    pub fn offered_mss(&self) -> u16 {
+        let headers = if self.subflow.tuple.local.is_ipv4() { 40 } else { 60 };
+        self.subflow.tcp.link_mtu.saturating_sub(headers)
+    }
+
+    /// The longest packet that is sent, in bytes, IP header included; [`Subflow::proven_mtu`] tells what has arrived.
+    #[must_use]
+    pub fn path_mtu(&self) -> u16 {
+        self.subflow.tcp.mtu
+    }
+
+    /// The longest packet of ours that is known to have arrived; 0 while none is.
+    #[must_use]
+    pub fn proven_mtu(&self) -> u16 {
+        self.subflow.tcp.proven_mtu
+    }
+
+    /// The longest packet that our own device takes.
+    #[must_use]
+    pub fn link_mtu(&self) -> u16 {
+        self.subflow.tcp.link_mtu
+    }
+
+    /// Bytes per second that the path has delivered, by the last sample that we have not limited ourselves.
+    #[must_use]
+    pub fn delivery_rate(&self) -> Option<u64> {
+        self.subflow.tcp.delivery_rate
+    }
+
+    /// How it has ended, in a few words, if it has.
+    #[must_use]
+    pub fn end(&self) -> Option<&'static str> {
+        Some(match self.subflow.end? {
+            Closed::Finished => "closed",
+            Closed::ResetByPeer => "reset by the peer, or in its name",
+            Closed::Refused => "refused",
+            Closed::TimedOut => "not answered",
+            Closed::Unreachable => "unreachable",
+            Closed::Aborted => "given up here",
+        })
     }
 
     /// Whether data can be sent on it now.

@@ -58,7 +58,7 @@ pub use option_tag::{OptionContext, OptionKey, ProtectedOptions, SubflowTag};
 pub use path_key::{
     ANSWER_LEN, Exchange, OFFER_LEN, PathKeyError, PathNumber, PathOffer, Share, ShareLog, Speaker,
 };
-pub use record::{MAX_RECORDS, OPENING_LEN, Record, RecordError, Records};
+pub use record::{MAX_RECORDS, OPENING_LEN, Record, RecordError, Records, Seen};
 pub use schedule::{ConnectionSecrets, Role};
 pub use sealer::{KeyUsedUp, SealJob, Sealer, UpdateRefused};
 pub use secret::{ExporterSecret, JoinSecret, MasterSecret, MixSecret, ResumeSecret};

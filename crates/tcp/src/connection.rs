@@ -141,6 +141,12 @@ pub struct Stats {
     pub spurious_recoveries: u64,
     /// Segments dropped on arrival, all reasons.
     pub segments_dropped: u64,
+    /// Longest packet that is sent, in bytes, IP header included, but for those that try whether longer ones pass.
+    pub mtu: u16,
+    /// Longest packet that is known to have arrived, at least; 0 while none is.
+    pub proven_mtu: u16,
+    /// Longest packet that our own link takes.
+    pub link_mtu: u16,
 }
 
 /// How a connection began.
@@ -204,7 +210,15 @@ impl Connection {
         Self {
             tuple,
             state: State::SynSent,
-            opening: Opening { role, attempts: 0, began_at: now, sent_at: now, was_lost: false, due: true },
+            opening: Opening {
+                role,
+                attempts: 0,
+                began_at: now,
+                sent_at: now,
+                was_lost: false,
+                due: true,
+                theirs: None,
+            },
             sack: config.sack,
             ecn: Marking::new(if config.congestion.answers_marks() { config.ecn } else { Ecn::Off }),
             flow_label: FlowLabel::new(now, version, isn.label_seed),
@@ -516,6 +530,9 @@ impl Connection {
             in_flight: u32::try_from(flight.in_flight()).unwrap_or(u32::MAX),
             ecn: self.ecn.is_capable(),
             accurate_ecn: self.ecn.is_accurate(),
+            mtu: self.send.path.mtu(),
+            proven_mtu: self.send.path.proven(),
+            link_mtu: self.send.path.link(),
             ..self.stats
         }
     }

@@ -33,6 +33,21 @@ pub(crate) struct Opening {
     pub(crate) was_lost: bool,
     /// One is to be sent.
     pub(crate) due: bool,
+    /// What the peer's said, once it has come.
+    pub(crate) theirs: Option<PeerSyn>,
+}
+
+/// What the SYN or SYN/ACK of the peer had of the options of TCP itself, as it arrived: middleboxes strip and change them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PeerSyn {
+    /// The segment size that it names (RFC 9293, section 3.7.1).
+    pub mss: Option<u16>,
+    /// Whether it offers to scale windows (RFC 7323).
+    pub window_scale: bool,
+    /// Whether it permits selective acknowledgments (RFC 2018).
+    pub sack: bool,
+    /// Whether it has a timestamp (RFC 7323).
+    pub timestamps: bool,
 }
 
 impl Connection {
@@ -40,6 +55,11 @@ impl Connection {
     /// later than it was waited for, as far as timestamps tell.
     pub fn has_lost_syn(&self) -> bool {
         self.opening.was_lost
+    }
+
+    /// What the SYN or SYN/ACK of the peer had, once it has come.
+    pub fn peer_syn(&self) -> Option<PeerSyn> {
+        self.opening.theirs
     }
 
     /// A segment in SYN-SENT, in the order of RFC 9293, section 3.10.7.3.
@@ -83,6 +103,12 @@ impl Connection {
     /// Takes what the peer's SYN says. Its payload, if any, is left for the peer to send again.
     pub(crate) fn take_syn(&mut self, now: Instant, syn: &Segment) {
         let offered = SynOptions::parse(&syn.options);
+        self.opening.theirs = Some(PeerSyn {
+            mss: offered.mss,
+            window_scale: offered.scale.is_some(),
+            sack: offered.sack,
+            timestamps: offered.timestamps.is_some(),
+        });
         self.receive.irs = syn.seq;
         self.receive.last_arrival = now;
         let default = match IpVersion::of(&self.tuple.remote.ip()) {

@@ -72,5 +72,6 @@ pub use challenge::{Challenge, ChallengeLimit};
 pub use config::{Config, Ecn, KeepAlive};
 pub use connection::{Chunk, Connection, Record, SegmentKind, SegmentOptions, State, Stats};
 pub use event::{Arrival, Closed, Deadline, DropReason, Event, Timer};
+pub use handshake::PeerSyn;
 pub use isn::{Isn, IsnGenerator};
 pub use tuple::FourTuple;

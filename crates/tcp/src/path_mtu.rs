@@ -116,6 +116,21 @@ impl PathMtu {
         }
     }
 
+    /// Packets are not larger, but for probes.
+    pub(crate) fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// Largest packet that was delivered, at least.
+    pub(crate) fn proven(&self) -> u16 {
+        self.proven
+    }
+
+    /// What our link takes.
+    pub(crate) fn link(&self) -> u16 {
+        self.link
+    }
+
     /// Largest segment without options.
     pub(crate) fn mss(&self) -> u16 {
         self.mtu - self.ip_header - TCP_HEADER

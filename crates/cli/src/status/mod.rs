@@ -21,6 +21,17 @@ pub(crate) struct Reporter {
     json: Option<Box<dyn Write + Send>>,
 }
 
+/// Says with `-v` which carrier a connection that was just opened uses over each path, and why not the other.
+pub(crate) fn log_carriers(status: Option<&Status>) {
+    for choice in status.map(Status::carriers).unwrap_or_default() {
+        let (path, carrier) = (choice.device, choice.carrier);
+        match choice.why_not {
+            None => tracing::info!(path, %carrier, "in use"),
+            Some(why) => tracing::info!(path, %carrier, why, "not in use"),
+        }
+    }
+}
+
 /// `-` is standard error: standard output may be the other end of the connection.
 fn open(file: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     if file == Path::new("-") {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use plait::{
-    Attempt, HostCounters, Negotiated, PathState, ScrambleStart, ScrambleStatus, SealStatus, Status, Subflow,
-    TrustedPaths,
+    Attempt, CarrierChoice, HostCounters, Negotiated, PathState, ScrambleStart, ScrambleStatus, SealStatus,
+    Status, Subflow, TrustedPaths,
 };
 use serde::Serialize;
 
@@ -84,6 +84,8 @@ pub(super) struct AttemptReport {
     pub(super) stage: String,
     /// Whether it is the connection.
     pub(super) chosen: bool,
+    /// What stood in its way, in a word: `no-answer`, `refused`, `options` and others.
+    pub(super) obstacle: Option<String>,
     /// What became of it, or what is suspected of its path.
     pub(super) verdict: String,
     /// Milliseconds from the beginning of the first attempt to the beginning of this one, and to its end.
@@ -100,6 +102,7 @@ impl From<&Attempt> for AttemptReport {
             remote: attempt.peer_addr(),
             stage: attempt.stage(),
             chosen: attempt.is_chosen(),
+            obstacle: attempt.obstacle().map(|obstacle| obstacle.to_string()),
             verdict: attempt.verdict(),
             began_ms: millis(attempt.began()),
             ended_ms: attempt.ended().map(millis),
@@ -139,6 +142,8 @@ pub(super) struct PathReport {
     pub(super) segments_lost: u64,
     /// Part of the segments with data that were lost, 0 to 1.
     pub(super) loss: f64,
+    /// The carriers that are not in use here, and why.
+    pub(super) not_used: BTreeMap<String, String>,
 }
 
 /// How the connection is scrambled.
@@ -231,7 +236,7 @@ impl Report {
             age_ms: millis(status.age()),
             counters: status.counters().into_iter().collect(),
             attempts: status.attempts().iter().map(AttemptReport::from).collect(),
-            paths: PathReport::all(&status.paths(), &subflows, total),
+            paths: PathReport::all(&status.paths(), &subflows, &status.carriers(), total),
             subflows: subflows.iter().map(SubflowReport::from).collect(),
             host: host.map(HostReport::from),
         }
@@ -283,7 +288,7 @@ impl SealedReport {
 
 impl PathReport {
     /// Each device by the carriers that there were subflows by, or by one if there were none.
-    fn all(paths: &[PathState], subflows: &[Subflow], total: u64) -> Vec<Self> {
+    fn all(paths: &[PathState], subflows: &[Subflow], choices: &[CarrierChoice], total: u64) -> Vec<Self> {
         let mut reports: Vec<Self> = paths.iter().map(|path| Self::new(path, subflows, total)).collect();
         let used: Vec<String> =
             reports.iter().filter(|report| report.subflows > 0).map(|report| report.name.clone()).collect();
@@ -293,6 +298,16 @@ impl PathReport {
             told.push(report.name.clone());
             is_told
         });
+        for report in &mut reports {
+            let of_other = |choice: &&CarrierChoice| {
+                choice.device == report.name && choice.carrier.to_string() != report.carrier
+            };
+            let why_not = choices
+                .iter()
+                .filter(of_other)
+                .filter_map(|choice| Some((choice.carrier.to_string(), choice.why_not.clone()?)));
+            report.not_used = why_not.collect();
+        }
         reports
     }
 

@@ -55,6 +55,11 @@ impl Report {
                 row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
         }
+        for path in &self.paths {
+            for (carrier, why) in &path.not_used {
+                let _ = writeln!(text, "  {} by {}, not by {carrier}: {why}", path.name, path.carrier);
+            }
+        }
         text += &counted("counted", &self.counters);
         text += &self.host.as_ref().map_or_else(String::new, |host| counted("strangers", &host.strangers));
         text

@@ -247,6 +247,11 @@ impl ActiveOpen {
         }
     }
 
+    /// As [`Connection::look`], once an attempt was chosen.
+    pub fn look(&mut self, bytes: usize) -> bool {
+        self.chosen_mut().is_some_and(|connection| connection.look(bytes))
+    }
+
     /// As [`Connection::stop_reading`].
     pub fn stop_reading(&mut self, now: Instant) {
         match self.chosen_mut() {

@@ -166,6 +166,11 @@ impl Association {
         pass!(self.read(now))
     }
 
+    /// As [`Connection::look`].
+    pub fn look(&mut self, bytes: usize) -> bool {
+        pass!(self.look(bytes))
+    }
+
     /// As [`Connection::finish`].
     pub fn finish(&mut self, now: Instant) {
         pass!(self.finish(now));

@@ -155,6 +155,7 @@ impl Attempt {
             began: self.began.saturating_since(opened),
             ended: self.ended.map(|ended| ended.saturating_since(opened)),
             why: self.connection.protection.sealed_status().and_then(|sealed| sealed.failure),
+            refusal: self.connection.protection.refusal(),
         }
     }
 }

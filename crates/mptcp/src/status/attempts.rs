@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::SocketAddr;
 use plait_base::{Duration, PathId};
+use plait_protect::handshake::Refusal;
 
 use crate::ConnectionError;
 
@@ -55,6 +56,8 @@ pub struct AttemptStatus {
     pub ended: Option<Duration>,
     /// What the negotiation, the handshake or the blocks had against it, for people.
     pub why: Option<String>,
+    /// What was wrong with the options of the SYN/ACK, if that is why it failed.
+    pub refusal: Option<Refusal>,
 }
 
 impl fmt::Display for AttemptStage {

@@ -3,6 +3,7 @@
 mod attempts;
 
 use plait_base::{Duration, PathId, SubflowId};
+use plait_protect::sealed::Seen;
 use plait_tcp::FourTuple;
 
 pub use attempts::{AttemptOutcome, AttemptStage, AttemptStatus};
@@ -71,6 +72,12 @@ pub struct SubflowStatus {
     pub tags_failed: u64,
     /// How it ended, if it has.
     pub end: Option<plait_tcp::Closed>,
+    /// How it looks to the peer, if it was asked ([`Connection::look`](crate::Connection::look)), and how often it has answered.
+    pub seen: Option<Seen>,
+    /// Answers of the peer about it.
+    pub times_seen: u64,
+    /// What the SYN or SYN/ACK of the peer had of TCP's own options.
+    pub peer_syn: Option<plait_tcp::PeerSyn>,
 }
 
 /// What a scrambled connection says of itself.

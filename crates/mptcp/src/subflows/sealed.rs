@@ -1,7 +1,7 @@
 //! What a sealed connection knows about one subflow.
 
 use bytes::Bytes;
-use plait_protect::sealed::{JoinTranscript, SubflowTag};
+use plait_protect::sealed::{JoinTranscript, Seen, SubflowTag};
 
 use super::delivery::Delivery;
 use super::inbox::Inbox;
@@ -36,6 +36,9 @@ pub(crate) struct SealedSubflow {
     pub(crate) told: u64,
     /// Blocks wait in the inbox because enough are being opened.
     pub(crate) is_paused: bool,
+    /// How it looks to the peer, as it has said last, and how often it has.
+    pub(crate) seen: Option<Seen>,
+    pub(crate) times_seen: u64,
     /// TCP has to report missing bytes, which needs the room of a tag.
     pub(crate) has_gaps: bool,
 }

@@ -435,6 +435,9 @@ impl Subflow {
             blocks_failed: self.state.sealed.failures(),
             tags_failed: self.state.sealed.tags_failed(),
             end: self.state.end,
+            seen: self.state.sealed.seen,
+            times_seen: self.state.sealed.times_seen,
+            peer_syn: self.tcp.peer_syn(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! They are part of the stream, so they arrive once and in order. Several may share a block.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
 
@@ -64,6 +64,37 @@ pub enum Record {
     Require(u8),
     /// 0d: the listener's first record, if it gives the opener a ticket for its next handshake.
     Ticket(SessionTicket),
+    /// 0e: how do the sender's subflows look at the other end? The answer is no longer than the block of the question.
+    Look,
+    /// 0f: how a subflow looks at the end of the sender, in answer to [`Record::Look`].
+    Seen {
+        /// The subflow.
+        subflow: SubflowTag,
+        /// What is to be seen.
+        seen: Seen,
+    },
+}
+
+/// What a host sees of a subflow that leads to it: somebody on the way may have changed it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Seen {
+    /// Where its segments come from.
+    pub address: SocketAddr,
+    /// The segment size that its SYN named, or its SYN/ACK; 0 if none.
+    pub mss: u16,
+    /// Which other options of TCP were in that: [`Seen::WINDOW_SCALE`], [`Seen::SACK`], [`Seen::TIMESTAMPS`]; other bits mean nothing yet.
+    pub options: u8,
+}
+
+impl Seen {
+    /// It offered to scale windows (RFC 7323).
+    pub const WINDOW_SCALE: u8 = 1;
+    /// It permitted selective acknowledgments (RFC 2018).
+    pub const SACK: u8 = 2;
+    /// It had a timestamp (RFC 7323).
+    pub const TIMESTAMPS: u8 = 4;
+    /// Bytes of the longest [`Record::Seen`].
+    pub const MAX_RECORD: usize = 1 + 8 + 1 + 16 + 2 + 2 + 1;
 }
 
 /// Bytes of the name of an opening.
@@ -125,6 +156,24 @@ impl Record {
                 put(&[TICKET, bytes.len() as u8]);
                 put(bytes);
             }
+            Self::Look => put(&[LOOK]),
+            Self::Seen { subflow, seen: Seen { address, mss, options } } => {
+                put(&[SEEN]);
+                put(&subflow.0.to_be_bytes());
+                match address.ip() {
+                    IpAddr::V4(address) => {
+                        put(&[FAMILY_V4]);
+                        put(&address.octets());
+                    }
+                    IpAddr::V6(address) => {
+                        put(&[FAMILY_V6]);
+                        put(&address.octets());
+                    }
+                }
+                put(&address.port().to_be_bytes());
+                put(&mss.to_be_bytes());
+                put(&[*options]);
+            }
         }
         out
     }
@@ -145,7 +194,9 @@ impl Record {
             | Self::Opening { .. }
             | Self::Opened(_)
             | Self::Require(_)
-            | Self::Ticket(_) => false,
+            | Self::Ticket(_)
+            | Self::Look
+            | Self::Seen { .. } => false,
         }
     }
 }
@@ -162,6 +213,8 @@ const OPENING: u8 = 10;
 const OPENED: u8 = 11;
 const REQUIRE: u8 = 12;
 const TICKET: u8 = 13;
+const LOOK: u8 = 14;
+const SEEN: u8 = 15;
 
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
@@ -211,12 +264,8 @@ impl<'a> Records<'a> {
             KEY_UPDATE => Record::KeyUpdate,
             MAX_DATA => Record::MaxData(u64::from_be_bytes(fields.take()?)),
             ADD_ADDR => {
-                let [id, family] = fields.take()?;
-                let address = match family {
-                    FAMILY_V4 => IpAddr::V4(Ipv4Addr::from(fields.take::<4>()?)),
-                    FAMILY_V6 => IpAddr::V6(Ipv6Addr::from(fields.take::<16>()?)),
-                    _ => return Err(RecordError::Value),
-                };
+                let [id] = fields.take()?;
+                let address = fields.take_address()?;
                 Record::AddAddr { id, address, port: u16::from_be_bytes(fields.take()?) }
             }
             REMOVE_ADDR => {
@@ -250,6 +299,15 @@ impl<'a> Records<'a> {
                 let [length] = fields.take()?;
                 let ticket = SessionTicket::new(fields.take_slice(usize::from(length))?);
                 Record::Ticket(ticket.ok_or(RecordError::Value)?)
+            }
+            LOOK => Record::Look,
+            SEEN => {
+                let subflow = SubflowTag(u64::from_be_bytes(fields.take()?));
+                let address = fields.take_address()?;
+                let address = SocketAddr::new(address, u16::from_be_bytes(fields.take()?));
+                let mss = u16::from_be_bytes(fields.take()?);
+                let [options] = fields.take()?;
+                Record::Seen { subflow, seen: Seen { address, mss, options } }
             }
             unknown => return Err(RecordError::Unknown(unknown)),
         })
@@ -291,6 +349,16 @@ impl<'a> Fields<'a> {
         let (field, rest) = self.0.split_first_chunk().ok_or(RecordError::Truncated)?;
         self.0 = rest;
         Ok(*field)
+    }
+
+    /// A family and an address of it.
+    fn take_address(&mut self) -> Result<IpAddr, RecordError> {
+        let [family] = self.take()?;
+        Ok(match family {
+            FAMILY_V4 => IpAddr::V4(Ipv4Addr::from(self.take::<4>()?)),
+            FAMILY_V6 => IpAddr::V6(Ipv6Addr::from(self.take::<16>()?)),
+            _ => return Err(RecordError::Value),
+        })
     }
 
     fn take_slice(&mut self, length: usize) -> Result<&'a [u8], RecordError> {

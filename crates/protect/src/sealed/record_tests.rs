@@ -27,6 +27,13 @@ fn any_record() -> impl Strategy<Value = Record> {
         (any::<u64>(), any::<u16>())
             .prop_map(|(subflow, number)| Record::Mix(Exchange { subflow: SubflowTag(subflow), number })),
         any::<u8>().prop_map(Record::Require),
+        Just(Record::Look),
+        (any::<u64>(), any::<[u8; 16]>(), any::<u16>(), any::<u16>(), any::<u8>()).prop_map(
+            |(subflow, octets, port, mss, options)| Record::Seen {
+                subflow: SubflowTag(subflow),
+                seen: Seen { address: SocketAddr::new(octets.into(), port), mss, options },
+            }
+        ),
         any::<u32>().prop_map(Record::Opened),
         prop::collection::vec(any::<u8>(), 1..=MAX_TICKET)
             .prop_map(|bytes| Record::Ticket(SessionTicket::new(&bytes).expect("of a length that is fine"))),
@@ -50,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..15, 0..300)) {
+    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..17, 0..300)) {
         let seen: Vec<_> = Records::new(&plain).collect();
         prop_assert!(seen.len() <= MAX_RECORDS + 1);
         let errors = seen.iter().filter(|record| record.is_err()).count();
@@ -82,6 +89,14 @@ fn each_record_has_its_known_bytes() {
     let mix = Record::Mix(Exchange { subflow: SubflowTag(1), number: 0x0203 });
     assert_eq!(&mix.to_bytes()[..], [3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
     assert_eq!(&Record::Require(2).to_bytes()[..], [12, 2]);
+    assert_eq!(&Record::Look.to_bytes()[..], [14]);
+    let seen = Seen {
+        address: SocketAddr::from(([192, 0, 2, 1], 0x1234)),
+        mss: 1460,
+        options: Seen::SACK | Seen::TIMESTAMPS,
+    };
+    let bytes = [15, 0, 0, 0, 0, 0, 0, 0, 7, 4, 192, 0, 2, 1, 0x12, 0x34, 5, 0xb4, 6];
+    assert_eq!(&Record::Seen { subflow: SubflowTag(7), seen }.to_bytes()[..], bytes);
     assert_eq!(&Record::Opened(0xaea2_16b1).to_bytes()[..], [11, 0xae, 0xa2, 0x16, 0xb1]);
     let ticket = SessionTicket::new(&[7, 8, 9]).expect("three bytes");
     assert_eq!(&Record::Ticket(ticket).to_bytes()[..], [13, 3, 7, 8, 9]);

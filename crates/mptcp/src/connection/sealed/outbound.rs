@@ -67,8 +67,10 @@ impl Connection {
 
     pub(super) fn seal_control(&mut self, now: Instant) {
         let all_cut = self.is_all_cut();
+        let left = self.outgoing.window_left();
         let Some(established) = self.protection.established_mut() else { return };
-        if established.seal_control(now, all_cut).is_err() {
+        let room = left.saturating_sub(established.numbers_ahead());
+        if established.seal_control(now, all_cut, room).is_err() {
             self.on_keys_used_up();
         }
     }

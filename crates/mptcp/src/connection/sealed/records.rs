@@ -1,6 +1,7 @@
 //! What the peer's control records call for outside of the protection.
 
 use plait_base::Instant;
+use plait_protect::sealed::Seen;
 
 use crate::protection::sealed::{Established, ForConnection};
 use crate::subflows::subflow::Subflow;
@@ -22,12 +23,46 @@ impl Connection {
                     }
                 }
                 ForConnection::Opening(id, paths) => self.claim_opening(now, (id, paths), host),
+                ForConnection::Look => self.answer_look(),
+                ForConnection::Seen { subflow: tag, seen } => {
+                    let is_meant = |subflow: &&mut Subflow| subflow.state.sealed.tag == Some(tag);
+                    for subflow in self.subflows.iter_mut().filter(is_meant) {
+                        subflow.state.sealed.seen = Some(seen);
+                        subflow.state.sealed.times_seen += 1;
+                    }
+                }
                 ForConnection::Require(paths) => {
                     let why =
                         format!("the peer requires {paths} paths in the keys, which was not asked for here");
                     self.fail_sealing(why, ConnectionError::PathsMissing);
                 }
             }
+        }
+    }
+
+    /// Asks the peer how our subflows look to it, in a block that is filled up to so many bytes, 32 KiB at most; the answer, which is as
+    /// long, is in the status of each ([`SubflowStatus::seen`](crate::SubflowStatus::seen)). `false` if the connection is not sealed.
+    pub fn look(&mut self, bytes: usize) -> bool {
+        self.timers.set(None);
+        self.protection.established_mut().map(|established| established.ask_look(bytes)).is_some()
+    }
+
+    /// The peer asks how its subflows look.
+    fn answer_look(&mut self) {
+        let seen = self.subflows.iter().filter(|subflow| subflow.is_open()).filter_map(|subflow| {
+            let syn = subflow.tcp.peer_syn()?;
+            let options = [
+                (syn.window_scale, Seen::WINDOW_SCALE),
+                (syn.sack, Seen::SACK),
+                (syn.timestamps, Seen::TIMESTAMPS),
+            ];
+            let options = options.iter().filter(|(is_there, _)| *is_there).map(|(_, bit)| bit).sum();
+            let address = subflow.state.tuple.remote;
+            Some((subflow.state.sealed.tag?, Seen { address, mss: syn.mss.unwrap_or(0), options }))
+        });
+        let seen: Vec<_> = seen.collect();
+        if let Some(established) = self.protection.established_mut() {
+            established.answer_look(seen.into_iter());
         }
     }
 

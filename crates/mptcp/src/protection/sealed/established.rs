@@ -3,7 +3,9 @@
 use core::net::IpAddr;
 use plait_base::{Dsn, Instant, PathId};
 use plait_protect::handshake::{Handshake, Peer, Tep};
-use plait_protect::sealed::{ConnectionIdentity, Opener, Record, Role as End, Sealer, SessionTicket, Suite};
+use plait_protect::sealed::{
+    ConnectionIdentity, Opener, Record, Role as End, Sealer, Seen, SessionTicket, SubflowTag, Suite,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 use super::ahead::Ahead;
@@ -11,6 +13,7 @@ use super::claim::Claim;
 use super::deliveries::Deliveries;
 use super::handshaking::INITIAL_WINDOW;
 use super::jobs::{Jobs, Ticket};
+use super::look::Look;
 use super::mixing::Mixing;
 use super::unsealing::{Early, Opening};
 use crate::data_space::DataSpace;
@@ -76,6 +79,8 @@ pub(crate) struct Established {
     pub(super) announced: u64,
     /// Records of ours that wait for a block.
     pub(super) pending: VecDeque<Record>,
+    /// How subflows look at the other end.
+    pub(super) look: Look,
     /// Records of the peer that are to be acted upon.
     pub(super) arrived: VecDeque<Record>,
     /// What was seen of TCP's deliveries when blocks were last looked at.
@@ -133,6 +138,7 @@ impl Established {
             early: BTreeMap::new(),
             announced: 1 + INITIAL_WINDOW,
             pending: VecDeque::new(),
+            look: Look::default(),
             arrived: VecDeque::new(),
             deliveries: None,
             suspects: VecDeque::new(),
@@ -192,6 +198,16 @@ impl Established {
         if self.pending.len() < MAX_PENDING {
             self.pending.push_back(record);
         }
+    }
+
+    /// Asks the peer how our subflows look to it, in a block of so many bytes of plain text.
+    pub(crate) fn ask_look(&mut self, bytes: usize) {
+        self.look.ask(bytes);
+    }
+
+    /// Answers the peer's question.
+    pub(crate) fn answer_look(&mut self, seen: impl Iterator<Item = (SubflowTag, Seen)>) {
+        self.look.answer(seen);
     }
 
     /// Whether the peer was told, or will be, that our stream has ended.

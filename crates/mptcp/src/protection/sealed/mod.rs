@@ -15,6 +15,7 @@ mod established;
 mod handshaking;
 mod jobs;
 mod join;
+mod look;
 mod mixing;
 mod negotiation;
 mod options;
@@ -37,7 +38,7 @@ pub(crate) use unsealing::{Examined, InOrder, Opening, Taken};
 pub(crate) use verifying::{Reader, Said, Worth};
 
 use plait_base::SubflowId;
-use plait_protect::handshake::{Handshakes, Tep, Transcript};
+use plait_protect::handshake::{Handshakes, Refusal, Tep, Transcript};
 use plait_wire::OptionBytes;
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub(crate) struct Sealed {
     is_heard: bool,
     /// Why there is no sealed connection, for people.
     failure: Option<String>,
+    /// The same, if the options of the SYN/ACK are the reason.
+    refusal: Option<Refusal>,
 }
 
 /// How far it is.
@@ -108,6 +111,11 @@ impl Protection {
         self.established().is_some_and(|established| established.has_both_ends(acked))
     }
 
+    /// What was wrong with the options of the SYN/ACK, if that is why there is no sealed connection.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.sealed()?.refusal
+    }
+
     /// Whether blocks are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.established().is_some()
@@ -116,7 +124,7 @@ impl Protection {
 
 impl Sealed {
     fn new(settings: SealedSettings, role: Role, capable: [u8; 4], stage: Stage) -> Self {
-        Self { settings, role, capable, stage, is_heard: false, failure: None }
+        Self { settings, role, capable, stage, is_heard: false, failure: None, refusal: None }
     }
 
     /// What our side brings along.

@@ -153,6 +153,7 @@ impl Sealed {
 
     fn refuse(&mut self, refusal: Refusal) -> Opened {
         self.note_failure(Some(refusal.to_string()));
+        self.refusal = Some(refusal);
         Opened::Fail(ConnectionError::NotSealed)
     }
 }

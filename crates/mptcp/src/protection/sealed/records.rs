@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use plait_base::Dsn;
-use plait_protect::sealed::{OPENING_LEN, Record, Records, SessionTicket, SubflowTag};
+use plait_protect::sealed::{OPENING_LEN, Record, Records, Seen, SessionTicket, SubflowTag};
 
 use super::Sealed;
 use super::claim::Claim;
@@ -50,6 +50,10 @@ pub(crate) enum ForConnection {
     Opening([u8; OPENING_LEN], u8),
     /// The listener requires more.
     Require(u8),
+    /// The peer asks how its subflows look here.
+    Look,
+    /// How a subflow of ours looks to the peer.
+    Seen { subflow: SubflowTag, seen: Seen },
 }
 
 impl Established {
@@ -64,6 +68,9 @@ impl Established {
         for record in records {
             if !self.admits(&record) {
                 return Err(Broken);
+            }
+            if record == Record::Look {
+                self.look.on_question(plain.len());
             }
             match record {
                 Record::Eof if self.eof_received => return Err(Broken),
@@ -81,7 +88,9 @@ impl Established {
                 | Record::Require(_)
                 | Record::AddAddr { .. }
                 | Record::RemoveAddr { .. }
-                | Record::Prio { .. } => {
+                | Record::Prio { .. }
+                | Record::Look
+                | Record::Seen { .. } => {
                     // At most as many as one window of blocks holds; acted upon before the next segment.
                     self.arrived.push_back(record);
                 }
@@ -118,6 +127,8 @@ impl Established {
                 Record::Prio { subflow, backup } => ForConnection::Prio { subflow, backup },
                 Record::Opening { name, paths } => ForConnection::Opening(name, paths),
                 Record::Require(paths) => ForConnection::Require(paths),
+                Record::Look => ForConnection::Look,
+                Record::Seen { subflow, seen } => ForConnection::Seen { subflow, seen },
                 Record::Eof
                 | Record::KeyUpdate
                 | Record::Mix(_)

@@ -29,6 +29,7 @@ impl Established {
     pub(crate) fn has_control(&self, now: Instant, all_cut: bool) -> bool {
         !self.ahead.ends_stream()
             && (!self.pending.is_empty()
+                || !self.look.is_idle()
                 || self.is_ticket_due()
                 || self.sealer.is_update_due(now)
                 || (all_cut && (!self.is_eof_sent() || self.eof_received)))
@@ -51,8 +52,9 @@ impl Established {
         self.ahead.len() < most && end <= edge + CONTROL_SLACK
     }
 
-    /// Seals what [`Established::has_control`] speaks of. Control blocks are short: they are sealed here and now.
-    pub(crate) fn seal_control(&mut self, now: Instant, all_cut: bool) -> Result<(), KeyUsedUp> {
+    /// Seals what [`Established::has_control`] speaks of. Control blocks are short: they are sealed here and now. Those of
+    /// [`Look`](super::look::Look) are not, and stay within the window, which has `room` for so many bytes.
+    pub(crate) fn seal_control(&mut self, now: Instant, all_cut: bool, room: u64) -> Result<(), KeyUsedUp> {
         if self.sealer.is_update_due(now)
             && let Ok(block) = self.sealer.update_keys(now)
         {
@@ -79,6 +81,8 @@ impl Established {
                 }
                 plain.put(&record.to_bytes());
             }
+        } else if let Some(look) = self.look.next_block(room) {
+            plain = look;
         } else if all_cut && !self.is_eof_sent() {
             plain.put(&Record::Eof.to_bytes());
             self.eof_at = Some(self.sealer.next_dsn());

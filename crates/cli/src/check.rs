@@ -1,0 +1,415 @@
+//! `plait check`: what each path and carrier lets through to a server.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use plait::{
+    Carriers, Check as Ways, Fingerprint, Handshake, Identity, Measured, Meddling, Path, Peer, Remote,
+    Sealing, Trust, Verdict, WayReport,
+};
+use plait_proxy::keys::KeyStore;
+use plait_proxy::url::ServerUrl;
+use serde::Serialize;
+
+use crate::exit::{self, Exit};
+use crate::options::{carriers, seconds};
+use crate::protection::default_directory;
+
+/// Each path to the server is tried alone, over TCP and over UDP, by a sealed connection of its own: what comes through, what is stripped,
+/// and how fast. It takes some seconds. Without root only UDP can be tried.
+#[derive(Debug, Args)]
+#[command(after_help = exit::EXPLANATION_OF_CHECK)]
+pub(crate) struct Check {
+    /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT; HOST[:PORT] will do. A `plait listen` is one, too.
+    server: ServerUrl,
+    /// A device to try (repeatable) [default: the devices of the default routes].
+    #[arg(short, long = "path", value_name = "DEV")]
+    paths: Vec<Path>,
+    /// What to try: tcp, udp, or auto for both.
+    #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers, env = "PLAIT_CARRIER")]
+    carrier: Carriers,
+    /// Use IPv4 only.
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use IPv6 only.
+    #[arg(short = '6')]
+    ipv6: bool,
+    /// Give a way up that has no connection after so many seconds.
+    #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds)]
+    connect_timeout: Duration,
+    /// Leave each connection alone for so many seconds, to see whether NATs remember it; most forget UDP after 30 or later.
+    #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
+    idle: Duration,
+    /// Write one JSON object to standard output in place of the table.
+    #[arg(long)]
+    json: bool,
+    /// Where our key and those of known servers are [default: ~/.config/plait, for root /etc/plait].
+    #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
+    keys: Option<PathBuf>,
+    /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable).
+    #[arg(long = "range", value_name = "NETWORK")]
+    ranges: Vec<IpAddr>,
+}
+
+/// No way to the server can be used. Its text says why of each.
+#[derive(Debug)]
+pub(crate) struct NotUsable {
+    words: String,
+    exit: Exit,
+}
+
+impl fmt::Display for NotUsable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for NotUsable {}
+
+/// The result for programs. Fields may be added; what is there keeps its name and its meaning as long as `schema` stays.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// `plait-check/1`.
+    schema: &'static str,
+    server: String,
+    /// Whether a connection can be had.
+    usable: bool,
+    key: KeyReport,
+    ways: Vec<Way>,
+}
+
+/// The server's key.
+#[derive(Debug, Serialize)]
+struct KeyReport {
+    /// What was shown, on the first way that worked.
+    shown: Option<String>,
+    /// `given` with the server's name, `known` from before, `new`, or `none`.
+    known: &'static str,
+    /// Whether all ways that work have led to the same key.
+    agrees: bool,
+}
+
+/// A path and a carrier.
+#[derive(Debug, Serialize)]
+struct Way {
+    path: String,
+    carrier: String,
+    /// `usable`, `unavailable`, `no-answer`, `dropped`, `refused`, `unreachable`, `stripped`, `broken` or `handshake`.
+    verdict: String,
+    /// For people.
+    reason: Option<String>,
+    /// What was done to options on the way.
+    options: Vec<OptionReport>,
+    /// Our address, the server's, and ours as the server sees it.
+    local: Option<String>,
+    remote: Option<String>,
+    seen_from: Option<String>,
+    /// Whether a NAT is on the way, and whether the connection has outlived `--idle` behind it.
+    nat: Option<bool>,
+    outlives_idle: Option<bool>,
+    /// Longest packet that has arrived, in bytes, and what the device takes.
+    mtu: Option<u16>,
+    link_mtu: Option<u16>,
+    rtt_ms: Option<f64>,
+    min_rtt_ms: Option<f64>,
+    /// Part of the segments, 0 to 1.
+    loss: Option<f64>,
+    /// Bits per second, at least: towards the server, and from it.
+    rate_up: Option<u64>,
+    rate_down: Option<u64>,
+    handshake: Option<&'static str>,
+    key_exchange: Option<&'static str>,
+    suite: Option<&'static str>,
+    peer: Option<String>,
+}
+
+/// An option that something on the way has changed.
+#[derive(Debug, Serialize)]
+struct OptionReport {
+    option: &'static str,
+    /// `stripped`, `altered` or `dropped`.
+    change: String,
+    /// `syn`, `syn-ack`, `syn-or-syn-ack` or `later`.
+    at: String,
+    certain: bool,
+}
+
+impl Check {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let store = KeyStore::new(self.keys.clone().unwrap_or_else(default_directory));
+        let known = store.known_peers().find(&self.server.authority())?.map(|known| known.fingerprint);
+        let key = self.server.pin.or(known);
+        let mut sealing = match key {
+            Some(key) => Sealing::new(Trust::pinned(key)),
+            // Nobody is sent anything: to learn who answers is what this is for.
+            None => Sealing::new(Trust::anonymous()),
+        };
+        // Some servers take certain clients only. Whoever is not known does not see our key.
+        if key.is_some() && store.path("identity").exists() {
+            sealing = sealing.identity(&Identity::load(store.path("identity"))?);
+        }
+        let sealing = sealing.handshakes([Handshake::Tls13]).full_handshakes();
+        let host = plait::Host::builder().address_ranges(self.ranges.iter().copied());
+        let check = Ways::new(self.remote(), sealing).host(host).carriers(self.carrier);
+        let check = check.limit(self.connect_timeout).idle(self.idle);
+        let ways = self.paths.iter().cloned().fold(check, Ways::path).run().await?;
+        let report = Report::new(&self.server, known, &ways);
+        let text = if self.json { serde_json::to_string(&report)? + "\n" } else { report.words() };
+        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+        if report.usable { Ok(()) } else { Err(NotUsable::new(&self.server, &ways).into()) }
+    }
+
+    fn remote(&self) -> Remote {
+        let remote = Remote::from((self.server.host.as_str(), self.server.port));
+        match (self.ipv4, self.ipv6) {
+            (true, _) => remote.ipv4_only(),
+            (false, true) => remote.ipv6_only(),
+            (false, false) => remote,
+        }
+    }
+}
+
+impl NotUsable {
+    fn new(server: &ServerUrl, ways: &[WayReport]) -> Self {
+        let any = |verdicts: &[Verdict]| ways.iter().any(|way| verdicts.contains(&way.verdict));
+        let exit = if any(&[Verdict::Handshake]) {
+            Exit::Identity
+        } else if any(&[Verdict::Stripped, Verdict::Dropped, Verdict::Broken]) {
+            Exit::Policy
+        } else if any(&[Verdict::NoAnswer, Verdict::Refused, Verdict::Unreachable]) {
+            Exit::Unreachable
+        } else {
+            Exit::Missing
+        };
+        Self { words: format!("no way to {} can be used", server.authority()), exit }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+}
+
+impl Report {
+    fn new(server: &ServerUrl, known: Option<Fingerprint>, ways: &[WayReport]) -> Self {
+        let shown: Vec<&Peer> = ways.iter().filter_map(|way| Some(&way.measured.as_ref()?.peer)).collect();
+        let key = KeyReport {
+            shown: shown.first().map(|peer| peer.to_string()),
+            known: match (server.pin, known, shown.first()) {
+                (_, _, None) => "none",
+                (Some(_), _, _) => "given",
+                (None, Some(_), _) => "known",
+                (None, None, _) => "new",
+            },
+            agrees: shown.windows(2).all(|pair| pair[0] == pair[1]),
+        };
+        Self {
+            schema: "plait-check/1",
+            server: server.to_string(),
+            usable: ways.iter().any(|way| way.verdict == Verdict::Usable),
+            key,
+            ways: ways.iter().map(Way::from).collect(),
+        }
+    }
+
+    /// For people.
+    fn words(&self) -> String {
+        let header = ["PATH", "CARRIER", "RESULT", "RTT", "LOSS", "MTU", "UP", "DOWN", "NAT"];
+        let mut rows = vec![header.map(str::to_owned)];
+        rows.extend(self.ways.iter().map(Way::row));
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..header.len()).map(width).collect();
+        let mut text = String::new();
+        for row in &rows {
+            let cells: Vec<_> =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+        }
+        for way in &self.ways {
+            way.remarks(&mut text);
+        }
+        if let Some(way) = self.ways.iter().find(|way| way.suite.is_some()) {
+            let word = |word: Option<&'static str>| word.unwrap_or("nothing");
+            let (suite, handshake, exchange) = (word(way.suite), word(way.handshake), word(way.key_exchange));
+            let _ = writeln!(text, "sealed by {suite} after {handshake} ({exchange})");
+        }
+        if let Some(shown) = &self.key.shown {
+            let known = match self.key.known {
+                "given" => "as it was given",
+                "known" => "as it is known from before",
+                _ => "not known yet: compare it with what the server printed",
+            };
+            let _ = writeln!(text, "server's key {shown}: {known}");
+        }
+        if !self.key.agrees {
+            text += "WARNING: the ways lead to different keys: somebody is in the middle of one of them\n";
+        }
+        text
+    }
+}
+
+impl From<&WayReport> for Way {
+    fn from(way: &WayReport) -> Self {
+        let measured = way.measured.as_ref();
+        let millis = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1000.0);
+        let bits = |rate: Option<u64>| rate.map(|bytes| bytes * 8);
+        let of = |what: fn(&Measured) -> Option<Duration>| millis(measured.and_then(what));
+        Self {
+            path: way.device.clone(),
+            carrier: way.carrier.to_string(),
+            verdict: way.verdict.to_string(),
+            reason: (!way.reason.is_empty()).then(|| way.reason.clone()),
+            options: way.meddling.iter().map(OptionReport::from).collect(),
+            local: measured.map(|measured| measured.local.ip().to_string()),
+            remote: measured.map(|measured| measured.remote.to_string()),
+            seen_from: measured.and_then(|measured| Some(measured.seen_from?.to_string())),
+            nat: measured.and_then(|measured| measured.is_translated),
+            outlives_idle: measured.and_then(|measured| measured.outlives_silence),
+            mtu: measured.map(|measured| measured.mtu),
+            link_mtu: measured.map(|measured| measured.link_mtu),
+            rtt_ms: of(|measured| measured.round_trip),
+            min_rtt_ms: of(|measured| measured.min_round_trip),
+            loss: measured.map(|measured| measured.loss),
+            rate_up: bits(measured.and_then(|measured| measured.rate_up)),
+            rate_down: bits(measured.and_then(|measured| measured.rate_down)),
+            handshake: measured.and_then(|measured| measured.handshake),
+            key_exchange: measured.and_then(|measured| measured.key_exchange),
+            suite: measured.and_then(|measured| measured.cipher_suite),
+            peer: measured.map(|measured| measured.peer.to_string()),
+        }
+    }
+}
+
+impl From<&Meddling> for OptionReport {
+    fn from(meddling: &Meddling) -> Self {
+        Self {
+            option: meddling.option,
+            change: meddling.change.to_string(),
+            at: meddling.at.to_string(),
+            certain: meddling.is_certain,
+        }
+    }
+}
+
+impl Way {
+    fn row(&self) -> [String; 9] {
+        let none = || "-".to_owned();
+        let rate = |bits: Option<u64>| bits.map_or_else(none, rate);
+        [
+            self.path.clone(),
+            self.carrier.clone(),
+            self.verdict.clone(),
+            self.rtt_ms.map_or_else(none, |rtt| format!("{rtt:.1}ms")),
+            self.loss.map_or_else(none, |loss| format!("{:.1}%", loss * 100.0)),
+            self.mtu.map_or_else(none, |mtu| mtu.to_string()),
+            rate(self.rate_up),
+            rate(self.rate_down),
+            match self.nat {
+                Some(true) => "yes".to_owned(),
+                Some(false) => "no".to_owned(),
+                None => none(),
+            },
+        ]
+    }
+
+    /// What the table has no room for.
+    fn remarks(&self, text: &mut String) {
+        let place = format!("{} over {}", self.path, self.carrier);
+        if let Some(reason) = &self.reason {
+            let _ = writeln!(text, "{place}: {}", reason.replace('\n', "\n  "));
+        }
+        for OptionReport { option, change, at, certain } in &self.options {
+            let at = match at.as_str() {
+                "syn" => "in the SYN",
+                "syn-ack" => "in the SYN/ACK",
+                "later" => "behind the SYN/ACK",
+                _ => "in the SYN or in the SYN/ACK",
+            };
+            let likely = if *certain { "" } else { ", as it seems" };
+            let _ = writeln!(text, "{place}: {option} {change} {at}{likely}");
+        }
+        if let (Some(true), Some(seen), Some(local)) = (self.nat, &self.seen_from, &self.local) {
+            let _ = writeln!(text, "{place}: a NAT makes {seen} of {local}");
+        }
+        if self.outlives_idle == Some(false) {
+            let _ = writeln!(
+                text,
+                "{place}: forgotten on the way after some seconds of silence (see --keep-alive)"
+            );
+        }
+        if let (Some(mtu), Some(link)) = (self.mtu, self.link_mtu)
+            && mtu < link
+            && self.verdict == "usable"
+        {
+            let _ = writeln!(text, "{place}: packets of {mtu} bytes come through; the device takes {link}");
+        }
+    }
+}
+
+/// Bits per second with a unit.
+fn rate(bits: u64) -> String {
+    match bits {
+        0..10_000_000 => format!("{:.1}M", bits as f64 / 1e6),
+        10_000_000..1_000_000_000 => format!("{:.0}M", bits as f64 / 1e6),
+        _ => format!("{:.1}G", bits as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(verdict: &str) -> Way {
+        Way {
+            path: "wan1".to_owned(),
+            carrier: "tcp".to_owned(),
+            verdict: verdict.to_owned(),
+            reason: None,
+            options: Vec::new(),
+            local: None,
+            remote: None,
+            seen_from: None,
+            nat: None,
+            outlives_idle: None,
+            mtu: None,
+            link_mtu: None,
+            rtt_ms: None,
+            min_rtt_ms: None,
+            loss: None,
+            rate_up: None,
+            rate_down: None,
+            handshake: None,
+            key_exchange: None,
+            suite: None,
+            peer: None,
+        }
+    }
+
+    #[test]
+    fn people_are_told_which_option_was_stripped_where_and_how_certain_that_is() {
+        let stripped = |at: &str, certain| OptionReport {
+            option: "TCP-ENO",
+            change: "stripped".to_owned(),
+            at: at.to_owned(),
+            certain,
+        };
+        let ways =
+            vec![Way { options: vec![stripped("syn", true), stripped("later", false)], ..way("stripped") }];
+        let key = KeyReport { shown: None, known: "none", agrees: true };
+        let report = Report { schema: "plait-check/1", server: "gw:1".to_owned(), usable: false, key, ways };
+        let text = report.words();
+        assert!(text.contains("wan1  tcp      stripped  -"), "{text}");
+        assert!(text.contains("wan1 over tcp: TCP-ENO stripped in the SYN\n"), "{text}");
+        assert!(text.contains("wan1 over tcp: TCP-ENO stripped behind the SYN/ACK, as it seems\n"), "{text}");
+        assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
+    }
+
+    #[test]
+    fn rates_have_the_unit_that_fits() {
+        assert_eq!([rate(950_000), rate(93_400_000), rate(2_340_000_000)], ["0.9M", "93M", "2.3G"]);
+    }
+}

@@ -1,0 +1,365 @@
+//! What each way to a server lets through: each path and carrier alone, tried by a connection of its own.
+
+mod judging;
+mod measuring;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::attempt::Attempt;
+use crate::carrier::{Carrier, Carriers};
+use crate::error::Error;
+use crate::host::{Host, HostBuilder};
+use crate::path::Path;
+use crate::protection::Protection;
+use crate::remote::Remote;
+use crate::status::Peer;
+
+/// How long a way may take to open a connection.
+const LIMIT: Duration = Duration::from_secs(3);
+/// For how long the rate is measured.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// How long a connection is left alone, to see whether NATs remember it.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// Tries each path of this host to a server, by each carrier alone: a host of its own with that path only, so that nothing goes elsewhere.
+/// It takes some seconds, and leaves nothing behind.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), plait::Error> {
+/// use plait::{Check, Trust};
+///
+/// for way in Check::new("gw.example.com:7443", Trust::anonymous()).run().await? {
+///     println!("{} over {}: {}", way.device, way.carrier, way.verdict);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before it is run"]
+pub struct Check {
+    remote: Remote,
+    protection: Protection,
+    base: HostBuilder,
+    paths: Vec<Path>,
+    carriers: Carriers,
+    limit: Duration,
+    sample: Duration,
+    idle: Duration,
+}
+
+/// What came of one way to the server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WayReport {
+    /// The device.
+    pub device: String,
+    /// The carrier.
+    pub carrier: Carrier,
+    /// What came of it, in a word.
+    pub verdict: Verdict,
+    /// What happened, for people; empty if it can be used.
+    pub reason: String,
+    /// What was done to the options of segments, as far as it can be told.
+    pub meddling: Vec<Meddling>,
+    /// What was measured, if a connection was opened.
+    pub measured: Option<Measured>,
+}
+
+/// What came of a way to the server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// A sealed connection works.
+    Usable,
+    /// This host or user cannot do it: no TUN device, no such path.
+    Unavailable,
+    /// Nobody answered.
+    NoAnswer,
+    /// SYNs with these options are dropped on the way, others are answered.
+    Dropped,
+    /// The SYN was refused.
+    Refused,
+    /// ICMP, or this host, says that there is no way.
+    Unreachable,
+    /// Options were stripped or altered, so that nothing can be sealed.
+    Stripped,
+    /// It was established, and then cut off, silent or altered.
+    Broken,
+    /// The handshake failed: the server is another one than it should be, or does not take us.
+    Handshake,
+}
+
+/// Something on the way has changed options.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct Meddling {
+    /// The options.
+    pub option: &'static str,
+    /// What was done to them.
+    pub change: Change,
+    /// In which message.
+    pub at: Message,
+    /// Whether nothing else explains it.
+    pub is_certain: bool,
+}
+
+/// What was done to an option.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// It was taken out.
+    Stripped,
+    /// It was rewritten.
+    Altered,
+    /// The whole segment was dropped.
+    Dropped,
+}
+
+/// A message of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Message {
+    /// The first one, ours.
+    Syn,
+    /// The server's answer to it.
+    SynAck,
+    /// One of these two.
+    SynOrSynAck,
+    /// Those behind them.
+    Later,
+}
+
+/// What a connection over one way has shown.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Measured {
+    /// Our address.
+    pub local: SocketAddr,
+    /// The server's.
+    pub remote: SocketAddr,
+    /// Our address as the server sees it; `None` if it did not say.
+    pub seen_from: Option<SocketAddr>,
+    /// Whether a NAT has given us another address on the way.
+    pub is_translated: Option<bool>,
+    /// Whether the subflow outlived [`Check::idle`] without a word; `None` if it was not tried.
+    pub outlives_silence: Option<bool>,
+    /// The longest packet that has arrived, at least, in bytes, IP header included.
+    pub mtu: u16,
+    /// What our own device takes.
+    pub link_mtu: u16,
+    /// The smallest and the smoothed round trip.
+    pub min_round_trip: Option<Duration>,
+    /// The smoothed one.
+    pub round_trip: Option<Duration>,
+    /// Part of our segments with data that were lost, 0 to 1.
+    pub loss: f64,
+    /// Bytes per second that the way can carry towards the server, at least.
+    pub rate_up: Option<u64>,
+    /// The same from the server.
+    pub rate_down: Option<u64>,
+    /// What was agreed on: the handshake, how the secret was agreed on, and the cipher suite.
+    pub handshake: Option<&'static str>,
+    /// How the secret was agreed on.
+    pub key_exchange: Option<&'static str>,
+    /// What encrypts the blocks.
+    pub cipher_suite: Option<&'static str>,
+    /// Who answered.
+    pub peer: Peer,
+}
+
+impl Check {
+    /// Of a server; `protection` is what connections to it are to have. Where nothing less than sealed will do it is told what prevents that.
+    pub fn new(remote: impl Into<Remote>, protection: impl Into<Protection>) -> Self {
+        Self {
+            remote: remote.into(),
+            protection: protection.into(),
+            base: Host::builder(),
+            paths: Vec::new(),
+            carriers: Carriers::Auto,
+            limit: LIMIT,
+            sample: SAMPLE,
+            idle: IDLE,
+        }
+    }
+
+    /// Over this path, and others that are named; without any those that a host uses that is told of none.
+    pub fn path(mut self, path: Path) -> Self {
+        self.paths.push(path);
+        self
+    }
+
+    /// By these carriers; by both if nothing is said.
+    pub fn carriers(self, carriers: Carriers) -> Self {
+        Self { carriers, ..self }
+    }
+
+    /// Each way is tried by a host like this one, which has no paths yet.
+    pub fn host(self, base: HostBuilder) -> Self {
+        Self { base, ..self }
+    }
+
+    /// How long each way may take to open a connection; 3 seconds if nothing is said.
+    pub fn limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// How long connections are left alone to see whether NATs remember them; 2 seconds if nothing is said, and not at all if it is none.
+    pub fn idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// Tries all ways, paths beside each other and their carriers one after the other; in the order of the paths, TCP first.
+    ///
+    /// # Errors
+    /// The server has no address, or there is no path to try. What a way cannot do is in its report.
+    pub async fn run(self) -> Result<Vec<WayReport>, Error> {
+        let addresses = self.remote.resolve().await?;
+        let paths = match &self.paths[..] {
+            [] => Path::defaults(addresses.first().map(SocketAddr::ip), self.carriers)?,
+            paths => paths.to_vec(),
+        };
+        let remote = self.remote.clone().at(addresses);
+        let check = Self { remote, ..self };
+        let mut running = JoinSet::new();
+        for (index, path) in paths.into_iter().enumerate() {
+            let check = check.clone();
+            running.spawn(async move { (index, check.path_alone(path).await) });
+        }
+        let mut done = Vec::new();
+        while let Some(joined) = running.join_next().await {
+            done.push(
+                joined
+                    .map_err(|error| Error::with_source(crate::ErrorKind::Other, error.to_string(), error))?,
+            );
+        }
+        done.sort_by_key(|(index, _)| *index);
+        let mut reports: Vec<WayReport> = done.into_iter().flat_map(|(_, reports)| reports).collect();
+        judging::compare(&mut reports);
+        Ok(reports)
+    }
+
+    /// One path, by each carrier.
+    async fn path_alone(&self, path: Path) -> Vec<WayReport> {
+        let wanted: &[Carrier] = match self.carriers {
+            // The kernel carries no TCP of ours to itself.
+            Carriers::Auto if path.device() == "lo" => &[Carrier::Udp],
+            Carriers::Auto => &[Carrier::Tcp, Carrier::Udp],
+            Carriers::Tcp => &[Carrier::Tcp],
+            Carriers::Udp => &[Carrier::Udp],
+        };
+        let mut reports = Vec::new();
+        for &carrier in wanted {
+            reports.push(self.way(path.clone(), carrier).await);
+        }
+        reports
+    }
+
+    async fn way(&self, path: Path, carrier: Carrier) -> WayReport {
+        let device = path.device().to_owned();
+        let report = |verdict, reason: String| WayReport {
+            device: device.clone(),
+            carrier,
+            verdict,
+            reason,
+            meddling: Vec::new(),
+            measured: None,
+        };
+        let host = match self.base.clone().path(path).carriers(carrier.into()).start() {
+            Ok(host) => host,
+            Err(error) => return report(Verdict::Unavailable, error.to_string()),
+        };
+        if !host.paths().iter().any(crate::PathState::is_up) {
+            let words = "the path is down: there is no such device, or it has no address";
+            return report(Verdict::Unavailable, words.to_owned());
+        }
+        let opened = host.connect_within(self.limit, self.remote.clone(), self.protection.clone()).await;
+        let report = match opened {
+            Ok(stream) => {
+                let (measured, meddling) = measuring::measure(&stream, self.sample, self.idle).await;
+                stream.abort();
+                WayReport { measured: Some(measured), meddling, ..report(Verdict::Usable, String::new()) }
+            }
+            Err(error) => {
+                let answer = if judging::needs_plain_probe(carrier, &error) {
+                    self.ask_plainly(&host).await
+                } else {
+                    None
+                };
+                let judged = judging::of(carrier, &error, answer);
+                WayReport { meddling: judged.meddling, ..report(judged.verdict, judged.reason) }
+            }
+        };
+        // Resets go out before the next host.
+        let _ = timeout(Duration::from_millis(200), host.drained()).await;
+        report
+    }
+
+    /// What a SYN without any of our options meets.
+    async fn ask_plainly(&self, host: &Host) -> Option<judging::PlainAnswer> {
+        match host.connect_within(self.limit, self.remote.clone(), Protection::plain_tcp()).await {
+            Ok(stream) => {
+                stream.abort();
+                Some(judging::PlainAnswer::Accepted)
+            }
+            Err(error) if error.attempts().iter().any(Attempt::is_established) => {
+                Some(judging::PlainAnswer::Accepted)
+            }
+            Err(error) if error.kind() == crate::ErrorKind::Refused => Some(judging::PlainAnswer::Refused),
+            Err(_) => None,
+        }
+    }
+}
+
+impl From<Carrier> for Carriers {
+    fn from(carrier: Carrier) -> Self {
+        match carrier {
+            Carrier::Tcp => Self::Tcp,
+            Carrier::Udp => Self::Udp,
+        }
+    }
+}
+
+/// A name for programs, as `no-answer`.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Usable => "usable",
+            Self::Unavailable => "unavailable",
+            Self::NoAnswer => "no-answer",
+            Self::Dropped => "dropped",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Stripped => "stripped",
+            Self::Broken => "broken",
+            Self::Handshake => "handshake",
+        })
+    }
+}
+
+/// `stripped`, `altered` or `dropped`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stripped => "stripped",
+            Self::Altered => "altered",
+            Self::Dropped => "dropped",
+        })
+    }
+}
+
+/// A name for programs: `syn`, `syn-ack`, `syn-or-syn-ack` or `later`.
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Syn => "syn",
+            Self::SynAck => "syn-ack",
+            Self::SynOrSynAck => "syn-or-syn-ack",
+            Self::Later => "later",
+        })
+    }
+}

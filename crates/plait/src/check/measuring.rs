@@ -1,0 +1,152 @@
+//! What a connection that works shows of its way.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Change, Measured, Meddling, Message};
+use crate::status::{Peer, Status};
+use crate::stream::Stream;
+use crate::subflow::Subflow;
+
+/// Bytes of a question, which the answer has, too: more than a window at the start, so that the way is full for a moment.
+const QUESTION: u16 = 32 << 10;
+/// Bytes of one that is only asked for its answer.
+const SHORT: u16 = 1200;
+/// How long an answer may take: a path that takes no long packets without a word costs two timeouts.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How often the status is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+/// The shortest time that a rate is measured over.
+const SHORTEST: Duration = Duration::from_millis(4);
+/// How long packets of other lengths may be tried where the longest did not pass.
+const SEARCH: Duration = Duration::from_secs(4);
+
+/// What was seen of the first subflow last: it is in no status any more when a connection has failed.
+struct Watch<'a> {
+    stream: &'a Stream,
+    last: Option<Status>,
+    /// Bytes that have come, and when, since the last question.
+    arrivals: Vec<(Instant, u64)>,
+    rate_down: Option<u64>,
+}
+
+impl Watch<'_> {
+    fn first(&mut self) -> Option<Subflow> {
+        let status = self.stream.status().filter(|status| !status.subflows().is_empty());
+        if status.is_some() {
+            self.last = status;
+        }
+        self.last.as_ref()?.subflows().into_iter().min_by_key(Subflow::id)
+    }
+
+    /// Asks, and waits for the answer about the first subflow; whether it came.
+    async fn ask(&mut self, bytes: u16, limit: Duration) -> bool {
+        let Some(before) = self.first() else { return false };
+        if !self.stream.look(bytes) {
+            return false;
+        }
+        self.arrivals.clear();
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            sleep(LOOK).await;
+            let Some(now) = self.first() else { return false };
+            self.arrivals.push((Instant::now(), now.bytes_received()));
+            if now.times_seen() > before.times_seen() {
+                self.take_rate();
+                return true;
+            }
+            if now.end().is_some() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// The rate at which the answer has come, without its first moment and with the time that it took.
+    fn take_rate(&mut self) {
+        let began = self.arrivals.iter().rposition(|(_, bytes)| *bytes == self.arrivals[0].1).unwrap_or(0);
+        let Some(((start, first), (end, last))) = self.arrivals.get(began).zip(self.arrivals.last()) else {
+            return;
+        };
+        let took = end.duration_since(*start).max(SHORTEST);
+        let rate = ((last - first) as f64 / took.as_secs_f64()) as u64;
+        self.rate_down = self.rate_down.max(Some(rate)).filter(|rate| *rate > 0);
+    }
+}
+
+/// Measures for `sample`, then leaves the connection alone for `idle` and asks again.
+pub(super) async fn measure(stream: &Stream, sample: Duration, idle: Duration) -> (Measured, Vec<Meddling>) {
+    let mut watch = Watch { stream, last: None, arrivals: Vec::new(), rate_down: None };
+    let began = Instant::now();
+    let mut answers = watch.ask(QUESTION, ANSWER).await;
+    let is_searching =
+        |first: Option<Subflow>| first.is_some_and(|first| first.path_mtu() < first.link_mtu());
+    while answers && (began.elapsed() < sample || (began.elapsed() < SEARCH && is_searching(watch.first()))) {
+        answers = watch.ask(QUESTION, ANSWER).await;
+    }
+    let first = watch.first();
+    let outlives_silence = if answers && !idle.is_zero() {
+        sleep(idle).await;
+        let before = first.as_ref().and_then(Subflow::seen_from);
+        let again = watch.ask(SHORT, ANSWER / 2).await;
+        Some(again && watch.first().and_then(|first| first.seen_from()) == before)
+    } else {
+        None
+    };
+    let meddling = first.as_ref().map(meddling).unwrap_or_default();
+    (measured(stream, &watch, first.as_ref(), outlives_silence), meddling)
+}
+
+fn measured(
+    stream: &Stream,
+    watch: &Watch<'_>,
+    first: Option<&Subflow>,
+    outlives_silence: Option<bool>,
+) -> Measured {
+    let sealed = watch.last.as_ref().and_then(Status::sealed);
+    let seen_from = first.and_then(Subflow::seen_from);
+    let sent = first.map_or(0, Subflow::data_segments_sent).max(1);
+    Measured {
+        local: stream.local_addr(),
+        remote: stream.peer_addr(),
+        seen_from,
+        is_translated: seen_from.map(|seen| seen.ip() != stream.local_addr().ip()),
+        outlives_silence,
+        mtu: first
+            .map_or(0, |first| if first.proven_mtu() > 0 { first.proven_mtu() } else { first.path_mtu() }),
+        link_mtu: first.map_or(0, Subflow::link_mtu),
+        min_round_trip: first.and_then(Subflow::min_round_trip_time),
+        round_trip: first.and_then(Subflow::round_trip_time),
+        loss: first.map_or(0, Subflow::segments_lost) as f64 / sent as f64,
+        rate_up: first.and_then(Subflow::delivery_rate),
+        rate_down: watch.rate_down,
+        handshake: sealed.as_ref().and_then(|sealed| sealed.handshake()),
+        key_exchange: sealed.as_ref().and_then(|sealed| sealed.key_exchange()),
+        cipher_suite: sealed.as_ref().and_then(|sealed| sealed.cipher_suite()),
+        peer: watch.last.as_ref().map_or(Peer::Unknown, Status::peer),
+    }
+}
+
+/// What was done to TCP's own options: those of our SYN as the server has seen them, those of its SYN/ACK as we have.
+fn meddling(first: &Subflow) -> Vec<Meddling> {
+    let mut found = Vec::new();
+    let mut note = |option, change, at| found.push(Meddling { option, change, at, is_certain: true });
+    let (there, here) = (first.peer_saw(), first.we_saw());
+    let Some(there) = there else { return found };
+    match there.mss {
+        Some(mss) if mss == first.offered_mss() => {}
+        Some(_) => note("MSS", Change::Altered, Message::Syn),
+        None => note("MSS", Change::Stripped, Message::Syn),
+    }
+    let here = here.map(|here| [here.window_scale, here.sack, here.timestamps]);
+    let there = [there.window_scale, there.sack, there.timestamps];
+    for (index, option) in ["window scale", "SACK permitted", "timestamps"].into_iter().enumerate() {
+        if !there[index] {
+            note(option, Change::Stripped, Message::Syn);
+        } else if here.is_some_and(|here| !here[index]) {
+            note(option, Change::Stripped, Message::SynAck);
+        }
+    }
+    found
+}
