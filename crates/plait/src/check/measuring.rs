@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// How often the status is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 /// The shortest time that a rate is measured over.
-const SHORTEST: Duration = Duration::from_millis(4);
+const SHORTEST: Duration = Duration::from_micros(100);
 /// How long packets of other lengths may be tried where the longest did not pass.
 const SEARCH: Duration = Duration::from_secs(4);
 
@@ -43,11 +43,15 @@ impl Watch<'_> {
     /// Asks, and waits for the answer about the first subflow; whether it came.
     async fn ask(&mut self, bytes: u16, limit: Duration) -> bool {
         let Some(before) = self.first() else { return false };
-        if !self.stream.look(bytes) {
-            return false;
+        let until = Instant::now() + limit;
+        // Until the server has confirmed that this attempt is the connection there is nobody to ask.
+        while !self.stream.look(bytes) {
+            if Instant::now() > until || self.first().is_none_or(|first| first.end().is_some()) {
+                return false;
+            }
+            sleep(LOOK).await;
         }
         self.arrivals.clear();
-        let until = Instant::now() + limit;
         while Instant::now() < until {
             sleep(LOOK).await;
             let Some(now) = self.first() else { return false };
@@ -63,7 +67,8 @@ impl Watch<'_> {
         false
     }
 
-    /// The rate at which the answer has come, without its first moment and with the time that it took.
+    /// The rate at which the answer has come: from the last look before its first byte to the first look behind its last one, so that it is no
+    /// more than the way has carried.
     fn take_rate(&mut self) {
         let began = self.arrivals.iter().rposition(|(_, bytes)| *bytes == self.arrivals[0].1).unwrap_or(0);
         let Some(((start, first), (end, last))) = self.arrivals.get(began).zip(self.arrivals.last()) else {
@@ -113,8 +118,7 @@ fn measured(
         seen_from,
         is_translated: seen_from.map(|seen| seen.ip() != stream.local_addr().ip()),
         outlives_silence,
-        mtu: first
-            .map_or(0, |first| if first.proven_mtu() > 0 { first.proven_mtu() } else { first.path_mtu() }),
+        mtu: first.map_or(0, mtu),
         link_mtu: first.map_or(0, Subflow::link_mtu),
         min_round_trip: first.and_then(Subflow::min_round_trip_time),
         round_trip: first.and_then(Subflow::round_trip_time),
@@ -126,6 +130,13 @@ fn measured(
         cipher_suite: sealed.as_ref().and_then(|sealed| sealed.cipher_suite()),
         peer: watch.last.as_ref().map_or(Peer::Unknown, Status::peer),
     }
+}
+
+/// The longest packet that has arrived. How long its options were is not known of each: where the longest that are sent arrive, that is it.
+fn mtu(first: &Subflow) -> u16 {
+    const MAX_OPTIONS: u16 = 40;
+    let (proven, sent) = (first.proven_mtu(), first.path_mtu());
+    if proven == 0 || proven + MAX_OPTIONS >= sent { sent } else { proven }
 }
 
 /// What was done to TCP's own options: those of our SYN as the server has seen them, those of its SYN/ACK as we have.
