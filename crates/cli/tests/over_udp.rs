@@ -139,6 +139,75 @@ fn a_service_is_forwarded_and_proxied_by_ordinary_users() {
     let _ = fs::remove_dir_all(&world);
 }
 
+/// `plait run` of a user in the network of a client: the program asks for a file of the server's.
+fn run_as_user(world: &World, bob: &User, program: &Path, before: &[&str]) -> std::process::Output {
+    let mut command = Command::new("setpriv");
+    let user = [format!("--reuid={}", bob.name), "--clear-groups".to_owned()];
+    command.args(before).args(user).args(["--regid=nogroup", "--inh-caps=-all", "--bounding-set=-all"]);
+    command.arg(program).args([
+        "run",
+        "-s",
+        &world.url,
+        "--path",
+        "wan1",
+        "--path",
+        "wan2",
+        "--carrier",
+        "auto",
+    ]);
+    command.args(["--status", "--keys"]).arg(bob.directory.join("keys")).args(["--", "sh", "-c"]);
+    let url = format!("http://{}:8080/file", support::SERVER);
+    command.arg(format!("id -u; grep CapEff /proc/self/status; curl -sm60 {url} | sha256sum; exit 7"));
+    command.env_remove("PLAIT_CARRIER").current_dir(&world.directory).stdin(Stdio::null());
+    world.client.enter(|| command.output()).expect("entered").expect("setpriv is installed")
+}
+
+/// A world whose server is reached over UDP, too, with a file at it; a user; and a program that the user can start.
+fn served(label: &str) -> (World, User, PathBuf, String) {
+    let mut world = World::without_server(label);
+    world.serve(&["--anyone", "--carrier", "auto"]);
+    fs::set_permissions(&world.directory, Permissions::from_mode(0o755)).expect("ours");
+    let sum = world.make_file("file", 1 << 20);
+    world.http();
+    let bob = User::new("nobody", &world.directory);
+    let program = world.file("plait");
+    fs::copy(PLAIT, &program).expect("copied");
+    (world, bob, program, sum)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_ordinary_user_runs_a_program_whose_connections_go_over_udp() {
+    let (world, bob, program, sum) = served("udp_run");
+    let output = run_as_user(&world, &bob, &program, &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "the program's own: {said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let uid = Command::new("id").args(["-u", bob.name]).output().expect("coreutils").stdout;
+    assert!(printed.starts_with(&*String::from_utf8_lossy(&uid)), "it is who started it: {printed}");
+    assert!(printed.contains("CapEff:\t0000000000000000\n"), "it has no privilege: {printed}");
+    assert!(printed.contains(&sum), "every byte: {printed} {said}");
+    let over_udp = said.lines().filter(|line| line.contains("wan1") && line.contains("udp"));
+    assert!(over_udp.count() > 0, "{said}");
+    assert!(said.contains("wan1 by udp, not by tcp: cannot create a TUN device"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn where_user_namespaces_are_forbidden_plait_run_says_what_helps() {
+    let (world, bob, program, _) = served("udp_forbidden");
+    // Whoever is in a user namespace is bound by its limits: none may be made in this one. Root of it without capabilities is nobody's root.
+    let forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", forbid, "sh"]).arg(&program);
+    command.args(["run", "-s", &world.url, "--path", "wan1", "--carrier", "udp", "--keys"]);
+    command.arg(bob.directory.join("keys")).args(["--", "true"]).stdin(Stdio::null());
+    let output = world.client.enter(|| command.output()).expect("entered").expect("unshare is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("user namespaces") && said.contains("fix:"), "{said}");
+}
+
 /// 64 MiB in both directions with `--carrier auto` where `rules` stand in the way; what the client's status says is behind each path.
 fn transfer(label: &str, rules: &str) -> String {
     let world = World::without_server(label);
@@ -178,6 +247,11 @@ fn transfer(label: &str, rules: &str) -> String {
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     println!("{label}: {}", status["paths"]);
     assert!(!status["sealed"].is_null(), "{status}");
+    for path in status["paths"].as_array().expect("a list") {
+        // Each says why the other carrier is not in use.
+        let other = if path["carrier"] == "tcp" { "udp" } else { "tcp" };
+        assert!(path["not_used"][other].as_str().is_some_and(|why| !why.is_empty()), "{path}");
+    }
     let word = |value: &serde_json::Value| value.as_str().expect("a word").to_owned();
     let used = status["paths"].as_array().expect("a list").iter().filter(|path| path["bytes_sent"] != 0);
     used.map(|path| format!("{} {}", word(&path["name"]), word(&path["carrier"])))

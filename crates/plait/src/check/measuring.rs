@@ -51,7 +51,7 @@ impl Watch<'_> {
             }
             sleep(LOOK).await;
         }
-        self.arrivals.clear();
+        self.arrivals = vec![(Instant::now(), before.bytes_received())];
         while Instant::now() < until {
             sleep(LOOK).await;
             let Some(now) = self.first() else { return false };
