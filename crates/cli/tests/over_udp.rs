@@ -195,13 +195,13 @@ fn an_ordinary_user_runs_a_program_whose_connections_go_over_udp() {
 #[test]
 #[ignore = "needs root"]
 fn where_user_namespaces_are_forbidden_plait_run_says_what_helps() {
-    let (world, bob, program, _) = served("udp_forbidden");
+    let (world, _, program, _) = served("udp_forbidden");
     // Whoever is in a user namespace is bound by its limits: none may be made in this one. Root of it without capabilities is nobody's root.
     let forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "sh", "-c", forbid, "sh"]).arg(&program);
     command.args(["run", "-s", &world.url, "--path", "wan1", "--carrier", "udp", "--keys"]);
-    command.arg(bob.directory.join("keys")).args(["--", "true"]).stdin(Stdio::null());
+    command.arg(world.file("own-keys")).args(["--", "true"]).stdin(Stdio::null());
     let output = world.client.enter(|| command.output()).expect("entered").expect("unshare is installed");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");

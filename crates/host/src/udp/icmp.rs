@@ -1,4 +1,4 @@
-//! What ICMP says about datagrams of ours: the kernel keeps it in the queue of errors of a connected socket, with what the error quotes.
+//! What ICMP says about datagrams of ours: the kernel keeps it in the queue of errors of their socket, with what the error quotes.
 //!
 //! It is told as an ICMP error about a segment of TCP would be, and is believed as little: the quoted sequence number has to be in
 //! flight (RFC 5927), and an error ends a subflow only while it is being opened (RFC 5461).
@@ -45,8 +45,15 @@ pub(super) fn next(socket: &Socket) -> Option<Option<IcmpError>> {
         let is_icmp = matches!(cause.ee_origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6);
         let reason = IcmpReason::of(version, cause.ee_type, cause.ee_code, cause.ee_info);
         let reason = reason.filter(|_| is_icmp)?;
-        error_about((socket.local, socket.remote?), quoted.get(..len)?, reason)
+        // A listener's socket tells where the datagram went.
+        let went_to = || message.address.and_then(address_of);
+        error_about((socket.local, socket.remote.or_else(went_to)?), quoted.get(..len)?, reason)
     }))
+}
+
+fn address_of(address: SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| SocketAddr::from((v4.ip(), v4.port())));
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| SocketAddr::new(v6.ip().into(), v6.port())))
 }
 
 /// The error for the endpoint; `None` if less is quoted than RFC 792 promises behind the header of TCP's length.

@@ -53,8 +53,8 @@ impl Socket {
             Err(errno) => return Err(errno),
         }
         bind(io.as_raw_fd(), &SockaddrStorage::from(own))?;
+        icmp::ask_for(&io, own.is_ipv4())?;
         if let Some(remote) = remote {
-            icmp::ask_for(&io, own.is_ipv4())?;
             connect(io.as_raw_fd(), &SockaddrStorage::from(remote))?;
         }
         let reference = UdpSockRef::from(&io);
