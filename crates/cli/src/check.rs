@@ -18,7 +18,8 @@ use serde::Serialize;
 
 use crate::exit::{self, Exit};
 use crate::options::{carriers, seconds};
-use crate::protection::default_directory;
+use crate::protection::default_store;
+use crate::status::SCHEMA;
 
 /// Each path to the server is tried alone, over TCP and over UDP, by a sealed connection of its own: what comes through, what is stripped,
 /// and how fast. It takes some seconds. Without root only UDP can be tried.
@@ -48,7 +49,8 @@ pub(crate) struct Check {
     /// Write one JSON object to standard output in place of the table.
     #[arg(long)]
     json: bool,
-    /// Where our key and those of known servers are [default: ~/.config/plait, for root /etc/plait].
+    /// Where our key and those of known servers are [default: ~/.config/plait, and ~/.local/state/plait for known_peers, or where
+    /// XDG_CONFIG_HOME and XDG_STATE_HOME say; for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
     keys: Option<PathBuf>,
     /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable).
@@ -71,11 +73,13 @@ impl fmt::Display for NotUsable {
 
 impl std::error::Error for NotUsable {}
 
-/// The result for programs. Fields may be added; what is there keeps its name and its meaning as long as `schema` stays.
+/// The result for programs (docs/status.md).
 #[derive(Debug, Serialize)]
 struct Report {
-    /// `plait-check/1`.
-    schema: &'static str,
+    /// [`SCHEMA`].
+    schema: u32,
+    /// `check`.
+    kind: &'static str,
     server: String,
     /// Whether a connection can be had.
     usable: bool,
@@ -141,7 +145,7 @@ struct OptionReport {
 
 impl Check {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let store = KeyStore::new(self.keys.clone().unwrap_or_else(default_directory));
+        let store = self.keys.clone().map_or_else(default_store, KeyStore::new);
         let known = store.known_peers().find(&self.server.authority())?.map(|known| known.fingerprint);
         let key = self.server.pin.or(known);
         let mut sealing = match key {
@@ -208,7 +212,8 @@ impl Report {
             agrees: shown.windows(2).all(|pair| pair[0] == pair[1]),
         };
         Self {
-            schema: "plait-check/1",
+            schema: SCHEMA,
+            kind: "check",
             server: server.to_string(),
             usable: ways.iter().any(|way| way.verdict == Verdict::Usable),
             key,
@@ -400,7 +405,8 @@ mod tests {
         let ways =
             vec![Way { options: vec![stripped("syn", true), stripped("later", false)], ..way("stripped") }];
         let key = KeyReport { shown: None, known: "none", agrees: true };
-        let report = Report { schema: "plait-check/1", server: "gw:1".to_owned(), usable: false, key, ways };
+        let report =
+            Report { schema: SCHEMA, kind: "check", server: "gw:1".to_owned(), usable: false, key, ways };
         let text = report.words();
         assert!(text.contains("wan1  tcp      stripped  -"), "{text}");
         assert!(text.contains("wan1 over tcp: TCP-ENO stripped in the SYN\n"), "{text}");

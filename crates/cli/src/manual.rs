@@ -336,9 +336,10 @@ mod tests {
             }
         }
         // Commands that take options of their own have one.
-        for command in
-            ["connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key", "lab", "demo"]
-        {
+        for command in [
+            "connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key", "lab",
+            "demo",
+        ] {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }
     }

@@ -68,7 +68,7 @@ impl Net {
         let text = String::from_utf8(output.stdout).expect("text");
         let said = String::from_utf8_lossy(&output.stderr);
         let report: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text} {said}"));
-        assert_eq!(report["schema"], "plait-check/1");
+        assert_eq!((&report["schema"], &report["kind"]), (&1.into(), &"check".into()));
         println!("{report}");
         (output.status.code().expect("an exit code"), report)
     }
