@@ -305,6 +305,41 @@ fn the_only_subflow_is_replaced_when_a_forged_reset_or_fin_takes_it_away() {
 }
 
 #[test]
+fn the_only_subflow_repeats_a_block_that_was_changed_while_it_stood_still() {
+    for from in [CLIENT, SERVER] {
+        let mut world = sealed(10, vec![Link { rate: RATE, ..Link::default() }], TEP);
+        let (up, down) = (pattern(2_000_000, 1), pattern(2_000_000, 2));
+        world.send(CLIENT, &up).send(SERVER, &down).connect();
+        world.wait(300);
+        let is_data = move |side: usize, segment: &Segment| side == from && !segment.payload.is_empty();
+        world.tap = Box::new(move |side, segment| match is_data(side, segment) {
+            true => Fate::Drop,
+            false => Fate::Pass,
+        });
+        world.wait(800);
+        let mut is_changed = false;
+        world.tap = Box::new(move |side, segment: &mut Segment| {
+            // Nobody else can take the block: joins are not let through.
+            if segment.flags.contains(Flags::SYN) {
+                return Fate::Drop;
+            }
+            // The first that comes after TCP has timed out.
+            if is_data(side, segment) && !is_changed {
+                let mut payload = segment.payload.to_vec();
+                payload[0] ^= 1;
+                segment.payload = payload.into();
+                is_changed = true;
+            }
+            Fate::Pass
+        });
+        world.finish(30);
+        assert_carried(&mut world, &up, &down);
+        let repaired = world.status(from).counters;
+        assert!(repaired.stalls > 0 && repaired.blocks_repaired > 0, "{repaired:?}");
+    }
+}
+
+#[test]
 fn all_paths_cut_is_an_error_that_is_not_the_end_of_the_data() {
     let mut world = two_paths(11);
     // Whoever only receives asks now and then.

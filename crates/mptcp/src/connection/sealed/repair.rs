@@ -12,7 +12,7 @@ use plait_wire::ResetReason;
 
 use crate::Connection;
 use crate::protection::sealed::Deliveries;
-use crate::send::blocks::Carrier;
+use crate::send::blocks::{Block, Carrier};
 use crate::subflows::subflow::{ResetInfo, Stage, Subflow, UNKNOWN_RTT};
 
 /// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
@@ -38,13 +38,16 @@ impl Connection {
     /// Has the first block sent again.
     fn repair_first(&mut self) {
         let Some(first) = self.outgoing.first() else { return };
-        let start = first.start;
-        let is_other = |subflow: &Subflow| subflow.is_good() && !first.is_carried_by(subflow.state.id);
-        let elsewhere = self.subflows.iter().any(is_other);
+        let (start, elsewhere) = (first.start, self.has_other_way(first));
         log::debug!(start, elsewhere, "block has arrived and was not verified: it is sent again");
         self.counters.blocks_repaired += 1;
         self.deny_carriers(start);
         self.outgoing.on_block_corrupted(start, elsewhere);
+    }
+
+    /// Whether a subflow that works could take a block that it has not carried.
+    fn has_other_way(&self, block: &Block) -> bool {
+        self.subflows.iter().any(|subflow| subflow.is_good() && !block.is_carried_by(subflow.state.id))
     }
 
     /// Notes who has delivered what the peer has acknowledged.
@@ -146,7 +149,12 @@ impl Connection {
             return None;
         }
         let first = self.outgoing.first()?;
-        let arrived = first.arrived.filter(|_| !self.outgoing.is_again(first.start))?;
+        let arrived = first.arrived?;
+        // It is to go out on another subflow already. Where there is none, the one that it was changed on has to repeat it, also
+        // if that has stood still since: nothing else would.
+        if self.outgoing.is_again(first.start) && self.has_other_way(first) {
+            return None;
+        }
         let round_trip = |subflow: &Subflow| subflow.tcp.stats().srtt.unwrap_or(UNKNOWN_RTT);
         let slowest = self.subflows.iter().filter(|subflow| subflow.is_open()).map(round_trip).max()?;
         Some(arrived + (slowest / 4).clamp(MIN_GRACE, MAX_GRACE))
