@@ -76,6 +76,19 @@ fn a_path_finds_the_only_address_that_it_reaches() {
 }
 
 #[test]
+fn another_address_is_tried_where_nothing_comes_through_behind_the_syns_of_a_join() {
+    let mut world = World::new(31, vec![Link::default(); 2], 2);
+    watch_joins(&mut world, |segment| {
+        let is_there =
+            (segment.source.ip(), segment.destination.ip()) == (address(1, CLIENT), address(1, SERVER));
+        segment.flags.contains(Flags::SYN) || !is_there
+    });
+    idle(&mut world);
+    world.wait(2_000);
+    assert_eq!(pairs(&mut world), [0, 1].map(|number| (address(number, CLIENT), address(0, SERVER))));
+}
+
+#[test]
 fn a_path_whose_address_is_lost_goes_on_with_another() {
     let mut world = World::new(31, vec![Link::default(); 1], 3);
     let dead = Rc::new(Cell::new(None));

@@ -96,30 +96,34 @@ impl Connection {
         }
     }
 
-    /// The peer has answered on this subflow: others over its path that still wait for an answer are not needed.
-    pub(crate) fn cancel_slower(&mut self, index: usize) {
+    /// The peer has answered on this subflow: others over its path, and over paths of the same device, that still wait for an answer are not
+    /// needed. Where that was preferred and had its time first it has failed: the next join does not wait for it.
+    pub(crate) fn cancel_slower(&mut self, now: Instant, index: usize) {
         if self.joins() != Joins::OnePerPath {
             return;
         }
         let (id, path) = (self.subflows[index].state.id, self.subflows[index].state.path);
-        for subflow in &mut self.subflows {
-            let waits = matches!(
-                (subflow.state.stage, subflow.state.kind),
-                (Stage::Opening, Kind::JoinActive { .. })
-            );
-            if waits && subflow.state.path == path && subflow.state.id != id {
-                subflow.cancel();
+        for index in 0..self.subflows.len() {
+            let state = &self.subflows[index].state;
+            let waits = matches!((state.stage, state.kind), (Stage::Opening, Kind::JoinActive { .. }));
+            let (other, remote) = (state.path, state.tuple.remote);
+            if state.id == id || !waits || !self.paths.is_same_device(other, path) {
+                continue;
+            }
+            self.subflows[index].cancel();
+            if self.paths.is_before(other, path) {
+                self.paths.on_lost(now, other, remote);
             }
         }
     }
 
     /// A subflow that stood still does not any more. What was begun beside it over its path is not needed; if that has come to
     /// something, this one is not.
-    pub(crate) fn on_recovered(&mut self, index: usize) {
+    pub(crate) fn on_recovered(&mut self, now: Instant, index: usize) {
         if self.joins() != Joins::OnePerPath {
             return;
         }
-        self.cancel_slower(index);
+        self.cancel_slower(now, index);
         let (id, path) = (self.subflows[index].state.id, self.subflows[index].state.path);
         let is_in_its_place = |subflow: &Subflow| {
             subflow.state.id != id

@@ -86,7 +86,7 @@ impl Connection {
         match subflow.state.stall {
             Some(stall) if self.has_recovered(subflow, stall) => {
                 self.subflows[index].state.stall = None;
-                self.on_recovered(index);
+                self.on_recovered(now, index);
             }
             Some(stall) if has_other && stall.since + MAX_STALL <= now => {
                 log::debug!(subflow = id.0, "subflow has stood still for too long");

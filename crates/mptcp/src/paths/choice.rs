@@ -17,6 +17,8 @@ const SAME_PAIR_PATIENCE: Duration = Duration::from_secs(3);
 const SAME_PAIR_INTERVAL: Duration = Duration::from_secs(600);
 /// Addresses that are tried over one path at a time.
 const MAX_HANGING: usize = 4;
+/// The same of a path that shares its device with another: the other has to find room beside it.
+const MAX_HANGING_OF_TWINS: usize = 2;
 
 /// Which further subflows a side opens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -71,8 +73,10 @@ impl PathManager {
         let mut best: Option<Choice<_>> = None;
         for path in paths.iter().filter(|path| path.up && path.class != PathClass::Never) {
             let Some(left) = self.left_by_twins(joining, path, paths, present, &has_failed) else { continue };
+            let has_twin = paths.twins(path).next().is_some();
+            let most = if has_twin { MAX_HANGING_OF_TWINS } else { MAX_HANGING };
             for (place, remote) in self.addresses.remotes().iter().enumerate() {
-                let Some(free) = self.free_from(joining, path, remote, present) else { continue };
+                let Some(free) = self.free_from(joining, (path, most), remote, present) else { continue };
                 let Due::At(at, failures) = self.pairs.due(path.id, remote.address) else { continue };
                 let at = at.max(free).max(left).max(grace(joining, remote));
                 let ip = remote.address.ip();
@@ -123,11 +127,12 @@ impl PathManager {
         Some(left)
     }
 
-    /// From when on there may be a subflow over `path` to `remote` beside those that are present; `None` if not.
+    /// From when on there may be a subflow over `path` to `remote` beside those that are present, at most `most` of which may wait for an
+    /// answer; `None` if not.
     fn free_from(
         &self,
         joining: Joining,
-        path: &Path,
+        (path, most): (&Path, usize),
         remote: &Remote,
         present: &[Present],
     ) -> Option<Instant> {
@@ -151,7 +156,9 @@ impl PathManager {
         match joining.wanted {
             Joins::None => None,
             Joins::Mesh => Some(free),
-            Joins::OnePerPath => Some(free.max(self.free_from_on_path(joining, path.id, remote, present)?)),
+            Joins::OnePerPath => {
+                Some(free.max(self.free_from_on_path(joining, (path.id, most), remote, present)?))
+            }
         }
     }
 
@@ -160,7 +167,7 @@ impl PathManager {
     fn free_from_on_path(
         &self,
         joining: Joining,
-        path: PathId,
+        (path, most): (PathId, usize),
         remote: &Remote,
         present: &[Present],
     ) -> Option<Instant> {
@@ -178,7 +185,7 @@ impl PathManager {
         }
         let begun = self.begun.iter().find(|(known, _)| *known == path).map(|&(_, at)| at);
         match begun.filter(|_| hanging > 0) {
-            Some(_) if hanging >= MAX_HANGING => None,
+            Some(_) if hanging >= most => None,
             Some(begun) if remote.announced.is_none_or(|announced| announced < begun) => {
                 Some(free.max(begun + joining.attempt_delay))
             }
@@ -367,5 +374,15 @@ mod tests {
         assert_eq!(due(&manager, &[other, stalled], false), Some((NOW + STALL_PATIENCE, C)));
         manager.on_lost(NOW, A, remote(1));
         assert_eq!(due(&manager, &[other], false), Some((Instant::ZERO, C)));
+    }
+
+    #[test]
+    fn addresses_that_hang_over_one_carrier_leave_room_for_the_other() {
+        let mut manager = begun_to(&[1, 2, 3, 4].map(remote));
+        manager.begun = vec![(A, NOW)];
+        let hanging = |number| present(A, number, Standing::Hanging);
+        let there = [present(B, 1, Standing::Well), hanging(2), hanging(3)];
+        let due = manager.first_due(opener(Joins::OnePerPath), &twins(), &there, |_, _| false);
+        assert_eq!(due.map(|(at, path, _)| (at, path)), Some((NOW + Duration::from_millis(250), C)));
     }
 }

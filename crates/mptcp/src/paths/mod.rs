@@ -252,6 +252,18 @@ impl PathManager {
         self.known_paths = paths.iter().cloned().collect();
     }
 
+    /// Whether two paths are one, or two over the same device.
+    pub(crate) fn is_same_device(&self, one: PathId, other: PathId) -> bool {
+        let name = |id| self.known_paths.iter().find(|path| path.id == id).map(|path| &path.name);
+        one == other || name(one).is_some_and(|found| !found.is_empty() && Some(found) == name(other))
+    }
+
+    /// Whether `one` is preferred to `other`.
+    pub(crate) fn is_before(&self, one: PathId, other: PathId) -> bool {
+        let place = |id| self.known_paths.iter().position(|path| path.id == id);
+        place(one).is_some_and(|place_of_one| place(other).is_some_and(|place| place_of_one < place))
+    }
+
     /// Whether there may be paths of ours that the peer does not know yet.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 use crate::paths::{MAX_PRESENT, Present, PresentIds, Standing};
 use crate::status::{Status, SubflowStatus};
-use subflow::{Stage, Subflow, Trial};
+use subflow::{Subflow, Trial};
 
 pub(crate) use memo::Look;
 
@@ -175,10 +175,10 @@ impl Subflows {
             path: subflow.state.path,
             local: subflow.state.tuple.local.ip(),
             remote: subflow.state.tuple.remote.ip(),
-            standing: match (subflow.state.stage, subflow.state.stall) {
-                (Stage::Opening, _) => Standing::Hanging,
-                (_, Some(stall)) => Standing::Stalled(stall.since),
-                (_, None) => Standing::Well,
+            standing: match subflow.state.stall {
+                _ if subflow.state.is_hanging() => Standing::Hanging,
+                Some(stall) => Standing::Stalled(stall.since),
+                None => Standing::Well,
             },
         })
     }
@@ -211,8 +211,7 @@ impl Subflows {
     /// Which are present; `None` if they are too many to tell.
     pub(crate) fn present_ids(&self) -> Option<PresentIds> {
         let present = || self.subflows.iter().filter(|subflow| subflow.state.is_present());
-        let is_well =
-            |subflow: &Subflow| subflow.state.stage != Stage::Opening && subflow.state.stall.is_none();
+        let is_well = |subflow: &Subflow| !subflow.state.is_hanging() && subflow.state.stall.is_none();
         let ids = present().map(|subflow| (subflow.state.id, is_well(subflow))).take(MAX_PRESENT).collect();
         (self.subflows.len() <= MAX_PRESENT).then_some(ids)
     }

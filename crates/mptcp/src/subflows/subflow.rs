@@ -295,6 +295,17 @@ impl SubflowState {
         }
     }
 
+    /// Whether nobody has answered on it: our SYN, or for so long what proves that the join is ours that it may never arrive.
+    pub(crate) fn is_hanging(&self) -> bool {
+        /// Half a second and more of patience lies before the third time it is said.
+        const LONG: u8 = 2;
+        match self.stage {
+            Stage::Opening => true,
+            Stage::Unconfirmed { again: _, tries } => tries >= LONG,
+            Stage::Open | Stage::Leaving | Stage::Over => false,
+        }
+    }
+
     /// The peer's join, before it has proved that it is the peer's.
     pub(crate) fn is_unproved_join(&self) -> bool {
         matches!((self.stage, self.kind), (Stage::Opening, Kind::JoinPassive { .. }))

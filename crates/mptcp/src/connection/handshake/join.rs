@@ -193,7 +193,7 @@ impl Connection {
         if let (id, Some(name)) = (state.id, state.sealed.tag) {
             self.take_syn_data((id, name), &arrived.segment.payload);
         }
-        self.cancel_slower(arrived.index);
+        self.cancel_slower(now, arrived.index);
     }
 
     /// Something came back after the third ACK: the peer has it.
