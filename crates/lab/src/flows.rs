@@ -33,6 +33,8 @@ pub(crate) struct Flow {
     /// Counts up in the order of first packets seen.
     pub(crate) number: u32,
     pub(crate) server_port: u16,
+    /// Its segments travel as datagrams of UDP.
+    over_udp: bool,
     pub(crate) half: [Half; 2],
 }
 
@@ -77,6 +79,8 @@ pub(crate) struct Flows {
     table: BTreeMap<Ends, Flow>,
     by_age: BTreeMap<u32, Ends>,
     seen: u32,
+    /// Whether the flow that was seen last travels over UDP.
+    latest_over_udp: bool,
     /// The latest option of each class on any flow, for replays on another connection.
     captured: [Captured; 2],
 }
@@ -107,6 +111,21 @@ impl Flows {
         }
         let seq = tcp.seq();
         Some((flow.number, Position { offset: seq.distance(start).cast_unsigned(), dsn: own.dsn_of(seq) }))
+    }
+
+    /// How the segments of a flow travel.
+    pub(crate) fn note_carrier(&mut self, number: u32, over_udp: bool) {
+        let flow = self.by_age.get(&number).and_then(|ends| self.table.get_mut(ends));
+        if let Some(flow) = flow {
+            flow.over_udp = over_udp;
+            self.latest_over_udp = over_udp;
+        }
+    }
+
+    /// Whether a segment is to travel as a datagram of UDP: as its flow does; one of no flow, which somebody has made up, as the flow that
+    /// was seen last.
+    pub(crate) fn is_over_udp(&self, direction: Direction, tcp: &TcpView<'_>) -> bool {
+        self.table.get(&ends_of(direction, tcp)).map_or(self.latest_over_udp, |flow| flow.over_udp)
     }
 
     pub(crate) fn flow(&self, number: u32) -> Option<&Flow> {
@@ -159,7 +178,7 @@ fn is_new(tcp: &TcpView<'_>, known: Option<&Flow>, direction: Direction) -> bool
 
 impl Flow {
     fn new(number: u32, server_port: u16) -> Self {
-        Self { number, server_port, half: Default::default() }
+        Self { number, server_port, over_udp: false, half: Default::default() }
     }
 
     pub(crate) fn sent(&self, direction: Direction) -> &Half {

@@ -48,6 +48,7 @@ mod error;
 mod flows;
 mod injector;
 mod needles;
+mod over_udp;
 mod packet;
 mod path;
 mod program;

@@ -17,12 +17,14 @@ pub(crate) struct Frame {
     buffer: Vec<u8>,
     length: usize,
     pub(crate) vnet: VnetHeader,
+    /// It came as a datagram of UDP that stands for this segment.
+    pub(crate) over_udp: bool,
 }
 
 impl Frame {
     pub(crate) fn new(buffer: Vec<u8>, length: usize, vnet: VnetHeader) -> Self {
         debug_assert!(length <= buffer.len());
-        Self { buffer, length, vnet }
+        Self { buffer, length, vnet, over_udp: false }
     }
 
     /// A single packet with its checksums complete.

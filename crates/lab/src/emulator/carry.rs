@@ -1,5 +1,7 @@
 //! Over the link: decisions, and what follows from them.
 
+use std::io;
+
 use plait_base::{Duration, Instant};
 use plait_link::Decision;
 use plait_wire::Segment;
@@ -7,6 +9,7 @@ use plait_wire::Segment;
 use super::{BUFFER, Emulator, SMALL};
 use crate::Direction;
 use crate::injector::Outgoing;
+use crate::over_udp;
 use crate::packet::{Frame, OnWire, part, wire_packets};
 
 /// A super-segment that takes longer than this at the link's rate is cut into its packets, so that they arrive one after the
@@ -146,16 +149,7 @@ impl Emulator {
     /// Into the receiver's device.
     fn arrive(&mut self, direction: Direction, packet: Outgoing, now: Instant) {
         let Outgoing { frame, mark, delay: _ } = packet;
-        let device = &self.devices[direction.opposite().index()];
-        let written = device.send(frame.vnet, frame.bytes()).or_else(|error| {
-            // A kernel that does not take super-segments gets their packets.
-            let packets = wire_packets(&frame);
-            if packets.len() < 2 {
-                return Err(error);
-            }
-            packets.iter().try_for_each(|packet| device.send(Default::default(), packet))
-        });
-        match written {
+        match self.write(direction, &frame) {
             Ok(()) => {
                 self.sample(now, direction, &frame);
                 if let Some(mark) = mark {
@@ -170,6 +164,24 @@ impl Emulator {
             }
         }
         self.recycle(frame.into_buffer());
+    }
+
+    fn write(&self, direction: Direction, frame: &Frame) -> io::Result<()> {
+        let device = &self.devices[direction.opposite().index()];
+        if frame.tcp().is_some_and(|tcp| self.flows.is_over_udp(direction, &tcp)) {
+            return wire_packets(frame).iter_mut().try_for_each(|packet| {
+                over_udp::to_udp(packet);
+                device.send(Default::default(), packet)
+            });
+        }
+        device.send(frame.vnet, frame.bytes()).or_else(|error| {
+            // A kernel that does not take super-segments gets their packets.
+            let packets = wire_packets(frame);
+            if packets.len() < 2 {
+                return Err(error);
+            }
+            packets.iter().try_for_each(|packet| device.send(Default::default(), packet))
+        })
     }
 }
 

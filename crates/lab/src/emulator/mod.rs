@@ -25,6 +25,7 @@ use crate::clock::{Clock, since_start};
 use crate::eavesdrop::Eavesdropper;
 use crate::flows::Flows;
 use crate::injector::{Cut, Injection, Injector, Mark, Outgoing};
+use crate::over_udp;
 use crate::packet::{Frame, wire_packets};
 use crate::series::{Sample, Series};
 
@@ -213,7 +214,8 @@ impl Emulator {
             let mut buffer = self.spare.pop().unwrap_or_else(|| vec![0; BUFFER]);
             match self.devices[direction.index()].receive(&mut buffer) {
                 Ok((header, length)) => {
-                    let frame = Frame::new(buffer, length, header);
+                    let mut frame = Frame::new(buffer, length, header);
+                    over_udp::to_tcp(&mut frame);
                     self.handle(direction, frame);
                 }
                 Err(error) => {
@@ -269,6 +271,7 @@ impl Emulator {
         }
         let tcp = frame.tcp()?;
         let (flow, place) = self.flows.observe(direction, &tcp);
+        self.flows.note_carrier(flow, frame.over_udp);
         self.eavesdropper.hear(at, direction, flow, place, tcp.payload());
         Some(flow)
     }
