@@ -17,6 +17,8 @@ pub(crate) struct Case {
     pub(crate) about: &'static str,
     /// Whether it is one of those for CI: short, and the same on a busy machine.
     pub(crate) is_quick: bool,
+    /// One of its programs is the kernel's, which speaks TCP alone.
+    pub(crate) needs_tcp: bool,
     /// The case.
     pub(crate) run: Box<Run>,
 }
@@ -30,7 +32,12 @@ impl Case {
         about: &'static str,
         run: impl Fn(&Context<'_>) -> Result<Verdict> + 'static,
     ) -> Self {
-        Self { name: name.into(), about, is_quick: false, run: Box::new(run) }
+        Self { name: name.into(), about, is_quick: false, needs_tcp: false, run: Box::new(run) }
+    }
+
+    /// One in which the kernel takes part, if `condition` says so.
+    pub(crate) fn with_kernel_if(self, condition: bool) -> Self {
+        Self { needs_tcp: condition, ..self }
     }
 
     /// One for CI.
@@ -68,6 +75,7 @@ pub(crate) fn all() -> Vec<Case> {
 }
 
 /// The same for all cases of a run.
+#[derive(Clone)]
 pub(crate) struct Settings {
     /// The binary under attack.
     pub(crate) plait: PathBuf,
@@ -77,6 +85,25 @@ pub(crate) struct Settings {
     pub(crate) judges_times: bool,
     /// What the client connects over.
     pub(crate) family: Family,
+    /// What carries the segments.
+    pub(crate) carrier: Carrier,
+}
+
+/// What carries the segments of both programs.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Carrier {
+    Tcp,
+    Udp,
+}
+
+impl Carrier {
+    /// As options of `plait`.
+    pub(crate) fn options(self) -> [&'static str; 2] {
+        match self {
+            Self::Tcp => ["--carrier", "tcp"],
+            Self::Udp => ["--carrier", "udp"],
+        }
+    }
 }
 
 /// The version of IP between client and server.

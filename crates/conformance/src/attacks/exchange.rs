@@ -81,6 +81,8 @@ pub(crate) struct Load {
     pub(crate) down: Source,
     /// Bytes up, and bytes down.
     pub(crate) sizes: [u64; 2],
+    /// What goes down beyond so many bytes waits until it is let go.
+    pub(crate) holds_down_at: Option<u64>,
 }
 
 impl Load {
@@ -91,7 +93,7 @@ impl Load {
 
     /// The same, so much up and so much down.
     pub(crate) fn sized(sizes: [u64; 2]) -> Self {
-        Self { up: Source::Noise(1 << 40), down: Source::Noise(2 << 40), sizes }
+        Self { up: Source::Noise(1 << 40), down: Source::Noise(2 << 40), sizes, holds_down_at: None }
     }
 }
 
@@ -147,6 +149,7 @@ pub(crate) struct Exchange {
 pub(crate) struct Running {
     began: Instant,
     moved: Arc<AtomicU64>,
+    down_until: Arc<AtomicU64>,
     readers: [JoinHandle<Arrived>; 2],
 }
 
@@ -155,13 +158,14 @@ pub(crate) fn start(client: &mut Program, server: &mut Program, load: &Load) -> 
     let [(client_in, client_out), (server_in, server_out)] = [pipes(client)?, pipes(server)?];
     let moved = Arc::new(AtomicU64::new(0));
     let [up, down] = load.sizes;
-    feed(client_in, load.up.clone(), up);
-    feed(server_in, load.down.clone(), down);
+    let down_until = Arc::new(AtomicU64::new(load.holds_down_at.unwrap_or(u64::MAX)));
+    feed(client_in, load.up.clone(), up, Arc::new(AtomicU64::new(u64::MAX)));
+    feed(server_in, load.down.clone(), down, Arc::clone(&down_until));
     let readers = [
         read(server_out, load.up.clone(), up, Arc::clone(&moved)),
         read(client_out, load.down.clone(), down, Arc::clone(&moved)),
     ];
-    Ok(Running { began: Instant::now(), moved, readers })
+    Ok(Running { began: Instant::now(), moved, down_until, readers })
 }
 
 fn pipes(program: &mut Program) -> Result<(ChildStdin, ChildStdout)> {
@@ -173,6 +177,11 @@ impl Running {
     /// Bytes that have arrived so far, both directions together.
     pub(crate) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
+    }
+
+    /// What was held back of the stream down goes on.
+    pub(crate) fn let_go(&self) {
+        self.down_until.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Waits until so much has arrived.
@@ -237,12 +246,17 @@ impl Running {
     }
 }
 
-/// Writes the stream and then the end of the file. A program that takes no more is seen by how it ends.
-fn feed(mut into: ChildStdin, source: Source, size: u64) {
+/// Writes the stream, up to `until` until that is more, and then the end of the file. A program that takes no more is seen by how it ends.
+fn feed(mut into: ChildStdin, source: Source, size: u64, until: Arc<AtomicU64>) {
     std::thread::spawn(move || {
         let (mut room, mut at) = (vec![0; CHUNK], 0);
         while at < size {
-            let count = (size - at).min(CHUNK as u64) as usize;
+            let limit = size.min(until.load(Ordering::Relaxed));
+            if at >= limit {
+                std::thread::sleep(INTERVAL);
+                continue;
+            }
+            let count = (limit - at).min(CHUNK as u64) as usize;
             source.fill(at, &mut room[..count]);
             if into.write_all(&room[..count]).is_err() {
                 return;

@@ -98,6 +98,7 @@ impl<'a> Fixture<'a> {
         let mut command = Command::new(&self.context.settings.plait);
         command.arg(subcommand).arg("--keys").arg(self.file(&format!("{}-keys", side.name())));
         command.arg("--status-json").arg(self.status_file(side));
+        command.args(self.context.settings.carrier.options());
         command
     }
 

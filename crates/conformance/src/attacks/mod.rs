@@ -17,7 +17,7 @@ mod case;
 mod cases;
 #[cfg(test)]
 mod documents;
-mod exchange;
+pub(crate) mod exchange;
 mod fixture;
 mod gaps;
 mod handover;

@@ -3,13 +3,23 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::attacks::case::{Case, Context, Family, Settings, all};
+use crate::attacks::case::{Carrier, Case, Context, Family, Settings, Verdict, all};
 use crate::attacks::table::Amount;
 use crate::attacks::{gaps, handover, setup, table};
 use crate::runner;
 
 /// Bytes each way of a transfer under attack, for CI.
 const SMALL: u64 = 8 << 20;
+
+/// What `--quick` runs over UDP as well, half a minute in all: an attacker on the bytes, on options, on the end and on the opening, and a stranger.
+const QUICK_OVER_UDP: [&str; 6] = [
+    "one-path/flip",
+    "one-path/replay",
+    "one-path/rst",
+    "one-path/split",
+    "negotiation/strip-eno-require",
+    "first-path/rst",
+];
 
 /// What to run and how.
 #[derive(Args)]
@@ -34,6 +44,9 @@ pub(crate) struct Selection {
     /// from every path and without, beside the kernel's.
     #[arg(long, value_name = "TIMES", conflicts_with_all = ["handover", "gaps", "table", "quick", "repeat", "only", "skip", "size", "keep"])]
     setup: Option<usize>,
+    /// What carries the segments [default: tcp, and with --quick some cases over UDP, too].
+    #[arg(long, value_enum, value_name = "CARRIER")]
+    carrier: Option<Carrier>,
     /// Over IPv6 in place of IPv4; services behind a proxy stay where they are.
     #[arg(long)]
     ipv6: bool,
@@ -41,19 +54,20 @@ pub(crate) struct Selection {
 
 /// Prints the names.
 pub(crate) fn list() {
-    for Case { name, about, is_quick, run: _ } in all() {
+    for Case { name, about, is_quick, needs_tcp: _, run: _ } in all() {
         println!("{name:<40} {} {about}", if is_quick { "quick" } else { "     " });
     }
 }
 
 /// Runs what was asked for; false if a case failed, or a goal was missed.
 pub(crate) fn run(selection: &Selection) -> Result<bool> {
-    let Selection { common, table, one_way, gaps, handover, setup, ipv6 } = selection;
+    let Selection { common, table, one_way, gaps, handover, setup, carrier, ipv6 } = selection;
     let settings = Settings {
         plait: common.plait()?,
         size: common.size(SMALL),
         judges_times: !common.quick,
         family: if *ipv6 { Family::V6 } else { Family::V4 },
+        carrier: carrier.unwrap_or(Carrier::Tcp),
     };
     if *table {
         let amount = Amount { size: common.size_given(), is_one_way: *one_way };
@@ -69,17 +83,27 @@ pub(crate) fn run(selection: &Selection) -> Result<bool> {
     if let Some(count) = *handover {
         return handover::run(&settings, &runner::prepare(common)?, count);
     }
-    let cases = all();
-    let cases = cases.iter().map(|case| {
-        let (column, row) = case.name.split_once('/').unwrap_or(("", &case.name));
-        let settings = &settings;
-        runner::Case {
-            name: case.name.clone(),
-            row: row.to_owned(),
-            column: column.to_owned(),
-            is_quick: case.is_quick,
-            run: Box::new(move |directory| (case.run)(&Context { settings, directory })),
-        }
-    });
-    runner::run(common, cases.collect())
+    let (cases, over_udp) = (all(), Settings { carrier: Carrier::Udp, ..settings.clone() });
+    let as_usual = cases.iter().map(|case| listed_as(case, &case.name, case.is_quick, &settings));
+    let quick_over_udp = cases
+        .iter()
+        .filter(|case| carrier.is_none() && QUICK_OVER_UDP.contains(&case.name.as_str()))
+        .map(|case| listed_as(case, &format!("over-udp/{}", case.name.replace('/', "-")), true, &over_udp));
+    runner::run(common, as_usual.chain(quick_over_udp).collect())
+}
+
+/// A case under a name, with these settings.
+fn listed_as<'a>(case: &'a Case, name: &str, is_quick: bool, settings: &'a Settings) -> runner::Case<'a> {
+    let (column, row) = name.split_once('/').unwrap_or(("", name));
+    let is_possible = !(case.needs_tcp && settings.carrier == Carrier::Udp);
+    runner::Case {
+        name: name.to_owned(),
+        row: row.to_owned(),
+        column: column.to_owned(),
+        is_quick,
+        run: Box::new(move |directory| match is_possible {
+            true => (case.run)(&Context { settings, directory }),
+            false => Ok(Verdict::NotApplicable("the kernel takes part, which speaks TCP alone")),
+        }),
+    }
 }

@@ -1,5 +1,8 @@
 //! What a path does to packets: rules for the router in its middle.
 
+use std::time::Duration;
+
+use anyhow::Result;
 use plait_netns::Namespace;
 use plait_netns::nft::Table;
 
@@ -53,6 +56,53 @@ pub(crate) fn mark_some(router: &Namespace) -> plait_netns::Result<Table> {
     let rule =
         |ip: &str| format!("{ip} ecn ect0 limit rate 20/second burst 2 packets counter {ip} ecn set ce");
     forward(router, &format!("{}\n{}", rule("ip"), rule("ip6")))
+}
+
+/// Removes every option that a SYN of `plait` or of a kernel has, from the TCP segments that `which` names.
+pub(crate) fn strip_all_options(router: &Namespace, which: &str) -> plait_netns::Result<Table> {
+    // MSS, window scaling, SACK permitted, SACK, timestamps, Multipath TCP, TCP-ENO.
+    let resets = [2, 3, 4, 5, 8, 30, 69].map(|kind| format!("reset tcp option {kind}"));
+    forward(router, &format!("{which} counter {}", resets.join(" ")))
+}
+
+/// Drops all TCP, or all UDP (`protocol`).
+pub(crate) fn drop_carrier(router: &Namespace, protocol: &str) -> plait_netns::Result<Table> {
+    forward(router, &format!("meta l4proto {protocol} counter drop"))
+}
+
+/// A NAT for UDP over IPv4: towards the server every flow has the router's address.
+pub(crate) struct Nat {
+    router: Namespace,
+    path: u8,
+    /// The last part of the router's address towards the server.
+    host: u8,
+    _table: Table,
+}
+
+impl Nat {
+    /// One that forgets a flow on which nothing has been said for so long.
+    pub(crate) fn new(router: &Namespace, path: u8, forgets: Duration) -> Result<Self> {
+        let rules =
+            "chain n { type nat hook postrouting priority 100; oifname \"s\" meta l4proto udp masquerade; }";
+        let table = Table::install(router, &rules.replace("; }", "\n}"))?;
+        for name in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
+            router.set_sysctl(&format!("net.netfilter.{name}"), forgets.as_secs())?;
+        }
+        router.set_sysctl("net.ipv4.conf.all.promote_secondaries", 1)?;
+        let mut nat = Self { router: router.clone(), path, host: 1, _table: table };
+        nat.rebind()?;
+        Ok(nat)
+    }
+
+    /// Gives all flows another address from now on. The kernel forgets those of an address that is taken away.
+    pub(crate) fn rebind(&mut self) -> Result<()> {
+        let (old, new) = (self.host, if self.host >= 100 { 10 } else { self.host.max(9) + 1 });
+        let address = |host: u8| format!("10.2.{}.{host}/24 dev s", self.path);
+        self.router.ip(&format!("address add {}", address(new)))?;
+        self.router.ip(&format!("address del {}", address(old)))?;
+        self.host = new;
+        Ok(())
+    }
 }
 
 fn forward(router: &Namespace, rule: &str) -> plait_netns::Result<Table> {

@@ -64,6 +64,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         scenarios::decoding::ALL,
         scenarios::ecn::ALL,
         scenarios::path_mtu::ALL,
+        scenarios::carriers::ALL,
         scenarios::crowd::ALL,
         scenarios::hostile::ALL,
         scenarios::throughput::ALL,

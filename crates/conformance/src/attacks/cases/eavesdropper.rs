@@ -43,7 +43,7 @@ fn listen(context: &Context<'_>, options: &[&str], is_expected: bool) -> Result<
     let options = [options, &["--scheduler", "round-robin"]].concat();
     let mut server = fixture.listen(&options)?;
     let mut client = fixture.connect(&Fixture::PATHS, &options)?;
-    let load = Load { up: Source::Text(up), down: Source::Text(down), sizes: [size; 2] };
+    let load = Load { up: Source::Text(up), down: Source::Text(down), sizes: [size; 2], holds_down_at: None };
     let running = exchange::start(&mut client, &mut server, &load)?;
     let exchange = running.finish(&mut client, &mut server, TIMEOUT)?;
     let result = outcome(&exchange, size);

@@ -71,6 +71,7 @@ fn meet(context: &Context<'_>, middle: Option<usize>) -> Result<Verdict> {
     let plait = |subcommand: &str, keys: &str| {
         let mut command = Command::new(&context.settings.plait);
         command.args([subcommand, "--keys"]).arg(context.directory.join(keys));
+        command.args(context.settings.carrier.options());
         command
     };
     let listen = |host: &Namespace, name: &str| -> Result<Program> {
@@ -97,6 +98,7 @@ fn meet(context: &Context<'_>, middle: Option<usize>) -> Result<Verdict> {
         &PORT.to_string(),
         "--accept-new",
     ]);
+    command.args(context.settings.carrier.options());
     command.args(["--path", "wan1", "--path", "wan2", "--keys"]).arg(context.directory.join("client"));
     command.current_dir(context.directory);
     let mut connecting = Program::start(&client, context.directory, "client", command, End::Own, End::Own)?;

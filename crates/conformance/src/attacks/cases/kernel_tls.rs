@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<Case> {
         let run = move |context: &Context<'_>| attack(context, name);
         Case::new(format!("kernel-tls/{name}"), about, run)
     }));
-    cases
+    cases.into_iter().map(|case| case.with_kernel_if(true)).collect()
 }
 
 fn baseline(context: &Context<'_>) -> Result<Verdict> {

@@ -213,7 +213,9 @@ pub(crate) fn all() -> Vec<Case> {
         .iter()
         .map(|negotiation| {
             let run = move |context: &Context<'_>| negotiate(context, negotiation);
-            Case::new(format!("negotiation/{}", negotiation.name), negotiation.about, run).quick()
+            Case::new(format!("negotiation/{}", negotiation.name), negotiation.about, run)
+                .quick()
+                .with_kernel_if(negotiation.stock.is_some())
         })
         .collect()
 }
@@ -222,7 +224,7 @@ fn negotiate(context: &Context<'_>, negotiation: &Negotiation) -> Result<Verdict
     let fixture = Fixture::up(context, Listening::Open)?;
     let text =
         || Source::Text(b"what nobody on the way is to read before both ends agree. ".as_slice().into());
-    let load = Load { up: text(), down: text(), sizes: [SIZE; 2] };
+    let load = Load { up: text(), down: text(), sizes: [SIZE; 2], holds_down_at: None };
     for path in fixture.lab.paths() {
         path.watch(b"what nobody on the way is to read before both ends agree. ")?;
         if let Some((name, direction)) = negotiation.attack {

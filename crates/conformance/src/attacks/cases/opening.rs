@@ -213,7 +213,8 @@ fn transfer(fixture: &Fixture<'_>, opening: Opening, lingers: Duration) -> Resul
     let mut server = fixture.listen(&opening.options())?;
     let mut client = fixture.connect(&Fixture::PATHS, &opening.options())?;
     let [up, down] = [UP, DOWN].map(|text| Source::Text(Arc::from(text)));
-    let running = exchange::start(&mut client, &mut server, &Load { up, down, sizes: [SIZE; 2] })?;
+    let running =
+        exchange::start(&mut client, &mut server, &Load { up, down, sizes: [SIZE; 2], holds_down_at: None })?;
     let timeout = if client.wait(opening.gives_up()).is_ok() { lingers } else { Duration::ZERO };
     running.finish(&mut client, &mut server, timeout)
 }

@@ -52,7 +52,12 @@ fn recorded(context: &Context<'_>) -> Result<Verdict> {
     let mut command = fixture.connecting("a", &Fixture::PATHS, &REQUIRED)?;
     command.arg("--allow-key-log").env("SSLKEYLOGFILE", &log);
     let mut client = fixture.start(Side::Client, command)?;
-    let load = Load { up: Source::Text(LINE.into()), down: Source::Text(LINE.into()), sizes: [SIZE; 2] };
+    let load = Load {
+        up: Source::Text(LINE.into()),
+        down: Source::Text(LINE.into()),
+        sizes: [SIZE; 2],
+        holds_down_at: None,
+    };
     let running = exchange::start(&mut client, &mut server, &load)?;
     let exchange = running.finish(&mut client, &mut server, TIMEOUT)?;
     let result = outcome(&exchange, SIZE);
@@ -124,7 +129,12 @@ fn missing(context: &Context<'_>, attack: Option<AttackName>, says: &'static str
     }
     let mut server = fixture.listen(&REQUIRED)?;
     let mut client = fixture.connect(&Fixture::PATHS, &REQUIRED)?;
-    let load = Load { up: Source::Text(LINE.into()), down: Source::Text(LINE.into()), sizes: [SIZE; 2] };
+    let load = Load {
+        up: Source::Text(LINE.into()),
+        down: Source::Text(LINE.into()),
+        sizes: [SIZE; 2],
+        holds_down_at: None,
+    };
     let running = exchange::start(&mut client, &mut server, &load)?;
     client.wait(TIMEOUT)?;
     let exchange = running.finish(&mut client, &mut server, Duration::from_secs(2))?;

@@ -1,6 +1,7 @@
 //! The scenarios, by what they are about. Each is a function that builds its testbed, runs one or more
 //! sessions in it, and returns the evidence or an error that says what was wrong.
 
+pub(crate) mod carriers;
 pub(crate) mod closing;
 pub(crate) mod corruption;
 pub(crate) mod crowd;

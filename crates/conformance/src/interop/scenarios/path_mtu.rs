@@ -28,13 +28,13 @@ pub(crate) const ALL: &[Scenario] = &[
 
 /// What becomes of "fragmentation needed" and "packet too big".
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Icmp {
+pub(super) enum Icmp {
     Said,
     Lost,
 }
 
 /// The rules of a router that count what it says to each of the sides.
-struct Router {
+pub(super) struct Router {
     to_client: Table,
     to_server: Table,
 }
@@ -50,7 +50,8 @@ fn narrow(context: &Context<'_>, icmp: Icmp) -> Result<Verdict> {
         // Linux finds out by itself only if told to.
         peer.set_sysctl("net.ipv4.tcp_mtu_probing", 1)?;
     }
-    let routers = PATHS.map(|path| Router::of(bed.router(path)?, path, icmp)).collect::<Result<Vec<_>>>()?;
+    let routers =
+        PATHS.map(|path| Router::of(bed.router(path)?, path, PASSED, icmp)).collect::<Result<Vec<_>>>()?;
     let bytes = context.bytes_for(2, 200);
     let plan = Plan::two_paths(context, &bed);
     let outcome = Session::run(context, &bed, plan.moving(bytes, bytes))?;
@@ -71,7 +72,7 @@ fn narrow(context: &Context<'_>, icmp: Icmp) -> Result<Verdict> {
 
 impl Router {
     /// Lets the routes of a router pass less, and counts what it says about that.
-    fn of(router: &Namespace, path: u8, icmp: Icmp) -> Result<Self> {
+    pub(super) fn of(router: &Namespace, path: u8, passed: u32, icmp: Icmp) -> Result<Self> {
         for (side, device) in [(1, "c"), (2, "s")] {
             for network in PATHS {
                 let is_direct = network == path;
@@ -81,10 +82,10 @@ impl Router {
                     [format!("via 10.{side}.{path}.2"), format!("via fd00:{side}:{path}::2")]
                 };
                 router.ip(&format!(
-                    "-4 route change 10.{side}.{network}.0/24 {v4} dev {device} mtu lock {PASSED}"
+                    "-4 route change 10.{side}.{network}.0/24 {v4} dev {device} mtu lock {passed}"
                 ))?;
                 router.ip(&format!(
-                    "-6 route change fd00:{side}:{network}::/64 {v6} dev {device} mtu {PASSED}"
+                    "-6 route change fd00:{side}:{network}::/64 {v6} dev {device} mtu {passed}"
                 ))?;
             }
         }
