@@ -18,7 +18,7 @@ const QUICK_OVER_UDP: [&str; 6] = [
     "one-path/rst",
     "one-path/split",
     "negotiation/strip-eno-require",
-    "first-path/rst",
+    "opening/synack-bare-first-both-tls",
 ];
 
 /// What to run and how.

@@ -2,10 +2,11 @@
 //!
 //! A path over UDP has an address of the stack that is on no network: it names the path within the endpoint, so that four-tuples of
 //! one device by TCP and by UDP are never the same. What leaves from it goes through a socket that is bound to the path's device and
-//! to its address there. A port that is listened on has one socket for each path and family. A subflow that we open has a
+//! to its address there. A port that is listened on has one socket for each path and family, for whatever address of ours comes by that device. A subflow that we open has a
 //! socket of its own, at a port that the kernel chooses and connected to the peer: the port is a new one for each NAT on the way, nobody
 //! can foresee it, and the kernel keeps away whatever comes from elsewhere.
 
+mod asked;
 mod credit;
 mod icmp;
 mod receiving;
@@ -23,6 +24,7 @@ use plait_base::{Duration, Instant, PathId};
 use plait_tcp::FourTuple;
 use tracing::debug;
 
+use self::asked::Asked;
 use self::credit::Credits;
 use self::socket::Socket;
 use crate::error::Error;
@@ -60,6 +62,7 @@ struct Table {
     ports: BTreeSet<u16>,
     last: u64,
     credits: Credits,
+    asked: Asked,
 }
 
 #[derive(Clone, Copy)]
@@ -179,7 +182,7 @@ impl Udp {
                 let Some(own) = place.own_for(stack).filter(|_| !table.listening.contains_key(&at)) else {
                     continue;
                 };
-                let socket = Socket::bind(&place, at, SocketAddr::new(own, port), None)?;
+                let socket = Socket::listen(&place, at, own)?;
                 let number = self.add(table, socket)?;
                 table.listening.insert(at, number);
             }
@@ -204,6 +207,7 @@ impl Udp {
         has_port: impl Fn(u16) -> bool,
     ) {
         let mut table = self.lock();
+        table.asked.forget(&is_used);
         let unused: Vec<_> = table.opened.keys().filter(|tuple| !is_used(tuple)).copied().collect();
         for tuple in unused {
             table.drop_opened(&tuple);
@@ -226,6 +230,7 @@ impl Udp {
     pub(crate) fn next_sweep(&self, now: Instant) -> Option<Instant> {
         let table = self.lock();
         let is_idle = table.opened.is_empty()
+            && table.asked.is_empty()
             && table.listening.keys().all(|listening| table.ports.contains(&listening.port()));
         (!is_idle).then(|| now + SWEEP)
     }

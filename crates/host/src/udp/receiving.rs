@@ -1,13 +1,14 @@
 //! From the sockets to the endpoint.
 
 use std::io::{ErrorKind, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use plait_base::PathId;
 use plait_carrier::tcp_in_udp::{Train, trains};
+use plait_tcp::FourTuple;
 use plait_wire::{Malformed, Packet, Segment};
 use quinn_udp::RecvMeta;
 use tracing::debug;
@@ -95,7 +96,7 @@ impl Receiver {
             for train in self.found.drain(..) {
                 let segment = train.and_then(|train| train.segment((source, socket.local), ecn, &bytes));
                 if let Ok(segment) = &segment {
-                    self.udp.note_arrival(segment);
+                    self.udp.note_arrival(socket, segment, meta.dst_ip);
                 }
                 is_more_wanted = take(socket.path, segment.map(Packet::Tcp));
             }
@@ -106,7 +107,11 @@ impl Receiver {
 
 impl Udp {
     /// What has come may have to be answered.
-    fn note_arrival(&self, segment: &Segment) {
+    fn note_arrival(&self, socket: &Socket, segment: &Segment, asked: Option<IpAddr>) {
+        if let Some(address) = asked.filter(|address| socket.remote.is_none() && *address != socket.own) {
+            let tuple = FourTuple { local: segment.destination, remote: segment.source };
+            self.lock().asked.note(tuple, address, socket.own);
+        }
         if segment.flags.contains(plait_wire::Flags::SYN) {
             self.lock().credits.note(segment);
         }

@@ -1,7 +1,7 @@
 //! From the endpoint to the sockets.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -29,16 +29,22 @@ impl Sender {
     /// # Errors
     /// It is lost, as on any network: there is no socket for it, or no room in the socket's queue.
     pub(crate) fn send(&mut self, now: Instant, path: PathId, segment: &Segment) -> io::Result<()> {
-        let socket = self.udp.socket_for(now, path, segment)?;
+        let (socket, from) = self.udp.socket_for(now, path, segment)?;
         self.datagrams.write(segment);
         let Self { udp: _, datagrams } = self;
-        socket.send(segment.destination, segment.ecn, datagrams.bytes(), datagrams.size())
+        socket.send((from, segment.destination), segment.ecn, datagrams.bytes(), datagrams.size())
     }
 }
 
 impl Udp {
-    /// The socket that a segment leaves by. A SYN that opens a subflow gets one of its own.
-    fn socket_for(&self, now: Instant, path: PathId, segment: &Segment) -> Result<Arc<Socket>, Errno> {
+    /// The socket that a segment leaves by, and the address that it leaves from where the socket has several. A SYN that opens a subflow gets one
+    /// of its own.
+    fn socket_for(
+        &self,
+        now: Instant,
+        path: PathId,
+        segment: &Segment,
+    ) -> Result<(Arc<Socket>, Option<IpAddr>), Errno> {
         let mut table = self.lock();
         if !table.credits.allows(segment) {
             // Sent when the question is asked again.
@@ -56,13 +62,15 @@ impl Udp {
                 let place = place.ok_or(Errno::ENODEV)?;
                 let own = place.own_for(segment.source.ip()).ok_or(Errno::EADDRNOTAVAIL)?;
                 // The kernel chooses the port: the stack's may be another program's.
-                let socket = Socket::bind(&place, tuple.local, SocketAddr::new(own, 0), Some(tuple.remote))?;
+                let socket = Socket::connect(&place, tuple.local, own, tuple.remote)?;
                 let number = self.add(&mut table, socket)?;
                 table.opened.insert(tuple, Opened { number, sent: now });
                 number
             }
             None => *table.listening.get(&tuple.local).ok_or(Errno::ENOTCONN)?,
         };
-        table.sockets.get(&number).cloned().ok_or(Errno::ENOTCONN)
+        let socket = table.sockets.get(&number).cloned().ok_or(Errno::ENOTCONN)?;
+        let from = socket.remote.is_none().then(|| table.asked.answers_from(&tuple, socket.own));
+        Ok((socket, from))
     }
 }

@@ -261,13 +261,14 @@ fn forgetful(context: &Context<'_>, says: Says) -> Result<Verdict> {
     };
     // The client has said all before the pause, and the server speaks first after it.
     const BEFORE: u64 = 4 << 20;
-    let load = Load { holds_down_at: Some(BEFORE), ..Load::sized([BEFORE, context.size().min(64 << 20)]) };
+    let size = context.size();
+    let load = Load { holds_down_at: Some(BEFORE), ..Load::noise(size) };
     let running = connected.send(&load)?;
-    running.wait_for(2 * BEFORE, TIMEOUT)?;
+    running.wait_for(size + BEFORE, TIMEOUT)?;
     std::thread::sleep(Duration::from_secs(2 * forgets + 1));
     running.let_go();
     if says == Says::Nothing {
-        let moved = running.wait_for(2 * BEFORE + (1 << 20), Duration::from_secs(1));
+        let moved = running.wait_for(size + BEFORE + (1 << 20), Duration::from_secs(1));
         ensure!(moved.is_err(), "the NATs have not forgotten: then the other scenario shows nothing");
         return Ok(Verdict::Passed("nothing comes through: the NATs have forgotten".to_owned()));
     }

@@ -1,11 +1,16 @@
 //! Throughput of plait to plait through two network namespaces that two veth pairs join: plain, scrambled, sealed,
-//! and sealed with threads of its own for the cryptography (at both ends). They take turns, so that the ratios are those of one run whatever else the machine does. Needs root.
+//! sealed with threads of its own for the cryptography (at both ends), and plain and sealed over UDP; beside it quinn. They take turns, so that the ratios
+//! are those of one run whatever else the machine does. Needs root.
 //!
 //! ```console
-//! # cargo bench -p plait-host --bench throughput -- [ROUNDS] [MEGABYTES]
+//! # cargo bench -p plait-host --bench throughput -- [ROUNDS] [MEGABYTES] [WORD]
 //! ```
+//!
+//! With a word only those whose name contains it, and sealed over TUN, which the others are compared with.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
+
+mod quic;
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +20,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use plait_base::SeededRandom;
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use plait_host::{Config, Host, HostBuilder, PathSpec, Protect, ScrambleSettings, SealedSettings};
+use plait_host::{Carriers, Config, Host, HostBuilder, PathSpec, Protect, ScrambleSettings, SealedSettings};
 use plait_netns::{Cidr, Namespace, veth};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -26,11 +31,28 @@ const CHUNK: usize = 1 << 20;
 /// One way to carry the bytes.
 struct Way {
     name: &'static str,
-    protection: Protection,
-    /// Threads beside the driver that seal and open.
-    threads: usize,
+    means: Means,
     speeds: Vec<f64>,
 }
+
+#[derive(Clone, Copy)]
+enum Means {
+    Plait {
+        protection: Protection,
+        carriers: Carriers,
+        /// Threads beside the driver that seal and open.
+        threads: usize,
+    },
+    Quinn,
+}
+
+/// The names of those that others are compared with.
+const SEALED: &str = "sealed";
+const SEALED_OVER_UDP: &str = "sealed, UDP";
+const QUINN: &str = "quinn, UDP";
+/// What sealed over UDP is to reach of sealed over TUN, and of quinn.
+const OF_TUN: f64 = 0.7;
+const OF_QUINN: f64 = 1.5;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Protection {
@@ -44,21 +66,37 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
     let rounds: usize = arguments.next().as_deref().unwrap_or("7").parse()?;
     let megabytes: usize = arguments.next().as_deref().unwrap_or("512").parse()?;
-    let way = |name, protection, threads| Way { name, protection, threads, speeds: Vec::new() };
-    let mut ways = [
-        way("plain", Protection::Plain, 0),
-        way("sealed", Protection::Sealed, 0),
-        way("scrambled", Protection::Scrambled, 0),
-        way("sealed, 1 thread", Protection::Sealed, 1),
-        way("sealed, 2 threads", Protection::Sealed, 2),
+    let word = arguments.next().unwrap_or_default();
+    let way = |name, means| Way { name, means, speeds: Vec::new() };
+    let plait =
+        |name, protection, carriers, threads| way(name, Means::Plait { protection, carriers, threads });
+    let mut ways = vec![
+        plait("plain", Protection::Plain, Carriers::Tcp, 0),
+        plait(SEALED, Protection::Sealed, Carriers::Tcp, 0),
+        plait("scrambled", Protection::Scrambled, Carriers::Tcp, 0),
+        plait("sealed, 1 thread", Protection::Sealed, Carriers::Tcp, 1),
+        plait("sealed, 2 threads", Protection::Sealed, Carriers::Tcp, 2),
+        plait("plain, UDP", Protection::Plain, Carriers::Udp, 0),
+        plait(SEALED_OVER_UDP, Protection::Sealed, Carriers::Udp, 0),
+        way(QUINN, Means::Quinn),
     ];
+    ways.retain(|way| way.name == SEALED || way.name.contains(&word));
     let net = Net::new()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     for _ in 0..rounds {
         for way in &mut ways {
-            let hosts = net.hosts(way.threads)?;
-            let speed = runtime.block_on(transfer(hosts, way, megabytes))?;
-            way.speeds.push(speed);
+            let speed = match way.means {
+                Means::Plait { protection, carriers, threads } => {
+                    let hosts = net.hosts(carriers, threads)?;
+                    runtime.block_on(transfer(hosts, protection, megabytes))
+                }
+                Means::Quinn => {
+                    let _guard = runtime.enter();
+                    let ends = net.quic()?;
+                    runtime.block_on(ends.transfer(megabytes))
+                }
+            };
+            way.speeds.push(speed.map_err(|error| format!("{}: {error}", way.name))?);
         }
     }
     report(&ways);
@@ -66,8 +104,8 @@ fn main() -> Result<()> {
 }
 
 /// Sends so much from the first host to the second; MB/s until the second has read the end.
-async fn transfer((near, far): (Host, Host), way: &Way, megabytes: usize) -> Result<f64> {
-    let [opener, listener] = settings(way.protection)?;
+async fn transfer((near, far): (Host, Host), protection: Protection, megabytes: usize) -> Result<f64> {
+    let [opener, listener] = settings(protection)?;
     let mut incoming = far.listen_with(listener, PORT).await?;
     let reading = tokio::spawn(async move {
         let (mut stream, _) = incoming.accept().await?;
@@ -82,7 +120,7 @@ async fn transfer((near, far): (Host, Host), way: &Way, megabytes: usize) -> Res
     });
     let server = SocketAddr::new(Net::address(1, 2), PORT);
     let mut stream = near.connect_with(opener, &[server]).await?;
-    let chunk = Bytes::from((0..CHUNK).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>());
+    let chunk = chunk();
     let begin = Instant::now();
     for _ in 0..megabytes {
         stream.write_chunk(chunk.clone()).await?;
@@ -91,11 +129,15 @@ async fn transfer((near, far): (Host, Host), way: &Way, megabytes: usize) -> Res
     tokio::io::AsyncWriteExt::shutdown(&mut write).await?;
     let (read, end) = reading.await??;
     if read != megabytes * CHUNK {
-        return Err(format!("{}: {read} bytes arrived", way.name).into());
+        return Err(format!("{read} bytes arrived").into());
     }
     drop(write);
     near.drained().await;
     Ok(read as f64 / 1e6 / (end - begin).as_secs_f64())
+}
+
+fn chunk() -> Bytes {
+    (0..CHUNK).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>().into()
 }
 
 /// What the two ends of a connection want.
@@ -119,18 +161,20 @@ fn settings(protection: Protection) -> Result<[Config; 2]> {
 
 /// Medians, and the medians of the ratios within each round.
 fn report(ways: &[Way]) {
-    println!(
-        "{:<18} {:>7} {:>7} {:>7} {:>9} {:>10}",
-        "MB/s", "median", "least", "most", "of plain", "of sealed"
-    );
+    println!("{:<18} {:>7} {:>7} {:>7} {:>10}", "MB/s", "median", "least", "most", "of sealed");
+    let called = |name: &str| ways.iter().find(|way| way.name == name);
+    let of = |way: &Way, other: &Way| {
+        spread(way.speeds.iter().zip(&other.speeds).map(|(speed, other)| speed / other)).1
+    };
+    let Some(sealed) = called(SEALED) else { return };
     for way in ways {
-        let beside = |other: &Way| {
-            let ratios = way.speeds.iter().zip(&other.speeds).map(|(speed, other)| speed / other);
-            spread(ratios).1
-        };
         let (least, middle, most) = spread(way.speeds.iter().copied());
-        let (plain, sealed) = (beside(&ways[0]), beside(&ways[1]));
-        println!("{:<18} {middle:>7.0} {least:>7.0} {most:>7.0} {plain:>9.2} {sealed:>10.2}", way.name);
+        println!("{:<18} {middle:>7.0} {least:>7.0} {most:>7.0} {:>10.2}", way.name, of(way, sealed));
+    }
+    let Some(udp) = called(SEALED_OVER_UDP) else { return };
+    println!("sealed over UDP: {:.2} of sealed over TUN (goal {OF_TUN})", of(udp, sealed));
+    if let Some(quinn) = called(QUINN) {
+        println!("sealed over UDP: {:.2} of quinn (goal {OF_QUINN})", of(udp, quinn));
     }
 }
 
@@ -162,9 +206,14 @@ impl Net {
         IpAddr::from([10, 92, path, end])
     }
 
-    fn hosts(&self, threads: usize) -> Result<(Host, Host)> {
+    fn quic(&self) -> Result<quic::Quic> {
+        let at = |end, port| SocketAddr::new(Self::address(1, end), port);
+        quic::Quic::new((&self.near, at(1, 0)), (&self.far, at(2, PORT)))
+    }
+
+    fn hosts(&self, carriers: Carriers, threads: usize) -> Result<(Host, Host)> {
         let start = |namespace: &Namespace, letter: char| -> Result<Host> {
-            let mut builder: HostBuilder = Host::builder().crypto_threads(threads);
+            let mut builder: HostBuilder = Host::builder().carriers(carriers).crypto_threads(threads);
             for path in [1, 2] {
                 builder = builder.path(PathSpec::new(&format!("{letter}{path}"))?);
             }
