@@ -10,6 +10,7 @@ use crate::attack_scramble::AttackScramble;
 use crate::check::Check;
 use crate::connect::Connect;
 use crate::demo::Demo;
+use crate::doctor::Doctor;
 use crate::forward::Forward;
 use crate::key::Key;
 use crate::lab::Lab;
@@ -57,7 +58,7 @@ pub(crate) enum Command {
     /// The walkthrough: what eavesdroppers read and what attacks do, by four systems; ends in a report.
     Demo(Demo),
     /// Say what this machine lacks for plait, and what helps.
-    Doctor,
+    Doctor(Doctor),
     /// Print completions for a shell.
     Completions(Completions),
     /// Write the manual pages.
@@ -92,7 +93,7 @@ impl Command {
             | Self::Path(_)
             | Self::Lab(_)
             | Self::Demo(_)
-            | Self::Doctor
+            | Self::Doctor(_)
             | Self::Attack(_) => false,
             // What is in there becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
@@ -120,7 +121,7 @@ impl Arguments {
             | Command::Key(_)
             | Command::Lab(_)
             | Command::Demo(_)
-            | Command::Doctor
+            | Command::Doctor(_)
             | Command::Completions(_)
             | Command::Man(_)
             | Command::Enclosed(_)

@@ -145,6 +145,26 @@ impl Check {
     }
 }
 
+impl Check {
+    /// The same for programs.
+    pub(crate) fn json(self, outcome: &Result<String, MissingPrerequisite>) -> serde_json::Value {
+        let mut value = serde_json::json!({
+            "name": self.name(),
+            "ok": outcome.is_ok(),
+            "required": self.is_required(),
+            "needed_by": self.needed_by(),
+        });
+        match outcome {
+            Ok(found) => value["found"] = found.as_str().into(),
+            Err(missing) => {
+                value["why"] = missing.why.as_str().into();
+                value["fix"] = missing.fix.as_str().into();
+            }
+        }
+        value
+    }
+}
+
 impl Options {
     /// What the stack cannot be without as these options want it.
     pub(crate) fn checks(&self) -> &'static [Check] {
@@ -377,6 +397,12 @@ mod tests {
         for check in Check::ALL {
             let outcome = check.check();
             assert!(!check.line(&outcome).contains('\n'), "{outcome:?}");
+            let json = check.json(&outcome);
+            assert_eq!(
+                (json["ok"] == true, json["fix"].is_string()),
+                (outcome.is_ok(), outcome.is_err()),
+                "{json}"
+            );
             // That would be a mistake of ours.
             assert!(!check.line(&outcome).contains("syntax error"), "{outcome:?}");
         }

@@ -2,12 +2,13 @@
 //!
 //! A query that came over UDP leaves as DNS over TCP (RFC 7766: two bytes of length in front), so that no path sees names that are asked for.
 //! All queries share one stream, which lasts while there are some: they leave without waiting for each other, under identifiers of our own,
-//! and their answers come in any order. When it breaks, those without an answer are asked once more over another.
+//! and their answers come in any order. When it breaks, those without an answer are asked once more over another. What was answered is kept for as
+//! long as it says ([`Cache`]).
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::UdpSocket;
@@ -16,6 +17,7 @@ use tokio::time::{Duration, Instant, interval, timeout};
 
 use crate::client::Dialer;
 use crate::convert::Destination;
+use crate::dns_cache::Cache;
 use crate::request::{RequestError, answer, ask};
 
 /// Longest query or answer by UDP (RFC 6891: more than anybody uses).
@@ -46,29 +48,58 @@ struct Query {
 /// The socket failed.
 pub async fn serve_queries<D: Dialer>(socket: UdpSocket, dialer: Arc<D>) -> io::Result<()> {
     let (queue, queued) = mpsc::channel(MAX_WAITING);
+    let door = Door { socket, cache: Mutex::default() };
     tokio::select! {
-        failed = take_queries(&socket, &queue) => failed,
-        () = ask_all(&socket, &*dialer, queued) => Ok(()),
+        failed = take_queries(&door, &queue) => failed,
+        () = ask_all(&door, &*dialer, queued) => Ok(()),
     }
 }
 
-async fn take_queries(socket: &UdpSocket, queue: &Sender<Query>) -> io::Result<()> {
+/// Where programs ask and are answered.
+struct Door {
+    socket: UdpSocket,
+    cache: Mutex<Cache>,
+}
+
+impl Door {
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends an answer; whoever does not listen any more is not told.
+    async fn answer(&self, response: Vec<u8>, to: SocketAddr) {
+        let _ = self.socket.send_to(&truncate(response), to).await;
+    }
+
+    /// Tells a program that its query failed.
+    async fn fail(&self, query: &Query) {
+        self.answer(failure(&query.bytes), query.from).await;
+    }
+}
+
+async fn take_queries(door: &Door, queue: &Sender<Query>) -> io::Result<()> {
     let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
-        let (len, from) = socket.recv_from(&mut buffer).await?;
+        let (len, from) = door.socket.recv_from(&mut buffer).await?;
         if len < HEADER {
             continue;
         }
-        let until = Instant::now() + QUERY_TIMEOUT;
+        let now = Instant::now();
+        let known = door.cache().find(&buffer[..len], now);
+        if let Some(response) = known {
+            door.answer(response, from).await;
+            continue;
+        }
+        let until = now + QUERY_TIMEOUT;
         let query = Query { bytes: buffer[..len].to_vec(), from, until, tries: 0 };
         if let Err(full) = queue.try_send(query) {
-            fail(socket, &full.into_inner()).await;
+            door.fail(&full.into_inner()).await;
         }
     }
 }
 
 /// Asks what is queued over one stream after the other, each until it breaks or nothing more is asked.
-async fn ask_all<D: Dialer>(socket: &UdpSocket, dialer: &D, mut queued: Receiver<Query>) {
+async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>) {
     let mut again = Vec::new();
     loop {
         if again.is_empty() {
@@ -79,7 +110,7 @@ async fn ask_all<D: Dialer>(socket: &UdpSocket, dialer: &D, mut queued: Receiver
         again.drain(..).for_each(|query| asked.ask(query));
         let opened = timeout(QUERY_TIMEOUT, open(dialer, &mut asked)).await;
         let ended = match opened {
-            Ok(Ok((stream, got))) => asked.exchange(socket, stream, got, &mut queued).await,
+            Ok(Ok((stream, got))) => asked.exchange(door, stream, got, &mut queued).await,
             Ok(Err(error)) => Err(error),
             Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
         };
@@ -91,7 +122,7 @@ async fn ask_all<D: Dialer>(socket: &UdpSocket, dialer: &D, mut queued: Receiver
             if query.tries < MAX_TRIES && query.until > Instant::now() {
                 again.push(query);
             } else {
-                fail(socket, &query).await;
+                door.fail(&query).await;
             }
         }
     }
@@ -135,7 +166,7 @@ impl Asked {
     /// Asks and answers until the stream ends, or has had nothing to do for a while.
     async fn exchange(
         &mut self,
-        socket: &UdpSocket,
+        door: &Door,
         stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite,
         mut got: Vec<u8>,
         queued: &mut Receiver<Query>,
@@ -144,7 +175,7 @@ impl Asked {
         let mut look = interval(Duration::from_secs(1));
         let mut busy_at = Instant::now();
         loop {
-            self.take_answers(socket, &mut got).await;
+            self.take_answers(door, &mut got).await;
             let has_room = self.waiting.len() < MAX_WAITING;
             tokio::select! {
                 query = queued.recv(), if has_room => match query {
@@ -157,7 +188,7 @@ impl Asked {
                 read = reader.read_buf(&mut got) => if read? == 0 {
                     return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                 },
-                _ = look.tick() => self.give_up_late(socket).await,
+                _ = look.tick() => self.give_up_late(door).await,
             }
             if !self.waiting.is_empty() {
                 busy_at = Instant::now();
@@ -169,7 +200,7 @@ impl Asked {
     }
 
     /// Sends the answers that are there whole to those who have asked.
-    async fn take_answers(&mut self, socket: &UdpSocket, got: &mut Vec<u8>) {
+    async fn take_answers(&mut self, door: &Door, got: &mut Vec<u8>) {
         let mut taken = 0;
         while let Some(len) = got[taken..].first_chunk().map(|len| usize::from(u16::from_be_bytes(*len)))
             && let Some(response) = got.get(taken + 2..taken + 2 + len)
@@ -179,26 +210,22 @@ impl Asked {
             if let Some(query) = asked.filter(|_| len >= HEADER) {
                 let mut response = response.to_vec();
                 response[..2].copy_from_slice(&query.bytes[..2]);
-                let _ = socket.send_to(&truncate(response), query.from).await;
+                door.cache().keep(&query.bytes, &response, Instant::now());
+                door.answer(response, query.from).await;
             }
         }
         got.drain(..taken);
     }
 
     /// What has waited for too long fails.
-    async fn give_up_late(&mut self, socket: &UdpSocket) {
+    async fn give_up_late(&mut self, door: &Door) {
         let now = Instant::now();
         let is_late = |query: &Query| query.until <= now;
         for query in self.waiting.values().filter(|query| is_late(query)) {
-            fail(socket, query).await;
+            door.fail(query).await;
         }
         self.waiting.retain(|_, query| !is_late(query));
     }
-}
-
-/// Tells a program that its query failed; whoever does not listen any more is not told.
-async fn fail(socket: &UdpSocket, query: &Query) {
-    let _ = socket.send_to(&failure(&query.bytes), query.from).await;
 }
 
 /// What does not fit is cut with the TC bit set: the program asks again by TCP (RFC 1035, section 4.1.1).
@@ -238,6 +265,8 @@ mod tests {
         dialed: Arc<AtomicUsize>,
         /// Answers to so many queries leave at once, the last first.
         together: usize,
+        /// So many queries are answered by an address, and the stream says nothing to others; without it, see above.
+        records: usize,
     }
 
     impl Dialer for Far {
@@ -250,7 +279,7 @@ mod tests {
             }
             let breaks = number < self.unreachable + self.breaking;
             let (near, far) = duplex(8192);
-            tokio::spawn(resolve(far, breaks, self.together.max(1)));
+            tokio::spawn(resolve(far, breaks, self.together.max(1), self.records));
             Ok(near)
         }
 
@@ -259,18 +288,28 @@ mod tests {
         }
     }
 
-    async fn resolve(mut far: DuplexStream, breaks: bool, together: usize) {
+    async fn resolve(mut far: DuplexStream, breaks: bool, together: usize, records: usize) {
         let (to, mut bytes) = request::request(&mut far).await.expect("a stream").expect("a request");
         assert_eq!(to, Destination::Resolver);
         request::reply(&mut far, Ok(None)).await.expect("room");
-        let mut answers = Vec::new();
+        let (mut answers, mut answered) = (Vec::new(), 0);
         loop {
             while let Some(len) = bytes.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len)))
                 && bytes.len() >= 2 + len
             {
                 let mut answer: Vec<u8> = bytes.drain(..2 + len).collect();
-                answer[14..].reverse();
-                answers.push(answer);
+                if records == 0 {
+                    answer[14..].reverse();
+                    answers.push(answer);
+                } else if answered < records {
+                    answered += 1;
+                    answer.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01");
+                    let len = u16::try_from(answer.len() - 2).expect("short");
+                    answer[..2].copy_from_slice(&len.to_be_bytes());
+                    answer[4] |= 0x80;
+                    answer[9] = 1;
+                    answers.push(answer);
+                }
             }
             if breaks && !answers.is_empty() {
                 return;
@@ -321,6 +360,26 @@ mod tests {
             let mut body = number.to_be_bytes();
             body.reverse();
             assert_eq!(answer, [b"\x12\x34\x01\x00headers!", &body[..]].concat());
+        }
+        assert_eq!(dialed.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_was_answered_is_not_asked_again_while_it_is_true() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+        let at = server.local_addr().expect("bound");
+        let dialed: Arc<AtomicUsize> = Arc::default();
+        // Whoever asks a second time has no answer but the one that is kept.
+        let far = Far { dialed: Arc::clone(&dialed), records: 1, ..Far::default() };
+        tokio::spawn(serve_queries(server, Arc::new(far)));
+        let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+        for id in [[1, 2], [3, 4]] {
+            let query = [&id[..], b"\x01\0\0\x01\0\0\0\0\0\0\x01x\0\0\x01\0\x01"].concat();
+            program.send_to(&query, at).await.expect("sent");
+            let mut buffer = [0; 64];
+            let len = program.recv(&mut buffer).await.expect("an answer");
+            assert_eq!(buffer[..2], id, "everybody gets the identifier that it asked with");
+            assert!(buffer[..len].ends_with(&[0, 4, 192, 0, 2, 1]), "{:?}", &buffer[..len]);
         }
         assert_eq!(dialed.load(Ordering::Relaxed), 1);
     }

@@ -12,6 +12,7 @@ pub mod client;
 pub mod clients;
 pub mod convert;
 pub mod dns;
+mod dns_cache;
 pub mod keys;
 pub mod relay;
 pub mod request;

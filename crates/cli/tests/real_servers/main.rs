@@ -10,6 +10,7 @@ mod crowds;
 mod failures;
 mod outage;
 mod servers;
+mod service;
 mod slow_reader;
 #[path = "../support/mod.rs"]
 mod support;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use outage::Carried;
 
 /// What can be shown, in order.
-const PARTS: [(&str, fn()); 9] = [
+const PARTS: [(&str, fn()); 10] = [
     ("transfers", transfers::show),
     ("browser", browser::show),
     ("at-once", crowds::show_at_once),
@@ -32,6 +33,7 @@ const PARTS: [(&str, fn()); 9] = [
     ("unreachable", failures::show_unreachable),
     ("paths", failures::show_paths),
     ("slow-reader", slow_reader::show),
+    ("service", service::show),
 ];
 
 fn main() -> ExitCode {
