@@ -43,6 +43,7 @@ mod server_watch;
 mod session;
 mod sightings;
 mod status;
+mod waiting;
 
 use std::alloc::System;
 use std::io;

@@ -29,6 +29,7 @@ use crate::limits;
 use crate::options::Options;
 use crate::prerequisite::{self, Check};
 use crate::running::Running;
+use crate::waiting::{Reached, Waiting};
 
 /// Most connections of the program at a time; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 8192;
@@ -158,21 +159,28 @@ async fn serve_until_it_ends(
     dial: &Arc<Dial>,
     flows: &mut JoinSet<()>,
 ) -> anyhow::Result<i32> {
-    let Listeners { tcp4, tcp6, dns: queries } = listeners;
+    let Listeners { tcp4, tcp6, dns: queries, gate } = listeners;
     let mut end = pin!(enclosed.wait());
     let mut names = pin!(dns::serve_queries(queries, dial.clone()));
+    let mut waiting = Waiting::new(gate, dial.clone(), direct.clone());
     loop {
-        let has_room = flows.len() < MAX_CONNECTIONS;
+        let has_room = flows.len() + waiting.len() < MAX_CONNECTIONS;
         let accepted = tokio::select! {
             ended = &mut end => return Ok(ended?),
             failed = &mut names => return Err(failed.err().unwrap_or(io::ErrorKind::Other.into()).into()),
             Some(_) = flows.join_next() => continue,
+            stepped = waiting.step(has_room) => {
+                stepped?;
+                continue;
+            }
             accepted = tcp4.accept(), if has_room => accepted,
             accepted = tcp6.accept(), if has_room => accepted,
         };
         match accepted {
-            Ok((program, _)) => {
-                flows.spawn(carry(program, dial.clone(), direct.clone()));
+            Ok((program, from)) => {
+                let Ok(to) = original_destination(&program) else { continue };
+                let reached = waiting.take(from, to);
+                flows.spawn(carry(program, (to, reached), dial.clone(), direct.clone()));
             }
             // Out of descriptors, most likely: the connection waits until some are free.
             Err(error) => {
@@ -184,15 +192,24 @@ async fn serve_until_it_ends(
 }
 
 /// One connection of the program, to its end.
-async fn carry(mut program: TcpStream, dial: Arc<Dial>, direct: Arc<[Prefix]>) {
-    let Ok(to) = original_destination(&program) else {
-        return program.abort();
-    };
+async fn carry(
+    mut program: TcpStream,
+    (to, reached): (SocketAddr, Option<Reached>),
+    dial: Arc<Dial>,
+    direct: Arc<[Prefix]>,
+) {
     let _ = program.set_nodelay(true);
-    let result = if direct.iter().any(|prefix| prefix.contains(to.ip())) {
-        carry_directly(&mut program, to).await
-    } else {
-        client::forward(&*dial, &mut program, Destination::Address(to)).await
+    let result = match reached {
+        Some(Reached::Server(opened)) => client::join(&*dial, &mut program, *opened).await,
+        Some(Reached::Directly(target)) => relay_directly(&mut program, target).await,
+        None if direct.iter().any(|prefix| prefix.contains(to.ip())) => match dial_directly(to).await {
+            Ok(target) => relay_directly(&mut program, target).await,
+            Err(error) => {
+                program.abort();
+                Err(error)
+            }
+        },
+        None => client::forward(&*dial, &mut program, Destination::Address(to)).await,
     };
     match result {
         Ok((sent, received)) => tracing::debug!(%to, sent, received, "a connection has ended"),
@@ -206,14 +223,13 @@ async fn carry(mut program: TcpStream, dial: Arc<Dial>, direct: Arc<[Prefix]>) {
     }
 }
 
-async fn carry_directly(program: &mut TcpStream, to: SocketAddr) -> Result<(u64, u64), ForwardError> {
-    let mut target = match TcpStream::connect(to).await {
-        Ok(target) => target,
-        Err(error) => {
-            program.abort();
-            return Err(ForwardError::Server(RequestError::Refused(plait_proxy::serve::code_of(&error))));
-        }
-    };
+/// A connection without protection, as --direct wants it.
+pub(crate) async fn dial_directly(to: SocketAddr) -> Result<TcpStream, ForwardError> {
+    let refused = |error: io::Error| RequestError::Refused(plait_proxy::serve::code_of(&error));
+    TcpStream::connect(to).await.map_err(|error| refused(error).into())
+}
+
+async fn relay_directly(program: &mut TcpStream, mut target: TcpStream) -> Result<(u64, u64), ForwardError> {
     relay(program, &mut target).await.map_err(ForwardError::Program)
 }
 
@@ -260,7 +276,7 @@ fn code(number: i32) -> ExitCode {
 }
 
 impl Prefix {
-    fn contains(self, ip: IpAddr) -> bool {
+    pub(crate) fn contains(self, ip: IpAddr) -> bool {
         let (ours, theirs, width) = match (self.address, ip) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
                 (u128::from(ours.to_bits()), u128::from(theirs.to_bits()), 32)

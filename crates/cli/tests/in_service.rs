@@ -282,3 +282,29 @@ fn whoever_listens_says_what_whoever_connects_needs() {
     assert_eq!((&status["schema"], &status["kind"]), (&1.into(), &"connect".into()), "{status}");
     assert!(status["started"].as_str().is_some_and(|at| at.ends_with('Z')), "{status}");
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_learns_at_once_what_cannot_be_reached_and_people_learn_why() {
+    let world = World::new("refused");
+    world.service(7011, |mut stream| stream.write_all(b"x").expect("taken"));
+    let script = format!(
+        "import errno, socket\n\
+         for host, port, code in [('{SERVER}', 9, errno.ECONNREFUSED), ('203.0.113.9', 80, errno.ECONNREFUSED),\n\
+         \x20                        ('{SERVER}', 7011, 0)]:\n\
+         \x20 s = socket.socket(); found = s.connect_ex((host, port)); assert found == code, (host, port, found)\n\
+         assert s.recv(1) == b'x'\n\
+         try: socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('{SERVER}', 443)); assert False\n\
+         except OSError: pass"
+    );
+    let output = world.run(&[], &["python3", "-c", &script]);
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    for part in [
+        "was refused: the destination refused the connection",
+        "was refused: the server's rules do not allow this destination",
+        "UDP to 198.51.100.1:443 was refused",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}

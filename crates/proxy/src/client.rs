@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf};
 
 use crate::convert::{Destination, Instance};
 use crate::relay::{Abort, BUFFER};
@@ -57,6 +57,60 @@ pub async fn greet(
     answer(stream).await.map(|answered| answered.instance)
 }
 
+/// A stream to a destination that the server has connected to.
+#[derive(Debug)]
+pub struct Opened<S> {
+    /// What goes there and comes back.
+    pub stream: S,
+    /// Bytes that came with the answer.
+    pub first: Vec<u8>,
+}
+
+/// Opens a stream to `to`, sends these bytes with the request, and waits for the answer.
+///
+/// # Errors
+/// The server refused, or the stream broke; it was reset.
+pub async fn open<D: Dialer>(
+    dialer: &D,
+    to: Destination,
+    early: &[u8],
+) -> Result<Opened<D::Stream>, RequestError> {
+    let mut stream = dialer.dial(&to).await?;
+    let asked = async {
+        ask(&mut stream, to).await?;
+        stream.write_all(early).await?;
+        answer(&mut stream).await
+    };
+    match asked.await {
+        Ok(Answer { instance, first }) => {
+            dialer.answered(dialer.number(&stream), instance);
+            Ok(Opened { stream, first })
+        }
+        Err(error) => {
+            stream.abort();
+            Err(error)
+        }
+    }
+}
+
+/// Joins `program` with what was opened for it; returns the bytes from and to it.
+///
+/// # Errors
+/// A stream broke; the program's connection was reset.
+pub async fn join<D, P>(
+    dialer: &D,
+    program: &mut P,
+    opened: Opened<D::Stream>,
+) -> Result<(u64, u64), ForwardError>
+where
+    D: Dialer,
+    P: AsyncRead + AsyncWrite + Abort + Unpin,
+{
+    let Opened { mut stream, first } = opened;
+    let joined = relay_both(program, &mut stream, async |_: &mut ReadHalf<&mut D::Stream>| Ok(first)).await;
+    finish(dialer, program, stream, joined).await
+}
+
 /// Joins `program` with `to` by a stream of `dialer`, optimistically: what the program sends leaves with the
 /// request. A refusal becomes a reset of the program's connection, which is all that can still be said there.
 ///
@@ -67,23 +121,55 @@ where
     D: Dialer,
     P: AsyncRead + AsyncWrite + Abort + Unpin,
 {
-    let joined = join(dialer, program, to).await;
-    if joined.is_err() {
-        program.abort();
-    }
-    joined
+    let asked = async {
+        let mut stream = dialer.dial(&to).await?;
+        ask(&mut stream, to).await?;
+        io::Result::Ok(stream)
+    };
+    let mut stream = asked.await.inspect_err(|_| program.abort())?;
+    let number = dialer.number(&stream);
+    let answered = async |stream: &mut ReadHalf<&mut D::Stream>| {
+        let Answer { instance, first } = answer(stream).await?;
+        dialer.answered(number, instance);
+        Ok(first)
+    };
+    let joined = relay_both(program, &mut stream, answered).await;
+    finish(dialer, program, stream, joined).await
 }
 
-async fn join<D, P>(dialer: &D, program: &mut P, to: Destination) -> Result<(u64, u64), ForwardError>
+/// Ends what is joined: in order, or by resets on both sides.
+async fn finish<D, P>(
+    dialer: &D,
+    program: &mut P,
+    mut stream: D::Stream,
+    joined: Result<(u64, u64), ForwardError>,
+) -> Result<(u64, u64), ForwardError>
 where
     D: Dialer,
-    P: AsyncRead + AsyncWrite + Unpin,
+    P: Abort,
 {
-    let mut stream = dialer.dial(&to).await?;
-    let number = dialer.number(&stream);
-    ask(&mut stream, to).await?;
+    let joined = match joined {
+        Ok(bytes) => dialer.delivered(&stream).await.map(|()| bytes).map_err(ForwardError::from),
+        Err(error) => {
+            stream.abort();
+            Err(error)
+        }
+    };
+    joined.inspect_err(|_| program.abort())
+}
+
+/// Copies both ways; `begin` waits for what has to come first on the stream, and returns bytes of the program behind it.
+async fn relay_both<P, S>(
+    program: &mut P,
+    stream: &mut S,
+    begin: impl AsyncFnOnce(&mut ReadHalf<&mut S>) -> Result<Vec<u8>, RequestError>,
+) -> Result<(u64, u64), ForwardError>
+where
+    P: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let (program_in, mut program_out) = tokio::io::split(program);
-    let (mut stream_in, mut stream_out) = tokio::io::split(&mut stream);
+    let (mut stream_in, mut stream_out) = tokio::io::split(stream);
     let upload = async {
         let sent = match copy(program_in, &mut stream_out).await {
             Ok(sent) => sent,
@@ -94,8 +180,7 @@ where
         Ok(sent)
     };
     let download = async {
-        let Answer { instance, first } = answer(&mut stream_in).await?;
-        dialer.answered(number, instance);
+        let first = begin(&mut stream_in).await?;
         program_out.write_all(&first).await.map_err(ForwardError::Program)?;
         let received = match copy(stream_in, &mut program_out).await {
             Ok(received) => received,
@@ -106,13 +191,7 @@ where
         let _ = program_out.shutdown().await;
         Ok(received + first.len() as u64)
     };
-    let joined = tokio::try_join!(upload, download);
-    if joined.is_err() {
-        stream.abort();
-    } else {
-        dialer.delivered(&stream).await?;
-    }
-    joined
+    tokio::try_join!(upload, download)
 }
 
 /// Which end of a copy failed.

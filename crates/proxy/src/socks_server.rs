@@ -6,10 +6,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
-use crate::client::Dialer;
+use crate::client::{Dialer, Opened, open};
 use crate::convert::Destination;
-use crate::relay::{Abort, relay};
-use crate::request::{RequestError, answer, ask};
+use crate::relay::relay;
+use crate::request::RequestError;
 use crate::socks::{Conversation, Credentials, Reply, Step, reply};
 
 /// How long a client may take to say what it wants.
@@ -31,9 +31,9 @@ pub async fn serve_client<D: Dialer>(
     let Some((to, first)) = talked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
         return Ok((0, 0));
     };
-    let opened = open(dialer, to, &first).await;
-    match opened {
-        Ok((mut stream, early)) => {
+    // A client waits for the reply before it sends, so the server's answer is waited for as well.
+    match open(dialer, to, &first).await {
+        Ok(Opened { mut stream, first: early }) => {
             client.write_all(&reply(Reply::Succeeded)).await?;
             client.write_all(&early).await?;
             let (sent, received) = relay(&mut client, &mut stream).await?;
@@ -47,27 +47,6 @@ pub async fn serve_client<D: Dialer>(
             };
             client.write_all(&reply(code)).await?;
             client.shutdown().await?;
-            Err(error)
-        }
-    }
-}
-
-/// A client waits for the reply before it sends, so the server's answer is waited for as well.
-async fn open<D: Dialer>(
-    dialer: &D,
-    to: Destination,
-    first: &[u8],
-) -> Result<(D::Stream, Vec<u8>), RequestError> {
-    let mut stream = dialer.dial(&to).await?;
-    ask(&mut stream, to).await?;
-    stream.write_all(first).await?;
-    match answer(&mut stream).await {
-        Ok(answered) => {
-            dialer.answered(dialer.number(&stream), answered.instance);
-            Ok((stream, answered.first))
-        }
-        Err(error) => {
-            stream.abort();
             Err(error)
         }
     }

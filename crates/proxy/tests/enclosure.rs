@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use plait_proxy::run::{Enclosed, enclose, exit, original_destination};
+use plait_proxy::run::{Enclosed, Knock, enclose, exit, original_destination};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -16,7 +16,7 @@ fn main() {
         let control = arguments[1].to_str().and_then(|text| text.parse().ok()).expect("a number");
         std::process::exit(enclose(control, &arguments[3..], None));
     }
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_connection_is_caught_and_its_destination_known", a_connection_is_caught),
         ("a_connection_over_ipv6_is_caught", a_connection_over_ipv6_is_caught),
         ("exit_codes_pass_through", exit_codes_pass_through),
@@ -24,6 +24,7 @@ fn main() {
         ("programs_that_cannot_start_have_codes_of_their_own", programs_that_cannot_start),
         ("names_are_asked_for_here_and_other_udp_is_refused", names_are_asked_for_here),
         ("a_ping_is_refused_and_not_answered_by_ourselves", a_ping_is_refused),
+        ("a_program_is_refused_where_its_destination_would_have_refused_it", a_program_is_refused),
     ];
     let is_wanted = arguments.iter().any(|word| word == "--ignored" || word == "--include-ignored");
     for (name, test) in tests {
@@ -36,16 +37,26 @@ fn main() {
     println!("{passed} passed, 0 failed, {ignored} ignored");
 }
 
-/// Runs a program to its end and returns its exit code and where it wanted to go.
+/// Runs a program to its end, with all of its connections let in, and returns its exit code and where it wanted to go.
 fn run(program: &[&str]) -> (i32, Vec<SocketAddr>) {
+    let (code, wanted, _) = run_at_gate(program, |_| true);
+    (code, wanted)
+}
+
+/// The same, with those connections let in that are to be; also returns where datagrams wanted to go.
+fn run_at_gate(
+    program: &[&str],
+    is_let_in: impl Fn(SocketAddr) -> bool,
+) -> (i32, Vec<SocketAddr>, Vec<SocketAddr>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut child = Command::new(std::env::current_exe().expect("this binary"));
         child.arg("--child");
         let program: Vec<_> = program.iter().map(OsString::from).collect();
-        let (mut enclosed, listeners) = Enclosed::start(child, &program).expect("a private network");
+        let (mut enclosed, mut listeners) = Enclosed::start(child, &program).expect("a private network");
         enclosed.go().expect("still there");
-        let mut wanted = Vec::new();
+        let mut gate = listeners.gate.take().expect("this kernel has NFLOG");
+        let (mut wanted, mut datagrams) = (Vec::new(), Vec::new());
         let mut query = [0; 512];
         loop {
             let (stream, _) = tokio::select! {
@@ -58,7 +69,15 @@ fn run(program: &[&str]) -> (i32, Vec<SocketAddr>) {
                     listeners.dns.send_to(&query[..len], from).await.expect("answered: no such name");
                     continue;
                 }
-                code = enclosed.wait() => return (code.expect("an end"), wanted),
+                knock = gate.next() => {
+                    match knock.expect("a copy") {
+                        Knock::Tcp(syn) if is_let_in(syn.to) => gate.admit(&syn).expect("sent"),
+                        Knock::Tcp(syn) => gate.refuse(&syn).expect("sent"),
+                        Knock::Udp(to) => datagrams.push(to),
+                    }
+                    continue;
+                }
+                code = enclosed.wait() => return (code.expect("an end"), wanted, datagrams),
             };
             wanted.push(original_destination(&stream).expect("redirected"));
         }
@@ -117,4 +136,23 @@ fn a_ping_is_refused() {
     for (address, code) in [("192.0.2.254", 3), ("2001:db8::fe", 3), ("127.0.0.1", 0), ("::1", 0)] {
         assert_eq!(run(&["python3", "-c", script, address]).0, code, "{address}");
     }
+}
+
+fn a_program_is_refused() {
+    // What it sees of a closed port is what it sees without us; and so is an open one, and a datagram.
+    let script = "import socket, sys, errno\n\
+                  for host, port, code in [('192.0.2.80', 9, errno.ECONNREFUSED), ('192.0.2.80', 80, 0),\n\
+                  \x20                        ('2001:db8::80', 9, errno.ECONNREFUSED), ('2001:db8::80', 80, 0)]:\n\
+                  \x20 s = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET); s.settimeout(20)\n\
+                  \x20 found = s.connect_ex((host, port))\n\
+                  \x20 if found != code: sys.exit(port)\n\
+                  s = socket.socket(type=socket.SOCK_DGRAM)\n\
+                  try: s.sendto(b'x', ('192.0.2.80', 443)); sys.exit(3)\n\
+                  except OSError: pass";
+    let (code, wanted, datagrams) = run_at_gate(&["python3", "-c", script], |to| to.port() == 80);
+    assert_eq!(code, 0);
+    let expected: Vec<SocketAddr> =
+        ["192.0.2.80:80", "[2001:db8::80]:80"].map(|at| at.parse().expect("one")).into();
+    assert_eq!(wanted, expected, "no listener has seen the others");
+    assert_eq!(datagrams, ["192.0.2.80:443".parse().expect("an address")]);
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, IoSliceMut, IsTerminal, Read, Write};
 use std::net;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::descriptor::owned;
 use super::enclosure::{FAILED, GO, READY};
+use super::gate::Gate;
 
 /// Listeners that live in the program's network.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Listeners {
     pub tcp6: TcpListener,
     /// DNS queries.
     pub dns: UdpSocket,
+    /// Where connections wait until somebody knows what becomes of them; without it they come to the listeners at once.
+    pub gate: Option<Gate>,
 }
 
 /// A program that waits in its private network for [`Enclosed::go`].
@@ -100,7 +103,7 @@ fn code_of(status: ExitStatus) -> i32 {
 
 fn receive(control: &UnixStream) -> anyhow::Result<Listeners> {
     let mut byte = [0];
-    let mut space = nix::cmsg_space!([i32; 3]);
+    let mut space = nix::cmsg_space!([i32; 6]);
     let mut buffers = [IoSliceMut::new(&mut byte)];
     let message =
         recvmsg::<()>(control.as_raw_fd(), &mut buffers, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
@@ -119,8 +122,16 @@ fn receive(control: &UnixStream) -> anyhow::Result<Listeners> {
         }
         _ => bail!("the program's process ended before its network was ready"),
     }
-    let [tcp4, tcp6, dns] = fds[..] else { bail!("{} sockets were handed over, not three", fds.len()) };
-    let [tcp4, tcp6, dns] = [tcp4, tcp6, dns].map(owned);
+    let fds: Vec<OwnedFd> = fds.into_iter().map(owned).collect();
+    let count = fds.len();
+    let mut fds = fds.into_iter();
+    let (Some(tcp4), Some(tcp6), Some(dns)) = (fds.next(), fds.next(), fds.next()) else {
+        bail!("{count} sockets were handed over, not three or six")
+    };
+    let gate = match (fds.next(), fds.next(), fds.next()) {
+        (Some(copies), Some(raw4), Some(raw6)) => Some(Gate::new([copies, raw4, raw6])?),
+        _ => None,
+    };
     let (tcp4, tcp6) = (net::TcpListener::from(tcp4), net::TcpListener::from(tcp6));
     let dns = net::UdpSocket::from(dns);
     tcp4.set_nonblocking(true)?;
@@ -130,5 +141,6 @@ fn receive(control: &UnixStream) -> anyhow::Result<Listeners> {
         tcp4: TcpListener::from_std(tcp4)?,
         tcp6: TcpListener::from_std(tcp6)?,
         dns: UdpSocket::from_std(dns)?,
+        gate,
     })
 }

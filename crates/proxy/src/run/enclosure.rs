@@ -19,7 +19,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::{Gid, Uid, User, getegid, geteuid, initgroups, setgid, setuid};
 
 use super::descriptor::owned;
-use super::exit;
+use super::{exit, gate};
 
 /// The child is ready and has sent its listeners.
 pub(super) const READY: u8 = b'R';
@@ -82,11 +82,13 @@ fn become_program(program: &[OsString], user: Option<&User>) -> i32 {
     code
 }
 
-/// The listeners in the private network, in the order in which they are handed over.
+/// The sockets in the private network, in the order in which they are handed over.
 struct Sockets {
     tcp4: TcpListener,
     tcp6: TcpListener,
     dns: UdpSocket,
+    /// Not on kernels without NFLOG: connections are accepted there before anybody knows whether they can be.
+    gate: Option<gate::Sockets>,
 }
 
 /// Who the program is to be, once its network is made.
@@ -148,12 +150,17 @@ fn make_network() -> anyhow::Result<(Users, Sockets)> {
     for words in ["link set lo up", "route add local default dev lo", "-6 route add local default dev lo"] {
         tool("ip", &words.split(' ').collect::<Vec<_>>(), "")?;
     }
-    let sockets = Sockets {
+    let mut sockets = Sockets {
+        gate: gate::Sockets::open().ok(),
         tcp4: TcpListener::bind("127.0.0.1:0").context("opening a listener")?,
         tcp6: TcpListener::bind("[::1]:0").context("opening a listener for IPv6")?,
         dns: UdpSocket::bind("127.0.0.1:53").context("opening a listener for DNS")?,
     };
-    tool("nft", &["-f", "-"], &rules(sockets.tcp4.local_addr()?.port(), sockets.tcp6.local_addr()?.port()))?;
+    let redirection = rules(sockets.tcp4.local_addr()?.port(), sockets.tcp6.local_addr()?.port());
+    tool("nft", &["-f", "-"], &redirection)?;
+    if sockets.gate.is_some() && tool("nft", &["-f", "-"], &gate_rules()).is_err() {
+        sockets.gate = None;
+    }
     use_own_resolver()?;
     Ok((users, sockets))
 }
@@ -181,6 +188,23 @@ fn rules(port4: u16, port6: u16) -> String {
                 meta l4proto icmp reject with icmp type admin-prohibited
                 meta l4proto ipv6-icmp reject with icmpv6 type admin-prohibited
                 meta l4proto != tcp reject
+            }}
+        }}\n"
+    )
+}
+
+/// What a program begins waits for an answer: see [`gate`].
+fn gate_rules() -> String {
+    let (mark, log) = (gate::MARK, format!("log group {} queue-threshold 1", gate::GROUP));
+    format!(
+        "table inet plait {{
+            chain waiting {{
+                type filter hook output priority -150; policy accept;
+                meta mark {mark} accept
+                ip daddr 127.0.0.0/8 accept
+                ip6 daddr ::1 accept
+                meta l4proto tcp tcp flags & (fin | syn | rst | ack) == syn {log} drop
+                meta l4proto udp udp dport != 53 limit rate 1/second {log}
             }}
         }}\n"
     )
@@ -229,7 +253,8 @@ fn tool(program: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
 }
 
 fn hand_over(control: &UnixStream, sockets: &Sockets) -> anyhow::Result<()> {
-    let fds = [sockets.tcp4.as_raw_fd(), sockets.tcp6.as_raw_fd(), sockets.dns.as_raw_fd()];
+    let mut fds = vec![sockets.tcp4.as_raw_fd(), sockets.tcp6.as_raw_fd(), sockets.dns.as_raw_fd()];
+    fds.extend(sockets.gate.iter().flat_map(gate::Sockets::numbers));
     let message = [IoSlice::new(&[READY])];
     let rights = [ControlMessage::ScmRights(&fds)];
     sendmsg::<()>(control.as_raw_fd(), &message, &rights, MsgFlags::empty(), None)

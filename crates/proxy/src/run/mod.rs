@@ -2,8 +2,8 @@
 //!
 //! The program runs in a network namespace of its own where every address is local (`ip route add local
 //! default dev lo`) and a rule sends each TCP connection to a listener of ours: the kernel's loopback TCP
-//! faces the program, and [`original_destination`] says where it wanted to go. Names are asked for at a
-//! listener too. Nothing of the program is changed, so static binaries work as well.
+//! faces the program, and [`original_destination`] says where it wanted to go. Before that its SYN waits at a [`Gate`], until the
+//! destination has answered. Names are asked for at a listener too. Nothing of the program is changed, so static binaries work as well.
 //!
 //! Two processes take part. [`enclose`] runs in the child: it makes the namespace, opens the listeners there,
 //! hands them to the parent, and becomes the program. [`Enclosed`] is the parent's view of it.
@@ -11,10 +11,12 @@
 mod descriptor;
 mod enclosed;
 mod enclosure;
+mod gate;
 mod original;
 
 pub use enclosed::{Enclosed, Listeners};
 pub use enclosure::enclose;
+pub use gate::{Gate, Knock, Syn};
 pub use original::original_destination;
 
 /// What `plait run` returns when plait itself failed, the program cannot be executed, or there is none of that

@@ -1,0 +1,147 @@
+//! Connections that the program of `plait run` has begun and that wait until their destination has answered.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plait_proxy::client::{self, ForwardError, Opened};
+use plait_proxy::convert::Destination;
+use plait_proxy::run::{Gate, Knock, Syn};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Interval, interval};
+
+use crate::dial::{Dial, Watched};
+use crate::protection::say;
+use crate::run::{Prefix, dial_directly};
+
+/// How long what was opened waits for a program that has begun it: some retransmissions of its SYN.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What was opened for a connection of the program.
+pub(crate) enum Reached {
+    Server(Box<Opened<Watched>>),
+    Directly(TcpStream),
+}
+
+/// From where to where.
+type Way = (SocketAddr, SocketAddr);
+
+enum Begun {
+    Opening,
+    Open(Reached, Instant),
+}
+
+/// All of them. Without a gate there are none: they are accepted at once.
+pub(crate) struct Waiting {
+    gate: Option<Gate>,
+    dial: Arc<Dial>,
+    direct: Arc<[Prefix]>,
+    opening: JoinSet<(Syn, Result<Reached, ForwardError>)>,
+    begun: BTreeMap<Way, Begun>,
+    look: Interval,
+    has_told_of_udp: bool,
+}
+
+impl Waiting {
+    pub(crate) fn new(gate: Option<Gate>, dial: Arc<Dial>, direct: Arc<[Prefix]>) -> Self {
+        let (opening, begun) = (JoinSet::new(), BTreeMap::new());
+        Self { gate, dial, direct, opening, begun, look: interval(PATIENCE / 2), has_told_of_udp: false }
+    }
+
+    /// How many are being opened.
+    pub(crate) fn len(&self) -> usize {
+        self.opening.len()
+    }
+
+    /// What was opened for the connection that the kernel has accepted.
+    pub(crate) fn take(&mut self, from: SocketAddr, to: SocketAddr) -> Option<Reached> {
+        match self.begun.remove(&(from, to))? {
+            Begun::Open(reached, _) => Some(reached),
+            Begun::Opening => None,
+        }
+    }
+
+    /// Waits for what happens next, and does what follows. Giving up the future loses nothing. New ones wait in the kernel while there is no
+    /// room.
+    ///
+    /// # Errors
+    /// The gate failed.
+    pub(crate) async fn step(&mut self, has_room: bool) -> io::Result<()> {
+        let Some(gate) = &mut self.gate else { return std::future::pending().await };
+        tokio::select! {
+            knock = gate.next(), if has_room => self.begins(knock?),
+            Some(ended) = self.opening.join_next() => {
+                // One that was cancelled is told of nowhere.
+                if let Ok((syn, outcome)) = ended {
+                    self.ends(&syn, outcome);
+                }
+            }
+            _ = self.look.tick() => {
+                let is_late = |begun: &Begun| matches!(begun, Begun::Open(_, since) if since.elapsed() > PATIENCE);
+                self.begun.retain(|_, begun| !is_late(begun));
+            }
+        }
+        Ok(())
+    }
+
+    fn begins(&mut self, knock: Knock) {
+        let syn = match knock {
+            Knock::Tcp(syn) => syn,
+            Knock::Udp(to) => return self.tell_of_udp(to),
+        };
+        match self.begun.get(&(syn.from, syn.to)) {
+            None => {
+                self.begun.insert((syn.from, syn.to), Begun::Opening);
+                self.opening.spawn(open(syn, self.dial.clone(), self.direct.clone()));
+            }
+            // Sent again, while we wait or because ours was lost.
+            Some(Begun::Opening) => {}
+            Some(Begun::Open(..)) => self.put_back(|gate| gate.admit(&syn)),
+        }
+    }
+
+    fn ends(&mut self, syn: &Syn, outcome: Result<Reached, ForwardError>) {
+        let way = (syn.from, syn.to);
+        match outcome {
+            Ok(reached) => {
+                self.begun.insert(way, Begun::Open(reached, Instant::now()));
+                self.put_back(|gate| gate.admit(syn));
+            }
+            Err(error) => {
+                self.begun.remove(&way);
+                tracing::warn!("a connection of the program was refused: {error}");
+                tracing::debug!(to = %syn.to, "it was to go there");
+                self.put_back(|gate| gate.refuse(syn));
+            }
+        }
+    }
+
+    /// A segment that is lost here is sent again by the program.
+    fn put_back(&self, put: impl FnOnce(&Gate) -> io::Result<()>) {
+        if let Some(Err(error)) = self.gate.as_ref().map(put) {
+            tracing::debug!(%error, "a segment of the program could not be put back");
+        }
+    }
+
+    fn tell_of_udp(&mut self, to: SocketAddr) {
+        if !self.has_told_of_udp {
+            self.has_told_of_udp = true;
+            say(&format!(
+                "UDP to {to} was refused, as all UDP is: only TCP and DNS are carried. Programs that can use TCP instead"
+            ));
+        }
+    }
+}
+
+async fn open(syn: Syn, dial: Arc<Dial>, direct: Arc<[Prefix]>) -> (Syn, Result<Reached, ForwardError>) {
+    let outcome = if direct.iter().any(|prefix| prefix.contains(syn.to.ip())) {
+        dial_directly(syn.to).await.map(Reached::Directly)
+    } else {
+        let opened = client::open(&*dial, Destination::Address(syn.to), &[]).await;
+        opened.map(|opened| Reached::Server(Box::new(opened))).map_err(ForwardError::from)
+    };
+    (syn, outcome)
+}
