@@ -72,6 +72,8 @@ pub(crate) fn clear_the_way(options: &Options, host: &Host) -> anyhow::Result<Op
         let device = path.device();
         let why = if devices.iter().any(|there| there == device) {
             "it has no address, or is down\n  fix: ip address add, or ip link set up".to_owned()
+        } else if devices.is_empty() {
+            "there is no such device, nor any other but the loopback device".to_owned()
         } else {
             format!("there is no such device\n  fix: this host has {}", devices.join(", "))
         };

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use serde::de::DeserializeOwned;
-use tracing::debug;
+use tracing::{debug, trace};
 
 use crate::error::Error;
 
@@ -25,7 +25,8 @@ pub(super) fn try_run(program: &'static str, words: &str) {
 
 /// As [`run`], with `input` on the program's standard input.
 pub(super) fn run_with_input(program: &'static str, words: &str, input: &str) -> Result<String, Error> {
-    debug!(program, input, "input");
+    // Whole scripts of rules.
+    trace!(program, input, "input");
     let mut command = command(program, words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = command.spawn().and_then(|mut child| {
