@@ -6,7 +6,8 @@ use bytes::Bytes;
 use plait_base::{Dsn, Duration, Instant, SeededRandom};
 use plait_protect::sealed::{
     AckContext, AckTag, BLOCK_OVERHEAD, BlockBuffer, Exchange, Kind, MAX_PLAIN, MixSecret, OpenError,
-    OptionContext, ProtectedOptions, Record, Records, Role, SubflowTag, Suite, UpdateRefused,
+    OptionContext, PathNumber, ProtectedOptions, Record, Records, Role, Speaker, SubflowTag, Suite,
+    UpdateRefused,
 };
 use proptest::prelude::*;
 use sealed_support::{CONTEXT, End, connect, connect_with, hex, sent};
@@ -290,10 +291,12 @@ fn the_update_may_also_come_first_and_acks_follow_the_generation() {
 fn mixed(a: &End, b: &End, number: u16) -> [MixSecret; 2] {
     let exchange = Exchange { subflow: SubflowTag(9), number };
     let mut random = SeededRandom::from_number(u64::from(number));
-    let (offer, question) = b.identity.offer_path(Role::B, exchange, &mut random).expect("keys");
+    let (offer, question) = b.identity.offer_path(Speaker::Listener, exchange, &mut random).expect("keys");
+    let opener = Speaker::Opener(PathNumber(1));
     let (answer, ours) =
-        a.identity.answer_path(Role::A, exchange, &question, (&mut random, &|_, _| ())).expect("genuine");
-    [ours, b.identity.finish_path(Role::B, offer, &answer, &|_, _| ()).expect("genuine")]
+        a.identity.answer_path(opener, exchange, &question, (&mut random, &|_, _| ())).expect("genuine");
+    let theirs = b.identity.finish_path(offer, &answer, &|_, _| ()).expect("genuine");
+    [ours, theirs].map(|share| share.secret)
 }
 
 #[test]
