@@ -17,6 +17,8 @@ pub(crate) struct Obstacle {
     pub(crate) why: String,
     pub(crate) fix: String,
     chain: Chain,
+    /// Whether somebody has put those rules in: another plait may take them out again when it ends.
+    is_open: bool,
 }
 
 /// Where the rules belong that let plait through.
@@ -34,37 +36,40 @@ pub(crate) struct Opening {
     undo: Vec<Vec<String>>,
 }
 
-/// The first obstacle in this network namespace, as far as this user may see.
+/// The first obstacle in this network namespace that is not open, as far as this user may see.
 pub(crate) fn obstacle() -> Option<Obstacle> {
-    in_nftables(&output("nft", &["list", "ruleset"])).or_else(|| {
-        // Asking would load the old tables' modules: only where they are in use.
-        let tables = std::fs::read_to_string("/proc/net/ip_tables_names").unwrap_or_default();
-        let is_used = tables.lines().any(|table| table == "filter");
-        is_used.then(|| in_iptables(&output("iptables-legacy", &["-S", "FORWARD"]))).flatten()
-    })
+    all().into_iter().find(|obstacle| !obstacle.is_open)
+}
+
+/// All chains that drop what is forwarded.
+fn all() -> Vec<Obstacle> {
+    let mut found = in_nftables(&output("nft", &["list", "ruleset"]));
+    // Asking would load the old tables' modules: only where they are in use.
+    let tables = std::fs::read_to_string("/proc/net/ip_tables_names").unwrap_or_default();
+    if tables.lines().any(|table| table == "filter") {
+        found.extend(in_iptables(&output("iptables-legacy", &["-S", "FORWARD"])));
+    }
+    found
 }
 
 impl Obstacle {
-    fn of(why: String, chain: Chain) -> Self {
+    fn of(why: String, chain: Chain, is_open: bool) -> Self {
         let commands: Vec<String> = chain.rules().iter().map(|words| quoted(words)).collect();
-        Self { why, fix: commands.join("; "), chain }
+        Self { why, fix: commands.join("; "), chain, is_open }
     }
 }
 
 impl Opening {
-    /// Lets plait through every chain that drops what is forwarded.
+    /// Lets plait through every chain that drops what is forwarded, by rules of its own in each.
     ///
     /// # Errors
     /// The rules cannot be put in.
     pub(crate) fn new() -> anyhow::Result<Self> {
         let mut opening = Self { undo: Vec::new() };
-        while let Some(obstacle) = obstacle() {
-            for words in obstacle.chain.rules() {
+        for Obstacle { chain, .. } in all() {
+            for words in chain.rules() {
                 let said = run(&words)?;
-                opening.undo.extend(obstacle.chain.undo(&words, &said));
-            }
-            if opening.undo.len() > MAX_RULES {
-                anyhow::bail!("{}, whatever rules are put in", obstacle.why);
+                opening.undo.extend(chain.undo(&words, &said));
             }
         }
         Ok(opening)
@@ -112,9 +117,6 @@ impl Chain {
     }
 }
 
-/// Rules in all chains of a firewall that anybody has; what goes on beyond that does not help.
-const MAX_RULES: usize = 32;
-
 /// A command as people type it: a star is quoted, and what is for programs is left out.
 fn quoted(words: &[String]) -> String {
     let of = |word: &String| if word.contains('*') { format!("'{word}'") } else { word.clone() };
@@ -136,8 +138,9 @@ fn output(program: &str, arguments: &[&str]) -> String {
     ran.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-/// A chain of a listing by nft that drops at the forward hook and has no rules for our devices.
-fn in_nftables(listing: &str) -> Option<Obstacle> {
+/// The chains of a listing by nft that drop at the forward hook.
+fn in_nftables(listing: &str) -> Vec<Obstacle> {
+    let mut found = Vec::new();
     let (mut table, mut chain) = ("", "");
     let (mut drops, mut accepts) = (false, [false; 2]);
     for line in listing.lines().map(str::trim) {
@@ -154,14 +157,15 @@ fn in_nftables(listing: &str) -> Option<Obstacle> {
         } else if line.ends_with("accept") {
             accepts = [accepts[0] || line.starts_with(OURS), accepts[1] || line.starts_with(OURS_BACK)];
         } else if line == "}" && !chain.is_empty() {
-            if drops && accepts != [true; 2] {
+            if drops {
                 let why = format!("the policy of chain {chain} in table {table} is drop");
-                return Some(Obstacle::of(why, Chain::Nft(table.to_owned(), chain.to_owned())));
+                let place = Chain::Nft(table.to_owned(), chain.to_owned());
+                found.push(Obstacle::of(why, place, accepts == [true; 2]));
             }
             (chain, drops) = ("", false);
         }
     }
-    None
+    found
 }
 
 /// The same for the rules of the older iptables.
@@ -169,7 +173,7 @@ fn in_iptables(rules: &str) -> Option<Obstacle> {
     let has = |wanted: &str| rules.lines().any(|line| line.starts_with(wanted));
     let is_let = has("-A FORWARD -i plait+ -j ACCEPT") && has("-A FORWARD -o plait+ -j ACCEPT");
     let why = || "the policy of chain FORWARD of iptables is DROP".to_owned();
-    (has("-P FORWARD DROP") && !is_let).then(|| Obstacle::of(why(), Chain::Legacy))
+    has("-P FORWARD DROP").then(|| Obstacle::of(why(), Chain::Legacy, is_let))
 }
 
 #[cfg(test)]
@@ -188,9 +192,13 @@ mod tests {
 }
 ";
 
+    fn is_shut(found: &[Obstacle]) -> bool {
+        found.iter().any(|obstacle| !obstacle.is_open)
+    }
+
     #[test]
     fn a_policy_of_drop_is_found_with_the_rules_that_help() {
-        let obstacle = in_nftables(DOCKER).expect("Docker's");
+        let [obstacle] = &in_nftables(DOCKER)[..] else { panic!("Docker's") };
         assert_eq!(obstacle.why, "the policy of chain FORWARD in table ip filter is drop");
         assert!(obstacle.fix.starts_with("nft insert rule ip filter FORWARD iifname 'plait*' accept; nft"));
     }
@@ -198,10 +206,10 @@ mod tests {
     #[test]
     fn a_chain_that_lets_our_devices_pass_is_no_obstacle_and_half_a_permission_is_one() {
         let half = DOCKER.replace("policy drop;", "policy drop;\n\t\tiifname \"plait*\" accept");
-        assert!(in_nftables(&half).is_some());
+        assert!(is_shut(&in_nftables(&half)));
         let whole = half
             .replace("policy drop;", "policy drop;\n\t\toifname \"plait*\" counter packets 0 bytes 0 accept");
-        assert_eq!(in_nftables(&whole), None);
+        assert!(!is_shut(&in_nftables(&whole)) && in_nftables(&whole).len() == 1, "it is found all the same");
     }
 
     #[test]
@@ -211,16 +219,16 @@ mod tests {
             ("policy drop", "policy accept"),
             ("table ip filter", "table bridge filter"),
         ] {
-            assert_eq!(in_nftables(&DOCKER.replace(ours, others)), None, "{others}");
+            assert_eq!(in_nftables(&DOCKER.replace(ours, others)), [], "{others}");
         }
-        assert_eq!(in_nftables(""), None);
+        assert_eq!(in_nftables(""), []);
     }
 
     #[test]
     fn the_older_iptables_is_understood() {
-        assert!(in_iptables("-P FORWARD DROP\n").is_some());
+        assert!(is_shut(in_iptables("-P FORWARD DROP\n").as_slice()));
         assert_eq!(in_iptables("-P FORWARD ACCEPT\n"), None);
         let rules = "-P FORWARD DROP\n-A FORWARD -i plait+ -j ACCEPT\n-A FORWARD -o plait+ -j ACCEPT\n";
-        assert_eq!(in_iptables(rules), None);
+        assert!(!is_shut(in_iptables(rules).as_slice()));
     }
 }

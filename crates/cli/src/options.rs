@@ -121,7 +121,8 @@ pub(crate) struct Options {
     /// [default: from 198.18.0.0 and fd70:6c61:6974::, if this host does not use them].
     #[arg(long = "range", value_name = "NETWORK")]
     pub(crate) ranges: Vec<std::net::IpAddr>,
-    /// Put rules into a firewall that drops what is forwarded, which let plait's packets through; they are taken out at the end.
+    /// Put rules into a firewall that drops what is forwarded, which let plait's packets through; they are taken out at the end,
+    /// unless that is SIGKILL.
     #[arg(long)]
     pub(crate) open_firewall: bool,
     /// Listen on this socket, too, for `plait path`; all can be asked without it (plait status).
