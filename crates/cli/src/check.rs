@@ -202,7 +202,7 @@ impl Report {
     fn new(server: &ServerUrl, known: Option<Fingerprint>, ways: &[WayReport]) -> Self {
         let shown: Vec<&Peer> = ways.iter().filter_map(|way| Some(&way.measured.as_ref()?.peer)).collect();
         let key = KeyReport {
-            shown: shown.first().map(|peer| peer.to_string()),
+            shown: shown.first().map(ToString::to_string),
             known: match (server.pin, known, shown.first()) {
                 (_, _, None) => "none",
                 (Some(_), _, _) => "given",

@@ -301,3 +301,33 @@ fn key_update_ends_the_use_of_old_keys_and_no_forged_generation_begins_another()
         assert_eq!(world.sides[SERVER].received, b"first and more and more");
     }
 }
+
+#[test]
+fn a_host_is_told_how_its_subflows_look_at_the_other_end_by_no_more_bytes_than_it_has_asked_with() {
+    let (mut world, tape) = idle(31, 0);
+    for (round, bytes) in [(1, 9000), (2, 64), (3, 1 << 20)] {
+        tape.borrow_mut().blocks.clear();
+        assert!(world.of(CLIENT).look(bytes));
+        world.serve(CLIENT);
+        world.wait(1000);
+        for subflow in world.status(CLIENT).subflows {
+            let seen = subflow.seen.expect("both ends speak of it");
+            assert_eq!(
+                (seen.address, subflow.times_seen),
+                (subflow.tuple.local, round),
+                "nobody translates here"
+            );
+            assert_eq!(Some(seen.mss), subflow.peer_syn.and_then(|syn| syn.mss), "the links are alike");
+            assert_eq!(seen.options, 7, "all of them");
+        }
+        let sent = |side: usize| {
+            let is_its = |segment: &&Segment| (0..2).any(|path| segment.source.ip() == address(path, side));
+            tape.borrow().blocks.iter().filter(is_its).map(|segment| segment.payload.len()).sum::<usize>()
+        };
+        let (asked, answered) = (sent(CLIENT), sent(SERVER));
+        assert!(answered <= asked && asked >= bytes.min(32 << 10), "{bytes}: {asked} and {answered}");
+    }
+    // Whoever was asked has learnt nothing.
+    assert!(world.status(SERVER).subflows.iter().all(|subflow| subflow.seen.is_none()));
+    assert_carried(&mut world, &[], &[]);
+}

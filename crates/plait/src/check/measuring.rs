@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{Change, Measured, Meddling, Message};
-use crate::status::{Peer, Status};
+use crate::status::{Peer, SealStatus, Status};
 use crate::stream::Stream;
 use crate::subflow::Subflow;
 
@@ -125,9 +125,9 @@ fn measured(
         loss: first.map_or(0, Subflow::segments_lost) as f64 / sent as f64,
         rate_up: first.and_then(Subflow::delivery_rate),
         rate_down: watch.rate_down,
-        handshake: sealed.as_ref().and_then(|sealed| sealed.handshake()),
-        key_exchange: sealed.as_ref().and_then(|sealed| sealed.key_exchange()),
-        cipher_suite: sealed.as_ref().and_then(|sealed| sealed.cipher_suite()),
+        handshake: sealed.as_ref().and_then(SealStatus::handshake),
+        key_exchange: sealed.as_ref().and_then(SealStatus::key_exchange),
+        cipher_suite: sealed.as_ref().and_then(SealStatus::cipher_suite),
         peer: watch.last.as_ref().map_or(Peer::Unknown, Status::peer),
     }
 }
