@@ -109,7 +109,7 @@ impl Check {
             Self::Namespaces => "plait run, plait lab, plait demo",
             Self::Redirection => "plait run",
             Self::KernelMultipath => "only for plait demo and plait lab figures, to compare with the kernel",
-            Self::UserNamespaces => "only for plait lab and plait demo without root",
+            Self::UserNamespaces => "only for plait run, plait lab and plait demo without root",
         }
     }
 

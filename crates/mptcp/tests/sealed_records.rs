@@ -329,5 +329,10 @@ fn a_host_is_told_how_its_subflows_look_at_the_other_end_by_no_more_bytes_than_i
     }
     // Whoever was asked has learnt nothing.
     assert!(world.status(SERVER).subflows.iter().all(|subflow| subflow.seen.is_none()));
-    assert_carried(&mut world, &[], &[]);
+    let up = pattern(100_000, 1);
+    world.send(CLIENT, &up).send(SERVER, b"");
+    world.serve(CLIENT);
+    world.serve(SERVER);
+    world.finish(60);
+    assert_carried(&mut world, &up, b"");
 }
