@@ -436,6 +436,11 @@ impl Endpoint {
         self.around.demux.owner(tuple).is_some() || self.around.time_waits.contains(tuple)
     }
 
+    /// Whether all that is left of a subflow with these addresses is TIME-WAIT.
+    pub fn is_in_time_wait(&self, tuple: &FourTuple) -> bool {
+        self.around.demux.owner(tuple).is_none() && self.around.time_waits.contains(tuple)
+    }
+
     /// The ports of this host that subflows are bound to, or are about to be.
     pub fn local_ports(&self) -> BTreeSet<u16> {
         self.around.demux.tuples().map(|tuple| tuple.local.port()).collect()

@@ -19,6 +19,7 @@ use plait_carrier::IpPacket;
 use plait_endpoint::{Arrival, ConnectionId, Endpoint};
 use plait_mptcp::{CryptoJob, CryptoResult};
 use plait_pcap::Direction;
+use plait_tcp::FourTuple;
 use plait_wire::{Malformed, Packet, Segment};
 use tracing::{debug, error, trace, warn};
 
@@ -415,7 +416,12 @@ impl OverUdp {
     fn sweep(&mut self, now: Instant, endpoint: &Endpoint) -> Option<Instant> {
         if self.sweep.is_none_or(|sweep| sweep <= now) {
             let ports = || endpoint.local_ports();
-            self.sockets.sweep(now, |tuple| endpoint.has_tuple(tuple), |port| ports().contains(&port));
+            let use_of = |tuple: &FourTuple| match endpoint.has_tuple(tuple) {
+                false => udp::Use::None,
+                true if endpoint.is_in_time_wait(tuple) => udp::Use::Waits,
+                true => udp::Use::Full,
+            };
+            self.sockets.sweep(now, use_of, |port| ports().contains(&port));
             self.sweep = self.sockets.next_sweep(now);
         }
         self.sweep

@@ -35,6 +35,8 @@ pub struct Host {
     shared: Arc<Shared>,
     config: Config,
     crypto_threads: usize,
+    /// Longest super-segment, in bytes of payload, where UDP is all that carries them.
+    longest_train: Option<u16>,
     // Dropped in this order: the driver sends the last resets before the network is taken down.
     _driver: DriverThread,
     network_monitor: NetworkMonitor,
@@ -145,10 +147,14 @@ impl Host {
         Ok(Listener::new(self.shared.clone(), id.map_err(in_use)?, port, open_port))
     }
 
-    /// Whether there are jobs is for the host to say: it has the threads.
+    /// Whether there are jobs is for the host to say, which has the threads; and how long a super-segment may be, for what carries it.
     fn suited(&self, config: Config) -> Config {
         let crypto_jobs = if self.crypto_threads == 0 { 0 } else { JOBS_PER_CONNECTION };
-        Config { crypto_jobs, shortest_job: SHORTEST_JOB, ..config }
+        let mut config = Config { crypto_jobs, shortest_job: SHORTEST_JOB, ..config };
+        if let Some(longest) = self.longest_train {
+            config.tcp.max_super_segment = config.tcp.max_super_segment.min(longest);
+        }
+        config
     }
 
     /// The paths and their state now.
@@ -268,6 +274,7 @@ impl HostBuilder {
             OverTcp::Missing(why) => (None, Some(why)),
         };
         let (tun, network) = over_tcp.unzip();
+        let longest_train = tun.is_none().then_some(udp::LONGEST_TRAIN);
         let udp = (carriers != Carriers::Tcp).then(|| Udp::new(keep_alive).map(Arc::new)).transpose()?;
         let networks = Networks { tun: network, udp: udp.clone().map(|udp| PlainNetwork::new(udp, &paths)) };
         let over_tcp = networks.tun.iter().flat_map(Network::stack_addresses);
@@ -287,7 +294,7 @@ impl HostBuilder {
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
         let driver = Driver::new(driver::Carriers { tun, udp }, shared.clone(), capture, workers);
         let driver = DriverThread::start(driver, shared.clone())?;
-        Ok(Host { shared, config, crypto_threads, _driver: driver, network_monitor })
+        Ok(Host { shared, config, crypto_threads, longest_train, _driver: driver, network_monitor })
     }
 }
 

@@ -38,8 +38,26 @@ const FIRST_PATH: u8 = 0x80;
 /// NATs forget a port of UDP after 30 s at the earliest where they are made as most are; RFC 4787 asks for two minutes.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
+/// Payload of the longest train that leaves by one call: with the header that each of its datagrams has, less than the 65,507 bytes of the
+/// kernel's longest. A longer super-segment becomes two trains, the second of which costs as much as the first.
+pub(crate) const LONGEST_TRAIN: u16 = 60_000;
+
 /// How often sockets are looked through for those that nobody needs any more, or that have been silent.
 const SWEEP: Duration = Duration::from_secs(1);
+
+/// Sockets that are kept for subflows of which TIME-WAIT is all that is left; beyond, those that have been silent longest are closed: a client of many
+/// short connections would run out of descriptors within the minute. What is lost is the answer to a FIN that the peer repeats.
+const MOST_WAITING: usize = 128;
+
+/// What a socket of a subflow that we opened is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Full,
+    /// TIME-WAIT.
+    Waits,
+    /// Nothing any more.
+    None,
+}
 
 /// All sockets of a host.
 pub(crate) struct Udp {
@@ -198,17 +216,27 @@ impl Udp {
         Ok(number)
     }
 
-    /// Closes the sockets whose subflows are gone, and lets those say something that have been silent. `is_used` knows four-tuples,
+    /// Closes the sockets whose subflows are gone, and lets those say something that have been silent. `use_of` knows four-tuples,
     /// and `has_port` whether there is any of a port; both are asked while the endpoint is at hand.
     pub(crate) fn sweep(
         &self,
         now: Instant,
-        is_used: impl Fn(&FourTuple) -> bool,
+        use_of: impl Fn(&FourTuple) -> Use,
         has_port: impl Fn(u16) -> bool,
     ) {
         let mut table = self.lock();
-        table.asked.forget(&is_used);
-        let unused: Vec<_> = table.opened.keys().filter(|tuple| !is_used(tuple)).copied().collect();
+        table.asked.forget(|tuple| use_of(tuple) != Use::None);
+        let (mut unused, mut waiting) = (Vec::new(), Vec::new());
+        for (tuple, opened) in &table.opened {
+            match use_of(tuple) {
+                Use::Full => {}
+                Use::Waits => waiting.push((opened.sent, *tuple)),
+                Use::None => unused.push(*tuple),
+            }
+        }
+        waiting.sort_unstable();
+        let too_many = waiting.len().saturating_sub(MOST_WAITING);
+        unused.extend(waiting.drain(..too_many).map(|(_, tuple)| tuple));
         for tuple in unused {
             table.drop_opened(&tuple);
         }

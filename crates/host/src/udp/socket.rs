@@ -14,9 +14,9 @@ use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use super::{Place, icmp};
 
-/// What a socket may hold in each direction, in bytes, if the system lets it: some round trips of a fast path while the driver
-/// does something else.
-const BUFFER: usize = 4 << 20;
+/// What a socket may hold in each direction, in bytes, if the system lets it: what a TUN device does while the driver
+/// does something else. Who is root needs no leave (`SO_RCVBUFFORCE`).
+const BUFFER: usize = 16 << 20;
 
 /// A socket of UDP that is bound to a path. It does not block; what leaves is never fragmented.
 #[derive(Debug)]
@@ -70,8 +70,12 @@ impl Socket {
         let errno = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EINVAL));
         let state = UdpSocketState::new(reference).map_err(errno)?;
         // As much as there may be: a small buffer is slower, but no error.
-        let _ = state.set_send_buffer_size(UdpSockRef::from(&io), BUFFER);
-        let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
+        if setsockopt(&io, sockopt::SndBufForce, &BUFFER).is_err() {
+            let _ = state.set_send_buffer_size(UdpSockRef::from(&io), BUFFER);
+        }
+        if setsockopt(&io, sockopt::RcvBufForce, &BUFFER).is_err() {
+            let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
+        }
         Ok(Self { io, state, path: place.path, local, own, remote })
     }
 
