@@ -1,6 +1,6 @@
 //! Many short connections one after the other from one host, in two halves: what is kept after each shows a leak.
 //!
-//! `churn ADDRESS:PORT DEVICE COUNT`: each connection sends 100 bytes and reads as many, then both sides close. After each half
+//! `churn ADDRESS:PORT DEVICE COUNT [FINGERPRINT]`: plain over TCP, or sealed over UDP to the server that has this key; each connection sends 100 bytes and reads as many, then both sides close. After each half
 //! a line of JSON with this process's memory and descriptors. `scripts/interop` runs it against the kernel.
 
 #![allow(clippy::disallowed_methods, reason = "it measures itself with the clock of the machine")]
@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plait::{Host, Path, Protection};
+use plait::{Carriers, Fingerprint, Host, Path, Protection, Trust};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-const USAGE: &str = "usage: churn ADDRESS:PORT DEVICE COUNT";
+const USAGE: &str = "usage: churn ADDRESS:PORT DEVICE COUNT [FINGERPRINT]";
 /// Connections at a time.
 const PARALLEL: u64 = 8;
 /// Bytes in each direction.
@@ -26,22 +26,30 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [server, device, count] = words.as_slice() else { return Err(USAGE.into()) };
+    let [server, device, count, key @ ..] = words.as_slice() else { return Err(USAGE.into()) };
+    let key = key.first().map(|key| key.parse::<Fingerprint>()).transpose()?;
+    let carriers = if key.is_some() { Carriers::Udp } else { Carriers::Tcp };
+    let protection = || key.map_or_else(Protection::plain, |key| Trust::pinned(key).into());
     let (server, count): (SocketAddr, u64) = (server.parse()?, count.parse()?);
     let path: Path = device.parse()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let host = Arc::new(Host::builder().path(path).start()?);
+        let host = Arc::new(Host::builder().carriers(carriers).path(path).start()?);
         eprintln!("ready");
         for _ in 0..2 {
-            println!("{}", half(&host, server, count / 2).await?);
+            println!("{}", half(&host, server, protection, count / 2).await?);
         }
         Ok(())
     })
 }
 
 /// Half of the connections; what is kept when the last is over.
-async fn half(host: &Arc<Host>, server: SocketAddr, count: u64) -> Result<serde_json::Value, Box<dyn Error>> {
+async fn half(
+    host: &Arc<Host>,
+    server: SocketAddr,
+    protection: impl Fn() -> Protection,
+    count: u64,
+) -> Result<serde_json::Value, Box<dyn Error>> {
     let (began, mut running) = (Instant::now(), JoinSet::new());
     let (mut completed, mut first_error) = (0_u64, None);
     for started in 0..count + PARALLEL {
@@ -54,7 +62,7 @@ async fn half(host: &Arc<Host>, server: SocketAddr, count: u64) -> Result<serde_
             }
         }
         if started < count {
-            running.spawn(one(host.clone(), server));
+            running.spawn(one(host.clone(), server, protection()));
         }
     }
     let seconds = began.elapsed().as_secs_f64();
@@ -73,9 +81,9 @@ async fn half(host: &Arc<Host>, server: SocketAddr, count: u64) -> Result<serde_
     }))
 }
 
-async fn one(host: Arc<Host>, server: SocketAddr) -> io::Result<()> {
+async fn one(host: Arc<Host>, server: SocketAddr, protection: Protection) -> io::Result<()> {
     let conversation = async {
-        let mut stream = host.connect(server, Protection::plain()).await?;
+        let mut stream = host.connect(server, protection).await?;
         stream.write_all(&[0x5a; BYTES]).await?;
         stream.shutdown().await?;
         let mut back = Vec::new();

@@ -33,6 +33,10 @@ struct Way {
     name: &'static str,
     means: Means,
     speeds: Vec<f64>,
+    /// Of 1,000 data segments, how many were taken for lost.
+    lost: Vec<f64>,
+    /// Seconds of processor time for a gigabyte, both ends together: what other work on the machine hardly changes.
+    cost: Vec<f64>,
 }
 
 #[derive(Clone, Copy)]
@@ -67,7 +71,7 @@ fn main() -> Result<()> {
     let rounds: usize = arguments.next().as_deref().unwrap_or("7").parse()?;
     let megabytes: usize = arguments.next().as_deref().unwrap_or("512").parse()?;
     let word = arguments.next().unwrap_or_default();
-    let way = |name, means| Way { name, means, speeds: Vec::new() };
+    let way = |name, means| Way { name, means, speeds: Vec::new(), lost: Vec::new(), cost: Vec::new() };
     let plait =
         |name, protection, carriers, threads| way(name, Means::Plait { protection, carriers, threads });
     let mut ways = vec![
@@ -85,6 +89,7 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     for _ in 0..rounds {
         for way in &mut ways {
+            let before = processor_time()?;
             let speed = match way.means {
                 Means::Plait { protection, carriers, threads } => {
                     let hosts = net.hosts(carriers, threads)?;
@@ -93,18 +98,21 @@ fn main() -> Result<()> {
                 Means::Quinn => {
                     let _guard = runtime.enter();
                     let ends = net.quic()?;
-                    runtime.block_on(ends.transfer(megabytes))
+                    runtime.block_on(ends.transfer(megabytes)).map(|speed| (speed, f64::NAN))
                 }
             };
-            way.speeds.push(speed.map_err(|error| format!("{}: {error}", way.name))?);
+            let (speed, lost) = speed.map_err(|error| format!("{}: {error}", way.name))?;
+            way.speeds.push(speed);
+            way.lost.push(lost);
+            way.cost.push((processor_time()? - before) * 1000.0 / megabytes as f64);
         }
     }
     report(&ways);
     Ok(())
 }
 
-/// Sends so much from the first host to the second; MB/s until the second has read the end.
-async fn transfer((near, far): (Host, Host), protection: Protection, megabytes: usize) -> Result<f64> {
+/// Sends so much from the first host to the second; MB/s until the second has read the end, and the losses among 1,000 segments.
+async fn transfer((near, far): (Host, Host), protection: Protection, megabytes: usize) -> Result<(f64, f64)> {
     let [opener, listener] = settings(protection)?;
     let mut incoming = far.listen_with(listener, PORT).await?;
     let reading = tokio::spawn(async move {
@@ -125,15 +133,29 @@ async fn transfer((near, far): (Host, Host), protection: Protection, megabytes: 
     for _ in 0..megabytes {
         stream.write_chunk(chunk.clone()).await?;
     }
-    let (_, mut write) = stream.into_split();
+    let (own, mut write) = stream.into_split();
     tokio::io::AsyncWriteExt::shutdown(&mut write).await?;
     let (read, end) = reading.await??;
+    let subflows = own.status().map(|status| status.subflows).unwrap_or_default();
+    let sum = |of: fn(&plait_host::SubflowStatus) -> u64| subflows.iter().map(of).sum::<u64>() as f64;
+    let lost = 1000.0 * sum(|one| one.tcp.segments_lost) / sum(|one| one.tcp.data_segments_sent);
     if read != megabytes * CHUNK {
         return Err(format!("{read} bytes arrived").into());
     }
-    drop(write);
+    drop((own, write));
     near.drained().await;
-    Ok(read as f64 / 1e6 / (end - begin).as_secs_f64())
+    Ok((read as f64 / 1e6 / (end - begin).as_secs_f64(), lost))
+}
+
+/// Seconds that all threads of this process have run, in the kernel, too.
+fn processor_time() -> Result<f64> {
+    /// Linux counts hundredths of seconds here, on every machine (`USER_HZ`).
+    const TICK: f64 = 0.01;
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // Behind the name, which may contain anything: state is the third field, the two times are the 14th and 15th.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    Ok(ticks.sum::<std::result::Result<u64, _>>()? as f64 * TICK)
 }
 
 fn chunk() -> Bytes {
@@ -161,7 +183,10 @@ fn settings(protection: Protection) -> Result<[Config; 2]> {
 
 /// Medians, and the medians of the ratios within each round.
 fn report(ways: &[Way]) {
-    println!("{:<18} {:>7} {:>7} {:>7} {:>10}", "MB/s", "median", "least", "most", "of sealed");
+    println!(
+        "{:<18} {:>7} {:>7} {:>7} {:>10} {:>13} {:>9}",
+        "MB/s", "median", "least", "most", "of sealed", "lost of 1000", "CPU s/GB"
+    );
     let called = |name: &str| ways.iter().find(|way| way.name == name);
     let of = |way: &Way, other: &Way| {
         spread(way.speeds.iter().zip(&other.speeds).map(|(speed, other)| speed / other)).1
@@ -169,7 +194,13 @@ fn report(ways: &[Way]) {
     let Some(sealed) = called(SEALED) else { return };
     for way in ways {
         let (least, middle, most) = spread(way.speeds.iter().copied());
-        println!("{:<18} {middle:>7.0} {least:>7.0} {most:>7.0} {:>10.2}", way.name, of(way, sealed));
+        println!(
+            "{:<18} {middle:>7.0} {least:>7.0} {most:>7.0} {:>10.2} {:>13.2} {:>9.2}",
+            way.name,
+            of(way, sealed),
+            spread(way.lost.iter().copied()).1,
+            spread(way.cost.iter().copied()).1
+        );
     }
     let Some(udp) = called(SEALED_OVER_UDP) else { return };
     println!("sealed over UDP: {:.2} of sealed over TUN (goal {OF_TUN})", of(udp, sealed));

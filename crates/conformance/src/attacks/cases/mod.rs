@@ -17,7 +17,7 @@ pub(crate) mod shares;
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use plait_lab::{Attack, AttackName, Direction, Expected};
 
 use crate::attacks::exchange::{Arrived, Exchange};
@@ -129,7 +129,8 @@ impl Injections {
     }
 }
 
-/// The first subflow that is wholly on a path, both ways, has lived from before the first attack elsewhere to the last one.
+/// A subflow that is wholly on a path, both ways, has lived from before the first attack elsewhere to the last one. Others may have been there: an
+/// attempt to open the connection that another was faster than.
 ///
 /// Between a client's address on one path and a server's on the other, packets take one path there and the other back: such
 /// subflows are on both.
@@ -143,22 +144,23 @@ pub(crate) fn lived(path: &plait_lab::Path, injections: &Injections) -> Result<S
             samples.iter().filter(move |sample| (sample.flow, sample.direction) == (flow, direction));
         Some((mine.next()?.at, mine.next_back()?.at))
     };
+    let mut why = format!("no subflow was wholly on path {name}");
     for flow in 1..=path.summary()?.flows {
         let (Some(up), Some(down)) = (carried(flow, Direction::ToServer), carried(flow, Direction::ToClient))
         else {
             continue;
         };
-        ensure!(
-            up.0.min(down.0) < injections.first,
-            "no subflow of path {name} was there before the first attack"
-        );
-        ensure!(
-            up.1.max(down.1) + PAUSE > injections.last,
-            "the subflow on path {name} carried nothing after {:?}; the last attack was at {:?}",
-            up.1.max(down.1),
-            injections.last
-        );
-        return Ok(format!("subflow on {name} lived"));
+        if up.0.min(down.0) >= injections.first {
+            why = format!("no subflow of path {name} was there before the first attack");
+        } else if up.1.max(down.1) + PAUSE <= injections.last {
+            why = format!(
+                "the subflow on path {name} carried nothing after {:?}; the last attack was at {:?}",
+                up.1.max(down.1),
+                injections.last
+            );
+        } else {
+            return Ok(format!("subflow on {name} lived"));
+        }
     }
-    bail!("no subflow was wholly on path {name}")
+    bail!(why)
 }

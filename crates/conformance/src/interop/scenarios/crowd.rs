@@ -5,12 +5,12 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use plait_netns::Namespace;
 use serde::Deserialize;
 
 use crate::interop::peer::{CrowdReport, TransferReport};
-use crate::interop::scenario::{BOTH, Context, Role, SERVER, Scenario, Verdict};
+use crate::interop::scenario::{BOTH, CLIENT, Context, Role, SERVER, Scenario, Verdict};
 use crate::interop::session::{PORT, Plan, configure_kernels, interop, mptcp_counters};
 use plait_lab::wired::{Shape, Testbed, device};
 use plait_lab::{End, Program};
@@ -26,6 +26,12 @@ pub(crate) const ALL: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "churn-udp",
+        about: "10 000 short sealed connections over UDP between two plait programs: neither keeps descriptors or memory",
+        roles: CLIENT,
+        run: churn_over_udp,
+    },
+    Scenario {
         name: "idle-memory",
         about: "memory of the subject per idle connection",
         roles: SERVER,
@@ -39,6 +45,10 @@ const LEAK: f64 = 200.0;
 
 /// What a four-tuple in TIME-WAIT may take, in bytes: the side that closes first keeps each for a minute.
 const TIME_WAIT: f64 = 400.0;
+
+/// Sessions that a listener keeps at most, and what each takes, in bytes.
+const SESSIONS: u64 = 4096;
+const SESSION: f64 = 1024.0;
 
 /// A subject that serves whoever comes until it is dropped. `plait` sends back what it gets, the kernel's program nothing.
 pub(crate) struct Standing {
@@ -196,6 +206,79 @@ fn churn_of_client(context: &Context<'_>) -> Result<Verdict> {
     let unexplained = (growth - waiting * TIME_WAIT) / f64::from(count / 2);
     ensure!(unexplained <= LEAK, "{unexplained:.0} bytes kept per connection besides TIME-WAIT; {text}");
     ensure!(second.descriptors <= first.descriptors + 2 && second.kept == 0, "something is kept; {text}");
+    Ok(Verdict::Passed(text))
+}
+
+/// A program with sockets of plait's opens them, and `plait listen` sends back what comes: a socket for each subflow at the one end, one for
+/// all of them at the other.
+fn churn_over_udp(context: &Context<'_>) -> Result<Verdict> {
+    let Some(plait) = context.plait() else {
+        return Ok(Verdict::NotApplicable("the kernel has one carrier"));
+    };
+    let churn = plait.with_file_name("churn");
+    ensure!(churn.exists(), "{} is missing: scripts/interop builds it", churn.display());
+    let bed = Testbed::new(Shape::Routed)?;
+    let directory = context.run_directory()?;
+    let count: u32 = if context.is_quick() { 1000 } else { 10_000 };
+    let mut command = Command::new(plait);
+    command.args(["listen", &PORT.to_string(), "--echo", "--path", &device(1), "--carrier", "udp"]);
+    command.arg("--keys").arg(directory.join("keys"));
+    let mut server = Program::start(&bed.server, &directory, "server", command, End::Own, End::Own)?;
+    server.wait_for_line("listening", Duration::from_secs(60))?;
+    let said = server.errors();
+    let key = said.lines().find_map(|line| line.split_once("our key is ")).context("no key")?.1.to_owned();
+    let before = (server.resident_bytes()?, server.descriptors()?);
+    let address = SocketAddr::new(bed.server_address(context.family, 1), PORT);
+    let mut command = Command::new(churn);
+    command.args([&address.to_string(), &device(1), &count.to_string(), &key]);
+    let mut client = Program::start(&bed.client, &directory, "client", command, End::Own, End::Own)?;
+    let (mut most, began) = (0, Instant::now());
+    let mut resident = Vec::new();
+    while !client.has_ended()? {
+        ensure!(began.elapsed() < Duration::from_secs(600), "it does not end: {}", client.last_words());
+        most = most.max(server.descriptors()?);
+        // The client says a line after each half.
+        let halves = std::fs::read_to_string(client.output())?.lines().count();
+        if halves > resident.len() {
+            resident.push(server.resident_bytes()?);
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let status = client.wait(Duration::from_secs(5))?;
+    ensure!(status.success(), "the client failed: {}", client.last_words());
+    let text = std::fs::read_to_string(client.output())?;
+    let halves: Vec<Half> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let [first, second] = halves.as_slice() else { bail!("{} halves were reported", halves.len()) };
+    let after = (server.resident_bytes()?, server.descriptors()?);
+    let half = resident.first().copied().unwrap_or(after.0);
+    let text = format!(
+        "{} sealed connections at {:.0} per second\n\
+         server: RSS {} KiB before, {} after half, {} after all; descriptors {} before, {most} at most, {} after\n\
+         client: RSS {} then {} KiB, descriptors {} then {}, connections kept {}, in TIME-WAIT {}",
+        first.completed + second.completed,
+        f64::from(count) / (first.seconds + second.seconds),
+        before.0 / 1024,
+        half / 1024,
+        after.0 / 1024,
+        before.1,
+        after.1,
+        first.resident / 1024,
+        second.resident / 1024,
+        first.descriptors,
+        second.descriptors,
+        second.kept,
+        second.time_wait
+    );
+    let failed = first.failed + second.failed;
+    let error = first.error.as_ref().or(second.error.as_ref());
+    ensure!(failed == 0, "{failed} of {count} failed, first: {error:?}; {text}");
+    // Sockets of subflows in TIME-WAIT are the client's for a minute; the server has one for all.
+    ensure!(after.1 <= before.1 + 2 && most <= before.1 + 2, "the server's descriptors grow; {text}");
+    // Sessions that clients may continue are kept, so many of them.
+    let sessions = SESSIONS.saturating_sub(u64::from(count / 2)).min(u64::from(count / 2)) as f64;
+    let growth = (after.0.saturating_sub(half) as f64 - sessions * SESSION) / f64::from(count / 2);
+    ensure!(growth <= LEAK + TIME_WAIT, "{growth:.0} bytes kept per connection by the server; {text}");
+    ensure!(second.kept == 0, "the client keeps connections; {text}");
     Ok(Verdict::Passed(text))
 }
 
