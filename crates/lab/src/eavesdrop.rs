@@ -1,6 +1,7 @@
 //! The eavesdropper of a path: what passes, and what a person would read in it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,8 @@ pub struct Heard {
     pub readable: u64,
     /// Places at which eight bytes in a row of the watched text went by (see `Path::watch`), in all of the payload.
     pub matches: u64,
+    /// Bytes on the wire that passed while the reader was so far behind that they were neither kept nor looked through nor captured.
+    pub unread: u64,
 }
 
 impl Heard {
@@ -60,7 +63,9 @@ pub(crate) struct Eavesdropper {
     /// By flow, direction and the place in the stream: of the data stream where its numbers are known, else of the flow's.
     pieces: BTreeMap<Key, Vec<u8>>,
     used: [u64; 2],
-    watched: Option<Needles>,
+    /// Something was not kept because there was no room.
+    is_full: [bool; 2],
+    watched: Option<Arc<Needles>>,
     lines: VecDeque<Line>,
 }
 
@@ -74,20 +79,25 @@ impl Eavesdropper {
             heard: Default::default(),
             pieces: BTreeMap::new(),
             used: [0; 2],
+            is_full: [false; 2],
             watched: None,
             lines: VecDeque::new(),
         }
     }
 
-    pub(crate) fn watch(&mut self, needles: Needles) {
+    pub(crate) fn watch(&mut self, needles: Arc<Needles>) {
         self.watched = Some(needles);
         self.heard.iter_mut().for_each(|heard| heard.matches = 0);
     }
 
-    pub(crate) fn count(&mut self, direction: Direction, packets: u32, bytes: u32) {
-        let heard = &mut self.heard[direction.index()];
-        heard.packets += u64::from(packets);
-        heard.bytes += u64::from(bytes);
+    /// Begins anew; a text that is watched stays.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { watched: self.watched.take(), ..Self::new(self.memory) };
+    }
+
+    /// Whether payload of this direction would be kept or looked through.
+    pub(crate) fn is_curious(&self, direction: Direction) -> bool {
+        self.watched.is_some() || !self.is_full[direction.index()] && self.memory > 0
     }
 
     pub(crate) fn hear(
@@ -102,11 +112,11 @@ impl Eavesdropper {
             return;
         }
         let side = direction.index();
-        self.heard[side].payload += payload.len() as u64;
         if let Some(needles) = &self.watched {
             self.heard[side].matches += needles.count_in(payload);
         }
         if self.used[side].saturating_add(payload.len() as u64) > self.memory {
+            self.is_full[side] = true;
             return;
         }
         let (is_dsn, number) = match place.dsn {
@@ -142,6 +152,7 @@ impl Eavesdropper {
         self.lines.drain(..).collect()
     }
 
+    /// What was kept and found of it; what passed, read or not, is counted where it passes.
     pub(crate) fn heard(&self, direction: Direction) -> Heard {
         self.heard[direction.index()].clone()
     }
@@ -228,7 +239,7 @@ mod tests {
         ear.hear(AT, TO, 1, at_dsn(100), b"a long letter, ");
         assert_eq!(ear.text(TO, 100), "a long letter, for everyone to read\n");
         let heard = ear.heard(TO);
-        assert_eq!((heard.payload, heard.kept), (50, 35));
+        assert_eq!(heard.kept, 35);
         assert_eq!(heard.readable, 20, "fifteen characters alone could be chance");
         assert_eq!(ear.text(Direction::ToClient, 100), "");
     }
@@ -259,10 +270,10 @@ mod tests {
     #[test]
     fn beyond_its_memory_it_counts_and_watches_but_keeps_nothing() {
         let mut ear = Eavesdropper::new(10);
-        ear.watch(Needles::of(b"the plain text of the letter"));
+        ear.watch(Arc::new(Needles::of(b"the plain text of the letter")));
         ear.hear(AT, TO, 1, at_dsn(0), b"it says: plain text!!!");
         let heard = ear.heard(TO);
-        assert_eq!((heard.payload, heard.kept), (22, 0));
+        assert_eq!(heard.kept, 0);
         assert_eq!(heard.matches, 4, "' plain t', 'plain te', 'lain tex', 'ain text'");
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! A [`Lab`] has two hosts, `client` and `server`, each a network namespace, and one device per path in each of them. What a host sends to a
 //! device comes out of a TUN descriptor in this process, where a thread per path carries it to the other host's device: past the
-//! [eavesdropper](Heard), through the [injector](Attack), over the [link model](Conditions) that the simulator uses as well.
+//! [eavesdropper](Heard), through the [injector](Attack), over the [link model](Conditions) that the simulator uses as well. Whatever
+//! reads (eavesdropper, capture) gets a copy and works on a thread of its own, so that packets do not wait for it.
 //!
 //! ```text
 //!   client ── a ──┤ eavesdropper · injector · link ├── a ── server
@@ -52,6 +53,7 @@ mod over_udp;
 mod packet;
 mod path;
 mod program;
+mod reader;
 mod series;
 mod testbed;
 mod topology;

@@ -9,6 +9,7 @@ use nix::sys::eventfd::EventFd;
 use serde::{Deserialize, Serialize};
 
 use crate::emulator::{Emulator, Task};
+use crate::reader::ReaderHandle;
 use crate::{
     Addresses, Attack, Conditions, Direction, Error, Heard, InjectionLog, Line, Needles, PathClass,
     PathCounters, Result, Series,
@@ -23,6 +24,8 @@ pub struct Path {
     pub(crate) tasks: Sender<Task>,
     pub(crate) wake: Arc<EventFd>,
     pub(crate) thread: Option<JoinHandle<()>>,
+    /// Last, as it ends when the emulator's thread no longer taps the path.
+    pub(crate) reader: ReaderHandle,
 }
 
 /// A path at a glance.
@@ -118,36 +121,55 @@ impl Path {
     /// What was heard and done so far.
     pub fn summary(&self) -> Result<Summary> {
         let (name, class) = (self.name.clone(), self.class);
-        self.ask(move |emulator| Summary {
+        let mut summary = self.ask(move |emulator| Summary {
             name,
             class,
             is_dead: emulator.is_dead(),
             flows: emulator.flows.seen(),
-            to_server: emulator.eavesdropper.heard(Direction::ToServer),
-            to_client: emulator.eavesdropper.heard(Direction::ToClient),
+            to_server: emulator.tap.passed(Direction::ToServer),
+            to_client: emulator.tap.passed(Direction::ToClient),
             carried_to_server: emulator.counters(Direction::ToServer),
             carried_to_client: emulator.counters(Direction::ToClient),
             armed: emulator.injector.armed().cloned().collect(),
             injected: emulator.injector.log.total,
-        })
+        })?;
+        let read = |direction| self.reader.ask(move |reader| reader.eavesdropper.heard(direction));
+        for (passed, direction) in
+            [(&mut summary.to_server, Direction::ToServer), (&mut summary.to_client, Direction::ToClient)]
+        {
+            let Heard { packets: _, bytes: _, payload: _, unread: _, kept, readable, matches } = read(direction)?;
+            (passed.kept, passed.readable, passed.matches) = (kept, readable, matches);
+        }
+        Ok(summary)
+    }
+
+    /// Begins anew: what was heard, what arrived and what was injected so far is forgotten. Connections, conditions, armed attacks, a
+    /// watched text and the capture stay.
+    pub fn forget(&self) -> Result<()> {
+        self.ask(Emulator::forget)?;
+        self.reader.ask(|reader| reader.forget())
     }
 
     /// The text in what the eavesdropper kept, in the order of the streams, at most `limit` bytes: runs of printable
     /// characters, separated by line ends.
     pub fn text(&self, direction: Direction, limit: usize) -> Result<String> {
-        self.ask(move |emulator| emulator.eavesdropper.text(direction, limit))
+        self.reader.ask(move |reader| reader.eavesdropper.text(direction, limit))
     }
 
     /// The payload that the eavesdropper kept, in the order of the streams: one piece per stretch without gaps.
     pub fn payload(&self, direction: Direction) -> Result<Vec<Vec<u8>>> {
-        self.ask(move |emulator| emulator.eavesdropper.stretches(direction))
+        self.reader.ask(move |reader| reader.eavesdropper.stretches(direction))
     }
 
     /// Has the eavesdropper look for every eight bytes in a row of `text` in all payload from now on, whether it is kept or not:
     /// [`Heard::matches`]. Replaces a text watched before. Runs across two packets are not seen.
     pub fn watch(&self, text: &[u8]) -> Result<()> {
-        let needles = Needles::of(text);
-        self.ask(|emulator| emulator.eavesdropper.watch(needles))
+        self.watch_for(Arc::new(Needles::of(text)))
+    }
+
+    /// As [`Path::watch`], for a text that is long and watched on several paths: its runs are sorted once.
+    pub fn watch_for(&self, needles: Arc<Needles>) -> Result<()> {
+        self.reader.ask(|reader| reader.watch(needles))
     }
 
     /// Places in what the eavesdropper kept, both directions, at which eight bytes in a row of `text` begin.
@@ -162,7 +184,7 @@ impl Path {
 
     /// Lines of text that went by since the last call.
     pub fn lines(&self) -> Result<Vec<Line>> {
-        self.ask(|emulator| emulator.eavesdropper.take_lines())
+        self.reader.ask(|reader| reader.eavesdropper.take_lines())
     }
 
     /// What arrived over time.
@@ -177,7 +199,7 @@ impl Path {
 
     /// Writes the capture out, so that it can be read while the lab is up.
     pub fn flush(&self) -> Result<()> {
-        self.ask(Emulator::flush)
+        self.reader.ask(|reader| reader.flush())
     }
 
     /// Runs `question` on the emulator's thread.

@@ -11,7 +11,9 @@ use plait_netns::tun::Tun;
 
 use crate::capture::Capture;
 use crate::clock::{Clock, since_start};
+use crate::eavesdrop::Eavesdropper;
 use crate::emulator::{Emulator, Parts};
+use crate::reader::ReaderHandle;
 use crate::topology::{self, Topology};
 use crate::{Addresses, Error, Host, LabConfig, Path, Result, privilege};
 
@@ -153,14 +155,15 @@ fn start_path(
     let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC);
     let wake = Arc::new(wake.map_err(|error| Error::system("make an eventfd")(error.into()))?);
     let (tasks, received) = channel();
+    let (reader, tap) =
+        ReaderHandle::start(&path.name, Eavesdropper::new(config.memory), capture.transpose()?)?;
     let emulator = Emulator::new(Parts {
         clock,
         devices,
         links: [path.to_server.link(), path.to_client.link()],
         // Each path has chances of its own.
         seed: config.seed.wrapping_mul(1_000_003).wrapping_add(index as u64),
-        memory: config.memory,
-        capture: capture.transpose()?,
+        tap,
         all_dead_until,
         tasks: received,
         wake: Arc::clone(&wake),
@@ -177,6 +180,7 @@ fn start_path(
         tasks,
         wake,
         thread: Some(thread),
+        reader,
     })
 }
 

@@ -1,6 +1,6 @@
 //! One path: packets out of one host's device, over the link model, into the other's.
 //!
-//! One thread per path carries both directions. A packet meets, in this order: the eavesdropper, the injector, the link. What the injector
+//! One thread per path carries both directions. A packet meets, in this order: the tap of the [reader](crate::reader), the injector, the link. What the injector
 //! invents meets the link like everything else. Super-segments stay whole where the link is faithful and fast,
 //! else each of their packets meets its own fate, and neighbours that arrive together travel on together.
 
@@ -20,13 +20,12 @@ use plait_netns::tun::Tun;
 use serde::{Deserialize, Serialize};
 
 use crate::Direction;
-use crate::capture::{Capture, Interface};
 use crate::clock::{Clock, since_start};
-use crate::eavesdrop::Eavesdropper;
 use crate::flows::Flows;
 use crate::injector::{Cut, Injection, Injector, Mark, Outgoing};
 use crate::over_udp;
-use crate::packet::{Frame, wire_packets};
+use crate::packet::Frame;
+use crate::reader::Tap;
 use crate::series::{Sample, Series};
 
 use queue::Queue;
@@ -77,10 +76,9 @@ pub(crate) struct Emulator {
     /// Nanoseconds on the lab's clock until which all paths are dead.
     all_dead_until: Arc<AtomicU64>,
     pub(crate) flows: Flows,
-    pub(crate) eavesdropper: Eavesdropper,
+    pub(crate) tap: Tap,
     pub(crate) injector: Injector,
     pub(crate) series: Series,
-    capture: Option<Capture>,
     tasks: Receiver<Task>,
     wake: Arc<EventFd>,
     spare: Vec<Vec<u8>>,
@@ -93,8 +91,7 @@ pub(crate) struct Parts {
     pub(crate) devices: [Tun; 2],
     pub(crate) links: [LinkConfig; 2],
     pub(crate) seed: u64,
-    pub(crate) memory: u64,
-    pub(crate) capture: Option<Capture>,
+    pub(crate) tap: Tap,
     pub(crate) all_dead_until: Arc<AtomicU64>,
     pub(crate) tasks: Receiver<Task>,
     pub(crate) wake: Arc<EventFd>,
@@ -102,7 +99,7 @@ pub(crate) struct Parts {
 
 impl Emulator {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { clock, devices, links, seed, memory, capture, all_dead_until, tasks, wake } = parts;
+        let Parts { clock, devices, links, seed, tap, all_dead_until, tasks, wake } = parts;
         let mut number = 0;
         let ways = links.map(|config| {
             number += 1;
@@ -116,10 +113,9 @@ impl Emulator {
             dead_until: None,
             all_dead_until,
             flows: Flows::default(),
-            eavesdropper: Eavesdropper::new(memory),
+            tap,
             injector: Injector::new(seed),
             series: Series::default(),
-            capture,
             tasks,
             wake,
             spare: Vec::new(),
@@ -144,7 +140,6 @@ impl Emulator {
                 self.wait();
             }
         }
-        self.flush();
     }
 
     fn do_tasks(&mut self) {
@@ -199,13 +194,11 @@ impl Emulator {
         PathCounters { dropped, reordered: stats.reordered, ..way.counters }
     }
 
-    /// Writes what a capture still holds back.
-    pub(crate) fn flush(&mut self) {
-        if let Some(capture) = &mut self.capture
-            && let Err(error) = capture.flush()
-        {
-            tracing::warn!(%error, "the capture is not complete");
-        }
+    /// Begins to count anew: arrivals, injections, what passed. Connections, attacks and the link stay as they are.
+    pub(crate) fn forget(&mut self) {
+        self.tap.forget();
+        self.series = Series::default();
+        self.injector.log = Default::default();
     }
 
     /// Reads packets of one host; whether there were any.
@@ -257,31 +250,14 @@ impl Emulator {
         }
     }
 
-    /// The eavesdropper's turn. Returns the number of the TCP connection.
+    /// The reader's turn: it gets a copy. Returns the number of the TCP connection.
     fn overhear(&mut self, now: Instant, direction: Direction, frame: &Frame) -> Option<u32> {
-        let at = since_start(now);
-        let on_wire = frame.on_wire();
-        self.eavesdropper.count(direction, on_wire.packets, on_wire.bytes);
-        if let Some(capture) = &mut self.capture {
-            let packets = wire_packets(frame);
-            let written = packets
-                .iter()
-                .try_for_each(|packet| capture.write(at, Interface::Heard(direction), packet, None));
-            self.check_capture(written);
+        let place = frame.tcp().map(|tcp| self.flows.observe(direction, &tcp));
+        if let Some((flow, _)) = place {
+            self.flows.note_carrier(flow, frame.over_udp);
         }
-        let tcp = frame.tcp()?;
-        let (flow, place) = self.flows.observe(direction, &tcp);
-        self.flows.note_carrier(flow, frame.over_udp);
-        self.eavesdropper.hear(at, direction, flow, place, tcp.payload());
-        Some(flow)
-    }
-
-    /// A capture that cannot be written ends; the path goes on.
-    fn check_capture(&mut self, written: std::io::Result<()>) {
-        if let Err(error) = written {
-            tracing::error!(%error, "the capture ends here");
-            self.capture = None;
-        }
+        self.tap.pass(since_start(now), direction, frame, place);
+        place.map(|(flow, _)| flow)
     }
 
     fn go_dead(&mut self, now: Instant, direction: Direction, cut: Cut) {
@@ -299,10 +275,8 @@ impl Emulator {
     fn log(&mut self, now: Instant, direction: Direction, mark: Mark, packet: &[u8]) {
         let at = since_start(now);
         let Mark { attack, flow, what } = mark;
-        if let Some(capture) = self.capture.as_mut().filter(|_| !packet.is_empty()) {
-            let comment = format!("{attack} {direction}: {what}");
-            let written = capture.write(at, Interface::Injected, packet, Some(&comment));
-            self.check_capture(written);
+        if !packet.is_empty() {
+            self.tap.inject(at, direction, packet, format!("{attack} {direction}: {what}"));
         }
         let bytes = packet.len() as u32;
         self.injector.log.record(Injection { at, attack, direction, flow, what, bytes });
