@@ -14,10 +14,10 @@ use crate::figure::{Finding, Picture, Row};
 use crate::measure::Runs;
 use crate::place::{place_of, two_paths};
 use crate::published::{figure_8, figure_9 as published};
-use crate::statistics::{Spread, digits};
 use crate::system::Instructions::Used;
 use crate::system::System;
 use crate::throughput::SIZE;
+use plait_lab::{Spread, digits};
 
 /// What the paper says of its sealed connections, and plait of its own.
 pub(crate) const PROMISE: &str = "MPTCPsec continues the transfer after the attack.";

@@ -14,8 +14,8 @@ use crate::figure::{Exhibit, Finding, Row};
 use crate::measure::Runs;
 use crate::place::{place_of, two_paths};
 use crate::published::captures as published;
-use crate::statistics::{Spread, digits};
 use crate::system::System;
+use plait_lab::{Spread, digits};
 
 /// What `iperf` sends.
 const DIGITS: &[u8] = b"0123456789";

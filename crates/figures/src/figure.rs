@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{Claim, Conclusion, together};
-use crate::machine::Strain;
-use crate::statistics::Spread;
+use plait_lab::Spread;
+use plait_lab::Strain;
 
 /// The figures, by their names in files and on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

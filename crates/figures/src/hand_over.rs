@@ -11,9 +11,9 @@ use crate::conversation::{Conversation, JOIN, Talk};
 use crate::figure::{Finding, Picture, Row};
 use crate::measure::Runs;
 use crate::place::{place_of, two_paths};
-use crate::statistics::{Spread, digits};
 use crate::system::Instructions::Used;
 use crate::system::System;
+use plait_lab::{Spread, digits};
 
 const SYSTEMS: [System; 4] =
     [System::Mptcp, System::Tls { instructions: Used }, System::Plain, System::Sealed { instructions: Used }];

@@ -20,7 +20,6 @@ mod claim;
 mod conversation;
 mod figure;
 mod hand_over;
-mod machine;
 mod measure;
 mod page;
 mod place;
@@ -28,13 +27,12 @@ mod published;
 mod request_response;
 mod scrambled_throughput;
 mod sealed_throughput;
-mod statistics;
 mod system;
 mod table_two;
 mod throughput;
 
 pub use claim::{Claim, Conclusion};
 pub use figure::{Exhibit, Figure, Id, Picture, Row};
-pub use machine::{Machine, Strain};
 pub use measure::{Figures, Options, measure, write};
-pub use statistics::Spread;
+// Watched and told with the lab's own words.
+pub use plait_lab::{Machine, Spread, Strain};

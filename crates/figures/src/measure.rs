@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::claim::Conclusion;
 use crate::conversation::Fixture;
 use crate::figure::{Figure, Finding, Id};
-use crate::machine::{Machine, Watch};
 use crate::system::System;
 use crate::{
     attack, captures, hand_over, page, request_response, scrambled_throughput, sealed_throughput, table_two,
 };
+use plait_lab::{Machine, Watch};
 
 /// Fewer runs than this are no measurement to rely on, and the page says so.
 pub(crate) const ENOUGH: usize = 5;

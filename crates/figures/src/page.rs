@@ -6,9 +6,9 @@ use plait_report::escape;
 
 use crate::claim::{Claim, Conclusion};
 use crate::figure::{Figure, Row};
-use crate::machine::Strain;
 use crate::measure::{ENOUGH, Figures};
-use crate::statistics::digits;
+use plait_lab::Strain;
+use plait_lab::digits;
 
 const STYLE: &str = "
 .warning { border-left: 4px solid var(--bad); padding: .3rem .8rem; background: var(--panel) }
@@ -113,18 +113,9 @@ fn section(figure: &Figure, html: &mut String) -> anyhow::Result<()> {
 }
 
 fn strain(strain: &Strain) -> String {
-    let Strain { load_before, load_after, steal, others, seconds, was_busy } = strain;
-    let load = |load: &[f64; 3]| load.map(|value| format!("{value:.2}")).join(" ");
-    let told = format!(
-        "{seconds:.0} s; load {} before and {} after; steal {:.1} %; others used {:.0} % of the processors in the pauses before and after.",
-        load(load_before),
-        load(load_after),
-        100.0 * steal,
-        100.0 * others
-    );
-    match was_busy {
-        true => format!("{told} <span class=\"bad\">The machine was busy.</span>"),
-        false => told,
+    match strain.was_busy {
+        true => format!("{strain} <span class=\"bad\">The machine was busy.</span>"),
+        false => strain.to_string(),
     }
 }
 
@@ -178,8 +169,8 @@ fn numbers(rows: &[Row], html: &mut String) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use crate::figure::{Exhibit, Id, Picture};
-    use crate::machine::Machine;
-    use crate::statistics::Spread;
+    use plait_lab::Machine;
+    use plait_lab::Spread;
 
     fn figures(was_busy: bool) -> Figures {
         let machine = Machine {

@@ -10,9 +10,9 @@ use crate::conversation::{Conversation, Talk};
 use crate::figure::{Finding, Picture, Row};
 use crate::measure::Runs;
 use crate::place::Wires;
-use crate::statistics::{Spread, digits};
 use crate::system::Instructions::Used;
 use crate::system::System;
+use plait_lab::{Spread, digits};
 
 const SYSTEMS: [System; 4] =
     [System::Mptcp, System::Tls { instructions: Used }, System::Plain, System::Sealed { instructions: Used }];

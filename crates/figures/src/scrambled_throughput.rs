@@ -7,10 +7,10 @@ use crate::figure::Finding;
 use crate::measure::Runs;
 use crate::place::Wires;
 use crate::published::{figure_18 as published, table_two};
-use crate::statistics::digits;
 use crate::system::Instructions::{LeftOut, Used};
 use crate::system::System;
 use crate::throughput::{Throughput, Transfer};
+use plait_lab::digits;
 
 /// Kernel MPTCP, scrambled and AES are the paper's.
 const SYSTEMS: [System; 4] =

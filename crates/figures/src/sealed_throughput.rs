@@ -7,10 +7,10 @@ use crate::figure::Finding;
 use crate::measure::Runs;
 use crate::place::Wires;
 use crate::published::figure_8 as published;
-use crate::statistics::digits;
 use crate::system::Instructions::{LeftOut, Used};
 use crate::system::System;
 use crate::throughput::{Throughput, Transfer};
+use plait_lab::digits;
 
 const TLS: System = System::Tls { instructions: Used };
 const TLS_WITHOUT: System = System::Tls { instructions: LeftOut };

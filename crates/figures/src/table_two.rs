@@ -11,7 +11,7 @@ use crate::claim::Claim;
 use crate::figure::{Finding, Picture, Row};
 use crate::measure::Runs;
 use crate::published::table_two as published;
-use crate::statistics::{Spread, digits};
+use plait_lab::{Spread, digits};
 
 /// Bytes of the message: 160 blocks of DES, 80 of AES.
 const MESSAGE: usize = 1280;

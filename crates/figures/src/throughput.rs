@@ -10,8 +10,8 @@ use crate::conversation::{Conversation, Talk};
 use crate::figure::{Picture, Row};
 use crate::measure::Runs;
 use crate::place::Wires;
-use crate::statistics::Spread;
 use crate::system::System;
+use plait_lab::Spread;
 
 /// What is transferred.
 pub(crate) struct Transfer {

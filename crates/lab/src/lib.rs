@@ -48,6 +48,7 @@ mod emulator;
 mod error;
 mod flows;
 mod injector;
+mod machine;
 mod needles;
 mod over_udp;
 mod packet;
@@ -55,6 +56,7 @@ mod path;
 mod program;
 mod reader;
 mod series;
+mod statistics;
 mod testbed;
 mod topology;
 
@@ -71,10 +73,12 @@ pub use eavesdrop::{Heard, Line, TEXT_RUN};
 pub use emulator::PathCounters;
 pub use error::Error;
 pub use injector::{Attack, AttackName, Expected, Injection, InjectionLog, Run};
+pub use machine::{Machine, Strain, Watch};
 pub use needles::{Needles, RUN};
 pub use path::{Path, Summary};
 pub use program::{End, Program, wait_until};
 pub use series::{Arrival, INTERVAL, Sample, Series, arrivals};
+pub use statistics::{Spread, digits};
 pub use testbed::{Lab, sweep};
 pub use topology::{Addresses, Host};
 

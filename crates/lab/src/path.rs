@@ -137,7 +137,8 @@ impl Path {
         for (passed, direction) in
             [(&mut summary.to_server, Direction::ToServer), (&mut summary.to_client, Direction::ToClient)]
         {
-            let Heard { packets: _, bytes: _, payload: _, unread: _, kept, readable, matches } = read(direction)?;
+            let Heard { packets: _, bytes: _, payload: _, unread: _, kept, readable, matches } =
+                read(direction)?;
             (passed.kept, passed.readable, passed.matches) = (kept, readable, matches);
         }
         Ok(summary)

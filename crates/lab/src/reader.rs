@@ -265,7 +265,12 @@ mod tests {
         let (reader, mut tap) =
             ReaderHandle::start("a", Eavesdropper::new(1 << 20), None).expect("a thread starts");
         for packet in 0..1000 {
-            tap.pass(AT, TO, &Frame::from_segment(&segment(b"twenty letters of it", 1000)), place(packet * 20));
+            tap.pass(
+                AT,
+                TO,
+                &Frame::from_segment(&segment(b"twenty letters of it", 1000)),
+                place(packet * 20),
+            );
         }
         let heard = reader.ask(|reader| reader.eavesdropper.heard(TO)).expect("it runs");
         assert_eq!(heard.kept, 20_000);
@@ -306,7 +311,8 @@ mod tests {
 
     #[test]
     fn what_nobody_reads_is_not_copied_and_a_text_to_watch_changes_that() {
-        let (reader, mut tap) = ReaderHandle::start("a", Eavesdropper::new(0), None).expect("a thread starts");
+        let (reader, mut tap) =
+            ReaderHandle::start("a", Eavesdropper::new(0), None).expect("a thread starts");
         let frame = Frame::from_segment(&segment(b"the plain text of the letter", 1000));
         tap.pass(AT, TO, &frame, place(0));
         reader.ask(|_| ()).expect("it runs");

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod load;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

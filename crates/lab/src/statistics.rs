@@ -33,7 +33,7 @@ impl Spread {
 }
 
 /// A number with three digits that count, for people.
-pub(crate) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     let size = value.abs();
     let places = match size {
         _ if size >= 99.95 || size == 0.0 => 0,

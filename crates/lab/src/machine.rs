@@ -1,5 +1,6 @@
 //! The machine that measures, and what else it had to do meanwhile.
 
+use std::fmt;
 use std::fs;
 use std::process::Command;
 use std::thread::sleep;
@@ -30,7 +31,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look() -> Self {
+    /// Looks at this one.
+    pub fn look() -> Self {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
         let processors = read("/proc/cpuinfo");
         let name = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -65,8 +67,24 @@ pub struct Strain {
     pub was_busy: bool,
 }
 
+impl fmt::Display for Strain {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { load_before, load_after, steal, others, seconds, was_busy: _ } = self;
+        let load = |load: &[f64; 3]| load.map(|value| format!("{value:.2}")).join(" ");
+        write!(
+            out,
+            "{seconds:.0} s; load {} before and {} after; steal {:.1} %; others used {:.0} % of the processors in the pauses before and after.",
+            load(load_before),
+            load(load_after),
+            100.0 * steal,
+            100.0 * others
+        )
+    }
+}
+
 /// The watch over one measurement.
-pub(crate) struct Watch {
+#[derive(Debug)]
+pub struct Watch {
     load: [f64; 3],
     others: f64,
     start: Times,
@@ -74,12 +92,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn start() -> Self {
+    /// Begins to watch, which takes a moment: what others do is seen while we do nothing.
+    pub fn start() -> Self {
         let others = others();
         Self { load: load(), others, start: Times::now(), began: Instant::now() }
     }
 
-    pub(crate) fn end(self) -> Strain {
+    /// Ends it; this takes a moment too.
+    pub fn end(self) -> Strain {
         let Self { load: load_before, others: before, start, began } = self;
         let (steal, seconds) = (Times::now().since(start).steal(), began.elapsed().as_secs_f64());
         let load_after = load();
