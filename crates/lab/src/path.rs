@@ -144,6 +144,11 @@ impl Path {
         Ok(summary)
     }
 
+    /// What the path did in one direction: at once, where [`Path::summary`] waits until what has passed is read.
+    pub fn carried(&self, direction: Direction) -> Result<PathCounters> {
+        self.ask(move |emulator| emulator.counters(direction))
+    }
+
     /// Begins anew: what was heard, what arrived and what was injected so far is forgotten. Connections, conditions, armed attacks, a
     /// watched text and the capture stay.
     pub fn forget(&self) -> Result<()> {

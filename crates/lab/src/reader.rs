@@ -21,7 +21,7 @@ const MAX_BACKLOG: usize = 64 << 20;
 /// What is kept of a packet beside its bytes, rounded up.
 const OVERHEAD: usize = 256;
 /// How much less of the processor a reader asks for than who carries packets (nice(1)).
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 5;
 
 /// Something for the reader.
 enum Item {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plait_lab::{Attack, AttackName, Conditions, Lab, LabConfig, Needles, PathClass, PathConfig};
+use plait_lab::{Attack, AttackName, Conditions, Direction, Lab, LabConfig, Needles, PathClass, PathConfig};
 
-use super::{Transport, lab_of, pair, pattern};
+use super::{TIMEOUT, Transport, connect, lab_of, listen, pair, pattern};
 
 /// Of each path, in Mbit/s.
 pub(crate) const RATE: u64 = 300;
@@ -82,10 +82,14 @@ pub(crate) fn measure(captures: Option<&Path>) -> Measured {
 
 /// The kernel's Multipath TCP over both, as fast as it goes.
 fn carry(lab: &Lab, noise: &[u8]) -> ([f64; 2], f64) {
-    let (mut client, mut server) = pair(lab, lab.service().v4, Transport::Mptcp);
+    // The listener stays: without one a second subflow is refused.
+    let (listener, at) = listen(lab.server(), lab.service().v4, Transport::Mptcp);
+    let mut client = connect(lab.client(), at, Transport::Mptcp).expect("connected");
+    let (mut server, _) = listener.accept().expect("it has connected");
+    server.set_read_timeout(Some(TIMEOUT)).expect("a time");
     let carried = || {
         [0, 1].map(|path: usize| {
-            lab.paths()[path].summary().expect("it runs").carried_to_server.delivered_bytes
+            lab.paths()[path].carried(Direction::ToServer).expect("it runs").delivered_bytes
         })
     };
     let is_over = AtomicBool::new(false);
