@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use plait_lab::control::{self, Request};
-use plait_lab::{Direction, InjectionLog, LabConfig, Line, PathClass, Summary, privilege};
+use plait_lab::{Direction, InjectionLog, LabConfig, Line, PathClass, PathConfig, Summary, privilege};
 
 use crate::figures::Figures;
 use crate::prerequisite;
@@ -25,8 +25,17 @@ pub(crate) struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Bring the lab up in the background: hosts `client` and `server`, paths `a` (trusted) and `b` (untrusted).
+    /// Bring the lab up in the background: hosts `client` and `server`, and the paths between them. Without --path and --paths: `a`
+    /// (trusted) and `b` (untrusted), 100 Mbit/s and 20 ms round trip each.
+    #[command(after_long_help = conditions())]
     Up {
+        /// A path (repeatable), the same both ways: its name, its rate, its delay one way; then loss, jitter and queue, or any
+        /// condition by its name, and whether it is trusted. --help lists the conditions.
+        #[arg(long = "path", value_name = "NAME=RATE,DELAY[,LOSS,JITTER,QUEUE...]", value_parser = PathConfig::parse)]
+        given: Vec<PathConfig>,
+        /// A file with paths, one per line as for --path; behind # there is room for remarks.
+        #[arg(long, value_name = "FILE", conflicts_with = "given")]
+        paths: Option<PathBuf>,
         /// Seed of all chance in it: same seed and same packets, same decisions.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -59,6 +68,18 @@ enum Action {
         #[arg(required = true)]
         words: Vec<String>,
     },
+    /// Change the conditions of a path while it is in use, as in `plait lab path b loss=2% delay=80ms`; without conditions: show them.
+    #[command(after_long_help = conditions())]
+    Path {
+        /// Which path.
+        path: String,
+        /// In this direction only.
+        #[arg(long, value_name = "client|server")]
+        to: Option<Direction>,
+        /// What is to be otherwise; the rest stays as it is.
+        #[arg(value_name = "CONDITION=VALUE")]
+        words: Vec<String>,
+    },
     /// What an eavesdropper has read.
     Text {
         /// Which path.
@@ -81,10 +102,24 @@ fn attacks() -> String {
     format!("Attacks:\n{}", lines.collect::<String>())
 }
 
+/// What a path can be, from the table of conditions.
+fn conditions() -> String {
+    let lines = plait_lab::CONDITIONS.iter().map(|(name, about)| format!("  {name:<15}{about}\n"));
+    format!("Conditions:\n{}", lines.collect::<String>())
+}
+
 impl Lab {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.action {
-            Action::Up { seed, captures } => up(LabConfig { seed, captures, ..LabConfig::default() }),
+            Action::Up { given, paths, seed, captures } => {
+                let defaults = LabConfig::default();
+                let given = match paths {
+                    Some(file) => read_paths(&file)?,
+                    None => given,
+                };
+                let paths = if given.is_empty() { defaults.paths } else { given };
+                up(LabConfig { paths, seed, captures, ..defaults })
+            }
             Action::Down => {
                 for name in control::down()? {
                     println!("removed {name}");
@@ -100,12 +135,11 @@ impl Lab {
             Action::Watch { path } => watch(path.as_deref()),
             Action::Shell { host } => {
                 let mut shell = control::shell(&host)?;
-                eprintln!(
-                    "in {host}; devices a and b; the server is 10.77.255.2, on a 10.77.0.2, on b 10.77.1.2"
-                );
+                eprintln!("in {host}; the server is 10.77.255.2{}", places()?);
                 Err(shell.exec()).context("starting a shell")
             }
             Action::Attack { path, words } => arm(path, &words),
+            Action::Path { path, to, words } => change(&path, to, words),
             Action::Text { path, to_server } => {
                 let direction = if to_server { Direction::ToServer } else { Direction::ToClient };
                 let text = control::ask(&Request::Text { path, direction, limit: 65_536 })?;
@@ -135,6 +169,43 @@ fn up(config: LabConfig) -> anyhow::Result<()> {
         println!("{}", line(path));
     }
     Ok(())
+}
+
+/// The server's address on each path: of the first, `10.77.0.2`, and so on.
+fn places() -> anyhow::Result<String> {
+    let paths = control::status()?.paths;
+    let place = |(index, path): (usize, &Summary)| format!(", on {} 10.77.{index}.2", path.name);
+    Ok(paths.iter().enumerate().map(place).collect())
+}
+
+fn read_paths(file: &Path) -> anyhow::Result<Vec<PathConfig>> {
+    let named = || format!("the paths in {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", named()))?;
+    let paths = PathConfig::parse_file(&text).with_context(named)?;
+    anyhow::ensure!(!paths.is_empty(), "there are no paths in {}", file.display());
+    Ok(paths)
+}
+
+fn change(path: &str, direction: Option<Direction>, words: Vec<String>) -> anyhow::Result<()> {
+    if !words.is_empty() {
+        control::ask(&Request::Change { path: Some(path.to_owned()), direction, words })?;
+    }
+    let paths = control::status()?.paths;
+    let found = paths.iter().find(|known| known.name == path).with_context(|| {
+        let names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
+        format!("there is no path `{path}`; there are: {}", names.join(", "))
+    })?;
+    println!("path {path}: {}", ways(found));
+    Ok(())
+}
+
+/// The conditions of a path in words: once, if they are the same both ways.
+fn ways(path: &Summary) -> String {
+    let [to_server, to_client] = path.conditions.each_ref().map(plait_lab::Conditions::words);
+    if to_server == to_client {
+        return to_server;
+    }
+    format!("to the server {to_server}; to the client {to_client}")
 }
 
 fn arm(path: Option<String>, words: &[String]) -> anyhow::Result<()> {
@@ -206,9 +277,14 @@ fn line(path: &Summary) -> String {
     };
     let armed: Vec<&str> = path.armed.iter().map(|attack| attack.name.as_str()).collect();
     let armed = if armed.is_empty() { String::new() } else { format!("; armed: {}", armed.join(", ")) };
+    let unread = match path.to_server.unread + path.to_client.unread {
+        0 => String::new(),
+        bytes => format!("; {bytes} B passed unread: reading was too slow"),
+    };
     format!(
-        "path {} ({class}, {state}): {} connections; to the server {}; to the client {}; {} packets injected{armed}",
+        "path {} ({class}, {state}; {}): {} connections; to the server {}; to the client {}; {} packets injected{armed}{unread}",
         path.name,
+        ways(path),
         path.flows,
         heard(&path.to_server),
         heard(&path.to_client),

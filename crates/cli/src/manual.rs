@@ -165,6 +165,11 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         &[
             ("plait lab up", "Two hosts, two paths, an eavesdropper and an injector on each."),
             (
+                "plait lab up --path dsl=50mbit,10ms,trusted --path lte=30mbit,40ms,1%,10ms,128kB",
+                "Paths of one's own: rate, delay one way, loss, jitter, queue.",
+            ),
+            ("plait lab path lte loss=2% delay=80ms", "The path gets worse while it is used."),
+            (
                 "plait lab attack --path b flip every=100000",
                 "A bit in each hundred thousandth byte on path b.",
             ),

@@ -58,6 +58,59 @@ fn a_person_tries_things_out_in_the_lab() {
 
 #[test]
 #[ignore = "needs root"]
+fn paths_are_what_a_person_says_and_change_while_they_are_in_use() {
+    let place = Place::new("paths");
+    let up = place.plait(&[
+        "lab",
+        "up",
+        "--path",
+        "dsl=50mbit,10ms,trusted",
+        "--path",
+        "lte=30mbit,40ms,1%,5ms,128kB",
+    ]);
+    let lte = "path lte (untrusted, up; rate=30mbit,delay=40ms,loss=1%,jitter=5ms,queue=128000B)";
+    assert!(said(&up).contains(lte), "{up:?}");
+    let round_trip = || {
+        let mut shell = place.shell("client", "ping -c 3 -i 0.2 10.77.0.2");
+        let line = shell.wait_for_output("rtt min", TIMEOUT).expect("it answers");
+        let least = line.split_once("= ").and_then(|(_, times)| times.split_once('/')).expect("times").0;
+        least.parse::<f64>().expect("milliseconds")
+    };
+    assert!(round_trip() >= 20.0);
+    let changed = place.plait(&["lab", "path", "dsl", "delay=80ms", "loss=0"]);
+    assert_eq!(said(&changed), "path dsl: rate=50mbit,delay=80ms,queue=125000B\n");
+    assert!(round_trip() >= 160.0);
+    let one_way = place.plait(&["lab", "path", "dsl", "--to", "client", "delay=0ms"]);
+    assert!(said(&one_way).contains("to the client rate=50mbit,delay=0ms"), "{one_way:?}");
+    let least = round_trip();
+    assert!(least >= 80.0);
+    for (words, complaint) in [
+        (&["path", "dsl", "loss=many"][..], "`many` is no loss: of each packet, as 2% or 0.02"),
+        (&["path", "wifi", "loss=2%"], "there is no path `wifi`; there are: dsl, lte"),
+        (&["path", "dsl", "mtu=1400"], "it is given when the lab comes up"),
+    ] {
+        let refused = place.plait(&[&["lab"], words].concat());
+        assert!(!refused.status.success() && said(&refused).contains(complaint), "{refused:?}");
+    }
+    assert!(said(&place.plait(&["lab", "status"])).contains("to the server rate=50mbit,delay=80ms"));
+    assert!(place.plait(&["lab", "down"]).status.success());
+
+    let file = place.0.join("paths");
+    fs::write(&file, "# two ways\nx=1mbit,1ms\ny=2mbit,1ms # slow\n").expect("written");
+    let file = file.to_str().expect("a name");
+    assert!(
+        said(&place.plait(&["lab", "up", "--paths", file])).contains("path y (untrusted, up; rate=2mbit")
+    );
+    assert!(place.plait(&["lab", "down"]).status.success());
+    fs::write(file, "x=1mbit,1ms\ny=2mbit\nz=quick\n").expect("written");
+    let refused = place.plait(&["lab", "up", "--paths", file]);
+    assert!(said(&refused).contains("line 3: path z: `quick` is no rate"), "{refused:?}");
+    let refused = place.plait(&["lab", "up", "--path", "a=1mbit,1h"]);
+    assert_eq!(refused.status.code(), Some(2), "an error of usage: {refused:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn what_a_killed_lab_leaves_goes_with_the_next_down_or_up() {
     let place = Place::new("killed");
     for next in ["down", "up"] {

@@ -65,6 +65,15 @@ pub enum Request {
         /// The new ones.
         conditions: Conditions,
     },
+    /// Changes what the words say of a path's conditions, and leaves the rest as it is.
+    Change {
+        /// Which.
+        path: Option<String>,
+        /// One direction, or both.
+        direction: Option<Direction>,
+        /// As [`Conditions::change`] has them.
+        words: Vec<String>,
+    },
     /// The text that an eavesdropper has read.
     Text {
         /// Whose.
@@ -239,6 +248,7 @@ fn answer(lab: &Lab, request: Request) -> Result<Value> {
                 Direction::BOTH.into_iter().filter(|one| direction.is_none_or(|wanted| wanted == *one));
             both.into_iter().try_for_each(|direction| path.set(direction, &conditions))
         })?,
+        Request::Change { path, direction, words } => each(path, &|path| path.change(direction, &words))?,
         Request::Flush => each(None, &Path::flush)?,
         Request::Down => {}
     }

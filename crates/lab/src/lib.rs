@@ -59,6 +59,7 @@ mod series;
 mod statistics;
 mod testbed;
 mod topology;
+mod words;
 
 pub mod control;
 pub mod documents;
@@ -81,6 +82,7 @@ pub use series::{Arrival, INTERVAL, Sample, Series, arrivals};
 pub use statistics::{Spread, digits};
 pub use testbed::{Lab, sweep};
 pub use topology::{Addresses, Host};
+pub use words::CONDITIONS;
 
 /// The result of everything here.
 pub type Result<T> = std::result::Result<T, Error>;

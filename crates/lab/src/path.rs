@@ -1,7 +1,7 @@
 //! A path from outside its thread: what can be asked of it and done to it.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub struct Path {
     pub(crate) class: PathClass,
     pub(crate) client: Addresses,
     pub(crate) server: Addresses,
+    /// By direction, as they are now.
+    pub(crate) conditions: Mutex<[Conditions; 2]>,
     pub(crate) tasks: Sender<Task>,
     pub(crate) wake: Arc<EventFd>,
     pub(crate) thread: Option<JoinHandle<()>>,
@@ -35,6 +37,8 @@ pub struct Summary {
     pub name: String,
     /// What one thinks of it.
     pub class: PathClass,
+    /// Its conditions to the server and to the client, as they are now.
+    pub conditions: [Conditions; 2],
     /// Whether it is dead at the moment.
     pub is_dead: bool,
     /// TCP connections seen.
@@ -112,18 +116,42 @@ impl Path {
         self.ask(Emulator::restore)
     }
 
+    /// The conditions of one direction, as they are now.
+    pub fn conditions(&self, direction: Direction) -> Conditions {
+        // Whoever panicked with it held whole values.
+        self.conditions.lock().unwrap_or_else(PoisonError::into_inner)[direction.index()].clone()
+    }
+
     /// Changes the conditions of one direction; what is on its way keeps its time. The MTU of the devices stays.
     pub fn set(&self, direction: Direction, conditions: &Conditions) -> Result<()> {
         let config = conditions.link();
-        self.ask(move |emulator| emulator.set_link(direction, config))
+        self.ask(move |emulator| emulator.set_link(direction, config))?;
+        let mut known = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
+        known[direction.index()] = conditions.clone();
+        Ok(())
+    }
+
+    /// Changes what the words say (see [`Conditions::change`]) in one direction, or in both.
+    ///
+    /// # Errors
+    /// Besides: words that are not understood; then nothing is changed.
+    pub fn change(&self, direction: Option<Direction>, words: &[String]) -> Result<()> {
+        let both = Direction::BOTH.into_iter().filter(|one| direction.is_none_or(|wanted| wanted == *one));
+        both.into_iter().try_for_each(|direction| {
+            let mut conditions = self.conditions(direction);
+            conditions.change(words.iter().map(String::as_str))?;
+            self.set(direction, &conditions)
+        })
     }
 
     /// What was heard and done so far.
     pub fn summary(&self) -> Result<Summary> {
         let (name, class) = (self.name.clone(), self.class);
+        let conditions = Direction::BOTH.map(|direction| self.conditions(direction));
         let mut summary = self.ask(move |emulator| Summary {
             name,
             class,
+            conditions,
             is_dead: emulator.is_dead(),
             flows: emulator.flows.seen(),
             to_server: emulator.tap.passed(Direction::ToServer),

@@ -1,9 +1,9 @@
 //! The lab as a whole.
 
 use std::path::Path as FilePath;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -177,6 +177,7 @@ fn start_path(
         class: path.class,
         client: topology::client_address(index),
         server: topology::server_address(index),
+        conditions: Mutex::new([path.to_server.clone(), path.to_client.clone()]),
         tasks,
         wake,
         thread: Some(thread),
