@@ -12,12 +12,21 @@ use crate::prerequisite;
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Where the report goes.
+    /// Where the report goes; its raw data goes beside it, with the ending .json.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     report: PathBuf,
     /// Bytes of the page that is fetched under each attack.
     #[arg(long, value_name = "BYTES", default_value_t = 4_000_000)]
     size: usize,
+    /// How often each system fetches it in peace and under each attack; five and more are enough for a median to rely on.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// Seed of all chance in the lab.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// End with an error also if sealed is slower than it is to be, on a machine that was not busy.
+    #[arg(long)]
+    judge: bool,
 }
 
 impl Demo {
@@ -30,12 +39,23 @@ impl Demo {
             return Err(again.args(env::args_os().skip(1)).exec()).context("starting the program again");
         }
         let scratch = env::temp_dir().join(format!("plait-demo-{}", std::process::id()));
-        let walkthrough = plait_demo::run_all(&plait_demo::Options { plait, scratch, size: self.size })?;
-        plait_demo::write_report(&walkthrough, &self.report)?;
-        println!("report: {}", self.report.display());
+        let Self { report, size, runs, seed, judge } = self;
+        let options = plait_demo::Options { plait, scratch, size, runs: runs.into(), seed };
+        let walkthrough = plait_demo::run_all(&options)?;
+        let [html, json] = plait_demo::write_report(&walkthrough, &report)?;
+        let goals = walkthrough.goals();
+        goals.iter().for_each(|goal| println!("{}", goal.line()));
+        println!("{}", walkthrough.strain);
+        println!("{}", walkthrough.headline());
+        println!("report: {}; raw data: {}", html.display(), json.display());
         let contradictions = walkthrough.contradictions();
         if !contradictions.is_empty() {
             bail!("this is not what plait promises:\n  {}", contradictions.join("\n  "));
+        }
+        if walkthrough.strain.was_busy {
+            println!("the machine was busy: times and rates are nothing to rely on");
+        } else if judge && goals.iter().any(|goal| !goal.is_met()) {
+            bail!("sealed is slower than it is to be: see the goals above");
         }
         println!("every attack reached the wire, and no attack on one path broke a sealed connection");
         Ok(())

@@ -1,14 +1,19 @@
-//! One fetch by one system, without an attack or under one, in a lab of its own.
+//! One fetch by one system, in peace or under an attack.
 
 use std::fs;
 use std::path::Path;
 use std::process::Child;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use plait_lab::{Arrival, Attack, AttackName, Conditions, Direction, Lab, LabConfig, PathClass, PathConfig};
+use plait_lab::{
+    Arrival, Attack, AttackName, Conditions, Direction, Lab, LabConfig, Needles, PathClass, PathConfig,
+    Series,
+};
 use serde::{Deserialize, Serialize};
 
+use crate::overheard::{Overheard, overhear};
 use crate::system::{Fixture, Running, System};
 
 /// How a fetch ended.
@@ -25,200 +30,262 @@ pub enum Verdict {
     Truncated,
 }
 
-/// What one path's eavesdropper got.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Overheard {
-    /// The path.
-    pub path: String,
-    /// Whether the client trusts it.
-    pub is_trusted: bool,
-    /// Bytes of payload that went by towards the client.
-    pub payload: u64,
-    /// Places at which eight bytes in a row of the page went by in clear.
-    pub matches: u64,
-    /// The beginning of what can be read as it is.
-    pub verbatim: String,
-    /// What was recovered from scrambled bytes, and which share of it is right.
-    pub recovered: Option<(String, f64)>,
-}
-
 /// What happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// By which system.
-    pub system: System,
-    /// The attack, by its name; `None` baseline.
-    pub attack: Option<String>,
     /// How it ended.
     pub verdict: Verdict,
     /// Bytes of the page.
     pub size: u64,
     /// Bytes of the page that did not arrive, or not right.
     pub lost: u64,
-    /// Seconds from start to end.
+    /// Seconds from the start of the program to its end.
     pub seconds: f64,
-    /// Longest time without an arrival at the client, seconds.
+    /// Mbit/s of the page, from the moment when its first byte was at the client to the last.
+    pub goodput: f64,
+    /// Longest time in which the client got nothing of the page, between its first and its last byte, in seconds.
     pub longest_gap: f64,
+    /// Seconds from the strike to the end of the longest pause that ended behind it.
+    pub repair: Option<f64>,
     /// Packets that the injector changed, dropped or made, as its own capture proves; cuts by its log.
     pub injected: u64,
     /// When it first did so, in seconds since the beginning.
     pub struck: Option<f64>,
-    /// Per path.
-    pub overheard: Vec<Overheard>,
+    /// Places at which eight bytes in a row of the page crossed a path in clear.
+    pub matches: u64,
+    /// Bytes that passed the eavesdroppers unread, because they were too slow.
+    pub unread: u64,
     /// Arrivals by data sequence number, thinned.
     pub arrivals: Vec<Arrival>,
-    /// Mbit/s towards the client per path, in steps of [`STEP`].
+    /// Mbit/s towards the client per path: averages over [`AVERAGED`], one each [`STEP`].
     pub rates: Vec<Vec<f64>>,
 }
 
-impl Run {
-    /// Mbit/s of the page, from the program's start to its end.
-    pub fn goodput(&self) -> f64 {
-        (self.size - self.lost.min(self.size)) as f64 * 8e-6 / self.seconds.max(1e-3)
-    }
-}
-
-/// Length of a step of [`Run::rates`].
-pub const STEP: Duration = Duration::from_millis(50);
+/// Mbit/s of each path.
+pub const RATE: u64 = 50;
+/// The share of payload in full packets: 1500 bytes with 20 of IP, 32 of TCP and 20 of Multipath TCP.
+pub(crate) const PAYLOAD_SHARE: f64 = 1428.0 / 1500.0;
+/// What a rate is the average over.
+pub const AVERAGED: Duration = Duration::from_millis(200);
+/// Time between two rates.
+pub const STEP: Duration = Duration::from_millis(20);
 /// Bytes kept of each packet in the captures: all headers.
 const HEADERS: u32 = 128;
 /// Points of a picture; more cannot be told apart.
-const MAX_ARRIVALS: usize = 1500;
-/// Most of what an eavesdropper read that is shown.
-const EXCERPT: usize = 700;
+const MAX_ARRIVALS: usize = 1200;
 /// Longest a run may take, with all that can go wrong.
 const TIMEOUT: Duration = Duration::from_secs(40);
+/// How often the client's file is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+/// What an earlier fetch may still have on its way is over when nothing has moved for this long.
+const SILENCE: Duration = Duration::from_millis(30);
+/// And at the latest after this.
+const LONGEST_SILENCE: Duration = Duration::from_millis(400);
 
-/// What is to happen.
-pub(crate) struct Plan<'a> {
+/// A page of the server.
+#[derive(Clone)]
+pub(crate) struct Page {
+    pub(crate) name: &'static str,
+    pub(crate) bytes: Vec<u8>,
+    needles: Arc<Needles>,
+}
+
+impl Page {
+    pub(crate) fn new(name: &'static str, bytes: Vec<u8>) -> Self {
+        let needles = Arc::new(Needles::of(&bytes));
+        Self { name, bytes, needles }
+    }
+}
+
+/// A lab with a system in it, which fetches page after page.
+pub(crate) struct Stage {
+    // Its programs end before the lab does.
+    running: Running,
     pub(crate) system: System,
-    pub(crate) attack: Option<AttackName>,
-    pub(crate) document: &'a str,
-    pub(crate) page: &'a [u8],
+    lab: Lab,
+    fixture: Fixture,
+    /// Packets in the injector's capture so far.
+    injected: usize,
 }
 
-/// Carries one run out.
-pub(crate) fn execute(plan: &Plan<'_>, fixture: &Fixture) -> anyhow::Result<Run> {
-    let captures = fixture.scratch.join("captures");
-    let lab = Lab::up(config(&captures)).context("bringing the lab up")?;
-    let running = Running::start(plan.system, &lab, fixture)?;
-    for path in lab.paths() {
-        path.watch(plan.page)?;
+impl Stage {
+    pub(crate) fn build(system: System, fixture: &Fixture, seed: u64) -> anyhow::Result<Self> {
+        let fixture = fixture.of(system)?;
+        let lab = Lab::up(config(&fixture.captures(), seed)).context("bringing the lab up")?;
+        let running = Running::start(system, &lab, &fixture)?;
+        Ok(Self { running, system, lab, fixture, injected: 0 })
     }
-    let target = lab.path("b")?;
-    if let Some(name) = plan.attack {
-        // The paper's attacker strikes when half of the page is through (section V); a quarter of that is on its path at
-        // least, which joins later than the other.
-        let share = plan.page.len() as u64 / 8;
-        let attack = Attack::new(name).towards(Direction::ToClient).after(share).times(1);
-        target.attack(attack.lasting(Duration::from_secs(60)))?;
+
+    /// Fetches a page in peace, for what the eavesdroppers make of it.
+    pub(crate) fn read(&mut self, page: &Page) -> anyhow::Result<(Run, Vec<Overheard>)> {
+        let run = self.fetch(page, None)?;
+        let paths = self.lab.paths().iter();
+        let heard =
+            paths.map(|path| overhear(path, self.system, &page.bytes)).collect::<anyhow::Result<_>>()?;
+        Ok((run, heard))
     }
-    let file = fixture.scratch.join("fetched");
-    let _ = fs::remove_file(&file);
-    let began = lab.elapsed();
-    let child = running.fetch(&lab, plan.document, &file)?.spawn().context("starting curl")?;
-    let (code, said) = wait(child)?;
-    let seconds = (lab.elapsed() - began).as_secs_f64();
-    let got = fs::read(&file).unwrap_or_default();
-    let right = got.iter().zip(plan.page).filter(|(got, page)| got == page).count();
-    let verdict = match (code, right == plan.page.len(), right == got.len()) {
-        (0, true, true) => Verdict::Survived,
-        (0, false, true) => Verdict::Truncated,
-        (_, _, false) => Verdict::WrongBytes,
-        (_, _, true) => Verdict::Died(said),
-    };
-    let overheard = lab.paths().iter().map(|path| overhear(path, plan)).collect::<anyhow::Result<_>>()?;
-    let series = lab.paths().iter().map(plait_lab::Path::series).collect::<Result<Vec<_>, _>>()?;
-    let log = target.injections()?;
-    target.flush()?;
-    let mut injected = plait_lab::injected_packets(&captures.join("b.pcapng"))?.len() as u64;
-    if plan.attack == Some(AttackName::Cut) {
+
+    /// What the paths carried of the last page, 64 bytes of it.
+    pub(crate) fn excerpt(&self, page: &Page) -> anyhow::Result<Option<crate::overheard::Excerpt>> {
+        crate::overheard::excerpt(self.lab.paths(), &page.bytes)
+    }
+
+    /// Fetches a page, in peace or under an attack on path b.
+    pub(crate) fn fetch(&mut self, page: &Page, attack: Option<AttackName>) -> anyhow::Result<Run> {
+        self.settle()?;
+        for path in self.lab.paths() {
+            path.forget()?;
+            path.watch_for(Arc::clone(&page.needles))?;
+        }
+        let target = self.lab.path("b")?;
+        if let Some(name) = attack {
+            // The paper's attacker strikes when half of the page is through (section V); a quarter of that is on its path at
+            // least, which joins later than the other.
+            let share = page.bytes.len() as u64 / 8;
+            let attack = Attack::new(name).towards(Direction::ToClient).after(share).times(1);
+            target.attack(attack.lasting(Duration::from_secs(60)))?;
+        }
+        let cut_before = cut(target)?;
+        let file = self.fixture.scratch.join("fetched");
+        let _ = fs::remove_file(&file);
+        let began = self.lab.elapsed();
+        let child = self.running.fetch(&self.lab, page.name, &file)?.spawn().context("starting curl")?;
+        let (code, said, progress) = wait(child, &file, &|| (self.lab.elapsed() - began).as_secs_f64())?;
+        let seconds = (self.lab.elapsed() - began).as_secs_f64();
+        let got = fs::read(&file).unwrap_or_default();
+        let right = got.iter().zip(&page.bytes).filter(|(got, page)| got == page).count();
+        let verdict = match (code, right == page.bytes.len(), right == got.len()) {
+            (0, true, true) => Verdict::Survived,
+            (0, false, true) => Verdict::Truncated,
+            (_, _, false) => Verdict::WrongBytes,
+            (_, _, true) => Verdict::Died(said),
+        };
+        let series = self.lab.paths().iter().map(plait_lab::Path::series).collect::<Result<Vec<_>, _>>()?;
+        let summaries =
+            self.lab.paths().iter().map(plait_lab::Path::summary).collect::<Result<Vec<_>, _>>()?;
+        let log = target.injections()?;
+        let cut = cut(target)? - cut_before;
+        let in_capture = self.proved()?;
         // What is taken away leaves no packet: the link counts it.
-        let carried = target.summary()?;
-        injected = log.total.min(carried.carried_to_client.cut + carried.carried_to_server.cut);
+        let injected = if attack == Some(AttackName::Cut) { log.total.min(cut) } else { in_capture };
+        let struck = log.entries.first().map(|entry| entry.at.saturating_sub(began).as_secs_f64());
+        Ok(Run {
+            verdict,
+            size: page.bytes.len() as u64,
+            lost: (page.bytes.len() - right) as u64,
+            seconds,
+            goodput: goodput(&progress),
+            longest_gap: pauses(&progress).map(|(from, to)| to - from).fold(0.0, f64::max),
+            repair: struck.and_then(|at| repair(&progress, at)),
+            injected,
+            struck,
+            matches: summaries.iter().map(|path| path.to_client.matches).sum(),
+            unread: summaries.iter().map(|path| path.to_client.unread).sum(),
+            arrivals: thinned(plait_lab::arrivals(&series, Direction::ToClient, began)),
+            rates: series.iter().map(|series| rates(series, began, seconds)).collect(),
+        })
     }
-    drop(running);
-    Ok(Run {
-        system: plan.system,
-        attack: plan.attack.map(|name| name.as_str().to_owned()),
-        verdict,
-        size: plan.page.len() as u64,
-        lost: (plan.page.len() - right) as u64,
-        seconds,
-        longest_gap: longest_gap(&series),
-        injected,
-        struck: log.entries.first().map(|tampering| tampering.at.saturating_sub(began).as_secs_f64()),
-        overheard,
-        arrivals: thinned(plait_lab::arrivals(&series, Direction::ToClient, began)),
-        rates: series.iter().map(|series| rates(series, began)).collect(),
-    })
+
+    /// Ends what an earlier fetch has begun: its attack, and what is still on its way.
+    fn settle(&self) -> anyhow::Result<()> {
+        for path in self.lab.paths() {
+            path.call_off()?;
+            path.restore()?;
+        }
+        let moved = || -> anyhow::Result<u64> {
+            let mut all = 0;
+            for path in self.lab.paths() {
+                for direction in Direction::BOTH {
+                    all += path.carried(direction)?.delivered;
+                }
+            }
+            Ok(all)
+        };
+        let (began, mut known) = (Instant::now(), moved()?);
+        while began.elapsed() < LONGEST_SILENCE {
+            std::thread::sleep(SILENCE);
+            let now = moved()?;
+            if now == known {
+                break;
+            }
+            known = now;
+        }
+        Ok(())
+    }
+
+    /// Packets that the injector's capture has more than at the last call.
+    fn proved(&mut self) -> anyhow::Result<u64> {
+        self.lab.path("b")?.flush()?;
+        let all = plait_lab::injected_packets(&self.fixture.captures().join("b.pcapng"))?.len();
+        let before = std::mem::replace(&mut self.injected, all);
+        Ok((all - before) as u64)
+    }
 }
 
-/// Two paths of 50 Mbit/s: one that is trusted, one that is not.
-fn config(captures: &Path) -> LabConfig {
-    let conditions = Conditions::megabits(50, 10);
+/// Packets that a dead path has swallowed.
+fn cut(path: &plait_lab::Path) -> anyhow::Result<u64> {
+    Ok(path.carried(Direction::ToServer)?.cut + path.carried(Direction::ToClient)?.cut)
+}
+
+/// Two paths alike: one that is trusted, one that is not.
+fn config(captures: &Path, seed: u64) -> LabConfig {
+    let conditions = Conditions::megabits(RATE, 10);
     LabConfig {
         paths: vec![
             PathConfig::new("a", PathClass::Trusted, conditions.clone()),
             PathConfig::new("b", PathClass::Untrusted, conditions),
         ],
+        seed,
         captures: Some(captures.to_owned()),
         snap_length: HEADERS,
         ..LabConfig::default()
     }
 }
 
-/// Exit code and last words of a program that must end.
-fn wait(mut child: Child) -> anyhow::Result<(i32, String)> {
+/// Seconds since the beginning, and bytes that the client had then.
+type Progress = Vec<(f64, u64)>;
+
+/// Exit code and last words of a program that must end, and how the file grew that it writes.
+fn wait(mut child: Child, file: &Path, now: &dyn Fn() -> f64) -> anyhow::Result<(i32, String, Progress)> {
     let deadline = Instant::now() + TIMEOUT;
-    while child.try_wait()?.is_none() {
+    let mut progress = Progress::new();
+    loop {
+        let has_ended = child.try_wait()?.is_some();
+        let length = fs::metadata(file).map_or(0, |file| file.len());
+        if length > progress.last().map_or(0, |last| last.1) {
+            progress.push((now(), length));
+        }
+        if has_ended {
+            break;
+        }
         if Instant::now() > deadline {
             child.kill()?;
             child.wait()?;
-            return Ok((-1, format!("no end after {} s", TIMEOUT.as_secs())));
+            return Ok((-1, format!("no end after {} s", TIMEOUT.as_secs()), progress));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(LOOK);
     }
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no word").trim().to_owned();
-    Ok((output.status.code().unwrap_or(-1), last))
+    Ok((output.status.code().unwrap_or(-1), last, progress))
 }
 
-fn overhear(path: &plait_lab::Path, plan: &Plan<'_>) -> anyhow::Result<Overheard> {
-    let heard = path.summary()?.to_client;
-    let recovered = match plan.system {
-        System::Scrambled if plan.attack.is_none() => recover(path, plan.page)?,
-        System::TlsOverKernel | System::Plain | System::Scrambled | System::Sealed => None,
-    };
-    Ok(Overheard {
-        path: path.name().to_owned(),
-        is_trusted: path.class() == PathClass::Trusted,
-        payload: heard.payload,
-        matches: heard.matches,
-        verbatim: path.text(Direction::ToClient, EXCERPT)?,
-        recovered,
-    })
+fn goodput(progress: &[(f64, u64)]) -> f64 {
+    let (Some(first), Some(last)) = (progress.first(), progress.last()) else { return 0.0 };
+    (last.1 - first.1) as f64 * 8e-6 / (last.0 - first.0).max(1e-3)
 }
 
-/// Attacks what a path carried, without any knowledge of the page but its language; the page only says how well.
-fn recover(path: &plait_lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)>> {
-    let reading = plait_cryptanalysis::read_pieces(path.payload(Direction::ToClient)?, page);
-    Ok(reading.map(|mut reading| {
-        reading.longest.truncate(EXCERPT);
-        (String::from_utf8_lossy(&reading.longest).into_owned(), reading.right)
-    }))
+/// From each growth of the file to the next.
+fn pauses(progress: &[(f64, u64)]) -> impl Iterator<Item = (f64, f64)> {
+    progress.windows(2).map(|pair| (pair[0].0, pair[1].0))
 }
 
-fn longest_gap(series: &[plait_lab::Series]) -> f64 {
-    let mut times: Vec<Duration> = series
-        .iter()
-        .flat_map(|series| &series.samples)
-        .filter(|sample| sample.direction == Direction::ToClient)
-        .map(|sample| sample.at)
-        .collect();
-    times.sort_unstable();
-    times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max)
+/// From the strike to the end of the longest pause that ended behind it.
+fn repair(progress: &[(f64, u64)], struck: f64) -> Option<f64> {
+    let behind = pauses(progress).filter(|(_, to)| *to > struck);
+    let longest = behind.max_by(|one, other| (one.1 - one.0).total_cmp(&(other.1 - other.0)));
+    longest.map(|(_, to)| to - struck)
 }
 
 /// As many as can be told apart.
@@ -227,15 +294,45 @@ fn thinned(all: Vec<Arrival>) -> Vec<Arrival> {
     all.into_iter().step_by(step).collect()
 }
 
-fn rates(series: &plait_lab::Series, began: Duration) -> Vec<f64> {
-    let per_step = (STEP.as_millis() / plait_lab::INTERVAL.as_millis()) as usize;
-    let skipped = (began.as_millis() / plait_lab::INTERVAL.as_millis()) as usize;
+/// Averages over [`AVERAGED`], each of the time before it.
+fn rates(series: &Series, began: Duration, seconds: f64) -> Vec<f64> {
+    let interval = plait_lab::INTERVAL.as_millis();
+    let [window, step, first] = [AVERAGED, STEP, began].map(|time| (time.as_millis() / interval) as usize);
+    let steps = (seconds / STEP.as_secs_f64()).ceil() as usize;
     let bytes = series.bytes(Direction::ToClient);
-    let seconds = STEP.as_secs_f64();
-    bytes
-        .get(skipped..)
-        .unwrap_or_default()
-        .chunks(per_step)
-        .map(|chunk| chunk.iter().sum::<u64>() as f64 * 8.0 / 1e6 / seconds)
-        .collect()
+    let average = |end: usize| {
+        let from = end.saturating_sub(window).max(first);
+        let sum: u64 =
+            bytes.get(from.min(bytes.len())..end.min(bytes.len())).unwrap_or_default().iter().sum();
+        sum as f64 * 8e-6 / AVERAGED.as_secs_f64()
+    };
+    (0..=steps).map(|number| average(first + number * step)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_goes_on_when_the_longest_pause_behind_the_strike_is_over() {
+        let progress = [(0.1, 10), (0.5, 20), (0.6, 30), (0.9, 40), (1.0, 50)];
+        let after = repair(&progress, 0.65).expect("it went on");
+        assert!((after - 0.25).abs() < 1e-9, "{after}");
+        assert_eq!(repair(&progress, 1.5), None, "nothing came behind it");
+        let gap = pauses(&progress).map(|(from, to)| to - from).fold(0.0, f64::max);
+        assert!((gap - 0.4).abs() < 1e-9, "{gap}");
+        let goodput = goodput(&progress);
+        assert!((goodput - 40.0 * 8e-6 / 0.9).abs() < 1e-9, "from the first byte to the last: {goodput}");
+    }
+
+    #[test]
+    fn a_path_that_is_full_has_its_rate_as_soon_as_the_average_is_full() {
+        let full = 50_000_000 / 8 / 100;
+        let series = Series { to_client: [vec![0; 100], vec![full; 100]].concat(), ..Series::default() };
+        let rates = rates(&series, Duration::from_secs(1), 1.0);
+        assert_eq!(rates.len(), 51);
+        assert_eq!(rates[0], 0.0);
+        assert!((rates[5] - 25.0).abs() < 1e-9, "half of the time has passed: {}", rates[5]);
+        assert!(rates[10..=50].iter().all(|rate| (rate - 50.0).abs() < 1e-9), "{rates:?}");
+    }
 }

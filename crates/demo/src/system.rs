@@ -27,6 +27,16 @@ impl System {
     /// All four, in the order of the walkthrough.
     pub const ALL: [Self; 4] = [Self::TlsOverKernel, Self::Plain, Self::Scrambled, Self::Sealed];
 
+    /// For the head of a column.
+    pub const fn short_name(self) -> &'static str {
+        match self {
+            Self::TlsOverKernel => "TLS, kernel MPTCP",
+            Self::Plain => "plain",
+            Self::Scrambled => "scrambled",
+            Self::Sealed => "sealed",
+        }
+    }
+
     /// For people.
     pub const fn name(self) -> &'static str {
         match self {
@@ -82,6 +92,8 @@ pub(crate) struct Fixture {
     pub(crate) documents: PathBuf,
     /// Everything else: certificate, keys, what was fetched.
     pub(crate) scratch: PathBuf,
+    /// The certificate of the TLS server with its key.
+    pub(crate) bundle: PathBuf,
 }
 
 impl Fixture {
@@ -92,12 +104,20 @@ impl Fixture {
         let (key, certificate) = (self.scratch.join("key.pem"), self.scratch.join("certificate.pem"));
         plait_lab::certificate(&key, &certificate)?;
         let both = [fs::read(&key)?, fs::read(&certificate)?].concat();
-        fs::write(self.bundle(), both)?;
+        fs::write(&self.bundle, both)?;
         Ok(())
     }
 
-    fn bundle(&self) -> PathBuf {
-        self.scratch.join("tls.pem")
+    /// The same with a scratch directory for one system.
+    pub(crate) fn of(&self, system: System) -> anyhow::Result<Self> {
+        let scratch = self.scratch.join(system.protection().unwrap_or("kernel"));
+        fs::create_dir_all(&scratch)?;
+        Ok(Self { scratch, ..self.clone() })
+    }
+
+    /// Where the captures of its lab go.
+    pub(crate) fn captures(&self) -> PathBuf {
+        self.scratch.join("captures")
     }
 }
 
@@ -126,7 +146,7 @@ impl Running {
         };
         http.args(["-c", SERVER, &HTTP_PORT.to_string()]).arg(&fixture.documents);
         if system == System::TlsOverKernel {
-            http.arg(fixture.bundle());
+            http.arg(&fixture.bundle);
         }
         running.spawn(server, http, "listening", "the web server")?;
         if let Some(protection) = system.protection() {
@@ -174,7 +194,8 @@ impl Running {
                 command.arg(format!("https://{address}:{HTTP_PORT}/{document}"));
             }
         }
-        command.args(["--max-time", "30", "-o"]).arg(file);
+        // Without a buffer: the file grows as the page comes.
+        command.args(["--no-buffer", "--max-time", "30", "-o"]).arg(file);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         Ok(command)
     }

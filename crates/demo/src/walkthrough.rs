@@ -1,17 +1,21 @@
-//! All runs, one after the other.
+//! All runs: systems take turns, round after round.
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use plait_lab::AttackName;
 use plait_lab::documents::{diary, noise};
+use plait_lab::{AttackName, Spread, Strain, Watch, digits};
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Plan, Run, Verdict, execute};
+use crate::goals::{Goal, goals};
+use crate::overheard::{Excerpt, Overheard};
+use crate::provenance::Provenance;
+use crate::run::{Page, Run, Stage, Verdict};
 use crate::system::{Fixture, System};
+use crate::trial::Trial;
 
 /// What the walkthrough needs.
 #[derive(Clone, Debug)]
@@ -22,20 +26,43 @@ pub struct Options {
     pub scratch: PathBuf,
     /// Bytes of the page that is fetched under attack.
     pub size: usize,
+    /// How often each system fetches it in peace and under each attack.
+    pub runs: usize,
+    /// Of all chance in the lab.
+    pub seed: u64,
+}
+
+/// What the eavesdroppers got of one system.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Reading {
+    /// Which.
+    pub system: System,
+    /// How the fetch went.
+    pub run: Run,
+    /// Per path.
+    pub overheard: Vec<Overheard>,
+    /// The same 64 bytes at the client and on the paths.
+    pub excerpt: Option<Excerpt>,
 }
 
 /// Everything that happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Walkthrough {
-    /// In the order in which they were played.
-    pub runs: Vec<Run>,
+    /// Where it comes from.
+    pub provenance: Provenance,
+    /// How busy the machine was.
+    pub strain: Strain,
+    /// A diary in peace, for the eavesdroppers.
+    pub readings: Vec<Reading>,
+    /// Noise, in peace and under attack.
+    pub trials: Vec<Trial>,
 }
 
 /// Bytes of the diary: enough for some of it to cross each path, few enough to attack all that was scrambled.
 const DIARY: usize = 200_000;
 
 /// The attacks of the table. The paper's is the first.
-const ATTACKS: [AttackName; 6] = [
+pub(crate) const ATTACKS: [AttackName; 6] = [
     AttackName::Flip,
     AttackName::Insert,
     AttackName::Rst,
@@ -45,57 +72,85 @@ const ATTACKS: [AttackName; 6] = [
 ];
 
 impl Walkthrough {
-    /// The run of a system baseline.
-    pub fn baseline(&self, system: System) -> Option<&Run> {
-        self.runs.iter().find(|run| run.system == system && run.attack.is_none())
-    }
-
-    /// The run of a system under an attack.
-    pub fn under(&self, system: System, attack: &str) -> Option<&Run> {
-        self.runs.iter().find(|run| run.system == system && run.attack.as_deref() == Some(attack))
+    /// The trial of a system in peace (`None`) or under an attack.
+    pub fn trial(&self, system: System, attack: Option<&str>) -> Option<&Trial> {
+        self.trials.iter().find(|trial| trial.system == system && trial.attack.as_deref() == attack)
     }
 
     /// The attacks that were made, in order.
     pub fn attacks(&self) -> Vec<&str> {
-        ATTACKS
-            .iter()
-            .map(|attack| attack.as_str())
-            .filter(|name| self.runs.iter().any(|run| run.attack.as_deref() == Some(*name)))
-            .collect()
+        let was_made = |name: &&str| self.trials.iter().any(|trial| trial.attack.as_deref() == Some(*name));
+        ATTACKS.iter().map(|attack| attack.as_str()).filter(was_made).collect()
     }
 
-    /// When the last system was through with an attack, in seconds: one scale for all pictures of it.
-    pub(crate) fn attacks_end(&self, attack: &str) -> f64 {
-        let of_attack = self.runs.iter().filter(|run| run.attack.as_deref() == Some(attack));
-        of_attack.map(|run| run.seconds.min(10.0)).fold(0.5, f64::max)
+    /// How many attacks a system came through with every byte of every run.
+    pub fn intact(&self, system: System) -> usize {
+        let mine = self.trials.iter().filter(|trial| trial.system == system && trial.attack.is_some());
+        mine.filter(|trial| trial.is_intact()).count()
+    }
+
+    /// Whom it was all for, in a line: `6 attacks, 4 systems: sealed 6/6 intact, ...`.
+    pub fn headline(&self) -> String {
+        let all = self.attacks().len();
+        let mut systems = System::ALL;
+        systems.reverse();
+        let each = systems.map(|system| format!("{} {}/{all}", system.short_name(), self.intact(system)));
+        format!("{all} attacks, {} systems; intact: {}", systems.len(), each.join(", "))
+    }
+
+    /// What sealed is to reach, and what it did.
+    pub fn goals(&self) -> Vec<Goal> {
+        goals(self)
     }
 
     /// What contradicts the walkthrough: a sealed connection that an attack on one path has broken or whose page was
-    /// overheard, an attack that never reached the wire, a page that does not arrive baseline.
+    /// overheard, an attack that never reached the wire, a page that does not arrive in peace.
     pub fn contradictions(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        for run in &self.runs {
-            let name = run.system.name();
-            let what = run.attack.as_deref().unwrap_or("baseline");
-            let is_whole = run.verdict == Verdict::Survived;
-            if !is_whole && (run.attack.is_none() || run.system == System::Sealed) {
-                wrong.push(format!("{name}, {what}: {:?}", run.verdict));
-            }
-            if run.attack.is_some() && run.injected == 0 {
-                wrong.push(format!("{name}, {what}: the attack never reached the wire"));
-            }
-            let read: u64 = run.overheard.iter().map(|path| path.matches).sum();
-            match run.system {
-                System::Sealed | System::TlsOverKernel | System::Scrambled if read > 0 => {
-                    wrong.push(format!("{name}, {what}: the page was on the wire in clear at {read} places"));
+        for reading in &self.readings {
+            let matches = reading.overheard.iter().map(|path| path.matches).sum();
+            judge(reading.system, "diary", &reading.run, matches, &mut wrong);
+        }
+        for trial in &self.trials {
+            let what = trial.attack.as_deref().unwrap_or("peace");
+            for run in &trial.runs {
+                judge(trial.system, what, run, run.matches, &mut wrong);
+                let is_broken = trial.system == System::Sealed && run.verdict != Verdict::Survived;
+                if trial.attack.is_some() && is_broken {
+                    wrong.push(format!("{}, {what}: {:?}", trial.system.name(), run.verdict));
                 }
-                System::Plain if read == 0 && is_whole => {
-                    wrong.push(format!("{name}, {what}: the eavesdropper does not see a page in clear"));
+                if trial.attack.is_some() && run.injected == 0 {
+                    wrong.push(format!("{}, {what}: the attack never reached the wire", trial.system.name()));
                 }
-                System::TlsOverKernel | System::Plain | System::Scrambled | System::Sealed => {}
+                if trial.attack.is_none() && run.verdict != Verdict::Survived {
+                    wrong.push(format!("{}, {what}: {:?}", trial.system.name(), run.verdict));
+                }
             }
         }
         wrong
+    }
+}
+
+/// What an eavesdropper must and must not have seen.
+fn judge(system: System, what: &str, run: &Run, read: u64, wrong: &mut Vec<String>) {
+    let name = system.name();
+    match system {
+        System::Sealed | System::TlsOverKernel | System::Scrambled if read > 0 => {
+            wrong.push(format!("{name}, {what}: the page was on the wire in clear at {read} places"));
+        }
+        System::Plain if read == 0 && run.unread == 0 && run.verdict == Verdict::Survived => {
+            wrong.push(format!("{name}, {what}: the eavesdropper does not see a page in clear"));
+        }
+        System::TlsOverKernel | System::Plain | System::Scrambled | System::Sealed => {}
+    }
+}
+
+/// A directory that goes with its owner, also where a run fails.
+struct Scratch<'a>(&'a std::path::Path);
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.0);
     }
 }
 
@@ -104,76 +159,115 @@ impl Walkthrough {
 /// # Errors
 /// The lab cannot be built here, or a program cannot be started.
 pub fn run_all(options: &Options) -> anyhow::Result<Walkthrough> {
+    let Options { plait, scratch, size, runs, seed } = options;
+    let runs = (*runs).max(1);
+    let provenance = Provenance::look(*seed, runs, *size);
     let fixture = Fixture {
-        plait: options.plait.clone(),
-        documents: options.scratch.join("documents"),
-        scratch: options.scratch.clone(),
+        plait: plait.clone(),
+        documents: scratch.join("documents"),
+        scratch: scratch.clone(),
+        bundle: scratch.join("tls.pem"),
     };
+    let _scratch = Scratch(scratch);
     fixture.prepare()?;
-    let (diary, noise) = (diary(DIARY), noise(options.size));
-    fs::write(fixture.documents.join("diary.txt"), &diary)?;
-    fs::write(fixture.documents.join("noise.bin"), &noise)?;
-
-    let plans: Vec<Plan<'_>> = System::ALL
-        .into_iter()
-        .flat_map(|system| {
-            let baseline = Plan { system, attack: None, document: "diary.txt", page: &diary };
-            let attacked = ATTACKS.into_iter().map(move |attack| (system, attack));
-            let page = &noise;
-            std::iter::once(baseline).chain(attacked.map(move |(system, attack)| Plan {
-                system,
-                attack: Some(attack),
-                document: "noise.bin",
-                page,
-            }))
-        })
-        .collect();
-    let bar = ProgressBar::new(plans.len() as u64);
-    bar.set_style(ProgressStyle::with_template("{elapsed:>4} [{bar:28}] {pos:>2}/{len} {msg}")?);
-    bar.enable_steady_tick(Duration::from_millis(200));
-    let mut runs = Vec::new();
-    for plan in &plans {
-        let attack = plan.attack.map_or("baseline", |attack| attack.as_str());
-        bar.set_message(format!("{}: {attack}", plan.system.name()));
-        let run =
-            execute(plan, &fixture).with_context(|| format!("run {} / {attack}", plan.system.name()))?;
-        if bar.is_hidden() {
-            println!("{}", line(&run));
-        } else {
-            bar.println(line(&run));
-        }
-        runs.push(run);
-        bar.inc(1);
+    let pages = [Page::new("diary.txt", diary(DIARY)), Page::new("noise.bin", noise(*size))];
+    for page in &pages {
+        fs::write(fixture.documents.join(page.name), &page.bytes)?;
     }
+    let watch = Watch::start();
+    let situations: Vec<Option<AttackName>> =
+        std::iter::once(None).chain(ATTACKS.into_iter().map(Some)).collect();
+    let bar = ProgressBar::new((System::ALL.len() * (1 + runs * situations.len())) as u64);
+    bar.set_style(ProgressStyle::with_template("{elapsed:>4} [{bar:28}] {pos:>3}/{len} {msg}")?);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let began = Instant::now();
+    let (readings, trials) = play(&fixture, &pages, &situations, (runs, *seed), &bar)?;
     bar.finish_and_clear();
-    fs::remove_dir_all(&options.scratch).context("removing the scratch directory")?;
-    Ok(Walkthrough { runs })
+    println!("{:.0} s", began.elapsed().as_secs_f64());
+    Ok(Walkthrough { provenance, strain: watch.end(), readings, trials })
 }
 
-/// One run in a line.
-fn line(run: &Run) -> String {
-    let attack = run.attack.as_deref().unwrap_or("baseline");
-    let verdict = match &run.verdict {
-        Verdict::Survived => "every byte arrived".to_owned(),
-        Verdict::Died(said) => format!("DIED, {} bytes lost ({said})", run.lost),
-        Verdict::WrongBytes => "WRONG BYTES were taken for the page".to_owned(),
-        Verdict::Truncated => format!("TRUNCATED: {} bytes missing and nobody told", run.lost),
-    };
-    let name = run.system.name();
-    let (seconds, gap) = (run.seconds, run.longest_gap * 1000.0);
-    let mut text = format!(
-        "{name:<26} {attack:<10} {verdict}; {seconds:.1} s, {:.0} Mbit/s, longest gap {gap:.0} ms",
-        run.goodput()
-    );
-    if run.attack.is_none() {
-        for path in &run.overheard {
-            let read = match (&path.recovered, path.matches) {
-                (Some((_, share)), _) => format!("{:.1} % recovered", share * 100.0),
-                (None, 0) => "nothing readable".to_owned(),
-                (None, _) => "reads it in clear".to_owned(),
-            };
-            text.push_str(&format!("\n{:>37} path {}: {} bytes, {read}", "", path.path, path.payload));
+/// All systems side by side, of which one at a time fetches.
+fn play(
+    fixture: &Fixture,
+    [diary, noise]: &[Page; 2],
+    situations: &[Option<AttackName>],
+    (runs, seed): (usize, u64),
+    bar: &ProgressBar,
+) -> anyhow::Result<(Vec<Reading>, Vec<Trial>)> {
+    let mut stages = Vec::new();
+    for system in System::ALL {
+        bar.set_message(format!("{}: starting", system.name()));
+        let stage = Stage::build(system, fixture, seed).with_context(|| system.name())?;
+        stages.push(stage);
+    }
+    let tell = |text: String| if bar.is_hidden() { println!("{text}") } else { bar.println(text) };
+    let mut readings = Vec::new();
+    for stage in &mut stages {
+        let system = stage.system;
+        let (run, overheard) = stage.read(diary).with_context(|| system.name())?;
+        let reading = Reading { system, run, overheard, excerpt: stage.excerpt(diary)? };
+        tell(told(&reading));
+        readings.push(reading);
+        bar.inc(1);
+    }
+    let mut trials: Vec<Trial> = situations
+        .iter()
+        .flat_map(|attack| {
+            let attack = attack.map(|name| name.as_str().to_owned());
+            System::ALL.map(|system| Trial { system, attack: attack.clone(), runs: Vec::new() })
+        })
+        .collect();
+    for round in 1..=runs {
+        for (number, trial) in trials.iter_mut().enumerate() {
+            let attack = situations[number / System::ALL.len()];
+            let what = attack.map_or("peace", |name| name.as_str());
+            bar.set_message(format!("{what}, {}, {round} of {runs}", trial.system.name()));
+            let stage = &mut stages[number % System::ALL.len()];
+            let run =
+                stage.fetch(noise, attack).with_context(|| format!("{} / {what}", trial.system.name()))?;
+            trial.runs.push(run);
+            if round == runs {
+                tell(line(trial));
+            }
+            bar.inc(1);
         }
     }
+    Ok((readings, trials))
+}
+
+/// A reading in a line for each path.
+fn told(reading: &Reading) -> String {
+    let mut text =
+        format!("{:<26} a diary of {DIARY} bytes in {:.1} s", reading.system.name(), reading.run.seconds);
+    for path in &reading.overheard {
+        let read = match (&path.recovered, path.matches) {
+            (Some((_, share)), _) => format!("{:.1} % recovered", share * 100.0),
+            (None, 0) => "nothing readable".to_owned(),
+            (None, _) => "reads it in clear".to_owned(),
+        };
+        text.push_str(&format!("\n{:>27}path {}: {} bytes, {read}", "", path.path, path.payload));
+    }
     text
+}
+
+/// A trial in a line: medians.
+fn line(trial: &Trial) -> String {
+    let (outcome, times) = trial.outcome();
+    let what = trial.attack.as_deref().unwrap_or("peace");
+    let shown = |spread: Option<Spread>, unit: &str| {
+        spread.map_or(String::new(), |spread| format!("{} {unit}", digits(spread.median)))
+    };
+    let often = if times == trial.runs.len() {
+        String::new()
+    } else {
+        format!(" in {times} of {}", trial.runs.len())
+    };
+    let figures = [
+        shown(trial.goodput(), "Mbit/s"),
+        shown(trial.gap(), "ms longest gap"),
+        shown(trial.repair(), "ms to repair"),
+    ];
+    let figures: Vec<String> = figures.into_iter().filter(|text| !text.is_empty()).collect();
+    format!("{:<26} {what:<10} {}{often}; {}", trial.system.name(), outcome.words(), figures.join(", "))
 }

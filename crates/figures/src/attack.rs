@@ -204,6 +204,7 @@ fn picture(system: System, run: &Attacked) -> anyhow::Result<Picture> {
         y: Axis { unit: "KB of the stream", until: published::SIZE as f64 / 1e3 * 1.05 },
         size: SIZE,
         mark: Some(run.struck),
+        level: None,
         lines: vec![line(0), line(1)],
     };
     let caption = format!("<b>{}</b> {}", system.name(), key([(0, "path a"), (1, "path b, attacked")]));

@@ -145,6 +145,7 @@ impl Throughput {
             y: Axis { unit: "Mbit/s", until: highest * 1.08 },
             size: SIZE,
             mark: None,
+            level: None,
             lines,
         };
         let names = self.measured.iter().enumerate().map(|(colour, (system, _))| (colour, system.name()));

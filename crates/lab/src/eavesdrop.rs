@@ -49,6 +49,15 @@ pub struct Heard {
     pub unread: u64,
 }
 
+/// Payload without a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Data sequence number of its first byte, if a mapping for it has been seen in clear.
+    pub dsn: Option<u64>,
+    /// What was on the wire.
+    pub bytes: Vec<u8>,
+}
+
 impl Heard {
     /// The share of `kept` that a person can read, 0 to 1.
     pub fn readable_share(&self) -> f64 {
@@ -174,7 +183,12 @@ impl Eavesdropper {
 
     /// The payload kept, in the order of the streams; a gap begins another stretch.
     pub(crate) fn stretches(&self, direction: Direction) -> Vec<Vec<u8>> {
-        let mut stretches: Vec<Vec<u8>> = Vec::new();
+        self.placed(direction).into_iter().map(|stretch| stretch.bytes).collect()
+    }
+
+    /// The same, with their places.
+    pub(crate) fn placed(&self, direction: Direction) -> Vec<Stretch> {
+        let mut stretches: Vec<Stretch> = Vec::new();
         let mut next: Option<Key> = None;
         let mine = self.pieces.iter().filter(|((_, side, _, _), _)| *side == direction.index());
         for ((flow, side, is_dsn, place), piece) in mine {
@@ -189,12 +203,12 @@ impl Eavesdropper {
                 (Some(overlap), Some(last)) => {
                     // What is beyond the length was there already.
                     let skip = usize::try_from(overlap).unwrap_or(usize::MAX).min(piece.len());
-                    last.extend_from_slice(&piece[skip..]);
+                    last.bytes.extend_from_slice(&piece[skip..]);
                     let reached = next.map_or(end, |(_, _, _, known)| known.max(end));
                     next = Some((*flow, *side, *is_dsn, reached));
                 }
                 (None, _) | (Some(_), None) => {
-                    stretches.push(piece.clone());
+                    stretches.push(Stretch { dsn: is_dsn.then_some(*place), bytes: piece.clone() });
                     next = Some((*flow, *side, *is_dsn, end));
                 }
             }

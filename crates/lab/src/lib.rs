@@ -70,7 +70,7 @@ pub use capture::injected_packets;
 pub use certificate::certificate;
 pub use config::{Conditions, LabConfig, MAX_PATHS, PathClass, PathConfig};
 pub use direction::Direction;
-pub use eavesdrop::{Heard, Line, TEXT_RUN};
+pub use eavesdrop::{Heard, Line, Stretch, TEXT_RUN};
 pub use emulator::PathCounters;
 pub use error::Error;
 pub use injector::{Attack, AttackName, Expected, Injection, InjectionLog, Run};

@@ -12,7 +12,7 @@ use crate::emulator::{Emulator, Task};
 use crate::reader::ReaderHandle;
 use crate::{
     Addresses, Attack, Conditions, Direction, Error, Heard, InjectionLog, Line, Needles, PathClass,
-    PathCounters, Result, Series,
+    PathCounters, Result, Series, eavesdrop::Stretch,
 };
 
 /// One path of a lab.
@@ -193,6 +193,11 @@ impl Path {
     /// The payload that the eavesdropper kept, in the order of the streams: one piece per stretch without gaps.
     pub fn payload(&self, direction: Direction) -> Result<Vec<Vec<u8>>> {
         self.reader.ask(move |reader| reader.eavesdropper.stretches(direction))
+    }
+
+    /// The same with their places in the data stream.
+    pub fn stretches(&self, direction: Direction) -> Result<Vec<Stretch>> {
+        self.reader.ask(move |reader| reader.eavesdropper.placed(direction))
     }
 
     /// Has the eavesdropper look for every eight bytes in a row of `text` in all payload from now on, whether it is kept or not:

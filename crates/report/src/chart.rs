@@ -1,5 +1,7 @@
 //! Pictures as SVG, to be put into the page as they are: ink in the page's own colour, so that they are legible on light and on dark.
 
+use std::collections::BTreeSet;
+
 use anyhow::anyhow;
 use plotters::prelude::*;
 
@@ -12,6 +14,8 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(125, 125, 125),
     RGBColor(185, 150, 0),
 ];
+/// Points nearer than this to each other, in units of the picture, are one.
+const GRAIN: i32 = 2;
 const MARK: RGBColor = RGBColor(210, 50, 50);
 
 /// A picture of numbers over numbers.
@@ -25,8 +29,17 @@ pub struct Chart<'a> {
     pub size: (u32, u32),
     /// A dashed line from bottom to top at this place.
     pub mark: Option<f64>,
+    /// A dotted line from left to right.
+    pub level: Option<Level>,
     /// What is drawn, one over the other.
     pub lines: Vec<Line>,
+}
+
+/// A height that means something, as the rate of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Level {
+    /// On the y axis.
+    pub at: f64,
 }
 
 /// What an axis shows.
@@ -68,8 +81,9 @@ impl Chart<'_> {
     /// # Errors
     /// An axis is no range of numbers.
     pub fn draw(&self) -> anyhow::Result<String> {
-        let Self { x, y, size, mark, lines } = self;
+        let Self { x, y, size, mark, level, lines } = self;
         let mut svg = String::new();
+        let mut points = String::new();
         {
             let root = SVGBackend::with_string(&mut svg, *size).into_drawing_area();
             let failed = |error: &dyn std::fmt::Display| anyhow!("drawing a chart: {error}");
@@ -86,7 +100,10 @@ impl Chart<'_> {
                 .bold_line_style(BLACK.mix(0.15))
                 .x_desc(x.unit)
                 .y_desc(y.unit)
-                .label_style(("sans-serif", 12))
+                .label_style(("sans-serif", 13))
+                .axis_desc_style(("sans-serif", 13))
+                .x_labels(6)
+                .y_labels(6)
                 .draw()
                 .map_err(|error| failed(&error))?;
             if let Some(at) = mark.filter(|at| *at <= x.until) {
@@ -95,7 +112,13 @@ impl Chart<'_> {
                     .draw_series(DashedLineSeries::new(line, 4, 3, MARK.stroke_width(1)))
                     .map_err(|error| failed(&error))?;
             }
-            for Line { colour, shape, points, spreads } in lines {
+            if let Some(Level { at }) = level {
+                let line = [(0.0, *at), (x.until, *at)];
+                chart
+                    .draw_series(DashedLineSeries::new(line, 2, 3, BLACK.mix(0.7).stroke_width(1)))
+                    .map_err(|error| failed(&error))?;
+            }
+            for Line { colour, shape, points: places, spreads } in lines {
                 let colour = COLOURS[colour % COLOURS.len()];
                 for &(at, least, most) in spreads {
                     let whisker = [(at, least), (at, most)];
@@ -104,21 +127,43 @@ impl Chart<'_> {
                         .map_err(|error| failed(&error))?;
                 }
                 if matches!(shape, Shape::Lines | Shape::Marked) {
-                    let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
+                    let line = LineSeries::new(places.iter().copied(), colour.stroke_width(2));
                     chart.draw_series(line).map_err(|error| failed(&error))?;
                 }
-                let radius = match shape {
-                    Shape::Points => 1.8,
-                    Shape::Marked => 3.0,
-                    Shape::Lines => continue,
-                };
-                let dots = points.iter().map(|point| Circle::new(*point, radius, colour.filled()));
-                chart.draw_series(dots).map_err(|error| failed(&error))?;
+                match shape {
+                    Shape::Points => points.push_str(&cloud(
+                        colour,
+                        places
+                            .iter()
+                            .filter(|place| place.0 <= x.until && place.1 <= y.until)
+                            .map(|place| chart.backend_coord(place)),
+                    )),
+                    Shape::Marked => {
+                        let dots = places.iter().map(|point| Circle::new(*point, 3.0, colour.filled()));
+                        chart.draw_series(dots).map_err(|error| failed(&error))?;
+                    }
+                    Shape::Lines => {}
+                }
             }
             root.present().map_err(|error| failed(&error))?;
         }
+        if let Some(end) = svg.rfind("</svg>") {
+            svg.insert_str(end, &points);
+        }
+        // It fits the page by its view box; a size of its own would not.
         Ok(svg.replace("#000000", "currentColor"))
     }
+}
+
+/// Points of one colour as one path of round dots: a tenth of what a circle for each would take. Those that would lie on one another are
+/// drawn once.
+fn cloud(colour: RGBColor, places: impl Iterator<Item = (i32, i32)>) -> String {
+    let places: BTreeSet<(i32, i32)> = places.map(|(x, y)| (x / GRAIN * GRAIN, y / GRAIN * GRAIN)).collect();
+    let dots: String = places.iter().map(|(x, y)| format!("M{x} {y}h0")).collect();
+    let RGBColor(red, green, blue) = colour;
+    format!(
+        "<path d=\"{dots}\" fill=\"none\" stroke=\"rgb({red},{green},{blue})\" stroke-width=\"3\" stroke-linecap=\"round\"/>"
+    )
 }
 
 /// Which colour is which: HTML for a caption, with the names escaped.
@@ -130,8 +175,34 @@ pub fn key<'a>(names: impl IntoIterator<Item = (usize, &'a str)>) -> String {
     names.into_iter().map(entry).collect()
 }
 
-/// A colour as CSS has it.
-pub(crate) fn css(colour: usize) -> String {
+/// A colour as CSS has it, counted as in a chart.
+pub fn css(colour: usize) -> String {
     let RGBColor(red, green, blue) = COLOURS[colour % COLOURS.len()];
     format!("rgb({red} {green} {blue})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_on_one_another_are_one_and_all_of_a_colour_are_one_element() {
+        let points: Vec<(f64, f64)> =
+            (0..5000).map(|n| (f64::from(n % 100) / 100.0, f64::from(n / 1000))).collect();
+        let line = Line { colour: 0, shape: Shape::Points, points, spreads: Vec::new() };
+        let axis = |until| Axis { unit: "s", until };
+        let chart = Chart {
+            x: axis(1.0),
+            y: axis(5.0),
+            size: (400, 230),
+            mark: Some(0.5),
+            level: Some(Level { at: 3.0 }),
+            lines: vec![line],
+        };
+        let svg = chart.draw().expect("a picture");
+        assert_eq!(svg.matches("stroke-linecap=\"round\"").count(), 1);
+        let dots = svg.matches("h0").count();
+        assert!((200..=500).contains(&dots), "{dots} dots");
+        assert!(svg.ends_with("</svg>") || svg.ends_with("</svg>\n"), "{svg}");
+    }
 }

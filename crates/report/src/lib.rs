@@ -9,7 +9,7 @@ pub mod chart;
 use serde::Serialize;
 
 pub use bars::{Bar, Scale, bars};
-pub use chart::{Axis, Chart, Line, Shape, key};
+pub use chart::{Axis, Chart, Level, Line, Shape, css as colour, key};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f6f8; --ink: #1d2733; --soft: #5b6876; --line: #d8dee5; --good: #00694a; --bad: #a63a00 }
@@ -24,6 +24,7 @@ th { background: var(--panel) } th small { font-weight: 400 } td small, th small
 figure { margin: 0; border: 1px solid var(--line); border-radius: 6px; padding: .6rem } figure svg { width: 100%; height: auto; display: block }
 figcaption { color: var(--soft); font-size: .9rem } figcaption b { color: var(--ink) }
 .key { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin: 0 .25em 0 .6em }
+.dashed, .dotted { display: inline-block; width: 1.4em; height: 0; margin: 0 .3em .25em .6em; border-top: 2px dashed rgb(210 50 50) } .dotted { border-top: 2px dotted var(--ink) }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--panel); border-radius: 6px; padding: .6rem; font-size: .78rem; max-height: 11rem; overflow: auto; margin: .3rem 0 }
 @media print { body { max-width: none; margin: 0 } pre { max-height: none; overflow: visible } figure, tr, pre { break-inside: avoid } .key { print-color-adjust: exact } }
 ";

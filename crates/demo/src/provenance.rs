@@ -1,0 +1,51 @@
+//! Where a report comes from: enough to make it again, and to doubt it.
+
+use plait_lab::Machine;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// What a walkthrough was made by, with and on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Provenance {
+    /// When it began: UTC, RFC 3339, to the second.
+    pub date: String,
+    /// Of plait.
+    pub version: String,
+    /// That it was built from, as git names it.
+    pub commit: String,
+    /// Whether it was built with optimisation.
+    pub is_optimised: bool,
+    /// Processor, kernel, programs.
+    pub machine: Machine,
+    /// Of all chance in the lab.
+    pub seed: u64,
+    /// The command line.
+    pub command: String,
+    /// Of each system under each attack, and in peace.
+    pub runs: usize,
+    /// Bytes of the page.
+    pub size: usize,
+}
+
+impl Provenance {
+    pub(crate) fn look(seed: u64, runs: usize, size: usize) -> Self {
+        let now = OffsetDateTime::now_utc();
+        let now = now.replace_nanosecond(0).unwrap_or(now);
+        let mut words = std::env::args();
+        let program = words.next().unwrap_or_default();
+        // The name is enough: where it lies is nobody's business.
+        let name = program.rsplit('/').next().unwrap_or_default().to_owned();
+        Self {
+            date: now.format(&Rfc3339).unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("PLAIT_COMMIT").to_owned(),
+            is_optimised: !cfg!(debug_assertions),
+            machine: Machine::look(),
+            seed,
+            command: std::iter::once(name).chain(words).collect::<Vec<_>>().join(" "),
+            runs,
+            size,
+        }
+    }
+}
