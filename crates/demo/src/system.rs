@@ -30,7 +30,7 @@ impl System {
     /// For the head of a column.
     pub const fn short_name(self) -> &'static str {
         match self {
-            Self::TlsOverKernel => "TLS, kernel MPTCP",
+            Self::TlsOverKernel => "TLS over kernel MPTCP",
             Self::Plain => "plain",
             Self::Scrambled => "scrambled",
             Self::Sealed => "sealed",

@@ -89,13 +89,13 @@ impl Walkthrough {
         mine.filter(|trial| trial.is_intact()).count()
     }
 
-    /// Whom it was all for, in a line: `6 attacks, 4 systems: sealed 6/6 intact, ...`.
+    /// Who came through, in a line: `6 attacks, 4 systems: sealed 6/6 intact; ...`.
     pub fn headline(&self) -> String {
         let all = self.attacks().len();
-        let mut systems = System::ALL;
-        systems.reverse();
-        let each = systems.map(|system| format!("{} {}/{all}", system.short_name(), self.intact(system)));
-        format!("{all} attacks, {} systems; intact: {}", systems.len(), each.join(", "))
+        let each = |system| format!("{} {}/{all} intact", System::short_name(system), self.intact(system));
+        let mut order = System::ALL;
+        order.reverse();
+        format!("{all} attacks, {} systems: {}", order.len(), order.map(each).join("; "))
     }
 
     /// What sealed is to reach, and what it did.

@@ -170,7 +170,10 @@ fn cloud(colour: RGBColor, places: impl Iterator<Item = (i32, i32)>) -> String {
 pub fn key<'a>(names: impl IntoIterator<Item = (usize, &'a str)>) -> String {
     let entry = |(colour, name): (usize, &str)| {
         let name = crate::escape(name);
-        format!("<span class=\"key\" style=\"background: {}\"></span>{name}", css(colour))
+        format!(
+            "<span class=\"entry\"><span class=\"key\" style=\"background: {}\"></span>{name}</span> ",
+            css(colour)
+        )
     };
     names.into_iter().map(entry).collect()
 }

@@ -23,6 +23,7 @@ th { background: var(--panel) } th small { font-weight: 400 } td small, th small
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem }
 figure { margin: 0; border: 1px solid var(--line); border-radius: 6px; padding: .6rem } figure svg { width: 100%; height: auto; display: block }
 figcaption { color: var(--soft); font-size: .9rem } figcaption b { color: var(--ink) }
+.entry { white-space: nowrap }
 .key { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin: 0 .25em 0 .6em }
 .dashed, .dotted { display: inline-block; width: 1.4em; height: 0; margin: 0 .3em .25em .6em; border-top: 2px dashed rgb(210 50 50) } .dotted { border-top: 2px dotted var(--ink) }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--panel); border-radius: 6px; padding: .6rem; font-size: .78rem; max-height: 11rem; overflow: auto; margin: .3rem 0 }

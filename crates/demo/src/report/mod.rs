@@ -22,17 +22,17 @@ use crate::walkthrough::Walkthrough;
 const STYLE: &str = "
 .headline { font-size: 1.15rem; font-weight: 600; border-left: 5px solid var(--good); padding: .4rem .8rem; background: var(--panel) }
 .warning { border-left: 5px solid var(--bad); padding: .4rem .8rem; background: var(--panel) }
-#attacks { table-layout: fixed } #attacks th:first-child { width: 22% } #attacks td { text-align: center; font-size: .92rem } #attacks thead th { text-align: center }
+#attacks { table-layout: fixed } #attacks th, #attacks td { overflow-wrap: normal } #attacks th:first-child { width: 20% } #attacks td { text-align: center; font-size: .92rem } #attacks thead th { text-align: center }
 td.intact { background: var(--fine) } td.broken { background: var(--lost) } td.forged { background: var(--worst) }
 td b, td small { display: block } td.intact b { color: var(--good) } td.broken b, td.forged b { color: var(--bad) } td.intact small, td.broken small, td.forged small { color: var(--ink) }
 :root { --fine: #e3f4ec; --lost: #fdeee4; --worst: #f9d9d4 }
 @media screen and (prefers-color-scheme: dark) { :root { --fine: #14332a; --lost: #3a2619; --worst: #4a1d1d } }
 details { margin: .4rem 0 1rem } summary { cursor: pointer; color: var(--soft) } h3 { margin: 1rem 0 .2rem; font-size: 1.02rem } .story { margin: .2rem 0 }
 .scroll { overflow-x: auto } .scroll table { table-layout: auto; font-size: .88rem } .number { text-align: right; white-space: nowrap }
-.topology { max-width: 720px; margin: 1rem 0 } .dump { font-size: .74rem; line-height: 1.3; max-height: none; white-space: pre }
+.topology { max-width: 640px; margin: 1rem 0 } #repair { max-width: 560px } .dump { font-size: .74rem; line-height: 1.3; max-height: none; white-space: pre }
 .triple { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 250px), 1fr)); gap: .8rem; margin: .4rem 0 1.2rem } .triple > div { min-width: 0 } .triple p { margin: 0; font-size: .9rem }
 dl.made { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem } dl.made dt { color: var(--soft) } dl.made dd { margin: 0; overflow-wrap: anywhere }
-@media (max-width: 480px) { body { padding: 0 .7rem } h1 { font-size: 1.35rem } th, td { padding: .25rem .3rem; font-size: .8rem } #attacks td, #attacks th { font-size: .74rem } #attacks td small { font-size: .7rem } dl.made { grid-template-columns: 1fr } dl.made dd { margin-bottom: .5rem } }
+@media (max-width: 480px) { body { padding: 0 .7rem } h1 { font-size: 1.35rem } th, td { padding: .25rem .3rem; font-size: .8rem } #attacks td, #attacks th { font-size: .68rem; padding: .25rem .1rem } #attacks td small { font-size: .66rem } dl.made { grid-template-columns: 1fr } dl.made dd { margin-bottom: .5rem } }
 @media print { td.intact, td.broken, td.forged, .headline { print-color-adjust: exact } details > :not(summary) { display: block } }
 ";
 
@@ -115,7 +115,7 @@ fn goals(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
          Multipath TCP; under attack it is to carry what path a alone carries, less 15 %. Goodput is that of the page, from its first byte at the client \
          to its last. The longest gap is the longest time in which the client got nothing in between.</p>\
          <div class=\"scroll\"><table id=\"goals\"><thead><tr><th>situation</th><th class=\"number\">sealed, Mbit/s</th><th class=\"number\">goal</th><th>met</th>\
-         <th class=\"number\">longest gap, sealed</th><th class=\"number\">TLS, kernel MPTCP</th></tr></thead><tbody>",
+         <th class=\"number\">longest gap, sealed</th><th class=\"number\">the same, TLS over kernel MPTCP</th></tr></thead><tbody>",
     );
     let number = |value: Option<f64>, unit: &str, none: &str| {
         value.map_or(none.to_owned(), |value| format!("{}{unit}", digits(value)))
@@ -128,7 +128,7 @@ fn goals(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
         write!(
             html,
             "<tr><th>{}</th><td class=\"number\">{}</td><td class=\"number\">{}</td><td>{met}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
-            escape(&goal.situation),
+            escape(story::title(&goal.situation)),
             number(goal.reached, "", "nothing arrived"),
             number(goal.least, "", "–"),
             number(goal.gaps[0], " ms", "–"),

@@ -59,10 +59,10 @@ fn group(
 fn key(run: &Run, has_level: bool) -> String {
     let mut key = plait_report::key([(0, "path a"), (1, "path b")]);
     if has_level {
-        key.push_str(" <span class=\"dotted\"></span>rate of a path");
+        key.push_str("<span class=\"entry\"><span class=\"dotted\"></span>rate of a path</span> ");
     }
     if run.struck.is_some() {
-        key.push_str(" <span class=\"dashed\"></span>attack");
+        key.push_str("<span class=\"entry\"><span class=\"dashed\"></span>attack</span>");
     }
     key
 }

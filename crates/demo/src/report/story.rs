@@ -30,6 +30,7 @@ pub(super) fn of(attack: Option<&str>) -> &'static str {
 /// A word or two for the head of a row.
 pub(super) fn title(attack: &str) -> &str {
     match attack {
+        "peace" => "in peace",
         "flip" => "a byte changed",
         "insert" => "bytes inserted",
         "rst" => "reset forged",

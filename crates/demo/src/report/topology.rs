@@ -24,7 +24,7 @@ pub(super) fn draw(html: &mut String) {
     };
     let injector = "<rect x=\"226\" y=\"110\" width=\"16\" height=\"16\" transform=\"rotate(45 234 118)\" fill=\"var(--bad)\"/>";
     let (a, b) = (plait_report::colour(0), plait_report::colour(1));
-    html.push_str("<figure class=\"topology\" id=\"topology\"><svg viewBox=\"0 0 400 182\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"client and server, path a with an eavesdropper, path b with an eavesdropper and an injector\" font-family=\"sans-serif\" font-size=\"13\" fill=\"currentColor\">");
+    html.push_str("<figure class=\"topology\" id=\"topology\"><svg viewBox=\"0 0 400 190\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"client and server, path a with an eavesdropper, path b with an eavesdropper and an injector\" font-family=\"sans-serif\" font-size=\"13\" fill=\"currentColor\">");
     for part in [
         path(52, &a, "path a, trusted: 50 Mbit/s"),
         path(118, &b, "path b, untrusted: 50 Mbit/s"),
