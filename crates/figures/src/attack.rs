@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use plait_lab::{Arrival, Attack, AttackName, Conditions, Direction, Lab, arrivals};
+use plait_lab::{Arrival, Attack, AttackName, Conditions, Direction, Lab, Spread, arrivals, digits};
 use plait_report::{Axis, Chart, Line, Shape, key};
 
 use crate::claim::Claim;
@@ -17,7 +17,6 @@ use crate::published::{figure_8, figure_9 as published};
 use crate::system::Instructions::Used;
 use crate::system::System;
 use crate::throughput::SIZE;
-use plait_lab::{Spread, digits};
 
 /// What the paper says of its sealed connections, and plait of its own.
 pub(crate) const PROMISE: &str = "MPTCPsec continues the transfer after the attack.";

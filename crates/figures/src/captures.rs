@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use plait_cryptanalysis::{Effort, Model, Run as Stretch, constant_key, read_pieces, read_runs};
 use plait_lab::documents::diary;
-use plait_lab::{Conditions, Direction};
+use plait_lab::{Conditions, Direction, Spread, digits};
 
 use crate::claim::Claim;
 use crate::conversation::{Conversation, JOIN, Talk};
@@ -15,7 +15,6 @@ use crate::measure::Runs;
 use crate::place::{place_of, two_paths};
 use crate::published::captures as published;
 use crate::system::System;
-use plait_lab::{Spread, digits};
 
 /// What `iperf` sends.
 const DIGITS: &[u8] = b"0123456789";

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{Claim, Conclusion, together};
-use plait_lab::Spread;
-use plait_lab::Strain;
+use plait_lab::{Spread, Strain};
 
 /// The figures, by their names in files and on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use plait_lab::{Conditions, Direction, Lab};
+use plait_lab::{Conditions, Direction, Lab, Spread, digits};
 use plait_report::{Bar, Scale, bars};
 
 use crate::claim::Claim;
@@ -13,7 +13,6 @@ use crate::measure::Runs;
 use crate::place::{place_of, two_paths};
 use crate::system::Instructions::Used;
 use crate::system::System;
-use plait_lab::{Spread, digits};
 
 const SYSTEMS: [System; 4] =
     [System::Mptcp, System::Tls { instructions: Used }, System::Plain, System::Sealed { instructions: Used }];

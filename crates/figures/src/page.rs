@@ -7,8 +7,7 @@ use plait_report::escape;
 use crate::claim::{Claim, Conclusion};
 use crate::figure::{Figure, Row};
 use crate::measure::{ENOUGH, Figures};
-use plait_lab::Strain;
-use plait_lab::digits;
+use plait_lab::{Strain, digits};
 
 const STYLE: &str = "
 .warning { border-left: 4px solid var(--bad); padding: .3rem .8rem; background: var(--panel) }

@@ -1,6 +1,6 @@
 //! Kato 2019, Figure 18: throughput of file transfers.
 
-use plait_lab::Direction;
+use plait_lab::{Direction, digits};
 
 use crate::claim::Claim;
 use crate::figure::Finding;
@@ -10,7 +10,6 @@ use crate::published::{figure_18 as published, table_two};
 use crate::system::Instructions::{LeftOut, Used};
 use crate::system::System;
 use crate::throughput::{Throughput, Transfer};
-use plait_lab::digits;
 
 /// Kernel MPTCP, scrambled and AES are the paper's.
 const SYSTEMS: [System; 4] =

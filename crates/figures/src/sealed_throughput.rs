@@ -1,6 +1,6 @@
 //! Jadin 2017, Figure 8: throughput of long transfers in small writes.
 
-use plait_lab::Direction;
+use plait_lab::{Direction, digits};
 
 use crate::claim::Claim;
 use crate::figure::Finding;
@@ -10,7 +10,6 @@ use crate::published::figure_8 as published;
 use crate::system::Instructions::{LeftOut, Used};
 use crate::system::System;
 use crate::throughput::{Throughput, Transfer};
-use plait_lab::digits;
 
 const TLS: System = System::Tls { instructions: Used };
 const TLS_WITHOUT: System = System::Tls { instructions: LeftOut };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use plait_lab::Direction;
+use plait_lab::{Direction, Spread};
 use plait_report::{Axis, Chart, Line, Shape, key};
 
 use crate::conversation::{Conversation, Talk};
@@ -11,7 +11,6 @@ use crate::figure::{Picture, Row};
 use crate::measure::Runs;
 use crate::place::Wires;
 use crate::system::System;
-use plait_lab::Spread;
 
 /// What is transferred.
 pub(crate) struct Transfer {

@@ -9,7 +9,7 @@ use nix::sys::eventfd::EventFd;
 use serde::{Deserialize, Serialize};
 
 use crate::emulator::{Emulator, Task};
-use crate::reader::ReaderHandle;
+use crate::reader::{Reader, ReaderHandle};
 use crate::{
     Addresses, Attack, Conditions, Direction, Error, Heard, InjectionLog, Line, Needles, PathClass,
     PathCounters, Result, Series, eavesdrop::Stretch,
@@ -181,7 +181,7 @@ impl Path {
     /// watched text and the capture stay.
     pub fn forget(&self) -> Result<()> {
         self.ask(Emulator::forget)?;
-        self.reader.ask(|reader| reader.forget())
+        self.reader.ask(Reader::forget)
     }
 
     /// The text in what the eavesdropper kept, in the order of the streams, at most `limit` bytes: runs of printable
@@ -238,7 +238,7 @@ impl Path {
 
     /// Writes the capture out, so that it can be read while the lab is up.
     pub fn flush(&self) -> Result<()> {
-        self.reader.ask(|reader| reader.flush())
+        self.reader.ask(Reader::flush)
     }
 
     /// Runs `question` on the emulator's thread.
