@@ -87,17 +87,19 @@ pub(crate) fn excerpt(paths: &[plait_lab::Path], page: &[u8]) -> anyhow::Result<
     Ok(find(&carried, page))
 }
 
+/// Bytes without a gap, and where they begin.
+type Placed = (u64, Vec<u8>);
+
 fn find(carried: &[(String, Vec<Stretch>)], page: &[u8]) -> Option<Excerpt> {
     // The connection that carried most: others, as a look-up of a name, are numbered from elsewhere.
     let largest = carried.iter().flat_map(|(_, all)| all).max_by_key(|stretch| stretch.bytes.len())?;
     let anchor = largest.dsn?.wrapping_sub(FAR);
     let place =
         |stretch: &Stretch| stretch.dsn.map(|dsn| dsn.wrapping_sub(anchor)).filter(|at| *at < 2 * FAR);
-    let placed = |all: &[Stretch]| -> Vec<(u64, Vec<u8>)> {
+    let placed = |all: &[Stretch]| -> Vec<Placed> {
         all.iter().filter_map(|one| Some((place(one)?, one.bytes.clone()))).collect()
     };
-    let paths: Vec<(&String, Vec<(u64, Vec<u8>)>)> =
-        carried.iter().map(|(name, all)| (name, placed(all))).collect();
+    let paths: Vec<(&String, Vec<Placed>)> = carried.iter().map(|(name, all)| (name, placed(all))).collect();
     let all = || paths.iter().flat_map(|(_, all)| all);
     let (first, end) = (all().map(|one| one.0).min()?, all().map(|one| one.0 + one.1.len() as u64).max()?);
     let overhead = (end - first).saturating_sub(page.len() as u64);
@@ -122,7 +124,7 @@ fn find(carried: &[(String, Vec<Stretch>)], page: &[u8]) -> Option<Excerpt> {
 }
 
 /// The bytes that begin nearest to a place, and how far away from it.
-fn nearest(stretches: &[(u64, Vec<u8>)], wanted: u64) -> Option<(u64, Vec<u8>)> {
+fn nearest(stretches: &[Placed], wanted: u64) -> Option<Placed> {
     let long_enough = stretches.iter().filter(|(_, bytes)| bytes.len() >= EXCERPT);
     let each = long_enough.map(|(from, bytes)| {
         let last = from + (bytes.len() - EXCERPT) as u64;

@@ -183,7 +183,7 @@ pub fn run_all(options: &Options) -> anyhow::Result<Walkthrough> {
     let began = Instant::now();
     let (readings, trials) = play(&fixture, &pages, &situations, (runs, *seed), &bar)?;
     bar.finish_and_clear();
-    println!("{:.0} s", began.elapsed().as_secs_f64());
+    println!("all runs took {:.0} s", began.elapsed().as_secs_f64());
     Ok(Walkthrough { provenance, strain: watch.end(), readings, trials })
 }
 

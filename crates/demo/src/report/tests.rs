@@ -91,7 +91,7 @@ fn the_headline_counts_who_came_through_and_forged_data_is_called_so() {
         "6 attacks, 4 systems: sealed 6/6 intact; scrambled 0/6 intact; plain 0/6 intact; TLS over kernel MPTCP 0/6 intact"
     ));
     assert!(html.contains("✗✗ accepted forged data"));
-    for name in ATTACKS.map(|name| name.as_str()) {
+    for name in ATTACKS.map(plait_lab::AttackName::as_str) {
         assert_ne!(story::of(Some(name)), story::of(Some("another")), "{name} is explained");
         assert_ne!(story::title(name), name);
     }

@@ -94,7 +94,14 @@ fn carry(lab: &Lab, noise: &[u8]) -> ([f64; 2], f64) {
     };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| while !is_over.load(Ordering::Relaxed) && client.write_all(noise).is_ok() {});
+        scope.spawn(|| {
+            let mut write = || !is_over.load(Ordering::Relaxed) && client.write_all(noise).is_ok();
+            let mut chunks = 0_u64;
+            while write() {
+                chunks += 1;
+            }
+            chunks
+        });
         let mut room = vec![0; 1 << 18];
         let mut read_for = |time: Duration| {
             let (began, mut bytes) = (Instant::now(), 0);
