@@ -131,9 +131,7 @@ fn look(page: &str, width: u32, scheme: Scheme, medium: Medium, place: &Place) -
     let page = page.replace(POLICY, "name=\"policy\"");
     let page = match medium {
         Medium::Screen => page,
-        Medium::Print => {
-            page.replace("@media screen", "@media not all").replace("@media print", "@media all")
-        }
+        Medium::Print => page.replace("@media screen", "@media speech").replace("@media print", "@media all"),
     };
     // The window of a browser has a least width; that of a frame has none.
     let inside = page.replace('&', "&amp;").replace('"', "&quot;");

@@ -16,6 +16,8 @@ const COLOURS: [RGBColor; 6] = [
 ];
 /// Points nearer than this to each other, in units of the picture, are one.
 const GRAIN: i32 = 2;
+/// Of labels. In the picture they are four fifths of it, and have to be legible where a picture 400 wide is made to fit a telephone.
+const FONT: u32 = 16;
 const MARK: RGBColor = RGBColor(210, 50, 50);
 
 /// A picture of numbers over numbers.
@@ -90,8 +92,8 @@ impl Chart<'_> {
             let mut chart = ChartBuilder::on(&root)
                 .margin(6)
                 .margin_right(14)
-                .x_label_area_size(34)
-                .y_label_area_size(52)
+                .x_label_area_size(40)
+                .y_label_area_size(60)
                 .build_cartesian_2d(0.0..x.until.max(0.1), 0.0..y.until.max(0.001))
                 .map_err(|error| failed(&error))?;
             chart
@@ -100,8 +102,8 @@ impl Chart<'_> {
                 .bold_line_style(BLACK.mix(0.15))
                 .x_desc(x.unit)
                 .y_desc(y.unit)
-                .label_style(("sans-serif", 13))
-                .axis_desc_style(("sans-serif", 13))
+                .label_style(("sans-serif", FONT))
+                .axis_desc_style(("sans-serif", FONT))
                 .x_labels(6)
                 .y_labels(6)
                 .draw()
