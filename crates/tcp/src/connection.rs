@@ -319,11 +319,18 @@ impl Connection {
     /// and after [`Connection::finish`], and where it is less than a segment that is worth sending (RFC 9293, section
     /// 3.8.6.2.1): what waits is in the hands of the owner then.
     pub fn capacity(&self, now: Instant) -> usize {
+        if self.is_paced(now) { 0 } else { self.window_capacity() }
+    }
+
+    /// Whether what it could send waits for its turn by pacing.
+    pub fn is_paced(&self, now: Instant) -> bool {
+        self.send.pace.budget(now).is_err()
+    }
+
+    /// [`Connection::capacity`] as it is where nothing waits for its turn by pacing.
+    pub fn window_capacity(&self) -> usize {
         let open = matches!(self.state, State::Established | State::CloseWait);
         if !open || self.send.finish != Finish::Open || self.send.timeouts > 0 {
-            return 0;
-        }
-        if self.send.pace.budget(now).is_err() {
             return 0;
         }
         let congestion = match self.send.recovery.doubt().room() {

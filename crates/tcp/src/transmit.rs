@@ -391,14 +391,12 @@ impl Connection {
     }
 
     /// How much of `record`, from `start` on, may leave by pacing. What a record's options say gets old (they may
-    /// acknowledge something), and their owner has made it as long as the rate allows: so it leaves as a whole once
-    /// it has begun, and one shorter than a segment does not wait.
+    /// acknowledge something): one that is shorter than a segment, or what is left of one, does not wait.
     fn paced(&self, now: Instant, start: u64, record: Extent, size: u16) -> Result<u64, Hold> {
         let whole = u64::from(size);
         let is_short = record.end - start < whole;
         match self.send.pace.budget(now) {
-            _ if record.options > 0 && (start > record.start || is_short) => Ok(u64::MAX),
-            Ok(_) if record.options > 0 => Ok(u64::MAX),
+            _ if record.options > 0 && is_short => Ok(u64::MAX),
             Ok(budget) => Ok((budget / whole).max(1) * whole),
             Err(at) => Err(Hold::Pace(at)),
         }

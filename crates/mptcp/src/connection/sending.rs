@@ -194,12 +194,15 @@ impl Connection {
             let stats = subflow.tcp.stats();
             let srtt = subflow.round_trip(&stats);
             let window = stats.congestion_window;
+            let room = subflow.room(now, &stats);
+            let [room, paced] = if subflow.tcp.is_paced(now) { [0, room] } else { [room, 0] };
             let claimed = f64::from(window) / srtt.as_secs_f64().max(1e-6);
             Candidate {
                 index,
                 id: subflow.state.id,
                 srtt,
-                room: subflow.room(now, &stats),
+                room,
+                paced,
                 window,
                 in_flight: stats.in_flight,
                 rate: if is_sealed { subflow.state.sealed.delivery.believed(now, claimed) } else { claimed },

@@ -15,7 +15,7 @@ const UNLIKE: f64 = 2.0;
 /// Whether `slow` is to be passed over for now, in favour of faster ones that will have room again by themselves.
 pub(super) fn waits(slow: &Candidate, candidates: &[Candidate], demand: &Demand) -> bool {
     let is_faster = |other: &&Candidate| {
-        other.srtt < slow.srtt && other.id != slow.id && (other.in_flight > 0 || other.room > 0)
+        other.srtt < slow.srtt && other.id != slow.id && (other.in_flight > 0 || other.room > 0 || other.paced > 0)
     };
     let Some(faster) = Faster::of(candidates.iter().filter(is_faster)) else { return false };
     is_sooner(&faster, slow, demand) || would_block(&faster, slow, demand)
@@ -29,6 +29,8 @@ struct Faster {
     rate: f64,
     /// Sum of the windows, bytes.
     window: f64,
+    /// What these take before they are full: it only waits for its turn by pacing.
+    paced: f64,
     /// Whether the fastest doubles its window in each round trip.
     is_slow_start: bool,
 }
@@ -41,7 +43,8 @@ impl Faster {
         Some(Self {
             round_trip: fastest.srtt.as_secs_f64(),
             rate: candidates.clone().map(|candidate| candidate.rate).sum(),
-            window: candidates.map(|candidate| f64::from(candidate.window)).sum(),
+            window: candidates.clone().map(|candidate| f64::from(candidate.window)).sum(),
+            paced: candidates.map(|candidate| candidate.paced as f64).sum(),
             is_slow_start: fastest.is_slow_start,
         })
     }
@@ -61,7 +64,10 @@ impl Faster {
 /// Whether all that waits would be through on the faster ones before one block is on `slow`.
 fn is_sooner(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
     match demand.backlog {
-        Backlog::Bytes(bytes) => faster.completion(bytes as f64) < slow.srtt.as_secs_f64(),
+        Backlog::Bytes(bytes) if bytes as f64 <= faster.paced => true,
+        Backlog::Bytes(bytes) => {
+            faster.completion(bytes as f64 - faster.paced) < slow.srtt.as_secs_f64()
+        }
         Backlog::Endless => false,
     }
 }
@@ -69,5 +75,5 @@ fn is_sooner(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
 /// Whether the faster ones could use up the window while a block is under way on `slow`.
 fn would_block(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
     let trip = slow.srtt.as_secs_f64();
-    trip >= UNLIKE * faster.round_trip && faster.rate * trip > demand.window_left as f64
+    trip >= UNLIKE * faster.round_trip && faster.rate * trip > demand.window_left as f64 - faster.paced
 }

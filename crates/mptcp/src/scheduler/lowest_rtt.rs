@@ -26,6 +26,7 @@ mod tests {
             id: SubflowId(index as u32),
             srtt: Duration::from_millis(millis),
             room,
+            paced: 0,
             window,
             in_flight: window - room as u32,
             rate: f64::from(window) * 1000.0 / millis as f64,

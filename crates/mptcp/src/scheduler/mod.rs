@@ -21,6 +21,8 @@ pub(crate) struct Candidate {
     pub(crate) srtt: Duration,
     /// Bytes that can leave now.
     pub(crate) room: usize,
+    /// Bytes that its window takes, and that wait for their turn by pacing.
+    pub(crate) paced: usize,
     /// Congestion window, bytes.
     pub(crate) window: u32,
     /// Bytes in flight.

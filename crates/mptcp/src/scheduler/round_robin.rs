@@ -31,6 +31,7 @@ mod tests {
                 id: SubflowId(id),
                 srtt: Duration::from_millis(1),
                 room,
+                paced: 0,
                 window: 10,
                 in_flight: 0,
                 rate: 10_000.0,

@@ -348,9 +348,9 @@ impl Subflow {
         self.state.sealed.delivery.round_trip(stats.srtt.unwrap_or(UNKNOWN_RTT))
     }
 
-    /// Bytes that it may be given now.
+    /// Bytes that it may be given, now or when it is their turn by pacing.
     pub(crate) fn room(&self, now: Instant, stats: &Stats) -> usize {
-        let capacity = self.tcp.capacity(now);
+        let capacity = self.tcp.window_capacity();
         self.state.restraint.map_or(capacity, |restraint| {
             let limit = restraint.limit(now, self.round_trip(stats));
             let left =

@@ -18,6 +18,7 @@ pub(crate) struct Settings {
     pub(crate) rule: Rule,
     pub(crate) size: Size,
     pub(crate) send_buffer: Option<usize>,
+    pub(crate) pacing: Option<bool>,
     pub(crate) seed: u64,
 }
 
@@ -203,6 +204,9 @@ impl Settings {
             Congestion::Olia => Algorithm::Olia,
             Congestion::Bbr => Algorithm::Bbr,
         };
+        if let Some(is_paced) = self.pacing {
+            config.tcp.pacing = is_paced;
+        }
         if let Some(bytes) = self.send_buffer {
             config.send_buffer = bytes;
         }

@@ -45,6 +45,9 @@ pub(crate) struct Options {
     /// Bytes of the send buffer; without, that of the default settings.
     #[arg(long, value_name = "BYTES")]
     send_buffer: Option<usize>,
+    /// Whether segments are paced; without, as in the default settings.
+    #[arg(long, value_name = "BOOL")]
+    pacing: Option<bool>,
     /// Seed of all chance.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -122,8 +125,8 @@ impl Options {
             for &protection in &protections {
                 for &rule in &rules {
                     for &size in &sizes {
-                        let (send_buffer, seed) = (self.send_buffer, self.seed);
-                        all.push(Settings { congestion, protection, rule, size, send_buffer, seed });
+                        let Self { send_buffer, pacing, seed, .. } = *self;
+                        all.push(Settings { congestion, protection, rule, size, send_buffer, pacing, seed });
                     }
                 }
             }

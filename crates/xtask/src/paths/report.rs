@@ -40,7 +40,7 @@ const GOAL_MEDIAN: f64 = 0.95;
 
 impl Cell {
     pub(crate) fn new(settings: &Settings, pair: &PathPair, both: &Figure, alone: [f64; 2]) -> Self {
-        let Settings { congestion, protection, rule, size, send_buffer: _, seed: _ } = *settings;
+        let Settings { congestion, protection, rule, size, send_buffer: _, pacing: _, seed: _ } = *settings;
         let [best, sum] = [alone[0].max(alone[1]), alone[0] + alone[1]];
         Self {
             pair: pair.name(),
