@@ -80,7 +80,7 @@ impl Default for Config {
             delayed_ack: Duration::from_millis(40),
             ecn: Ecn::Off,
             congestion: congestion::Algorithm::Cubic,
-            pacing: false,
+            pacing: true,
             initial_window: 10,
             min_rto: Duration::from_millis(200),
             keep_alive: None,

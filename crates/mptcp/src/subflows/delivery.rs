@@ -31,7 +31,7 @@ const MOST_CREDIT: f64 = 4.0;
 /// anything of such a path, and no queue drops as much for long.
 const SEGMENTS_PER_LOSS: f64 = 25.0;
 /// So many losses more than that are a while; and what counts of them in one round trip, as a queue that overflows drops many at once.
-const MANY_LOSSES: f64 = 8.0;
+const MANY_LOSSES: f64 = 7.0;
 const LOSSES_PER_ROUND: u64 = 3;
 /// Weight of the newest sample of the round trip is one in so many.
 const SMOOTHING: u32 = 8;

@@ -25,6 +25,8 @@ pub(super) struct SlowStart {
     phase: Phase,
     round: Round,
     last_round_min: Option<Duration>,
+    /// Least that was in flight in the round before.
+    last_round_flight: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +34,8 @@ struct Round {
     bytes_left: u32,
     min_rtt: Option<Duration>,
     samples: u32,
+    /// Least that was in flight, in bytes.
+    flight: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -40,6 +44,8 @@ enum Phase {
     Exponential,
     Conservative {
         baseline: Duration,
+        /// Bytes that were in flight where it began.
+        flight: u32,
         rounds: u8,
     },
     Over,
@@ -66,12 +72,13 @@ impl SlowStart {
             self.next_round(ack.in_flight);
         }
         self.round.bytes_left = self.round.bytes_left.saturating_sub(ack.bytes);
+        self.round.flight = self.round.flight.min(ack.in_flight);
         if let Some(rtt) = ack.latest_rtt {
             // One acknowledgment of a train stands for those that a receiver without offload would have sent.
             self.round.samples += (ack.bytes / (2 * mss.max(1))).max(1);
             self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
-        self.watch_delay();
+        self.watch_delay(ack.in_flight);
         match self.phase {
             Phase::Exponential | Phase::Over => growth,
             Phase::Conservative { .. } => growth / CONSERVATIVE_DIVISOR,
@@ -79,18 +86,18 @@ impl SlowStart {
     }
 
     fn next_round(&mut self, in_flight: u32) {
-        if let Phase::Conservative { baseline, rounds } = self.phase {
-            self.phase = if rounds + 1 >= CONSERVATIVE_ROUNDS {
-                Phase::Over
-            } else {
-                Phase::Conservative { baseline, rounds: rounds + 1 }
-            };
+        if let Phase::Conservative { rounds, .. } = &mut self.phase {
+            *rounds += 1;
+            if *rounds >= CONSERVATIVE_ROUNDS {
+                self.phase = Phase::Over;
+            }
         }
         self.last_round_min = self.round.min_rtt.or(self.last_round_min);
-        self.round = Round { bytes_left: in_flight, ..Round::default() };
+        self.last_round_flight = self.round.flight;
+        self.round = Round { bytes_left: in_flight, flight: in_flight, ..Round::default() };
     }
 
-    fn watch_delay(&mut self) {
+    fn watch_delay(&mut self, in_flight: u32) {
         let (Some(now), Some(before)) = (self.round.min_rtt, self.last_round_min) else { return };
         if self.round.samples < SAMPLES {
             return;
@@ -99,11 +106,15 @@ impl SlowStart {
             Phase::Exponential => {
                 let threshold = (before / RTT_DIVISOR).clamp(MIN_RTT_THRESHOLD, MAX_RTT_THRESHOLD);
                 if now >= before + threshold {
-                    self.phase = Phase::Conservative { baseline: now, rounds: 0 };
+                    self.phase = Phase::Conservative { baseline: now, flight: in_flight, rounds: 0 };
                 }
             }
-            // The delay fell again: it was no queue of ours.
-            Phase::Conservative { baseline, .. } if now < baseline => self.phase = Phase::Exponential,
+            // The delay fell again, and not because less was in flight: it was no queue of ours.
+            Phase::Conservative { baseline, flight, .. }
+                if now < baseline && flight <= self.round.flight.min(self.last_round_flight) =>
+            {
+                self.phase = Phase::Exponential;
+            }
             Phase::Conservative { .. } | Phase::Over => {}
         }
     }
