@@ -299,6 +299,24 @@ fn a_super_segment_is_what_the_rate_gives_in_a_millisecond() {
 }
 
 #[test]
+fn a_record_with_options_that_is_longer_than_a_millisecond_leaves_in_super_segments_of_it() {
+    let mut s = Script::established(Config { pacing: true, ..Config::default() });
+    s.send(10_000);
+    s.sent();
+    s.wait(40);
+    s.give(seg(".", 1, 10_001));
+    let options: OptionBytes = [254, 8, 1, 2, 3, 4, 5, 6].into_iter().collect();
+    s.send_with(992 * 5, options);
+    // A window of 20,000 bytes in 40 ms, twice as fast.
+    assert_eq!(s.sent(), [". 10001:11985/992 ack 1"]);
+    assert_eq!(s.tcp.capacity(s.now), 0);
+    s.wait(2);
+    assert_eq!(s.sent(), [". 11985:13969/992 ack 1"]);
+    s.wait(2);
+    assert_eq!(s.sent(), ["P. 13969:14961 ack 1"]);
+}
+
+#[test]
 fn a_window_that_nobody_has_used_for_minutes_is_not_sent_at_once() {
     let mut s = Script::established(Config { max_super_segment: 1000, ..Config::default() });
     // Slow start to a large window.

@@ -29,7 +29,7 @@ fn rows() -> Vec<Row> {
     };
     let row = |what, path, floor| Row { what, config: Config::default(), path, floor };
     let both = |what, link, floor| row(what, Path::of(link), floor);
-    let paced = Config { pacing: true, ..Config::default() };
+    let bursts = Config { pacing: false, ..Config::default() };
     let reno = Config { congestion: Algorithm::NewReno, ..Config::default() };
     let late = Reordering { probability: 0.1, extra_delay: Duration::from_millis(5) };
     let shallow = LinkConfig { queue_limit: 125_000, ..link() };
@@ -43,14 +43,9 @@ fn rows() -> Vec<Row> {
         both("5 % twice", LinkConfig { duplication: 0.05, ..link() }, 0.5),
         row("half of the acknowledgments lost", Path { backward: lossy_back, ..Path::of(link()) }, 0.5),
         Row { what: "NewReno", config: reno, path: Path::of(link()), floor: 0.5 },
-        Row { what: "paced", config: paced.clone(), path: Path::of(link()), floor: 0.5 },
-        Row {
-            what: "a queue of a quarter BDP, paced",
-            path: Path::of(shallow.clone()),
-            config: paced,
-            floor: 0.68,
-        },
-        Row { what: "the same, not paced", config: Config::default(), path: Path::of(shallow), floor: 0.5 },
+        Row { what: "not paced", config: bursts.clone(), path: Path::of(link()), floor: 0.5 },
+        both("a queue of a quarter BDP", shallow.clone(), 0.68),
+        Row { what: "the same, not paced", path: Path::of(shallow), config: bursts, floor: 0.5 },
     ]
 }
 

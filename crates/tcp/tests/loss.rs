@@ -6,8 +6,9 @@ use plait_tcp::{Closed, Config, Event, Timer};
 use plait_wire::{OptionBytes, TcpOption};
 use script::{Script, seg};
 
+/// What the window allows leaves at once.
 fn config() -> Config {
-    Config { max_super_segment: 1000, ..Config::default() }
+    Config { max_super_segment: 1000, pacing: false, ..Config::default() }
 }
 
 /// A connection with ten segments in flight.
@@ -344,7 +345,7 @@ fn a_part_of_a_record_carries_its_options_when_it_is_sent_again() {
 
 #[test]
 fn whole_super_segments_are_sent_again_as_such() {
-    let mut s = Script::established(Config::default());
+    let mut s = Script::established(Config { pacing: false, ..Config::default() });
     s.send(5000);
     s.send(5000);
     assert_eq!(s.sent(), ["P. 1:5001/1000 ack 1", "P. 5001:10001/1000 ack 1"]);

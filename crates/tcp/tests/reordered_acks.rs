@@ -6,8 +6,9 @@ use plait_tcp::{Arrival, Config, DropReason, Timer};
 use plait_wire::{Flags, TcpOption};
 use script::{Script, seg};
 
+/// What the window allows leaves at once.
 fn config() -> Config {
-    Config { max_super_segment: 1000, ..Config::default() }
+    Config { max_super_segment: 1000, pacing: false, ..Config::default() }
 }
 
 #[test]

@@ -6,8 +6,9 @@ use plait_tcp::{Config, Timer};
 use plait_wire::TcpOption;
 use script::{Script, seg};
 
+/// What the window allows leaves at once.
 fn config() -> Config {
-    Config { max_super_segment: 1000, ..Config::default() }
+    Config { max_super_segment: 1000, pacing: false, ..Config::default() }
 }
 
 /// Ten segments are in flight and four more wait, when the path holds everything back for longer than the timeout.

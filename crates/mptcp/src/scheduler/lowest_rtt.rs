@@ -94,4 +94,14 @@ mod tests {
         let tail = Demand { backlog: Backlog::Bytes(50_000), ..PLENTY };
         assert_eq!(choose(&[subflow(0, 200, 1000), liar], &tail), Some(0));
     }
+
+    #[test]
+    fn what_fits_in_the_window_of_a_fast_path_waits_there_for_its_turn_by_pacing() {
+        let paced = Candidate { in_flight: 40_000, paced: 60_000, ..subflow(1, 10, 0) };
+        let backlog = |bytes| Demand { backlog: Backlog::Bytes(bytes), ..PLENTY };
+        assert_eq!(choose(&[subflow(0, 12, 1000), paced], &backlog(60_000)), None);
+        assert_eq!(choose(&[subflow(0, 12, 1000), paced], &backlog(200_000)), Some(0), "there is more");
+        let full = Candidate { paced: 0, ..paced };
+        assert_eq!(choose(&[subflow(0, 12, 1000), full], &backlog(60_000)), Some(0));
+    }
 }

@@ -196,4 +196,37 @@ mod tests {
         }
         assert!(controller.is_slow_start());
     }
+
+    /// The same with `in_flight` bytes in place of a full window.
+    fn round_of(controller: &mut Controller, rtt_ms: u64, in_flight: u32) {
+        let rtt = Some(Duration::from_millis(rtt_ms));
+        for _ in 0..in_flight / u32::from(MSS) {
+            controller.on_ack(&Ack {
+                now: Instant::ZERO,
+                bytes: u32::from(MSS),
+                in_flight,
+                srtt: rtt,
+                min_rtt: rtt,
+                latest_rtt: rtt,
+                window_limited: true,
+            });
+        }
+    }
+
+    #[test]
+    fn a_delay_that_falls_because_less_was_in_flight_was_a_queue_of_ours() {
+        let mut controller = Controller::new(Algorithm::Cubic, MSS, 10_000);
+        for rtt in [40, 40, 40, 60] {
+            round(&mut controller, rtt);
+        }
+        // Somebody above gives it little to send for a while, again and again.
+        for _ in 0..4 {
+            round_of(&mut controller, 40, 20_000);
+            let window = controller.window();
+            round_of(&mut controller, 40, window);
+            let window = controller.window();
+            round_of(&mut controller, 60, window);
+        }
+        assert!(!controller.is_slow_start());
+    }
 }
