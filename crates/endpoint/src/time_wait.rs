@@ -4,6 +4,7 @@
 //! that its four-tuple is not taken for a new connection while old segments may be under way. A few
 //! numbers are enough for both. Whoever is on the way can make a segment with bytes of each acknowledgment, so that two hosts
 //! in TIME-WAIT answer each other until it is over: answers are limited as those of a connection are to what proves nothing.
+//! The peer's FIN has a limit of its own, which whoever does not see its number cannot use up.
 
 use plait_base::{Duration, Instant, SeqNum};
 use plait_tcp::{Challenge, ChallengeLimit, FourTuple};
@@ -84,7 +85,16 @@ pub(crate) struct TimeWaits {
 struct Kept {
     remnant: TimeWait,
     ends: Instant,
-    answers: ChallengeLimit,
+    answers: Answers,
+}
+
+/// What is answered still.
+#[derive(Clone, Copy, Default)]
+struct Answers {
+    /// To the FIN that the connection ended with.
+    fins: ChallengeLimit,
+    /// To whatever else has bytes.
+    others: ChallengeLimit,
 }
 
 impl TimeWaits {
@@ -161,9 +171,11 @@ impl TimeWaits {
         if segment.len_seq() == 0 {
             return Verdict::Ignore;
         }
-        let challenge = kept.answers.ask(now);
+        let is_fin = segment.flags.contains(Flags::FIN) && segment.seq + segment.len_seq() == remnant.ack;
+        let limit = if is_fin { &mut kept.answers.fins } else { &mut kept.answers.others };
+        let challenge = limit.ask(now);
         // RFC 9293, section 3.10.7.4: a FIN that is sent again begins the time anew.
-        if segment.flags.contains(Flags::FIN) {
+        if is_fin {
             let _ = self.insert(now, remnant);
         }
         match challenge {
@@ -262,10 +274,22 @@ mod tests {
                 table.handle_segment(at, &tuple(1), &again)
             })
             .filter(|verdict| matches!(verdict, Verdict::Answer(_)));
-        assert_eq!(answered.count(), 10);
+        assert_eq!(answered.count(), 20, "the FIN, and other bytes");
         let later = Instant::from_millis(5100);
         let fin = segment(1, Flags::FIN.with(Flags::ACK), 499, None);
         assert!(matches!(table.handle_segment(later, &tuple(1), &fin), Verdict::Answer(_)));
+    }
+
+    #[test]
+    fn segments_of_somebody_who_does_not_know_the_numbers_keep_no_fin_from_being_answered() {
+        let mut table = table(8);
+        let end = table.next_end();
+        for seq in (10_000..).step_by(5000).take(50) {
+            let _ = table.handle_segment(NOW, &tuple(1), &segment(1, Flags::FIN.with(Flags::ACK), seq, None));
+        }
+        assert_eq!(table.next_end(), end, "nor do they begin the time anew");
+        let fin = segment(1, Flags::FIN.with(Flags::ACK), 499, None);
+        assert!(matches!(table.handle_segment(NOW, &tuple(1), &fin), Verdict::Answer(_)));
     }
 
     #[test]

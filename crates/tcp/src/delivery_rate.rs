@@ -9,8 +9,7 @@
 use plait_base::{Duration, Instant};
 
 use crate::flight::Sent;
-
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
+use crate::pace::NANOS_PER_SECOND;
 
 /// What a run of segments remembers of the moment it left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

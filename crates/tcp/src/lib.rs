@@ -60,6 +60,7 @@ mod rtt;
 mod send_queue;
 mod send_window;
 mod sender;
+mod stats;
 mod tail_probe;
 mod timers;
 mod timestamps;
@@ -70,8 +71,9 @@ pub mod congestion;
 
 pub use challenge::{Challenge, ChallengeLimit};
 pub use config::{Config, Ecn, KeepAlive};
-pub use connection::{Chunk, Connection, Record, SegmentKind, SegmentOptions, State, Stats};
+pub use connection::{Chunk, Connection, Record, SegmentKind, SegmentOptions, State};
 pub use event::{Arrival, Closed, Deadline, DropReason, Event, Timer};
 pub use handshake::PeerSyn;
 pub use isn::{Isn, IsnGenerator};
+pub use stats::Stats;
 pub use tuple::FourTuple;

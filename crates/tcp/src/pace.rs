@@ -14,7 +14,7 @@ pub(crate) const QUANTUM: Duration = Duration::from_millis(1);
 /// Smallest quantum, in segments.
 const MIN_QUANTUM_SEGMENTS: u64 = 2;
 
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
+pub(crate) const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// When the next quantum may leave.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,7 +15,9 @@ const UNLIKE: f64 = 2.0;
 /// Whether `slow` is to be passed over for now, in favour of faster ones that will have room again by themselves.
 pub(super) fn waits(slow: &Candidate, candidates: &[Candidate], demand: &Demand) -> bool {
     let is_faster = |other: &&Candidate| {
-        other.srtt < slow.srtt && other.id != slow.id && (other.in_flight > 0 || other.room > 0 || other.paced > 0)
+        other.srtt < slow.srtt
+            && other.id != slow.id
+            && (other.in_flight > 0 || other.room > 0 || other.paced > 0)
     };
     let Some(faster) = Faster::of(candidates.iter().filter(is_faster)) else { return false };
     is_sooner(&faster, slow, demand) || would_block(&faster, slow, demand)
@@ -65,9 +67,7 @@ impl Faster {
 fn is_sooner(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
     match demand.backlog {
         Backlog::Bytes(bytes) if bytes as f64 <= faster.paced => true,
-        Backlog::Bytes(bytes) => {
-            faster.completion(bytes as f64 - faster.paced) < slow.srtt.as_secs_f64()
-        }
+        Backlog::Bytes(bytes) => faster.completion(bytes as f64 - faster.paced) < slow.srtt.as_secs_f64(),
         Backlog::Endless => false,
     }
 }

@@ -2,9 +2,9 @@
 
 use plait_base::Duration;
 
-use super::model::NANOS_PER_SECOND;
 use super::probe_bw::Phase;
 use super::{Bbr, MIN_PIPE_SEGMENTS, PathAck, State, UNBOUNDED, percent};
+use crate::pace::NANOS_PER_SECOND;
 
 /// Gains of the rate, in percent: 4 ln 2 is the least at which the rate doubles in each round trip.
 const STARTUP_GAIN: u64 = 277;
@@ -60,7 +60,7 @@ impl Bbr {
         if self.pacing_rate == 0 {
             // The initial window in a round trip.
             let nanos = ack.smoothed.unwrap_or(ASSUMED_ROUND_TRIP).as_nanos().max(1);
-            let rate = u128::from(self.initial_window) * NANOS_PER_SECOND / nanos;
+            let rate = u128::from(self.initial_window) * u128::from(NANOS_PER_SECOND) / nanos;
             let rate = u64::try_from(rate).unwrap_or(u64::MAX).min(super::model::MAX_RATE);
             self.pacing_rate = percent(rate, STARTUP_GAIN);
         }

@@ -3,13 +3,12 @@
 use plait_base::Duration;
 
 use super::{PathAck, UNBOUNDED, percent};
+use crate::pace::NANOS_PER_SECOND;
 
 /// A rate beyond which nothing is believed, so that products of rates and times have an end: 2^40 bytes per second.
 pub(super) const MAX_RATE: u64 = 1 << 40;
 /// What a bound keeps of itself in one round trip with loss, at the least, in percent (`Beta`).
 pub(super) const BETA_PERCENT: u64 = 70;
-
-pub(super) const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// The estimates.
 #[derive(Clone, Copy, Debug)]
@@ -132,5 +131,5 @@ impl Model {
 
 /// Bytes that `rate` gives in `time`.
 pub(super) fn volume(rate: u64, time: Duration) -> u64 {
-    u64::try_from(u128::from(rate) * time.as_nanos() / NANOS_PER_SECOND).unwrap_or(u64::MAX)
+    u64::try_from(u128::from(rate) * time.as_nanos() / u128::from(NANOS_PER_SECOND)).unwrap_or(u64::MAX)
 }
