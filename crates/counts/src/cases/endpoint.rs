@@ -25,6 +25,13 @@ const PORT: u16 = 443;
 const CLIENT: [u8; 4] = [192, 0, 2, 1];
 const SERVER: [u8; 4] = [192, 0, 2, 2];
 
+/// Two segments leave at once, whatever the rate.
+fn config() -> Config {
+    let mut config = Config::default();
+    config.tcp.pacing = false;
+    config
+}
+
 /// Segments go in pairs, each pair over a connection drawn from all.
 fn transfer(gauge: &mut Gauge, connections: usize, step: Step) {
     let mut hosts = Hosts::new();
@@ -63,7 +70,7 @@ fn syn_in(gauge: &mut Gauge) {
     let mut hosts = Hosts::new();
     for round in 0..ROUNDS {
         let Hosts { client, server, now, .. } = &mut hosts;
-        client.connect(*now, Config::default(), &[(SERVER, PORT).into()]).expect("there is a path");
+        client.connect(*now, config(), &[(SERVER, PORT).into()]).expect("there is a path");
         let syn = drain(client, *now).remove(0);
         let answers = gauge.count(|| handle(server, *now, &syn));
         assert_eq!(answers.len(), 1, "the SYN/ACK of round {round}");
@@ -110,13 +117,13 @@ impl Hosts {
             host.set_path(now, path(address));
             host
         });
-        let listener = server.listen(PORT, Config::default()).expect("nobody else does");
+        let listener = server.listen(PORT, config()).expect("nobody else does");
         Self { client, server, listener, now }
     }
 
     /// Opens a connection, and has the server accept it.
     fn connect(&mut self) -> ConnectionId {
-        let id = self.client.connect(self.now, Config::default(), &[(SERVER, PORT).into()]);
+        let id = self.client.connect(self.now, config(), &[(SERVER, PORT).into()]);
         self.exchange();
         self.server.accept(self.listener).expect("the handshake is over");
         id.expect("there is a path")

@@ -124,7 +124,11 @@ fn connected(shape: &Shape) -> World {
     } else {
         World::new(1, links, 1)
     };
-    world.config(|config| config.max_subflows = count as u8);
+    world.config(|config| {
+        config.max_subflows = count as u8;
+        // A block leaves as a whole, whatever the rate.
+        config.tcp.pacing = false;
+    });
     for number in shape.subflows..count {
         let mut path = world::path(number, CLIENT);
         path.backup = true;

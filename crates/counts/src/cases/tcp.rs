@@ -8,21 +8,36 @@ use super::{Case, ROUNDS, SEGMENT, SUPER_SEGMENT, Step, WARM_UP};
 use crate::gauge::Gauge;
 
 pub(super) const CASES: &[Case] = &[
-    ("segment-out", |gauge| transfer(gauge, SEGMENT, Step::Out)),
-    ("segment-in", |gauge| transfer(gauge, SEGMENT, Step::In)),
-    ("ack-in", |gauge| transfer(gauge, SEGMENT, Step::Ack)),
-    ("super-segment-out", |gauge| transfer(gauge, SUPER_SEGMENT, Step::Out)),
-    ("super-segment-in", |gauge| transfer(gauge, SUPER_SEGMENT, Step::In)),
-    ("super-segment-ack-in", |gauge| transfer(gauge, SUPER_SEGMENT, Step::Ack)),
+    ("segment-out", |gauge| transfer(gauge, BURSTS, SEGMENT, Step::Out)),
+    ("segment-in", |gauge| transfer(gauge, BURSTS, SEGMENT, Step::In)),
+    ("ack-in", |gauge| transfer(gauge, BURSTS, SEGMENT, Step::Ack)),
+    ("super-segment-out", |gauge| transfer(gauge, BURSTS, SUPER_SEGMENT, Step::Out)),
+    ("super-segment-in", |gauge| transfer(gauge, BURSTS, SUPER_SEGMENT, Step::In)),
+    ("super-segment-ack-in", |gauge| transfer(gauge, BURSTS, SUPER_SEGMENT, Step::Ack)),
+    ("paced-segment-out", |gauge| transfer(gauge, PACED, SEGMENT, Step::Out)),
+    ("paced-ack-in", |gauge| transfer(gauge, PACED, SEGMENT, Step::Ack)),
     ("syn-in", syn_in),
 ];
+
+/// When segments leave.
+#[derive(Clone, Copy)]
+struct Departures {
+    pacing: bool,
+    /// Between two of them.
+    gap: Duration,
+}
+
+/// As they come: their turn by pacing would part what is counted together.
+const BURSTS: Departures = Departures { pacing: false, gap: Duration::ZERO };
+/// Each when it is its turn.
+const PACED: Departures = Departures { pacing: true, gap: Duration::from_millis(2) };
 
 /// One way.
 const DELAY: Duration = Duration::from_millis(5);
 
 /// Records of `length` bytes go in pairs, each pair acknowledged before the next.
-fn transfer(gauge: &mut Gauge, length: usize, step: Step) {
-    let mut pair = Pair::connected();
+fn transfer(gauge: &mut Gauge, departures: Departures, length: usize, step: Step) {
+    let mut pair = Pair::connected(&Config { pacing: departures.pacing, ..Config::default() });
     let record = Record { payload: vec![7; length].into(), options: opaque(), push: true };
     for _ in 0..WARM_UP {
         for _ in 0..4 {
@@ -35,6 +50,7 @@ fn transfer(gauge: &mut Gauge, length: usize, step: Step) {
         let segments: Vec<_> = [record.clone(), record.clone()]
             .into_iter()
             .flat_map(|record| {
+                *now += departures.gap;
                 gauge.count_if(step == Step::Out, || {
                     sender.send(record);
                     drain(sender, *now)
@@ -94,12 +110,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn connected() -> Self {
+    fn connected(config: &Config) -> Self {
         let mut now = Instant::from_millis(1000);
-        let mut sender = Connection::connect(now, Config::default(), tuple(), isn(u32::MAX - 100_000));
+        let mut sender = Connection::connect(now, config.clone(), tuple(), isn(u32::MAX - 100_000));
         let syn = drain(&mut sender, now).remove(0);
         now += DELAY;
-        let mut receiver = Connection::accept(now, Config::default(), &syn, isn(2));
+        let mut receiver = Connection::accept(now, config.clone(), &syn, isn(2));
         let answer = drain(&mut receiver, now).remove(0);
         now += DELAY;
         sender.handle_segment(now, &answer);
