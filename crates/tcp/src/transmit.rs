@@ -391,12 +391,16 @@ impl Connection {
     }
 
     /// How much of `record`, from `start` on, may leave by pacing. What a record's options say gets old (they may
-    /// acknowledge something): one that is shorter than a segment, or what is left of one, does not wait.
+    /// acknowledge something): one that is shorter than a segment, or what is left of one, does not wait. With BBR a record with
+    /// options leaves as a whole: parted, sealed blocks carried less (docs/transport.md).
     fn paced(&self, now: Instant, start: u64, record: Extent, size: u16) -> Result<u64, Hold> {
         let whole = u64::from(size);
         let is_short = record.end - start < whole;
+        let has_options = record.options > 0;
+        let is_whole = has_options && self.send.congestion.leads_recovery();
         match self.send.pace.budget(now) {
-            _ if record.options > 0 && is_short => Ok(u64::MAX),
+            _ if (has_options && is_short) || (is_whole && start > record.start) => Ok(u64::MAX),
+            Ok(_) if is_whole => Ok(u64::MAX),
             Ok(budget) => Ok((budget / whole).max(1) * whole),
             Err(at) => Err(Hold::Pace(at)),
         }
