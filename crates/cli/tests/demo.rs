@@ -31,7 +31,7 @@ fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
         "set -e; mount -t tmpfs tmpfs /run; mkdir /run/tmp /run/home; export TMPDIR=/run/tmp HOME=/run/home
         mkdir /run/netns; ip link set lo up
         sh $1/leavings.sh > $1/before
-        for turn in first second; do $0 demo --runs 1 --size 1000000 --report $1/report.html; done
+        for turn in first second; do $0 demo --runs 1 --size 2000000 --report $1/report.html; done
         sh $1/leavings.sh > $1/after";
     let mut command = Command::new("unshare");
     command.args(["--mount", "--net", "--pid", "--fork", "--mount-proc", "sh", "-c", script]);

@@ -269,5 +269,6 @@ fn line(trial: &Trial) -> String {
         shown(trial.repair(), "ms to repair"),
     ];
     let figures: Vec<String> = figures.into_iter().filter(|text| !text.is_empty()).collect();
-    format!("{:<26} {what:<10} {}{often}; {}", trial.system.name(), outcome.words(), figures.join(", "))
+    let figures = if figures.is_empty() { String::new() } else { format!("; {}", figures.join(", ")) };
+    format!("{:<26} {what:<10} {}{often}{figures}", trial.system.name(), outcome.words())
 }
