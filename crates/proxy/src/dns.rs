@@ -3,7 +3,7 @@
 //! A query that came over UDP leaves as DNS over TCP (RFC 7766: two bytes of length in front), so that no path sees names that are asked for.
 //! All queries share one stream, which lasts while there are some: they leave without waiting for each other, under identifiers of our own,
 //! and their answers come in any order. When it breaks, those without an answer are asked once more over another. What was answered is kept for as
-//! long as it says ([`Cache`]).
+//! long as it says, and no longer.
 
 use std::collections::BTreeMap;
 use std::io;
