@@ -127,9 +127,9 @@ impl Serve {
                 "no path has an address that clients could come to\n  fix: say by what name they reach this host: --advertise"
             );
         }
-        for url in urls {
-            writeln!(io::stdout(), "{url}").context("cannot write to standard output")?;
-        }
+        // At once: whoever reads the first line only may have gone before another.
+        let lines: String = urls.iter().map(|url| format!("{url}\n")).collect();
+        io::stdout().write_all(lines.as_bytes()).context("cannot write to standard output")?;
         let (service, strangers) = (self.service().await?, Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
