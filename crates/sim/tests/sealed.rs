@@ -204,3 +204,29 @@ proptest! {
         prop_assert!(talk.client.result.is_err() || talk.client.heard == MIB);
     }
 }
+
+/// Both sides send, so that acknowledgments come with blocks: what TCP says counts with the first segment of one, and its
+/// Data-ACK when the last has come.
+#[test]
+fn blocks_that_come_both_ways_make_no_liar_of_an_honest_subflow() {
+    for (rate, delay) in [(2, 10_000), (20, 500), (200, 150), (200, 10_000), (1000, 500)] {
+        for jobs in [0, 4] {
+            let mut pair = Pair::new(11, 1, Families::V4);
+            let model = LinkConfig {
+                rate: megabits(rate),
+                delay: Duration::from_micros(delay),
+                queue_limit: 4 << 20,
+                ..plain_link()
+            };
+            pair.chain(0, vec![Box::new(Cutter { size: 1448 }), Box::new(Link::new(model, 1))]);
+            pair.world.set_longest_job(Duration::from_micros(200));
+            let config = Config { crypto_jobs: jobs, ..sealed(Tep::TcpcryptCurve25519) };
+            let size = rate.min(100) * MIB / 8;
+            let talk = pair.talk(&config, Workload::of(size), Workload::of(size), MINUTES);
+            assert_eq!((talk.client.result, talk.server.result), (Ok(()), Ok(())));
+            let repaired = |status: &plait_mptcp::Status| status.counters.blocks_repaired;
+            let repaired = (repaired(&talk.client.status), repaired(&talk.server.status));
+            assert_eq!(repaired, (0, 0), "{rate} Mbit/s, {delay} us, {jobs} jobs");
+        }
+    }
+}

@@ -28,6 +28,8 @@ struct Draft {
     payload: Bytes,
     options: OptionBytes,
     segment_size: u16,
+    /// What it acknowledges.
+    ack: u64,
     /// Its options are those of an earlier segment: what they acknowledge, above TCP, is old, and the peer is still owed the news.
     is_stale: bool,
 }
@@ -52,10 +54,17 @@ impl Connection {
         // RFC 9293, section 3.9.1.2: PSH on the last segment of what is queued.
         let push = piece.push || end == self.send.queue.end();
         let flags = Flags::ACK.with(fin).with(if push { Flags::PSH } else { Flags::default() });
+        let ack = self.receive.to_acknowledge();
+        // One that is older than the peer can remember is none (RFC 5961, section 5).
+        let oldest = ack.saturating_sub(u64::from(self.receive.window.size()) / 2);
+        // And SACK blocks are read with what lies before them.
+        let is_dated = !again && !self.receive.queue.has_gaps();
+        let dated = piece.ack.filter(|_| is_dated).map_or(ack, |dated| dated.clamp(oldest, ack));
         let draft = Draft {
             offset: start,
             flags,
             payload: piece.payload,
+            ack: dated,
             is_stale: again && !piece.options.is_empty(),
             options: piece.options,
             segment_size: grant.size,
@@ -112,6 +121,7 @@ impl Connection {
             payload: Bytes::new(),
             options: OptionBytes::new(),
             segment_size: self.segment_payload(0),
+            ack: self.receive.to_acknowledge(),
             is_stale: false,
         };
         self.finish_segment(draft, all)
@@ -136,6 +146,7 @@ impl Connection {
             payload: Bytes::new(),
             options: OptionBytes::new(),
             segment_size: self.segment_payload(0),
+            ack: self.receive.to_acknowledge(),
             is_stale: false,
         };
         let segment = self.finish_segment(draft, all);
@@ -199,9 +210,13 @@ impl Connection {
         } else {
             self.ecn.ack_flags(draft.payload.is_empty())
         };
-        self.receive.last_ack = next;
-        if !draft.is_stale {
-            self.receive.acks.on_sent(draft.payload.is_empty());
+        self.receive.last_ack = self.receive.last_ack.max(draft.ack);
+        let is_bare = draft.payload.is_empty();
+        if is_bare || !(draft.is_stale || draft.ack < next) {
+            self.receive.acks.on_sent(is_bare);
+        }
+        if is_bare && draft.ack < next {
+            self.receive.acks.want(Urgency::Delayed);
         }
         if self.receive.acks.urgency() == Urgency::None {
             self.timers.stop(Timer::DelayedAck);
@@ -210,7 +225,7 @@ impl Connection {
             source: self.tuple.local,
             destination: self.tuple.remote,
             seq: self.send.seq(draft.offset),
-            ack: self.receive.irs + next as u32,
+            ack: self.receive.irs + draft.ack as u32,
             flags: draft.flags.with(echo),
             window,
             urgent: 0,
@@ -259,6 +274,7 @@ impl Connection {
             payload: Bytes::new(),
             options: OptionBytes::new(),
             segment_size: self.segment_payload(0),
+            ack: self.receive.to_acknowledge(),
             is_stale: false,
         };
         let mut segment = self.finish_segment(draft, all);

@@ -294,10 +294,22 @@ impl Connection {
     /// has no limit: the caller asks [`Connection::capacity`] or keeps its own. After [`Connection::finish`], and on
     /// a connection that is over, the record is dropped.
     pub fn send(&mut self, record: Record) -> u64 {
+        self.queue(record, None)
+    }
+
+    /// The same for options that acknowledge something above TCP, and stand for what had arrived when they were made. Segments that
+    /// carry them for the first time acknowledge no more than that in TCP, so that the two do not contradict each other: what TCP
+    /// acknowledges at once, and the options later, looks like bytes that were delivered and are worth nothing.
+    pub fn send_dated(&mut self, record: Record) -> u64 {
+        let ack = self.receive.to_acknowledge();
+        self.queue(record, Some(ack))
+    }
+
+    fn queue(&mut self, record: Record, ack: Option<u64>) -> u64 {
         if self.send.finish != Finish::Open || self.state == State::Closed {
             return self.send.queue.end();
         }
-        self.send.queue.push(record)
+        self.send.queue.push(record, ack)
     }
 
     /// Bytes queued and not yet sent for the first time.
@@ -388,16 +400,19 @@ impl Connection {
         self.ack_probe = AckProbe::Due;
     }
 
-    /// What was to be acknowledged now waits for [`Connection::release_ack`], though no longer than
-    /// [`Config::delayed_ack`]: there will be more to say. Not what tells of missing or repeated bytes.
-    pub fn hold_ack(&mut self, now: Instant) {
+    /// What arrived from the stream offset `from` on is not acknowledged before [`Connection::release_ack`], though no longer than
+    /// [`Config::delayed_ack`]: there will be more to say. While bytes are missing all is, so that SACK blocks can be understood.
+    pub fn hold_ack(&mut self, now: Instant, from: u64) {
+        self.receive.held = Some(self.receive.held.map_or(from, |held| held.min(from)));
         if self.receive.acks.hold() {
             self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
         }
     }
 
-    /// There is something to say: with data if there is some, or else alone.
-    pub fn release_ack(&mut self) {
+    /// There is something to say, about what arrived below `until` or, without it, about all: with data if there is some, or
+    /// else alone.
+    pub fn release_ack(&mut self, until: Option<u64>) {
+        self.receive.held = until.filter(|_| self.receive.held.is_some());
         self.receive.acks.want(Urgency::Now);
     }
 

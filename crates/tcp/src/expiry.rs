@@ -27,6 +27,7 @@ impl Connection {
             self.retransmit_expired(now);
         }
         if self.timers.expire(Timer::DelayedAck, now) {
+            self.receive.held = None;
             self.receive.acks.on_timeout();
         }
         if self.timers.expire(Timer::Persist, now) {

@@ -42,6 +42,11 @@ impl ReceiveWindow {
         (0..MAX_SCALE).find(|&scale| largest >> scale <= u32::from(u16::MAX)).unwrap_or(MAX_SCALE)
     }
 
+    /// Bytes that the owner asks for.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
     /// The shift to offer on a SYN.
     pub(crate) fn offered_scale(&self) -> u8 {
         self.scale

@@ -65,6 +65,8 @@ pub(crate) struct Receiver {
     pub(crate) queue: ReceiveQueue,
     pub(crate) window: ReceiveWindow,
     pub(crate) acks: AckPolicy,
+    /// Bytes from here on are not acknowledged yet.
+    pub(crate) held: Option<u64>,
     /// Offset of the peer's FIN, once one has arrived.
     pub(crate) fin: Option<u64>,
     /// It was reached.
@@ -88,6 +90,7 @@ impl Receiver {
             queue: ReceiveQueue::new(u64::from(config.max_receive_window)),
             window: ReceiveWindow::new(config.max_receive_window),
             acks: AckPolicy::default(),
+            held: None,
             fin: None,
             finished: false,
             last_ack: 0,
@@ -97,6 +100,20 @@ impl Receiver {
             keep_alives: 0,
             round_trip: RoundTrip::new(now),
         }
+    }
+
+    /// What a segment that leaves now acknowledges.
+    pub(crate) fn to_acknowledge(&self) -> u64 {
+        let next = self.next();
+        match self.held {
+            Some(held) if !self.queue.has_gaps() => held.max(self.last_ack).min(next),
+            Some(_) | None => next,
+        }
+    }
+
+    /// Whether all that an acknowledgment could tell is held back.
+    pub(crate) fn says_nothing_new(&self) -> bool {
+        self.held.is_some() && self.to_acknowledge() == self.last_ack && self.last_ack < self.next()
     }
 
     /// RCV.NXT: the FIN counts.

@@ -16,6 +16,8 @@ use crate::Record;
 struct Stored {
     offset: u64,
     record: Record,
+    /// What is acknowledged along with it, where its options say more about that.
+    ack: Option<u64>,
 }
 
 impl Stored {
@@ -33,6 +35,8 @@ impl Stored {
 pub(crate) struct Piece {
     pub(crate) payload: Bytes,
     pub(crate) options: OptionBytes,
+    /// What is acknowledged when they leave for the first time, if it is not what has arrived by then.
+    pub(crate) ack: Option<u64>,
     /// Ends a record that wants PSH.
     pub(crate) push: bool,
 }
@@ -63,12 +67,13 @@ impl SendQueue {
         self.end
     }
 
-    /// Appends a record; an empty one leaves no trace.
-    pub(crate) fn push(&mut self, record: Record) -> u64 {
+    /// Appends a record; an empty one leaves no trace. Its segments acknowledge `ack` when they leave for the first time; without it,
+    /// what has arrived by then.
+    pub(crate) fn push(&mut self, record: Record, ack: Option<u64>) -> u64 {
         let offset = self.end;
         if !record.payload.is_empty() {
             self.end += record.payload.len() as u64;
-            self.records.push_back(Stored { offset, record });
+            self.records.push_back(Stored { offset, record, ack });
         }
         offset
     }
@@ -104,6 +109,7 @@ impl SendQueue {
         Some(Piece {
             payload: payload.slice(from..to),
             options: options.clone(),
+            ack: stored.ack,
             push: *push && to == payload.len(),
         })
     }
@@ -134,8 +140,11 @@ impl SendQueue {
             push |= stored.record.push && stored.record.payload.is_empty();
             next += 1;
         }
-        let joined =
-            Stored { offset, record: Record { payload: joined.into(), options: OptionBytes::new(), push } };
+        let joined = Stored {
+            offset,
+            record: Record { payload: joined.into(), options: OptionBytes::new(), push },
+            ack: None,
+        };
         self.replace_emptied(index, next, joined);
     }
 
@@ -176,8 +185,8 @@ mod tests {
     #[test]
     fn a_piece_never_crosses_a_record_and_carries_its_options() {
         let mut queue = SendQueue::new();
-        assert_eq!(queue.push(with_options(b"abcd")), 1);
-        assert_eq!(queue.push(plain(b"efg")), 5);
+        assert_eq!(queue.push(with_options(b"abcd"), None), 1);
+        assert_eq!(queue.push(plain(b"efg"), None), 5);
         let piece = queue.piece(2, 100).expect("inside the first");
         assert_eq!((&piece.payload[..], piece.options.len(), piece.push), (&b"bcd"[..], 4, true));
         assert!(!queue.piece(1, 3).expect("inside the first").push, "PSH belongs to the end of the record");
@@ -188,8 +197,8 @@ mod tests {
     #[test]
     fn records_are_kept_until_their_last_byte_is_acknowledged() {
         let mut queue = SendQueue::new();
-        queue.push(plain(b"abcd"));
-        queue.push(plain(b"efg"));
+        queue.push(plain(b"abcd"), None);
+        queue.push(plain(b"efg"), None);
         queue.release(4);
         assert_eq!(&queue.piece(4, 9).expect("still there").payload[..], b"d");
         queue.release(5);
@@ -202,7 +211,7 @@ mod tests {
         for size in 1..9 {
             let mut queue = SendQueue::new();
             for bytes in [&b"abcd"[..], b"e", b"f", b"ghij", b"k"] {
-                queue.push(plain(bytes));
+                queue.push(plain(bytes), None);
             }
             let (mut sent, mut lengths) = (1, Vec::new());
             while sent < queue.end() {
@@ -220,8 +229,8 @@ mod tests {
     #[test]
     fn records_with_options_are_never_joined() {
         let mut queue = SendQueue::new();
-        queue.push(plain(b"ab"));
-        queue.push(with_options(b"cd"));
+        queue.push(plain(b"ab"), None);
+        queue.push(with_options(b"cd"), None);
         queue.fill(1, 4);
         assert_eq!(&queue.piece(1, 4).expect("first").payload[..], b"ab");
     }

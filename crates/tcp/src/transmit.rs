@@ -75,8 +75,8 @@ impl Connection {
             let offset = self.send.una.max(1) - 1;
             return Some(self.bare(now, offset, Flags::ACK, options));
         }
-        (self.receive.acks.urgency() == Urgency::Now)
-            .then(|| self.bare(now, self.send.next, Flags::ACK, options))
+        let is_due = self.receive.acks.urgency() == Urgency::Now && !self.receive.says_nothing_new();
+        is_due.then(|| self.bare(now, self.send.next, Flags::ACK, options))
     }
 
     fn data_segment(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {

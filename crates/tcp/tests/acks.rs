@@ -98,6 +98,57 @@ fn data_and_a_hole_at_once_make_two_segments() {
     assert_eq!(s.sent(), [". 1:1 ack 16001 sack 17001:18001", "P. 1:101 ack 16001"]);
 }
 
+fn dated(s: &mut Script) {
+    s.tcp.send_dated(plait_tcp::Record {
+        payload: vec![0; 100].into(),
+        options: [1; 12].into_iter().collect(),
+        push: false,
+    });
+}
+
+#[test]
+fn a_segment_acknowledges_no_more_than_was_there_when_its_options_were_made() {
+    let mut s = settled();
+    s.give(seg(".", 16_001, 1).data(1000));
+    dated(&mut s);
+    s.give(seg(".", 17_001, 1).data(1000));
+    assert_eq!(s.sent(), ["P. 1:101 ack 17001", ". 101:101 ack 18001"]);
+    // Sent again it says what there is by then: a number that is too old would be none.
+    s.wait(3000);
+    assert_eq!(s.sent()[0], "P. 1:101 ack 18001");
+}
+
+#[test]
+fn what_is_held_back_is_in_no_segment_until_it_is_let_go() {
+    let mut s = settled();
+    s.give(seg(".", 16_001, 1).data(1000));
+    s.tcp.hold_ack(s.now, 16_001);
+    s.give(seg(".", 17_001, 1).data(1000));
+    assert_eq!(s.sent(), [""; 0], "there is nothing that may be said");
+    dated(&mut s);
+    s.drain();
+    assert_eq!(s.sent(), ["P. 1:101 ack 16001"]);
+    s.tcp.release_ack(Some(17_001));
+    s.drain();
+    assert_eq!(s.sent(), [". 101:101 ack 17001"]);
+    s.tcp.release_ack(None);
+    s.drain();
+    assert_eq!(s.sent(), [". 101:101 ack 18001"]);
+}
+
+#[test]
+fn what_is_held_back_is_acknowledged_in_time_and_beside_a_gap() {
+    let mut s = settled();
+    s.give(seg(".", 16_001, 1).data(1000));
+    s.tcp.hold_ack(s.now, 16_001);
+    s.wait(50);
+    assert_eq!(s.sent(), [". 1:1 ack 17001"]);
+    s.tcp.hold_ack(s.now, 17_001);
+    s.give(seg(".", 17_001, 1).data(1000));
+    s.give(seg(".", 19_001, 1).data(1000));
+    assert_eq!(s.sent().last().map(String::as_str), Some(". 1:1 ack 18001 sack 19001:20001"));
+}
+
 #[test]
 fn what_arrives_twice_is_reported_once_as_a_duplicate() {
     let mut s = settled();

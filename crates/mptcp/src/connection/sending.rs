@@ -370,7 +370,9 @@ impl Connection {
         self.note_carried(index, start, length);
         let subflow = &mut self.subflows[index];
         let push = self.outgoing.queued() == 0;
-        let offset = subflow.tcp.send(Record { payload, options, push });
+        let record = Record { payload, options, push };
+        let is_sealed = self.protection.is_sealed();
+        let offset = if is_sealed { subflow.tcp.send_dated(record) } else { subflow.tcp.send(record) };
         self.outgoing.on_carried(
             start,
             Carrier { subflow: subflow.state.id, end: offset + length, since: now, is_denied: false },

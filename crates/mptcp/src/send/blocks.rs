@@ -40,8 +40,24 @@ pub(crate) struct Block {
     pub(crate) start: u64,
     pub(crate) body: Body,
     pub(crate) carriers: ArrayVec<Carrier, MAX_CARRIERS>,
-    /// Every subflow that was given it has seen it acknowledged by TCP, since then.
-    pub(crate) arrived: Option<Instant>,
+    /// Every subflow that was given it has seen it acknowledged by TCP.
+    pub(crate) arrival: Option<Arrival>,
+}
+
+/// TCP has acknowledged all of a block wherever it went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Arrival {
+    /// Since when; or since when the peer has had its say, if that came later.
+    pub(crate) at: Instant,
+    /// Nothing is held against anybody before the peer has had its say.
+    pub(crate) awaits: Option<Say>,
+}
+
+/// What a peer says at data level that is sending as well: by the blocks that come on this subflow, once so many have come whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Say {
+    pub(crate) subflow: SubflowId,
+    pub(crate) blocks: u64,
 }
 
 /// What a block goes out as.
@@ -56,7 +72,7 @@ pub(crate) enum Body {
 impl Block {
     /// One that no subflow was given yet.
     pub(crate) fn new(start: u64, body: Body) -> Self {
-        Self { start, body, carriers: ArrayVec::new(), arrived: None }
+        Self { start, body, carriers: ArrayVec::new(), arrival: None }
     }
 
     pub(crate) fn end(&self) -> u64 {

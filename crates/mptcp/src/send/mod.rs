@@ -314,7 +314,7 @@ impl SendStream {
     pub(crate) fn on_carried(&mut self, start: u64, carrier: Carrier) {
         self.again.remove(&start);
         if let Some(block) = self.block_mut(start) {
-            block.arrived = None;
+            block.arrival = None;
             block.carry(carrier);
         }
     }
@@ -490,7 +490,7 @@ impl SendStream {
     /// `elsewhere`.
     pub(crate) fn on_block_corrupted(&mut self, start: u64, elsewhere: bool) {
         if let Some(block) = self.block_mut(start) {
-            block.arrived = None;
+            block.arrival = None;
             if !elsewhere {
                 block.carriers.clear();
             }

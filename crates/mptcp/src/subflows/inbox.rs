@@ -105,6 +105,11 @@ impl Inbox {
         }
     }
 
+    /// Whether a mapping is kept whose bytes have not all been taken.
+    pub(crate) fn is_amid(&self) -> bool {
+        self.declared.last_key_value().is_some_and(|(&offset, _)| offset >= self.at)
+    }
+
     /// Whether no other mapping is kept but those that begin with the next byte to come.
     pub(crate) fn is_full(&self) -> bool {
         self.declared.len() >= MAX_DECLARED

@@ -159,6 +159,10 @@ impl Subflows {
         self.subflows.iter().position(|subflow| subflow.state.id == id)
     }
 
+    pub(crate) fn with_id(&self, id: SubflowId) -> Option<&Subflow> {
+        self.subflows.iter().find(|subflow| subflow.state.id == id)
+    }
+
     pub(crate) fn first(&self) -> Option<&Subflow> {
         self.subflows.first()
     }

@@ -12,6 +12,8 @@ pub(crate) struct SealedSubflow {
     /// Its name in the keys; `None` until its handshake has proved both ends.
     pub(crate) tag: Option<SubflowTag>,
     pub(crate) inbox: Inbox,
+    /// Blocks that came whole, whatever they were worth.
+    pub(crate) blocks_whole: u64,
     /// What has become of the blocks that it was given.
     pub(crate) delivery: Delivery,
     /// What the SYN of a join said: low four bits of its third byte, and the address id.

@@ -310,7 +310,7 @@ fn one_way_no_loss_and_no_copies_cost_more_than_an_honest_backup() {
 
 #[test]
 fn both_ways_no_loss_and_no_copies_cost_more_than_an_honest_backup() {
-    judge(&run([8_000_000, 8_000_000], |number| beside_a_backup(number, &DIRECTIONS)));
+    judge(&run([12_000_000, 12_000_000], |number| beside_a_backup(number, &DIRECTIONS)));
 }
 
 #[test]

@@ -142,7 +142,10 @@ impl Connection {
                 }
                 Next::Garbage(bytes) => self.on_garbage(index, &bytes),
                 Next::PathKey(message) => self.on_path_key(index, message),
-                Next::Block(declared, payload) => self.take_block(now, index, declared, payload),
+                Next::Block(declared, payload) => {
+                    self.subflows[index].state.sealed.blocks_whole += 1;
+                    self.take_block(now, index, declared, payload);
+                }
             }
         }
         self.on_progress(index, before);

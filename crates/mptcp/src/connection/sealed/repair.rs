@@ -1,7 +1,8 @@
 //! Blocks that TCP delivers and the peer does not get.
 //!
 //! TCP acknowledges bytes before anybody has verified them; the Data-ACK covers them afterwards, and the same segment
-//! carries both. So a block whose bytes TCP has seen acknowledged on every subflow that carried it, while a Data-ACK
+//! carries both. Where that segment is part of a block, TCP's counts at once, and the Data-ACK when the block has come whole
+//! and is genuine. So a block whose bytes TCP has seen acknowledged on every subflow that carried it, while a Data-ACK
 //! still asks for it, did not get through intact: it goes out again, on another subflow if there is one, a backup or not. It is
 //! held against those that carried it. One may be an accident; after the second all that such a subflow claims to have delivered
 //! goes out again, and after the eighth it is left.
@@ -12,7 +13,7 @@ use plait_wire::ResetReason;
 
 use crate::Connection;
 use crate::protection::sealed::Deliveries;
-use crate::send::blocks::{Block, Carrier};
+use crate::send::blocks::{Arrival, Block, Carrier, Say};
 use crate::subflows::subflow::{ResetInfo, Stage, Subflow, UNKNOWN_RTT};
 
 /// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
@@ -20,6 +21,8 @@ const LOOK_AHEAD: usize = 64;
 /// How long the Data-ACK may lag behind TCP's: the segment with both may have been lost.
 const MIN_GRACE: Duration = Duration::from_millis(2);
 const MAX_GRACE: Duration = Duration::from_millis(100);
+/// How long a block of the peer that has begun is waited for at most, where a round trip is not shorter.
+const MAX_AWAITED: Duration = Duration::from_millis(500);
 
 impl Connection {
     /// Finds blocks that were corrupted or swallowed, has them sent again, and leaves subflows on which that goes on.
@@ -29,6 +32,7 @@ impl Connection {
         }
         self.credit_deliveries(now);
         self.note_arrivals(now);
+        self.note_say(now);
         if self.repair_deadline().is_some_and(|deadline| deadline <= now) {
             self.repair_first();
         }
@@ -108,8 +112,9 @@ impl Connection {
     /// Whether `subflow` is not to be given anything new: TCP says that it has delivered the first block, and the peer has not
     /// said so.
     pub(crate) fn is_disputed(&self, subflow: &Subflow) -> bool {
+        let awaits_say = |first: &Block| first.arrival.is_some_and(|arrival| arrival.awaits.is_some());
         self.protection.is_sealed()
-            && self.outgoing.first().is_some_and(|first| {
+            && self.outgoing.first().filter(|first| !awaits_say(first)).is_some_and(|first| {
                 let is_claimed = |carrier: &Carrier| {
                     carrier.subflow == subflow.state.id && carrier.end <= subflow.tcp.acked_offset()
                 };
@@ -132,14 +137,36 @@ impl Connection {
         }
         let subflows = &self.subflows;
         let has_arrived = |carrier: &Carrier| {
-            let subflow = subflows.iter().find(|subflow| subflow.state.id == carrier.subflow);
+            let subflow = subflows.with_id(carrier.subflow);
             subflow.is_none_or(|subflow| subflow.tcp.acked_offset() >= carrier.end)
         };
         for block in self.outgoing.first_blocks().take(LOOK_AHEAD) {
-            if block.arrived.is_none() && !block.carriers.is_empty() && block.carriers.iter().all(has_arrived)
+            if block.arrival.is_none() && !block.carriers.is_empty() && block.carriers.iter().all(has_arrived)
             {
-                block.arrived = Some(now);
+                let carriers = block.carriers.iter();
+                let mut subflows = carriers.filter_map(|carrier| subflows.with_id(carrier.subflow));
+                let amid = subflows.find(|subflow| subflow.state.sealed.inbox.is_amid());
+                let awaits = amid.map(|Subflow { state, .. }| Say {
+                    subflow: state.id,
+                    blocks: state.sealed.blocks_whole + 1,
+                });
+                block.arrival = Some(Arrival { at: now, awaits });
             }
+        }
+    }
+
+    /// Notes that the peer has had its say about the first block.
+    fn note_say(&mut self, now: Instant) {
+        let Some(Arrival { awaits: Some(say), .. }) = self.outgoing.first().and_then(|first| first.arrival)
+        else {
+            return;
+        };
+        let subflow = self.subflows.with_id(say.subflow);
+        let is_over = subflow.is_none_or(|subflow| subflow.state.stage == Stage::Over);
+        if (is_over || subflow.is_some_and(|subflow| subflow.state.sealed.blocks_whole >= say.blocks))
+            && let Some(first) = self.outgoing.first_blocks().next()
+        {
+            first.arrival = Some(Arrival { at: now, awaits: None });
         }
     }
 
@@ -149,7 +176,7 @@ impl Connection {
             return None;
         }
         let first = self.outgoing.first()?;
-        let arrived = first.arrived?;
+        let arrival = first.arrival?;
         // It is to go out on another subflow already. Where there is none, the one that it was changed on has to repeat it, also
         // if that has stood still since: nothing else would.
         if self.outgoing.is_again(first.start) && self.has_other_way(first) {
@@ -157,7 +184,10 @@ impl Connection {
         }
         let round_trip = |subflow: &Subflow| subflow.tcp.stats().srtt.unwrap_or(UNKNOWN_RTT);
         let slowest = self.subflows.iter().filter(|subflow| subflow.is_open()).map(round_trip).max()?;
-        Some(arrived + (slowest / 4).clamp(MIN_GRACE, MAX_GRACE))
+        let grace = (slowest / 4).clamp(MIN_GRACE, MAX_GRACE);
+        // Who begins a block and does not go on has no more time than the longest.
+        let awaited = slowest.clamp(MAX_GRACE, MAX_AWAITED);
+        Some(arrival.at + if arrival.awaits.is_some() { awaited } else { grace })
     }
 }
 

@@ -44,7 +44,9 @@ impl Connection {
         let before = self.progress();
         self.take_opened(opening, result);
         if let Some(index) = self.subflows.index_of(opening.subflow()) {
-            self.subflows[index].tcp.release_ack();
+            let next =
+                self.protection.established().and_then(|sealed| sealed.first_opening(opening.subflow()));
+            self.subflows[index].tcp.release_ack(next);
             self.on_progress(index, before);
         }
         self.tell_reader();
@@ -79,7 +81,7 @@ impl Connection {
                 }
                 established.open_elsewhere(opening, job);
                 // What acknowledges the bytes is to acknowledge the block as well.
-                self.subflows[index].tcp.hold_ack(now);
+                self.subflows[index].tcp.hold_ack(now, declared.offset);
             }
             Ok(Examined::Duplicate { length, acked }) => {
                 state.sealed.told = 0;

@@ -22,6 +22,8 @@ use crate::subflows::inbox::Declared;
 #[derive(Debug)]
 pub(crate) struct Opening {
     subflow: SubflowId,
+    /// Where it begins in the stream of the subflow.
+    place: u64,
     /// Data offset.
     offset: u64,
     length: u64,
@@ -126,6 +128,11 @@ impl Established {
         }
     }
 
+    /// Where the first block of this subflow begins that is being opened elsewhere.
+    pub(crate) fn first_opening(&self, subflow: SubflowId) -> Option<u64> {
+        self.opening.values().filter(|opening| opening.subflow == subflow).map(|opening| opening.place).min()
+    }
+
     /// Blocks that are being opened elsewhere.
     pub(crate) fn opening(&self) -> usize {
         self.opening.len()
@@ -168,7 +175,8 @@ impl Established {
         if offset + length > limit {
             return Ok(Examined::Outside { length });
         }
-        Ok(Examined::Open(Opening { subflow, offset, length, data_fin, acked }, job))
+        let place = declared.offset;
+        Ok(Examined::Open(Opening { subflow, place, offset, length, data_fin, acked }, job))
     }
 
     /// Whether all of a block with this generation in its header has been delivered, and the generation is over.
@@ -188,7 +196,7 @@ impl Established {
         result: Result<Opened, OpenError>,
         next: u64,
     ) -> Taken {
-        let Opening { subflow: _, offset, length, data_fin, acked } = *opening;
+        let Opening { subflow: _, place: _, offset, length, data_fin, acked } = *opening;
         let Ok(opened) = result else { return Taken::Forged };
         self.opener.finish(&opened);
         self.opened_blocks += 1;
