@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use plait_lab::{Attack, AttackName, Conditions, Direction};
 
 use super::{Injections, Outcome, TIMEOUT, outcome};
-use crate::attacks::case::{Case, Context, Verdict};
+use crate::attacks::case::{Carrier, Case, Context, Verdict};
 use crate::attacks::exchange::{self, Load, Source};
 use crate::attacks::fixture::{Fixture, Listening, Side};
 use crate::attacks::secrets::{self, Suite};
@@ -140,6 +140,9 @@ fn missing(context: &Context<'_>, attack: Option<AttackName>, says: &'static str
     let exchange = running.finish(&mut client, &mut server, Duration::from_secs(2))?;
     let (up, down) = (exchange.up.bytes, exchange.down.bytes);
     ensure!(up + down == 0, "{up} and {down} bytes arrived");
+    // Over UDP what is stripped is so short that its first answer would be longer: there is none.
+    let is_short = attack == Some(AttackName::StripCapable) && context.settings.carrier == Carrier::Udp;
+    let says = if is_short { "the join was not answered" } else { says };
     let said = &exchange.client.said;
     ensure!(said.contains("on path b") && said.contains(says), "it says: {said}");
     let code = exchange.client.code;
