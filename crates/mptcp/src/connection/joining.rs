@@ -107,11 +107,11 @@ impl Connection {
             let state = &self.subflows[index].state;
             let waits = matches!((state.stage, state.kind), (Stage::Opening, Kind::JoinActive { .. }));
             let (other, remote) = (state.path, state.tuple.remote);
-            if state.id == id || !waits || !self.paths.is_same_device(other, path) {
+            if state.id == id || !waits || !self.paths.known_paths().is_same_device(other, path) {
                 continue;
             }
             self.subflows[index].cancel();
-            if self.paths.is_before(other, path) {
+            if self.paths.known_paths().is_before(other, path) {
                 self.paths.on_lost(now, other, remote);
             }
         }

@@ -42,7 +42,7 @@ pub(crate) struct PathManager {
     /// When the last subflow over each path was begun.
     begun: Vec<(PathId, Instant)>,
     /// What the paths were when they were looked at last.
-    known_paths: Vec<Path>,
+    known_paths: Paths,
     /// What the host has to be told.
     outcomes: Vec<Outcome>,
     /// What was looked at last, while nothing of it has changed: a packet that says nothing about ways to the peer costs
@@ -249,19 +249,12 @@ impl PathManager {
                 self.pairs.forget_path(path.id);
             }
         }
-        self.known_paths = paths.iter().cloned().collect();
+        self.known_paths = paths.clone();
     }
 
-    /// Whether two paths are one, or two over the same device.
-    pub(crate) fn is_same_device(&self, one: PathId, other: PathId) -> bool {
-        let name = |id| self.known_paths.iter().find(|path| path.id == id).map(|path| &path.name);
-        one == other || name(one).is_some_and(|found| !found.is_empty() && Some(found) == name(other))
-    }
-
-    /// Whether `one` is preferred to `other`.
-    pub(crate) fn is_before(&self, one: PathId, other: PathId) -> bool {
-        let place = |id| self.known_paths.iter().position(|path| path.id == id);
-        place(one).is_some_and(|place_of_one| place(other).is_some_and(|place| place_of_one < place))
+    /// The paths as they were when they were looked at last.
+    pub(crate) fn known_paths(&self) -> &Paths {
+        &self.known_paths
     }
 
     /// Whether there may be paths of ours that the peer does not know yet.
@@ -272,8 +265,8 @@ impl PathManager {
     /// Notes which paths of ours are to be announced.
     pub(crate) fn settle(&mut self, paths: &Paths, is_opener: bool) {
         self.is_settled = true;
-        if self.known_paths.is_empty() {
-            self.known_paths = paths.iter().cloned().collect();
+        if self.known_paths.iter().next().is_none() {
+            self.known_paths = paths.clone();
         }
         let Some(initial) = self.addresses.initial_remote() else { return };
         for path in paths.iter().filter(|path| path.up && path.class != PathClass::Never) {

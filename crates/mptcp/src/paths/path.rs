@@ -84,10 +84,15 @@ impl Paths {
         first.map_or(id, |first| first.id)
     }
 
-    /// Whether `one` is preferred to `other`.
+    /// Whether two paths are one, or two over the same device.
+    pub(crate) fn is_same_device(&self, one: PathId, other: PathId) -> bool {
+        self.device_of(one) == self.device_of(other)
+    }
+
+    /// Whether `one` is preferred to `other`, and both are there.
     pub(crate) fn is_before(&self, one: PathId, other: PathId) -> bool {
         let place = |id| self.0.iter().position(|path| path.id == id);
-        place(one) < place(other)
+        place(one).is_some_and(|before| place(other).is_some_and(|after| before < after))
     }
 
     /// Adds a path, or replaces the one with its id.

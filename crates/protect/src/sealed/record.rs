@@ -114,17 +114,7 @@ impl Record {
             }
             Self::AddAddr { id, address, port } => {
                 put(&[ADD_ADDR, *id]);
-                match address {
-                    IpAddr::V4(address) => {
-                        put(&[FAMILY_V4]);
-                        put(&address.octets());
-                    }
-                    IpAddr::V6(address) => {
-                        put(&[FAMILY_V6]);
-                        put(&address.octets());
-                    }
-                }
-                put(&port.to_be_bytes());
+                put_address(&mut put, *address, *port);
             }
             Self::RemoveAddr { id } => put(&[REMOVE_ADDR, *id]),
             Self::Prio { subflow, backup } => {
@@ -160,17 +150,7 @@ impl Record {
             Self::Seen { subflow, seen: Seen { address, mss, options } } => {
                 put(&[SEEN]);
                 put(&subflow.0.to_be_bytes());
-                match address.ip() {
-                    IpAddr::V4(address) => {
-                        put(&[FAMILY_V4]);
-                        put(&address.octets());
-                    }
-                    IpAddr::V6(address) => {
-                        put(&[FAMILY_V6]);
-                        put(&address.octets());
-                    }
-                }
-                put(&address.port().to_be_bytes());
+                put_address(&mut put, address.ip(), address.port());
                 put(&mss.to_be_bytes());
                 put(&[*options]);
             }
@@ -219,6 +199,21 @@ const SEEN: u8 = 15;
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
 
+/// The family, the address and the port.
+fn put_address(mut put: impl FnMut(&[u8]), address: IpAddr, port: u16) {
+    match address {
+        IpAddr::V4(address) => {
+            put(&[FAMILY_V4]);
+            put(&address.octets());
+        }
+        IpAddr::V6(address) => {
+            put(&[FAMILY_V6]);
+            put(&address.octets());
+        }
+    }
+    put(&port.to_be_bytes());
+}
+
 /// The longest record: the longest ticket.
 const MAX_RECORD_LEN: usize = 1 + 1 + MAX_TICKET;
 
@@ -266,7 +261,7 @@ impl<'a> Records<'a> {
             ADD_ADDR => {
                 let [id] = fields.take()?;
                 let address = fields.take_address()?;
-                Record::AddAddr { id, address, port: u16::from_be_bytes(fields.take()?) }
+                Record::AddAddr { id, address: address.ip(), port: address.port() }
             }
             REMOVE_ADDR => {
                 let [id] = fields.take()?;
@@ -304,7 +299,6 @@ impl<'a> Records<'a> {
             SEEN => {
                 let subflow = SubflowTag(u64::from_be_bytes(fields.take()?));
                 let address = fields.take_address()?;
-                let address = SocketAddr::new(address, u16::from_be_bytes(fields.take()?));
                 let mss = u16::from_be_bytes(fields.take()?);
                 let [options] = fields.take()?;
                 Record::Seen { subflow, seen: Seen { address, mss, options } }
@@ -351,14 +345,15 @@ impl<'a> Fields<'a> {
         Ok(*field)
     }
 
-    /// A family and an address of it.
-    fn take_address(&mut self) -> Result<IpAddr, RecordError> {
+    /// A family, an address of it, and a port.
+    fn take_address(&mut self) -> Result<SocketAddr, RecordError> {
         let [family] = self.take()?;
-        Ok(match family {
+        let address = match family {
             FAMILY_V4 => IpAddr::V4(Ipv4Addr::from(self.take::<4>()?)),
             FAMILY_V6 => IpAddr::V6(Ipv6Addr::from(self.take::<16>()?)),
             _ => return Err(RecordError::Value),
-        })
+        };
+        Ok(SocketAddr::new(address, u16::from_be_bytes(self.take()?)))
     }
 
     fn take_slice(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
