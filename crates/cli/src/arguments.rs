@@ -89,12 +89,8 @@ impl Command {
             | Self::Check(_)
             | Self::Key(_) => true,
             // Of these, some start others that do.
-            Self::Status(_)
-            | Self::Path(_)
-            | Self::Lab(_)
-            | Self::Demo(_)
-            | Self::Doctor(_)
-            | Self::Attack(_) => false,
+            Self::Status(_) | Self::Path(_) | Self::Lab(_) | Self::Demo(_) | Self::Attack(_) => false,
+            Self::Doctor(doctor) => doctor.asks_a_server(),
             // What is in there becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
         }

@@ -1,4 +1,4 @@
-//! `plait check`: what each path and carrier lets through to a server.
+//! `plait check`, and `plait doctor --server`: what each path and carrier lets through to a server.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -28,33 +28,41 @@ use crate::status::SCHEMA;
 pub(crate) struct Check {
     /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT; HOST[:PORT] will do. A `plait listen` is one, too.
     server: ServerUrl,
+    #[command(flatten)]
+    trial: Trial,
+    /// Write one JSON object to standard output in place of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How the ways to a server are tried, by `plait check` and by `plait doctor --server`. What no variable of the environment gives
+/// makes no sense without a server.
+#[derive(Debug, Args)]
+pub(crate) struct Trial {
     /// A device to try (repeatable) [default: the devices of the default routes].
-    #[arg(short, long = "path", value_name = "DEV")]
+    #[arg(short, long = "path", value_name = "DEV", requires = "server")]
     paths: Vec<Path>,
     /// What to try: tcp, udp, or auto for both.
     #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers, env = "PLAIT_CARRIER")]
     carrier: Carriers,
     /// Use IPv4 only.
-    #[arg(short = '4', conflicts_with = "ipv6")]
+    #[arg(short = '4', conflicts_with = "ipv6", requires = "server")]
     ipv4: bool,
     /// Use IPv6 only.
-    #[arg(short = '6')]
+    #[arg(short = '6', requires = "server")]
     ipv6: bool,
     /// Give a way up that has no connection after so many seconds.
-    #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds, requires = "server")]
     connect_timeout: Duration,
     /// Leave each connection alone for so many seconds, to see whether NATs remember it; most forget UDP after 30 or later.
-    #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds, requires = "server")]
     idle: Duration,
-    /// Write one JSON object to standard output in place of the table.
-    #[arg(long)]
-    json: bool,
     /// Where our key and those of known servers are [default: ~/.config/plait, and ~/.local/state/plait for known_peers, or where
     /// XDG_CONFIG_HOME and XDG_STATE_HOME say; for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
     keys: Option<PathBuf>,
     /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable).
-    #[arg(long = "range", value_name = "NETWORK")]
+    #[arg(long = "range", value_name = "NETWORK", requires = "server")]
     ranges: Vec<IpAddr>,
 }
 
@@ -75,7 +83,7 @@ impl std::error::Error for NotUsable {}
 
 /// The result for programs (docs/status.md).
 #[derive(Debug, Serialize)]
-struct Report {
+pub(crate) struct Report {
     /// [`SCHEMA`].
     schema: u32,
     /// `check`.
@@ -85,6 +93,9 @@ struct Report {
     usable: bool,
     key: KeyReport,
     ways: Vec<Way>,
+    /// What to end with where nothing is usable.
+    #[serde(skip)]
+    obstacle: Option<NotUsable>,
 }
 
 /// The server's key.
@@ -145,9 +156,22 @@ struct OptionReport {
 
 impl Check {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let report = self.trial.run(&self.server).await?;
+        let text = if self.json { serde_json::to_string(&report)? + "\n" } else { report.words() };
+        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+        report.usability()
+    }
+}
+
+impl Trial {
+    /// Tries all ways to `server`.
+    ///
+    /// # Errors
+    /// Nothing could be tried at all. That no way can be used is in the report ([`Report::usability`]).
+    pub(crate) async fn run(&self, server: &ServerUrl) -> anyhow::Result<Report> {
         let store = self.keys.clone().map_or_else(default_store, KeyStore::new);
-        let known = store.known_peers().find(&self.server.authority())?.map(|known| known.fingerprint);
-        let key = self.server.pin.or(known);
+        let known = store.known_peers().find(&server.authority())?.map(|known| known.fingerprint);
+        let key = server.pin.or(known);
         let mut sealing = match key {
             Some(key) => Sealing::new(Trust::pinned(key)),
             // Nobody is sent anything: to learn who answers is what this is for.
@@ -159,17 +183,14 @@ impl Check {
         }
         let sealing = sealing.handshakes([Handshake::Tls13]).full_handshakes();
         let host = plait::Host::builder().address_ranges(self.ranges.iter().copied());
-        let check = Ways::new(self.remote(), sealing).host(host).carriers(self.carrier);
+        let check = Ways::new(self.remote(server), sealing).host(host).carriers(self.carrier);
         let check = check.limit(self.connect_timeout).idle(self.idle);
         let ways = self.paths.iter().cloned().fold(check, Ways::path).run().await?;
-        let report = Report::new(&self.server, known, &ways);
-        let text = if self.json { serde_json::to_string(&report)? + "\n" } else { report.words() };
-        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
-        if report.usable { Ok(()) } else { Err(NotUsable::new(&self.server, &ways).into()) }
+        Ok(Report::new(server, known, &ways))
     }
 
-    fn remote(&self) -> Remote {
-        let remote = Remote::from((self.server.host.as_str(), self.server.port));
+    fn remote(&self, server: &ServerUrl) -> Remote {
+        let remote = Remote::from((server.host.as_str(), server.port));
         match (self.ipv4, self.ipv6) {
             (true, _) => remote.ipv4_only(),
             (false, true) => remote.ipv6_only(),
@@ -211,18 +232,26 @@ impl Report {
             },
             agrees: shown.windows(2).all(|pair| pair[0] == pair[1]),
         };
+        let usable = ways.iter().any(|way| way.verdict == Verdict::Usable);
         Self {
             schema: SCHEMA,
             kind: "check",
             server: server.to_string(),
-            usable: ways.iter().any(|way| way.verdict == Verdict::Usable),
+            usable,
             key,
             ways: ways.iter().map(Way::from).collect(),
+            obstacle: (!usable).then(|| NotUsable::new(server, ways)),
         }
     }
 
+    /// # Errors
+    /// No way can be used.
+    pub(crate) fn usability(self) -> anyhow::Result<()> {
+        self.obstacle.map_or(Ok(()), |obstacle| Err(obstacle.into()))
+    }
+
     /// For people.
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let header = ["PATH", "CARRIER", "RESULT", "RTT", "LOSS", "MTU", "UP", "DOWN", "NAT"];
         let mut rows = vec![header.map(str::to_owned)];
         rows.extend(self.ways.iter().map(Way::row));
@@ -405,8 +434,15 @@ mod tests {
         let ways =
             vec![Way { options: vec![stripped("syn", true), stripped("later", false)], ..way("stripped") }];
         let key = KeyReport { shown: None, known: "none", agrees: true };
-        let report =
-            Report { schema: SCHEMA, kind: "check", server: "gw:1".to_owned(), usable: false, key, ways };
+        let report = Report {
+            schema: SCHEMA,
+            kind: "check",
+            server: "gw:1".to_owned(),
+            usable: false,
+            key,
+            ways,
+            obstacle: None,
+        };
         let text = report.words();
         assert!(text.contains("wan1  tcp      stripped  -"), "{text}");
         assert!(text.contains("wan1 over tcp: TCP-ENO stripped in the SYN\n"), "{text}");

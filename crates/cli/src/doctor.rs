@@ -1,42 +1,85 @@
-//! `plait doctor`: what this machine lacks.
+//! `plait doctor`: what this machine lacks, and what the way to a server lets through.
+
+use std::io::{self, Write};
 
 use anyhow::Context;
 use clap::Args;
-use serde_json::json;
-use std::io::{self, Write};
+use plait_proxy::url::ServerUrl;
+use serde_json::{Value, json};
 
+use crate::check::{Report, Trial};
+use crate::exit;
 use crate::prerequisite::{Check, MissingPrerequisite};
 use crate::status::SCHEMA;
 
-/// Say what this machine lacks for plait, and what helps.
+/// Say what this machine lacks for plait, and what helps; with --server also what each path lets through to it, as `plait check` does.
 #[derive(Debug, Args)]
+#[command(after_help = exit::EXPLANATION_OF_DOCTOR)]
 pub(crate) struct Doctor {
-    /// Tell it as JSON: {"schema": 1, "checks": [{"name", "ok", "required", "needed_by", and "found" or "why" and "fix"}]}.
+    /// Try the ways to this server, too: plait://HOST:7443#FINGERPRINT, as `plait serve` prints it.
+    #[arg(short, long, value_name = "SERVER", env = "PLAIT_SERVER")]
+    server: Option<ServerUrl>,
+    #[command(flatten)]
+    trial: Trial,
+    /// Tell it as JSON: {"schema": 1, "kind": "doctor", "checks": [{"name", "ok", "required", "needed_by", and "found" or "why" and
+    /// "fix"}], "server": null, or what `plait check --json` writes}.
     #[arg(long)]
     json: bool,
 }
 
 impl Doctor {
-    /// Tells about each check; the first missing prerequisite that matters is the result.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let mut first: Option<MissingPrerequisite> = None;
-        let mut out = io::stdout().lock();
+    /// Whether it is more than a look at this machine.
+    pub(crate) fn asks_a_server(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Tells about each check of the machine and each way to the server. The first missing prerequisite that matters is the result;
+    /// else whether there is a way.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let (checks, missing) = self.check_machine()?;
+        let ways = match &self.server {
+            Some(server) => Some(self.trial.run(server).await),
+            None => None,
+        };
+        let text = match &ways {
+            None if self.json => line_of_json(&checks, &Value::Null),
+            Some(Ok(report)) if self.json => line_of_json(&checks, &serde_json::to_value(report)?),
+            Some(Err(error)) if self.json => line_of_json(&checks, &json!({ "why": format!("{error:#}") })),
+            None => String::new(),
+            Some(Ok(report)) => format!("\n{}", report.words()),
+            Some(Err(error)) => format!("\nno way to the server can be tried: {error:#}\n"),
+        };
+        write(&text)?;
+        match (missing, ways) {
+            (Some(missing), _) => Err(missing.into()),
+            (None, Some(ways)) => ways.and_then(Report::usability),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// For programs, and the first that is required and missing. People are told as it goes.
+    fn check_machine(&self) -> anyhow::Result<(Vec<Value>, Option<MissingPrerequisite>)> {
+        let mut first = None;
         let mut checks = Vec::new();
-        for check in Check::ALL {
+        for check in Check::of_this_user() {
             let outcome = check.check();
             if self.json {
                 checks.push(check.json(&outcome));
             } else {
-                writeln!(out, "{}", check.line(&outcome)).context("cannot write to standard output")?;
+                write(&format!("{}\n", check.line(&outcome)))?;
             }
             if let (Err(missing), true, None) = (outcome, check.is_required(), &first) {
                 first = Some(missing);
             }
         }
-        if self.json {
-            let all = json!({ "schema": SCHEMA, "checks": checks });
-            writeln!(out, "{all}").context("cannot write to standard output")?;
-        }
-        first.map_or(Ok(()), |missing| Err(missing.into()))
+        Ok((checks, first))
     }
+}
+
+fn line_of_json(checks: &[Value], server: &Value) -> String {
+    format!("{}\n", json!({ "schema": SCHEMA, "kind": "doctor", "checks": checks, "server": server }))
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }

@@ -23,6 +23,13 @@ pub(crate) const EXPLANATION_OF_CHECK: &str = "Exit status: 0 if a way can be us
     and options are stripped, altered or dropped on the way; 7 if no way can be tried, for a privilege, a device or a program that is \
     missing; 128+N if signal N ended it.";
 
+/// The same for `plait doctor`.
+pub(crate) const EXPLANATION_OF_DOCTOR: &str = "Exit status: 7 if something is missing that connections cannot be without: those over TCP \
+    and UDP for root, those over UDP for an ordinary user; if nothing is, 0, or with --server that of plait check: 0 if a way can be used; 1 \
+    for what has no number of its own; 4 if the server cannot be reached on any way; 5 if it is not who it should be, or does not take us; 6 \
+    if it can be reached and options are stripped, altered or dropped on the way; 7 if no way can be tried; 2 for errors of usage; 128+N if \
+    signal N ended it.";
+
 /// Exit status. Usage errors end with 2, from the parser of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {

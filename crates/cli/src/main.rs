@@ -100,7 +100,7 @@ fn main() -> ExitCode {
         Command::Key(arguments) => arguments.run(),
         Command::Lab(arguments) => arguments.run(),
         Command::Demo(arguments) => arguments.run(),
-        Command::Doctor(doctor) => doctor.run(),
+        Command::Doctor(doctor) => until_interrupted(doctor.run()),
         Command::Completions(completions) => completions.run(Arguments::command()),
         Command::Man(manual) => manual.run(Arguments::command()),
         Command::Attack(Attack::Scramble(arguments)) => until_interrupted(attack_scramble::run(arguments)),

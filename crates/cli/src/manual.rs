@@ -190,6 +190,16 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         &[("plait demo --report report.html", "All systems under all attacks, as a page to read.")],
     ),
     (
+        "plait-doctor",
+        &[
+            ("plait doctor", "What this machine lacks for plait, each with what helps."),
+            (
+                "plait doctor -s plait://gw.example:7443",
+                "The same, and what each path lets through to that server, as plait check says it.",
+            ),
+        ],
+    ),
+    (
         "plait-attack-scramble",
         &[("plait attack scramble path-b.pcapng --plain sent.txt", "How much of it is right.")],
     ),
@@ -220,7 +230,7 @@ const FILES: &[Entry] = &[
 ];
 
 const ENVIRONMENT: &[Entry] = &[
-    ("PLAIT_SERVER", "The server of run, proxy and forward, where --server is not given."),
+    ("PLAIT_SERVER", "The server of run, proxy, forward and doctor, where --server is not given."),
     ("PLAIT_KEYS", "The directory of keys, where --keys is not given."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "In place of ~/.config and ~/.local/state, not for root."),
     ("XDG_RUNTIME_DIR", "In place of /run/user/UID, not for root; without both a directory in /tmp."),
@@ -296,7 +306,11 @@ fn more_of(name: &str, page: &mut Vec<u8>) -> io::Result<()> {
     }
     section("FILES", FILES);
     section("ENVIRONMENT", ENVIRONMENT);
-    let statuses = if name == "plait-check" { exit::EXPLANATION_OF_CHECK } else { exit::EXPLANATION };
+    let statuses = match name {
+        "plait-check" => exit::EXPLANATION_OF_CHECK,
+        "plait-doctor" => exit::EXPLANATION_OF_DOCTOR,
+        _ => exit::EXPLANATION,
+    };
     more.control("SH", ["EXIT STATUS"]).text([roman(statuses.trim_start_matches("Exit status: "))]);
     more.control("SH", ["SEE ALSO"]).text([roman(SEE_ALSO)]);
     more.to_writer(page)

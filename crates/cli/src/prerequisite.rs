@@ -7,10 +7,12 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
+use plait_lab::privilege::is_ordinary_user;
 
 use crate::exit::Exit;
 use crate::firewall;
 use crate::options::Options;
+use crate::run;
 
 /// Something that is missing, and what helps. Its text is the same line wherever it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +30,7 @@ pub(crate) enum Check {
     Ip,
     Nft,
     Namespaces,
-    Redirection,
+    PrivateNetwork,
     Translation,
     Forwarding,
     KernelMultipath,
@@ -43,7 +45,7 @@ impl Check {
         Self::Ip,
         Self::Nft,
         Self::Namespaces,
-        Self::Redirection,
+        Self::PrivateNetwork,
         Self::Translation,
         Self::Forwarding,
         Self::KernelMultipath,
@@ -56,24 +58,28 @@ impl Check {
     /// What it cannot be without where UDP is enough.
     pub(crate) const SOCKETS: [Self; 1] = [Self::Ip];
 
-    /// What `plait run` needs besides.
-    pub(crate) const ENCLOSURE: [Self; 2] = [Self::Namespaces, Self::Redirection];
-
     /// What `plait lab` and `plait demo` cannot be without, for root.
     const LAB: [Self; 4] = [Self::Privileges, Self::Tun, Self::Ip, Self::Namespaces];
 
     /// The same for an ordinary user, who is root in a user namespace there.
     const LAB_OF_USER: [Self; 3] = [Self::Tun, Self::Ip, Self::UserNamespaces];
 
-    /// Whether anything of plait fails without it.
+    /// Those that matter to this user: who is not root has other namespaces.
+    pub(crate) fn of_this_user() -> impl Iterator<Item = Self> {
+        let is_for_root = |check: &Self| *check == Self::Namespaces;
+        Self::ALL.into_iter().filter(move |check| !is_ordinary_user() || !is_for_root(check))
+    }
+
+    /// Whether connections that this user can have elsewhere fail without it: over UDP alone without root.
     pub(crate) fn is_required(self) -> bool {
         match self {
+            _ if is_ordinary_user() => Self::SOCKETS.contains(&self),
             Self::Privileges
             | Self::Tun
             | Self::Ip
             | Self::Nft
             | Self::Namespaces
-            | Self::Redirection
+            | Self::PrivateNetwork
             | Self::Translation
             | Self::Forwarding => true,
             Self::KernelMultipath | Self::UserNamespaces => false,
@@ -88,7 +94,7 @@ impl Check {
             Self::Ip => "ip",
             Self::Nft => "nft",
             Self::Namespaces => "network namespaces",
-            Self::Redirection => "redirection of connections",
+            Self::PrivateNetwork => "private network",
             Self::Translation => "address translation",
             Self::Forwarding => "forwarding",
             Self::KernelMultipath => "Multipath TCP of the kernel",
@@ -99,17 +105,16 @@ impl Check {
     /// Who needs it.
     fn needed_by(self) -> &'static str {
         match self {
-            Self::Privileges | Self::Nft | Self::Translation | Self::Forwarding => {
+            Self::Privileges | Self::Translation | Self::Forwarding => {
                 "all connections over TCP; --carrier udp does without"
             }
+            Self::Nft => "all connections over TCP (--carrier udp does without), plait run",
             Self::Tun => "all connections over TCP (--carrier udp does without), plait lab, plait demo",
             Self::Ip => "all connections, plait lab, plait demo",
-            // An ordinary user's lab has them in a user namespace, which is a check of its own.
-            Self::Namespaces if plait_lab::privilege::is_ordinary_user() => "plait run",
-            Self::Namespaces => "plait run, plait lab, plait demo",
-            Self::Redirection => "plait run",
+            Self::Namespaces => "plait lab, plait demo",
+            Self::PrivateNetwork => "plait run",
             Self::KernelMultipath => "only for plait demo and plait lab figures, to compare with the kernel",
-            Self::UserNamespaces => "only for plait run, plait lab and plait demo without root",
+            Self::UserNamespaces => "only for plait lab and plait demo without root",
         }
     }
 
@@ -121,14 +126,8 @@ impl Check {
             Self::Ip => tool("ip", &["-Version"]),
             Self::Nft => tool("nft", &["--version"]),
             Self::Namespaces => in_namespace(|| Ok(())).map(|()| "can be made".to_owned()),
-            Self::Redirection => rules(
-                "type nat hook output priority -100; meta l4proto tcp redirect to :1",
-                "nat and redirect",
-            ),
-            Self::Translation => rules(
-                "type nat hook postrouting priority 100; oifname \"lo\" masquerade",
-                "nat and masquerade",
-            ),
+            Self::PrivateNetwork => private_network(),
+            Self::Translation => translation(),
             Self::Forwarding => forwarding(),
             Self::KernelMultipath => kernel_multipath(),
             Self::UserNamespaces => user_namespaces(),
@@ -196,11 +195,7 @@ pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
 
 /// What this user lacks for a lab, if anything.
 pub(crate) fn of_lab() -> anyhow::Result<()> {
-    let checks = if plait_lab::privilege::is_ordinary_user() {
-        Check::LAB_OF_USER.as_slice()
-    } else {
-        Check::LAB.as_slice()
-    };
+    let checks = if is_ordinary_user() { Check::LAB_OF_USER.as_slice() } else { Check::LAB.as_slice() };
     first(checks).map_or(Ok(()), |missing| Err(missing.into()))
 }
 
@@ -301,10 +296,29 @@ fn in_namespace<T: Send>(
     })
 }
 
-/// Whether nft takes a chain, in a namespace where it does no harm.
-fn rules(chain: &'static str, what: &'static str) -> Found {
-    const FIX: &str = "install nftables and use a kernel with nf_tables and nf_nat (modprobe nft_chain_nat \
-                       nft_redir nft_masq)";
+const KERNEL_NAT: &str =
+    "install nftables and use a kernel with nf_tables and nf_nat (modprobe nft_chain_nat nft_redir nft_masq)";
+
+/// Makes one as `plait run` does: for an ordinary user that takes a user namespace.
+fn private_network() -> Found {
+    let Err(error) = run::probe() else {
+        return Ok(
+            if is_ordinary_user() { "can be made in a user namespace" } else { "can be made" }.to_owned()
+        );
+    };
+    let namespaces = if is_ordinary_user() { Check::UserNamespaces } else { Check::Namespaces };
+    Err(match first(&[namespaces, Check::Ip, Check::Nft]) {
+        Some(missing) => (format!("{}: {}", missing.what, missing.why), missing.fix.into()),
+        None => {
+            let said = error.to_string();
+            (said.lines().next().unwrap_or_default().trim().to_owned(), KERNEL_NAT.into())
+        }
+    })
+}
+
+/// Whether nft takes a rule that translates, in a namespace where it does no harm.
+fn translation() -> Found {
+    const TABLE: &[u8] = b"table inet plait_doctor {\nchain c { type nat hook postrouting priority 100; oifname \"lo\" masquerade; }\n}\n";
     in_namespace(|| {
         let child = Command::new("nft")
             .args(["-f", "-"])
@@ -314,19 +328,17 @@ fn rules(chain: &'static str, what: &'static str) -> Found {
             .spawn();
         let output = child.and_then(|mut child| {
             if let Some(mut stdin) = child.stdin.take() {
-                stdin.write_all(
-                    format!("table inet plait_doctor {{\nchain c {{ {chain}; }}\n}}\n").as_bytes(),
-                )?;
+                stdin.write_all(TABLE)?;
             }
             child.wait_with_output()
         });
         match output {
-            Ok(output) if output.status.success() => Ok(format!("{what} of nf_tables")),
+            Ok(output) if output.status.success() => Ok("nat and masquerade of nf_tables".to_owned()),
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr);
-                Err((format!("nft: {}", said.lines().next().unwrap_or_default().trim()), FIX.into()))
+                Err((format!("nft: {}", said.lines().next().unwrap_or_default().trim()), KERNEL_NAT.into()))
             }
-            Err(error) => Err((format!("nft: {error}"), FIX.into())),
+            Err(error) => Err((format!("nft: {error}"), KERNEL_NAT.into())),
         }
     })
 }
@@ -394,7 +406,8 @@ mod tests {
         assert_eq!(missing.to_string(), "missing: nft: not installed; fix: install the package nftables");
         let line = Check::Nft.line(&Err(missing.clone()));
         assert!(line.starts_with(&missing.to_string()), "{line}");
-        for check in Check::ALL {
+        // That one starts this program once more, which is another one here.
+        for check in Check::ALL.into_iter().filter(|check| *check != Check::PrivateNetwork) {
             let outcome = check.check();
             assert!(!check.line(&outcome).contains('\n'), "{outcome:?}");
             let json = check.json(&outcome);

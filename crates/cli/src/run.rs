@@ -13,7 +13,6 @@ use anyhow::Context;
 use clap::Args;
 use nix::unistd::{Uid, User};
 use plait::Carriers;
-use plait_lab::privilege::is_ordinary_user;
 use plait_proxy::client::{self, ForwardError};
 use plait_proxy::convert::Destination;
 use plait_proxy::dns;
@@ -98,12 +97,9 @@ impl Run {
         self.run_enclosed().await.map_err(|error| prerequisite::explain(error, &checks))
     }
 
-    /// What the stack cannot be without, and what the private network of the program cannot: for an ordinary user that is a user
-    /// namespace.
+    /// What the stack cannot be without, and the private network of the program.
     fn checks(&self) -> Vec<Check> {
-        let enclosure: &[Check] =
-            if is_ordinary_user() { &[Check::Nft, Check::UserNamespaces] } else { &Check::ENCLOSURE };
-        [self.options().checks(), enclosure].concat()
+        [self.options().checks(), &[Check::PrivateNetwork]].concat()
     }
 
     async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
@@ -116,9 +112,7 @@ impl Run {
         let dial = Arc::new(towards.open(Running::new("run", what)).await?);
         let user = user.or_else(caller_of_sudo);
         user.as_deref().map(found).transpose()?;
-        // What is installed over our own binary in the meantime is not what has to become the program.
-        let mut child = Command::new("/proc/self/exe");
-        child.arg(CHILD);
+        let mut child = child();
         if let Some(user) = user {
             child.args(["--user", &user]);
         }
@@ -131,6 +125,21 @@ impl Run {
         farewell(&dial, &mut flows, if ended > 128 { PARTING } else { FAREWELL }).await;
         Ok(code(ended))
     }
+}
+
+/// Whether a private network can be made here.
+///
+/// # Errors
+/// It cannot; says why.
+pub(crate) fn probe() -> anyhow::Result<()> {
+    plait_proxy::run::probe(child())
+}
+
+fn child() -> Command {
+    // What is installed over our own binary in the meantime is not what has to become the program.
+    let mut child = Command::new("/proc/self/exe");
+    child.arg(CHILD);
+    child
 }
 
 /// Who has made us root: what is to be run was meant to be theirs.

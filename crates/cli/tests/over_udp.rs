@@ -4,75 +4,17 @@
 
 mod support;
 
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use plait_lab::{End, Program};
+use support::user::{User, given, place};
 use support::{PLAIT, TIMEOUT, World, sha256, slow_down, until};
 
 /// Bytes in each direction.
 const LEN: usize = 64 << 20;
-
-/// An ordinary user with a directory of his own. If the test runs as root it becomes that user, without any capability; if not,
-/// everybody is whoever runs it.
-struct User {
-    name: &'static str,
-    directory: PathBuf,
-}
-
-impl User {
-    fn new(name: &'static str, world: &Path) -> Self {
-        let directory = world.join(name);
-        fs::create_dir_all(&directory).expect("a directory");
-        if is_root() {
-            let id = |of: &str| {
-                let output = Command::new("id").args([of, name]).output().expect("coreutils");
-                String::from_utf8_lossy(&output.stdout).trim().parse().expect("every system has that user")
-            };
-            chown(&directory, Some(id("-u")), Some(id("-g"))).expect("root can");
-        } else {
-            println!("NOT SHOWN: that {name} is another user, because the test does not run as root");
-        }
-        fs::set_permissions(&directory, Permissions::from_mode(0o700)).expect("ours");
-        Self { name, directory }
-    }
-
-    /// `plait` with these words, as this user, from `input` if there is some.
-    fn plait(&self, world: &Path, what: &str, words: &[&str], input: Option<&Path>) -> Program {
-        let program = world.join("plait");
-        let mut command = if is_root() {
-            let mut command = Command::new("setpriv");
-            let user = [format!("--reuid={}", self.name), "--clear-groups".to_owned()];
-            command.args(user).args(["--regid=nogroup", "--inh-caps=-all", "--bounding-set=-all"]);
-            command.arg(program);
-            command
-        } else {
-            Command::new(program)
-        };
-        command.args(words).arg("--keys").arg(self.directory.join("keys")).env_remove("SSLKEYLOGFILE");
-        Program::start_here(world, what, command, given(input), End::Own).expect("started")
-    }
-}
-
-fn given(input: Option<&Path>) -> End {
-    End::Given(input.map_or_else(Stdio::null, |input| File::open(input).expect("there").into()))
-}
-
-fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
-}
-
-/// A directory with a copy of the program that every user can start.
-fn place(label: &str) -> PathBuf {
-    let world = std::env::temp_dir().join(format!("plait-{label}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&world);
-    fs::create_dir_all(&world).expect("a directory");
-    fs::set_permissions(&world, Permissions::from_mode(0o755)).expect("ours");
-    fs::copy(PLAIT, world.join("plait")).expect("copied");
-    world
-}
 
 /// A file of `LEN` bytes in which no two lines are alike; its SHA-256.
 fn make_file(file: &Path, seed: u64) -> String {
@@ -83,6 +25,22 @@ fn make_file(file: &Path, seed: u64) -> String {
     sha256(file)
 }
 
+/// The key of a `plait listen`, once it listens.
+fn key_of(listen: &mut Program) -> String {
+    let line = listen.wait_for_line("our key is ", TIMEOUT).expect("it says so");
+    listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
+    line.rsplit(' ').next().expect("a word").to_owned()
+}
+
+/// `plait listen` and `plait connect` end well, and their output is what the other was to send.
+fn assert_exchanged(ends: [&mut Program; 2], sums: &[String; 2]) {
+    let outputs = ends.map(|end| {
+        assert!(end.wait(TIMEOUT).expect("it ends").success(), "{}", end.last_words());
+        sha256(end.output())
+    });
+    assert_eq!(outputs, *sums);
+}
+
 #[test]
 fn two_ordinary_users_of_one_machine_talk_without_any_privilege() {
     let world = place("users");
@@ -91,15 +49,10 @@ fn two_ordinary_users_of_one_machine_talk_without_any_privilege() {
     let sums = [make_file(&there, 1), make_file(&back, 2)];
     let port = (20_000 + std::process::id() % 10_000).to_string();
     let mut listen = ada.plait(&world, "listen", &["listen", &port, "--carrier", "udp"], Some(&back));
-    let line = listen.wait_for_line("our key is ", TIMEOUT).expect("it says so");
-    let key = line.rsplit(' ').next().expect("a word").to_owned();
-    listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
+    let key = key_of(&mut listen);
     let words = ["connect", "127.0.0.1", &port, "--server-key", &key, "--carrier", "udp", "--status"];
     let mut connect = bob.plait(&world, "connect", &words, Some(&there));
-    for program in [&mut connect, &mut listen] {
-        assert!(program.wait(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
-    }
-    assert_eq!([sha256(listen.output()), sha256(connect.output())], sums);
+    assert_exchanged([&mut listen, &mut connect], &sums);
     let said = connect.errors();
     assert!(said.contains("sealed: ") && said.contains("lo    udp"), "{said}");
     let _ = fs::remove_dir_all(&world);
@@ -233,15 +186,10 @@ fn transfer(label: &str, rules: &str) -> String {
         Program::start(host, &world.directory, name, command, input, End::Own).expect("started")
     };
     let mut listen = start(&world.server, "listen", "back", &["listen", "5000"]);
-    let line = listen.wait_for_line("our key is ", TIMEOUT).expect("it says so");
-    let key = line.rsplit(' ').next().expect("a word").to_owned();
-    listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
+    let key = key_of(&mut listen);
     let words = ["connect", "10.77.1.2", "5000", "--server-key", &key];
     let mut connect = start(&world.client, "connect", "there", &words);
-    for program in [&mut connect, &mut listen] {
-        assert!(program.wait(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
-    }
-    assert_eq!([sha256(listen.output()), sha256(connect.output())], sums);
+    assert_exchanged([&mut listen, &mut connect], &sums);
     until("the status", || world.file("connect").exists());
     let status = fs::read_to_string(world.file("connect")).expect("text");
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");

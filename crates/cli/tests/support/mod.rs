@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 pub(crate) mod static_program;
+pub(crate) mod user;
 
 use std::fs;
 use std::io::{Read, Write};

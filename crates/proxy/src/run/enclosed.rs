@@ -6,7 +6,7 @@ use std::net;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -47,9 +47,7 @@ impl Enclosed {
     /// # Errors
     /// The private network cannot be made; says why.
     pub fn start(mut child: Command, program: &[OsString]) -> anyhow::Result<(Self, Listeners)> {
-        let (ours, theirs) = UnixStream::pair()?;
-        fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty()))?;
-        child.arg(theirs.as_raw_fd().to_string()).arg("--").args(program);
+        let (ours, theirs) = controlled(&mut child, program)?;
         let child = tokio::process::Command::from(child).spawn().context("starting the program's process")?;
         drop(theirs);
         let listeners = receive(&ours)?;
@@ -97,6 +95,45 @@ impl Enclosed {
     }
 }
 
+/// Whether a private network can be made here: makes one by `child`, a command as for [`Enclosed::start`], and lets go of it before
+/// any program starts.
+///
+/// # Errors
+/// It cannot be made; says why.
+pub fn probe(mut child: Command) -> anyhow::Result<()> {
+    let (mut ours, theirs) = controlled(&mut child, &["true".into()])?;
+    let mut child = child.stdin(Stdio::null()).spawn().context("starting a process for a private network")?;
+    drop(theirs);
+    let mut byte = [0];
+    let read = ours.read(&mut byte)?;
+    let made = expect_ready(&ours, (read == 1).then_some(byte[0]));
+    // Nobody says GO: that is its end.
+    drop(ours);
+    child.wait()?;
+    made
+}
+
+/// What is given on to `child`, and the connection to it: our end, and its own, which is to be dropped once it was started.
+fn controlled(child: &mut Command, program: &[OsString]) -> anyhow::Result<(UnixStream, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    child.arg(theirs.as_raw_fd().to_string()).arg("--").args(program);
+    Ok((ours, theirs))
+}
+
+/// The child's first byte, if there was one, says that its network is ready, or that its reason follows.
+fn expect_ready(control: &UnixStream, byte: Option<u8>) -> anyhow::Result<()> {
+    match byte {
+        Some(READY) => Ok(()),
+        Some(FAILED) => {
+            let mut reason = String::new();
+            control.take(4096).read_to_string(&mut reason)?;
+            bail!("{reason}");
+        }
+        _ => bail!("the program's process ended before its network was ready"),
+    }
+}
+
 fn code_of(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(super::exit::FAILED)
 }
@@ -113,15 +150,7 @@ fn receive(control: &UnixStream) -> anyhow::Result<Listeners> {
             fds.extend(received);
         }
     }
-    match byte[0] {
-        READY => {}
-        FAILED => {
-            let mut reason = String::new();
-            (&mut &*control).take(4096).read_to_string(&mut reason)?;
-            bail!("{reason}");
-        }
-        _ => bail!("the program's process ended before its network was ready"),
-    }
+    expect_ready(control, Some(byte[0]))?;
     let fds: Vec<OwnedFd> = fds.into_iter().map(owned).collect();
     let count = fds.len();
     let mut fds = fds.into_iter();

@@ -14,7 +14,7 @@ mod enclosure;
 mod gate;
 mod original;
 
-pub use enclosed::{Enclosed, Listeners};
+pub use enclosed::{Enclosed, Listeners, probe};
 pub use enclosure::enclose;
 pub use gate::{Gate, Knock, Syn};
 pub use original::original_destination;

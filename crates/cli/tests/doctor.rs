@@ -1,0 +1,120 @@
+//! `plait doctor` as an ordinary user meets it: what it says of this machine and of the way to a server.
+
+#![allow(clippy::disallowed_methods, reason = "processes, sockets and files")]
+
+mod support;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::user::{User, place};
+use support::{PLAIT, TIMEOUT};
+
+/// `plait doctor` of a user over the loopback device: its exit code, what it prints, and what it says on standard error.
+fn doctor(user: &User, world: &Path, words: &[&str]) -> (i32, String, String) {
+    let words = [&["doctor"], words].concat();
+    let mut program = user.plait(world, &format!("doctor{}", words.len()), &words, None);
+    let code = program.wait(TIMEOUT).expect("it ends").code().expect("an exit code");
+    (code, fs::read_to_string(program.output()).expect("text"), program.errors())
+}
+
+/// What `plait doctor --json` says about one thing.
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().expect("a list");
+    checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {report}"))
+}
+
+#[test]
+fn the_way_to_a_server_is_tried_beside_the_checks_of_the_machine() {
+    let world = place("doctor_way");
+    let (ada, bob) = (User::new("nobody", &world), User::new("daemon", &world));
+    let at = format!("127.0.0.1:{}", 32_000 + std::process::id() % 700);
+    let words = ["serve", "--forward", "127.0.0.1:9", "--anyone", "--listen", &at, "--carrier", "udp"];
+    let mut serve = ada.plait(&world, "serve", &words, None);
+    let url = serve.wait_for_output("plait://", TIMEOUT).expect("its address");
+    let way = ["-s", &url, "--path", "lo", "--carrier", "udp", "--idle", "0.2"];
+    let (code, printed, said) = doctor(&bob, &world, &[&way[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed} {said}"));
+    assert_eq!((&report["schema"], &report["kind"]), (&1.into(), &"doctor".into()));
+    assert_eq!(check(&report, "ip")["ok"], true, "{report}");
+    let server = &report["server"];
+    assert_eq!((&server["kind"], &server["usable"]), (&"check".into(), &true.into()), "{report}");
+    assert_eq!((&server["key"]["known"], &server["ways"][0]["verdict"]), (&"given".into(), &"usable".into()));
+    let missing = report["checks"].as_array().expect("a list").iter();
+    let is_fine = missing.filter(|check| check["required"] == true).all(|check| check["ok"] == true);
+    assert_eq!(code, if is_fine { 0 } else { 7 }, "{report} {said}");
+    // The same for people: one line for each thing of the machine, then the table of `plait check`.
+    let (_, printed, said) = doctor(&bob, &world, &way);
+    let (machine, table) = printed.split_once("\n\n").unwrap_or_else(|| panic!("{printed} {said}"));
+    assert!(
+        machine.lines().all(|line| line.starts_with("ok: ") || line.starts_with("missing: ")),
+        "{machine}"
+    );
+    assert!(table.starts_with("PATH  CARRIER  RESULT") && table.contains("lo    udp      usable"), "{table}");
+    assert!(serve.stop(TIMEOUT).expect("it ends").success(), "{}", serve.last_words());
+    let _ = fs::remove_dir_all(&world);
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_told_from_a_machine_that_lacks_something() {
+    let world = place("doctor_silent");
+    let bob = User::new("daemon", &world);
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let server = silent.local_addr().expect("bound").to_string();
+    let way = ["--server", &server, "--path", "lo", "--carrier", "udp", "--connect-timeout", "1"];
+    let (_, printed, _) = doctor(&bob, &world, &["--json"]);
+    let machine: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!(machine["server"], Value::Null, "none was asked for: {machine}");
+    let (code, printed, said) = doctor(&bob, &world, &way);
+    assert!(printed.contains("lo    udp      no-answer"), "{printed} {said}");
+    let checks = machine["checks"].as_array().expect("a list");
+    let lacks = checks.iter().find(|check| check["required"] == true && check["ok"] == false);
+    match lacks {
+        None => assert_eq!(code, 4, "{said}"),
+        Some(_) => assert_eq!(code, 7, "{said}"),
+    }
+    assert!(lacks.is_some() || said.contains(&format!("no way to {server} can be used")), "{said}");
+    let _ = fs::remove_dir_all(&world);
+}
+
+#[test]
+fn options_for_the_way_to_a_server_need_a_server() {
+    let mut command = Command::new(PLAIT);
+    command.args(["doctor", "--path", "lo"]).env_remove("PLAIT_SERVER");
+    let output = command.output().expect("started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("--server <SERVER>"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn whether_plait_run_works_for_an_ordinary_user_is_found_by_trying() {
+    let world = place("doctor_run");
+    let bob = User::new("daemon", &world);
+    let (code, printed, said) = doctor(&bob, &world, &[]);
+    assert_eq!(code, 0, "{printed} {said}");
+    assert!(printed.contains("ok: private network: can be made in a user namespace\n"), "{printed}");
+    let of_run = |line: &&str| line.contains("plait run") && line.contains("not root");
+    assert_eq!(printed.lines().find(of_run), None);
+    // The only user namespace that may be made is the one that makes us an ordinary user.
+    let forbid = "echo 1 > /proc/sys/user/max_user_namespaces && exec unshare --user --map-user=1000 \"$@\"";
+    let forbidden = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c", forbid, "sh", PLAIT]).args(words);
+        command.env("PLAIT_KEYS", world.join("keys")).env("PLAIT_CARRIER", "udp").stdin(Stdio::null());
+        command.output().expect("unshare is installed")
+    };
+    let output = forbidden(&["doctor", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let network = check(&report, "private network");
+    assert_eq!((&network["ok"], &network["needed_by"]), (&false.into(), &"plait run".into()), "{network}");
+    assert!(network["why"].as_str().is_some_and(|why| why.starts_with("user namespaces: ")), "{network}");
+    assert_eq!(output.status.code(), Some(0), "everything but plait run works: {report}");
+    let output = forbidden(&["run", "-s", "127.0.0.1:9", "--path", "lo", "--", "true"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(125) && said.contains("user namespaces"), "{said}");
+    let _ = fs::remove_dir_all(&world);
+}
