@@ -187,6 +187,8 @@ pub(crate) fn first(checks: &[Check]) -> Option<MissingPrerequisite> {
 pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
     let missing = match Exit::from(&error) {
         Exit::Missing => first(checks),
+        // What an ordinary user sends by sockets is forwarded by nobody here.
+        Exit::Unreachable if is_ordinary_user() => None,
         Exit::Unreachable => first(&[Check::Forwarding]),
         Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy => None,
     };
