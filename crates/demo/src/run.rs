@@ -118,7 +118,7 @@ impl Stage {
 
     /// Fetches a page in peace, for what the eavesdroppers make of it.
     pub(crate) fn read(&mut self, page: &Page) -> anyhow::Result<(Run, Vec<Overheard>)> {
-        let run = self.fetch(page, None)?;
+        let run = self.fetch(page, None, 0)?;
         let paths = self.lab.paths().iter();
         let heard =
             paths.map(|path| overhear(path, self.system, &page.bytes)).collect::<anyhow::Result<_>>()?;
@@ -130,8 +130,14 @@ impl Stage {
         crate::overheard::excerpt(self.lab.paths(), &page.bytes)
     }
 
-    /// Fetches a page, in peace or under an attack on path b.
-    pub(crate) fn fetch(&mut self, page: &Page, attack: Option<AttackName>) -> anyhow::Result<Run> {
+    /// Fetches a page, in peace or under an attack on path b. What is forged is lost where the queue of the path is full, so that each
+    /// further `attempt` strikes a little later.
+    pub(crate) fn fetch(
+        &mut self,
+        page: &Page,
+        attack: Option<AttackName>,
+        attempt: usize,
+    ) -> anyhow::Result<Run> {
         self.settle()?;
         for path in self.lab.paths() {
             path.forget()?;
@@ -141,7 +147,7 @@ impl Stage {
         if let Some(name) = attack {
             // The paper's attacker strikes when half of the page is through (section V); a quarter of that is on its path at
             // least, which joins later than the other.
-            let share = page.bytes.len() as u64 / 8;
+            let share = page.bytes.len() as u64 * (5 + attempt as u64) / 40;
             let attack = Attack::new(name).towards(Direction::ToClient).after(share).times(1);
             target.attack(attack.lasting(Duration::from_secs(60)))?;
         }

@@ -227,15 +227,17 @@ fn play(
             let what = attack.map_or("peace", |name| name.as_str());
             bar.set_message(format!("{what}, {}, {round} of {runs}", trial.system.name()));
             let stage = &mut stages[number % System::ALL.len()];
-            let mut once =
-                || stage.fetch(noise, attack).with_context(|| format!("{} / {what}", trial.system.name()));
-            let mut run = once()?;
+            let mut once = |attempt| {
+                let run = stage.fetch(noise, attack, attempt);
+                run.with_context(|| format!("{} / {what}", trial.system.name()))
+            };
+            let mut run = once(0)?;
             // A forged packet may be lost where the queue of its path is full, as any other: then nothing was attacked.
-            for _ in 1..ATTEMPTS {
+            for attempt in 1..ATTEMPTS {
                 if attack.is_none() || run.injected > 0 {
                     break;
                 }
-                run = once()?;
+                run = once(attempt)?;
             }
             trial.runs.push(run);
             if round == runs {

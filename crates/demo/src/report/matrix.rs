@@ -14,7 +14,7 @@ use crate::walkthrough::Walkthrough;
 /// Attacks from top to bottom, systems from left to right, peace first.
 pub(super) fn table(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
     html.push_str(
-        "<h2>Attacks on path b, by system</h2><p class=\"note\">Each attack strikes once, when path b has carried an eighth of the page. \
+        "<h2>Attacks on path b, by system</h2><p class=\"note\">Each attack strikes once, when path b has carried an eighth of the page; where what was forged was lost in a full queue, again and a little later. \
          <b>Intact</b>: every byte arrived, in every run. <b>Broken off</b>: the connection ended and the program said so. <b>Accepted forged data</b>: \
          the program was given bytes that the server never sent, and was not told.</p><table id=\"attacks\"><thead><tr><th>attack</th>",
     );
