@@ -54,13 +54,11 @@ impl AckPolicy {
         self.urgency = self.urgency.max(urgency);
     }
 
-    /// What is wanted now is wanted later, unless it has to be a segment of its own; whether anything is.
-    pub(crate) fn hold(&mut self) -> bool {
-        let is_due = self.urgency == Urgency::Now;
-        if is_due {
+    /// What is wanted now is wanted later, unless it has to be a segment of its own.
+    pub(crate) fn hold(&mut self) {
+        if self.urgency == Urgency::Now {
             self.urgency = Urgency::Delayed;
         }
-        is_due
     }
 
     pub(crate) fn urgency(&self) -> Urgency {

@@ -218,7 +218,7 @@ impl Connection {
         if is_bare && draft.ack < next {
             self.receive.acks.want(Urgency::Delayed);
         }
-        if self.receive.acks.urgency() == Urgency::None {
+        if self.receive.acks.urgency() == Urgency::None && self.receive.held.is_none() {
             self.timers.stop(Timer::DelayedAck);
         }
         let segment = Segment {

@@ -404,9 +404,8 @@ impl Connection {
     /// [`Config::delayed_ack`]: there will be more to say. While bytes are missing all is, so that SACK blocks can be understood.
     pub fn hold_ack(&mut self, now: Instant, from: u64) {
         self.receive.held = Some(self.receive.held.map_or(from, |held| held.min(from)));
-        if self.receive.acks.hold() {
-            self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
-        }
+        self.receive.acks.hold();
+        self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
     }
 
     /// There is something to say, about what arrived below `until` or, without it, about all: with data if there is some, or

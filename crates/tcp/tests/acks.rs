@@ -137,6 +137,19 @@ fn what_is_held_back_is_in_no_segment_until_it_is_let_go() {
 }
 
 #[test]
+fn what_comes_behind_held_back_bytes_waits_no_longer_either() {
+    let mut s = settled();
+    s.give(seg(".", 16_001, 1).data(1000));
+    s.give(seg(".", 17_001, 1).data(1000));
+    assert_eq!(s.sent(), [". 1:1 ack 18001"], "all that has come is acknowledged");
+    s.tcp.hold_ack(s.now, 17_001);
+    s.give(seg(".", 18_001, 1).data(2000).size(1000));
+    assert_eq!(s.sent(), [""; 0]);
+    s.wait(50);
+    assert_eq!(s.sent(), [". 1:1 ack 20001"], "nobody has let it go");
+}
+
+#[test]
 fn what_is_held_back_is_acknowledged_in_time_and_beside_a_gap() {
     let mut s = settled();
     s.give(seg(".", 16_001, 1).data(1000));

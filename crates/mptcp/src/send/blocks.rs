@@ -47,15 +47,15 @@ pub(crate) struct Block {
 /// TCP has acknowledged all of a block wherever it went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Arrival {
-    /// Since when; or since when the peer has had its say, if that came later.
+    /// Since when; or since when the block has come that is awaited, if that was later.
     pub(crate) at: Instant,
-    /// Nothing is held against anybody before the peer has had its say.
-    pub(crate) awaits: Option<Say>,
+    /// What the Data-ACK comes with; nothing is held against anybody before it is there.
+    pub(crate) awaits: Option<BlockToCome>,
 }
 
-/// What a peer says at data level that is sending as well: by the blocks that come on this subflow, once so many have come whole.
+/// A block of the peer's that had begun on this subflow when TCP acknowledged ours: it is there when so many have come whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Say {
+pub(crate) struct BlockToCome {
     pub(crate) subflow: SubflowId,
     pub(crate) blocks: u64,
 }

@@ -13,7 +13,7 @@ use plait_wire::ResetReason;
 
 use crate::Connection;
 use crate::protection::sealed::Deliveries;
-use crate::send::blocks::{Arrival, Block, Carrier, Say};
+use crate::send::blocks::{Arrival, Block, BlockToCome, Carrier};
 use crate::subflows::subflow::{ResetInfo, Stage, Subflow, UNKNOWN_RTT};
 
 /// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
@@ -21,8 +21,8 @@ const LOOK_AHEAD: usize = 64;
 /// How long the Data-ACK may lag behind TCP's: the segment with both may have been lost.
 const MIN_GRACE: Duration = Duration::from_millis(2);
 const MAX_GRACE: Duration = Duration::from_millis(100);
-/// How long a block of the peer that has begun is waited for at most, where a round trip is not shorter.
-const MAX_AWAITED: Duration = Duration::from_millis(500);
+/// How long a block of the peer that has begun is waited for at most, where half a round trip is not shorter.
+const MAX_AWAITED: Duration = Duration::from_millis(250);
 
 impl Connection {
     /// Finds blocks that were corrupted or swallowed, has them sent again, and leaves subflows on which that goes on.
@@ -32,7 +32,7 @@ impl Connection {
         }
         self.credit_deliveries(now);
         self.note_arrivals(now);
-        self.note_say(now);
+        self.note_block_to_come(now);
         if self.repair_deadline().is_some_and(|deadline| deadline <= now) {
             self.repair_first();
         }
@@ -112,9 +112,9 @@ impl Connection {
     /// Whether `subflow` is not to be given anything new: TCP says that it has delivered the first block, and the peer has not
     /// said so.
     pub(crate) fn is_disputed(&self, subflow: &Subflow) -> bool {
-        let awaits_say = |first: &Block| first.arrival.is_some_and(|arrival| arrival.awaits.is_some());
+        let is_awaiting = |first: &Block| first.arrival.is_some_and(|arrival| arrival.awaits.is_some());
         self.protection.is_sealed()
-            && self.outgoing.first().filter(|first| !awaits_say(first)).is_some_and(|first| {
+            && self.outgoing.first().filter(|first| !is_awaiting(first)).is_some_and(|first| {
                 let is_claimed = |carrier: &Carrier| {
                     carrier.subflow == subflow.state.id && carrier.end <= subflow.tcp.acked_offset()
                 };
@@ -146,7 +146,7 @@ impl Connection {
                 let carriers = block.carriers.iter();
                 let mut subflows = carriers.filter_map(|carrier| subflows.with_id(carrier.subflow));
                 let amid = subflows.find(|subflow| subflow.state.sealed.inbox.is_amid());
-                let awaits = amid.map(|Subflow { state, .. }| Say {
+                let awaits = amid.map(|Subflow { state, .. }| BlockToCome {
                     subflow: state.id,
                     blocks: state.sealed.blocks_whole + 1,
                 });
@@ -155,15 +155,16 @@ impl Connection {
         }
     }
 
-    /// Notes that the peer has had its say about the first block.
-    fn note_say(&mut self, now: Instant) {
-        let Some(Arrival { awaits: Some(say), .. }) = self.outgoing.first().and_then(|first| first.arrival)
+    /// Notes that the block has come whole amid which TCP acknowledged the first one of ours.
+    fn note_block_to_come(&mut self, now: Instant) {
+        let Some(Arrival { awaits: Some(to_come), .. }) =
+            self.outgoing.first().and_then(|first| first.arrival)
         else {
             return;
         };
-        let subflow = self.subflows.with_id(say.subflow);
+        let subflow = self.subflows.with_id(to_come.subflow);
         let is_over = subflow.is_none_or(|subflow| subflow.state.stage == Stage::Over);
-        if (is_over || subflow.is_some_and(|subflow| subflow.state.sealed.blocks_whole >= say.blocks))
+        if (is_over || subflow.is_some_and(|subflow| subflow.state.sealed.blocks_whole >= to_come.blocks))
             && let Some(first) = self.outgoing.first_blocks().next()
         {
             first.arrival = Some(Arrival { at: now, awaits: None });
@@ -185,8 +186,8 @@ impl Connection {
         let round_trip = |subflow: &Subflow| subflow.tcp.stats().srtt.unwrap_or(UNKNOWN_RTT);
         let slowest = self.subflows.iter().filter(|subflow| subflow.is_open()).map(round_trip).max()?;
         let grace = (slowest / 4).clamp(MIN_GRACE, MAX_GRACE);
-        // Who begins a block and does not go on has no more time than the longest.
-        let awaited = slowest.clamp(MAX_GRACE, MAX_AWAITED);
+        // A block takes a quarter of a round trip. Who begins one, or makes one up, and does not go on gains no more than this.
+        let awaited = (slowest / 2).clamp(MAX_GRACE, MAX_AWAITED);
         Some(arrival.at + if arrival.awaits.is_some() { awaited } else { grace })
     }
 }
