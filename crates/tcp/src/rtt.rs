@@ -22,6 +22,8 @@ fn moved(from: Duration, to: Duration, parts: u32) -> Duration {
 pub(crate) struct Rtt {
     min_rto: Duration,
     initial_rto: Duration,
+    /// The timeout without back-off, computed when a sample comes and not at each of the several questions per segment.
+    base_rto: Duration,
     smoothed: Option<Duration>,
     variation: Duration,
     minimum: Option<(Duration, Instant)>,
@@ -35,6 +37,7 @@ impl Rtt {
         Self {
             min_rto,
             initial_rto,
+            base_rto: initial_rto.min(MAX_RTO),
             smoothed: None,
             variation: Duration::ZERO,
             minimum: None,
@@ -58,6 +61,7 @@ impl Rtt {
                 self.smoothed = Some(moved(smoothed, rtt, 8 * share));
             }
         }
+        self.base_rto = self.computed_base_rto();
         self.shortest(now, rtt);
     }
 
@@ -87,9 +91,14 @@ impl Rtt {
         self.latest
     }
 
-    /// The timeout without back-off. The floor applies to the variation and not to the sum, as hosts do today:
-    /// a peer may hold an acknowledgment back for as long whatever the path is like.
+    /// The timeout without back-off.
     pub(crate) fn base_rto(&self) -> Duration {
+        self.base_rto
+    }
+
+    /// The floor applies to the variation and not to the sum, as hosts do today: a peer may hold an acknowledgment back for
+    /// as long whatever the path is like.
+    fn computed_base_rto(&self) -> Duration {
         match self.smoothed {
             None => self.initial_rto,
             Some(smoothed) => smoothed + (self.variation * 4).max(self.min_rto),
@@ -115,6 +124,7 @@ impl Rtt {
         self.backoff = 0;
         if retransmitted {
             self.initial_rto = RTO_AFTER_LOST_SYN;
+            self.base_rto = self.computed_base_rto();
         }
     }
 }
