@@ -52,6 +52,28 @@ fn a_path_of_much_more_delay_costs_nothing_of_a_fast_one() {
     }
 }
 
+#[test]
+fn a_thin_path_that_loses_the_first_block_of_the_stream_costs_the_fast_one_no_more_than_a_moment() {
+    // Queues of half a bandwidth-delay product: slow start loses on both, and the stream stands still until both have repaired it.
+    let shallow = |rate| {
+        let full = link(20, Some(rate));
+        Link { queue: full.queue / 2, ..full }
+    };
+    let time = |links| {
+        let mut world = sealed(2, links, &[Tep::Tls13]);
+        let data = pattern(1 << 20, 1);
+        world.send(CLIENT, &data).send(SERVER, b"x").connect();
+        let time = world.finish(30);
+        assert!(world.sides[SERVER].received == data, "{}", world.sides[SERVER].received.len());
+        time.as_secs_f64()
+    };
+    let alone = time(vec![shallow(50)]);
+    let thin = [5, 8, 10, 12, 15, 20, 25];
+    let beside = thin.map(|rate| time(vec![shallow(50), shallow(rate)]) / alone);
+    let mean = beside.iter().sum::<f64>() / beside.len() as f64;
+    assert!(mean < 1.06 && beside.iter().all(|&part| part < 1.2), "{mean:.2} in the mean of {beside:.2?}");
+}
+
 /// Seconds that 50 MB take with a send buffer of so many bytes, and what part of them the second path carries.
 fn carried(is_sealed: bool, links: Vec<Link>, send_buffer: usize) -> (f64, f64) {
     const BYTES: usize = 50_000_000;

@@ -104,6 +104,8 @@ pub(crate) struct DeliveryRate {
     newest: Option<Newest>,
     /// Bytes per second.
     rate: Option<u64>,
+    /// The sample that this is from was limited by the owner.
+    is_rate_app_limited: bool,
 }
 
 impl DeliveryRate {
@@ -117,6 +119,7 @@ impl DeliveryRate {
             starved_at: None,
             newest: None,
             rate: None,
+            is_rate_app_limited: false,
         }
     }
 
@@ -124,6 +127,11 @@ impl DeliveryRate {
     /// as fast: it counts where it is above what was known.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.rate
+    }
+
+    /// Whether the path may be faster than [`DeliveryRate::rate`] says, as the owner had nothing to send.
+    pub(crate) fn is_rate_app_limited(&self) -> bool {
+        self.is_rate_app_limited
     }
 
     /// There is room, and the owner has nothing for it. It may bring something at the same moment yet.
@@ -206,6 +214,7 @@ impl DeliveryRate {
             && (!departure.app_limited || self.rate.is_none_or(|known| rate > known))
         {
             self.rate = Some(rate);
+            self.is_rate_app_limited = departure.app_limited;
         }
         let prior = self.delivered.saturating_sub(delivered);
         Some(Sample { rate, delivered, prior, total: self.delivered, departure })

@@ -25,6 +25,8 @@ pub struct Stats {
     /// Bytes per second that the path delivers, by the last sample that the owner has not limited, or a larger one since
     /// (draft-ietf-ccwg-bbr, section 4.1).
     pub delivery_rate: Option<u64>,
+    /// Whether the path may be faster than that, as its owner had nothing to send when it was measured.
+    pub delivery_rate_app_limited: bool,
     /// Bytes in flight (sent, not known to be delivered or lost).
     pub in_flight: u32,
     /// Payload bytes sent for the first time.
@@ -79,6 +81,7 @@ impl Connection {
             congestion_window: congestion.window(),
             slow_start_threshold: congestion.slow_start_threshold(),
             delivery_rate: self.send.delivery_rate.rate(),
+            delivery_rate_app_limited: self.send.delivery_rate.is_rate_app_limited(),
             in_flight: u32::try_from(flight.in_flight()).unwrap_or(u32::MAX),
             ecn: self.ecn.is_capable(),
             accurate_ecn: self.ecn.is_accurate(),

@@ -15,6 +15,8 @@ use crate::subflows::subflow::Subflow;
 
 /// Blocks looked at, from the first without an acknowledgment: bounds the work per segment.
 const LOOK_AHEAD: usize = 512;
+/// No estimate is longer.
+const LONGEST_TRANSMISSION: Duration = Duration::from_secs(60);
 
 /// What is known of the time that a subflow takes.
 struct Pace {
@@ -24,6 +26,9 @@ struct Pace {
     round_trip: Duration,
     /// After so long a block is late.
     late: Duration,
+    /// What it delivers, in bytes per second: no more than its window speaks for, nor, where it has had enough to send for that to be
+    /// known, its acknowledgments.
+    rate: f64,
 }
 
 impl Pace {
@@ -31,21 +36,28 @@ impl Pace {
         let stats = subflow.tcp.stats();
         let round_trip = subflow.round_trip(&stats);
         let late = round_trip + stats.rttvar.max(round_trip / 8);
-        Self { id: subflow.state.id, acked: subflow.tcp.acked_offset(), round_trip, late }
+        let claimed = f64::from(stats.congestion_window) / round_trip.as_secs_f64().max(1e-6);
+        let measured = stats.delivery_rate.filter(|_| !stats.delivery_rate_app_limited);
+        let rate = measured.map_or(claimed, |measured| claimed.min(measured as f64));
+        Self { id: subflow.state.id, acked: subflow.tcp.acked_offset(), round_trip, late, rate }
     }
 
     /// How long the acknowledgment of a block may still take: what is left of a round trip; if it is late, as long as it has been
-    /// waited for.
+    /// waited for. And no less than everything up to its end takes at the rate of the subflow: the smoothed round trip lags behind a
+    /// queue that grows, and knows nothing of what has not left yet.
     fn remaining(&self, now: Instant, carrier: &Carrier) -> Duration {
+        let Some(ahead) = carrier.end.checked_sub(self.acked).filter(|&ahead| ahead > 0) else {
+            return Duration::ZERO;
+        };
         let waited = now.saturating_since(carrier.since);
-        if carrier.end <= self.acked {
-            Duration::ZERO
-        } else if waited > self.late {
-            waited
-        } else {
-            self.round_trip.saturating_sub(waited)
-        }
+        let by_time = if waited > self.late { waited } else { self.round_trip.saturating_sub(waited) };
+        by_time.max(transmission(ahead, self.rate))
     }
+}
+
+/// How long so many bytes take at this rate, in bytes per second.
+fn transmission(bytes: u64, rate: f64) -> Duration {
+    Duration::from_secs_f64((bytes as f64 / rate.max(1.0)).min(LONGEST_TRANSMISSION.as_secs_f64()))
 }
 
 impl Connection {
@@ -79,15 +91,16 @@ impl Connection {
 
     /// The first block that `by` would bring sooner than those that carry it.
     fn overtaken(&self, now: Instant, by: &Candidate, paces: &[Pace]) -> Option<u64> {
+        // The last byte of a copy arrives so much later than its first: a block may have been cut for a window that was larger.
         // A copy that would win by little is not worth its room.
-        let trip = by.srtt + by.srtt / 4;
-        let is_late = |carrier: &Carrier| {
+        let is_late = |block: &Block, carrier: &Carrier| {
+            let trip = by.srtt + transmission(block.end() - block.start, by.rate);
             let pace = paces.iter().find(|pace| pace.id == carrier.subflow);
-            pace.is_some_and(|pace| pace.remaining(now, carrier) > trip)
+            pace.is_some_and(|pace| pace.remaining(now, carrier) > trip + trip / 4)
         };
         let is_overtaken = |block: &&Block| {
             !block.carriers.is_empty()
-                && block.carriers.iter().all(is_late)
+                && block.carriers.iter().all(|carrier| is_late(block, carrier))
                 && self.may_carry(&self.subflows[by.index], block.start, block.end())
         };
         // What the subflow carries itself is not late by its own measure, so it is never copied to it again.

@@ -145,7 +145,7 @@ pub(crate) struct Stall {
     pub(crate) until: u64,
 }
 
-/// What a subflow for which the whole stream has stood still may have in flight: half of what it had, and twice as much after each
+/// What a subflow for which the whole stream has stood still may have in flight: half of its window, and twice as much after each
 /// round trip since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Restraint {
@@ -359,13 +359,15 @@ impl Subflow {
         })
     }
 
-    /// The whole stream has stood still for what it carries: it is given less, at most once in a round trip.
+    /// The whole stream has stood still for what it carries: it is given half of its window, at most once in a round trip. What it
+    /// has in flight is no measure: where the stream has stood still for a while that is next to nothing on every subflow.
     pub(crate) fn restrain(&mut self, now: Instant) {
         let stats = self.tcp.stats();
         let is_new = |old: Restraint| now.saturating_since(old.since) > self.round_trip(&stats);
         if self.state.restraint.is_none_or(is_new) {
             let least = 2 * u32::from(self.tcp.segment_payload(0));
-            self.state.restraint = Some(Restraint { bytes: (stats.in_flight / 2).max(least), since: now });
+            self.state.restraint =
+                Some(Restraint { bytes: (stats.congestion_window / 2).max(least), since: now });
         }
     }
 
