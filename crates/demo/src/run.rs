@@ -130,8 +130,7 @@ impl Stage {
         crate::overheard::excerpt(self.lab.paths(), &page.bytes)
     }
 
-    /// Fetches a page, in peace or under an attack on path b. What is forged is lost where the queue of the path is full, so that each
-    /// further `attempt` strikes a little later.
+    /// Fetches a page, in peace or under an attack on path b. Each further `attempt` strikes a little later.
     pub(crate) fn fetch(
         &mut self,
         page: &Page,

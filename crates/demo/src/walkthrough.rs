@@ -232,7 +232,7 @@ fn play(
                 run.with_context(|| format!("{} / {what}", trial.system.name()))
             };
             let mut run = once(0)?;
-            // A forged packet may be lost where the queue of its path is full, as any other: then nothing was attacked.
+            // The path may have carried too little of the page: then nothing was attacked.
             for attempt in 1..ATTEMPTS {
                 if attack.is_none() || run.injected > 0 {
                     break;

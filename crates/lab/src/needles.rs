@@ -4,45 +4,54 @@
 /// clear text hides.
 pub const RUN: usize = 8;
 
-/// Runs per word of the filter at most. Each sets three of its 64 bits, so that at most about a sixth of them are set, and one in two
-/// hundred of other runs has to be searched for: that takes twenty steps through a table that no cache holds, the filter one.
+/// Runs per word of the filter at most, on average. Each sets three of its 64 bits, so that at most about a sixth of them are set, and one
+/// in two hundred of other runs has to be looked for among those that belong to the word. No cache holds any of that for a large text.
 const PER_WORD: usize = 4;
 
 /// All runs of [`RUN`] bytes of a text, to be looked for. Runs of one repeated byte (padding, zeros) are left out: they
 /// prove nothing.
 #[derive(Clone, Debug)]
 pub struct Needles {
-    /// Sorted, each once.
-    runs: Vec<u64>,
-    /// By the upper bits of a run's hash: three bits for each run that belongs here.
+    /// The hash of each run, sorted, each once: no two runs have the same.
+    hashes: Vec<u64>,
+    /// By the upper bits of a hash: three bits for each run that belongs here.
     filter: Vec<u64>,
-    /// How far the hash is shifted to be an index of the filter.
+    /// Where in `hashes` those that belong to each word of the filter begin; and their end.
+    starts: Vec<u32>,
+    /// How far a hash is shifted to be an index of the filter.
     shift: u32,
 }
 
 impl Needles {
     /// The runs of `text`; none if it is shorter than a run.
     pub fn of(text: &[u8]) -> Self {
-        let mut runs: Vec<u64> = text.windows(RUN).map(number).filter(|run| !is_constant(*run)).collect();
-        runs.sort_unstable();
-        runs.dedup();
-        let words = runs.len().div_ceil(PER_WORD).next_power_of_two().max(2);
-        let mut needles = Self { runs, filter: vec![0; words], shift: 64 - words.ilog2() };
-        for place in 0..needles.runs.len() {
-            let (word, bits) = needles.bits(needles.runs[place]);
-            needles.filter[word] |= bits;
+        let runs = text.windows(RUN).map(number).filter(|run| !is_constant(*run));
+        let mut hashes: Vec<u64> = runs.map(hash).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let words = hashes.len().div_ceil(PER_WORD).next_power_of_two().max(2);
+        let shift = 64 - words.ilog2();
+        let mut filter = vec![0; words];
+        let mut starts = vec![0; words + 1];
+        for &hash in &hashes {
+            let word = (hash >> shift) as usize;
+            filter[word] |= bits(hash);
+            starts[word + 1] += 1;
         }
-        needles
+        for word in 0..words {
+            starts[word + 1] += starts[word];
+        }
+        Self { hashes, filter, starts, shift }
     }
 
     /// Different runs to look for.
     pub fn len(&self) -> usize {
-        self.runs.len()
+        self.hashes.len()
     }
 
     /// Whether there is nothing to look for.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.hashes.is_empty()
     }
 
     /// Places in `bytes` at which a run of the text begins.
@@ -61,17 +70,24 @@ impl Needles {
     }
 
     fn has(&self, run: u64) -> bool {
-        let (word, bits) = self.bits(run);
-        self.filter[word] & bits == bits && self.runs.binary_search(&run).is_ok()
+        let hash = hash(run);
+        self.passes(hash) && {
+            let word = (hash >> self.shift) as usize;
+            self.hashes[self.starts[word] as usize..self.starts[word + 1] as usize].contains(&hash)
+        }
     }
 
-    /// The word of the filter for a run, and its bits in it.
-    fn bits(&self, run: u64) -> (usize, u64) {
-        let hash = hash(run);
-        // The lower bits of a product depend on few of the run's: the middle ones choose among the 64.
-        let bit = |from: u32| 1 << (hash >> from & 63);
-        ((hash >> self.shift) as usize, bit(22) | bit(28) | bit(34))
+    /// Whether the filter has nothing against it.
+    fn passes(&self, hash: u64) -> bool {
+        let bits = bits(hash);
+        self.filter[(hash >> self.shift) as usize] & bits == bits
     }
+}
+
+/// The bits of a hash in its word of the filter. The lower ones of a product depend on few of the run's: the middle ones choose.
+fn bits(hash: u64) -> u64 {
+    let bit = |from: u32| 1 << (hash >> from & 63);
+    bit(22) | bit(28) | bit(34)
 }
 
 fn number(window: &[u8]) -> u64 {
@@ -82,7 +98,8 @@ fn is_constant(run: u64) -> bool {
     run == run.rotate_left(8)
 }
 
-/// A product with an odd constant (2^64 over the golden ratio), of the run folded upon itself: its middle bits depend on all of it.
+/// A product with an odd constant (2^64 over the golden ratio), of the run folded upon itself: its middle bits depend on all of it, and
+/// both steps can be undone, so that it says as much as the run does.
 fn hash(run: u64) -> u64 {
     (run ^ run >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -131,10 +148,7 @@ mod tests {
         };
         let needles = Needles::of(&noise(1, 1 << 18));
         let passing = |bytes: &[u8]| {
-            let passes = |window: &&[u8]| {
-                let (word, bits) = needles.bits(number(window));
-                needles.filter[word] & bits == bits
-            };
+            let passes = |window: &&[u8]| needles.passes(hash(number(window)));
             bytes.windows(RUN).filter(passes).count()
         };
         let other = noise(2, 1 << 18);

@@ -55,6 +55,24 @@ fn plain_tcp_takes_changed_and_forged_bytes_for_good_ones() {
 
 #[test]
 #[ignore = "needs root"]
+fn what_the_path_drops_was_no_attack_and_is_made_up_for() {
+    let lab = lab(&[Conditions { loss: 0.1, ..near() }]);
+    // One attack in ten would be lost.
+    for round in 0..24 {
+        let attack = Attack::new(AttackName::Flip).towards(Direction::ToServer).after(10_000).times(1);
+        let path = lab.path("a").expect("it is there");
+        let before = path.injections().expect("it runs").count(AttackName::Flip);
+        let (client, server) = pair(&lab, path.server().v4, Transport::Tcp);
+        path.attack(attack).expect("it runs");
+        transfer(client, server, &pattern(60_000));
+        path.call_off().expect("it runs");
+        let strikes = path.injections().expect("it runs").count(AttackName::Flip) - before;
+        assert_eq!(strikes, 1, "round {round}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
 fn plain_tcp_dies_of_a_reset_and_ends_early_by_a_fin() {
     let lab = lab(&[near()]);
     let (reset, strikes) = under(&lab, Transport::Tcp, upwards(AttackName::Rst));

@@ -95,7 +95,12 @@ impl Emulator {
 
     fn follow(&mut self, direction: Direction, decision: Decision, packet: Outgoing, now: Instant) {
         match decision {
-            Decision::Drop(_) => self.recycle(packet.frame.into_buffer()),
+            Decision::Drop(_) => {
+                if let Some(mark) = &packet.mark {
+                    self.injector.on_dropped(mark.attack);
+                }
+                self.recycle(packet.frame.into_buffer());
+            }
             Decision::Deliver { at, duplicate_at, corrupt } => {
                 let copy = duplicate_at.map(|at| (at, packet.frame.clone(), packet.mark.clone()));
                 let delay = packet.delay;

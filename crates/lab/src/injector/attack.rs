@@ -335,7 +335,7 @@ impl Attack {
         self
     }
 
-    /// So many times.
+    /// So many times; where the queue of the path drops what was forged, that is none.
     #[must_use]
     pub const fn times(mut self, count: u64) -> Self {
         self.count = Some(count);

@@ -156,6 +156,7 @@ impl Injector {
     }
 
     pub(crate) fn arm(&mut self, attack: Attack) {
+        self.armed.retain(|armed| !armed.is_spent());
         let due = self.passed.saturating_add(attack.after);
         self.armed.push(Armed { attack, due, injections: 0, since: None });
     }
@@ -170,12 +171,19 @@ impl Injector {
 
     /// Attacks that may still act.
     pub(crate) fn armed(&self) -> impl Iterator<Item = &Attack> {
-        self.armed.iter().map(|armed| &armed.attack)
+        self.armed.iter().filter(|armed| !armed.is_spent()).map(|armed| &armed.attack)
+    }
+
+    /// The queue of the path has dropped what this attack had made of a packet: that was no time of those that it is to act.
+    pub(crate) fn on_dropped(&mut self, name: AttackName) {
+        if let Some(armed) = self.armed.iter_mut().rfind(|armed| armed.attack.name == name) {
+            armed.injections = armed.injections.saturating_sub(1);
+        }
     }
 
     /// Whether packets have to pass through it at all.
-    pub(crate) const fn is_active(&self) -> bool {
-        !self.armed.is_empty() || self.held.is_some()
+    pub(crate) fn is_active(&self) -> bool {
+        self.held.is_some() || self.armed.iter().any(|armed| !armed.is_spent())
     }
 
     /// When a packet held back goes on at the latest, or something forged is due.
@@ -237,7 +245,7 @@ impl Injector {
         {
             self.replay_buffer.keep(direction, segment);
         }
-        let wanted = self.armed.iter().any(|armed| armed.attack.name == AttackName::Replay);
+        let wanted = self.armed().any(|attack| attack.name == AttackName::Replay);
         if !wanted || frame.tcp().is_none_or(|tcp| tcp.payload().is_empty()) {
             return;
         }
@@ -274,7 +282,6 @@ impl Injector {
                 None => pieces.insert(index, Piece::untouched(original)),
             }
         }
-        armed.retain(|one| one.attack.count.is_none_or(|count| one.injections < count));
         self.armed = armed;
         pieces
     }
@@ -419,10 +426,15 @@ impl Injector {
 
 impl Armed {
     /// `sight`: flags and length of the payload.
+    /// It has acted as often as it is to.
+    fn is_spent(&self) -> bool {
+        self.attack.count.is_some_and(|count| self.injections >= count)
+    }
+
     fn is_due(&self, passed: u64, direction: Direction, flow: &Flow, sight: (Flags, usize)) -> bool {
         let (flags, payload) = sight;
         let is_syn = flags.contains(Flags::SYN);
-        let Attack { name, direction: wanted, after: _, every: _, count, port, lasting: _ } = &self.attack;
+        let Attack { name, direction: wanted, after: _, every: _, count: _, port, lasting: _ } = &self.attack;
         let fits = match name.target() {
             Target::Syn => is_syn,
             Target::Payload => !is_syn && payload > 0,
@@ -432,7 +444,7 @@ impl Armed {
         };
         let wanted = wanted.filter(|_| name.target() != Target::BothWays);
         fits && passed >= self.due
-            && count.is_none_or(|count| self.injections < count)
+            && !self.is_spent()
             && wanted.is_none_or(|wanted| wanted == direction)
             && port.is_none_or(|port| port == flow.server_port)
     }
