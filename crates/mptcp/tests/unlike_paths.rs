@@ -74,6 +74,21 @@ fn a_thin_path_that_loses_the_first_block_of_the_stream_costs_the_fast_one_no_mo
     assert!(mean < 1.06 && beside.iter().all(|&part| part < 1.2), "{mean:.2} in the mean of {beside:.2?}");
 }
 
+#[test]
+fn a_thin_path_of_little_delay_reports_its_losses_while_the_other_moves_the_stream_on() {
+    // What it carries lies far ahead of the stream: each of its acknowledgments has a new Data-ACK, beside which there is no room for
+    // the selective ones.
+    let mut world = sealed(2, vec![link(40, Some(50)), link(5, Some(10))], &[Tep::Tls13]);
+    let data = pattern(40_000_000, 1);
+    world.send(CLIENT, &data).send(SERVER, b"x").connect();
+    let time = world.finish(60);
+    assert!(world.sides[SERVER].received == data, "{}", world.sides[SERVER].received.len());
+    let sender = world.status(CLIENT).counters;
+    assert_eq!((sender.stalls, sender.attacked_closed), (0, 0), "{sender:?}");
+    // 5.8 s at best, 6.8 over the first path alone.
+    assert!(time < Duration::from_millis(6500), "{time:?}");
+}
+
 /// Seconds that 50 MB take with a send buffer of so many bytes, and what part of them the second path carries.
 fn carried(is_sealed: bool, links: Vec<Link>, send_buffer: usize) -> (f64, f64) {
     const BYTES: usize = 50_000_000;

@@ -36,6 +36,8 @@ pub(crate) struct SealedSubflow {
     pub(crate) message_end: u64,
     /// Data offset that was acknowledged here last.
     pub(crate) told: u64,
+    /// The last segment without payload said so.
+    pub(crate) has_just_told: bool,
     /// Blocks wait in the inbox because enough are being opened.
     pub(crate) is_paused: bool,
     /// How it looks to the peer, as it has said last, and how often it has.

@@ -116,14 +116,17 @@ fn put_first(capable: [u8; 4], eno: &OptionBytes, out: &mut OptionBytes) {
 }
 
 impl Established {
-    /// A Data-ACK with its tag. Where TCP has to report missing bytes it gives way once it was told: an option
-    /// for selective acknowledgments does not fit beside it.
+    /// A Data-ACK with its tag. Where TCP has to report missing bytes it gives way to that once it was told, and every second time in any
+    /// case: an option for selective acknowledgments does not fit beside it, and other subflows may give it something new to tell with
+    /// each segment.
     fn write_data_ack(&mut self, room: usize, subflow: &mut SubflowState, next: u64, out: &mut OptionBytes) {
         let Some(tag) = subflow.sealed.tag else { return };
-        if room < TAGGED_ACK || (subflow.sealed.has_gaps && subflow.sealed.told == next) {
+        let has_told = core::mem::take(&mut subflow.sealed.has_just_told);
+        let gives_way = subflow.sealed.has_gaps && (has_told || subflow.sealed.told == next);
+        if room < TAGGED_ACK || gives_way {
             return;
         }
-        subflow.sealed.told = next;
+        (subflow.sealed.told, subflow.sealed.has_just_told) = (next, true);
         let dsn = self.numbers.incoming.dsn(next);
         let context =
             AckContext { subflow: tag, data_ack: Some(dsn), data_fin: None, options: ProtectedOptions::NONE };
