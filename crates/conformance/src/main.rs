@@ -5,6 +5,7 @@
 //! * [`interop`]: the kernel as the peer, with the kernel's own counters as evidence.
 //! * [`attacks`]: two `plait` programs with an eavesdropper and an injector on each path, with the injector's own log as evidence.
 //! * [`fairness`]: what `plait` takes of a path beside the kernel's TCP.
+//! * [`pairs`]: what `plait` carries over unlike paths, beside the kernel's Multipath TCP.
 //! * [`runner`]: cases one after the other, a line each, a table at the end.
 
 // This program is the operating-system side: it is outside the deterministic core.
@@ -13,6 +14,7 @@
 mod attacks;
 mod fairness;
 mod interop;
+mod pairs;
 mod runner;
 
 use std::process::ExitCode;
@@ -37,6 +39,8 @@ enum Group {
     Attacks(Attacks),
     /// Measure what plait takes beside the kernel's TCP (as root); ends with 1 if that is not its share.
     Fairness(fairness::Options),
+    /// Measure what plait carries over unlike paths beside the kernel's Multipath TCP (as root); ends with 1 if it is less than its goals.
+    Pairs(pairs::Options),
     /// A kernel-side program of a scenario, in the namespace it is started in.
     #[command(subcommand)]
     Peer(interop::peer::Action),
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Group::Interop(Interop::Run(options)) => interop::runner::run(&options),
         Group::Attacks(Attacks::Run(options)) => attacks::runner::run(&options),
         Group::Fairness(options) => fairness::run(&options),
+        Group::Pairs(options) => pairs::run(&options),
         Group::Peer(action) => interop::peer::run(action).map(|()| true),
     };
     match result {

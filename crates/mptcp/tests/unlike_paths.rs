@@ -89,6 +89,21 @@ fn a_thin_path_of_little_delay_reports_its_losses_while_the_other_moves_the_stre
     assert!(time < Duration::from_millis(6500), "{time:?}");
 }
 
+#[test]
+fn a_path_that_is_late_by_its_own_queue_is_given_new_blocks_before_it_is_empty() {
+    // A round trip of 200 ms, and as much again in a full queue: longer than a sealed connection waits for anybody's queue.
+    let parts = [30, 40, 50, 60].map(|rate| {
+        let mut world = sealed(2, vec![link(20, Some(50)), link(200, Some(rate))], &[Tep::Tls13]);
+        let data = pattern(120_000_000, 1);
+        world.send(CLIENT, &data).send(SERVER, b"x").connect();
+        let time = world.finish(60);
+        assert!(world.sides[SERVER].received == data, "{}", world.sides[SERVER].received.len());
+        960.0 / time.as_secs_f64() / (50 + rate) as f64
+    });
+    let mean = parts.iter().sum::<f64>() / parts.len() as f64;
+    assert!(mean > 0.815, "{mean:.3} of both paths in the mean of {parts:.3?}");
+}
+
 /// Seconds that 50 MB take with a send buffer of so many bytes, and what part of them the second path carries.
 fn carried(is_sealed: bool, links: Vec<Link>, send_buffer: usize) -> (f64, f64) {
     const BYTES: usize = 50_000_000;

@@ -163,7 +163,8 @@ impl Marking {
             ace => {
                 // Our SYN was not ECN-capable: somebody on the path says otherwise of what passes.
                 self.withdrawn |= ace != ace_of_mark(NOT_ECT);
-                Feedback::Counts(Counts { syn_ack: Some(syn_ack.ecn), ..Counts::new() })
+                let arrived = FIRST_COUNT + u8::from(syn_ack.ecn == CE);
+                Feedback::Counts(Counts { arrived, syn_ack: Some(syn_ack.ecn), ..Counts::new() })
             }
         }
     }
@@ -273,8 +274,10 @@ impl Marking {
             Feedback::Flag { .. } => u8::from(flags.contains(Flags::ECE)),
             Feedback::Counts(counts) => {
                 if core::mem::take(&mut counts.awaits_third) && alone {
-                    // No count yet, and never zero: the path clears these flags (RFC 9768, section 3.2.2.1).
+                    // No count yet, and never zero: the path clears these flags (RFC 9768, section 3.2.2.1). A mark on our SYN/ACK is the first
+                    // that the peer counts; there was no data to reduce.
                     self.capable &= flags.ace() != 0;
+                    counts.told += u8::from(flags.ace() == ace_of_mark(CE));
                     return 0;
                 }
                 // One that was overtaken tells of what was.

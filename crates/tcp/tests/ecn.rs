@@ -379,6 +379,30 @@ fn where_the_path_changes_what_the_handshake_says_no_data_is_capable_and_marks_a
 }
 
 #[test]
+fn a_mark_on_the_answer_is_where_both_counts_begin() {
+    let mut s = Script::active(config(Ecn::Ask));
+    s.sent();
+    s.give(syn("S.W", 1).ecn(CE));
+    s.send(1000);
+    assert_eq!(
+        s.sent(),
+        [".WA 1:1 ack 1", "P.WA 1:1001 ack 1 ect0"],
+        "the mark, and then the count: six both"
+    );
+    let mut s = Script::passive(config(Ecn::Answer), syn("SEWA", 0));
+    s.sent();
+    s.give(seg(".WA", 1, 1));
+    s.send(1000);
+    s.sent();
+    s.give(seg(count(6), 1, 1001));
+    assert_eq!(s.tcp.stats().marks_told, 0, "what was marked was the answer, no data");
+    s.send(1000);
+    s.sent();
+    s.give(seg(count(7), 1, 2001));
+    assert_eq!(s.tcp.stats().marks_told, 1);
+}
+
+#[test]
 fn a_peer_that_knows_only_the_flag_answers_with_it() {
     let mut s = capable();
     assert!(!s.tcp.stats().accurate_ecn);

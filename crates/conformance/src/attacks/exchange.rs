@@ -112,6 +112,8 @@ pub(crate) struct Arrived {
     pub(crate) gaps: Vec<(Instant, Duration)>,
     /// When the last byte was read.
     pub(crate) last_at: Option<Instant>,
+    /// From the first byte to the last.
+    pub(crate) lasted: Duration,
 }
 
 /// How a program ended.
@@ -270,11 +272,13 @@ fn read(mut from: ChildStdout, source: Source, size: u64, moved: Arc<AtomicU64>)
     std::thread::spawn(move || {
         let (mut room, mut expected) = (vec![0; CHUNK], vec![0; CHUNK]);
         let (mut hash, mut first_wrong, mut bytes) = (Sha256::new(), None, 0_u64);
-        let (mut first_at, mut last, mut longest_gap) = (None, None::<Instant>, Duration::ZERO);
+        let (mut first_at, mut first, mut last) = (None, None, None::<Instant>);
+        let mut longest_gap = Duration::ZERO;
         let mut gaps = Vec::new();
         while let Ok(count @ 1..) = from.read(&mut room) {
             first_at = first_at.or_else(|| Some(SystemTime::now()));
             let now = Instant::now();
+            first = first.or(Some(now));
             let gap = last.map_or(Duration::ZERO, |last| now - last);
             longest_gap = longest_gap.max(gap);
             if gap >= NOTED {
@@ -294,7 +298,8 @@ fn read(mut from: ChildStdout, source: Source, size: u64, moved: Arc<AtomicU64>)
         // More than was sent is wrong from there on.
         let first_wrong = first_wrong.or((bytes > size).then_some(size));
         let is_equal = <[u8; 32]>::from(hash.finalize()) == source.digest(size);
-        Arrived { bytes, first_wrong, is_equal, first_at, longest_gap, gaps, last_at: last }
+        let lasted = first.zip(last).map_or(Duration::ZERO, |(first, last)| last - first);
+        Arrived { bytes, first_wrong, is_equal, first_at, longest_gap, gaps, last_at: last, lasted }
     })
 }
 

@@ -66,10 +66,17 @@ impl<'a> Fixture<'a> {
         ears: Listening,
         conditions: &Conditions,
     ) -> Result<Self> {
-        let paths = vec![
-            PathConfig::new("a", PathClass::Trusted, conditions.clone()),
-            PathConfig::new("b", PathClass::Untrusted, conditions.clone()),
-        ];
+        Self::up_between(context, ears, [conditions.clone(), conditions.clone()])
+    }
+
+    /// The same with unlike paths, the same both ways.
+    pub(crate) fn up_between(
+        context: &'a Context<'a>,
+        ears: Listening,
+        [a, b]: [Conditions; 2],
+    ) -> Result<Self> {
+        let paths =
+            vec![PathConfig::new("a", PathClass::Trusted, a), PathConfig::new("b", PathClass::Untrusted, b)];
         let config = LabConfig {
             paths,
             captures: (ears == Listening::Capture).then(|| context.directory.to_owned()),

@@ -13,16 +13,16 @@
 //!   carries the first byte, and [`setup`] how soon a new connection does; [`times`] is
 //!   what these have in common.
 
-mod case;
-mod cases;
+pub(crate) mod case;
+pub(crate) mod cases;
 #[cfg(test)]
 mod documents;
 pub(crate) mod exchange;
-mod fixture;
+pub(crate) mod fixture;
 mod gaps;
 mod handover;
 mod memory;
-mod peer;
+pub(crate) mod peer;
 pub(crate) mod runner;
 mod secrets;
 mod setup;

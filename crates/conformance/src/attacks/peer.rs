@@ -10,11 +10,14 @@ use plait_lab::Program;
 
 /// Standard input and output to and from a socket, by one thread that never blocks in one direction. With a certificate or the word
 /// `tls`, through OpenSSL. A side is done when it has sent and received as much as it was told to; an end of the stream before that
-/// is an error, as it would be for any program that knows what it waits for.
+/// is an error, as it would be for any program that knows what it waits for. Congestion control is as the namespace has it, unless the
+/// environment names one in `CONGESTION`.
 const PROGRAM: &str = r#"
 import os, select, socket, ssl, sys
-side, address, port, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-tls = sys.argv[5] if len(sys.argv) > 5 else None
+side, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+up, down = int(sys.argv[4]), int(sys.argv[5])
+to_send, to_receive = (up, down) if side == "client" else (down, up)
+tls = sys.argv[6] if len(sys.argv) > 6 else None
 if side == "server":
     listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -24,6 +27,8 @@ if side == "server":
     peer, _ = listener.accept()
 else:
     peer = socket.create_connection((address, port), timeout=20)
+if "CONGESTION" in os.environ:
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, os.environ["CONGESTION"].encode())
 if tls:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if side == "server" else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -37,9 +42,9 @@ waiting = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 sent = received = 0
 block, room = b"", 65536
 is_open = True
-while sent < size or received < size:
+while sent < to_send or received < to_receive:
     progress = False
-    if sent < size and not block and is_open and select.select([0], [], [], 0)[0]:
+    if sent < to_send and not block and is_open and select.select([0], [], [], 0)[0]:
         block = os.read(0, room)
         is_open = bool(block)
     if block:
@@ -48,7 +53,7 @@ while sent < size or received < size:
             block, sent, progress = block[count:], sent + count, True
         except waiting:
             pass
-    if received < size:
+    if received < to_receive:
         try:
             data = peer.recv(room)
             if not data:
@@ -59,7 +64,7 @@ while sent < size or received < size:
         except waiting:
             pass
     if not progress:
-        reading = [peer] + ([0] if sent < size and not block and is_open else [])
+        reading = [peer] + ([0] if sent < to_send and not block and is_open else [])
         select.select(reading, [peer] if block else [], [], 1)
 os.close(1)
 if tls:
@@ -86,10 +91,25 @@ pub(crate) enum Layer {
 
 /// Starts the program on one side, for so many bytes each way; a server is waited for.
 pub(crate) fn start(fixture: &Fixture<'_>, side: Side, layer: Layer, size: u64) -> Result<Program> {
+    start_command(fixture, side, layer, command(fixture, side, [size; 2])?)
+}
+
+/// The same without a layer, for so many bytes up and so much down, with CUBIC.
+pub(crate) fn start_cubic(fixture: &Fixture<'_>, side: Side, sizes: [u64; 2]) -> Result<Program> {
+    let mut command = command(fixture, side, sizes)?;
+    command.env("CONGESTION", "cubic");
+    start_command(fixture, side, Layer::Nothing, command)
+}
+
+fn command(fixture: &Fixture<'_>, side: Side, sizes: [u64; 2]) -> Result<Command> {
     let address = fixture.server_address("a")?.to_string();
     let mut command = Command::new("mptcpize");
-    command.args(["run", "python3", "-c", PROGRAM, side.name(), &address]);
-    command.args([PORT.to_string(), size.to_string()]);
+    command.args(["run", "python3", "-c", PROGRAM, side.name(), &address, &PORT.to_string()]);
+    command.args(sizes.map(|size| size.to_string()));
+    Ok(command)
+}
+
+fn start_command(fixture: &Fixture<'_>, side: Side, layer: Layer, mut command: Command) -> Result<Program> {
     match (layer, side) {
         (Layer::Nothing, _) => {}
         (Layer::Tls, Side::Client) => {

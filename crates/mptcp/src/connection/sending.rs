@@ -177,7 +177,7 @@ impl Connection {
         let is_held_back = |subflow: &Subflow| {
             let mut others = open().filter(|other| other.state.id != subflow.state.id);
             if has_regular {
-                (self.is_disputed(subflow) || self.is_queue_long(now, subflow))
+                (self.is_disputed(subflow) || self.has_too_much(now, subflow))
                     && others.any(Subflow::is_regular)
             } else {
                 self.is_disputed(subflow) && others.any(Subflow::is_good)

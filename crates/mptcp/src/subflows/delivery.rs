@@ -120,6 +120,11 @@ impl Delivery {
         self.measure = Some((now, 0));
     }
 
+    /// What it delivers in so long at the rate that was measured last, in bytes.
+    pub(crate) fn bytes_in(&self, time: Duration) -> Option<f64> {
+        self.rate.map(|rate| rate * time.as_secs_f64())
+    }
+
     fn shortest_measure(&self) -> Duration {
         (2 * self.round_trip.unwrap_or_default()).max(SHORTEST_MEASURE)
     }

@@ -130,11 +130,11 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether the client has the server's authenticated answer before anything is done to it: what follows happens to an open
-    /// connection.
+    /// Whether the client gets the server's authenticated answer all the same: what follows happens to an open connection. Where only what
+    /// goes to the server is swallowed there is no answer; otherwise the SYN of a join brings the server what it waits for.
     fn leaves_it_open(self) -> bool {
         self.place == Place::Every
-            && self.victim == Some(Side::Client)
+            && self.victim != Some(Side::Server)
             && self.attack.expected() == Expected::OpensAfterHandshake
     }
 
