@@ -130,12 +130,10 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether the client gets the server's authenticated answer all the same: what follows happens to an open connection. Where only what
-    /// goes to the server is swallowed there is no answer; otherwise the SYN of a join brings the server what it waits for.
+    /// Whether the client gets the server's authenticated answer all the same, as the SYN of a join brings the server what it waits for: what
+    /// follows happens to an open connection.
     fn leaves_it_open(self) -> bool {
-        self.place == Place::Every
-            && self.victim != Some(Side::Server)
-            && self.attack.expected() == Expected::OpensAfterHandshake
+        self.place == Place::Every && self.attack.expected() == Expected::OpensAfterHandshake
     }
 
     fn gives_up(self) -> Duration {
