@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::asking::{PathArguments, StatusArguments};
 use crate::attack_scramble::AttackScramble;
@@ -103,7 +103,14 @@ impl Arguments {
     /// # Errors
     /// One of usage, or what `--help` and `--version` print.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let arguments = Self::try_parse_from(words)?;
+        let mut definition = Self::command();
+        let matches = definition.try_get_matches_from_mut(words)?;
+        let arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
+        if let (Command::Doctor(doctor), Some((name, given))) = (&arguments.command, matches.subcommand())
+            && let (Some(lack), Some(command)) = (doctor.lack(given), definition.find_subcommand_mut(name))
+        {
+            return Err(command.error(ErrorKind::MissingRequiredArgument, lack));
+        }
         let options = match &arguments.command {
             Command::Connect(connect) => Some(&connect.options),
             Command::Listen(listen) => Some(&listen.options),
@@ -124,7 +131,7 @@ impl Arguments {
             | Command::Attack(_) => None,
         };
         match options.and_then(Options::contradiction) {
-            Some(contradiction) => Err(Self::command().error(ErrorKind::ArgumentConflict, contradiction)),
+            Some(contradiction) => Err(definition.error(ErrorKind::ArgumentConflict, contradiction)),
             None => Ok(arguments),
         }
     }

@@ -35,8 +35,8 @@ pub(crate) struct Check {
     json: bool,
 }
 
-/// How the ways to a server are tried, by `plait check` and by `plait doctor --server`. What no variable of the environment gives
-/// makes no sense without a server.
+/// How the ways to a server are tried, by `plait check` and by `plait doctor --server`. Without a server this makes no sense, and is
+/// refused unless a variable of the environment gives it.
 #[derive(Debug, Args)]
 pub(crate) struct Trial {
     /// A device to try (repeatable) [default: the devices of the default routes].

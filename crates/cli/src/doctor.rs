@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use plait_proxy::url::ServerUrl;
 use serde_json::{Value, json};
 
@@ -33,6 +34,14 @@ impl Doctor {
         self.server.is_some()
     }
 
+    /// What `requires` of clap cannot say of options that a variable of the environment gives, too: the variable alone asks for nothing.
+    pub(crate) fn lack(&self, given: &ArgMatches) -> Option<&'static str> {
+        let was_typed = |option: &str| given.value_source(option) == Some(ValueSource::CommandLine);
+        let is_in_vain = self.server.is_none() && ["carrier", "keys"].into_iter().any(was_typed);
+        is_in_vain
+            .then_some("--carrier and --keys are about the way to a server: they need --server <SERVER>")
+    }
+
     /// Tells about each check of the machine and each way to the server. The first missing prerequisite that matters is the result;
     /// else whether there is a way.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
@@ -44,10 +53,10 @@ impl Doctor {
         let text = match &ways {
             None if self.json => line_of_json(&checks, &Value::Null),
             Some(Ok(report)) if self.json => line_of_json(&checks, &serde_json::to_value(report)?),
-            Some(Err(error)) if self.json => line_of_json(&checks, &json!({ "why": format!("{error:#}") })),
+            Some(Err(error)) if self.json => line_of_json(&checks, &json!({ "why": exit::in_a_line(error) })),
             None => String::new(),
             Some(Ok(report)) => format!("\n{}", report.words()),
-            Some(Err(error)) => format!("\nno way to the server can be tried: {error:#}\n"),
+            Some(Err(error)) => format!("\nno way to the server can be tried: {}\n", exit::in_a_line(error)),
         };
         write(&text)?;
         match (missing, ways) {

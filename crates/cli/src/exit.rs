@@ -70,19 +70,28 @@ impl Exit {
     }
 }
 
-/// Cause first, then what led to it, one line each.
+/// What failed, then why, one line each.
 fn message(error: &anyhow::Error) -> String {
-    let mut text = format!("plait: error: {error}");
+    format!("plait: error: {}", parts(error).join("\n  cause: "))
+}
+
+/// The same in one line.
+pub(crate) fn in_a_line(error: &anyhow::Error) -> String {
+    parts(error).join(": ")
+}
+
+/// An error and its causes, each said once: a library error names its source in its own words already.
+fn parts(error: &anyhow::Error) -> Vec<String> {
+    let mut parts = vec![error.to_string()];
     let mut last = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
-        // A library error names its source in its own words already.
         if !last.contains(&cause) {
-            text += &format!("\n  cause: {cause}");
+            parts.push(cause.clone());
         }
         last = cause;
     }
-    text
+    parts
 }
 
 impl From<Exit> for ExitCode {
@@ -245,5 +254,6 @@ mod tests {
     fn an_error_is_told_with_its_cause_and_only_once() {
         let text = message(&failed(io::ErrorKind::TimedOut));
         assert_eq!(text, "plait: error: cannot connect to 192.0.2.1:80\n  cause: timed out");
+        assert_eq!(in_a_line(&failed(io::ErrorKind::TimedOut)), "cannot connect to 192.0.2.1:80: timed out");
     }
 }

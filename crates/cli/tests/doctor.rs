@@ -90,11 +90,40 @@ fn an_ordinary_user_who_reaches_nobody_is_not_told_that_it_takes_root() {
 
 #[test]
 fn options_for_the_way_to_a_server_need_a_server() {
-    let mut command = Command::new(PLAIT);
-    command.args(["doctor", "--path", "lo"]).env_remove("PLAIT_SERVER");
-    let output = command.output().expect("started");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("--server <SERVER>"), "{said}");
+    let doctor = |words: &[&str]| {
+        let mut command = Command::new(PLAIT);
+        command.arg("doctor").args(words).env_remove("PLAIT_SERVER");
+        command.envs([("PLAIT_CARRIER", "udp"), ("PLAIT_KEYS", "/nowhere")]);
+        let output = command.output().expect("started");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for option in [["--path", "lo"], ["--carrier", "udp"], ["--keys", "/nowhere"]] {
+        let (code, said) = doctor(&option);
+        assert!(code == Some(2) && said.contains("--server <SERVER>"), "{option:?}: {said}");
+        assert!(said.contains("Usage: plait doctor"), "{option:?}: {said}");
+    }
+    // What variables say is for all commands.
+    let (code, said) = doctor(&["--json"]);
+    assert_ne!(code, Some(2), "{said}");
+}
+
+#[test]
+fn a_server_that_cannot_even_be_tried_leaves_the_reason_beside_the_checks() {
+    let world = place("doctor_untried");
+    let bob = User::new("daemon", &world);
+    let way = ["-s", "nosuch.invalid", "--path", "lo", "--carrier", "udp"];
+    let (code, printed, said) = doctor(&bob, &world, &[&way[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed} {said}"));
+    assert_eq!(check(&report, "ip")["ok"], true, "{report}");
+    let why = report["server"]["why"].as_str().unwrap_or_else(|| panic!("{report}"));
+    assert!(
+        why.contains("nosuch.invalid") && report["server"].as_object().map(serde_json::Map::len) == Some(1),
+        "{why}"
+    );
+    let (same, printed, said) = doctor(&bob, &world, &way);
+    assert!(printed.ends_with(&format!("\nno way to the server can be tried: {why}\n")), "{printed} {said}");
+    assert!(code == same && code != 0 && said.contains(why), "{code} {said}");
+    let _ = fs::remove_dir_all(&world);
 }
 
 #[test]

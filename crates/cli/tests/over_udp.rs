@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use plait_lab::{End, Program};
-use support::user::{User, given, place};
+use support::user::{User, given, install, place};
 use support::{PLAIT, TIMEOUT, World, sha256, slow_down, until};
 
 /// Bytes in each direction.
@@ -124,7 +124,7 @@ fn served(label: &str) -> (World, User, PathBuf, String) {
     world.http();
     let bob = User::new("nobody", &world.directory);
     let program = world.file("plait");
-    fs::copy(PLAIT, &program).expect("copied");
+    install(&program);
     (world, bob, program, sum)
 }
 

@@ -45,7 +45,7 @@ impl User {
         } else {
             Command::new(program)
         };
-        command.args(words).arg("--keys").arg(self.directory.join("keys")).env_remove("SSLKEYLOGFILE");
+        command.args(words).env("PLAIT_KEYS", self.directory.join("keys")).env_remove("SSLKEYLOGFILE");
         Program::start_here(world, what, command, given(input), End::Own).expect("started")
     }
 }
@@ -64,6 +64,12 @@ pub(crate) fn place(label: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&world);
     fs::create_dir_all(&world).expect("a directory");
     fs::set_permissions(&world, Permissions::from_mode(0o755)).expect("ours");
-    fs::copy(PLAIT, world.join("plait")).expect("copied");
+    install(&world.join("plait"));
     world
+}
+
+/// Copies the program to where every user can start it. By another program: what a thread of ours has open for writing, a child that
+/// another thread starts meanwhile has as well for a moment, and nobody can execute it.
+pub(crate) fn install(to: &Path) {
+    assert!(Command::new("cp").arg(PLAIT).arg(to).status().expect("coreutils").success());
 }
