@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plait_lab::Program;
+use plait_netns::Namespace;
 use support::{PLAIT, SERVER, TIMEOUT, World, slow_down, until};
 
 /// Runs `plait` on the client's host.
@@ -169,13 +170,17 @@ fn a_run_whose_server_is_dead_ends_soon_after_it_is_told_to() {
 #[ignore = "needs root"]
 fn a_firewall_that_drops_what_is_forwarded_is_told_at_the_start_and_opened_where_that_is_asked_for() {
     let mut world = World::without_server("firewall");
-    let chain = "{ type filter hook forward priority filter; policy drop; }";
-    for words in [&["add", "table", "ip", "filter"][..], &["add", "chain", "ip", "filter", "FORWARD", chain]]
-    {
-        let mut command = Command::new("nft");
-        command.args(words);
-        assert!(world.server.enter(|| command.status()).expect("entered").expect("nft").success());
-    }
+    let shut = |host: &Namespace| {
+        let chain = "{ type filter hook forward priority filter; policy drop; }";
+        for words in
+            [&["add", "table", "ip", "filter"][..], &["add", "chain", "ip", "filter", "FORWARD", chain]]
+        {
+            let mut command = Command::new("nft");
+            command.args(words);
+            assert!(host.enter(|| command.status()).expect("entered").expect("nft").success());
+        }
+    };
+    shut(&world.server);
     world.serve(&["--anyone"]);
     let warning = "the policy of chain FORWARD in table ip filter is drop";
     assert!(world.serve_log().contains(warning), "{}", world.serve_log());
@@ -185,9 +190,78 @@ fn a_firewall_that_drops_what_is_forwarded_is_told_at_the_start_and_opened_where
     assert!(!world.serve_log().contains(warning), "{}", world.serve_log());
     let output = world.run(&["--carrier", "tcp"], &["true"]);
     assert!(output.status.success(), "{}", said(&output));
+
+    // The same on the client's host.
+    shut(&world.client);
+    let output = world.run(&["--carrier", "tcp", "--connect-timeout", "2"], &["true"]);
+    assert!(output.status.code() == Some(125) && said(&output).contains(warning), "{}", said(&output));
+    let output = world.run(&["--carrier", "tcp", "--open-firewall"], &["true"]);
+    assert!(output.status.success() && !said(&output).contains(warning), "{}", said(&output));
     assert_eq!(world.stop_serving(), Some(0));
-    let left = world.server.run("nft", "list ruleset").expect("nft is installed");
-    assert!(left.contains("policy drop") && !left.contains("plait"), "{left}");
+    for host in [&world.server, &world.client] {
+        let left = host.run("nft", "list ruleset").expect("nft is installed");
+        assert!(left.contains("policy drop") && !left.contains("plait"), "{left}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_firewall_that_is_reloaded_while_serve_and_proxy_run_stops_neither_and_both_say_so() {
+    let mut world = World::new("reload");
+    world.make_file("page", 10_000);
+    world.http();
+    let (proxy, at) = world.proxy(&["--keys", "client", "--carrier", "tcp"]);
+    let fetch = || {
+        let (proxy, url) = (format!("socks5h://{at}"), format!("http://{SERVER}:8080/page"));
+        let mut command = Command::new("curl");
+        command.args(["-sSf", "-m", "60", "-o", "/dev/null", "--proxy", &proxy, &url]);
+        world.client.enter(|| command.output()).expect("entered").expect("curl is installed")
+    };
+    assert!(fetch().status.success(), "{}", proxy.errors());
+    for host in [&world.server, &world.client] {
+        host.run("nft", "flush ruleset").expect("nft is installed");
+        until("the rules", || host.run("nft", "list tables").is_ok_and(|tables| tables.contains("plait")));
+        let output = fetch();
+        assert!(output.status.success(), "{} {}", said(&output), proxy.errors());
+    }
+    let line = "our rules of nftables were removed (is a firewall being reloaded?) and have been put back";
+    until("a line of serve", || world.serve_log().contains(line));
+    until("a line of proxy", || proxy.errors().contains(line));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_prints_an_address_of_each_family_and_clients_come_by_either() {
+    let mut world = World::without_server("families");
+    world.add_ipv6();
+    world.serve(&["--anyone"]);
+    let printed = world.serve_output();
+    let hosts: Vec<_> = printed.lines().filter_map(|url| url.split_once('#')).map(|(host, _)| host).collect();
+    assert_eq!(hosts, ["plait://10.77.1.2:7443", "plait://[fd77:1::2]:7443"], "{printed}");
+    for url in printed.lines() {
+        let output = world.run_as("client", url, &[], &["true"]);
+        assert!(output.status.success(), "{url}: {}", said(&output));
+    }
+    assert_eq!(world.stop_serving(), Some(0));
+    world.serve(&["--anyone", "--advertise", "gw.example", "--advertise", "[2001:db8::7]:443"]);
+    let printed = world.serve_output();
+    let hosts: Vec<_> = printed.lines().filter_map(|url| url.split_once('#')).map(|(host, _)| host).collect();
+    assert_eq!(hosts, ["plait://gw.example:7443", "plait://[2001:db8::7]:443"], "{printed}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_line_of_authorized_clients_that_makes_no_sense_is_named_and_keeps_nobody_else_out() {
+    let mut world = World::without_server("badline");
+    let key = world.key("client", &["gen"]).lines().nth(1).expect("a line").to_owned();
+    fs::create_dir(world.file("server")).expect("a directory");
+    let file = world.file("server/authorized_clients");
+    fs::write(&file, format!("# ours\nalow=*:22 {key}\n{key} laptop\n")).expect("written");
+    world.serve(&[]);
+    let mistake = format!("nobody comes in by {}:2: ", file.display());
+    assert!(world.serve_log().contains(&mistake), "{}", world.serve_log());
+    let output = world.run(&[], &["true"]);
+    assert!(output.status.success(), "{} {}", said(&output), world.serve_log());
 }
 
 #[test]
@@ -216,7 +290,7 @@ fn an_ordinary_user_has_its_files_where_xdg_says_and_writes_none_in_vain() {
     let world = World::without_server("xdg");
     // Where others can execute it.
     let program = world.file("plait").display().to_string();
-    fs::copy(PLAIT, &program).expect("copied");
+    support::user::install(program.as_ref());
     let home = world.file("home");
     fs::create_dir(&home).expect("a directory");
     std::os::unix::fs::chown(&home, Some(65534), Some(65534)).expect("root can");
@@ -285,6 +359,24 @@ fn whoever_listens_says_what_whoever_connects_needs() {
 
 #[test]
 #[ignore = "needs root"]
+fn the_status_of_a_run_tells_where_each_connection_went_and_can_go_to_standard_error() {
+    let world = World::new("runstatus");
+    world.service(7012, |mut stream| stream.write_all(b"x").expect("taken"));
+    let script =
+        format!("import socket; s = socket.create_connection(('{SERVER}', 7012)); assert s.recv(1) == b'x'");
+    let output = world.run(&["--status-json", "-"], &["python3", "-c", &script]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.stdout.is_empty() && !world.file("-").exists(), "standard output is the program's");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let statuses = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let ours = statuses.into_iter().find(|status| status["destination"] == format!("{SERVER}:7012"));
+    let ours = ours.unwrap_or_else(|| panic!("{said}"));
+    assert_eq!((&ours["schema"], &ours["kind"]), (&1.into(), &"run".into()), "{ours}");
+    assert!(ours["started"].as_str().is_some_and(|at| at.ends_with('Z')), "{ours}");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_program_learns_at_once_what_cannot_be_reached_and_people_learn_why() {
     let world = World::new("refused");
     world.service(7011, |mut stream| stream.write_all(b"x").expect("taken"));
@@ -307,4 +399,20 @@ fn a_program_learns_at_once_what_cannot_be_reached_and_people_learn_why() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_ping_is_refused_and_not_answered_by_whoever_is_nearest() {
+    let world = World::new("ping");
+    for address in ["192.0.2.254", SERVER] {
+        let output = world.run(&["--user", "root"], &["ping", "-c", "1", "-W", "5", address]);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{address}: {said}");
+        assert!(said.contains("0 received") && !said.contains("ttl="), "{address}: {said}");
+        assert!(said.contains("filtered"), "an error, not silence: {said}");
+    }
+    // What is the program's own is answered.
+    let output = world.run(&["--user", "root"], &["ping", "-c", "1", "-W", "5", "127.0.0.1"]);
+    assert!(output.status.success(), "{}", said(&output));
 }

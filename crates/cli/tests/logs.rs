@@ -1,4 +1,4 @@
-//! What `plait -vvv` says of a sealed connection: its packets, and neither a byte of the application nor a key. Needs root.
+//! What `plait -v`, `-vv` and `-vvv` say: each what the one before does not, and none of them a byte of the application or a key. Needs root.
 
 #![allow(clippy::disallowed_methods, reason = "processes and files")]
 
@@ -68,6 +68,29 @@ fn the_most_detailed_log_has_packets_and_neither_payload_nor_keys() {
         }
     }
     assert!(!private_keys(&world.file("listen.keys")).is_empty(), "the server has one");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn each_v_says_more_and_the_scripts_of_rules_come_with_the_packets_only() {
+    let world = World::new("verbosity");
+    let said = |words: &[&str]| {
+        let output = world.run(words, &["true"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let [silent, comes_and_goes, decides, packets] = [&[][..], &["-v"], &["-vv"], &["-vvv"]].map(said);
+    assert_eq!(silent, "");
+    for part in ["connected", "sealed by", "path=\"wan1\"", "in use"] {
+        assert!(comes_and_goes.contains(part), "{part}: {comes_and_goes}");
+    }
+    assert!(!comes_and_goes.contains("DEBUG") && !comes_and_goes.contains("10.77."), "{comes_and_goes}");
+    // Which programs are run, and not what they are told.
+    assert!(decides.contains("DEBUG") && decides.contains("nft"), "{decides}");
+    for script in ["masquerade", "chain "] {
+        assert!(!decides.contains(script) && packets.contains(script), "{script}: {decides}");
+    }
+    assert!(packets.contains("segment leaves"), "{packets}");
 }
 
 /// `plait` with all logs, keys of its own and a key log.

@@ -110,6 +110,11 @@ impl World {
         serve.wait(TIMEOUT).expect("an end");
     }
 
+    /// What `plait serve` has printed so far.
+    pub(crate) fn serve_output(&self) -> String {
+        fs::read_to_string(self.serve.as_ref().expect("it runs").output()).expect("text")
+    }
+
     /// What `plait serve` has said on standard error so far.
     pub(crate) fn serve_log(&self) -> String {
         self.serve.as_ref().expect("it runs").errors()
