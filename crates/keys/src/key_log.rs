@@ -1,16 +1,15 @@
 //! A file for the secrets of connections (`SSLKEYLOGFILE`).
 
 use std::fmt::{self, Write as _};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
 use plait_handshake::KeyLog;
 use zeroize::Zeroizing;
+
+use crate::system::open_key_log;
 
 /// A key log in the format of NSS, for Wireshark and its like. With it the connections can be read, so it is a file of ours that nobody
 /// else can read.
@@ -50,6 +49,12 @@ pub enum OpenKeyLogError {
         /// Its permission bits.
         mode: u32,
     },
+    /// The system cannot say who can read it.
+    #[error("no keys are written to {}: this system does not say who could read them there", file.display())]
+    Unchecked {
+        /// Its name.
+        file: PathBuf,
+    },
 }
 
 impl KeyLogFile {
@@ -58,21 +63,7 @@ impl KeyLogFile {
     /// # Errors
     /// As [`OpenKeyLogError`] says.
     pub fn open(file: &Path) -> Result<Self, OpenKeyLogError> {
-        let path = file.to_owned();
-        // Without waiting for whoever reads from a pipe.
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(0o600).custom_flags(flags.bits());
-        let wrong = |source| OpenKeyLogError::Io { file: path.clone(), source };
-        let file = options.open(&path).map_err(wrong)?;
-        let found = file.metadata().map_err(wrong)?;
-        if !found.is_file() || found.uid() != geteuid().as_raw() || found.nlink() != 1 {
-            return Err(OpenKeyLogError::Foreign { file: path });
-        }
-        let mode = found.mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(OpenKeyLogError::Exposed { file: path, mode });
-        }
+        let (path, file) = (file.to_owned(), open_key_log(file)?);
         Ok(Self { path, file: Mutex::new(Written { file, has_failed: false }) })
     }
 

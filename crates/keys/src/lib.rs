@@ -11,6 +11,8 @@
 //!
 //! What is secret is read only where its owner alone can read it ([`read_secret`]); what decides which peers are trusted, only where nobody
 //! else can change it ([`read_list`]). A file is replaced as a whole, so that a program that reads at the same time sees the old or the new one.
+//!
+//! Where files have no permission bits (Windows) neither is checked, which a warning says, and no key log is written.
 
 #![allow(clippy::disallowed_methods, reason = "keys are in files")]
 
@@ -18,7 +20,16 @@ mod identity;
 mod key_log;
 mod known_peers;
 mod secret;
+#[cfg(not(unix))]
+mod unchecked;
+#[cfg(unix)]
+mod unix;
 mod whole;
+
+#[cfg(not(unix))]
+use unchecked as system;
+#[cfg(unix)]
+use unix as system;
 
 pub use identity::{IdentityFileError, read_identity, read_or_make_identity};
 pub use key_log::{KeyLogFile, OpenKeyLogError};

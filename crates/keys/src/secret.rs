@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
+
+use crate::system::exposed;
 
 /// Longer than any key or list of passwords; a path such as `/dev/zero` gives an error in place of all memory.
 const MAX_SECRET_LEN: usize = 64 * 1024;
@@ -46,8 +47,7 @@ pub enum ReadSecretError {
 pub fn read_secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, ReadSecretError> {
     let wrong = |source| ReadSecretError::Io { file: file.to_owned(), source };
     let open = File::open(file).map_err(wrong)?;
-    let mode = open.metadata().map_err(wrong)?.mode() & 0o7777;
-    if mode & 0o077 != 0 {
+    if let Some(mode) = exposed(&open, file, 0o077).map_err(wrong)? {
         return Err(ReadSecretError::Exposed { file: file.to_owned(), mode });
     }
     // With room from the start: what grows leaves copies behind.
@@ -92,8 +92,7 @@ pub fn read_list(file: &Path) -> Result<Option<String>, ReadListError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(error)),
     };
-    let mode = open.metadata().map_err(wrong)?.mode() & 0o7777;
-    if mode & 0o022 != 0 {
+    if let Some(mode) = exposed(&open, file, 0o022).map_err(wrong)? {
         return Err(ReadListError::Exposed { file: file.to_owned(), mode });
     }
     let mut text = String::new();

@@ -1,13 +1,14 @@
 //! Files that are there whole or not at all.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// Writes `bytes` to `file` in place of what is there, with these permission bits. Where `file` is a symbolic link, what it leads to is
+use crate::system::{make_directory, new_file, open_lock, sync_directory};
+
+/// Writes `bytes` to `file` in place of what is there, with these permission bits where there are such. Where `file` is a symbolic link, what it leads to is
 /// replaced. Its directory is made, for its owner only, if there is none.
 ///
 /// # Errors
@@ -37,7 +38,7 @@ pub fn lock_list(file: &Path) -> io::Result<File> {
     let (file, _) = place_of(file)?;
     let mut name = file.into_os_string();
     name.push(".lock");
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name)?;
+    let lock = open_lock(Path::new(&name))?;
     lock.lock()?;
     Ok(lock)
 }
@@ -53,28 +54,22 @@ pub(crate) fn place_of(file: &Path) -> io::Result<(PathBuf, PathBuf)> {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         Some(_) | None => PathBuf::from("."),
     };
-    DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    make_directory(&directory)?;
     Ok((file, directory))
 }
 
 /// `bytes` under a name of their own, on the disk.
 fn written(directory: &Path, bytes: &[u8], mode: u32) -> io::Result<NamedTempFile> {
-    let permissions = Permissions::from_mode(mode);
-    let mut new =
-        tempfile::Builder::new().prefix(".plait-").permissions(permissions).tempfile_in(directory)?;
+    let mut new = new_file(directory, mode)?;
     new.write_all(bytes)?;
     new.as_file().sync_all()?;
     Ok(new)
 }
 
-/// The new name is on the disk as well.
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_file_is_replaced_whole_behind_its_link_and_with_its_mode() {

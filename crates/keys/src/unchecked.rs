@@ -1,0 +1,48 @@
+//! Where files have no permission bits: who can read or change one is not checked, which is said. On Windows what a user's profile
+//! inherits is for the user alone, until somebody changes that.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Once;
+
+use tempfile::NamedTempFile;
+
+use crate::key_log::OpenKeyLogError;
+
+/// Nothing that could be told, but that it could not.
+pub(crate) fn exposed(_open: &File, name: &Path, _bits: u32) -> io::Result<Option<u32>> {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        tracing::warn!(
+            file = %name.display(),
+            "whether others can use the files with keys, or change those that say whom we trust, is not checked on this system"
+        );
+    });
+    Ok(None)
+}
+
+/// Makes a directory, and those above it, with the permissions that are inherited.
+pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)
+}
+
+/// A file in `directory` under a name of its own, with the permissions that are inherited.
+pub(crate) fn new_file(directory: &Path, _mode: u32) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(".plait-").tempfile_in(directory)
+}
+
+/// A directory cannot be opened to be synchronised: its names are on the disk when the system has them there.
+pub(crate) fn sync_directory(_directory: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Opens a file that only has a lock, or makes it.
+pub(crate) fn open_lock(file: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).open(file)
+}
+
+/// There is no key log: with it all connections can be read, and nobody would know by whom.
+pub(crate) fn open_key_log(path: &Path) -> Result<File, OpenKeyLogError> {
+    Err(OpenKeyLogError::Unchecked { file: path.to_owned() })
+}

@@ -1,0 +1,58 @@
+//! Permission bits, owners and names of files on Unix.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+use tempfile::NamedTempFile;
+
+use crate::key_log::OpenKeyLogError;
+
+/// The permission bits of an open file if they give its group or others one of `bits`.
+pub(crate) fn exposed(open: &File, _name: &Path, bits: u32) -> io::Result<Option<u32>> {
+    let mode = open.metadata()?.mode() & 0o7777;
+    Ok((mode & bits != 0).then_some(mode))
+}
+
+/// Makes a directory for its owner only, and those above it.
+pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+/// A file in `directory` under a name of its own, with these permission bits.
+pub(crate) fn new_file(directory: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    let permissions = Permissions::from_mode(mode);
+    tempfile::Builder::new().prefix(".plait-").permissions(permissions).tempfile_in(directory)
+}
+
+/// Has the names in a directory on the disk.
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Opens a file that only has a lock, or makes it.
+pub(crate) fn open_lock(file: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(file)
+}
+
+/// Opens a key log to append to it, or makes it, for its owner only.
+pub(crate) fn open_key_log(path: &Path) -> Result<File, OpenKeyLogError> {
+    // Without waiting for whoever reads from a pipe.
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(flags.bits());
+    let wrong = |source| OpenKeyLogError::Io { file: path.to_owned(), source };
+    let file = options.open(path).map_err(wrong)?;
+    let found = file.metadata().map_err(wrong)?;
+    if !found.is_file() || found.uid() != geteuid().as_raw() || found.nlink() != 1 {
+        return Err(OpenKeyLogError::Foreign { file: path.to_owned() });
+    }
+    let mode = found.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(OpenKeyLogError::Exposed { file: path.to_owned(), mode });
+    }
+    Ok(file)
+}
