@@ -19,7 +19,7 @@ use tracing::error;
 
 use crate::error::Error;
 use crate::segmentation::{Layout, wire_segments};
-use crate::tun::Received;
+use crate::sys::Received;
 
 /// Packets between the driver and the file: 16 MiB at most. The driver waits for a slower disk, because a
 /// capture with holes misleads.

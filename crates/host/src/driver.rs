@@ -5,15 +5,10 @@
 //! microseconds per packet and never for the kernel's.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Waker;
 
-use arrayvec::ArrayVec;
 use bytes::Bytes;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
 use plait_base::{Duration, Instant, PathId};
 use plait_carrier::IpPacket;
 use plait_endpoint::{Arrival, ConnectionId, Endpoint};
@@ -28,7 +23,7 @@ use crate::pool::{Buffer, Pool};
 use crate::refusals::{Line, Refusals};
 use crate::segmentation::wire_segments;
 use crate::shared::{Phase, Shared, State};
-use crate::tun::{MAX_OFFLOADED, Received, Tun};
+use crate::sys::{MAX_OFFLOADED, Received, Room, Tun};
 use crate::udp::{self, Udp};
 use crate::workers::Workers;
 
@@ -293,8 +288,8 @@ impl Driver {
             match self.send_one(index) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if is_full(&error) => return Ok(Sent::Some),
-                Err(error) if error.raw_os_error() == Some(libc::EBADFD) => return Err(error),
+                Err(error) if Tun::is_full(&error) => return Ok(Sent::Some),
+                Err(error) if Tun::is_gone(&error) => return Err(error),
                 // Down for a moment, or a packet that this kernel cannot take: lost, as on any network.
                 Err(error) => debug!(%error, "a packet was not sent"),
             }
@@ -361,25 +356,16 @@ impl Driver {
         }
         let now = self.shared.clock.now();
         let mut timeout = deadline.map(|deadline| deadline.saturating_since(now));
-        let events = match sent {
-            Sent::All => PollFlags::POLLIN,
+        let room = match sent {
+            Sent::All => Room::NotNeeded,
             Sent::Some => {
                 timeout = Some(timeout.unwrap_or(RETRY_AFTER).min(RETRY_AFTER));
-                PollFlags::POLLIN | PollFlags::POLLOUT
+                Room::Awaited
             }
         };
-        let wake = PollFd::new(self.shared.wake.as_fd(), PollFlags::POLLIN);
-        let sockets = self.udp.as_ref().map(|udp| PollFd::new(udp.sockets.as_fd(), PollFlags::POLLIN));
-        let tun = self.tun.as_ref().map(|tun| PollFd::new(tun.as_fd(), events));
-        let mut fds: ArrayVec<PollFd<'_>, 3> = [Some(wake), tun, sockets].into_iter().flatten().collect();
-        match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        if fds[0].any().unwrap_or(false) {
-            self.shared.wake.clear();
-        }
-        Ok(())
+        let tun = self.tun.as_deref().map(|tun| (tun, room));
+        let sockets = self.udp.as_ref().map(|udp| udp.sockets.watched());
+        self.shared.wake.signal().wait(tun, sockets, timeout)
     }
 
     /// The resets of what was still open have been asked for: they go out as far as the device takes them.
@@ -448,9 +434,4 @@ impl Drop for Driver {
         let woken = self.shared.lock().stop();
         woken.into_iter().for_each(Waker::wake);
     }
-}
-
-/// Whether the device has no room, as opposed to not wanting the packet.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
 }

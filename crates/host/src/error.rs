@@ -127,6 +127,7 @@ impl Error {
             io::ErrorKind::InvalidInput => {
                 "use a kernel with TUN devices that know virtio-net headers (Linux 4.1 or newer)"
             }
+            io::ErrorKind::Unsupported => "let UDP carry the connections",
             _ => "see the kernel's log (dmesg)",
         };
         Self::Tun { source, fix }

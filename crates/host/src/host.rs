@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use plait_carrier::MalformedCounts;
 use plait_endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
 use plait_mptcp::{Config, Path};
+use tracing::{info, warn};
 
 use crate::capture::{Capture, Interface};
 use crate::carriers::{Carrier, Carriers};
@@ -20,13 +21,16 @@ use crate::driver::{self, Driver};
 use crate::error::Error;
 use crate::listener::Listener;
 use crate::network_monitor::NetworkMonitor;
+use crate::networks::Networks;
 use crate::os_random::OsRandom;
 use crate::path::PathSpec;
-use crate::setup::{MAX_PATHS, Network, Networks, PlainNetwork, Ranges};
+use crate::ranges::{MAX_PATHS, Ranges};
 use crate::shared::{Phase, Shared};
 use crate::stream::Stream;
-use crate::tun::Tun;
+use crate::sys::{BINDS_TO_DEVICES, Network, Tun};
 use crate::udp::{self, Udp};
+use crate::wake::Wake;
+use crate::without_tun::PlainNetwork;
 use crate::workers::Workers;
 
 /// A running stack. Dropping it resets what is still open and puts the network back to what it was, which
@@ -268,6 +272,9 @@ impl HostBuilder {
                 return Err(Error::DuplicatePath { name: path.device().to_owned() });
             }
         }
+        if !BINDS_TO_DEVICES && paths.len() > 1 {
+            warn!("by which device the packets of a path leave is for the routes of this system to say");
+        }
         let (over_tcp, tcp_missing) = match over_tcp(carriers, &paths, &ranges)? {
             OverTcp::There(tun, network) => (Some((tun, *network)), None),
             OverTcp::NotAskedFor => (None, None),
@@ -275,7 +282,10 @@ impl HostBuilder {
         };
         let (tun, network) = over_tcp.unzip();
         let longest_train = tun.is_none().then_some(udp::LONGEST_TRAIN);
-        let udp = (carriers != Carriers::Tcp).then(|| Udp::new(keep_alive).map(Arc::new)).transpose()?;
+        let wake = Wake::new()?;
+        let udp = (carriers != Carriers::Tcp)
+            .then(|| Udp::new(keep_alive, wake.signal()).map(Arc::new))
+            .transpose()?;
         let networks = Networks { tun: network, udp: udp.clone().map(|udp| PlainNetwork::new(udp, &paths)) };
         let over_tcp = networks.tun.iter().flat_map(Network::stack_addresses);
         let over_udp = networks.udp.iter().flat_map(PlainNetwork::stack_addresses);
@@ -288,7 +298,7 @@ impl HostBuilder {
         let clock = Clock::start();
         let mut endpoint = Endpoint::with_random(limits, wire, secret);
         endpoint.set_unix_epoch(clock.unix_epoch());
-        let shared = Shared::new(clock, endpoint)?;
+        let shared = Shared::new(clock, wake, endpoint);
         shared.lock().tcp_missing = tcp_missing;
         let network_monitor = NetworkMonitor::start(networks, shared.clone())?;
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
@@ -353,7 +363,7 @@ fn over_tcp(carriers: Carriers, paths: &[PathSpec], ranges: &Ranges) -> Result<O
                 if !error.is_missing_privilege_or_feature() {
                     return Err(error);
                 }
-                tracing::info!(%error, "TCP cannot be had here: over UDP only");
+                info!(%error, "TCP cannot be had here: over UDP only");
                 Ok(OverTcp::Missing(error.to_string()))
             })
         }

@@ -32,7 +32,6 @@
 
 #![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
 
-mod announcements;
 mod capture;
 mod carriers;
 mod clock;
@@ -43,18 +42,19 @@ mod failure;
 mod host;
 mod listener;
 mod network_monitor;
+mod networks;
 mod os_random;
 mod path;
 mod pool;
+mod ranges;
 mod refusals;
 mod segmentation;
-mod setup;
 mod shared;
 mod stream;
 mod sys;
-mod tun;
 mod udp;
 mod wake;
+mod without_tun;
 mod workers;
 
 pub use carriers::{Carrier, Carriers};
@@ -78,5 +78,6 @@ pub use plait_mptcp::{
 pub use plait_tcp::congestion::Algorithm as CongestionControl;
 pub use plait_tcp::{Closed, Ecn, PeerSyn};
 pub use pool::{Buffer, Pool};
-pub use setup::{Ranges, default_devices, device_towards, device_with};
+pub use ranges::Ranges;
 pub use stream::{Monitor, ReadHalf, Stream, WriteHalf};
+pub use sys::{default_devices, device_towards, device_with};

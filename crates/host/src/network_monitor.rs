@@ -3,23 +3,21 @@
 //! The kernel announces changes of links, addresses and routes, and of the rules of nftables: whoever flushes the ruleset,
 //! as a firewall does that is loaded anew, removes ours, and they are put back.
 
-use std::os::fd::AsFd;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use plait_base::LogLimit;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use crate::announcements::Announcements;
 use crate::error::Error;
+use crate::networks::Networks;
 use crate::path::PathSpec;
-use crate::setup::Networks;
 use crate::shared::Shared;
+use crate::sys::Announcements;
 use crate::wake::Wake;
 
 /// Time before rules that could not be put back are tried again: somebody else may have been changing them.
@@ -167,8 +165,8 @@ impl Watch {
                 rules.note_look();
                 self.mend_rules();
             }
-            if let Err(errno) = self.wait() {
-                warn!(%errno, "the network is no longer followed");
+            if let Err(error) = self.wait() {
+                warn!(%error, "the network is no longer followed");
                 return;
             }
         }
@@ -240,34 +238,12 @@ impl Watch {
     }
 
     /// Waits for announcements, requests, or the time of the next look.
-    fn wait(&mut self) -> Result<(), Errno> {
+    fn wait(&mut self) -> io::Result<()> {
         if !self.wake.may_sleep() {
             return Ok(());
         }
         let rules_due = self.rules.as_ref().and_then(Announcements::due);
         let until = [self.links.due(), rules_due].into_iter().flatten().min();
-        let timeout = until.map_or(PollTimeout::NONE, |until| {
-            // Rounded up: a look that is due in half a millisecond is not waited for in a loop.
-            let millis = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
-            PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
-        });
-        let fds =
-            [self.wake.as_fd(), self.links.as_fd()].into_iter().chain(self.rules.as_ref().map(AsFd::as_fd));
-        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        match poll(&mut fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
-        }
-        let is_ready: Vec<_> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
-        if is_ready[0] {
-            self.wake.clear();
-        }
-        if is_ready[1] {
-            self.links.drain()?;
-        }
-        if let Some(rules) = self.rules.as_mut().filter(|_| is_ready[2]) {
-            rules.drain()?;
-        }
-        Ok(())
+        Announcements::wait(self.wake.signal(), &mut self.links, self.rules.as_mut(), until)
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use plait_mptcp::PathClass;
 
 use crate::error::Error;
+use crate::sys::fault_of;
 
 /// A device to be used as a path. It need not exist yet: it is used when it appears.
 ///
@@ -31,23 +32,14 @@ enum Use {
     Backup,
 }
 
-/// Longest name of a device (linux/if.h: IFNAMSIZ less the end of the string).
-const MAX_NAME: usize = 15;
-
 impl PathSpec {
     /// The device called `device`, trusted and used like any other.
     ///
     /// # Errors
     /// No device can have that name.
     pub fn new(device: &str) -> Result<Self, Error> {
-        let wrong = |reason| Err(Error::DeviceName { name: device.to_owned(), reason });
-        // The name becomes a word for `ip` and a string for `nft`.
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
-        if device.is_empty() || device.len() > MAX_NAME {
-            return wrong("it must have 1 to 15 characters");
-        }
-        if device.starts_with(['-', '.']) || !device.chars().all(fits) {
-            return wrong("only letters, digits, '.', '_', '-' and '@', and no '-' or '.' in front");
+        if let Some(reason) = fault_of(device) {
+            return Err(Error::DeviceName { name: device.to_owned(), reason });
         }
         Ok(Self { device: device.to_owned(), class: PathClass::default(), use_as: Use::Regular })
     }

@@ -9,7 +9,6 @@ use plait_carrier::MalformedCounts;
 use plait_endpoint::{ConnectionId, Endpoint, Event, ListenerId};
 
 use crate::clock::Clock;
-use crate::error::Error;
 use crate::wake::Wake;
 
 /// The endpoint and who waits for it.
@@ -67,7 +66,7 @@ struct Waiters {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: Clock, endpoint: Endpoint) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(clock: Clock, wake: Wake, endpoint: Endpoint) -> Arc<Self> {
         let state = State {
             endpoint,
             malformed: MalformedCounts::default(),
@@ -77,7 +76,7 @@ impl Shared {
             phase: Phase::Running,
             tcp_missing: None,
         };
-        Ok(Arc::new(Self { clock, wake: Wake::new()?, state: Mutex::new(state) }))
+        Arc::new(Self { clock, wake, state: Mutex::new(state) })
     }
 
     /// The state. A panic while it was held is a bug that has been reported by then; those who wait must not

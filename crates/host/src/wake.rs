@@ -1,11 +1,9 @@
-//! Waking a thread of ours that waits in `ppoll`, at the price of one atomic exchange when it does not.
+//! Waking a thread of ours that waits, at the price of one atomic exchange when it does not.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
-
 use crate::error::Error;
+use crate::sys::Signal;
 
 /// Looking after its business.
 const AWAKE: u8 = 0;
@@ -18,22 +16,19 @@ const ASKED: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Wake {
     state: AtomicU8,
-    event: EventFd,
+    signal: Signal,
 }
 
 impl Wake {
     pub(crate) fn new() -> Result<Self, Error> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let event =
-            EventFd::from_flags(flags).map_err(|errno| Error::system("make an event descriptor", errno))?;
-        Ok(Self { state: AtomicU8::new(AWAKE), event })
+        let signal = Signal::new().map_err(|source| Error::system("make what wakes a thread", source))?;
+        Ok(Self { state: AtomicU8::new(AWAKE), signal })
     }
 
     /// From any thread: the sleeper will look again, after this moment.
     pub(crate) fn ask(&self) {
         if self.state.swap(ASKED, Ordering::SeqCst) == ASLEEP {
-            // It can only fail by overflow, and then the sleeper is being woken already.
-            let _ = self.event.write(1);
+            self.signal.set();
         }
     }
 
@@ -47,31 +42,28 @@ impl Wake {
         self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// From the sleeper, after its descriptor became readable.
-    pub(crate) fn clear(&self) {
-        let _ = self.event.read();
-    }
-}
-
-impl AsFd for Wake {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+    /// From the sleeper: what it waits for besides.
+    pub(crate) fn signal(&self) -> &Signal {
+        &self.signal
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::time::{Duration, Instant};
+
+    const LONG: Duration = Duration::from_millis(50);
 
     fn is_signalled(wake: &Wake) -> bool {
-        let mut fds = [PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::ZERO).expect("polled") == 1
+        let begin = Instant::now();
+        wake.signal().wait(None, None, Some(LONG)).expect("waited");
+        begin.elapsed() < LONG
     }
 
     #[test]
     fn who_is_awake_is_not_signalled_but_does_not_fall_asleep() {
-        let wake = Wake::new().expect("a descriptor");
+        let wake = Wake::new().expect("a signal");
         wake.begin_to_look();
         wake.ask();
         assert!(!is_signalled(&wake));
@@ -82,12 +74,11 @@ mod tests {
 
     #[test]
     fn who_sleeps_is_signalled_once() {
-        let wake = Wake::new().expect("a descriptor");
+        let wake = Wake::new().expect("a signal");
         assert!(wake.may_sleep());
         wake.ask();
         wake.ask();
         assert!(is_signalled(&wake));
-        wake.clear();
         assert!(!is_signalled(&wake));
     }
 }

@@ -1,5 +1,67 @@
-//! System calls that have no safe wrapper: the only unsafe code of the crate.
+//! What a host asks of the system: devices, sockets, waiting, and what becomes of links and addresses. Linux answers all of it ([`linux`]);
+//! other systems have sockets of UDP, and what else there is to ask them is answered by names of the same meaning (`elsewhere`).
+//! The only unsafe code of the crate is here.
 
-mod cookie;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod linux;
 
-pub(crate) use cookie::namespace_cookie;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use plait_wire::Trust;
+
+#[cfg(not(target_os = "linux"))]
+use elsewhere as system;
+#[cfg(target_os = "linux")]
+use linux as system;
+
+pub(crate) use system::{
+    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Tun, Watched, connected, fault_of,
+    force_buffers, is_about_another, is_refusal, listening, next_error,
+};
+pub use system::{default_devices, device_towards, device_with};
+
+/// Longest IP packet that is written with segmentation left to the kernel. A longer one is accepted too, but
+/// with the link header it no longer fits in 16 bits and the kernel cuts it up in software, twenty times
+/// slower: measured.
+pub(crate) const MAX_OFFLOADED: usize = 65_521;
+
+/// What an arriving packet's header means for the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Received {
+    /// Payload bytes per merged wire segment, 0 if none were merged.
+    pub(crate) segment_size: u16,
+    /// Whether the transport checksum can be relied on.
+    pub(crate) trust: Trust,
+}
+
+/// What is known of the device of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Device {
+    /// The address that others reach it at.
+    pub(crate) v4: Option<Ipv4Addr>,
+    /// The same for IPv6.
+    pub(crate) v6: Option<Ipv6Addr>,
+    pub(crate) mtu: u32,
+    /// Switched on and with a carrier.
+    pub(crate) is_up: bool,
+}
+
+/// A socket of UDP that can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ready {
+    pub(crate) number: u64,
+    /// Whether ICMP has said something about it.
+    pub(crate) has_errors: bool,
+}
+
+/// Sockets that are read in a turn; those that are left are found in the next.
+pub(crate) const READY_AT_ONCE: usize = 16;
+
+/// Whether room in the TUN device is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    NotNeeded,
+    Awaited,
+}

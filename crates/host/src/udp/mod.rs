@@ -8,18 +8,15 @@
 
 mod asked;
 mod credit;
-mod icmp;
 mod receiving;
 mod sending;
 mod socket;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use plait_base::{Duration, Instant, PathId};
 use plait_tcp::FourTuple;
 use tracing::debug;
@@ -28,6 +25,7 @@ use self::asked::Asked;
 use self::credit::Credits;
 use self::socket::Socket;
 use crate::error::Error;
+use crate::sys::{Signal, Sockets};
 
 pub(crate) use self::receiving::Receiver;
 pub(crate) use self::sending::Sender;
@@ -61,7 +59,7 @@ pub(crate) enum Use {
 
 /// All sockets of a host.
 pub(crate) struct Udp {
-    epoll: Epoll,
+    watched: Sockets,
     table: Mutex<Table>,
     /// How long a socket of ours may be silent before it says something.
     keep_alive: Duration,
@@ -141,10 +139,15 @@ impl Place {
 }
 
 impl Udp {
-    pub(crate) fn new(keep_alive: Duration) -> Result<Self, Error> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
-            .map_err(|errno| Error::system("wait for sockets", errno))?;
-        Ok(Self { epoll, table: Mutex::default(), keep_alive })
+    /// No socket yet; they wake whom `signal` wakes.
+    pub(crate) fn new(keep_alive: Duration, signal: &Signal) -> Result<Self, Error> {
+        let watched = Sockets::new(signal).map_err(|source| Error::system("wait for sockets", source))?;
+        Ok(Self { watched, table: Mutex::default(), keep_alive })
+    }
+
+    /// What there is to wait for.
+    pub(crate) fn watched(&self) -> &Sockets {
+        &self.watched
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -159,8 +162,8 @@ impl Udp {
         let ports = table.ports.clone();
         table.drop_misplaced();
         for port in ports {
-            if let Err(errno) = self.listen_everywhere(&mut table, port) {
-                debug!(%errno, port, "a path over UDP is not listened on");
+            if let Err(error) = self.listen_everywhere(&mut table, port) {
+                debug!(%error, port, "a path over UDP is not listened on");
             }
         }
     }
@@ -174,14 +177,16 @@ impl Udp {
                 table.ports.insert(port);
                 Ok(())
             }
-            Err(errno) => {
+            Err(error) => {
                 table.drop_listening(|at| at.port() == port);
-                Err(match errno {
-                    Errno::EADDRINUSE => {
+                Err(match error.kind() {
+                    ErrorKind::AddrInUse => {
                         Error::PortInUse { port, holder: "a program of this host has this port of UDP" }
                     }
-                    Errno::EACCES => Error::system("use a port below 1024 (run as root)", errno),
-                    _ => Error::system("open a socket of UDP", errno),
+                    ErrorKind::PermissionDenied => {
+                        Error::system("use a port below 1024 (run as root)", error)
+                    }
+                    _ => Error::system("open a socket of UDP", error),
                 })
             }
         }
@@ -193,7 +198,7 @@ impl Udp {
     }
 
     /// Has a socket for `port` on each path and family that has an address.
-    fn listen_everywhere(&self, table: &mut Table, port: u16) -> Result<(), Errno> {
+    fn listen_everywhere(&self, table: &mut Table, port: u16) -> io::Result<()> {
         for place in table.places.clone() {
             for stack in place.stack() {
                 let at = SocketAddr::new(stack, port);
@@ -208,10 +213,10 @@ impl Udp {
         Ok(())
     }
 
-    fn add(&self, table: &mut Table, socket: Socket) -> Result<u64, Errno> {
+    fn add(&self, table: &mut Table, mut socket: Socket) -> io::Result<u64> {
         table.last += 1;
         let number = table.last;
-        self.epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
+        socket.watch(&self.watched, number)?;
         table.sockets.insert(number, Arc::new(socket));
         Ok(number)
     }
@@ -299,13 +304,6 @@ impl Table {
         for tuple in opened {
             self.drop_opened(&tuple);
         }
-    }
-}
-
-/// Readable while one of the sockets is.
-impl AsFd for Udp {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.0.as_fd()
     }
 }
 

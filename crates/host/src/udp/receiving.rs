@@ -1,11 +1,9 @@
 //! From the sockets to the endpoint.
 
-use std::io::{ErrorKind, IoSliceMut};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use nix::errno::Errno;
-use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use plait_base::PathId;
 use plait_carrier::tcp_in_udp::{Train, trains};
 use plait_tcp::FourTuple;
@@ -13,12 +11,11 @@ use plait_wire::{Malformed, Packet, Segment};
 use quinn_udp::RecvMeta;
 use tracing::debug;
 
-use super::socket::{Socket, is_about_another};
-use super::{Udp, icmp};
+use super::Udp;
+use super::socket::Socket;
 use crate::pool::{Buffer, Pool};
+use crate::sys::{Ready, is_about_another};
 
-/// Sockets that are read in a turn; those that are left are found in the next.
-const SOCKETS: usize = 16;
 /// Buffers that one call may fill, each with what receive offload has merged.
 const AT_ONCE: usize = 4;
 /// Errors of a socket that are read in a turn.
@@ -27,7 +24,6 @@ const ERRORS_AT_ONCE: usize = 8;
 /// Reads the sockets; it keeps its allocations.
 pub(crate) struct Receiver {
     udp: Arc<Udp>,
-    events: [EpollEvent; SOCKETS],
     buffers: Vec<Buffer>,
     found: Vec<Result<Train, Malformed>>,
 }
@@ -35,7 +31,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) fn new(udp: Arc<Udp>) -> Self {
         let (buffers, found) = (Vec::with_capacity(AT_ONCE), Vec::new());
-        Self { udp, events: [EpollEvent::empty(); SOCKETS], buffers, found }
+        Self { udp, buffers, found }
     }
 
     /// Gives `take` what has come until there is no more, or `take` says that it is enough.
@@ -43,18 +39,12 @@ impl Receiver {
         &mut self,
         pool: &Pool,
         mut take: impl FnMut(PathId, Result<Packet, Malformed>) -> bool,
-    ) -> Result<(), Errno> {
-        let count = match self.udp.epoll.wait(&mut self.events, EpollTimeout::ZERO) {
-            Ok(count) => count,
-            Err(Errno::EINTR) => return Ok(()),
-            Err(errno) => return Err(errno),
-        };
-        for index in 0..count {
-            let event = self.events[index];
-            let socket = self.udp.lock().sockets.get(&event.data()).cloned();
+    ) -> io::Result<()> {
+        for Ready { number, has_errors } in self.udp.watched.ready()? {
+            let socket = self.udp.lock().sockets.get(&number).cloned();
             let Some(socket) = socket else { continue };
-            if event.events().contains(EpollFlags::EPOLLERR) {
-                let errors = std::iter::from_fn(|| icmp::next(&socket)).take(ERRORS_AT_ONCE).flatten();
+            if has_errors {
+                let errors = std::iter::from_fn(|| socket.next_error()).take(ERRORS_AT_ONCE).flatten();
                 errors.for_each(|error| {
                     take(socket.path, Ok(Packet::Icmp(error)));
                 });

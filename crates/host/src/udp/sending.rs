@@ -1,10 +1,9 @@
 //! From the endpoint to the sockets.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use nix::errno::Errno;
 use plait_base::{Instant, PathId};
 use plait_carrier::tcp_in_udp::Datagrams;
 use plait_tcp::FourTuple;
@@ -44,11 +43,11 @@ impl Udp {
         now: Instant,
         path: PathId,
         segment: &Segment,
-    ) -> Result<(Arc<Socket>, Option<IpAddr>), Errno> {
+    ) -> io::Result<(Arc<Socket>, Option<IpAddr>)> {
         let mut table = self.lock();
         if !table.credits.allows(segment) {
             // Sent when the question is asked again.
-            return Err(Errno::EDQUOT);
+            return Err(ErrorKind::QuotaExceeded.into());
         }
         let tuple = FourTuple { local: segment.source, remote: segment.destination };
         let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
@@ -59,17 +58,17 @@ impl Udp {
             }
             None if is_syn => {
                 let place = table.places.iter().find(|place| place.path == path).cloned();
-                let place = place.ok_or(Errno::ENODEV)?;
-                let own = place.own_for(segment.source.ip()).ok_or(Errno::EADDRNOTAVAIL)?;
+                let place = place.ok_or(ErrorKind::NotFound)?;
+                let own = place.own_for(segment.source.ip()).ok_or(ErrorKind::AddrNotAvailable)?;
                 // The kernel chooses the port: the stack's may be another program's.
                 let socket = Socket::connect(&place, tuple.local, own, tuple.remote)?;
                 let number = self.add(&mut table, socket)?;
                 table.opened.insert(tuple, Opened { number, sent: now });
                 number
             }
-            None => *table.listening.get(&tuple.local).ok_or(Errno::ENOTCONN)?,
+            None => *table.listening.get(&tuple.local).ok_or(ErrorKind::NotConnected)?,
         };
-        let socket = table.sockets.get(&number).cloned().ok_or(Errno::ENOTCONN)?;
+        let socket = table.sockets.get(&number).cloned().ok_or(ErrorKind::NotConnected)?;
         let from = socket.remote.is_none().then(|| table.asked.answers_from(&tuple, socket.own));
         Ok((socket, from))
     }

@@ -1,18 +1,14 @@
 //! One socket.
 
-use std::ffi::OsString;
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
-};
 use plait_base::PathId;
+use plait_wire::IcmpError;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
-use super::{Place, icmp};
+use super::Place;
+use crate::sys::{self, Sockets, Watched, is_about_another, is_refusal};
 
 /// What a socket may hold in each direction, in bytes, if the system lets it: what a TUN device does while the driver
 /// does something else. Who is root needs no leave (`SO_RCVBUFFORCE`).
@@ -21,7 +17,9 @@ const BUFFER: usize = 16 << 20;
 /// A socket of UDP that is bound to a path. It does not block; what leaves is never fragmented.
 #[derive(Debug)]
 pub(super) struct Socket {
-    io: OwnedFd,
+    /// Before the socket is closed it is no longer waited for.
+    watched: Option<Watched>,
+    io: UdpSocket,
     state: UdpSocketState,
     pub(super) path: PathId,
     /// The stack's address and port.
@@ -40,43 +38,42 @@ impl Socket {
         local: SocketAddr,
         own: IpAddr,
         remote: SocketAddr,
-    ) -> Result<Self, Errno> {
-        let io = on_device(place, own)?;
-        bind(io.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(own, 0)))?;
-        connect(io.as_raw_fd(), &SockaddrStorage::from(remote))?;
-        Self::of(io, place, (local, own), Some(remote))
+    ) -> io::Result<Self> {
+        Self::of(sys::connected(&place.device, own, remote)?, place, (local, own), Some(remote))
     }
 
-    /// A socket for the stack's address and port `local` that takes what comes by the path's device, for whichever address of this host; where
-    /// somebody else has the port at one of them, for `own` alone.
-    pub(super) fn listen(place: &Place, local: SocketAddr, own: IpAddr) -> Result<Self, Errno> {
-        let at = |address: IpAddr| SockaddrStorage::from(SocketAddr::new(address, local.port()));
-        let any = if own.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let io = on_device(place, own)?;
-        match bind(io.as_raw_fd(), &at(any)) {
-            Err(Errno::EADDRINUSE) => bind(io.as_raw_fd(), &at(own))?,
-            bound => bound?,
-        }
-        Self::of(io, place, (local, own), None)
+    /// A socket for the stack's address and port `local` that takes what comes by the path's device.
+    pub(super) fn listen(place: &Place, local: SocketAddr, own: IpAddr) -> io::Result<Self> {
+        Self::of(sys::listening(&place.device, own, local.port())?, place, (local, own), None)
     }
 
     fn of(
-        io: OwnedFd,
+        io: UdpSocket,
         place: &Place,
         (local, own): (SocketAddr, IpAddr),
         remote: Option<SocketAddr>,
-    ) -> Result<Self, Errno> {
-        let reference = UdpSockRef::from(&io);
-        let errno = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EINVAL));
-        let state = UdpSocketState::new(reference).map_err(errno)?;
+    ) -> io::Result<Self> {
+        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        let [sends, receives] = sys::force_buffers(&io, BUFFER);
         // As much as there may be: a small buffer is slower, but no error.
-        if setsockopt(&io, sockopt::SndBufForce, &BUFFER).is_err() {
+        if !sends {
             let _ = state.set_send_buffer_size(UdpSockRef::from(&io), BUFFER);
         }
-        if setsockopt(&io, sockopt::RcvBufForce, &BUFFER).is_err() {
+        if !receives {
             let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
         }
-        Ok(Self { io, state, path: place.path, local, own, remote })
+        Ok(Self { watched: None, io, state, path: place.path, local, own, remote })
+    }
+
+    /// From now on it is one of `sockets`, under this number.
+    pub(super) fn watch(&mut self, sockets: &Sockets, number: u64) -> io::Result<()> {
+        self.watched = Some(sockets.add(&self.io, number)?);
+        Ok(())
+    }
+
+    /// What ICMP has said about a datagram of it, as long as there is more; `Some(None)` says nothing about a segment.
+    pub(super) fn next_error(&self) -> Option<Option<IcmpError>> {
+        sys::next_error(&self.io, self.local, self.remote)
     }
 
     /// Sends datagrams that lie one behind the other in `bytes`, each `size` bytes long but the last, to the second of `ends`; from the first, if
@@ -121,55 +118,11 @@ impl Socket {
 
     /// Sends an empty datagram to the peer of a connected socket. Where it gets lost, another follows.
     pub(super) fn say_nothing(&self) {
-        let _ = nix::unistd::write(&self.io, &[]);
+        let _ = self.io.send(&[]);
     }
 
     /// Reads what has come into `buffers`, merged datagrams into each.
     pub(super) fn receive(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         self.state.recv(UdpSockRef::from(&self.io), buffers, meta)
-    }
-}
-
-/// A socket of the family of `own` that is bound to the path's device.
-fn on_device(place: &Place, own: IpAddr) -> Result<OwnedFd, Errno> {
-    let family = if own.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let io = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-    if own.is_ipv6() {
-        setsockopt(&io, sockopt::Ipv6V6Only, &true)?;
-    }
-    // Since Linux 5.7 anybody may do that to a socket that is not bound to a device. Before, routes alone say where packets
-    // leave.
-    match setsockopt(&io, sockopt::BindToDevice, &OsString::from(&place.device)) {
-        Ok(()) | Err(Errno::EPERM) => {}
-        Err(errno) => return Err(errno),
-    }
-    icmp::ask_for(&io, own.is_ipv4())?;
-    Ok(io)
-}
-
-/// Whether this is how a system says that it does not cut trains.
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
-}
-
-/// Whether the error is one that ICMP has brought, about an earlier datagram. What it says is read from the queue of errors, which tells
-/// which one it was ([`icmp`]).
-pub(super) fn is_about_another(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::ECONNREFUSED
-                | libc::EHOSTUNREACH
-                | libc::ENETUNREACH
-                | libc::EPROTO
-                | libc::ENOPROTOOPT
-                | libc::EMSGSIZE
-        )
-    )
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.io.as_fd()
     }
 }

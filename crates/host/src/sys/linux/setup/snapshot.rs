@@ -7,10 +7,11 @@ use serde::Deserialize;
 use super::addresses::Prefix;
 use super::command::ip_json;
 use crate::error::Error;
+use crate::sys::Device;
 
 /// One look at the kernel's state; two that are equal give the same paths.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     links: Vec<Link>,
     routes_v4: Vec<Route>,
     routes_v6: Vec<Route>,
@@ -87,7 +88,7 @@ struct NextHop {
 
 impl Snapshot {
     /// Asks the kernel.
-    pub(super) fn take() -> Result<Self, Error> {
+    pub(crate) fn take() -> Result<Self, Error> {
         Ok(Self {
             links: ip_json("address show")?,
             routes_v4: ip_json("-4 route show table main")?,
@@ -97,6 +98,11 @@ impl Snapshot {
 
     pub(super) fn link(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name == name)
+    }
+
+    /// What is known of a device for paths over UDP.
+    pub(crate) fn device(&self, name: &str) -> Device {
+        self.link(name).map(Link::device).unwrap_or_default()
     }
 
     /// All devices.
@@ -176,6 +182,10 @@ impl Family {
 }
 
 impl Link {
+    fn device(&self) -> Device {
+        Device { v4: self.v4(), v6: self.v6(), mtu: self.mtu, is_up: self.is_up() }
+    }
+
     /// Switched on and with a carrier.
     pub(super) fn is_up(&self) -> bool {
         let has = |flag: &str| self.flags.iter().any(|other| other == flag);

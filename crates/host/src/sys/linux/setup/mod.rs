@@ -15,7 +15,6 @@ mod ports;
 mod routes;
 mod snapshot;
 mod sysctl;
-mod without_tun;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -30,15 +29,15 @@ use self::command::{run, try_run};
 use self::nat::{Nat, RouterV6, Translation};
 use self::ports::PortReservation;
 use self::routes::PathTable;
-use self::snapshot::{Link, Snapshot};
+use self::snapshot::Link;
 use self::sysctl::Journal;
+use super::tun::{NAME_PREFIX, Tun};
 use crate::error::Error;
 use crate::path::PathSpec;
-use crate::tun::{MAX_OFFLOADED, NAME_PREFIX, Tun};
+use crate::ranges::Ranges;
+use crate::sys::MAX_OFFLOADED;
 
-pub(crate) use self::addresses::MAX_PATHS;
-pub use self::addresses::Ranges;
-pub(crate) use self::without_tun::PlainNetwork;
+pub(crate) use self::snapshot::Snapshot;
 
 /// Packets that wait for the driver: as many wire segments as two megabytes, for senders whose segments were
 /// not merged on the way. The kernel's default is a quarter of that, and what does not fit is lost.
@@ -166,7 +165,7 @@ impl Network {
     }
 
     /// Takes the kernel's state and returns the paths that have changed.
-    fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+    pub(crate) fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
         if *snapshot == self.snapshot {
             return Ok(Vec::new());
         }
@@ -192,7 +191,7 @@ impl Network {
     }
 
     /// Takes another class and use for the path of a device; the path as it is then, if it has been looked at yet.
-    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
+    pub(crate) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
         let Some(path) = self.paths.iter_mut().find(|path| path.spec.device() == spec.device()) else {
             return Err(Error::UnknownPath { name: spec.device().to_owned() });
         };
@@ -204,7 +203,7 @@ impl Network {
     }
 
     /// Sends connections to `port` of the paths' devices to the stack.
-    fn open_port(&mut self, port: u16) -> Result<(), Error> {
+    pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
         let reservation = PortReservation::take(port)?;
         if let Some(nat) = &self.nat {
             nat.open(port)?;
@@ -215,7 +214,7 @@ impl Network {
 
     /// Puts our rules back if somebody has removed them or changed them; whether that was so. `opened` is asked for the
     /// ports that connections of the stack were opened from.
-    fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
+    pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
         let Some(nat) = &mut self.nat else { return Ok(false) };
         if nat.is_whole()? {
             return Ok(false);
@@ -231,7 +230,7 @@ impl Network {
     }
 
     /// Undoes [`Network::open_port`].
-    fn close_port(&mut self, port: u16) {
+    pub(crate) fn close_port(&mut self, port: u16) {
         if let Some(nat) = self.nat.as_ref().filter(|_| self.ports.contains_key(&port)) {
             nat.close(port);
         }
@@ -262,69 +261,6 @@ impl Drop for Network {
             self.journal.restore();
         }
         drop(turn);
-    }
-}
-
-/// What carries the paths of a host, and the network around it: a TUN device for TCP, sockets for UDP, or both.
-#[derive(Debug)]
-pub(crate) struct Networks {
-    pub(crate) tun: Option<Network>,
-    pub(crate) udp: Option<PlainNetwork>,
-}
-
-impl Networks {
-    /// Looks at the kernel's state again and returns the paths that have changed.
-    pub(crate) fn refresh(&mut self) -> Result<Vec<Path>, Error> {
-        let snapshot = Snapshot::take()?;
-        let mut changed = match &mut self.tun {
-            Some(tun) => tun.refresh(&snapshot)?,
-            None => Vec::new(),
-        };
-        changed.extend(self.udp.as_mut().map(|udp| udp.refresh(&snapshot)).unwrap_or_default());
-        Ok(changed)
-    }
-
-    /// Takes another class and use for the paths of a device; those as they are then that have been looked at yet.
-    pub(crate) fn use_path(&mut self, spec: &PathSpec) -> Result<Vec<Path>, Error> {
-        let over_tcp = self.tun.as_mut().map(|tun| tun.use_path(spec.clone()));
-        let over_udp = self.udp.as_mut().map(|udp| udp.use_path(spec.clone()));
-        let both: Vec<_> = [over_tcp, over_udp].into_iter().flatten().collect();
-        if both.iter().all(Result::is_err) {
-            return both.into_iter().next().map_or(Ok(Vec::new()), |result| result.map(Vec::from_iter));
-        }
-        Ok(both.into_iter().flatten().flatten().collect())
-    }
-
-    /// Sends connections to `port` of the paths' devices to the stack.
-    pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
-        let Self { tun, udp } = self;
-        if let Some(tun) = tun {
-            tun.open_port(port)?;
-        }
-        match (udp.as_ref().map(|udp| udp.open_port(port)), tun) {
-            // Another program has the port of UDP, as one for QUIC may beside one for TCP.
-            (Some(Err(error)), Some(_)) => {
-                info!(%error, port, "listened on over TCP only");
-                Ok(())
-            }
-            (opened, _) => opened.unwrap_or(Ok(())),
-        }
-    }
-
-    /// Undoes [`Networks::open_port`].
-    pub(crate) fn close_port(&mut self, port: u16) {
-        if let Some(tun) = &mut self.tun {
-            tun.close_port(port);
-        }
-        if let Some(udp) = &self.udp {
-            udp.close_port(port);
-        }
-    }
-
-    /// Puts our rules back if somebody has removed them or changed them; whether that was so. `opened` is asked for the
-    /// ports that connections of the stack were opened from.
-    pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
-        self.tun.as_mut().map_or(Ok(false), |tun| tun.mend_rules(opened))
     }
 }
 

@@ -3,15 +3,18 @@
 //! What an announcement says is not even looked at: the state itself is read, which cannot be missed or reordered. The
 //! first announcement is acted upon at once; those that come soon after a look share the next one.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 use tracing::trace;
 
+use super::waiting::Signal;
 use crate::error::Error;
 
 /// Multicast groups of NETLINK_ROUTE (linux/rtnetlink.h): links, and addresses and routes of both families.
@@ -56,10 +59,7 @@ impl Announcements {
     }
 
     /// Takes what has come. A full queue is as good as a message in it.
-    ///
-    /// # Errors
-    /// The socket is of no use any more.
-    pub(crate) fn drain(&mut self) -> Result<(), Errno> {
+    fn drain(&mut self) -> Result<(), Errno> {
         let mut message = [0; 8192];
         let mut has_come = false;
         loop {
@@ -75,6 +75,41 @@ impl Announcements {
         if has_come {
             let now = Instant::now();
             self.due.get_or_insert_with(|| self.last_look.map_or(now, |last| last + self.settle));
+        }
+        Ok(())
+    }
+
+    /// Waits until one of both has something, the signal is given, or it is time.
+    ///
+    /// # Errors
+    /// A socket is of no use any more.
+    pub(crate) fn wait(
+        signal: &Signal,
+        links: &mut Self,
+        mut rules: Option<&mut Self>,
+        until: Option<Instant>,
+    ) -> io::Result<()> {
+        let timeout = until.map_or(PollTimeout::NONE, |until| {
+            // Rounded up: a look that is due in half a millisecond is not waited for in a loop.
+            let millis = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
+            PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
+        });
+        let sockets = [Some(links.socket.as_fd()), rules.as_ref().map(|rules| rules.socket.as_fd())];
+        let fds = std::iter::once(signal.as_fd()).chain(sockets.into_iter().flatten());
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let is_ready: Vec<_> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        if is_ready[0] {
+            signal.clear();
+        }
+        if is_ready[1] {
+            links.drain()?;
+        }
+        if let Some(rules) = rules.as_mut().filter(|_| is_ready[2]) {
+            rules.drain()?;
         }
         Ok(())
     }
@@ -97,11 +132,5 @@ impl Announcements {
     /// Looks again after a while, announced or not.
     pub(crate) fn look_again(&mut self, after: Duration) {
         self.due = Some(Instant::now() + after);
-    }
-}
-
-impl AsFd for Announcements {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

@@ -13,7 +13,7 @@ use nix::fcntl::{Flock, FlockArg};
 use tracing::debug;
 
 use crate::error::Error;
-use crate::sys;
+use crate::sys::linux::cookie;
 
 /// Where the files are: on a file system that does not outlive the machine's run.
 const DIRECTORY: &str = "/run/plait";
@@ -43,8 +43,8 @@ struct Entry {
 impl Journal {
     /// The journal of the network namespace of this thread.
     pub(super) fn open() -> Result<Self, Error> {
-        let cookie =
-            sys::namespace_cookie().map_err(|source| Error::system("name the network namespace", source))?;
+        let cookie = cookie::namespace_cookie()
+            .map_err(|source| Error::system("name the network namespace", source))?;
         Ok(Self::at(Path::new(DIRECTORY), cookie, Path::new(SETTINGS)))
     }
 

@@ -8,29 +8,16 @@ use plait_tun::{Device, VnetHeader};
 use plait_wire::Trust;
 
 use crate::error::Error;
+use crate::sys::Received;
 
 /// Name of our devices: the kernel puts the first free number in.
 const NAME: &str = "plait%d";
 /// What all their names begin with.
 pub(crate) const NAME_PREFIX: &str = "plait";
 
-/// Longest IP packet that is written with segmentation left to the kernel. A longer one is accepted too, but
-/// with the link header it no longer fits in 16 bits and the kernel cuts it up in software, twenty times
-/// slower: measured.
-pub(crate) const MAX_OFFLOADED: usize = 65_521;
-
 /// The device of a host.
 #[derive(Debug)]
 pub(crate) struct Tun(Device);
-
-/// What an arriving packet's header means for the stack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Received {
-    /// Payload bytes per merged wire segment, 0 if none were merged.
-    pub(crate) segment_size: u16,
-    /// Whether the transport checksum can be relied on.
-    pub(crate) trust: Trust,
-}
 
 impl Tun {
     /// Creates a device in the network namespace of the calling thread. It is not yet up.
@@ -47,7 +34,7 @@ impl Tun {
     /// said of TCP. `WouldBlock` if there is no packet.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<Received>)> {
         let (header, len) = self.0.receive(buffer)?;
-        Ok((len, Received::of(header, len)))
+        Ok((len, meaning(header, len)))
     }
 
     /// Writes one packet, a super-segment as a whole. The checksum is always left to the kernel, the segmentation
@@ -62,6 +49,16 @@ impl Tun {
     pub(crate) fn send_complete(&self, packet: &[u8]) -> io::Result<()> {
         self.0.send(VnetHeader::default(), [packet, &[]])
     }
+
+    /// Whether an error of sending says that the device has no room, as opposed to not wanting the packet.
+    pub(crate) fn is_full(error: &io::Error) -> bool {
+        matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
+    }
+
+    /// Whether it says that somebody has deleted the device.
+    pub(crate) fn is_gone(error: &io::Error) -> bool {
+        error.raw_os_error() == Some(libc::EBADFD)
+    }
 }
 
 impl AsFd for Tun {
@@ -70,10 +67,8 @@ impl AsFd for Tun {
     }
 }
 
-impl Received {
-    fn of(header: VnetHeader, len: usize) -> Option<Self> {
-        let segment_size = header.segment_size(len)?;
-        let trust = if header.is_trusted() { Trust::Offloaded } else { Trust::Verify };
-        Some(Self { segment_size, trust })
-    }
+fn meaning(header: VnetHeader, len: usize) -> Option<Received> {
+    let segment_size = header.segment_size(len)?;
+    let trust = if header.is_trusted() { Trust::Offloaded } else { Trust::Verify };
+    Some(Received { segment_size, trust })
 }

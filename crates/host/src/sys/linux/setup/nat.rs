@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::addresses::Subnets;
 use super::command::{run, run_with_input, try_run};
 use crate::error::Error;
+use crate::sys::linux::tun::NAME_PREFIX;
 
 /// Our tables are called this and the number of their device.
 const TABLE_PREFIX: &str = "plait-";
@@ -95,7 +96,7 @@ impl Nat {
     fn ruleset(&self, listening: &BTreeSet<u16>, opened: &BTreeSet<u16>) -> String {
         let Self { table, number, subnets, paths, router, whole: _ } = self;
         let (v4, v6) = (subnets.v4(), subnets.v6());
-        let tun = format!("{}{number}", crate::tun::NAME_PREFIX);
+        let tun = format!("{NAME_PREFIX}{number}");
         let (mut arriving, mut leaving, mut own) = (String::new(), String::new(), String::new());
         // This host's own programs come to any of its addresses, and always over the first path.
         if let Some(Translation { v4, v6, .. }) = paths.first() {
@@ -189,7 +190,7 @@ fn elements(ports: &BTreeSet<u16>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup::addresses::Ranges;
+    use crate::ranges::Ranges;
 
     fn text(number: u8, subnets: Subnets, paths: Vec<Translation>, router: RouterV6) -> String {
         let nat = Nat { table: table_name(number), number, subnets, paths, router, whole: String::new() };

@@ -4,15 +4,13 @@
 //! flight (RFC 5927), and an error ends a subflow only while it is being opened (RFC 5461).
 
 use std::io::IoSliceMut;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
 use plait_base::SeqNum;
 use plait_wire::{IcmpError, IcmpReason, IpVersion};
-
-use super::socket::Socket;
 
 /// Bytes of a quoted datagram that are looked at: data offset, flags and window, then the sequence number.
 const QUOTED: usize = 8;
@@ -26,8 +24,12 @@ pub(super) fn ask_for(socket: &impl AsFd, is_v4: bool) -> Result<(), Errno> {
     }
 }
 
-/// The next error of a socket, if there is another one; `Some(None)` is one that says nothing about a segment.
-pub(super) fn next(socket: &Socket) -> Option<Option<IcmpError>> {
+/// The next error of a socket at the stack's address `local`, if there is another one; `Some(None)` is one that says nothing about a segment.
+pub(crate) fn next(
+    socket: &UdpSocket,
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
+) -> Option<Option<IcmpError>> {
     let mut quoted = [0; QUOTED];
     // The error and its origin, and what the socket has asked to be told of each packet besides.
     let mut space = nix::cmsg_space!([u8; 256]);
@@ -47,7 +49,7 @@ pub(super) fn next(socket: &Socket) -> Option<Option<IcmpError>> {
         let reason = reason.filter(|_| is_icmp)?;
         // A listener's socket tells where the datagram went.
         let went_to = || message.address.and_then(address_of);
-        error_about((socket.local, socket.remote.or_else(went_to)?), quoted.get(..len)?, reason)
+        error_about((local, remote.or_else(went_to)?), quoted.get(..len)?, reason)
     }))
 }
 

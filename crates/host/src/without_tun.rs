@@ -6,17 +6,15 @@ use std::sync::Arc;
 use plait_mptcp::Path;
 use tracing::debug;
 
-use super::snapshot::{Link, Snapshot};
 use crate::error::Error;
 use crate::path::PathSpec;
-use crate::tun::MAX_OFFLOADED;
+use crate::sys::{Device, MAX_OFFLOADED, Snapshot};
 use crate::udp::{Place, Udp, path_id, stack_v4, stack_v6};
 
 /// The paths of a host over UDP.
 pub(crate) struct PlainNetwork {
     udp: Arc<Udp>,
     paths: Vec<PlainPath>,
-    snapshot: Option<Snapshot>,
 }
 
 #[derive(Debug)]
@@ -30,7 +28,7 @@ impl PlainNetwork {
     pub(crate) fn new(udp: Arc<Udp>, specs: &[PathSpec]) -> Self {
         let paths =
             specs.iter().zip(0..).map(|(spec, index)| PlainPath { spec: spec.clone(), index, current: None });
-        Self { udp, paths: paths.collect(), snapshot: None }
+        Self { udp, paths: paths.collect() }
     }
 
     /// The stack's addresses on each path, in order.
@@ -42,14 +40,11 @@ impl PlainNetwork {
     }
 
     /// Takes the kernel's state and returns the paths that have changed.
-    pub(super) fn refresh(&mut self, snapshot: &Snapshot) -> Vec<Path> {
-        if self.snapshot.as_ref() == Some(snapshot) {
-            return Vec::new();
-        }
+    pub(crate) fn refresh(&mut self, snapshot: &Snapshot) -> Vec<Path> {
         let mut changed = Vec::new();
         for path in &mut self.paths {
             let device = path.spec.device();
-            let state = path_state(&path.spec, path.index, snapshot.link(device));
+            let state = path_state(&path.spec, path.index, snapshot.device(device));
             if path.current.as_ref() != Some(&state) {
                 debug!(device, up = state.up, v4 = ?state.public_v4, v6 = ?state.public_v6, mtu = state.mtu, "path over UDP");
                 let own = [state.public_v4.map(IpAddr::V4), state.public_v6.map(IpAddr::V6)];
@@ -58,12 +53,11 @@ impl PlainNetwork {
                 changed.push(state);
             }
         }
-        self.snapshot = Some(snapshot.clone());
         changed
     }
 
     /// Takes another class and use for the path of a device; the path as it is then, if it has been looked at yet.
-    pub(super) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
+    pub(crate) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
         let Some(path) = self.paths.iter_mut().find(|path| path.spec.device() == spec.device()) else {
             return Err(Error::UnknownPath { name: spec.device().to_owned() });
         };
@@ -74,11 +68,11 @@ impl PlainNetwork {
         Ok(path.current.clone())
     }
 
-    pub(super) fn open_port(&self, port: u16) -> Result<(), Error> {
+    pub(crate) fn open_port(&self, port: u16) -> Result<(), Error> {
         self.udp.open_port(port)
     }
 
-    pub(super) fn close_port(&self, port: u16) {
+    pub(crate) fn close_port(&self, port: u16) {
         self.udp.close_port(port);
     }
 }
@@ -89,11 +83,11 @@ impl std::fmt::Debug for PlainNetwork {
     }
 }
 
-fn path_state(spec: &PathSpec, index: u8, link: Option<&Link>) -> Path {
+fn path_state(spec: &PathSpec, index: u8, device: Device) -> Path {
     let id = path_id(index);
-    let (public_v4, public_v6) = (link.and_then(Link::v4), link.and_then(Link::v6));
+    let Device { v4: public_v4, v6: public_v6, mtu, is_up } = device;
     // The header is as long as TCP's, so that segments are as long, too.
-    let mtu = link.map_or(0, |link| link.mtu).min(MAX_OFFLOADED as u32);
+    let mtu = mtu.min(MAX_OFFLOADED as u32);
     Path {
         id,
         name: spec.device().to_owned(),
@@ -104,6 +98,6 @@ fn path_state(spec: &PathSpec, index: u8, link: Option<&Link>) -> Path {
         public_v4,
         public_v6,
         mtu: mtu as u16,
-        up: link.is_some_and(Link::is_up) && (public_v4.is_some() || public_v6.is_some()),
+        up: is_up && (public_v4.is_some() || public_v6.is_some()),
     }
 }

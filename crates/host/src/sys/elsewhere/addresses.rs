@@ -1,0 +1,75 @@
+//! Paths that are addresses of this host. Sockets answer what there is to ask, without a packet.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use crate::error::Error;
+use crate::sys::Device;
+
+/// What every path of IPv6 carries (RFC 8200, section 5): there is nobody to ask for more.
+const MTU: u32 = 1280;
+
+/// Addresses of documentation (RFC 5737, RFC 3849): what is not routed otherwise would go to them by the default route.
+const SOMEWHERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+
+/// Any port but 0.
+const PORT: u16 = 9;
+
+/// The state of the system, which is asked at each question.
+#[derive(Debug)]
+pub(crate) struct Snapshot;
+
+impl Snapshot {
+    #[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
+    pub(crate) fn take() -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    /// What is known of a path: its name is its only address, and it is up as long as this host has that.
+    pub(crate) fn device(&self, name: &str) -> Device {
+        match name.parse().ok().filter(|address| is_ours(*address)) {
+            Some(IpAddr::V4(v4)) => Device { v4: Some(v4), v6: None, mtu: MTU, is_up: true },
+            Some(IpAddr::V6(v6)) => Device { v4: None, v6: Some(v6), mtu: MTU, is_up: true },
+            None => Device::default(),
+        }
+    }
+}
+
+/// The address that this host reaches others from: of IPv4, or else of IPv6. Not both: nobody knows whether they are of one network, and
+/// two paths promise that they are not.
+///
+/// # Errors
+/// None.
+#[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
+pub fn default_devices() -> Result<Vec<String>, Error> {
+    Ok(SOMEWHERE.into_iter().filter_map(source_towards).take(1).collect())
+}
+
+/// `address`, if this host has it.
+///
+/// # Errors
+/// None.
+#[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
+pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
+    Ok(is_ours(address).then(|| address.to_string()))
+}
+
+/// The address that the system sends packets to `address` from, if it has a route.
+///
+/// # Errors
+/// None.
+#[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
+pub fn device_towards(address: IpAddr) -> Result<Option<String>, Error> {
+    Ok(source_towards(address))
+}
+
+fn is_ours(address: IpAddr) -> bool {
+    !address.is_unspecified() && !address.is_multicast() && UdpSocket::bind((address, 0)).is_ok()
+}
+
+fn source_towards(address: IpAddr) -> Option<String> {
+    let any = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;
+    socket.connect((address, PORT)).ok()?;
+    Some(socket.local_addr().ok()?.ip().to_string())
+}

@@ -1,0 +1,28 @@
+//! Other systems, by UDP only: a path is an address of this host, which its sockets are bound to. By which device their packets leave is
+//! for the system's routes to say, and what ICMP says is not heard.
+//!
+//! This has been compiled for macOS and for Windows, and has never run.
+
+mod addresses;
+mod announcements;
+mod datagrams;
+mod waiting;
+mod without;
+
+pub(crate) use self::addresses::Snapshot;
+pub use self::addresses::{default_devices, device_towards, device_with};
+pub(crate) use self::announcements::Announcements;
+pub(crate) use self::datagrams::{
+    connected, force_buffers, is_about_another, is_refusal, listening, next_error,
+};
+pub(crate) use self::waiting::{Signal, Sockets, Watched};
+pub(crate) use self::without::{Network, Tun};
+
+/// Whether what a path sends leaves by its device, whatever the routes are.
+pub(crate) const BINDS_TO_DEVICES: bool = false;
+
+/// What is wrong with the name of a path.
+pub(crate) fn fault_of(device: &str) -> Option<&'static str> {
+    let is_address = device.parse::<std::net::IpAddr>().is_ok();
+    (!is_address).then_some("on this system a path is named by an address of this host")
+}

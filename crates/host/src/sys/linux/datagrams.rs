@@ -1,0 +1,80 @@
+//! Sockets of UDP that are bound to a device.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
+};
+
+use super::icmp;
+
+/// A socket at `own`, an address of `device`, that is connected to `remote`, from a port that the kernel chooses.
+pub(crate) fn connected(device: &str, own: IpAddr, remote: SocketAddr) -> io::Result<UdpSocket> {
+    let io = on_device(device, own)?;
+    bind(io.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(own, 0)))?;
+    connect(io.as_raw_fd(), &SockaddrStorage::from(remote))?;
+    Ok(io.into())
+}
+
+/// A socket that takes what comes by `device` to `port`, for whichever address of this host; where somebody else has the port at one of
+/// them, for `own` alone.
+pub(crate) fn listening(device: &str, own: IpAddr, port: u16) -> io::Result<UdpSocket> {
+    let at = |address: IpAddr| SockaddrStorage::from(SocketAddr::new(address, port));
+    let any = if own.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let io = on_device(device, own)?;
+    match bind(io.as_raw_fd(), &at(any)) {
+        Err(Errno::EADDRINUSE) => bind(io.as_raw_fd(), &at(own))?,
+        bound => bound?,
+    }
+    Ok(io.into())
+}
+
+/// A socket of the family of `own` that is bound to the device.
+fn on_device(device: &str, own: IpAddr) -> Result<OwnedFd, Errno> {
+    let family = if own.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let io = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    if own.is_ipv6() {
+        setsockopt(&io, sockopt::Ipv6V6Only, &true)?;
+    }
+    // Since Linux 5.7 anybody may do that to a socket that is not bound to a device. Before, routes alone say where packets
+    // leave.
+    match setsockopt(&io, sockopt::BindToDevice, &OsString::from(device)) {
+        Ok(()) | Err(Errno::EPERM) => {}
+        Err(errno) => return Err(errno),
+    }
+    icmp::ask_for(&io, own.is_ipv4())?;
+    Ok(io)
+}
+
+/// Lets a socket hold so many bytes in each direction, whatever the limits of others; whether it may.
+pub(crate) fn force_buffers(io: &UdpSocket, bytes: usize) -> [bool; 2] {
+    [
+        setsockopt(io, sockopt::SndBufForce, &bytes).is_ok(),
+        setsockopt(io, sockopt::RcvBufForce, &bytes).is_ok(),
+    ]
+}
+
+/// Whether this is how the kernel says that it does not cut trains. `quinn_udp` makes none any more then.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
+}
+
+/// Whether the error is one that ICMP has brought, about an earlier datagram. What it says is read from the queue of errors, which tells
+/// which one it was ([`icmp`]).
+pub(crate) fn is_about_another(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EMSGSIZE
+        )
+    )
+}

@@ -1,0 +1,35 @@
+//! Linux: TUN devices, policy routing and address translation for TCP; netlink, `ppoll`, epoll, and the queues of errors of sockets.
+
+mod announcements;
+mod cookie;
+mod datagrams;
+mod icmp;
+mod setup;
+mod tun;
+mod waiting;
+
+pub(crate) use self::announcements::Announcements;
+pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
+pub(crate) use self::icmp::next as next_error;
+pub(crate) use self::setup::{Network, Snapshot};
+pub use self::setup::{default_devices, device_towards, device_with};
+pub(crate) use self::tun::Tun;
+pub(crate) use self::waiting::{Signal, Sockets, Watched};
+
+/// Whether what a path sends leaves by its device, whatever the routes are.
+pub(crate) const BINDS_TO_DEVICES: bool = true;
+
+/// Longest name of a device (linux/if.h: IFNAMSIZ less the end of the string).
+const MAX_NAME: usize = 15;
+
+/// What is wrong with the name of a device; it becomes a word for `ip` and a string for `nft`.
+pub(crate) fn fault_of(device: &str) -> Option<&'static str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
+    if device.is_empty() || device.len() > MAX_NAME {
+        return Some("it must have 1 to 15 characters");
+    }
+    if device.starts_with(['-', '.']) || !device.chars().all(fits) {
+        return Some("only letters, digits, '.', '_', '-' and '@', and no '-' or '.' in front");
+    }
+    None
+}

@@ -1,0 +1,123 @@
+//! Waiting for packets: `ppoll`, with an event descriptor to be woken by and an epoll for the sockets of UDP.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+
+use super::tun::Tun;
+use crate::sys::{READY_AT_ONCE, Ready, Room};
+
+/// What wakes a thread that waits.
+#[derive(Debug)]
+pub(crate) struct Signal(EventFd);
+
+/// The sockets of UDP that are waited for.
+#[derive(Debug)]
+pub(crate) struct Sockets(Epoll);
+
+/// That a socket is waited for; the kernel forgets one that is closed.
+#[derive(Debug)]
+pub(crate) struct Watched;
+
+impl Signal {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
+    }
+
+    pub(crate) fn set(&self) {
+        // It can only fail by overflow, and then the sleeper is being woken already.
+        let _ = self.0.write(1);
+    }
+
+    pub(super) fn clear(&self) {
+        let _ = self.0.read();
+    }
+
+    /// Waits for the signal, for a packet, for room in the device or for the time. The signal is over then.
+    pub(crate) fn wait(
+        &self,
+        tun: Option<(&Tun, Room)>,
+        sockets: Option<&Sockets>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        let signal = PollFd::new(self.as_fd(), PollFlags::POLLIN);
+        let tun = tun.map(|(tun, room)| {
+            let events = match room {
+                Room::NotNeeded => PollFlags::POLLIN,
+                Room::Awaited => PollFlags::POLLIN | PollFlags::POLLOUT,
+            };
+            PollFd::new(tun.as_fd(), events)
+        });
+        let sockets = sockets.map(|sockets| PollFd::new(sockets.0.0.as_fd(), PollFlags::POLLIN));
+        let mut fds: ArrayVec<PollFd<'_>, 3> = [Some(signal), tun, sockets].into_iter().flatten().collect();
+        match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        if fds[0].any().unwrap_or(false) {
+            self.clear();
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Signal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Sockets {
+    /// None yet, for the thread that `_signal` wakes.
+    pub(crate) fn new(_signal: &Signal) -> io::Result<Self> {
+        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+    }
+
+    pub(crate) fn add(&self, socket: &UdpSocket, number: u64) -> io::Result<Watched> {
+        self.0.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
+        Ok(Watched)
+    }
+
+    /// Those that can be read now. The others are found by the next look.
+    pub(crate) fn ready(&self) -> io::Result<ArrayVec<Ready, READY_AT_ONCE>> {
+        let mut events = [EpollEvent::empty(); READY_AT_ONCE];
+        let count = match self.0.wait(&mut events, EpollTimeout::ZERO) {
+            Ok(count) => count,
+            Err(Errno::EINTR) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        let ready = |event: &EpollEvent| Ready {
+            number: event.data(),
+            has_errors: event.events().contains(EpollFlags::EPOLLERR),
+        };
+        Ok(events.iter().take(count).map(ready).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_set(signal: &Signal) -> bool {
+        let mut fds = [PollFd::new(signal.as_fd(), PollFlags::POLLIN)];
+        ppoll(&mut fds, Some(TimeSpec::from(Duration::ZERO)), None).expect("polled") == 1
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait_and_is_over_then() {
+        let signal = Signal::new().expect("a descriptor");
+        signal.set();
+        signal.set();
+        assert!(is_set(&signal));
+        signal.wait(None, None, None).expect("waited");
+        assert!(!is_set(&signal));
+    }
+}
