@@ -27,7 +27,7 @@ use crate::path::PathSpec;
 use crate::ranges::{MAX_PATHS, Ranges};
 use crate::shared::{Phase, Shared};
 use crate::stream::Stream;
-use crate::sys::{BINDS_TO_DEVICES, Network, Tun};
+use crate::sys::{BINDS_TO_DEVICES, LOOPBACK, Network, Tun};
 use crate::udp::{self, Udp};
 use crate::wake::Wake;
 use crate::without_tun::PlainNetwork;
@@ -369,9 +369,6 @@ fn over_tcp(carriers: Carriers, paths: &[PathSpec], ranges: &Ranges) -> Result<O
         }
     }
 }
-
-/// The device by which a host reaches itself.
-const LOOPBACK: &str = "lo";
 
 fn interface(carrier: Carrier, (spec, addresses): (&PathSpec, [std::net::IpAddr; 2])) -> Interface {
     let class = match spec.class() {

@@ -80,4 +80,4 @@ pub use plait_tcp::{Closed, Ecn, PeerSyn};
 pub use pool::{Buffer, Pool};
 pub use ranges::Ranges;
 pub use stream::{Monitor, ReadHalf, Stream, WriteHalf};
-pub use sys::{default_devices, device_towards, device_with};
+pub use sys::{LOOPBACK, default_devices, device_with};

@@ -35,4 +35,4 @@ pub use identity::{IdentityFileError, read_identity, read_or_make_identity};
 pub use key_log::{KeyLogFile, OpenKeyLogError};
 pub use known_peers::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
 pub use secret::{ReadListError, ReadSecretError, read_list, read_secret};
-pub use whole::{create_file, lock_list, replace_file};
+pub use whole::{Stamp, create_file, lock_list, replace_file};

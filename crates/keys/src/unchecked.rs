@@ -1,10 +1,11 @@
 //! Where files have no permission bits: who can read or change one is not checked, which is said. On Windows what a user's profile
 //! inherits is for the user alone, until somebody changes that.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Once;
+use std::time::UNIX_EPOCH;
 
 use tempfile::NamedTempFile;
 
@@ -20,6 +21,12 @@ pub(crate) fn exposed(_open: &File, name: &Path, _bits: u32) -> io::Result<Optio
         );
     });
     Ok(None)
+}
+
+/// What tells a file from another that had its name before: when it was made.
+pub(crate) fn number(found: &Metadata) -> io::Result<u64> {
+    let since = found.created()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(since.as_nanos() as u64)
 }
 
 /// Makes a directory, and those above it, with the permissions that are inherited.

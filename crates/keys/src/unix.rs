@@ -1,6 +1,6 @@
 //! Permission bits, owners and names of files on Unix.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -15,6 +15,11 @@ use crate::key_log::OpenKeyLogError;
 pub(crate) fn exposed(open: &File, _name: &Path, bits: u32) -> io::Result<Option<u32>> {
     let mode = open.metadata()?.mode() & 0o7777;
     Ok((mode & bits != 0).then_some(mode))
+}
+
+/// What tells a file from another that had its name before.
+pub(crate) fn number(found: &Metadata) -> io::Result<u64> {
+    Ok(found.ino())
 }
 
 /// Makes a directory for its owner only, and those above it.

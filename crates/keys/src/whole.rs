@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use tempfile::NamedTempFile;
 
-use crate::system::{make_directory, new_file, open_lock, sync_directory};
+use crate::system::{make_directory, new_file, number, open_lock, sync_directory};
 
 /// Writes `bytes` to `file` in place of what is there, with these permission bits where there are such. Where `file` is a symbolic link, what it leads to is
 /// replaced. Its directory is made, for its owner only, if there is none.
@@ -27,6 +28,25 @@ pub fn create_file(file: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let (file, directory) = place_of(file)?;
     written(&directory, bytes, mode)?.persist_noclobber(&file)?;
     sync_directory(&directory)
+}
+
+/// What changes with the content of a file: when it was written, its length, and which file it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    written: SystemTime,
+    len: u64,
+    number: u64,
+}
+
+impl Stamp {
+    /// That of `file` now.
+    ///
+    /// # Errors
+    /// There is no such file, or its directory cannot be read.
+    pub fn of(file: &Path) -> io::Result<Self> {
+        let found = fs::metadata(file)?;
+        Ok(Self { written: found.modified()?, len: found.len(), number: number(&found)? })
+    }
 }
 
 /// Keeps all others who ask for it from changing `file` until what is returned is dropped. It is a file of its own beside it, because what

@@ -247,7 +247,7 @@ impl Check {
     async fn path_alone(&self, path: Path) -> Vec<WayReport> {
         let wanted: &[Carrier] = match self.carriers {
             // The kernel carries no TCP of ours to itself.
-            Carriers::Auto if path.device() == "lo" => &[Carrier::Udp],
+            Carriers::Auto if path.device() == ::plait_host::LOOPBACK => &[Carrier::Udp],
             Carriers::Auto => &[Carrier::Tcp, Carrier::Udp],
             Carriers::Tcp => &[Carrier::Tcp],
             Carriers::Udp => &[Carrier::Udp],

@@ -35,11 +35,9 @@ pub enum TrustLevel {
     Never,
 }
 
-/// The device by which a host reaches itself.
-const LOOPBACK: &str = "lo";
-
 impl Path {
-    /// The device of this name, trusted and used like any other. It may appear later, and come and go.
+    /// The device of this name, trusted and used like any other. It may appear later, and come and go. On other systems than Linux it is
+    /// named by an address of this host.
     ///
     /// # Errors
     /// No device can have that name.
@@ -56,21 +54,13 @@ impl Path {
     pub fn defaults(towards: Option<IpAddr>, carriers: Carriers) -> Result<Vec<Self>, Error> {
         let is_over_udp = carriers != Carriers::Tcp;
         if let Some(address) = towards.filter(|_| is_over_udp)
-            && let Some(own) = if address.is_loopback() {
-                Some(LOOPBACK.to_owned())
-            } else {
-                ::plait_host::device_with(address)?
-            }
+            && let Some(own) = ::plait_host::device_with(address)?
         {
             return Ok(vec![Self::new(&own)?]);
         }
-        let mut devices = ::plait_host::default_devices()?;
-        if let Some(address) = towards.filter(|_| devices.is_empty()) {
-            // That there is no route is told below.
-            devices.extend(::plait_host::device_towards(address).ok().flatten());
-        }
+        let mut devices = ::plait_host::default_devices(towards)?;
         if towards.is_none() && is_over_udp {
-            devices.push(LOOPBACK.to_owned());
+            devices.push(::plait_host::LOOPBACK.to_owned());
         }
         if devices.is_empty() {
             let words = "this host has no default route to take a path from\n  fix: name the devices to use with --path";

@@ -1,13 +1,10 @@
 //! The clients that `plait serve` lets in: a file with a line for each.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use anyhow::{Context, bail, ensure};
 use plait_handshake::{Fingerprint, PublicKey};
-use plait_keys::{lock_list, read_list, replace_file};
+use plait_keys::{Stamp, lock_list, read_list, replace_file};
 
 use crate::keys::KeyStore;
 use crate::rules::Rule;
@@ -45,9 +42,6 @@ pub struct AuthorizedClients {
     last: Mutex<Option<(Stamp, ClientList)>>,
 }
 
-/// What changes with the content of a file: when it was written, its length, and which file it is.
-type Stamp = (SystemTime, u64, u64);
-
 impl AuthorizedClients {
     /// Those in the file of `store`.
     pub fn in_store(store: KeyStore) -> Self {
@@ -58,8 +52,7 @@ impl AuthorizedClients {
     /// makes no sense lets nobody in and keeps nobody else out; it is logged once for each change of the file.
     pub fn find(&self, shown: Fingerprint) -> Option<AuthorizedClient> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = fs::metadata(self.store.path(FILE))
-            .and_then(|file| Ok((file.modified()?, file.len(), file.ino())));
+        let stamp = Stamp::of(&self.store.path(FILE));
         let is_current = |last: &(Stamp, _)| stamp.as_ref().is_ok_and(|stamp| *stamp == last.0);
         if !last.as_ref().is_some_and(is_current) {
             *last = match (stamp, self.store.authorized_clients()) {
@@ -177,6 +170,7 @@ fn is_of(line: &str, is_meant: impl Fn(&AuthorizedClient) -> bool) -> bool {
 mod tests {
     use plait_base::SeededRandom;
     use plait_handshake::Identity;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

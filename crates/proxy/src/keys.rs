@@ -56,8 +56,11 @@ impl KeyStore {
 
 /// `user@host`, as far as this machine tells.
 fn comment() -> String {
-    let user = std::env::var("USER").unwrap_or_else(|_| "root".into());
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let named = |name| std::env::var(name).ok();
+    let user = named("USER").or_else(|| named("USERNAME")).unwrap_or_else(|| "root".into());
+    // On Linux, and on Windows.
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| named("COMPUTERNAME"));
+    let host = host.unwrap_or_default();
     format!("{user}@{}", host.trim())
 }
 

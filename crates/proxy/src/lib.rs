@@ -17,6 +17,7 @@ pub mod keys;
 pub mod relay;
 pub mod request;
 pub mod rules;
+#[cfg(target_os = "linux")]
 pub mod run;
 pub mod serve;
 pub mod socks;

@@ -20,7 +20,6 @@ const PORT: u16 = 9;
 pub(crate) struct Snapshot;
 
 impl Snapshot {
-    #[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
     pub(crate) fn take() -> Result<Self, Error> {
         Ok(Self)
     }
@@ -35,38 +34,28 @@ impl Snapshot {
     }
 }
 
-/// The address that this host reaches others from: of IPv4, or else of IPv6. Not both: nobody knows whether they are of one network, and
-/// two paths promise that they are not.
+/// The address that this host reaches `towards` from, or else others: of IPv4, or where there is none of IPv6. Not both: nobody knows
+/// whether they are of one network, and two paths promise that they are not.
 ///
 /// # Errors
 /// None.
-#[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
-pub fn default_devices() -> Result<Vec<String>, Error> {
-    Ok(SOMEWHERE.into_iter().filter_map(source_towards).take(1).collect())
+pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
+    Ok(towards.into_iter().chain(SOMEWHERE).filter_map(source_towards).take(1).collect())
 }
 
 /// `address`, if this host has it.
 ///
 /// # Errors
 /// None.
-#[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
 pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
     Ok(is_ours(address).then(|| address.to_string()))
-}
-
-/// The address that the system sends packets to `address` from, if it has a route.
-///
-/// # Errors
-/// None.
-#[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
-pub fn device_towards(address: IpAddr) -> Result<Option<String>, Error> {
-    Ok(source_towards(address))
 }
 
 fn is_ours(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && UdpSocket::bind((address, 0)).is_ok()
 }
 
+/// The address that the system sends packets to `address` from, if it has a route.
 fn source_towards(address: IpAddr) -> Option<String> {
     let any = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;

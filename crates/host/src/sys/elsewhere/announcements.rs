@@ -17,13 +17,11 @@ pub(crate) struct Announcements {
 
 impl Announcements {
     /// An occasion to look at addresses from time to time.
-    #[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
     pub(crate) fn of_links() -> Result<Self, Error> {
         Ok(Self { due: Some(Instant::now() + LOOK_AGAIN) })
     }
 
     /// There are no rules of ours.
-    #[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
     pub(crate) fn of_rules() -> Result<Self, Error> {
         Ok(Self { due: None })
     }

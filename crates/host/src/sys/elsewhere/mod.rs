@@ -10,7 +10,7 @@ mod waiting;
 mod without;
 
 pub(crate) use self::addresses::Snapshot;
-pub use self::addresses::{default_devices, device_towards, device_with};
+pub use self::addresses::{default_devices, device_with};
 pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{
     connected, force_buffers, is_about_another, is_refusal, listening, next_error,
@@ -20,6 +20,9 @@ pub(crate) use self::without::{Network, Tun};
 
 /// Whether what a path sends leaves by its device, whatever the routes are.
 pub(crate) const BINDS_TO_DEVICES: bool = false;
+
+/// The path by which a host reaches itself.
+pub const LOOPBACK: &str = "127.0.0.1";
 
 /// What is wrong with the name of a path.
 pub(crate) fn fault_of(device: &str) -> Option<&'static str> {

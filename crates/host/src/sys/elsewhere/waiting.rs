@@ -51,7 +51,6 @@ impl Signal {
 
 impl Sockets {
     /// None yet, for the thread that `signal` wakes.
-    #[allow(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
     pub(crate) fn new(signal: &Signal) -> io::Result<Self> {
         Ok(Self(signal.0.clone()))
     }

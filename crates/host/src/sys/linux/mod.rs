@@ -12,12 +12,15 @@ pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
 pub(crate) use self::icmp::next as next_error;
 pub(crate) use self::setup::{Network, Snapshot};
-pub use self::setup::{default_devices, device_towards, device_with};
+pub use self::setup::{default_devices, device_with};
 pub(crate) use self::tun::Tun;
 pub(crate) use self::waiting::{Signal, Sockets, Watched};
 
 /// Whether what a path sends leaves by its device, whatever the routes are.
 pub(crate) const BINDS_TO_DEVICES: bool = true;
+
+/// The device by which a host reaches itself.
+pub const LOOPBACK: &str = "lo";
 
 /// Longest name of a device (linux/if.h: IFNAMSIZ less the end of the string).
 const MAX_NAME: usize = 15;

@@ -35,7 +35,7 @@ use super::tun::{NAME_PREFIX, Tun};
 use crate::error::Error;
 use crate::path::PathSpec;
 use crate::ranges::Ranges;
-use crate::sys::MAX_OFFLOADED;
+use crate::sys::{LOOPBACK, MAX_OFFLOADED};
 
 pub(crate) use self::snapshot::Snapshot;
 
@@ -264,28 +264,28 @@ impl Drop for Network {
     }
 }
 
-/// Devices of the default routes, IPv4 first.
+/// Devices of the default routes, IPv4 first; where there is none, the one that leads to `towards`.
 ///
 /// # Errors
 /// `ip` is missing or too old.
-pub fn default_devices() -> Result<Vec<String>, Error> {
-    Ok(Snapshot::take()?.default_devices())
+pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
+    let mut devices = Snapshot::take()?.default_devices();
+    if let Some(address) = towards.filter(|_| devices.is_empty()) {
+        // That there is no route either is for whoever needs one to say.
+        devices.extend(routes::device_towards(address).ok().flatten());
+    }
+    Ok(devices)
 }
 
-/// The device of this host that has `address`.
+/// The device of this host that has `address`; a loopback address need not be one that is listed.
 ///
 /// # Errors
 /// `ip` is missing or too old.
 pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
+    if address.is_loopback() {
+        return Ok(Some(LOOPBACK.to_owned()));
+    }
     Ok(Snapshot::take()?.device_with(address).map(str::to_owned))
-}
-
-/// The device that the kernel sends packets to `address` by, if it has a route.
-///
-/// # Errors
-/// `ip` is missing or too old, or there is no route.
-pub fn device_towards(address: IpAddr) -> Result<Option<String>, Error> {
-    routes::device_towards(address)
 }
 
 /// Removes what killed hosts have left in this namespace: everything of devices that no longer exist.
