@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::command::{ip_json, run, run_with_input, try_run};
+use super::command::{ip_json, run_with_input};
 use super::snapshot::{Family, Snapshot};
 use crate::error::Error;
 
@@ -44,14 +44,11 @@ impl PathTable {
     ) -> Result<Self, Error> {
         let number = TABLES + u32::from(tun_number) * 256 + u32::from(path);
         for (family, address) in Family::BOTH.into_iter().zip(addresses) {
-            let option = family.option();
-            run("ip", &format!("{option} route replace {NO_WAY_OUT} table {number} protocol {PROTOCOL}"))?;
-            run(
-                "ip",
-                &format!(
-                    "{option} rule add from {address} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}"
-                ),
-            )?;
+            let script = format!(
+                "route replace {NO_WAY_OUT} table {number} protocol {PROTOCOL}\n\
+                 rule add from {address} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}\n"
+            );
+            run_with_input("ip", &format!("{} -batch -", family.option()), &script)?;
         }
         Ok(Self { device: device.to_owned(), number, installed: Default::default() })
     }
@@ -105,9 +102,11 @@ pub(super) fn remove_tables_of(is_stale: impl Fn(u8) -> bool) -> Result<(), Erro
 }
 
 fn remove_table(family: Family, number: u32) {
-    let option = family.option();
-    try_run("ip", &format!("{option} rule delete preference {PREFERENCE} lookup {number}"));
-    try_run("ip", &format!("{option} route flush table {number}"));
+    let script = format!("rule delete preference {PREFERENCE} lookup {number}\nroute flush table {number}\n");
+    // -force: the table goes where the rule has gone already.
+    if let Err(error) = run_with_input("ip", &format!("{} -force -batch -", family.option()), &script) {
+        tracing::debug!(%error, "not needed");
+    }
 }
 
 /// The device that packets to `address` leave by.
