@@ -65,6 +65,7 @@ fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
         (1200, Scheme::Light, Medium::Screen),
         (1200, Scheme::Dark, Medium::Screen),
         (2000, Scheme::Light, Medium::Screen),
+        (2000, Scheme::Dark, Medium::Screen),
         // A sheet of A4 between its margins.
         (718, Scheme::Light, Medium::Print),
     ] {

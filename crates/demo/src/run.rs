@@ -1,12 +1,14 @@
 //! One fetch by one system, in peace or under an attack.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use plait_lab::{
     Arrival, Attack, AttackName, Conditions, Direction, Lab, LabConfig, Needles, PathClass, PathConfig,
     Series,
@@ -79,7 +81,7 @@ const TIMEOUT: Duration = Duration::from_secs(40);
 const LOOK: Duration = Duration::from_millis(2);
 /// What an earlier fetch may still have on its way is over when nothing has moved for this long.
 const SILENCE: Duration = Duration::from_millis(30);
-/// And at the latest after this.
+/// And at the latest this long after its program has ended.
 const LONGEST_SILENCE: Duration = Duration::from_millis(400);
 
 /// A page of the server.
@@ -106,6 +108,31 @@ pub(crate) struct Stage {
     fixture: Fixture,
     /// Packets in the injector's capture so far.
     injected: usize,
+    /// When the last fetch was over.
+    rests: Instant,
+}
+
+/// A fetch whose page is at the client, or whose program has given up. The program itself may still be ending.
+pub(crate) struct Fetch<'a> {
+    page: &'a Page,
+    attack: Option<AttackName>,
+    file: PathBuf,
+    /// When it began, by the lab's clock.
+    began: Duration,
+    /// What the dead path had swallowed before.
+    cut_before: u64,
+    program: JoinHandle<anyhow::Result<Ended>>,
+}
+
+/// A program that has ended.
+struct Ended {
+    code: i32,
+    /// Its last words.
+    said: String,
+    progress: Progress,
+    /// From its start.
+    seconds: f64,
+    at: Instant,
 }
 
 impl Stage {
@@ -113,12 +140,13 @@ impl Stage {
         let fixture = fixture.of(system)?;
         let lab = Lab::up(config(&fixture.captures(), seed)).context("bringing the lab up")?;
         let running = Running::start(system, &lab, &fixture)?;
-        Ok(Self { running, system, lab, fixture, injected: 0 })
+        Ok(Self { running, system, lab, fixture, injected: 0, rests: Instant::now() })
     }
 
     /// Fetches a page in peace, for what the eavesdroppers make of it.
     pub(crate) fn read(&mut self, page: &Page) -> anyhow::Result<(Run, Vec<Overheard>)> {
-        let run = self.fetch(page, None, 0)?;
+        let fetch = self.fetch(page, None, 0)?;
+        let run = self.judge(fetch)?;
         let paths = self.lab.paths().iter();
         let heard =
             paths.map(|path| overhear(path, self.system, &page.bytes)).collect::<anyhow::Result<_>>()?;
@@ -130,13 +158,13 @@ impl Stage {
         crate::overheard::excerpt(self.lab.paths(), &page.bytes)
     }
 
-    /// Fetches a page, in peace or under an attack on path b. Each further `attempt` strikes a little later.
-    pub(crate) fn fetch(
+    /// Fetches a page, in peace or under an attack on path b, until it is there. Each further `attempt` strikes a little later.
+    pub(crate) fn fetch<'a>(
         &mut self,
-        page: &Page,
+        page: &'a Page,
         attack: Option<AttackName>,
         attempt: usize,
-    ) -> anyhow::Result<Run> {
+    ) -> anyhow::Result<Fetch<'a>> {
         self.settle()?;
         for path in self.lab.paths() {
             path.forget()?;
@@ -153,10 +181,23 @@ impl Stage {
         let cut_before = cut(target)?;
         let file = self.fixture.scratch.join("fetched");
         let _ = fs::remove_file(&file);
-        let began = self.lab.elapsed();
-        let child = self.running.fetch(&self.lab, page.name, &file)?.spawn().context("starting curl")?;
-        let (code, said, progress) = wait(child, &file, &|| (self.lab.elapsed() - began).as_secs_f64())?;
-        let seconds = (self.lab.elapsed() - began).as_secs_f64();
+        let (began, start) = (self.lab.elapsed(), Instant::now());
+        let child = self.running.fetch(&self.lab, page.name, &file).context("starting curl")?;
+        let (whole, is_there) = channel();
+        let (watched, size) = (file.clone(), page.bytes.len() as u64);
+        let program = std::thread::spawn(move || wait(child, start, (&watched, size), whole));
+        // Nothing is sent: whoever could have is gone.
+        let _ = is_there.recv();
+        Ok(Fetch { page, attack, file, began, cut_before, program })
+    }
+
+    /// Waits until the program of a fetch has ended, and says what happened.
+    pub(crate) fn judge(&mut self, fetch: Fetch<'_>) -> anyhow::Result<Run> {
+        let Fetch { page, attack, file, began, cut_before, program } = fetch;
+        let ended = program.join().map_err(|_| anyhow!("whoever watched the program has panicked"))??;
+        let Ended { code, said, progress, seconds, at } = ended;
+        self.rests = at;
+        let target = self.lab.path("b")?;
         let got = fs::read(&file).unwrap_or_default();
         let right = got.iter().zip(&page.bytes).filter(|(got, page)| got == page).count();
         let verdict = match (code, right == page.bytes.len(), right == got.len()) {
@@ -206,8 +247,8 @@ impl Stage {
             }
             Ok(all)
         };
-        let (began, mut known) = (Instant::now(), moved()?);
-        while began.elapsed() < LONGEST_SILENCE {
+        let mut known = moved()?;
+        while self.rests.elapsed() < LONGEST_SILENCE {
             std::thread::sleep(SILENCE);
             let now = moved()?;
             if now == known {
@@ -250,30 +291,43 @@ fn config(captures: &Path, seed: u64) -> LabConfig {
 /// Seconds since the beginning, and bytes that the client had then.
 type Progress = Vec<(f64, u64)>;
 
-/// Exit code and last words of a program that must end, and how the file grew that it writes.
-fn wait(mut child: Child, file: &Path, now: &dyn Fn() -> f64) -> anyhow::Result<(i32, String, Progress)> {
-    let deadline = Instant::now() + TIMEOUT;
+/// Waits for a program that must end, and sees how the file grows that it writes. `whole` is dropped as soon as all of it is there.
+fn wait(
+    mut child: Child,
+    began: Instant,
+    (file, size): (&Path, u64),
+    whole: Sender<()>,
+) -> anyhow::Result<Ended> {
+    let mut whole = Some(whole);
     let mut progress = Progress::new();
+    let ended = |code, said, progress| {
+        let at = Instant::now();
+        Ended { code, said, progress, seconds: (at - began).as_secs_f64(), at }
+    };
     loop {
         let has_ended = child.try_wait()?.is_some();
         let length = fs::metadata(file).map_or(0, |file| file.len());
         if length > progress.last().map_or(0, |last| last.1) {
-            progress.push((now(), length));
+            progress.push((began.elapsed().as_secs_f64(), length));
+        }
+        if length >= size {
+            whole = None;
         }
         if has_ended {
             break;
         }
-        if Instant::now() > deadline {
+        if began.elapsed() > TIMEOUT {
             child.kill()?;
             child.wait()?;
-            return Ok((-1, format!("no end after {} s", TIMEOUT.as_secs()), progress));
+            return Ok(ended(-1, format!("no end after {} s", TIMEOUT.as_secs()), progress));
         }
         std::thread::sleep(LOOK);
     }
+    drop(whole);
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no word").trim().to_owned();
-    Ok((output.status.code().unwrap_or(-1), last, progress))
+    Ok(ended(output.status.code().unwrap_or(-1), last, progress))
 }
 
 fn goodput(progress: &[(f64, u64)]) -> f64 {
@@ -316,6 +370,8 @@ fn rates(series: &Series, began: Duration, seconds: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
@@ -328,6 +384,28 @@ mod tests {
         assert!((gap - 0.4).abs() < 1e-9, "{gap}");
         let goodput = goodput(&progress);
         assert!((goodput - 40.0 * 8e-6 / 0.9).abs() < 1e-9, "from the first byte to the last: {goodput}");
+    }
+
+    #[test]
+    fn a_page_is_there_before_its_program_has_ended() {
+        let place = std::env::temp_dir().join(format!("plait-page-{}", std::process::id()));
+        fs::create_dir_all(&place).expect("a directory");
+        let file = place.join("page");
+        let script =
+            format!("printf 12345 > {0}; sleep 0.05; printf 678 >> {0}; read go; exit 3", file.display());
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("a shell");
+        let input = child.stdin.take();
+        let (whole, is_there) = channel();
+        let start = Instant::now();
+        let program = std::thread::spawn(move || wait(child, start, (&file, 8), whole));
+        assert!(is_there.recv().is_err(), "that is how it is told");
+        assert!(!program.is_finished());
+        drop(input);
+        let ended = program.join().expect("no panic").expect("an end");
+        assert_eq!((ended.code, ended.progress.last().map(|last| last.1)), (3, Some(8)));
+        fs::remove_dir_all(&place).expect("removed");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -173,13 +173,13 @@ impl Running {
         started.wait_for_output(ready, START).with_context(|| format!("{what} did not start"))
     }
 
-    /// The command that fetches `document` into `file` from the client's host.
-    pub(crate) fn fetch(&self, lab: &Lab, document: &str, file: &Path) -> anyhow::Result<Command> {
+    /// Starts the program that fetches `document` into `file` on the client's host.
+    pub(crate) fn fetch(&self, lab: &Lab, document: &str, file: &Path) -> anyhow::Result<Child> {
         let address = lab.service().v4;
         let mut command;
         match (&self.url, self.system.protection()) {
             (Some(url), Some(protection)) => {
-                command = lab.client().command(&self.fixture.plait);
+                command = Command::new(&self.fixture.plait);
                 command.args(["run", "--protect", protection, "-s", &self.reachable(url, lab)?]);
                 for path in lab.paths() {
                     command.args(["--path", &classed(path)]);
@@ -189,7 +189,7 @@ impl Running {
                 command.arg(format!("http://{address}:{HTTP_PORT}/{document}"));
             }
             (None, _) | (_, None) => {
-                command = lab.client().command("mptcpize");
+                command = Command::new("mptcpize");
                 command.args(["run", "curl", "-sS", "--insecure", "--tlsv1.3"]);
                 command.arg(format!("https://{address}:{HTTP_PORT}/{document}"));
             }
@@ -197,7 +197,7 @@ impl Running {
         // Without a buffer: the file grows as the page comes.
         command.args(["--no-buffer", "--max-time", "30", "-o"]).arg(file);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        Ok(command)
+        Ok(lab.client().spawn(&mut command)?)
     }
 
     /// The server prints the name that it has for itself; in the lab it is reached by an address of its first path.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::goals::{Goal, goals};
 use crate::overheard::{Excerpt, Overheard};
 use crate::provenance::Provenance;
-use crate::run::{Page, Run, Stage, Verdict};
+use crate::run::{Fetch, Page, Run, Stage, Verdict};
 use crate::system::{Fixture, System};
 use crate::trial::Trial;
 
@@ -73,6 +73,15 @@ pub(crate) const ATTACKS: [AttackName; 6] = [
 
 /// Fetches until an attack has reached the wire.
 const ATTEMPTS: usize = 6;
+
+/// In which order the systems take turns, and whether another's program may still be ending meanwhile: not beside those whose rates are
+/// compared.
+const TURNS: [(System, bool); 4] = [
+    (System::TlsOverKernel, false),
+    (System::Sealed, false),
+    (System::Plain, true),
+    (System::Scrambled, true),
+];
 
 impl Walkthrough {
     /// The trial of a system in peace (`None`) or under an attack.
@@ -214,39 +223,89 @@ fn play(
         readings.push(reading);
         bar.inc(1);
     }
-    let mut trials: Vec<Trial> = situations
-        .iter()
-        .flat_map(|attack| {
-            let attack = attack.map(|name| name.as_str().to_owned());
-            System::ALL.map(|system| Trial { system, attack: attack.clone(), runs: Vec::new() })
-        })
-        .collect();
+    let trials = situations.iter().flat_map(|attack| {
+        let attack = attack.map(|name| name.as_str().to_owned());
+        System::ALL.map(|system| Trial { system, attack: attack.clone(), runs: Vec::new() })
+    });
+    let mut rounds = Rounds { stages, trials: trials.collect(), noise, ending: None };
     for round in 1..=runs {
-        for (number, trial) in trials.iter_mut().enumerate() {
-            let attack = situations[number / System::ALL.len()];
-            let what = attack.map_or("peace", |name| name.as_str());
-            bar.set_message(format!("{what}, {}, {round} of {runs}", trial.system.name()));
-            let stage = &mut stages[number % System::ALL.len()];
-            let mut once = |attempt| {
-                let run = stage.fetch(noise, attack, attempt);
-                run.with_context(|| format!("{} / {what}", trial.system.name()))
-            };
-            let mut run = once(0)?;
-            // The path may have carried too little of the page: then nothing was attacked.
-            for attempt in 1..ATTEMPTS {
-                if attack.is_none() || run.injected > 0 {
-                    break;
-                }
-                run = once(attempt)?;
+        for (number, attack) in situations.iter().enumerate() {
+            for (system, beside) in TURNS {
+                let turn = (system, *attack);
+                bar.set_message(format!("{}, {round} of {runs}", name(turn)));
+                rounds.take(turn, beside)?;
+                bar.inc(1);
             }
-            trial.runs.push(run);
             if round == runs {
-                tell(line(trial));
+                rounds.end_last()?;
+                let trials = &rounds.trials[number * System::ALL.len()..][..System::ALL.len()];
+                trials.iter().for_each(|trial| tell(line(trial)));
             }
-            bar.inc(1);
         }
     }
-    Ok((readings, trials))
+    rounds.end_last()?;
+    Ok((readings, rounds.trials))
+}
+
+/// Who fetches in which situation.
+type Turn = (System, Option<AttackName>);
+
+/// The systems take turns. What takes no part in a figure, how a program ends whose page is there, takes its time beside the next fetch.
+struct Rounds<'a> {
+    stages: Vec<Stage>,
+    trials: Vec<Trial>,
+    noise: &'a Page,
+    /// The last fetch, which is to be judged.
+    ending: Option<(Turn, Fetch<'a>)>,
+}
+
+impl Rounds<'_> {
+    /// One fetch; the one before is judged behind it, or before it unless it may end `beside` this one.
+    fn take(&mut self, turn: Turn, beside: bool) -> anyhow::Result<()> {
+        if !beside {
+            self.end_last()?;
+        }
+        let fetch = stage(&mut self.stages, turn.0)?.fetch(self.noise, turn.1, 0);
+        let fetch = fetch.with_context(|| name(turn))?;
+        let last = self.ending.replace((turn, fetch));
+        self.end(last)
+    }
+
+    fn end_last(&mut self) -> anyhow::Result<()> {
+        let last = self.ending.take();
+        self.end(last)
+    }
+
+    fn end(&mut self, last: Option<(Turn, Fetch<'_>)>) -> anyhow::Result<()> {
+        last.map_or(Ok(()), |(turn, fetch)| self.judge(turn, fetch).with_context(|| name(turn)))
+    }
+
+    fn judge(&mut self, (system, attack): Turn, fetch: Fetch<'_>) -> anyhow::Result<()> {
+        let stage = stage(&mut self.stages, system)?;
+        let mut run = stage.judge(fetch)?;
+        // The path may have carried too little of the page: then nothing was attacked.
+        for attempt in 1..ATTEMPTS {
+            if attack.is_none() || run.injected > 0 {
+                break;
+            }
+            let fetch = stage.fetch(self.noise, attack, attempt)?;
+            run = stage.judge(fetch)?;
+        }
+        let attack = attack.map(AttackName::as_str);
+        let mut trials = self.trials.iter_mut();
+        let trial = trials.find(|trial| trial.system == system && trial.attack.as_deref() == attack);
+        trial.context("there is one for each turn")?.runs.push(run);
+        Ok(())
+    }
+}
+
+/// For people.
+fn name((system, attack): Turn) -> String {
+    format!("{}, {}", attack.map_or("peace", |name| name.as_str()), system.name())
+}
+
+fn stage(stages: &mut [Stage], system: System) -> anyhow::Result<&mut Stage> {
+    stages.iter_mut().find(|stage| stage.system == system).context("each system has a stage")
 }
 
 /// A reading in a line for each path.
