@@ -44,8 +44,9 @@ pub(crate) fn all() -> Vec<Case> {
 }
 
 const PLAIN: [&str; 2] = ["--protect", "plain"];
-/// A plain connection that is harmed may stand still for good.
+/// A plain connection that is harmed may stand still for good, or go on block by block as its data timer sends them again.
 const STANDSTILL: Duration = Duration::from_secs(15);
+const LONG_ENOUGH: Duration = Duration::from_secs(60);
 
 fn baseline(context: &Context<'_>) -> Result<Verdict> {
     let size = context.settings.size;
@@ -72,7 +73,7 @@ fn plain(context: &Context<'_>, name: AttackName) -> Result<(Outcome, String)> {
     fixture.path("b")?.attack(Attack::new(name).after(before(size)).every(size / 16))?;
     let mut client = fixture.connect(&Fixture::PATHS, &PLAIN)?;
     let running = exchange::start(&mut client, &mut server, &Load::noise(size))?;
-    let exchange = running.finish(&mut client, &mut server, STANDSTILL)?;
+    let exchange = running.finish_within(&mut client, &mut server, STANDSTILL, LONG_ENOUGH)?;
     let injections = Injections::on(fixture.path("b")?, name)?;
     Ok((outcome(&exchange, size), injections.words()))
 }
