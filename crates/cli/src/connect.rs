@@ -9,7 +9,6 @@ use plait::{ErrorKind, Fingerprint, Remote};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
-use crate::control;
 use crate::exit;
 use crate::options::{Options, seconds};
 use crate::protection::{self, HostPaths, Trust};
@@ -17,6 +16,7 @@ use crate::running::Running;
 use crate::session::{self, Terminal};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
+use crate::system::control;
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]

@@ -21,14 +21,14 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::certificate::Authorities;
-use crate::control::{self, Control};
-use crate::firewall::Opening;
 use crate::options::{Options, seconds};
 use crate::protection::HostPaths;
 use crate::running::{Listed, Progress, Running};
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
+use crate::system::control::{self, Control};
+use crate::system::firewall::Opening;
 use crate::{protection, server_watch, session};
 
 /// How `run` and `proxy` get to their server.

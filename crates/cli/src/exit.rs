@@ -5,11 +5,11 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use plait::ErrorKind;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::check::NotUsable;
-use crate::prerequisite::MissingPrerequisite;
 use crate::protection::WrongPeer;
+use crate::system::prerequisite::MissingPrerequisite;
+use crate::system::{HANGUP, caught};
 
 /// What `--help` and the manual say about it.
 pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number of its own; 2 for errors of usage; 4 if the peer \
@@ -149,27 +149,16 @@ impl From<ErrorKind> for Exit {
 pub(crate) async fn stopped() -> Interrupted {
     loop {
         let signal = interrupted().await;
-        if signal.0 != SignalKind::hangup().as_raw_value() || io::stdin().is_terminal() {
+        if signal.0 != HANGUP || io::stdin().is_terminal() {
             return signal;
         }
         tracing::info!("SIGHUP: authorized_clients is read anew whenever it has changed; nothing else is");
     }
 }
 
-/// Waits for SIGINT, SIGTERM or SIGHUP; never ready if they cannot be caught.
+/// Waits for SIGINT, SIGTERM or SIGHUP, where there are such, or for Ctrl-C; never ready if they cannot be caught.
 pub(crate) async fn interrupted() -> Interrupted {
-    let kinds = (SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup());
-    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
-        (signal(kinds.0), signal(kinds.1), signal(kinds.2))
-    else {
-        return std::future::pending().await;
-    };
-    let kind = tokio::select! {
-        _ = interrupt.recv() => kinds.0,
-        _ = terminate.recv() => kinds.1,
-        _ = hangup.recv() => kinds.2,
-    };
-    Interrupted(kind.as_raw_value())
+    Interrupted(caught().await)
 }
 
 impl Interrupted {
@@ -234,7 +223,7 @@ mod tests {
                 EXPLANATION.contains(&format!(" {number} ")) || EXPLANATION.contains(&format!(" {number};"))
             );
         }
-        let mut command = <crate::arguments::Arguments as clap::CommandFactory>::command();
+        let mut command = <crate::system::arguments::Arguments as clap::CommandFactory>::command();
         for name in ["connect", "listen", "serve", "proxy"] {
             let command = command.find_subcommand_mut(name).expect("a command");
             assert!(command.render_long_help().to_string().contains("Exit status: 0; 1 for"), "{name}");

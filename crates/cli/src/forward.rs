@@ -17,9 +17,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::dial::{Dial, Towards};
+use crate::exit;
 use crate::options::Options;
 use crate::running::Running;
-use crate::{exit, limits, prerequisite};
+use crate::system::{limits, prerequisite};
 
 /// Most connections at a time; more wait in the kernel.
 const MAX_CLIENTS: usize = 8192;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::bail;
-use nix::unistd::geteuid;
 use plait::KeyLog;
 
 use crate::protection::say;
+use crate::system::is_root;
 
 /// The variable that names the file, as browsers have it.
 const VARIABLE: &str = "SSLKEYLOGFILE";
@@ -24,7 +24,7 @@ pub(crate) fn open(allowed: bool) -> anyhow::Result<Option<KeyLog>> {
     if let Some(open) = OPEN.get() {
         return Ok(Some(open.clone()));
     }
-    let log = open_file(Path::new(&file), allowed, geteuid().is_root())?;
+    let log = open_file(Path::new(&file), allowed, is_root())?;
     say(&format!(
         "WARNING: {VARIABLE} is set: the secrets of all connections go to {}; whoever reads that file reads \
          everything",

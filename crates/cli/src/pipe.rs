@@ -4,10 +4,8 @@
 //! a few elements: enough to keep both sides busy, little enough to push back.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
 
 use bytes::Bytes;
-use nix::fcntl::{FcntlArg, fcntl};
 use plait::Pool;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
@@ -17,17 +15,8 @@ use tokio::sync::oneshot;
 const BLOCK: usize = 4 * 64_768;
 /// Blocks on the way.
 const DEPTH: usize = 4;
-/// Room asked for in a pipe that is our input or output; the kernel's default is a quarter of a block.
-const PIPE: i32 = 1 << 20;
 /// Blocks that are kept for reading into once more: 32 MiB, more than a connection keeps.
 const MAX_SPARE: usize = 128;
-
-/// Makes a pipe hold more, which saves most of the waking up of both ends. What is no pipe stays as it is.
-pub(crate) fn widen(file: impl AsFd) {
-    if let Err(errno) = fcntl(file, FcntlArg::F_SETPIPE_SZ(PIPE)) {
-        tracing::trace!(%errno, "not a pipe, or one that may not grow");
-    }
-}
 
 /// Standard input: blocks, or what went wrong. Ends at its end.
 pub(crate) fn read_from(input: impl Read + Send + 'static) -> Receiver<io::Result<Bytes>> {

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use nix::unistd::geteuid;
 use plait::{
     Certificate, ErrorKind, Fingerprint, Handshake, Host, Identity, PathState, Peer, Protection,
     SealedService, Sealing, Service, Status, Stream,
@@ -16,6 +15,7 @@ use crate::certificate::Authorities;
 use crate::key_log;
 use crate::options::{self, Options, Policy};
 use crate::server_identity::{FIRST_CONTACT_PATHS, ServerIdentity, Sighting};
+use crate::system::is_root;
 
 /// The peer is not who it should be.
 #[derive(Debug)]
@@ -352,10 +352,12 @@ pub(crate) fn store(options: &Options) -> KeyStore {
 /// Where they are if nobody says otherwise: what is configured and what is learned in a directory each, as XDG has it; for root all in
 /// `/etc/plait`.
 pub(crate) fn default_store() -> KeyStore {
-    if geteuid().is_root() {
+    if is_root() {
         return KeyStore::new("/etc/plait");
     }
-    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    // On Windows the second.
+    let home = ["HOME", "USERPROFILE"].into_iter().find_map(std::env::var_os);
+    let home = home.map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let of = |variable: &str, usual: &str| {
         let given = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
         given.unwrap_or_else(|| home.join(usual)).join("plait")

@@ -16,10 +16,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::dial::{Dial, Towards};
+use crate::exit;
 use crate::options::Options;
-use crate::prerequisite;
 use crate::running::Running;
-use crate::{exit, limits};
+use crate::system::limits;
+use crate::system::prerequisite;
 
 /// Most clients at a time; more wait in the kernel.
 const MAX_CLIENTS: usize = 8192;

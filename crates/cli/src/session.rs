@@ -1,9 +1,7 @@
 //! One connection between the network and standard input and output.
 
-use std::fs::File;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,13 +12,12 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::control;
 use crate::exit;
-use crate::firewall::{self, Opening};
 use crate::options::Options;
 use crate::pipe;
 use crate::protection::say;
 use crate::scrambling;
+use crate::system::{self, firewall::Opening};
 
 /// How long subflows may take to close when the connections above them have ended in order. All data is
 /// through by then; what is left is reset.
@@ -49,13 +46,6 @@ pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::R
     }
 }
 
-/// The devices of this host that can be paths.
-fn devices() -> Vec<String> {
-    let Ok(all) = nix::net::if_::if_nameindex() else { return Vec::new() };
-    let names = all.iter().map(|device| device.name().to_string_lossy().into_owned());
-    names.filter(|name| name != "lo" && !name.starts_with("plait")).collect()
-}
-
 /// Addresses that others can be told: of each family, that of the first path which has one.
 pub(crate) fn public_addresses(paths: &[PathState]) -> Vec<IpAddr> {
     let v4 = paths.iter().find_map(|path| path.ipv4().map(IpAddr::V4));
@@ -67,42 +57,22 @@ pub(crate) fn public_addresses(paths: &[PathState]) -> Vec<IpAddr> {
 /// a firewall that drops what is forwarded. The latter is opened while what is returned lives, if the options ask for that.
 pub(crate) fn clear_the_way(options: &Options, host: &Host) -> anyhow::Result<Option<Opening>> {
     let paths = host.paths();
-    let devices = devices();
-    for path in paths.iter().filter(|path| !path.is_up() && control::is_told(path, &paths)) {
+    for path in paths.iter().filter(|path| !path.is_up() && is_told(path, &paths)) {
         let device = path.device();
-        let why = if devices.iter().any(|there| there == device) {
-            "it has no address, or is down\n  fix: ip address add, or ip link set up".to_owned()
-        } else if devices.is_empty() {
-            "there is no such device, nor any other but the loopback device".to_owned()
-        } else {
-            format!("there is no such device\n  fix: this host has {}", devices.join(", "))
-        };
-        say(&format!("the path {device} cannot be used yet: {why}"));
+        say(&format!("the path {device} cannot be used yet: {}", system::why_not(device)));
     }
-    // By sockets of UDP nothing is forwarded.
-    if !nix::unistd::geteuid().is_root() || options.carrier == plait::Carriers::Udp {
-        return Ok(None);
-    }
-    if options.open_firewall {
-        return Opening::new().context("cannot open the firewall").map(Some);
-    }
-    if let Some(obstacle) = firewall::obstacle() {
-        say(&format!(
-            "warning: {}, so nothing comes through over TCP\n  fix: --open-firewall, or {}",
-            obstacle.why, obstacle.fix
-        ));
-    }
-    Ok(None)
+    system::clear_the_way(options)
+}
+
+/// Whether a path is one to tell people of: a device is told once, whatever can carry its segments.
+pub(crate) fn is_told(path: &PathState, paths: &[PathState]) -> bool {
+    let is_first = |first: &PathState| first == path;
+    paths.iter().find(|other| other.device() == path.device()).is_some_and(is_first)
 }
 
 impl Terminal {
     pub(crate) fn open() -> io::Result<Self> {
-        // The descriptors themselves, without buffers in front: the blocks are large, and what is small is
-        // wanted at once.
-        let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        pipe::widen(&input);
-        pipe::widen(&output);
+        let (input, output) = system::standard_streams()?;
         let input = pipe::read_from(input);
         let (output, written) = pipe::write_to(output);
         Ok(Self { input, output, written })

@@ -9,7 +9,7 @@ use clap::Args;
 use plait_figures::{Claim, Figure, Options};
 use plait_lab::privilege;
 
-use crate::prerequisite;
+use crate::linux::prerequisite;
 
 #[derive(Debug, Args)]
 pub(crate) struct Figures {

@@ -321,7 +321,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::arguments::Arguments;
+    use crate::linux::arguments::Arguments;
 
     #[test]
     fn every_command_that_people_can_use_has_completions_and_a_page() {

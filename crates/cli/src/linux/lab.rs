@@ -11,8 +11,8 @@ use clap::{Args, Subcommand};
 use plait_lab::control::{self, Request};
 use plait_lab::{Direction, InjectionLog, LabConfig, Line, PathClass, PathConfig, Summary, privilege};
 
-use crate::figures::Figures;
-use crate::prerequisite;
+use crate::linux::figures::Figures;
+use crate::linux::prerequisite;
 
 /// How often `watch` looks.
 const LOOKING: Duration = Duration::from_millis(200);

@@ -1,7 +1,5 @@
 //! What this plait does: its connections, as `plait status` and the file of `--status-json` tell of them.
 
-pub(crate) mod directory;
-
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use plait_lab::privilege;
 
-use crate::prerequisite;
+use crate::linux::prerequisite;
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {

@@ -14,13 +14,13 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::certificate::OwnCertificate;
-use crate::control;
 use crate::exit;
-use crate::limits::StrangerLimits;
+use crate::linux::control;
+use crate::linux::limits::StrangerLimits;
+use crate::linux::prerequisite;
+use crate::linux::repeated::Repeated;
 use crate::options::Options;
-use crate::prerequisite;
 use crate::protection::{self, Clients};
-use crate::repeated::Repeated;
 use crate::running::{Listed, Running};
 use crate::scrambling;
 use crate::session::{self, Terminal};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::check::{Report, Trial};
 use crate::exit;
-use crate::prerequisite::{Check, MissingPrerequisite};
+use crate::linux::prerequisite::{Check, MissingPrerequisite};
 use crate::status::SCHEMA;
 
 /// Say what this machine lacks for plait, and what helps; with --server also what each path lets through to it, as `plait check` does.

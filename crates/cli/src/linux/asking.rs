@@ -11,8 +11,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::control::{PathNow, Question};
-use crate::running::directory;
+use crate::linux::control::{PathNow, Question};
+use crate::linux::directory;
 use crate::status::SCHEMA;
 
 /// Longest answer that is read.

@@ -24,11 +24,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::dial::{Dial, Towards};
-use crate::limits;
+use crate::linux::limits;
+use crate::linux::prerequisite::{self, Check};
+use crate::linux::waiting::{Reached, Waiting};
 use crate::options::Options;
-use crate::prerequisite::{self, Check};
 use crate::running::Running;
-use crate::waiting::{Reached, Waiting};
 
 /// Most connections of the program at a time; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 8192;

@@ -10,9 +10,9 @@ use nix::sched::{CloneFlags, unshare};
 use plait_lab::privilege::is_ordinary_user;
 
 use crate::exit::Exit;
-use crate::firewall;
+use crate::linux::firewall;
+use crate::linux::run;
 use crate::options::Options;
-use crate::run;
 
 /// Something that is missing, and what helps. Its text is the same line wherever it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -21,16 +21,17 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::certificate::OwnCertificate;
-use crate::control::{self, Control};
-use crate::limits::StrangerLimits;
+use crate::linux::control::{self, Control};
+use crate::linux::limits;
+use crate::linux::limits::StrangerLimits;
+use crate::linux::prerequisite;
+use crate::linux::repeated::Repeated;
 use crate::options::Options;
-use crate::prerequisite;
 use crate::protection::Clients;
-use crate::repeated::Repeated;
 use crate::running::Running;
 use crate::server_identity::shown_by;
 use crate::status::Reporter;
-use crate::{exit, limits, protection, session};
+use crate::{exit, protection, session};
 
 /// How long connections may go on after the signal to stop.
 const FAREWELL: Duration = Duration::from_secs(10);

@@ -19,8 +19,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::linux::directory;
 use crate::options::Options;
-use crate::running::{Running, directory};
+use crate::running::Running;
+use crate::session::is_told;
 use crate::status::{Report, SCHEMA};
 
 /// Longest question: as many paths as a host can have, with the longest names.
@@ -195,12 +197,6 @@ fn status(control: &PathControl, running: &Running) -> serde_json::Value {
         "paths": paths(&control.paths()),
         "connections": connections,
     })
-}
-
-/// Whether a path is one to tell people of: a device is told once, whatever can carry its segments.
-pub(crate) fn is_told(path: &PathState, paths: &[PathState]) -> bool {
-    let is_first = |first: &PathState| first == path;
-    paths.iter().find(|other| other.device() == path.device()).is_some_and(is_first)
 }
 
 fn paths(paths: &[PathState]) -> Vec<PathNow> {

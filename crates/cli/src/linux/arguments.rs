@@ -1,25 +1,28 @@
 //! The command line: what each command takes stands with it.
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::asking::{PathArguments, StatusArguments};
-use crate::attack_scramble::AttackScramble;
 use crate::check::Check;
-use crate::connect::Connect;
-use crate::demo::Demo;
-use crate::doctor::Doctor;
+use crate::connect::{self, Connect};
+use crate::exit::Exit;
 use crate::forward::Forward;
 use crate::key::Key;
-use crate::lab::Lab;
-use crate::listen::Listen;
-use crate::manual::{Completions, Manual};
+use crate::linux::asking::{PathArguments, StatusArguments};
+use crate::linux::attack_scramble::{self, AttackScramble};
+use crate::linux::demo::Demo;
+use crate::linux::doctor::Doctor;
+use crate::linux::lab::Lab;
+use crate::linux::listen::{self, Listen};
+use crate::linux::manual::{Completions, Manual};
+use crate::linux::run::{self, Run};
+use crate::linux::serve::Serve;
 use crate::options::{Options, Verbosity};
 use crate::proxy::Proxy;
-use crate::run::{self, Run};
-use crate::serve::Serve;
+use crate::runtime::{explained, to_the_end, until_interrupted};
 
 /// Multipath TCP in user space: one connection over several paths.
 #[derive(Debug, Parser)]
@@ -95,6 +98,47 @@ impl Command {
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
         }
     }
+
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Connect(arguments) => {
+                let checks = arguments.options.checks();
+                until_interrupted(explained(checks, connect::run(arguments)))
+            }
+            Self::Listen(arguments) => {
+                let checks = arguments.options.checks();
+                until_interrupted(explained(checks, listen::run(arguments)))
+            }
+            Self::Run(arguments) => {
+                let result = to_the_end(arguments.run());
+                return Ok(result.unwrap_or_else(|error| run::failed(&error)));
+            }
+            Self::Serve(arguments) => to_the_end(arguments.run()),
+            Self::Proxy(arguments) => to_the_end(arguments.run()),
+            Self::Forward(arguments) => to_the_end(arguments.run()),
+            Self::Status(arguments) => arguments.run(),
+            Self::Check(arguments) => until_interrupted(arguments.run()),
+            Self::Path(arguments) => arguments.run(),
+            Self::Key(arguments) => arguments.run(),
+            Self::Lab(arguments) => arguments.run(),
+            Self::Demo(arguments) => arguments.run(),
+            Self::Doctor(doctor) => until_interrupted(doctor.run()),
+            Self::Completions(completions) => completions.run(Arguments::command()),
+            Self::Man(manual) => manual.run(Arguments::command()),
+            Self::Attack(Attack::Scramble(arguments)) => until_interrupted(attack_scramble::run(arguments)),
+            Self::Enclosed(arguments) => return Ok(arguments.run()),
+        }
+        .map(|()| Exit::Success.into())
+    }
+}
+
+/// Ends the program: the command line makes no sense, or asks for help. What was to run another program ends as that has it.
+pub(crate) fn end(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && run::is_meant(std::env::args_os()) {
+        let _ = error.print();
+        return run::FAILED.into();
+    }
+    error.exit()
 }
 
 impl Arguments {

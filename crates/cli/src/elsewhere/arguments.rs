@@ -1,0 +1,86 @@
+//! The command line: the commands that do with sockets of UDP.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::check::Check;
+use crate::connect::{self, Connect};
+use crate::exit::Exit;
+use crate::forward::Forward;
+use crate::key::Key;
+use crate::options::{Options, Verbosity};
+use crate::proxy::Proxy;
+use crate::runtime::{explained, to_the_end, until_interrupted};
+
+/// Multipath TCP in user space, over UDP: one connection over several paths. More of it is there on Linux.
+#[derive(Debug, Parser)]
+#[command(name = "plait", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Connect standard input and output to a port of a host, like nc.
+    Connect(Connect),
+    /// Offer SOCKS5 to programs here; their connections go through a plait server.
+    Proxy(Proxy),
+    /// Let ports here lead to services behind a plait server, like ssh -L.
+    Forward(Forward),
+    /// Try each path to a server: what comes through, what is stripped, and how fast.
+    Check(Check),
+    /// Show or make our key, and manage the servers that are known.
+    Key(Key),
+}
+
+impl Command {
+    /// All of them have keys in memory.
+    pub(crate) fn holds_keys(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Connect(arguments) => {
+                let checks = arguments.options.checks();
+                until_interrupted(explained(checks, connect::run(arguments)))
+            }
+            Self::Proxy(arguments) => to_the_end(arguments.run()),
+            Self::Forward(arguments) => to_the_end(arguments.run()),
+            Self::Check(arguments) => until_interrupted(arguments.run()),
+            Self::Key(arguments) => arguments.run(),
+        }
+        .map(|()| Exit::Success.into())
+    }
+}
+
+impl Arguments {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// One of usage, or what `--help` and `--version` print.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let arguments = Self::try_parse_from(words)?;
+        let options = match &arguments.command {
+            Command::Connect(connect) => Some(&connect.options),
+            Command::Proxy(proxy) => Some(proxy.options()),
+            Command::Forward(forward) => Some(forward.options()),
+            Command::Check(_) | Command::Key(_) => None,
+        };
+        match options.and_then(Options::contradiction) {
+            Some(contradiction) => Err(Self::command().error(ErrorKind::ArgumentConflict, contradiction)),
+            None => Ok(arguments),
+        }
+    }
+}
+
+/// Ends the program: the command line makes no sense, or asks for help.
+pub(crate) fn end(error: &clap::Error) -> ExitCode {
+    error.exit()
+}

@@ -1,0 +1,35 @@
+//! Other systems: the commands that do with sockets of UDP, and what they lack there.
+//!
+//! This has been compiled for macOS and for Windows, and has never run.
+
+pub(crate) mod arguments;
+pub(crate) mod control;
+pub(crate) mod firewall;
+pub(crate) mod limits;
+pub(crate) mod memory;
+#[cfg(not(unix))]
+mod not_unix;
+pub(crate) mod prerequisite;
+
+use std::io::{self, Stdin, Stdout};
+
+#[cfg(not(unix))]
+pub(crate) use self::not_unix::{HANGUP, caught, is_root};
+use crate::options::Options;
+#[cfg(unix)]
+pub(crate) use crate::unix::{HANGUP, caught, is_root};
+
+/// Why a path cannot be used yet.
+pub(crate) fn why_not(_device: &str) -> String {
+    "this host does not have that address".to_owned()
+}
+
+/// Nothing is forwarded.
+pub(crate) fn clear_the_way(_options: &Options) -> anyhow::Result<Option<firewall::Opening>> {
+    Ok(None)
+}
+
+/// Standard input and output.
+pub(crate) fn standard_streams() -> io::Result<(Stdin, Stdout)> {
+    Ok((io::stdin(), io::stdout()))
+}

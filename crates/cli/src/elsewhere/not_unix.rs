@@ -1,0 +1,20 @@
+//! Where there are neither users nor signals as on Unix.
+
+/// What never comes.
+pub(crate) const HANGUP: i32 = 1;
+
+/// SIGINT on Unix: what Ctrl-C is there.
+const INTERRUPT: i32 = 2;
+
+/// Nobody whose files are elsewhere, or whose environment is made by others.
+pub(crate) fn is_root() -> bool {
+    false
+}
+
+/// Waits for Ctrl-C; never ready if it cannot be caught.
+pub(crate) async fn caught() -> i32 {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => INTERRUPT,
+        Err(_) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,23 @@
+//! What a machine can lack for plait: nothing that could be tried.
+
+use std::convert::Infallible;
+
+use crate::options::Options;
+
+/// What is never found to be missing.
+pub(crate) type MissingPrerequisite = Infallible;
+
+/// Nothing to try.
+pub(crate) type Check = Infallible;
+
+impl Options {
+    /// What there is to try.
+    pub(crate) fn checks(&self) -> &'static [Check] {
+        &[]
+    }
+}
+
+/// `error`, which says all there is to say.
+pub(crate) fn explain(error: anyhow::Error, _checks: &[Check]) -> anyhow::Error {
+    error
+}

@@ -1,0 +1,27 @@
+//! Linux: all commands, and what those that every system has ask the kernel for.
+
+pub(crate) mod arguments;
+mod asking;
+mod attack_scramble;
+pub(crate) mod control;
+mod demo;
+mod directory;
+mod doctor;
+mod figures;
+pub(crate) mod firewall;
+mod lab;
+pub(crate) mod limits;
+mod listen;
+mod manual;
+pub(crate) mod memory;
+mod paths;
+pub(crate) mod prerequisite;
+mod repeated;
+mod run;
+mod serve;
+mod streams;
+mod waiting;
+
+pub(crate) use self::paths::{clear_the_way, why_not};
+pub(crate) use self::streams::open as standard_streams;
+pub(crate) use crate::unix::{HANGUP, caught, is_root};

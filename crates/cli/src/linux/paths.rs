@@ -1,0 +1,45 @@
+//! What is in the way of paths.
+
+use anyhow::Context;
+use plait::Carriers;
+
+use super::firewall::{self, Opening};
+use crate::options::Options;
+use crate::protection::say;
+
+/// The devices of this host that can be paths.
+fn devices() -> Vec<String> {
+    let Ok(all) = nix::net::if_::if_nameindex() else { return Vec::new() };
+    let names = all.iter().map(|device| device.name().to_string_lossy().into_owned());
+    names.filter(|name| name != "lo" && !name.starts_with("plait")).collect()
+}
+
+/// Why a path cannot be used yet, most often because somebody has mistaken a name.
+pub(crate) fn why_not(device: &str) -> String {
+    let devices = devices();
+    if devices.iter().any(|there| there == device) {
+        "it has no address, or is down\n  fix: ip address add, or ip link set up".to_owned()
+    } else if devices.is_empty() {
+        "there is no such device, nor any other but the loopback device".to_owned()
+    } else {
+        format!("there is no such device\n  fix: this host has {}", devices.join(", "))
+    }
+}
+
+/// Says whether a firewall drops what is forwarded. It is opened while what is returned lives, if the options ask for that.
+pub(crate) fn clear_the_way(options: &Options) -> anyhow::Result<Option<Opening>> {
+    // By sockets of UDP nothing is forwarded.
+    if !crate::system::is_root() || options.carrier == Carriers::Udp {
+        return Ok(None);
+    }
+    if options.open_firewall {
+        return Opening::new().context("cannot open the firewall").map(Some);
+    }
+    if let Some(obstacle) = firewall::obstacle() {
+        say(&format!(
+            "warning: {}, so nothing comes through over TCP\n  fix: --open-firewall, or {}",
+            obstacle.why, obstacle.fix
+        ));
+    }
+    Ok(None)
+}

@@ -1,0 +1,49 @@
+//! How the work of a command is run.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use crate::exit;
+use crate::system::prerequisite::{self, Check};
+
+/// How long tasks may take to let go of what they hold when the program ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// `work`, whose error names what the machine lacks if it comes from that.
+pub(crate) async fn explained(
+    checks: &[Check],
+    work: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    work.await.map_err(|error| prerequisite::explain(error, checks))
+}
+
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
+/// Runs `work` until it ends or a signal comes.
+pub(crate) fn until_interrupted(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            // In this order: a connection that hears the same signal says its status first.
+            biased;
+            result = work => result,
+            interrupted = exit::interrupted() => Err(interrupted.into()),
+        }
+    });
+    // A thread may still be reading standard input, which nothing can interrupt.
+    runtime.shutdown_background();
+    result
+}
+
+/// Runs `work`, which takes care of signals, to its end. Tasks that are left may hold the stack: the network is
+/// put back when the last of them has let go.
+pub(crate) fn to_the_end<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    result
+}
