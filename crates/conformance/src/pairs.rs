@@ -143,12 +143,7 @@ const MEASURED: [(System, bool); 5] = [
 /// Measures what was asked for; false if a pair misses a goal.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let root = crate::runner::prepare_directory(None)?;
-    let plait = options.plait.canonicalize().with_context(|| {
-        format!(
-            "no binary at {}: build it with `cargo build --release`, or name it with --plait",
-            options.plait.display()
-        )
-    })?;
+    let plait = crate::runner::binary(&options.plait)?;
     let settings =
         Settings { plait, size: options.size, judges_times: true, family: Family::V4, carrier: Carrier::Tcp };
     let wanted = |pair: &&Pair| {

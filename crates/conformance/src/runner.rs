@@ -46,12 +46,7 @@ impl Options {
 
     /// The binary under test.
     pub(crate) fn plait(&self) -> Result<PathBuf> {
-        self.plait.canonicalize().with_context(|| {
-            format!(
-                "no binary at {}: build it with `cargo build --release`, or name it with --plait",
-                self.plait.display()
-            )
-        })
+        binary(&self.plait)
     }
 
     /// Whether the output of cases that fail is kept.
@@ -73,6 +68,16 @@ impl Options {
     fn wants(&self, case: &Case<'_>) -> bool {
         self.names(&case.name) && (case.is_quick || !self.quick || !self.only.is_empty())
     }
+}
+
+/// The binary under test, from wherever it is asked for later.
+pub(crate) fn binary(plait: &Path) -> Result<PathBuf> {
+    plait.canonicalize().with_context(|| {
+        format!(
+            "no binary at {}: build it with `cargo build --release`, or name it with --plait",
+            plait.display()
+        )
+    })
 }
 
 /// One thing to show.

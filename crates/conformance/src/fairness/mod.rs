@@ -69,12 +69,7 @@ impl Setting {
 /// Measures what was asked for; false if a run misses its goal.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let directory = crate::runner::prepare_directory(None)?;
-    let plait = options.plait.canonicalize().with_context(|| {
-        format!(
-            "no binary at {}: build it with `cargo build --release`, or name it with --plait",
-            options.plait.display()
-        )
-    })?;
+    let plait = crate::runner::binary(&options.plait)?;
     let conditions = Conditions {
         plait,
         megabits: options.megabits.get(),
