@@ -15,7 +15,7 @@ use crate::subflows::{Look, Subflows};
 /// A block that the peer of a sealed connection waits for is sent on another subflow when it is late by the measure of that one;
 /// whatever the subflow that has it says of itself, it is late after this.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-/// A subflow whose block the peer has waited for so long is given nothing new where another could take it, until it has no more in flight than
+/// A subflow whose block the peer has waited for so long is given nothing new where another could take it, until it has no more on its way than
 /// it delivers in this time, so that queues in front of it do not make its blocks late; and backups are used beside it.
 const LONGEST_QUEUE: Duration = Duration::from_millis(300);
 /// A stalled subflow is closed after so long if others work; the path manager tries the path again later.
@@ -152,10 +152,12 @@ impl Connection {
 
     /// Whether this subflow is not given more, while another is there: the peer has waited for a block of it for too long, and for more behind it.
     /// What is sent later is not late for what was in front of it: waiting for that, too, would leave the path empty for a round trip.
+    /// Selective acknowledgments do not count: nobody who holds the first block back gets more by making them up.
     pub(crate) fn has_too_much(&self, now: Instant, subflow: &Subflow) -> bool {
-        let delivers = subflow.state.sealed.delivery.bytes_in(LONGEST_QUEUE);
         self.is_queue_long(now, subflow)
-            && delivers.is_none_or(|bytes| f64::from(subflow.tcp.stats().in_flight) >= bytes)
+            && subflow.state.sealed.delivery.bytes_in(LONGEST_QUEUE).is_none_or(|bytes| {
+                subflow.tcp.next_offset().saturating_sub(subflow.tcp.acked_offset()) as f64 >= bytes
+            })
     }
 
     /// Whether the peer has waited for a block of this subflow for too long.
