@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use plait_mptcp::PathClass;
+use plait_mptcp::{Path, PathClass};
 
 use crate::error::Error;
 use crate::sys::fault_of;
@@ -110,6 +110,25 @@ impl FromStr for PathSpec {
         }
         Ok(path)
     }
+}
+
+/// Takes another class and use for the path of a device, of those that there are with their present state; the path as it is then, if it has
+/// been looked at yet.
+///
+/// # Errors
+/// No path is over that device.
+pub(crate) fn use_path<'a>(
+    mut paths: impl Iterator<Item = (&'a mut PathSpec, &'a mut Option<Path>)>,
+    spec: PathSpec,
+) -> Result<Option<Path>, Error> {
+    let Some((old, current)) = paths.find(|(old, _)| old.device() == spec.device()) else {
+        return Err(Error::UnknownPath { name: spec.device });
+    };
+    if let Some(current) = current {
+        (current.class, current.backup) = (spec.class(), spec.is_backup());
+    }
+    *old = spec;
+    Ok(current.clone())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use plait_mptcp::Path;
 use tracing::debug;
 
 use crate::error::Error;
-use crate::path::PathSpec;
+use crate::path::{PathSpec, use_path};
 use crate::sys::{Device, MAX_OFFLOADED, Snapshot};
 use crate::udp::{Place, Udp, path_id, stack_v4, stack_v6};
 
@@ -58,14 +58,7 @@ impl PlainNetwork {
 
     /// Takes another class and use for the path of a device; the path as it is then, if it has been looked at yet.
     pub(crate) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
-        let Some(path) = self.paths.iter_mut().find(|path| path.spec.device() == spec.device()) else {
-            return Err(Error::UnknownPath { name: spec.device().to_owned() });
-        };
-        if let Some(current) = &mut path.current {
-            (current.class, current.backup) = (spec.class(), spec.is_backup());
-        }
-        path.spec = spec;
-        Ok(path.current.clone())
+        use_path(self.paths.iter_mut().map(|path| (&mut path.spec, &mut path.current)), spec)
     }
 
     pub(crate) fn open_port(&self, port: u16) -> Result<(), Error> {

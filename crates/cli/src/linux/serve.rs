@@ -22,8 +22,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::certificate::OwnCertificate;
 use crate::linux::control::{self, Control};
-use crate::linux::limits;
-use crate::linux::limits::StrangerLimits;
+use crate::linux::limits::{self, StrangerLimits};
 use crate::linux::prerequisite;
 use crate::linux::repeated::Repeated;
 use crate::options::Options;

@@ -33,7 +33,7 @@ use self::snapshot::Link;
 use self::sysctl::Journal;
 use super::tun::{NAME_PREFIX, Tun};
 use crate::error::Error;
-use crate::path::PathSpec;
+use crate::path::{PathSpec, use_path};
 use crate::ranges::Ranges;
 use crate::sys::{LOOPBACK, MAX_OFFLOADED};
 
@@ -192,14 +192,7 @@ impl Network {
 
     /// Takes another class and use for the path of a device; the path as it is then, if it has been looked at yet.
     pub(crate) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
-        let Some(path) = self.paths.iter_mut().find(|path| path.spec.device() == spec.device()) else {
-            return Err(Error::UnknownPath { name: spec.device().to_owned() });
-        };
-        if let Some(current) = &mut path.current {
-            (current.class, current.backup) = (spec.class(), spec.is_backup());
-        }
-        path.spec = spec;
-        Ok(path.current.clone())
+        use_path(self.paths.iter_mut().map(|path| (&mut path.spec, &mut path.current)), spec)
     }
 
     /// Sends connections to `port` of the paths' devices to the stack.
