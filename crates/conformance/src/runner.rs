@@ -1,8 +1,9 @@
-//! Runs cases one after the other, a line each, and prints a table at the end.
+//! Runs cases, a line each as they end, and prints a table at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -30,6 +31,9 @@ pub(crate) struct Options {
     /// Runs all of them so many times; a case that failed once has failed.
     #[arg(long, value_name = "TIMES", default_value = "1")]
     repeat: NonZeroU32,
+    /// So many at a time. Those that mostly wait take less time so; what is judged by times wants the machine for itself.
+    #[arg(long, value_name = "CASES", default_value = "1")]
+    jobs: NonZeroU32,
     /// Keeps the programs' output, and captures, of cases that fail.
     #[arg(long, value_name = "DIRECTORY")]
     keep: Option<PathBuf>,
@@ -93,7 +97,7 @@ pub(crate) struct Case<'a> {
 }
 
 /// What a case does, with a directory of its own for the output of its programs.
-pub(crate) type Run<'a> = dyn Fn(&Path) -> Result<Verdict> + 'a;
+pub(crate) type Run<'a> = dyn Fn(&Path) -> Result<Verdict> + Send + Sync + 'a;
 
 /// How a case ended, if not with an error.
 pub(crate) enum Verdict {
@@ -149,8 +153,11 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
         if options.repeat.get() > 1 {
             println!("round {round} of {}", options.repeat);
         }
-        for case in cases.iter().filter(|case| options.wants(case)) {
-            let (class, text) = one(case, &root.join(round.to_string()), options.keeps())?;
+        let wanted: Vec<&Case<'_>> = cases.iter().filter(|case| options.wants(case)).collect();
+        let ended =
+            several(options.jobs, &wanted, |case| one(case, &root.join(round.to_string()), options.keeps()));
+        for (case, ended) in wanted.iter().zip(ended) {
+            let (class, text) = ended?;
             results.push((case.row.clone(), case.column.clone(), class));
             if class == Class::Failed {
                 failures.push(format!("{}: {text}", case.name));
@@ -173,6 +180,25 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
         }
     }
     Ok(of(Class::Failed) == 0)
+}
+
+/// Does something with each, so many at a time; the results in the order of the items.
+fn several<T: Sync, R: Send>(jobs: NonZeroU32, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take_turns = || {
+        let turns = std::iter::from_fn(|| {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            items.get(index).map(|item| (index, work(item)))
+        });
+        turns.collect::<Vec<_>>()
+    };
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.get()).map(|_| scope.spawn(take_turns)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        joined.flat_map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Runs one case and prints its line; how it ended, and the evidence or the cause.

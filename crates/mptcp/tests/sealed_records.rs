@@ -267,6 +267,33 @@ fn max_data_binds_the_sender_and_the_window_of_tcp_does_not() {
 }
 
 #[test]
+fn news_of_the_window_reach_the_sender_whichever_path_has_died() {
+    for dead in [0, 1] {
+        let mut world = sealed(5, vec![Link::default(); 2], &[Tep::TcpcryptCurve25519]);
+        world.sides[SERVER].config.receive_buffer = 100_000;
+        world.sides[SERVER].is_paused = true;
+        let up = pattern(1_000_000, 1);
+        world.send(CLIENT, &up).send(SERVER, b"").connect();
+        world.wait(5000);
+        let sent = |world: &mut World| {
+            world.status(CLIENT).subflows.iter().map(|flow| flow.tcp.bytes_sent).sum::<u64>()
+        };
+        let full = sent(&mut world);
+        // Nobody knows yet: nothing is under way there.
+        world.tap = Box::new(move |_, segment: &mut Segment| match client_path(segment) {
+            path if path == dead => Fate::Drop,
+            _ => Fate::Pass,
+        });
+        world.sides[SERVER].is_paused = false;
+        world.serve(SERVER);
+        world.wait(60);
+        assert!(sent(&mut world) > full, "path {dead} is dead: nothing was sent in three round trips");
+        world.finish(100);
+        assert_carried(&mut world, &up, b"");
+    }
+}
+
+#[test]
 fn key_update_ends_the_use_of_old_keys_and_no_forged_generation_begins_another() {
     // The keys of generation 0 are wiped, those of 3 would be the next, and 4 is beyond.
     for (generation, is_late_copy) in [(0, true), (3, false), (4, false)] {

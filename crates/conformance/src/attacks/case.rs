@@ -24,13 +24,13 @@ pub(crate) struct Case {
 }
 
 /// What a case does.
-type Run = dyn Fn(&Context<'_>) -> Result<Verdict>;
+type Run = dyn Fn(&Context<'_>) -> Result<Verdict> + Send + Sync;
 
 impl Case {
     pub(crate) fn new(
         name: impl Into<String>,
         about: &'static str,
-        run: impl Fn(&Context<'_>) -> Result<Verdict> + 'static,
+        run: impl Fn(&Context<'_>) -> Result<Verdict> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), about, is_quick: false, needs_tcp: false, run: Box::new(run) }
     }

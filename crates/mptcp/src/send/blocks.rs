@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 use plait_base::{Instant, SubflowId};
 
-use super::sealed_body::SealedBody;
+use super::sealed_body::{News, SealedBody};
 
 /// Subflows that are remembered for one block; a further one takes the place of the oldest.
 const MAX_CARRIERS: usize = 8;
@@ -85,7 +85,12 @@ impl Block {
 
     /// Whether a DATA_FIN goes with it.
     pub(crate) fn ends_stream(&self) -> bool {
-        matches!(&self.body, Body::Sealed(sealed) if sealed.ends_stream)
+        matches!(&self.body, Body::Sealed(sealed) if sealed.ends_stream())
+    }
+
+    /// Whether it says how far the peer may send.
+    pub(crate) fn tells_window(&self) -> bool {
+        matches!(&self.body, Body::Sealed(sealed) if sealed.news == News::Window)
     }
 
     pub(crate) fn is_carried_by(&self, subflow: SubflowId) -> bool {

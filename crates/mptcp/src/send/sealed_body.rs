@@ -8,14 +8,27 @@ pub(crate) struct SealedBody {
     pub(crate) block: SealedBlock,
     /// Bytes of the application in it; none in a control block.
     pub(crate) application: usize,
+    pub(crate) news: News,
+}
+
+/// What a block says that matters to how it is transmitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum News {
+    Nothing,
+    /// How far the peer may send.
+    Window,
     /// DATA_FIN: it is the last block of the stream.
-    pub(crate) ends_stream: bool,
+    End,
 }
 
 impl SealedBody {
     /// Data sequence numbers that it takes, a DATA_FIN not counted.
     pub(crate) fn len(&self) -> usize {
         self.block.len()
+    }
+
+    pub(crate) fn ends_stream(&self) -> bool {
+        self.news == News::End
     }
 
     pub(crate) fn application_bytes(&self) -> u64 {

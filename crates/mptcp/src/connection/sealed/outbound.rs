@@ -7,7 +7,7 @@ use crate::connection::sending::whole_segments;
 use crate::protection::options::DATA_OPTIONS;
 use crate::protection::sealed::Established;
 use crate::scheduler::Candidate;
-use crate::send::blocks::Body;
+use crate::send::blocks::{Block, Body};
 use crate::{Connection, ConnectionError, Scheduler};
 
 /// A block is at most this part of the congestion window: the receiver waits for the whole of it.
@@ -24,7 +24,21 @@ impl Connection {
         if self.has_control(now) && self.has_room_for_control() {
             self.seal_control(now);
         }
-        self.is_control_next() && self.send_first(now, index)
+        let start = self.outgoing.next();
+        let is_sent = self.is_control_next() && self.send_first(now, index);
+        if is_sent {
+            self.repeat_elsewhere(start, index);
+        }
+        is_sent
+    }
+
+    /// News of the window go out on a second subflow as well: the path of the first may be dead or hold them back, and the peer could send
+    /// nothing until somebody notices.
+    fn repeat_elsewhere(&mut self, start: u64, index: usize) {
+        let id = self.subflows[index].state.id;
+        if self.outgoing.block(start).is_some_and(Block::tells_window) && self.subflows.has_other_good(id) {
+            self.outgoing.await_carrier(start);
+        }
     }
 
     /// Our application has ended its stream, and all of it is in blocks.
@@ -162,7 +176,7 @@ impl Connection {
         if body.block.kind() == Kind::Data {
             self.outgoing.on_chosen(self.subflows[index].state.id);
         }
-        let (dsn, ends_stream) = (body.block.dsn(), body.ends_stream);
+        let (dsn, ends_stream) = (body.block.dsn(), body.ends_stream());
         let start = self.outgoing.push_sealed(body);
         debug_assert!(
             self.protection.numbers().is_some_and(|n| n.outgoing.dsn(start) == dsn),

@@ -136,7 +136,7 @@ impl Connection {
                 .is_some_and(|first| first.is_sealed && first.length <= payload.room() as u64)
             && let Some(body) = established.take_ahead()
         {
-            let ends_stream = body.ends_stream;
+            let ends_stream = body.ends_stream();
             let start = self.outgoing.push_sealed(body);
             self.outgoing.await_carrier(start);
             if ends_stream {

@@ -7,7 +7,7 @@ use plait_base::Dsn;
 use plait_protect::sealed::{Kind, SealedBlock};
 use std::collections::VecDeque;
 
-use crate::send::sealed_body::SealedBody;
+use crate::send::sealed_body::{News, SealedBody};
 
 /// A block that no subflow was given yet.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ struct Waiting {
     length: u64,
     kind: Kind,
     application: usize,
-    ends_stream: bool,
+    news: News,
     /// `None` while it is being sealed.
     sealed: Option<SealedBlock>,
 }
@@ -38,18 +38,18 @@ impl Ahead {
     /// A block of the application's bytes that is being sealed.
     pub(super) fn expect(&mut self, dsn: Dsn, length: u64, application: usize) {
         let waiting =
-            Waiting { dsn, length, kind: Kind::Data, application, ends_stream: false, sealed: None };
+            Waiting { dsn, length, kind: Kind::Data, application, news: News::Nothing, sealed: None };
         self.0.push_back(waiting);
     }
 
     /// A block that is sealed already.
-    pub(super) fn push(&mut self, sealed: SealedBlock, ends_stream: bool) {
+    pub(super) fn push(&mut self, sealed: SealedBlock, news: News) {
         self.0.push_back(Waiting {
             dsn: sealed.dsn(),
             length: sealed.len() as u64,
             kind: sealed.kind(),
             application: 0,
-            ends_stream,
+            news,
             sealed: Some(sealed),
         });
     }
@@ -69,8 +69,8 @@ impl Ahead {
     /// Takes the first block, if it is sealed.
     pub(super) fn pop(&mut self) -> Option<SealedBody> {
         self.0.front()?.sealed.as_ref()?;
-        let Waiting { application, ends_stream, sealed, .. } = self.0.pop_front()?;
-        sealed.map(|block| SealedBody { block, application, ends_stream })
+        let Waiting { application, news, sealed, .. } = self.0.pop_front()?;
+        sealed.map(|block| SealedBody { block, application, news })
     }
 
     /// Blocks.
@@ -85,6 +85,6 @@ impl Ahead {
 
     /// Whether the last block of the stream is among them.
     pub(super) fn ends_stream(&self) -> bool {
-        self.0.back().is_some_and(|waiting| waiting.ends_stream)
+        self.0.back().is_some_and(|waiting| waiting.news == News::End)
     }
 }

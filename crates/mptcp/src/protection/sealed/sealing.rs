@@ -12,7 +12,7 @@ use super::ahead::First;
 use super::claim::Claim;
 use super::established::Established;
 use crate::protection::options::put;
-use crate::send::sealed_body::SealedBody;
+use crate::send::sealed_body::{News, SealedBody};
 
 /// Control blocks may go so far beyond the window of the data, lest two ends that both wait for room wait for
 /// ever. The receiver takes twice as much.
@@ -59,13 +59,13 @@ impl Established {
             && let Ok(block) = self.sealer.update_keys(now)
         {
             self.sealed_blocks += 1;
-            self.ahead.push(block, false);
+            self.ahead.push(block, News::Nothing);
             self.review();
             return Ok(());
         }
         let mut plain = BlockBuffer::with_capacity(MAX_CONTROL - BLOCK_OVERHEAD);
         let mut mixes = Vec::new();
-        let mut ends_stream = false;
+        let mut news = News::Nothing;
         if self.is_ticket_due()
             && let Some(ticket) = self.ticket.take()
         {
@@ -79,6 +79,9 @@ impl Established {
                     let Some(mix) = self.mix_ours(exchange) else { continue };
                     mixes.push(mix);
                 }
+                if let Record::MaxData(_) = record {
+                    news = News::Window;
+                }
                 plain.put(&record.to_bytes());
             }
         } else if let Some(look) = self.look.next_block(room) {
@@ -88,13 +91,13 @@ impl Established {
             self.eof_at = Some(self.sealer.next_dsn());
         } else if all_cut && self.eof_received {
             plain.put(&[Record::PADDING]);
-            ends_stream = true;
+            news = News::End;
         } else if plain.is_empty() {
             return Ok(());
         }
         let block = self.sealer.seal_mixing(plain, mixes)?;
         self.sealed_blocks += 1;
-        self.ahead.push(block, ends_stream);
+        self.ahead.push(block, news);
         Ok(())
     }
 
@@ -151,11 +154,11 @@ impl Established {
             subflow,
             offset,
             data_ack: Some(data_ack),
-            data_fin: body.ends_stream,
+            data_fin: body.ends_stream(),
             options: ProtectedOptions::NONE,
         };
         let payload = self.sealer.transmit(&mut body.block, &context)?;
-        let length = payload.bytes.len() as u16 + u16::from(body.ends_stream);
+        let length = payload.bytes.len() as u16 + u16::from(body.ends_stream());
         let dss = Dss {
             data_ack: Some(DataAck::Long(data_ack.bits())),
             mapping: Some(Mapping {
@@ -164,7 +167,7 @@ impl Established {
                 length,
                 checksum: None,
             }),
-            data_fin: body.ends_stream,
+            data_fin: body.ends_stream(),
         };
         let mut options = OptionBytes::new();
         put(&MptcpOption::Dss(dss), usize::MAX, &mut options);
