@@ -147,7 +147,7 @@ impl Established {
             return;
         }
         let edge = next + u64::from(free);
-        let step = (size / 8).max(1);
+        let step = (size / 4).max(1);
         let is_first = self.announced == 1 + INITIAL_WINDOW;
         if edge < self.announced + step && !(is_first && edge > self.announced) {
             return;
