@@ -84,6 +84,14 @@ fn each_v_says_more_and_the_scripts_of_rules_come_with_the_packets_only() {
     for part in ["connected", "sealed by", "path=\"wan1\"", "in use"] {
         assert!(comes_and_goes.contains(part), "{part}: {comes_and_goes}");
     }
+    // Once for each device, which is a path over TCP and another over UDP.
+    for device in ["wan1", "wan2"] {
+        let path = format!("path=\"{device}\"");
+        let changes =
+            comes_and_goes.lines().filter(|line| line.contains("path changes") && line.contains(&path));
+        let changes: Vec<_> = changes.collect();
+        assert!(changes.len() == 1 && changes[0].contains("carriers=\"tcp, udp\""), "{comes_and_goes}");
+    }
     assert!(!comes_and_goes.contains("DEBUG") && !comes_and_goes.contains("10.77."), "{comes_and_goes}");
     // Which programs are run, and not what they are told.
     assert!(decides.contains("DEBUG") && decides.contains("nft"), "{decides}");

@@ -142,8 +142,8 @@ impl Endpoint {
         if self.around.paths.get(path.id) == Some(&path) {
             return;
         }
-        log::info!(path = path.name, class = ?path.class, backup = path.backup, up = path.up, "path changes");
-        log::debug!(path = path.name, v4 = ?path.v4, v6 = ?path.v6, mtu = path.mtu, "it has these addresses");
+        // People are told by whoever knows what carries it: a device may be several paths.
+        log::debug!(path = path.name, id = ?path.id, up = path.up, v4 = ?path.v4, v6 = ?path.v6, mtu = path.mtu, "path changes");
         self.around.closed_ways.forget(path.id);
         let before = self.around.paths.get(path.id);
         if before.is_none_or(|before| (before.v4, before.v6) != (path.v4, path.v6)) {

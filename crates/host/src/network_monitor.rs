@@ -10,9 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plait_base::LogLimit;
+use plait_mptcp::Path;
 use tokio::sync::oneshot;
-use tracing::warn;
+use tracing::{info, warn};
 
+use crate::carriers::Carrier;
 use crate::error::Error;
 use crate::networks::Networks;
 use crate::path::PathSpec;
@@ -128,6 +130,22 @@ impl Drop for NetworkMonitor {
     }
 }
 
+/// One line for each device, although it is a path of its own over each carrier; more only where these are not alike.
+fn tell(changed: &[Path]) {
+    for (index, path) in changed.iter().enumerate() {
+        let Path { name, class, backup, up, .. } = path;
+        let is_alike = |other: &&Path| {
+            (&other.name, other.class, other.backup, other.up) == (name, *class, *backup, *up)
+        };
+        if changed[..index].iter().any(|earlier| is_alike(&earlier)) {
+            continue;
+        }
+        let carriers = changed[index..].iter().filter(is_alike);
+        let carriers: Vec<_> = carriers.map(|path| Carrier::of(path.id).to_string()).collect();
+        info!(path = name, carriers = carriers.join(", "), ?class, backup, up, "path changes");
+    }
+}
+
 impl Drop for OpenPort {
     fn drop(&mut self) {
         self.requests.tell(Request::ClosePort(self.port));
@@ -216,25 +234,30 @@ impl Watch {
         }
     }
 
-    /// Tells the endpoint about the paths that have changed.
     fn look(&mut self) -> Result<(), Error> {
-        let changed = self.network.refresh()?;
-        if !changed.is_empty() {
-            self.shared.change(|state, now| {
-                changed.into_iter().for_each(|path| state.endpoint.set_path(now, path));
-            });
-        }
+        let found = self.network.refresh()?;
+        self.set_paths(found);
         Ok(())
     }
 
     fn use_path(&mut self, spec: PathSpec) -> Result<(), Error> {
         let used = self.network.use_path(&spec)?;
-        if !used.is_empty() {
-            self.shared.change(|state, now| {
-                used.into_iter().for_each(|path| state.endpoint.set_path(now, path));
-            });
-        }
+        self.set_paths(used);
         Ok(())
+    }
+
+    /// Tells people and the endpoint about those of these paths that have changed.
+    fn set_paths(&self, mut paths: Vec<Path>) {
+        let state = self.shared.lock();
+        paths.retain(|path| state.endpoint.paths().get(path.id) != Some(path));
+        drop(state);
+        if paths.is_empty() {
+            return;
+        }
+        tell(&paths);
+        self.shared.change(|state, now| {
+            paths.into_iter().for_each(|path| state.endpoint.set_path(now, path));
+        });
     }
 
     /// Waits for announcements, requests, or the time of the next look.

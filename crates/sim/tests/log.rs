@@ -21,7 +21,6 @@ const ADDRESSES: &str = "10.";
 fn a_person_is_told_of_connections_and_their_protection_without_addresses() {
     let text = logged(LevelFilter::INFO, || talk(&sealed(&Secrets::default()), &Recorder::default()));
     for told in [
-        "path changes path=",
         "connected connection=0 opened_by=\"us\" protection=\"sealed by ",
         "connected connection=0 opened_by=\"the peer\" protection=\"sealed by ",
         "connection has ended connection=0 delivered=",
@@ -40,6 +39,7 @@ fn decisions_come_with_addresses_and_the_connection_they_are_about() {
         cut();
     });
     for told in [
+        "path changes path=",
         "connection{id=0}: ",
         "subflow opens subflow=",
         "SYN opens a connection from=10.",
