@@ -128,8 +128,8 @@ pub(crate) struct Options {
     /// Listen on this socket, too, for `plait path`; all can be asked without it (plait status).
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
-    /// Write all packets to FILE (pcapng, one interface per path), as they are inside of our address translation: our own addresses
-    /// are private ones of the stack (--range).
+    /// Write all packets to FILE (pcapng, one interface per path), with the addresses and ports that they have on the network. What goes over
+    /// UDP is written as the TCP that it carries, with the addresses and ports of its datagrams.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
 }

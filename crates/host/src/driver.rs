@@ -5,6 +5,7 @@
 //! microseconds per packet and never for the kernel's.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -108,6 +109,16 @@ enum Sent {
     Some,
 }
 
+/// How a segment has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
+    ByTun,
+    /// From this address of the host.
+    BySocket(SocketAddr),
+    /// It is lost.
+    NotAtAll,
+}
+
 /// Whether there is probably more where that came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arrivals {
@@ -201,11 +212,11 @@ impl Driver {
     /// Reads the sockets of UDP. What is left there makes them readable in the next turn.
     fn receive_over_udp(&mut self) -> io::Result<()> {
         let Self { udp: Some(udp), arrived, shared, capture, pool, .. } = self else { return Ok(()) };
-        udp.receiver.receive(pool, |path, packet| {
+        udp.receiver.receive(pool, |path, local, packet| {
             let arrival = Arrival { at: shared.clock.now(), path: Some(path) };
             match (&packet, capture.as_mut()) {
                 (Ok(Packet::Tcp(segment)), Some(capture)) => {
-                    capture.carried(Direction::Inbound, segment.clone());
+                    capture.carried(Direction::Inbound, segment.clone(), local);
                 }
                 (Ok(Packet::Icmp(error)), _) => debug!(reason = ?error.reason, "ICMP error about a datagram"),
                 (Err(reason), _) => trace!(?reason, "datagram dropped: malformed"),
@@ -285,19 +296,29 @@ impl Driver {
     fn send(&mut self) -> io::Result<Sent> {
         while self.sent < self.filled {
             let index = self.sent;
-            match self.send_one(index) {
-                Ok(()) => {}
+            let left = match self.send_one(index) {
+                Ok(left) => left,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if Tun::is_full(&error) => return Ok(Sent::Some),
                 Err(error) if Tun::is_gone(&error) => return Err(error),
                 // Down for a moment, or a packet that this kernel cannot take: lost, as on any network.
-                Err(error) => debug!(%error, "a packet was not sent"),
-            }
+                Err(error) => {
+                    debug!(%error, "a packet was not sent");
+                    Left::NotAtAll
+                }
+            };
             let Outgoing { packet, over_udp } = &mut self.outgoing[index];
-            match (&mut self.capture, over_udp.take()) {
-                (Some(capture), Some((_, segment))) => capture.carried(Direction::Outbound, segment),
-                (Some(capture), None) => capture.sent(packet),
-                (None, _) => {}
+            let over_udp = over_udp.take();
+            if let Some(capture) = &mut self.capture {
+                match left {
+                    Left::ByTun => capture.sent(packet),
+                    Left::BySocket(local) => {
+                        over_udp.into_iter().for_each(|(_, segment)| {
+                            capture.carried(Direction::Outbound, segment, local);
+                        });
+                    }
+                    Left::NotAtAll => {}
+                }
             }
             packet.payload = Bytes::new();
             self.sent += 1;
@@ -305,17 +326,22 @@ impl Driver {
         Ok(Sent::All)
     }
 
-    fn send_one(&mut self, index: usize) -> io::Result<()> {
-        let Outgoing { packet, over_udp } = &self.outgoing[index];
-        if let Some((path, segment)) = over_udp {
-            let Some(udp) = &mut self.udp else { return Ok(()) };
-            let sent = udp.sender.send(self.shared.clock.now(), *path, segment);
-            // A full queue too: nobody else is to wait for it.
-            return sent.or_else(|error| {
-                trace!(%error, "a datagram was not sent");
-                Ok(())
-            });
-        }
+    fn send_one(&mut self, index: usize) -> io::Result<Left> {
+        let Outgoing { packet: _, over_udp } = &self.outgoing[index];
+        let Some((path, segment)) = over_udp else {
+            return self.send_by_tun(index).map(|()| Left::ByTun);
+        };
+        let Some(udp) = &mut self.udp else { return Ok(Left::NotAtAll) };
+        let sent = udp.sender.send(self.shared.clock.now(), *path, segment).map(Left::BySocket);
+        // A full queue too: nobody else is to wait for it.
+        sent.or_else(|error| {
+            trace!(%error, "a datagram was not sent");
+            Ok(Left::NotAtAll)
+        })
+    }
+
+    fn send_by_tun(&mut self, index: usize) -> io::Result<()> {
+        let packet = &self.outgoing[index].packet;
         let Some(tun) = &self.tun else { return Ok(()) };
         let is_super = packet.payload.len() > usize::from(packet.segment_size);
         if !is_super {

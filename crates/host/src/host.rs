@@ -13,7 +13,7 @@ use plait_endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenErr
 use plait_mptcp::{Config, Path};
 use tracing::{info, warn};
 
-use crate::capture::{Capture, Interface};
+use crate::capture::{Capture, Interface, Outside};
 use crate::carriers::{Carrier, Carriers};
 use crate::clock::Clock;
 use crate::control::PathControl;
@@ -243,7 +243,8 @@ impl HostBuilder {
         self
     }
 
-    /// Writes all packets to this file, in pcapng.
+    /// Writes all packets to this file, in pcapng, with the addresses and ports that they have on the network; datagrams of UDP as the TCP that
+    /// they carry.
     #[must_use]
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
         self.capture = Some(file.into());
@@ -291,7 +292,7 @@ impl HostBuilder {
         let over_udp = networks.udp.iter().flat_map(PlainNetwork::stack_addresses);
         let interfaces = over_tcp.map(|path| interface(Carrier::Tcp, path));
         let interfaces = interfaces.chain(over_udp.map(|path| interface(Carrier::Udp, path))).collect();
-        let capture = capture.map(|file| Capture::create(&file, interfaces)).transpose()?;
+        let kernel = networks.tun.as_ref().map(Network::kernel_addresses).into_iter().flatten().collect();
         let random =
             || OsRandom::new().map(Box::new).map_err(|source| Error::system("get random bytes", source));
         let (wire, secret) = (random()?, random()?);
@@ -300,6 +301,9 @@ impl HostBuilder {
         endpoint.set_unix_epoch(clock.unix_epoch());
         let shared = Shared::new(clock, wake, endpoint);
         shared.lock().tcp_missing = tcp_missing;
+        let capture = capture
+            .map(|file| Capture::create(&file, interfaces, Outside::of_this_host(shared.clone(), kernel)))
+            .transpose()?;
         let network_monitor = NetworkMonitor::start(networks, shared.clone())?;
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
         let driver = Driver::new(driver::Carriers { tun, udp }, shared.clone(), capture, workers);
@@ -379,7 +383,7 @@ fn interface(carrier: Carrier, (spec, addresses): (&PathSpec, [std::net::IpAddr;
     let backup = if spec.is_backup() { ", backup" } else { "" };
     let over = match carrier {
         Carrier::Tcp => "",
-        Carrier::Udp => ", over UDP",
+        Carrier::Udp => ", over UDP, shown as TCP",
     };
     Interface {
         name: spec.device().to_owned(),

@@ -3,7 +3,7 @@
 
 use plait_wire::{Checksum, Flags};
 
-const TCP: u8 = 6;
+pub(crate) const TCP: u8 = 6;
 const TCP_MIN_HEADER: usize = 20;
 
 /// Where the headers of a packet end, if it is TCP directly behind the IP header and not cut off.

@@ -276,7 +276,8 @@ impl HostBuilder {
         self
     }
 
-    /// Writes all packets to this file, in pcapng.
+    /// Writes all packets to this file, in pcapng, with the addresses and ports that they have on the network. What goes over UDP is written as
+    /// the TCP that it carries, with the addresses and ports of its datagrams.
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
         self.inner = self.inner.capture(file);
         self

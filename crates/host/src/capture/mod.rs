@@ -1,11 +1,16 @@
 //! Captures in pcapng: what the stack sends and receives, one interface per path.
 //!
 //! Super-segments are written as the wire segments that they stand for, checksums complete, so that any
-//! reader of captures sees a network and not our offloads. Addresses are the stack's own.
+//! reader of captures sees a network and not our offloads. Addresses and ports are those that the segments have on that network, not the
+//! stack's private ones. What goes over UDP is written as the TCP that it stands for, which any reader takes apart, with the addresses and
+//! ports of its datagrams.
+
+mod addresses;
+mod outside;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path as FilePath;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -14,9 +19,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use plait_carrier::IpPacket;
 use plait_pcap::{Direction, Packet, Writer};
+use plait_tcp::FourTuple;
 use plait_wire::Trust;
 use tracing::error;
 
+use self::addresses::{Place, own_address};
+pub(crate) use self::outside::Outside;
 use crate::error::Error;
 use crate::segmentation::{Layout, wire_segments};
 use crate::sys::Received;
@@ -25,7 +33,7 @@ use crate::sys::Received;
 /// capture with holes misleads.
 const QUEUE: usize = 256;
 
-/// What a path is called in the capture, and its addresses.
+/// What a path is called in the capture, and the stack's addresses on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -47,14 +55,20 @@ struct Captured {
     payload: Bytes,
     segment_size: u16,
     trust: Trust,
+    /// Our end on the network, where it is a socket's and not for address translation to say.
+    socket: Option<SocketAddr>,
 }
 
 impl Capture {
     /// Creates or empties `file` and writes its beginning.
-    pub(crate) fn create(file: &FilePath, interfaces: Vec<Interface>) -> Result<Self, Error> {
+    pub(crate) fn create(
+        file: &FilePath,
+        interfaces: Vec<Interface>,
+        outside: Outside,
+    ) -> Result<Self, Error> {
         let wrong = |source| Error::Capture { file: file.display().to_string(), source };
         let mut output = File::create(file)
-            .and_then(|file| Output::begin(BufWriter::new(file), interfaces))
+            .and_then(|file| Output::begin(BufWriter::new(file), interfaces, outside))
             .map_err(wrong)?;
         let (queue, packets) = sync_channel(QUEUE);
         let run = move || {
@@ -70,27 +84,35 @@ impl Capture {
 
     pub(crate) fn received(&mut self, packet: &Bytes, received: Received) {
         let Received { segment_size, trust } = received;
-        self.push(Direction::Inbound, packet.clone(), Bytes::new(), segment_size, trust);
+        self.push(Direction::Inbound, packet.clone(), Bytes::new(), (segment_size, trust), None);
     }
 
     pub(crate) fn sent(&mut self, packet: &IpPacket) {
         let head = Bytes::copy_from_slice(&packet.head);
-        self.push(Direction::Outbound, head, packet.payload.clone(), packet.segment_size, Trust::Offloaded);
+        let kind = (packet.segment_size, Trust::Offloaded);
+        self.push(Direction::Outbound, head, packet.payload.clone(), kind, None);
     }
 
-    /// A segment that came or went without an IP packet of ours: it is captured as the packet that it would have been over TCP.
-    pub(crate) fn carried(&mut self, direction: Direction, segment: plait_wire::Segment) {
+    /// A segment that came to or left by a socket of UDP with this address: it is captured as the packet that it would have been over TCP.
+    pub(crate) fn carried(&mut self, direction: Direction, segment: plait_wire::Segment, socket: SocketAddr) {
         let mut packet = IpPacket::default();
         packet.write(segment);
         let IpPacket { head, payload, segment_size, .. } = packet;
-        self.push(direction, head.into(), payload, segment_size, Trust::Offloaded);
+        self.push(direction, head.into(), payload, (segment_size, Trust::Offloaded), Some(socket));
     }
 
-    fn push(&mut self, direction: Direction, head: Bytes, payload: Bytes, segment_size: u16, trust: Trust) {
+    fn push(
+        &mut self,
+        direction: Direction,
+        head: Bytes,
+        payload: Bytes,
+        (segment_size, trust): (u16, Trust),
+        socket: Option<SocketAddr>,
+    ) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if let Some(queue) = &self.queue {
             // It fails only if the writer has panicked, which it has reported.
-            let _ = queue.send(Captured { at, direction, head, payload, segment_size, trust });
+            let _ = queue.send(Captured { at, direction, head, payload, segment_size, trust, socket });
         }
     }
 }
@@ -108,17 +130,18 @@ impl Drop for Capture {
 struct Output<W: Write> {
     file: Writer<W>,
     interfaces: Vec<Interface>,
+    outside: Outside,
 }
 
 impl<W: Write> Output<W> {
-    fn begin(writer: W, interfaces: Vec<Interface>) -> io::Result<Self> {
+    fn begin(writer: W, interfaces: Vec<Interface>, outside: Outside) -> io::Result<Self> {
         let application = concat!("plait ", env!("CARGO_PKG_VERSION"));
         let described = interfaces.iter().map(|Interface { name, description, addresses: _ }| {
             let description = Some(description.clone());
             plait_pcap::Interface { description, ..plait_pcap::Interface::named(name) }
         });
         let file = Writer::new(writer, Some(application), described)?;
-        Ok(Self { file, interfaces })
+        Ok(Self { file, interfaces, outside })
     }
 
     fn write_all(&mut self, packets: &Receiver<Captured>) -> io::Result<()> {
@@ -135,21 +158,23 @@ impl<W: Write> Output<W> {
 
     /// Writes a packet as the wire segments that it stands for.
     fn write(&mut self, packet: &Captured) -> io::Result<()> {
-        let Captured { at, direction, head, payload, segment_size, trust } = packet;
+        let Captured { at, direction, head, payload, segment_size, trust, socket: _ } = packet;
         let Some(interface) = self.interface_of(head, *direction) else { return Ok(()) };
-        // What arrived in one piece with a checksum of its own is kept bit by bit, wrong ones included.
+        let layout = Layout::of(head);
+        let (headers, behind) = head.split_at(layout.map_or(head.len(), |layout| layout.payload));
+        let mut headers = headers.to_vec();
+        self.translate(&mut headers, packet);
+        // What arrived in one piece with a checksum of its own is kept as it is, with a wrong one too.
         let is_complete = *direction == Direction::Inbound && *segment_size == 0 && *trust == Trust::Verify;
-        let layout = Layout::of(head).filter(|_| !is_complete);
-        let Some(layout) = layout else {
-            let mut whole = head.to_vec();
-            whole.extend_from_slice(payload);
+        let Some(layout) = layout.filter(|_| !is_complete) else {
+            let whole = [&headers[..], behind, payload].concat();
             return self.block(interface, *at, *direction, &whole);
         };
-        let inner = head.get(layout.payload..layout.end.min(head.len())).unwrap_or_default();
+        let inner = behind.get(..(layout.end - layout.payload).min(behind.len())).unwrap_or_default();
         let payload = if payload.is_empty() { inner } else { payload };
         let step = if *segment_size == 0 { u16::MAX } else { *segment_size };
         let mut result = Ok(());
-        wire_segments(&head[..layout.payload], payload, step, |segment| {
+        wire_segments(&headers, payload, step, |segment| {
             if result.is_ok() {
                 result = self.block(interface, *at, *direction, segment);
             }
@@ -161,19 +186,20 @@ impl<W: Write> Output<W> {
         self.file.write(&Packet::new(interface, at, data).going(direction))
     }
 
+    /// Puts the addresses and ports of the network into the beginning of a packet.
+    fn translate(&mut self, headers: &mut [u8], packet: &Captured) {
+        let Some(place) = Place::of(headers, packet.direction) else { return };
+        let Some(inside) = place.tuple(headers) else { return };
+        let outside = match packet.socket {
+            Some(local) => FourTuple { local, ..inside },
+            None => self.outside.of(inside, packet.at, place.begins(headers)),
+        };
+        place.replace(headers, &outside, self.outside.kernel());
+    }
+
     /// The path that has the stack's address in the packet; packets of no path are no business of a capture.
     fn interface_of(&self, packet: &[u8], direction: Direction) -> Option<u32> {
-        let is_source = direction == Direction::Outbound;
-        let address: IpAddr = match packet.first()? >> 4 {
-            4 => {
-                let at = if is_source { 12 } else { 16 };
-                IpAddr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?)
-            }
-            _ => {
-                let at = if is_source { 8 } else { 24 };
-                IpAddr::from(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?)
-            }
-        };
+        let address = own_address(packet, direction)?;
         let index = self.interfaces.iter().position(|interface| interface.addresses.contains(&address))?;
         u32::try_from(index).ok()
     }
@@ -197,7 +223,20 @@ mod tests {
             description: "trusted".to_owned(),
             addresses: [[198, 18, 0, host].into(), std::net::Ipv6Addr::LOCALHOST.into()],
         });
-        let mut output = Output::begin(Vec::new(), interfaces.collect()).expect("memory");
+        let outside = Outside::new(
+            |inside| {
+                // A device with two addresses, of which somebody has asked the second, or whose port was taken.
+                let local = match inside.local.port() {
+                    80 => "192.0.2.99:80",
+                    32_768 => "192.0.2.1:61000",
+                    _ => return None,
+                };
+                Some(FourTuple { local: local.parse().expect("an address"), ..*inside })
+            },
+            |own| (own == IpAddr::from([198, 18, 0, 11])).then_some([192, 0, 2, 2].into()),
+            Vec::new(),
+        );
+        let mut output = Output::begin(Vec::new(), interfaces.collect(), outside).expect("memory");
         for packet in packets {
             output.write(packet).expect("memory");
         }
@@ -216,6 +255,7 @@ mod tests {
             payload,
             segment_size: 1000,
             trust: Trust::Offloaded,
+            socket: None,
         };
         let found = written(&[packet]);
         assert_eq!(found.iter().map(|packet| packet.data.len()).collect::<Vec<_>>(), [1040, 1040, 540]);
@@ -239,12 +279,57 @@ mod tests {
             payload: Bytes::new(),
             segment_size: 0,
             trust: Trust::Verify,
+            socket: None,
         };
         let found = written(&[packet]);
+        // As it came to the device, before it was translated: 192.0.2.99 in place of 198.18.0.11.
+        bytes[16..20].copy_from_slice(&[192, 0, 2, 99]);
+        let sums = [10, 36].map(|at| u16::from_be_bytes([found[0].data[at], found[0].data[at + 1]]));
+        let before = [10, 36].map(|at| u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+        let moved = |sum: u16| {
+            let words = u32::from(!sum) + u32::from(!0xc612_u16) + u32::from(!0x000b_u16) + 0xc000 + 0x0263;
+            !((words & 0xffff) + (words >> 16)) as u16
+        };
+        assert_eq!(sums, before.map(moved), "as wrong as they were");
+        let mut rest = found[0].data.to_vec();
+        rest[10..12].copy_from_slice(&bytes[10..12]);
+        rest[36..38].copy_from_slice(&bytes[36..38]);
+        assert_eq!((found[0].interface, rest), (1, bytes), "on the second path, and nothing else is changed");
+    }
+
+    /// Source and destination of the packets in a capture, whose checksums must be right.
+    fn ends(found: &[Packet<'_>]) -> Vec<[String; 2]> {
+        let parse = |packet: &Packet<'_>| {
+            plait_wire::Packet::parse(&packet.data.to_vec().into(), 0, Trust::Verify).expect("a good packet")
+        };
+        let segments = found.iter().map(|packet| match parse(packet) {
+            plait_wire::Packet::Tcp(segment) => segment,
+            plait_wire::Packet::Icmp(_) => unreachable!("TCP goes in"),
+        });
+        segments.map(|segment| [segment.source.to_string(), segment.destination.to_string()]).collect()
+    }
+
+    #[test]
+    fn a_packet_has_the_addresses_and_ports_that_it_has_on_the_network() {
+        let captured = |head: Vec<u8>, socket: Option<&str>| Captured {
+            at: Duration::ZERO,
+            direction: Direction::Outbound,
+            head: head.into(),
+            payload: Bytes::from_static(b"abc"),
+            segment_size: 1000,
+            trust: Trust::Offloaded,
+            socket: socket.map(|address| address.parse().expect("an address")),
+        };
+        let ([first, mut second], mut unknown) = ([head(3), head(3)], head(3));
+        second[20..22].copy_from_slice(&80_u16.to_be_bytes());
+        unknown[15] = 11;
+        unknown[20..22].copy_from_slice(&7_u16.to_be_bytes());
+        let over_udp = captured(first.clone(), Some("192.0.2.1:40123"));
+        let found = [captured(first, None), captured(second, None), captured(unknown, None), over_udp];
+        let sources = ["192.0.2.1:61000", "192.0.2.99:80", "192.0.2.2:7", "192.0.2.1:40123"];
         assert_eq!(
-            (found[0].interface, &found[0].data[..]),
-            (1, &bytes[..]),
-            "on the second path, wrong checksum and all"
+            ends(&written(&found)),
+            sources.map(|from| [from.to_owned(), "203.0.113.7:80".to_owned()])
         );
     }
 
@@ -259,6 +344,7 @@ mod tests {
             payload: Bytes::new(),
             segment_size: 1000,
             trust: Trust::Offloaded,
+            socket: None,
         };
         assert!(written(&[packet]).is_empty());
     }

@@ -17,8 +17,8 @@ use elsewhere as system;
 use linux as system;
 
 pub(crate) use system::{
-    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Tun, Watched, connected, fault_of,
-    force_buffers, is_about_another, is_refusal, listening, next_error,
+    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Translations, Tun, Watched,
+    connected, fault_of, force_buffers, is_about_another, is_refusal, listening, next_error,
 };
 pub use system::{LOOPBACK, default_devices, device_with};
 

@@ -34,11 +34,11 @@ impl Receiver {
         Self { udp, buffers, found }
     }
 
-    /// Gives `take` what has come until there is no more, or `take` says that it is enough.
+    /// Gives `take` what has come, by which path and to which address of ours, until there is no more or `take` says that it is enough.
     pub(crate) fn receive(
         &mut self,
         pool: &Pool,
-        mut take: impl FnMut(PathId, Result<Packet, Malformed>) -> bool,
+        mut take: impl FnMut(PathId, SocketAddr, Result<Packet, Malformed>) -> bool,
     ) -> io::Result<()> {
         for Ready { number, has_errors } in self.udp.watched.ready()? {
             let socket = self.udp.lock().sockets.get(&number).cloned();
@@ -46,7 +46,7 @@ impl Receiver {
             if has_errors {
                 let errors = std::iter::from_fn(|| socket.next_error()).take(ERRORS_AT_ONCE).flatten();
                 errors.for_each(|error| {
-                    take(socket.path, Ok(Packet::Icmp(error)));
+                    take(socket.path, socket.at(None), Ok(Packet::Icmp(error)));
                 });
             }
             if !self.read(&socket, pool, &mut take) {
@@ -61,7 +61,7 @@ impl Receiver {
         &mut self,
         socket: &Socket,
         pool: &Pool,
-        take: &mut impl FnMut(PathId, Result<Packet, Malformed>) -> bool,
+        take: &mut impl FnMut(PathId, SocketAddr, Result<Packet, Malformed>) -> bool,
     ) -> bool {
         self.buffers.resize_with(AT_ONCE, || pool.take());
         let mut meta = [RecvMeta::default(); AT_ONCE];
@@ -88,7 +88,7 @@ impl Receiver {
                 if let Ok(segment) = &segment {
                     self.udp.note_arrival(socket, segment, meta.dst_ip);
                 }
-                is_more_wanted = take(socket.path, segment.map(Packet::Tcp));
+                is_more_wanted = take(socket.path, socket.at(meta.dst_ip), segment.map(Packet::Tcp));
             }
         }
         is_more_wanted

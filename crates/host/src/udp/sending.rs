@@ -1,7 +1,7 @@
 //! From the endpoint to the sockets.
 
 use std::io::{self, ErrorKind};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use plait_base::{Instant, PathId};
@@ -23,15 +23,16 @@ impl Sender {
         Self { udp, datagrams: Datagrams::default() }
     }
 
-    /// Sends a segment, or a super-segment, from the stack's address on a path over UDP.
+    /// Sends a segment, or a super-segment, from the stack's address on a path over UDP; from where it has left.
     ///
     /// # Errors
     /// It is lost, as on any network: there is no socket for it, or no room in the socket's queue.
-    pub(crate) fn send(&mut self, now: Instant, path: PathId, segment: &Segment) -> io::Result<()> {
+    pub(crate) fn send(&mut self, now: Instant, path: PathId, segment: &Segment) -> io::Result<SocketAddr> {
         let (socket, from) = self.udp.socket_for(now, path, segment)?;
         self.datagrams.write(segment);
         let Self { udp: _, datagrams } = self;
-        socket.send((from, segment.destination), segment.ecn, datagrams.bytes(), datagrams.size())
+        socket.send((from, segment.destination), segment.ecn, datagrams.bytes(), datagrams.size())?;
+        Ok(socket.at(from))
     }
 }
 

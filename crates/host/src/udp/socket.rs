@@ -26,6 +26,8 @@ pub(super) struct Socket {
     pub(super) local: SocketAddr,
     /// The device's address.
     pub(super) own: IpAddr,
+    /// The port that others see.
+    pub(super) port: u16,
     /// The peer, if it is connected. Else it listens: whoever comes is taken, and has asked one of several addresses.
     pub(super) remote: Option<SocketAddr>,
 }
@@ -54,6 +56,7 @@ impl Socket {
         remote: Option<SocketAddr>,
     ) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        let port = io.local_addr()?.port();
         let [sends, receives] = sys::force_buffers(&io, BUFFER);
         // As much as there may be: a small buffer is slower, but no error.
         if !sends {
@@ -62,7 +65,14 @@ impl Socket {
         if !receives {
             let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
         }
-        Ok(Self { watched: None, io, state, path: place.path, local, own, remote })
+        Ok(Self { watched: None, io, state, path: place.path, local, own, port, remote })
+    }
+
+    /// Our end of it as others see it, if they have asked this address.
+    pub(super) fn at(&self, asked: Option<IpAddr>) -> SocketAddr {
+        let address =
+            asked.filter(|_| self.remote.is_none()).map_or(self.own, |address| address.to_canonical());
+        SocketAddr::new(address, self.port)
     }
 
     /// From now on it is one of `sockets`, under this number.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use plait_carrier::IpPacket;
 use plait_mptcp::Path;
+use plait_tcp::FourTuple;
 
 use super::Snapshot;
 use crate::error::Error;
@@ -48,6 +49,20 @@ impl Tun {
     }
 }
 
+/// Address translation.
+#[derive(Debug)]
+pub(crate) enum Translations {}
+
+impl Translations {
+    pub(crate) fn open() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn of(&self, _inside: &FourTuple) -> Option<FourTuple> {
+        match *self {}
+    }
+}
+
 /// The network around it.
 #[derive(Debug)]
 pub(crate) enum Network {}
@@ -55,6 +70,10 @@ pub(crate) enum Network {}
 impl Network {
     pub(crate) fn prepare(tun: Arc<Tun>, _specs: &[PathSpec], _ranges: &Ranges) -> Result<Self, Error> {
         match *tun {}
+    }
+
+    pub(crate) fn kernel_addresses(&self) -> [IpAddr; 2] {
+        match *self {}
     }
 
     pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = (&PathSpec, [IpAddr; 2])> {

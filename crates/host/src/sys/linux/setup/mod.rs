@@ -156,6 +156,11 @@ impl Network {
         Translation { device, v4: self.subnets.stack_v4(path.id), v6: self.subnets.stack_v6(path.id) }
     }
 
+    /// The kernel's addresses on the TUN device: errors about what cannot be routed come from there.
+    pub(crate) fn kernel_addresses(&self) -> [IpAddr; 2] {
+        [self.subnets.kernel_v4().into(), self.subnets.kernel_v6().into()]
+    }
+
     /// The stack's addresses on each path, in order.
     pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = (&PathSpec, [IpAddr; 2])> {
         let subnets = &self.subnets;
