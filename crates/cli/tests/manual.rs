@@ -1,8 +1,9 @@
-//! Manual pages and completions as a person installs them beside the program.
+//! Manual pages and completions as a person installs them beside the program, and what the documents promise of both.
 
 #![allow(clippy::disallowed_methods, reason = "processes and files")]
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
@@ -36,4 +37,48 @@ fn a_shell_completes_what_there_is() {
     let script = r#"source <("$0" completions bash); COMP_WORDS=(plait ser); COMP_CWORD=1; _plait plait ser plait; echo "${COMPREPLY[*]}""#;
     let output = Command::new("bash").args(["-c", script, PLAIT]).output().expect("bash is installed");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "serve", "{output:?}");
+}
+
+/// A file of the project.
+fn of_the_project(name: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+#[test]
+fn what_the_readme_installs_has_no_symbols() {
+    let readme = of_the_project("README.md");
+    assert!(readme.contains("$ cargo install --locked --profile dist --path crates/cli "), "{readme}");
+    let manifest = of_the_project("Cargo.toml");
+    let profile = manifest.split_once("\n[profile.dist]\n").expect("there is one").1;
+    let lines: Vec<_> = profile.lines().take_while(|line| !line.starts_with('[')).collect();
+    for line in ["inherits = \"release\"", "debug = false", "strip = \"symbols\""] {
+        assert!(lines.contains(&line), "{line}: {lines:?}");
+    }
+}
+
+#[test]
+fn every_test_that_the_page_on_use_names_is_there() {
+    let page = of_the_project("docs/use.md");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| U"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let numbers: Vec<_> = rows.iter().map(|row| row[0].to_owned()).collect();
+    assert_eq!(numbers, (1..=27).map(|number| format!("U{number}")).collect::<Vec<_>>());
+    for row in rows {
+        let mut tests = String::new();
+        for sentence in row[2].split("; ") {
+            let sentence = match sentence.strip_prefix('`').and_then(|rest| rest.split_once("`: ")) {
+                Some((file, sentence)) => {
+                    tests = of_the_project(&format!("crates/{file}"));
+                    sentence
+                }
+                None => sentence,
+            };
+            let name = format!("\nfn {}() {{\n", sentence.replace(' ', "_"));
+            assert!(tests.contains(&name), "{}: {sentence}", row[0]);
+        }
+    }
 }
