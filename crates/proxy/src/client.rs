@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::io;
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf};
 
 use crate::convert::{Destination, Instance};
-use crate::relay::{Abort, BUFFER};
+use crate::copying::{Broken, copy};
+use crate::relay::Abort;
 use crate::request::{Answer, RequestError, answer, ask};
 
 /// Opens protected streams to the server.
@@ -192,27 +193,6 @@ where
         Ok(received + first.len() as u64)
     };
     tokio::try_join!(upload, download)
-}
-
-/// Which end of a copy failed.
-enum Broken {
-    Reading(io::Error),
-    Writing(io::Error),
-}
-
-async fn copy(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> Result<u64, Broken> {
-    let mut from = BufReader::with_capacity(BUFFER, from);
-    let mut copied = 0;
-    loop {
-        let block = from.fill_buf().await.map_err(Broken::Reading)?;
-        let len = block.len();
-        if len == 0 {
-            return Ok(copied);
-        }
-        to.write_all(block).await.map_err(Broken::Writing)?;
-        from.consume(len);
-        copied += len as u64;
-    }
 }
 
 #[cfg(test)]

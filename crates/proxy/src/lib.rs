@@ -11,6 +11,7 @@
 pub mod client;
 pub mod clients;
 pub mod convert;
+mod copying;
 pub mod dns;
 mod dns_cache;
 pub mod keys;

@@ -2,11 +2,10 @@
 
 use std::io;
 
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 
-/// Bytes on their way in each direction: a few super-segments.
-pub(crate) const BUFFER: usize = 256 * 1024;
+use crate::copying::copy;
 
 /// A stream that can be ended so that the other side cannot take it for the end of the data.
 pub trait Abort {
@@ -37,7 +36,18 @@ where
     A: AsyncRead + AsyncWrite + Abort + Unpin,
     B: AsyncRead + AsyncWrite + Abort + Unpin,
 {
-    let result = copy_bidirectional_with_sizes(a, b, BUFFER, BUFFER).await;
+    let ((a_in, mut a_out), (b_in, mut b_out)) = (split(&mut *a), split(&mut *b));
+    let there = async {
+        let copied = copy(a_in, &mut b_out).await?;
+        b_out.shutdown().await?;
+        Ok(copied)
+    };
+    let back = async {
+        let copied = copy(b_in, &mut a_out).await?;
+        a_out.shutdown().await?;
+        Ok(copied)
+    };
+    let result = tokio::try_join!(there, back);
     if result.is_err() {
         a.abort();
         b.abort();
