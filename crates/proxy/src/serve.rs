@@ -68,6 +68,13 @@ pub enum Outcome {
         /// What it was told.
         code: ErrorCode,
     },
+    /// This host has no descriptor, no port or no memory left for its connection; it was told so.
+    Exhausted {
+        /// Where it wanted to go.
+        destination: String,
+        /// What is missing.
+        error: io::Error,
+    },
 }
 
 /// Serves one stream to its end.
@@ -98,19 +105,18 @@ where
             }
             let found = match resolve(&destination, rules, client.own_rules, *resolver).await {
                 Ok(addresses) => connect(addresses).await,
-                Err(code) => Err(code),
+                Err(unreached) => Err(unreached),
             };
             match found {
                 Ok(mut target) => {
                     request::reply(stream, Ok(client.instance)).await?;
-                    target.write_all(&first).await?;
-                    finish(destination.to_string(), stream, &mut target, first.len() as u64).await
+                    finish(destination.to_string(), stream, &mut target, first).await
                 }
-                Err(code) => {
-                    request::reply(stream, Err(code)).await?;
+                Err(unreached) => {
+                    request::reply(stream, Err(unreached.code())).await?;
                     stream.shutdown().await?;
                     drain(stream).await;
-                    Ok(Outcome::Refused { destination: destination.to_string(), code })
+                    Ok(unreached.outcome(destination.to_string()))
                 }
             }
         }
@@ -136,25 +142,24 @@ where
     (client.heard)(to);
     let found = match lookup(to).await {
         Ok(addresses) => connect(addresses).await,
-        Err(_) => Err(ErrorCode::DestinationUnreachable),
+        Err(error) => Err(Unreached::by_name(error)),
     };
     match found {
         Ok(mut target) => {
             if is_asking {
                 request::reply(stream, Ok(client.instance)).await?;
             }
-            target.write_all(&first).await?;
-            finish(to.to_owned(), stream, &mut target, first.len() as u64).await
+            finish(to.to_owned(), stream, &mut target, first).await
         }
-        Err(code) => {
+        Err(unreached) => {
             if is_asking {
-                request::reply(stream, Err(code)).await?;
+                request::reply(stream, Err(unreached.code())).await?;
                 stream.shutdown().await?;
                 drain(stream).await;
             } else {
                 stream.abort();
             }
-            Ok(Outcome::Refused { destination: to.to_owned(), code })
+            Ok(unreached.outcome(to.to_owned()))
         }
     }
 }
@@ -194,15 +199,20 @@ async fn opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Opening> {
     }
 }
 
+/// Joins both, beginning with what the client has sent already.
 async fn finish<S>(
     destination: String,
     stream: &mut S,
     target: &mut TcpStream,
-    before: u64,
+    first: Vec<u8>,
 ) -> io::Result<Outcome>
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
+    target.write_all(&first).await?;
+    let before = first.len() as u64;
+    // A connection may be open for days.
+    drop(first);
     let (received, sent) = relay(stream, target).await?;
     Ok(Outcome::Complete { destination, received: received + before, sent })
 }
@@ -223,18 +233,18 @@ async fn resolve(
     rules: &[Rule],
     own_rules: Option<&[Rule]>,
     resolver: Option<SocketAddr>,
-) -> Result<Vec<SocketAddr>, ErrorCode> {
+) -> Result<Vec<SocketAddr>, Unreached> {
     let is_allowed = |rules: &[Rule]| allow(rules, destination);
     if !is_allowed(rules) || !own_rules.is_none_or(is_allowed) {
-        return Err(ErrorCode::NotAuthorized);
+        return Err(Unreached::Refused(ErrorCode::NotAuthorized));
     }
     match destination {
         Destination::Address(address) => Ok(vec![*address]),
-        Destination::Resolver => resolver.map(|at| vec![at]).ok_or(ErrorCode::DestinationUnreachable),
+        Destination::Resolver => resolver.map(|at| vec![at]).ok_or(UNREACHABLE),
         Destination::Nowhere => Ok(Vec::new()),
         Destination::Name(name, port) => {
             let found = lookup_host((name.as_str(), *port)).await;
-            let found: Vec<_> = found.map_err(|_| ErrorCode::DestinationUnreachable)?.collect();
+            let found: Vec<_> = found.map_err(Unreached::by_name)?.collect();
             let resolved_allowed = |rules: &[Rule], ip: IpAddr| allow_resolved(rules, name, ip, *port);
             let allowed: Vec<_> = found
                 .iter()
@@ -244,8 +254,8 @@ async fn resolve(
                 .copied()
                 .collect();
             match (found.is_empty(), allowed.is_empty()) {
-                (true, _) => Err(ErrorCode::DestinationUnreachable),
-                (false, true) => Err(ErrorCode::NotAuthorized),
+                (true, _) => Err(UNREACHABLE),
+                (false, true) => Err(Unreached::Refused(ErrorCode::NotAuthorized)),
                 (false, false) => Ok(allowed),
             }
         }
@@ -253,8 +263,8 @@ async fn resolve(
 }
 
 /// The first of `addresses` that answers.
-async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, ErrorCode> {
-    let mut code = ErrorCode::DestinationUnreachable;
+async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, Unreached> {
+    let mut unreached = UNREACHABLE;
     for address in addresses {
         match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
@@ -262,15 +272,64 @@ async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, ErrorCode> {
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
-            Ok(Err(error)) => code = code_of(&error),
-            Err(_) => code = ErrorCode::DestinationUnreachable,
+            Ok(Err(error)) => unreached = error.into(),
+            Err(_) => unreached = UNREACHABLE,
         }
     }
-    Err(code)
+    Err(unreached)
+}
+
+/// Why there is no connection to a destination.
+enum Unreached {
+    /// It is not to be had, or may not be.
+    Refused(ErrorCode),
+    /// We have nothing left to make it with.
+    Exhausted(io::Error),
+}
+
+const UNREACHABLE: Unreached = Unreached::Refused(ErrorCode::DestinationUnreachable);
+
+impl Unreached {
+    /// A name was not found.
+    fn by_name(error: io::Error) -> Self {
+        match Self::from(error) {
+            Self::Refused(_) => UNREACHABLE,
+            exhausted @ Self::Exhausted(_) => exhausted,
+        }
+    }
+
+    /// What the client is told.
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused(code) => *code,
+            Self::Exhausted(_) => ErrorCode::ResourceExceeded,
+        }
+    }
+
+    fn outcome(self, destination: String) -> Outcome {
+        match self {
+            Self::Refused(code) => Outcome::Refused { destination, code },
+            Self::Exhausted(error) => Outcome::Exhausted { destination, error },
+        }
+    }
+}
+
+impl From<io::Error> for Unreached {
+    fn from(error: io::Error) -> Self {
+        match code_of(&error) {
+            ErrorCode::ResourceExceeded => Self::Exhausted(error),
+            code => Self::Refused(code),
+        }
+    }
 }
 
 /// What a client is told when its destination could not be connected to.
 pub fn code_of(error: &io::Error) -> ErrorCode {
+    /// `EMFILE` and `ENFILE`, for which there is no kind; the same on every Unix.
+    const OPEN_FILES: [Option<i32>; 2] = [Some(24), Some(23)];
+    if cfg!(unix) && OPEN_FILES.contains(&error.raw_os_error()) {
+        return ErrorCode::ResourceExceeded;
+    }
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => ErrorCode::ConnectionReset,
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => ErrorCode::NetworkFailure,
@@ -434,6 +493,17 @@ mod tests {
         let mut got = Vec::new();
         client.read_to_end(&mut got).await.expect("an answer");
         assert_eq!(got, b"HELLO");
+    }
+
+    #[test]
+    fn a_client_is_told_when_we_have_nothing_left_to_connect_with() {
+        for (errno, code) in [
+            (23, ErrorCode::ResourceExceeded),
+            (24, ErrorCode::ResourceExceeded),
+            (13, ErrorCode::DestinationUnreachable),
+        ] {
+            assert_eq!(code_of(&io::Error::from_raw_os_error(errno)), code, "error {errno}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::linux::directory;
 use crate::options::Options;
@@ -29,6 +29,8 @@ use crate::status::{Report, SCHEMA};
 const MAX_QUESTION: u64 = 4096;
 /// Who is slower than this at asking is let go, so that the next can ask.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long nobody is let in when that has failed.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What can be asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -132,9 +134,11 @@ async fn answer_all(listener: tokio::net::UnixListener, control: PathControl, ru
     loop {
         let answered = match listener.accept().await {
             Ok((stream, _)) => timeout(TIMEOUT, answer(stream, &control, &running)).await,
+            // Out of descriptors, most likely: whoever asks waits until one is free.
             Err(error) => {
-                tracing::warn!(%error, "the control socket no longer works");
-                return;
+                tracing::warn!(%error, "whoever asks for the status has to wait");
+                sleep(PAUSE).await;
+                continue;
             }
         };
         // Who asks and does not wait for the answer does no harm.

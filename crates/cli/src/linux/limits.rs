@@ -49,11 +49,21 @@ impl StrangerLimits {
     }
 }
 
-/// Allows as many open files as the administrator does: each connection to a program takes one.
-pub(crate) fn raise_open_files() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        tracing::debug!(%error, "the limit of open files stays");
+/// Allows as many open files as the administrator does: each connection to a program takes one. Returns how many there may be.
+pub(crate) fn raise_open_files() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return u64::MAX };
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(error) => {
+            tracing::debug!(%error, "the limit of open files stays");
+            soft
+        }
     }
+}
+
+/// How many connections that take a descriptor each fit under a limit of open files, at least one, so that there are some left for everything else:
+/// sockets of paths, files of keys, names that are looked up, and whoever asks for the status.
+pub(crate) fn connections_within(files: u64) -> usize {
+    const RESERVE: u64 = 128;
+    usize::try_from(files.saturating_sub(RESERVE)).unwrap_or(usize::MAX).max(1)
 }

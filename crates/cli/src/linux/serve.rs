@@ -63,7 +63,7 @@ pub(crate) struct Serve {
     /// Where the DNS queries of clients' programs go [default: the first name server in /etc/resolv.conf].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, conflicts_with = "forward")]
     resolver: Option<SocketAddr>,
-    /// Most clients' connections at a time; more are reset.
+    /// Most clients' connections at a time, as far as the limit of open files allows; more are reset.
     #[arg(long, value_name = "N", default_value = "8192")]
     max_connections: NonZeroUsize,
     #[command(flatten)]
@@ -112,7 +112,7 @@ impl Serve {
         let policy = if clients.is_some() { Clients::Judged } else { Clients::Anybody };
         let (accepted, pin) = protection::listener(&self.options, policy, self.certificate.read()?)?;
         let reporter = Mutex::new(Reporter::open(&self.options)?);
-        limits::raise_open_files();
+        let most = self.most_connections(limits::raise_open_files());
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         let _firewall = session::clear_the_way(&self.options, &host)?;
@@ -134,8 +134,20 @@ impl Serve {
         let at = self.listen.address;
         let instance = instance()?;
         let shared = Arc::new(Shared { host, service, at, clients, reporter, strangers, running, instance });
-        accept_until(stopped, (listener, control), &shared, self.max_connections.get()).await;
+        accept_until(stopped, (listener, control), &shared, most).await;
         Ok(())
+    }
+
+    /// How many connections there may be, under a limit of open files.
+    fn most_connections(&self, files: u64) -> usize {
+        let (wanted, fit) = (self.max_connections.get(), limits::connections_within(files));
+        if fit < wanted {
+            protection::say(&format!(
+                "warning: the limit of open files, {files}, is too low for {wanted} connections: {fit} at a time, more are reset\n  \
+                 fix: a higher one (LimitNOFILE= of systemd, ulimit -Hn), or --max-connections {fit}"
+            ));
+        }
+        wanted.min(fit)
     }
 
     /// How clients are to call this server.
@@ -215,7 +227,12 @@ async fn accept_until(
                 Ok(stream) if flows.len() < most => {
                     flows.spawn(serve_one(shared.clone(), stream));
                 }
-                Ok(stream) => shared.refuse(&stream, "refused: too many connections"),
+                Ok(stream) => {
+                    stream.abort();
+                    if let Some(more_like_it) = shared.strangers.note("too many connections") {
+                        tracing::warn!(most, more_like_it, "too many connections: a client was reset");
+                    }
+                }
                 Err(error) => {
                     tracing::error!(%error, "no more clients can come");
                     break;
@@ -280,6 +297,11 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         Ok(Outcome::Refused { destination, code }) => {
             if let Some(more_like_it) = shared.strangers.note("a client was refused") {
                 tracing::info!(%from, client = who, destination, reason = %code, more_like_it, "a client was refused");
+            }
+        }
+        Ok(Outcome::Exhausted { destination: _, error }) => {
+            if let Some(more_like_it) = shared.strangers.note("nothing left to connect with") {
+                tracing::warn!(%error, more_like_it, "a client was refused: nothing is left to connect with");
             }
         }
         Err(error) => {
@@ -420,6 +442,17 @@ mod tests {
         assert_eq!(both, ["plait://gw.example:7443", "plait://[2001:db8::1]:443"]);
         assert_eq!(urls("--listen 192.0.2.1:443"), ["plait://192.0.2.1:443"]);
         assert_eq!(urls(""), [""; 0]);
+    }
+
+    #[test]
+    fn there_are_as_many_connections_as_files_may_be_open() {
+        let most = |words: &str, files| {
+            parse(&format!("--forward h:1 {words}")).expect(words).most_connections(files)
+        };
+        assert_eq!(most("", 1 << 20), 8192);
+        assert_eq!(most("", 4096), 4096 - 128);
+        assert_eq!(most("--max-connections 100", 4096), 100);
+        assert_eq!(most("", 64), 1, "one is tried in any case");
     }
 
     #[test]
