@@ -66,6 +66,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         scenarios::path_mtu::ALL,
         scenarios::carriers::ALL,
         scenarios::crowd::ALL,
+        scenarios::served_crowd::ALL,
         scenarios::hostile::ALL,
         scenarios::throughput::ALL,
         scenarios::scramble::ALL,

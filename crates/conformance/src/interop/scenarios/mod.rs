@@ -13,5 +13,6 @@ pub(crate) mod joining;
 pub(crate) mod outage;
 pub(crate) mod path_mtu;
 pub(crate) mod scramble;
+pub(crate) mod served_crowd;
 pub(crate) mod throughput;
 pub(crate) mod transfer;
