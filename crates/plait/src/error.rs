@@ -68,6 +68,12 @@ impl Error {
         Self { message: format!("{}\n  fix: {fix}", self.message), ..self }
     }
 
+    /// The peer has ended a connection to which fewer paths led than are required.
+    pub(crate) fn for_want_of_paths(self) -> Self {
+        let why = "fewer paths than required have given a share to the keys, and the peer has given up";
+        Self { kind: ErrorKind::NotProtected, message: format!("{why}: {}", self.message), ..self }
+    }
+
     /// There is no connection in time; what the attempts have met until then.
     pub(crate) fn late(attempts: Vec<Attempt>) -> Self {
         let mut message = "nobody answered on any path in time".to_owned();

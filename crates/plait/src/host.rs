@@ -94,8 +94,11 @@ impl Host {
             Some(Ok(())) => {}
             Some(Err(error)) => {
                 let error = Error::from(error);
+                let sealed = stream.status().and_then(|status| status.sealed);
                 return Err(match expected {
-                    Some(expected) => expected.explain(error),
+                    Some(expected) => {
+                        expected.explain(error, sealed.is_some_and(|sealed| sealed.waits_for_paths))
+                    }
                     None => error,
                 });
             }

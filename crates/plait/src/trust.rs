@@ -160,11 +160,16 @@ impl Expected {
             devices.len(),
             devices.join(", ")
         );
-        Err(self.explain(Error::new(ErrorKind::NotProtected, words)))
+        Err(self.explain(Error::new(ErrorKind::NotProtected, words), false))
     }
 
-    /// What helps where a connection came to nothing.
-    pub(crate) fn explain(&self, error: Error) -> Error {
+    /// What helps where a connection came to nothing. Perhaps it was sealed and `waited` for the paths that are required: the peer waits for as
+    /// long, and which of the two gives up first is chance.
+    pub(crate) fn explain(&self, error: Error, waited: bool) -> Error {
+        let error = match error.kind() {
+            ErrorKind::Reset if waited => error.for_want_of_paths(),
+            _ => error,
+        };
         if !self.is_first_contact || error.kind() != ErrorKind::NotProtected {
             return error;
         }
@@ -285,6 +290,18 @@ mod tests {
         // Whatever joins where nobody asked for it may have been announced by whoever answered.
         assert_eq!(judged(Trust::known_peers_by_one_path(peers.clone()), 2), (Ok(()), Some(1)));
         std::fs::remove_dir_all(&scratch).expect("removed");
+    }
+
+    #[test]
+    fn a_peer_that_gives_up_first_while_paths_are_missing_leaves_the_same_error() {
+        let (_, peers) = known_peers("first");
+        let new = expected(&Trust::known_peers(peers));
+        let reset = || Error::new(ErrorKind::Reset, "the peer closed the connection at once");
+        let error = new.explain(reset(), true);
+        assert_eq!(error.kind(), ErrorKind::NotProtected);
+        let text = error.to_string();
+        assert!(text.contains("a share to the keys") && text.contains("known_peers_by_one_path"), "{text}");
+        assert_eq!(new.explain(reset(), false).kind(), ErrorKind::Reset, "for another reason");
     }
 
     #[test]
