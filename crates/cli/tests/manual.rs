@@ -58,6 +58,32 @@ fn what_the_readme_installs_has_no_symbols() {
 }
 
 #[test]
+fn what_the_readme_says_puts_pages_and_completions_where_they_are_found_in_an_empty_home() {
+    let home = tempfile::tempdir().expect("a directory");
+    let programs = home.path().join(".cargo/bin");
+    fs::create_dir_all(&programs).expect("a directory");
+    std::os::unix::fs::symlink(PLAIT, programs.join("plait")).expect("a link");
+    let readme = of_the_project("README.md");
+    let install = readme.split_once("\n## Install\n").expect("a section").1;
+    let commands = install.split("```").nth(1).expect("a block").lines();
+    let commands: Vec<_> = commands.filter_map(|line| line.strip_prefix("$ ")).collect();
+    // The program is there already, and what the machine lacks is none of this.
+    let [cargo, rest @ .., doctor] = &commands[..] else { panic!("{commands:?}") };
+    assert!(cargo.starts_with("cargo install") && doctor.starts_with("plait doctor"), "{commands:?}");
+    for command in rest {
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("there is one"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).env("HOME", home.path()).env("PATH", path);
+        let output = shell.output().expect("a shell");
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    // `man` looks beside the directories that programs are in (manpath(5)), and bash-completion where XDG says.
+    for file in [".cargo/share/man/man1/plait-run.1", ".local/share/bash-completion/completions/plait"] {
+        assert!(fs::metadata(home.path().join(file)).is_ok_and(|file| file.len() > 0), "{file}");
+    }
+}
+
+#[test]
 fn every_test_that_the_page_on_use_names_is_there() {
     let page = of_the_project("docs/use.md");
     let rows: Vec<Vec<&str>> = page
