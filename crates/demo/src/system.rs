@@ -63,9 +63,10 @@ const HTTP_PORT: u16 = 8080;
 /// How long a server may take until it listens.
 const START: Duration = Duration::from_secs(15);
 
-/// A web server: threads, HTTP/1.1, with TLS if a certificate is given. Real, small, and on every machine.
+/// A web server: threads, HTTP/1.1, with TLS if a certificate is given. Real, small, and on every machine. It sends by CUBIC, as plait does,
+/// whatever the machine has as its default: protocols are compared, and not congestion control.
 const SERVER: &str = r#"
-import http.server, os, ssl, sys
+import http.server, os, socket, ssl, sys
 class Handler(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def log_message(self, *words): pass
@@ -74,6 +75,7 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 os.chdir(sys.argv[2])
 server = Server(("0.0.0.0", int(sys.argv[1])), Handler)
+server.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
 if len(sys.argv) > 3:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -112,7 +112,7 @@ fn head(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
 fn goals(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
     html.push_str(
         "<h2>How fast sealed is, and how soon it goes on</h2><p class=\"note\">In peace it is to be no more than 10 % slower than TLS over the kernel's \
-         Multipath TCP; under attack it is to carry what path a alone carries, less 15 %. Goodput is that of the page, from its first byte at the client \
+         Multipath TCP, which has the same congestion control, CUBIC; under attack it is to carry what path a alone carries, less 15 %. Goodput is that of the page, from its first byte at the client \
          to its last. The longest gap is the longest time in which the client got nothing in between.</p>\
          <div class=\"scroll\"><table id=\"goals\"><thead><tr><th>situation</th><th class=\"number\">sealed, Mbit/s</th><th class=\"number\">goal</th><th>met</th>\
          <th class=\"number\">longest gap, sealed</th><th class=\"number\">the same, TLS over kernel MPTCP</th></tr></thead><tbody>",
