@@ -92,6 +92,49 @@ fn a_service_is_forwarded_and_proxied_by_ordinary_users() {
     let _ = fs::remove_dir_all(&world);
 }
 
+#[test]
+#[ignore = "needs root"]
+fn ordinary_users_forward_a_port_over_both_paths_as_the_readme_begins() {
+    let world = World::without_server("readme");
+    fs::set_permissions(&world.directory, Permissions::from_mode(0o755)).expect("ours");
+    install(&world.file("plait"));
+    let (ada, bob) = (User::new("nobody", &world.directory), User::new("daemon", &world.directory));
+    world.service(7022, |stream| {
+        let _ = std::io::copy(&mut &stream, &mut &stream);
+    });
+    // The paths that are used if nothing is said.
+    for (host, there) in [(&world.client, 2), (&world.server, 1)] {
+        for path in [1, 2] {
+            host.ip(&format!("route add default via 10.77.{path}.{there} dev wan{path} metric {path}00"))
+                .expect("added");
+        }
+    }
+    let service = format!("{}:7022", support::SERVER);
+    // In a lab the default is another.
+    let start = |host, user: &User, name: &str, words: &[&str]| {
+        let command = user.command(&world.directory, &[words, &["--carrier", "auto"]].concat());
+        Program::start(host, &world.directory, name, command, End::Own, End::Own).expect("started")
+    };
+    let mut serve = start(&world.server, &ada, "serve", &["serve", "--forward", &service]);
+    let url = serve.wait_for_output("plait://", TIMEOUT).expect("its address");
+    let words = ["forward", "-s", &url, "-L", "2222:127.0.0.1:22", "--status"];
+    let mut forward = start(&world.client, &bob, "forward", &words);
+    forward.wait_for_line("forwarding 127.0.0.1:2222", TIMEOUT).expect("it listens");
+    let talk = "exec 3<>/dev/tcp/127.0.0.1/2222; for i in 1 2 3; do echo line $i >&3; read -r back <&3; echo $back; sleep 1; done";
+    let mut command = Command::new("bash");
+    command.args(["-c", talk]).stdin(Stdio::null());
+    let output = world.client.enter(|| command.output()).expect("entered").expect("bash");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "line 1\nline 2\nline 3\n");
+    until("the status", || forward.errors().contains("sealed: "));
+    let said = forward.errors();
+    for path in ["wan1", "wan2"] {
+        assert!(said.lines().any(|line| line.contains(path) && line.contains("udp")), "{path}: {said}");
+    }
+    for program in [&mut forward, &mut serve] {
+        assert!(program.stop(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
+    }
+}
+
 /// `plait run` of a user in the network of a client: the program asks for a file of the server's.
 fn run_as_user(world: &World, bob: &User, program: &Path, before: &[&str]) -> std::process::Output {
     let mut command = Command::new("setpriv");

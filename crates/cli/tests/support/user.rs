@@ -35,6 +35,12 @@ impl User {
 
     /// `plait` with these words, as this user, from `input` if there is some.
     pub(crate) fn plait(&self, world: &Path, what: &str, words: &[&str], input: Option<&Path>) -> Program {
+        let command = self.command(world, words);
+        Program::start_here(world, what, command, given(input), End::Own).expect("started")
+    }
+
+    /// The same, to be started elsewhere.
+    pub(crate) fn command(&self, world: &Path, words: &[&str]) -> Command {
         let program = world.join("plait");
         let mut command = if is_root() {
             let mut command = Command::new("setpriv");
@@ -46,7 +52,7 @@ impl User {
             Command::new(program)
         };
         command.args(words).env("PLAIT_KEYS", self.directory.join("keys")).env_remove("SSLKEYLOGFILE");
-        Program::start_here(world, what, command, given(input), End::Own).expect("started")
+        command
     }
 }
 
