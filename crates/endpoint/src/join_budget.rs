@@ -1,7 +1,10 @@
 //! How many joins this host may have begun that nobody has answered: where a peer says that it can be reached there may be
 //! nobody, or somebody who has asked for nothing.
+//!
+//! Joins that are given up because another was faster, or because their connection has ended, are among those: a host of many short connections
+//! would soon have no second path for its long ones. So an address is proved once for all connections with the peer.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant};
 use std::collections::BTreeMap;
 
@@ -13,6 +16,10 @@ const PEER: Rate = Rate { burst: 256, interval: Duration::from_secs(1) };
 const HOST: Rate = Rate { burst: 2048, interval: Duration::from_nanos(62_500_000) };
 /// Peers that are told apart. One that has used nothing for a while needs no entry.
 const MOST_PEERS: usize = 4096;
+/// How long joins to an address that has answered one cost nothing.
+const PROVED: Duration = Duration::from_secs(600);
+/// Addresses of which that is remembered. Joins to others cost what they always do.
+const MOST_PROVED: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Rate {
@@ -33,12 +40,17 @@ struct Used {
 pub(crate) struct JoinBudget {
     host: Used,
     peers: BTreeMap<Prefix, Used>,
+    /// Addresses at which these peers have answered, and when they did last.
+    proved: BTreeMap<(Prefix, SocketAddr), Instant>,
 }
 
 impl JoinBudget {
-    /// Takes one for a join on a connection with `peer`; when there is one if there is none now.
-    pub(crate) fn claim(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant> {
+    /// Takes one for a join to `remote` on a connection with `peer`; when there is one if there is none now.
+    pub(crate) fn claim(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) -> Result<(), Instant> {
         let prefix = Prefix::of(peer).widest();
+        if self.is_proved(now, &(prefix, remote)) {
+            return Ok(());
+        }
         self.host.refill(now, HOST);
         if !self.peers.contains_key(&prefix) && self.peers.len() >= MOST_PEERS {
             self.peers.retain(|_, used| {
@@ -60,12 +72,29 @@ impl JoinBudget {
         Ok(())
     }
 
-    /// The peer itself has answered one: it does not count.
-    pub(crate) fn give_back(&mut self, peer: IpAddr) {
+    /// The peer itself has answered one at `remote`: it does not count, and neither do others there for a while.
+    pub(crate) fn give_back(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) {
+        let prefix = Prefix::of(peer).widest();
+        let place = (prefix, remote);
+        // It has cost nothing: what was taken for joins elsewhere is not made up for.
+        if self.is_proved(now, &place) {
+            self.proved.insert(place, now);
+            return;
+        }
         self.host.joins = self.host.joins.saturating_sub(1);
-        if let Some(used) = self.peers.get_mut(&Prefix::of(peer).widest()) {
+        if let Some(used) = self.peers.get_mut(&prefix) {
             used.joins = used.joins.saturating_sub(1);
         }
+        if self.proved.len() >= MOST_PROVED {
+            self.proved.retain(|_, last| now < *last + PROVED);
+        }
+        if self.proved.len() < MOST_PROVED {
+            self.proved.insert(place, now);
+        }
+    }
+
+    fn is_proved(&self, now: Instant, place: &(Prefix, SocketAddr)) -> bool {
+        self.proved.get(place).is_some_and(|last| now < *last + PROVED)
     }
 }
 
@@ -98,15 +127,19 @@ mod tests {
         Ipv4Addr::from_bits(0x0a00_0000 + (number << 8)).into()
     }
 
+    /// Where a peer says that it can be reached as well.
+    const THERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 443);
+    const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 2)), 443);
+
     fn claims(budget: &mut JoinBudget, now: Instant, peer: IpAddr, times: u32) -> usize {
-        (0..times).filter(|_| budget.claim(now, peer).is_ok()).count()
+        (0..times).filter(|_| budget.claim(now, peer, THERE).is_ok()).count()
     }
 
     #[test]
     fn a_peer_that_sends_us_to_where_nobody_answers_gets_one_a_second_in_the_end() {
         let mut budget = JoinBudget::default();
         assert_eq!(claims(&mut budget, NOW, peer(1), 1000), 256);
-        assert_eq!(budget.claim(NOW, peer(1)), Err(NOW + Duration::from_secs(1)));
+        assert_eq!(budget.claim(NOW, peer(1), THERE), Err(NOW + Duration::from_secs(1)));
         assert_eq!(claims(&mut budget, NOW + Duration::from_secs(10), peer(1), 1000), 10);
         assert_eq!(claims(&mut budget, NOW, peer(2), 1000), 256, "others are not to blame");
     }
@@ -114,10 +147,37 @@ mod tests {
     #[test]
     fn joins_that_are_answered_cost_nothing() {
         let mut budget = JoinBudget::default();
-        for _ in 0..100_000 {
-            assert_eq!(budget.claim(NOW, peer(1)), Ok(()));
-            budget.give_back(peer(1));
+        for number in 0..10_000 {
+            // Each somewhere else: nothing is known of it.
+            let remote = SocketAddr::new(peer(number), 443);
+            assert_eq!(budget.claim(NOW, peer(1), remote), Ok(()));
+            budget.give_back(NOW, peer(1), remote);
         }
+        assert_eq!(budget.proved.len(), MOST_PROVED);
+    }
+
+    #[test]
+    fn joins_to_where_the_peer_has_answered_cost_nothing_whatever_becomes_of_them() {
+        let mut budget = JoinBudget::default();
+        assert_eq!(budget.claim(NOW, peer(1), THERE), Ok(()));
+        budget.give_back(NOW, peer(1), THERE);
+        // Given up, all of them: others were faster.
+        assert_eq!(claims(&mut budget, NOW, peer(1), 100_000), 100_000);
+        assert_eq!(claims(&mut budget, NOW, peer(2), 1000), 256, "nobody else has answered there");
+        let late = NOW + PROVED;
+        assert_eq!(claims(&mut budget, late, peer(1), 1000), 256, "it may be somebody else's by now");
+    }
+
+    #[test]
+    fn whoever_answers_at_one_address_cannot_send_us_to_another_more_often() {
+        let mut budget = JoinBudget::default();
+        let mut begun = 0;
+        for _ in 0..1000 {
+            assert_eq!(budget.claim(NOW, peer(1), THERE), Ok(()));
+            begun += u32::from(budget.claim(NOW, peer(1), ELSEWHERE).is_ok());
+            budget.give_back(NOW, peer(1), THERE);
+        }
+        assert!(begun <= 256, "{begun}");
     }
 
     #[test]
@@ -134,7 +194,7 @@ mod tests {
     fn no_number_of_peers_makes_it_keep_more() {
         let mut budget = JoinBudget::default();
         for number in 0..100_000 {
-            let _ = budget.claim(NOW + Duration::from_millis(number), peer(number as u32));
+            let _ = budget.claim(NOW + Duration::from_millis(number), peer(number as u32), THERE);
         }
         assert!(budget.peers.len() <= MOST_PEERS);
     }

@@ -307,12 +307,12 @@ impl Host for Recalling<'_> {
         self.view.memory_share()
     }
 
-    fn claim_join(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant> {
-        self.view.claim_join(now, peer)
+    fn claim_join(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) -> Result<(), Instant> {
+        self.view.claim_join(now, peer, remote)
     }
 
-    fn return_join(&mut self, peer: IpAddr) {
-        self.view.return_join(peer);
+    fn return_join(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) {
+        self.view.return_join(now, peer, remote);
     }
 
     fn unix_time(&self, now: Instant) -> u64 {

@@ -166,12 +166,12 @@ impl Host for HostView<'_> {
         self.surroundings.memory.share()
     }
 
-    fn claim_join(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant> {
-        self.surroundings.join_budget.claim(now, peer)
+    fn claim_join(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) -> Result<(), Instant> {
+        self.surroundings.join_budget.claim(now, peer, remote)
     }
 
-    fn return_join(&mut self, peer: IpAddr) {
-        self.surroundings.join_budget.give_back(peer);
+    fn return_join(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) {
+        self.surroundings.join_budget.give_back(now, peer, remote);
     }
 
     fn unix_time(&self, now: Instant) -> u64 {

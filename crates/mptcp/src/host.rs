@@ -56,15 +56,15 @@ pub trait Host {
         u64::MAX
     }
 
-    /// Takes the SYN of a join on a connection with `peer` (its address when the connection began) out of the budget of this
+    /// Takes the SYN of a join to `remote` on a connection with `peer` (its address when the connection began) out of the budget of this
     /// host, and out of that for this peer: it is where the peer says, and there may be no host, or another one.
     ///
     /// # Errors
     /// There is none left before that moment.
-    fn claim_join(&mut self, now: Instant, peer: IpAddr) -> Result<(), Instant>;
+    fn claim_join(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) -> Result<(), Instant>;
 
-    /// A join on a connection with `peer` was answered by a host that holds its keys: it is not counted.
-    fn return_join(&mut self, peer: IpAddr);
+    /// A join on a connection with `peer` was answered at `remote` by a host that holds its keys: it is not counted.
+    fn return_join(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr);
 
     /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
     fn unix_time(&self, now: Instant) -> u64;

@@ -224,6 +224,28 @@ fn an_address_that_is_not_announced_is_not_joined() {
     pair.assert_clean();
 }
 
+#[test]
+fn after_a_thousand_short_connections_long_ones_have_their_second_path_at_once() {
+    let mut pair = two_paths(12);
+    pair.serve(&Config::default(), Workload::of(2000).leaving(CloseMode::Waiting));
+    // Each is over, or has a second subflow by another address, before some of its joins are answered.
+    for _ in 0..20 {
+        for _ in 0..50 {
+            pair.open(&Config::default(), Workload::of(1000));
+        }
+        assert!(pair.world.run_talk(MINUTES));
+        pair.world.dismiss_finished();
+    }
+    let long = || Workload::of(16 * MIB).leaving(CloseMode::Waiting);
+    let ids: Vec<_> = (0..20).map(|_| pair.open(&Config::default(), long())).collect();
+    pair.world.run_for(Duration::from_secs(3));
+    let has_second = |id: &_| {
+        let status = pair.world.endpoint(pair.client).status(pair.world.now(), *id).expect("it goes on");
+        carried(&status, 1)
+    };
+    assert_eq!(ids.iter().filter(|id| has_second(id)).count(), 20);
+}
+
 /// Whether `path` of the client carried payload.
 fn carried(status: &Status, path: u8) -> bool {
     status.subflows.iter().any(|subflow| subflow.path == PathId(path) && subflow.tcp.bytes_sent > 0)

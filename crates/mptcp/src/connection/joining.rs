@@ -40,8 +40,11 @@ impl Connection {
             else {
                 return;
             };
+            // Where the connection began there is the peer, whoever else is where it says.
             let peer = self.paths.initial_remote().unwrap_or(remote.address);
-            if let Err(at) = host.claim_join(now, peer.ip()) {
+            if remote.address != peer
+                && let Err(at) = host.claim_join(now, peer.ip(), remote.address)
+            {
                 return self.paths.hold_until(at);
             }
             let Some(path) = host.paths().get(id).cloned() else { return };
@@ -85,11 +88,14 @@ impl Connection {
         if !self.paths.has_outcomes() {
             return;
         }
-        let peer = self.paths.initial_remote().map(|remote| remote.ip());
+        let peer = self.paths.initial_remote();
         let others_work = self.subflows.has_open();
         for outcome in self.paths.take_outcomes() {
             match outcome {
-                Outcome::Answered(remote) => host.return_join(peer.unwrap_or(remote)),
+                Outcome::Answered(remote) if peer.is_some_and(|peer| peer != remote) => {
+                    host.return_join(now, peer.unwrap_or(remote).ip(), remote);
+                }
+                Outcome::Answered(_) => {}
                 Outcome::Failed(path, remote) if others_work => host.note_opening(now, path, remote, false),
                 Outcome::Failed(..) => {}
             }

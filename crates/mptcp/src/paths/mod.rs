@@ -67,7 +67,7 @@ pub(crate) type PresentIds = ArrayVec<(SubflowId, bool), MAX_PRESENT>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// Whoever answered has proved to be the peer.
-    Answered(IpAddr),
+    Answered(SocketAddr),
     /// Nobody has, at an address that the peer has not announced itself.
     Failed(PathId, IpAddr),
 }
@@ -130,7 +130,7 @@ impl PathManager {
 
     pub(crate) fn on_joined(&mut self, path: PathId, remote: SocketAddr) {
         self.pairs.on_joined(path, remote);
-        self.note(Outcome::Answered(remote.ip()));
+        self.note(Outcome::Answered(remote));
     }
 
     /// A join has ended before it was complete.

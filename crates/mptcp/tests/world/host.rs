@@ -75,11 +75,11 @@ impl Host for TestHost {
         self.syn_data_dropped.push(path);
     }
 
-    fn claim_join(&mut self, _: Instant, _: IpAddr) -> Result<(), Instant> {
+    fn claim_join(&mut self, _: Instant, _: IpAddr, _: SocketAddr) -> Result<(), Instant> {
         Ok(())
     }
 
-    fn return_join(&mut self, _: IpAddr) {}
+    fn return_join(&mut self, _: Instant, _: IpAddr, _: SocketAddr) {}
 
     fn unix_time(&self, _: Instant) -> u64 {
         1_800_000_000
