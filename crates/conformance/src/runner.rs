@@ -194,7 +194,7 @@ fn several<T: Sync, R: Send>(jobs: NonZeroU32, items: &[T], work: impl Fn(&T) ->
     };
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs.get()).map(|_| scope.spawn(take_turns)).collect();
-        let joined = workers.into_iter().map(|worker| worker.join());
+        let joined = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined.flat_map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     results.sort_by_key(|(index, _)| *index);
