@@ -8,6 +8,7 @@ use crate::protection::options::DATA_OPTIONS;
 use crate::protection::sealed::Established;
 use crate::scheduler::Candidate;
 use crate::send::blocks::{Block, Body};
+use crate::subflows::subflow::Subflow;
 use crate::{Connection, ConnectionError, Scheduler};
 
 /// A block is at most this part of the congestion window: the receiver waits for the whole of it.
@@ -33,10 +34,11 @@ impl Connection {
     }
 
     /// News of the window go out on a second subflow as well: the path of the first may be dead or hold them back, and the peer could send
-    /// nothing until somebody notices.
+    /// nothing until somebody notices. A backup is none: it is not used as long as nobody has noticed.
     fn repeat_elsewhere(&mut self, start: u64, index: usize) {
         let id = self.subflows[index].state.id;
-        if self.outgoing.block(start).is_some_and(Block::tells_window) && self.subflows.has_other_good(id) {
+        let is_other = |subflow: &Subflow| subflow.state.id != id && subflow.is_regular();
+        if self.outgoing.block(start).is_some_and(Block::tells_window) && self.subflows.iter().any(is_other) {
             self.outgoing.await_carrier(start);
         }
     }
