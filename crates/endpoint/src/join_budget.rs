@@ -40,15 +40,16 @@ struct Used {
 pub(crate) struct JoinBudget {
     host: Used,
     peers: BTreeMap<Prefix, Used>,
-    /// Addresses at which these peers have answered, and when they did last.
-    proved: BTreeMap<(Prefix, SocketAddr), Instant>,
+    /// Addresses at which these peers have answered, and when they did last. Nobody else is believed to be there: not even a neighbour of the peer's, who
+    /// could send us to it as often as he likes.
+    proved: BTreeMap<(IpAddr, SocketAddr), Instant>,
 }
 
 impl JoinBudget {
     /// Takes one for a join to `remote` on a connection with `peer`; when there is one if there is none now.
     pub(crate) fn claim(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) -> Result<(), Instant> {
         let prefix = Prefix::of(peer).widest();
-        if self.is_proved(now, &(prefix, remote)) {
+        if self.is_proved(now, &(peer, remote)) {
             return Ok(());
         }
         self.host.refill(now, HOST);
@@ -74,15 +75,14 @@ impl JoinBudget {
 
     /// The peer itself has answered one at `remote`: it does not count, and neither do others there for a while.
     pub(crate) fn give_back(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) {
-        let prefix = Prefix::of(peer).widest();
-        let place = (prefix, remote);
+        let place = (peer, remote);
         // It has cost nothing: what was taken for joins elsewhere is not made up for.
         if self.is_proved(now, &place) {
             self.proved.insert(place, now);
             return;
         }
         self.host.joins = self.host.joins.saturating_sub(1);
-        if let Some(used) = self.peers.get_mut(&prefix) {
+        if let Some(used) = self.peers.get_mut(&Prefix::of(peer).widest()) {
             used.joins = used.joins.saturating_sub(1);
         }
         if self.proved.len() >= MOST_PROVED {
@@ -93,7 +93,7 @@ impl JoinBudget {
         }
     }
 
-    fn is_proved(&self, now: Instant, place: &(Prefix, SocketAddr)) -> bool {
+    fn is_proved(&self, now: Instant, place: &(IpAddr, SocketAddr)) -> bool {
         self.proved.get(place).is_some_and(|last| now < *last + PROVED)
     }
 }
@@ -164,6 +164,8 @@ mod tests {
         // Given up, all of them: others were faster.
         assert_eq!(claims(&mut budget, NOW, peer(1), 100_000), 100_000);
         assert_eq!(claims(&mut budget, NOW, peer(2), 1000), 256, "nobody else has answered there");
+        let neighbour = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0101));
+        assert_eq!(claims(&mut budget, NOW, neighbour, 1000), 256, "and no neighbour of its");
         let late = NOW + PROVED;
         assert_eq!(claims(&mut budget, late, peer(1), 1000), 256, "it may be somebody else's by now");
     }

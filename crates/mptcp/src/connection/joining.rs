@@ -92,10 +92,11 @@ impl Connection {
         let others_work = self.subflows.has_open();
         for outcome in self.paths.take_outcomes() {
             match outcome {
-                Outcome::Answered(remote) if peer.is_some_and(|peer| peer != remote) => {
-                    host.return_join(now, peer.unwrap_or(remote).ip(), remote);
+                Outcome::Answered(remote) => {
+                    if let Some(peer) = peer.filter(|&peer| peer != remote) {
+                        host.return_join(now, peer.ip(), remote);
+                    }
                 }
-                Outcome::Answered(_) => {}
                 Outcome::Failed(path, remote) if others_work => host.note_opening(now, path, remote, false),
                 Outcome::Failed(..) => {}
             }
