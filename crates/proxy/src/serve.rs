@@ -5,23 +5,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
+use crate::destination::{Unreached, connect, lookup, resolve};
 use crate::relay::{Abort, relay};
 use crate::request;
-use crate::rules::{Rule, allow, allow_resolved};
+use crate::rules::Rule;
 
 /// How long a client may take to say where it wants to go.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a destination may take to answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a forwarder waits for the first bytes before it takes a client for one that listens first: a
 /// request comes in the first flight, some retransmissions late at worst.
 const FIRST_WORDS: Duration = Duration::from_secs(3);
-/// Most addresses of a name that are tried.
-const MAX_ADDRESSES: usize = 8;
 
 /// What a server does for its clients.
 #[derive(Clone, Debug)]
@@ -77,6 +74,16 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// There was no connection to where the client wanted to go.
+    fn without(destination: String, unreached: Unreached) -> Self {
+        match unreached {
+            Unreached::Refused(code) => Self::Refused { destination, code },
+            Unreached::Exhausted(error) => Self::Exhausted { destination, error },
+        }
+    }
+}
+
 /// Serves one stream to its end.
 ///
 /// # Errors
@@ -116,7 +123,7 @@ where
                     request::reply(stream, Err(unreached.code())).await?;
                     stream.shutdown().await?;
                     drain(stream).await;
-                    Ok(unreached.outcome(destination.to_string()))
+                    Ok(Outcome::without(destination.to_string(), unreached))
                 }
             }
         }
@@ -159,7 +166,7 @@ where
             } else {
                 stream.abort();
             }
-            Ok(unreached.outcome(to.to_owned()))
+            Ok(Outcome::without(to.to_owned(), unreached))
         }
     }
 }
@@ -221,121 +228,6 @@ where
 /// overtake the refusal.
 async fn drain(stream: &mut (impl AsyncRead + Unpin)) {
     let _ = timeout(Duration::from_secs(5), tokio::io::copy(stream, &mut tokio::io::sink())).await;
-}
-
-async fn lookup(to: &str) -> io::Result<Vec<SocketAddr>> {
-    Ok(lookup_host(to).await?.take(MAX_ADDRESSES).collect())
-}
-
-/// The addresses of a destination that all rules allow.
-async fn resolve(
-    destination: &Destination,
-    rules: &[Rule],
-    own_rules: Option<&[Rule]>,
-    resolver: Option<SocketAddr>,
-) -> Result<Vec<SocketAddr>, Unreached> {
-    let is_allowed = |rules: &[Rule]| allow(rules, destination);
-    if !is_allowed(rules) || !own_rules.is_none_or(is_allowed) {
-        return Err(Unreached::Refused(ErrorCode::NotAuthorized));
-    }
-    match destination {
-        Destination::Address(address) => Ok(vec![*address]),
-        Destination::Resolver => resolver.map(|at| vec![at]).ok_or(UNREACHABLE),
-        Destination::Nowhere => Ok(Vec::new()),
-        Destination::Name(name, port) => {
-            let found = lookup_host((name.as_str(), *port)).await;
-            let found: Vec<_> = found.map_err(Unreached::by_name)?.collect();
-            let resolved_allowed = |rules: &[Rule], ip: IpAddr| allow_resolved(rules, name, ip, *port);
-            let allowed: Vec<_> = found
-                .iter()
-                .filter(|at| resolved_allowed(rules, at.ip()))
-                .filter(|at| own_rules.is_none_or(|own| resolved_allowed(own, at.ip())))
-                .take(MAX_ADDRESSES)
-                .copied()
-                .collect();
-            match (found.is_empty(), allowed.is_empty()) {
-                (true, _) => Err(UNREACHABLE),
-                (false, true) => Err(Unreached::Refused(ErrorCode::NotAuthorized)),
-                (false, false) => Ok(allowed),
-            }
-        }
-    }
-}
-
-/// The first of `addresses` that answers.
-async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, Unreached> {
-    let mut unreached = UNREACHABLE;
-    for address in addresses {
-        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                // Latency matters more than a few small segments on a local network.
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
-            }
-            Ok(Err(error)) => unreached = error.into(),
-            Err(_) => unreached = UNREACHABLE,
-        }
-    }
-    Err(unreached)
-}
-
-/// Why there is no connection to a destination.
-enum Unreached {
-    /// It is not to be had, or may not be.
-    Refused(ErrorCode),
-    /// We have nothing left to make it with.
-    Exhausted(io::Error),
-}
-
-const UNREACHABLE: Unreached = Unreached::Refused(ErrorCode::DestinationUnreachable);
-
-impl Unreached {
-    /// A name was not found.
-    fn by_name(error: io::Error) -> Self {
-        match Self::from(error) {
-            Self::Refused(_) => UNREACHABLE,
-            exhausted @ Self::Exhausted(_) => exhausted,
-        }
-    }
-
-    /// What the client is told.
-    fn code(&self) -> ErrorCode {
-        match self {
-            Self::Refused(code) => *code,
-            Self::Exhausted(_) => ErrorCode::ResourceExceeded,
-        }
-    }
-
-    fn outcome(self, destination: String) -> Outcome {
-        match self {
-            Self::Refused(code) => Outcome::Refused { destination, code },
-            Self::Exhausted(error) => Outcome::Exhausted { destination, error },
-        }
-    }
-}
-
-impl From<io::Error> for Unreached {
-    fn from(error: io::Error) -> Self {
-        match code_of(&error) {
-            ErrorCode::ResourceExceeded => Self::Exhausted(error),
-            code => Self::Refused(code),
-        }
-    }
-}
-
-/// What a client is told when its destination could not be connected to.
-pub fn code_of(error: &io::Error) -> ErrorCode {
-    /// `EMFILE` and `ENFILE`, for which there is no kind; the same on every Unix.
-    const OPEN_FILES: [Option<i32>; 2] = [Some(24), Some(23)];
-    if cfg!(unix) && OPEN_FILES.contains(&error.raw_os_error()) {
-        return ErrorCode::ResourceExceeded;
-    }
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => ErrorCode::ConnectionReset,
-        io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => ErrorCode::NetworkFailure,
-        io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => ErrorCode::ResourceExceeded,
-        _ => ErrorCode::DestinationUnreachable,
-    }
 }
 
 /// The first name server in a `resolv.conf`.
@@ -493,17 +385,6 @@ mod tests {
         let mut got = Vec::new();
         client.read_to_end(&mut got).await.expect("an answer");
         assert_eq!(got, b"HELLO");
-    }
-
-    #[test]
-    fn a_client_is_told_when_we_have_nothing_left_to_connect_with() {
-        for (errno, code) in [
-            (23, ErrorCode::ResourceExceeded),
-            (24, ErrorCode::ResourceExceeded),
-            (13, ErrorCode::DestinationUnreachable),
-        ] {
-            assert_eq!(code_of(&io::Error::from_raw_os_error(errno)), code, "error {errno}");
-        }
     }
 
     #[test]

@@ -234,7 +234,7 @@ async fn carry(
 
 /// A connection without protection, as --direct wants it.
 pub(crate) async fn dial_directly(to: SocketAddr) -> Result<TcpStream, ForwardError> {
-    let refused = |error: io::Error| RequestError::Refused(plait_proxy::serve::code_of(&error));
+    let refused = |error: io::Error| RequestError::Refused(plait_proxy::destination::code_of(&error));
     TcpStream::connect(to).await.map_err(|error| refused(error).into())
 }
 

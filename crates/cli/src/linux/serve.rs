@@ -299,9 +299,9 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
                 tracing::info!(%from, client = who, destination, reason = %code, more_like_it, "a client was refused");
             }
         }
-        Ok(Outcome::Exhausted { destination: _, error }) => {
+        Ok(Outcome::Exhausted { destination, error }) => {
             if let Some(more_like_it) = shared.strangers.note("nothing left to connect with") {
-                tracing::warn!(%error, more_like_it, "a client was refused: nothing is left to connect with");
+                tracing::warn!(%from, client = who, destination, %error, more_like_it, "a client was refused: nothing is left to connect with");
             }
         }
         Err(error) => {

@@ -1,0 +1,141 @@
+//! The way from a server to where its clients want to go.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+use crate::convert::{Destination, ErrorCode};
+use crate::rules::{Rule, allow, allow_resolved};
+
+/// How long a destination may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Most addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 8;
+
+/// The addresses of `NAME:PORT`, whatever rules there are.
+pub(crate) async fn lookup(to: &str) -> io::Result<Vec<SocketAddr>> {
+    Ok(lookup_host(to).await?.take(MAX_ADDRESSES).collect())
+}
+
+/// The addresses of a destination that all rules allow.
+pub(crate) async fn resolve(
+    destination: &Destination,
+    rules: &[Rule],
+    own_rules: Option<&[Rule]>,
+    resolver: Option<SocketAddr>,
+) -> Result<Vec<SocketAddr>, Unreached> {
+    let is_allowed = |rules: &[Rule]| allow(rules, destination);
+    if !is_allowed(rules) || !own_rules.is_none_or(is_allowed) {
+        return Err(Unreached::Refused(ErrorCode::NotAuthorized));
+    }
+    match destination {
+        Destination::Address(address) => Ok(vec![*address]),
+        Destination::Resolver => resolver.map(|at| vec![at]).ok_or(UNREACHABLE),
+        Destination::Nowhere => Ok(Vec::new()),
+        Destination::Name(name, port) => {
+            let found = lookup_host((name.as_str(), *port)).await;
+            let found: Vec<_> = found.map_err(Unreached::by_name)?.collect();
+            let resolved_allowed = |rules: &[Rule], ip: IpAddr| allow_resolved(rules, name, ip, *port);
+            let allowed: Vec<_> = found
+                .iter()
+                .filter(|at| resolved_allowed(rules, at.ip()))
+                .filter(|at| own_rules.is_none_or(|own| resolved_allowed(own, at.ip())))
+                .take(MAX_ADDRESSES)
+                .copied()
+                .collect();
+            match (found.is_empty(), allowed.is_empty()) {
+                (true, _) => Err(UNREACHABLE),
+                (false, true) => Err(Unreached::Refused(ErrorCode::NotAuthorized)),
+                (false, false) => Ok(allowed),
+            }
+        }
+    }
+}
+
+/// The first of `addresses` that answers.
+pub(crate) async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, Unreached> {
+    let mut unreached = UNREACHABLE;
+    for address in addresses {
+        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // Latency matters more than a few small segments on a local network.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => unreached = error.into(),
+            Err(_) => unreached = UNREACHABLE,
+        }
+    }
+    Err(unreached)
+}
+
+/// Why there is no connection to a destination.
+pub(crate) enum Unreached {
+    /// It is not to be had, or may not be.
+    Refused(ErrorCode),
+    /// We have nothing left to make it with.
+    Exhausted(io::Error),
+}
+
+const UNREACHABLE: Unreached = Unreached::Refused(ErrorCode::DestinationUnreachable);
+
+impl Unreached {
+    /// A name was not found.
+    pub(crate) fn by_name(error: io::Error) -> Self {
+        match Self::from(error) {
+            Self::Refused(_) => UNREACHABLE,
+            exhausted @ Self::Exhausted(_) => exhausted,
+        }
+    }
+
+    /// What the client is told.
+    pub(crate) fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused(code) => *code,
+            Self::Exhausted(_) => ErrorCode::ResourceExceeded,
+        }
+    }
+}
+
+impl From<io::Error> for Unreached {
+    fn from(error: io::Error) -> Self {
+        match code_of(&error) {
+            ErrorCode::ResourceExceeded => Self::Exhausted(error),
+            code => Self::Refused(code),
+        }
+    }
+}
+
+/// What a client is told when its destination could not be connected to.
+pub fn code_of(error: &io::Error) -> ErrorCode {
+    /// `EMFILE` and `ENFILE`, for which there is no kind; the same on every Unix.
+    const OPEN_FILES: [Option<i32>; 2] = [Some(24), Some(23)];
+    if cfg!(unix) && OPEN_FILES.contains(&error.raw_os_error()) {
+        return ErrorCode::ResourceExceeded;
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => ErrorCode::ConnectionReset,
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => ErrorCode::NetworkFailure,
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => ErrorCode::ResourceExceeded,
+        _ => ErrorCode::DestinationUnreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_when_we_have_nothing_left_to_connect_with() {
+        for (errno, code) in [
+            (23, ErrorCode::ResourceExceeded),
+            (24, ErrorCode::ResourceExceeded),
+            (13, ErrorCode::DestinationUnreachable),
+        ] {
+            assert_eq!(code_of(&io::Error::from_raw_os_error(errno)), code, "error {errno}");
+        }
+    }
+}
