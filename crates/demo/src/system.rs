@@ -75,7 +75,10 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 os.chdir(sys.argv[2])
 server = Server(("0.0.0.0", int(sys.argv[1])), Handler)
-server.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+try:
+    server.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+except OSError as error:
+    sys.exit(f"this kernel has no CUBIC: {error}")
 if len(sys.argv) > 3:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
