@@ -75,6 +75,22 @@ fn a_thin_path_that_loses_the_first_block_of_the_stream_costs_the_fast_one_no_mo
 }
 
 #[test]
+fn a_queue_that_overflows_once_is_not_taken_for_a_path_of_small_packets() {
+    // Slow start overruns the queue, and what arrives next is the small end of a block.
+    let mut world = sealed(2, vec![link(20, Some(60)), link(400, Some(2))], &[Tep::Tls13]);
+    let data = pattern(1 << 20, 1);
+    world.send(CLIENT, &data).send(SERVER, b"x").connect();
+    world.run(Duration::from_secs(5), |world| world.sides[SERVER].received.len() == data.len());
+    let flow = world.status(CLIENT).subflows[0].tcp;
+    assert!(flow.segments_lost > 20, "nothing was shown: {flow:?}");
+    assert_eq!(flow.mtu, flow.link_mtu, "{flow:?}");
+    assert!(
+        flow.bytes_retransmitted <= flow.segments_lost * 1448,
+        "nothing goes out again but what was lost: {flow:?}"
+    );
+}
+
+#[test]
 fn a_thin_path_of_little_delay_reports_its_losses_while_the_other_moves_the_stream_on() {
     // What it carries lies far ahead of the stream: each of its acknowledgments has a new Data-ACK, beside which there is no room for
     // the selective ones.

@@ -38,12 +38,15 @@ struct Delivery {
     newest: Option<Instant>,
     /// Payload of the largest wire segment.
     largest: u64,
+    /// When it left; of several so large the last.
+    largest_at: Option<Instant>,
 }
 
 impl Delivery {
     fn add(&mut self, sent: &Sent) {
         self.bytes += sent.len();
-        self.largest = self.largest.max(sent.len().min(sent.size.into()));
+        (self.largest, self.largest_at) =
+            (self.largest, self.largest_at).max((sent.len().min(sent.size.into()), Some(sent.at)));
         if sent.again {
             self.again = true;
         } else {
@@ -100,7 +103,7 @@ impl Connection {
         self.judge_probe(now, ack, &blocks, repeats, echo);
         self.judge_duplicates(una, &blocks);
         self.judge_recovery(echo, advanced, &delivery, repeats);
-        self.note_passing(delivery.largest);
+        self.note_passing(delivery.largest, delivery.largest_at);
         self.detect_losses(now);
         self.judge_path(now, delivery.largest);
         let lost = self.stats.segments_lost > lost_before;
@@ -135,7 +138,7 @@ impl Connection {
         }
         let sample = self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
         let lost_before = self.stats.segments_lost;
-        self.note_passing(delivery.largest);
+        self.note_passing(delivery.largest, delivery.largest_at);
         self.detect_losses(now);
         let lost = self.stats.segments_lost > lost_before;
         self.move_recovery(now, in_flight, delivery.bytes, false, lost, false);
@@ -293,7 +296,7 @@ impl Connection {
         match self.send.probe.on_ack(AckView { ack, duplicate, repeats, echo }) {
             ProbeVerdict::Nothing | ProbeVerdict::NothingWasLost => {}
             ProbeVerdict::RepairedLoss => {
-                self.note_vanished();
+                self.note_vanished(now);
                 if self.send.recovery.is_open() {
                     let in_flight = clamp(self.pipe());
                     let rate = &self.send.delivery_rate;

@@ -29,7 +29,7 @@ impl Losses {
             return false;
         }
         self.segments += sent.segments();
-        path.on_loss(sent.segments(), sent.len().min(sent.size.into()) + headers);
+        path.on_loss(sent.at, sent.segments(), sent.len().min(sent.size.into()) + headers);
         true
     }
 }
@@ -72,19 +72,19 @@ impl Connection {
         Some(self.segment_payload(options) - (self.send.mss() - base))
     }
 
-    /// A range was delivered: a packet of its size passes.
-    pub(crate) fn note_passing(&mut self, largest: u64) {
-        if largest > 0 {
+    /// A range that left at `at` was delivered: a packet of its size passes.
+    pub(crate) fn note_passing(&mut self, largest: u64, at: Option<Instant>) {
+        if let Some(at) = at {
             let headers = (self.send.path.headers() + self.stamp_len()) as u64;
-            self.send.path.on_delivery(largest + headers);
+            self.send.path.on_delivery(at, largest + headers);
         }
     }
 
     /// The last segment of a flight was lost, and its bytes have arrived in smaller ones.
-    pub(crate) fn note_vanished(&mut self) {
+    pub(crate) fn note_vanished(&mut self, now: Instant) {
         if self.cautious_size(0).is_some() {
             let bytes = self.send.path.headers() as u64 + u64::from(self.send.mss());
-            self.send.path.on_loss(1, bytes);
+            self.send.path.on_loss(now, 1, bytes);
         }
     }
 

@@ -78,8 +78,10 @@ pub(crate) struct PathMtu {
     /// No probe before.
     quiet_until: Instant,
     claim: Option<Claim>,
-    /// Large wire segments lost since one was delivered.
+    /// Large wire segments lost that had left after the last large one that was delivered.
     large_lost: u64,
+    /// When the last large one that was delivered had left.
+    large_passed: Option<Instant>,
     /// What was delivered last was small.
     small_pass: bool,
     floor: u16,
@@ -109,6 +111,7 @@ impl PathMtu {
             quiet_until: Instant::ZERO,
             claim: None,
             large_lost: 0,
+            large_passed: None,
             small_pass: false,
             floor: floor.min(mtu),
             base: base.min(mtu),
@@ -219,19 +222,21 @@ impl PathMtu {
         }
     }
 
-    /// A packet of so many bytes, at least, has arrived.
-    pub(crate) fn on_delivery(&mut self, bytes: u64) {
+    /// A packet of so many bytes, at least, that left at `at` has arrived.
+    pub(crate) fn on_delivery(&mut self, at: Instant, bytes: u64) {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         self.proven = self.proven.max(bytes.min(self.mtu));
         self.small_pass = bytes <= self.base;
         if !self.small_pass {
             self.large_lost = 0;
+            self.large_passed = self.large_passed.max(Some(at));
         }
     }
 
-    /// So many packets of such a size were lost.
-    pub(crate) fn on_loss(&mut self, packets: u64, bytes: u64) {
-        if bytes > u64::from(self.base) {
+    /// So many packets of such a size that left at `at` were lost. Where one as large that left no earlier has arrived, that was no
+    /// matter of their size: a queue that overflows loses many at once, and the next that arrives may be the small end of a block.
+    pub(crate) fn on_loss(&mut self, at: Instant, packets: u64, bytes: u64) {
+        if bytes > u64::from(self.base) && self.large_passed.is_none_or(|passed| passed < at) {
             self.large_lost += packets;
         }
     }

@@ -206,7 +206,9 @@ impl Controller {
     /// those delivered.
     pub(crate) fn on_lost(&mut self, now: Instant, sent: &Sent, lost: u64, delivered: u64) {
         match &mut self.0 {
-            Kind::Windowed(_) => {}
+            Kind::Windowed(windowed) => {
+                windowed.on_lost(u32::try_from(sent.departure.in_flight()).unwrap_or(u32::MAX));
+            }
             Kind::Bbr(bbr) => bbr.on_lost(now, sent, lost, delivered),
         }
     }
@@ -232,7 +234,7 @@ impl Controller {
     /// The recovery is over: all that was outstanding when it began has arrived.
     pub(crate) fn on_recovered(&mut self) {
         match &mut self.0 {
-            Kind::Windowed(_) => {}
+            Kind::Windowed(windowed) => windowed.on_recovered(),
             Kind::Bbr(bbr) => bbr.on_recovered(),
         }
     }

@@ -1,9 +1,15 @@
-//! Slow start with HyStart++ (RFC 9406): leaves when delay grows, before the queue overflows.
+//! Slow start with HyStart++ (RFC 9406): leaves when delay grows, before the queue overflows, or when the acknowledgments
+//! of a round leave no pause.
+//!
+//! The second is the train of acknowledgments of the first HyStart (Ha and Rhee, "Taming the elephants: new TCP slow start",
+//! 2011), which RFC 9406 leaves out since offloads and receivers that bunch their acknowledgments break it. Here segments leave
+//! at twice the rate of the window, so that a path with room to spare answers each round in half a round trip and is then silent;
+//! and a train that was broken ends nothing.
 //!
 //! Rounds are counted in acknowledged bytes: a round is over when as much was acknowledged as was in flight
 //! at its start.
 
-use plait_base::Duration;
+use plait_base::{Duration, Instant};
 
 use super::Ack;
 
@@ -19,6 +25,10 @@ const CONSERVATIVE_ROUNDS: u8 = 5;
 /// Growth per ACK, in segments: keeps bursts of one ACK small where they are not paced. A super-segment is acknowledged
 /// by one ACK, so that the bound is its 46 segments and not the eight of a stack that sends them singly.
 const LIMIT_SEGMENTS: u32 = 46;
+/// A pause between acknowledgments that ends a train, and what a train may lack of a round trip, in parts of the minimum RTT.
+const TRAIN_DIVISOR: u32 = 4;
+/// Below this a pause is shorter than what timers and offloads bunch.
+const TRAIN_MIN_RTT: Duration = Duration::from_millis(4);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SlowStart {
@@ -36,6 +46,8 @@ struct Round {
     samples: u32,
     /// Least that was in flight, in bytes.
     flight: u32,
+    /// The first and the last acknowledgment, as long as none came late after another.
+    train: Option<[Instant; 2]>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -69,7 +81,7 @@ impl SlowStart {
             return growth;
         }
         if self.round.bytes_left == 0 {
-            self.next_round(ack.in_flight);
+            self.next_round(ack);
         }
         self.round.bytes_left = self.round.bytes_left.saturating_sub(ack.bytes);
         self.round.flight = self.round.flight.min(ack.in_flight);
@@ -78,6 +90,7 @@ impl SlowStart {
             self.round.samples += (ack.bytes / (2 * mss.max(1))).max(1);
             self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
+        self.watch_train(ack);
         self.watch_delay(ack.in_flight);
         match self.phase {
             Phase::Exponential | Phase::Over => growth,
@@ -85,7 +98,7 @@ impl SlowStart {
         }
     }
 
-    fn next_round(&mut self, in_flight: u32) {
+    fn next_round(&mut self, ack: &Ack) {
         if let Phase::Conservative { rounds, .. } = &mut self.phase {
             *rounds += 1;
             if *rounds >= CONSERVATIVE_ROUNDS {
@@ -94,7 +107,24 @@ impl SlowStart {
         }
         self.last_round_min = self.round.min_rtt.or(self.last_round_min);
         self.last_round_flight = self.round.flight;
-        self.round = Round { bytes_left: in_flight, flight: in_flight, ..Round::default() };
+        let (bytes_left, train) = (ack.in_flight, Some([ack.now; 2]));
+        self.round = Round { bytes_left, flight: ack.in_flight, train, ..Round::default() };
+    }
+
+    /// Acknowledgments that fill the round trip say that the path is full, before any delay does.
+    fn watch_train(&mut self, ack: &Ack) {
+        let (Some([first, last]), Some(min_rtt)) = (self.round.train, ack.min_rtt) else { return };
+        let pause = min_rtt / TRAIN_DIVISOR;
+        if ack.now.saturating_since(last) > pause {
+            self.round.train = None;
+            return;
+        }
+        self.round.train = Some([first, ack.now]);
+        let is_full = min_rtt >= TRAIN_MIN_RTT && ack.now.saturating_since(first) >= min_rtt - pause;
+        if is_full && self.phase == Phase::Exponential {
+            let baseline = self.round.min_rtt.unwrap_or(min_rtt);
+            self.phase = Phase::Conservative { baseline, flight: ack.in_flight, rounds: 0 };
+        }
     }
 
     fn watch_delay(&mut self, in_flight: u32) {
@@ -122,26 +152,22 @@ impl SlowStart {
 
 #[cfg(test)]
 mod tests {
-    use plait_base::Instant;
-
     use super::super::{Algorithm, Controller};
     use super::*;
 
     const MSS: u16 = 1000;
 
+    /// An acknowledgment of `bytes` at `now`, after `rtt`, on a path that has never been faster.
+    fn ack(now: Instant, rtt: Duration, bytes: u32, in_flight: u32) -> Ack {
+        let rtt = Some(rtt);
+        Ack { now, bytes, in_flight, srtt: rtt, min_rtt: rtt, latest_rtt: rtt, window_limited: true }
+    }
+
     fn round(controller: &mut Controller, rtt_ms: u64) {
         let window = controller.window();
         for _ in 0..window / u32::from(MSS) {
-            let rtt = Some(Duration::from_millis(rtt_ms));
-            controller.on_ack(&Ack {
-                now: Instant::ZERO,
-                bytes: u32::from(MSS),
-                in_flight: window,
-                srtt: rtt,
-                min_rtt: rtt,
-                latest_rtt: rtt,
-                window_limited: true,
-            });
+            let rtt = Duration::from_millis(rtt_ms);
+            controller.on_ack(&ack(Instant::ZERO, rtt, u32::from(MSS), window));
         }
     }
 
@@ -162,16 +188,8 @@ mod tests {
             let window = controller.window();
             let trains = (window / (46 * u32::from(MSS))).max(1);
             for _ in 0..trains {
-                let rtt = Some(Duration::from_millis(rtt_ms));
-                controller.on_ack(&Ack {
-                    now: Instant::ZERO,
-                    bytes: window / trains,
-                    in_flight: window,
-                    srtt: rtt,
-                    min_rtt: rtt,
-                    latest_rtt: rtt,
-                    window_limited: true,
-                });
+                let rtt = Duration::from_millis(rtt_ms);
+                controller.on_ack(&ack(Instant::ZERO, rtt, window / trains, window));
             }
         }
         assert!(!controller.is_slow_start());
@@ -199,17 +217,9 @@ mod tests {
 
     /// The same with `in_flight` bytes in place of a full window.
     fn round_of(controller: &mut Controller, rtt_ms: u64, in_flight: u32) {
-        let rtt = Some(Duration::from_millis(rtt_ms));
+        let rtt = Duration::from_millis(rtt_ms);
         for _ in 0..in_flight / u32::from(MSS) {
-            controller.on_ack(&Ack {
-                now: Instant::ZERO,
-                bytes: u32::from(MSS),
-                in_flight,
-                srtt: rtt,
-                min_rtt: rtt,
-                latest_rtt: rtt,
-                window_limited: true,
-            });
+            controller.on_ack(&ack(Instant::ZERO, rtt, u32::from(MSS), in_flight));
         }
     }
 
@@ -228,5 +238,33 @@ mod tests {
             round_of(&mut controller, 60, window);
         }
         assert!(!controller.is_slow_start());
+    }
+
+    /// Six rounds of 40 ms whose acknowledgments come over `spread_ms` of it.
+    fn six_rounds_spread_over(spread_ms: u64) -> u32 {
+        let mut controller = Controller::new(Algorithm::Cubic, MSS, 20_000);
+        let mut begin = Instant::ZERO;
+        for _ in 0..6 {
+            let window = controller.window();
+            let acks = window / u32::from(MSS);
+            let rtt = Duration::from_millis(40);
+            for number in 0..acks {
+                controller.on_ack(&ack(
+                    begin + Duration::from_micros(spread_ms * 1000 * u64::from(number) / u64::from(acks)),
+                    rtt,
+                    u32::from(MSS),
+                    window,
+                ));
+            }
+            begin += Duration::from_millis(40);
+        }
+        controller.window()
+    }
+
+    #[test]
+    fn acknowledgments_without_a_pause_end_doubling_before_any_delay_does() {
+        assert_eq!(six_rounds_spread_over(20), 64 * 20_000);
+        assert_eq!(six_rounds_spread_over(28), 64 * 20_000);
+        assert!(six_rounds_spread_over(39) < 24 * 20_000, "{}", six_rounds_spread_over(39));
     }
 }

@@ -25,6 +25,9 @@ pub(super) struct Windowed {
     initial_window: u32,
     /// Which part of the increase of one TCP is its own ([`Coupling::share`]).
     share: f64,
+    /// Most that was in flight as something left that is lost, in bytes; zero where the window was reduced for it. What is in flight once the
+    /// loss is noticed may be much less, where the peer's window or the owner has given nothing to send meanwhile.
+    flight_of_lost: u32,
     before_reduction: Option<(Window, Law)>,
 }
 
@@ -58,6 +61,7 @@ impl Windowed {
             law,
             initial_window: bytes,
             share: 1.0,
+            flight_of_lost: 0,
             before_reduction: None,
         }
     }
@@ -96,7 +100,7 @@ impl Windowed {
 
     /// New data was acknowledged, outside of recovery.
     pub(super) fn on_ack(&mut self, ack: &Ack) {
-        let Self { state, slow_start, law, initial_window: _, share, before_reduction: _ } = self;
+        let Self { state, slow_start, law, share, .. } = self;
         if let Law::Olia { intervals, .. } = law {
             intervals.on_ack(ack.bytes);
         }
@@ -128,6 +132,16 @@ impl Windowed {
             },
         };
         state.grow(growth);
+    }
+
+    /// Something that had left with `in_flight` bytes on their way, its own among them, was declared lost.
+    pub(super) fn on_lost(&mut self, in_flight: u32) {
+        self.flight_of_lost = self.flight_of_lost.max(in_flight);
+    }
+
+    /// The recovery is over: what was lost in it is answered for.
+    pub(super) fn on_recovered(&mut self) {
+        self.flight_of_lost = 0;
     }
 
     /// Loss, once per window of data: a recovery begins. Sets the threshold and the window
@@ -163,6 +177,7 @@ impl Windowed {
 
     /// The last reduction was a mistake (F-RTO, D-SACK, Eifel): state as before it, or better.
     pub(super) fn undo(&mut self) {
+        self.flight_of_lost = 0;
         let Some((state, law)) = self.before_reduction.take() else { return };
         self.state.bytes = self.state.bytes.max(state.bytes);
         self.state.threshold = self.state.threshold.max(state.threshold);
@@ -209,8 +224,10 @@ impl Windowed {
     }
 
     fn reduced_window(&mut self, now: Instant, in_flight: u32) -> u32 {
-        // A window that was not in use says nothing about the path (RFC 5681: FlightSize).
-        let used = self.state.bytes.min(in_flight.max(self.state.bytes / 2));
+        // A window that was not in use says nothing about the path (RFC 5681: FlightSize; RFC 7661, section 4.4.1: no less than was in use
+        // in the last round trip).
+        let in_use = in_flight.max(core::mem::take(&mut self.flight_of_lost));
+        let used = self.state.bytes.min(in_use.max(self.state.bytes / 2));
         let reduced = match &mut self.law {
             Law::NewReno | Law::Lia { .. } => used / 2,
             Law::Cubic(cubic) => cubic.on_congestion(now, self.state.mss, used),
@@ -244,4 +261,34 @@ impl Window {
 /// One segment per window of acknowledged bytes (RFC 5681, equation 3, in bytes).
 fn reno_growth(state: &Window, acked: u32) -> f64 {
     f64::from(acked) * f64::from(state.mss) / f64::from(state.bytes.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_measured_by_what_was_in_flight_as_it_left_not_by_what_is_left_once_it_is_noticed() {
+        let mut windowed = Windowed::new(Law::NewReno, 1000, 200_000);
+        // The peer's window closed behind it, and most of the rest has arrived since.
+        windowed.on_lost(160_000);
+        windowed.on_lost(150_000);
+        windowed.on_congestion(Instant::ZERO, 30_000);
+        assert_eq!(windowed.window(), 80_000);
+        // What was lost in the recovery is answered for with it.
+        windowed.on_lost(80_000);
+        windowed.on_recovered();
+        windowed.on_congestion(Instant::ZERO, 50_000);
+        assert_eq!(windowed.window(), 25_000);
+    }
+
+    #[test]
+    fn what_was_not_lost_after_all_does_not_count_at_the_next_loss() {
+        let mut windowed = Windowed::new(Law::NewReno, 1000, 200_000);
+        windowed.on_timeout(Instant::ZERO, 150_000);
+        windowed.on_lost(190_000);
+        windowed.undo();
+        windowed.on_congestion(Instant::ZERO, 120_000);
+        assert_eq!(windowed.window(), 60_000);
+    }
 }

@@ -29,11 +29,11 @@ fn a_router_is_believed_at_once_only_before_anything_so_large_has_arrived() {
     assert_eq!(path.on_too_big(at(0), 1400, 1), Verdict::Believed);
     assert_eq!(path.mss(), 1360);
     assert_eq!(path.on_too_big(at(0), 1450, 1), Verdict::Ignored, "it never grows by that");
-    path.on_delivery(1390);
+    path.on_delivery(at(0), 1390);
     assert_eq!(path.on_too_big(at(0), 68, 1), Verdict::Doubted);
     assert_eq!(path.mss(), 1360);
     assert!(!path.on_lost_until(at(0), 2, false), "large packets arrive");
-    path.on_delivery(200);
+    path.on_delivery(at(0), 200);
     assert!(!path.on_lost_until(at(0), 1, false), "what was lost lies before");
     assert!(path.on_lost_until(at(0), 2, false));
     assert_eq!(path.mss(), 536, "never below what the protocol guarantees");
@@ -109,12 +109,25 @@ fn a_probe_that_is_lost_among_others_proves_nothing() {
 #[test]
 fn large_losses_count_until_something_large_arrives() {
     let mut path = PathMtu::new(1500, IpVersion::V4);
-    path.on_loss(2, 1500);
-    path.on_delivery(1400);
-    path.on_loss(2, 1500);
-    assert!(!path.on_small_delivery(at(0), Duration::ZERO));
-    path.on_loss(1, 1500);
-    path.on_delivery(200);
-    assert!(path.on_small_delivery(at(0), Duration::ZERO));
+    path.on_loss(at(0), 2, 1500);
+    path.on_delivery(at(1), 1400);
+    path.on_loss(at(2), 2, 1500);
+    assert!(!path.on_small_delivery(at(3), Duration::ZERO));
+    path.on_loss(at(3), 1, 1500);
+    path.on_delivery(at(4), 200);
+    assert!(path.on_small_delivery(at(4), Duration::ZERO));
     assert_eq!(path.mtu, 1200);
+}
+
+#[test]
+fn large_losses_from_before_something_large_that_arrived_are_no_black_hole() {
+    let mut path = PathMtu::new(1500, IpVersion::V4);
+    // A queue overflows: the first of a train are lost, the last arrives, and the small end of a block after it.
+    path.on_delivery(at(1), 1500);
+    path.on_loss(at(0), 20, 1500);
+    path.on_loss(at(1), 20, 1500);
+    path.on_delivery(at(1), 200);
+    assert!(!path.on_small_delivery(at(2), Duration::ZERO));
+    path.on_loss(at(2), 3, 1500);
+    assert!(path.on_small_delivery(at(3), Duration::ZERO));
 }
