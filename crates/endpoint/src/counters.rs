@@ -27,7 +27,7 @@ pub struct Counters {
     pub join_cookies_sent: u64,
     /// Of these answers, those that were answered in turn.
     pub join_cookies_taken: u64,
-    /// Segments dropped because a handshake would have begun with them: too many ran with their prefix, or in all.
+    /// Segments dropped because a handshake would have begun with them: too many ran with their prefix, or in all, and too many waited.
     pub handshakes_limited: u64,
     /// Handshakes ended because their prefix had the most, and another had fewer.
     pub handshakes_displaced: u64,
@@ -55,6 +55,8 @@ pub struct Counters {
     pub half_open: usize,
     /// Of these, those whose address has answered and whose handshake runs.
     pub handshakes: usize,
+    /// Of these, those whose address has answered and who wait for a handshake to begin.
+    pub handshakes_waiting: usize,
     /// Joins that were answered and are not subflows yet.
     pub pending_joins: usize,
     /// Four-tuples in TIME-WAIT.

@@ -59,16 +59,27 @@ impl Endpoint {
     /// Hands a segment to the connection that it belongs to; `false` if there is none.
     pub(crate) fn deliver(&mut self, now: Instant, segment: &Segment) -> bool {
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
-        let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple) else {
+        let Some(Owner { connection: id, subflow: Some(_) }) = self.around.demux.owner(&tuple) else {
             return false;
         };
         let Some(entry) = self.connections.get(&id) else { return false };
-        let waits = matches!(entry.stage, Stage::HalfOpen(_)) && self.half_open.is_unproved(id);
-        let seals = waits && self.is_to_be_sealed(id);
-        let may_prove = segment.flags.contains(Flags::ACK) && !segment.flags.contains(Flags::RST);
-        if seals && may_prove && self.is_held_back(now, segment.source) {
+        let begins = matches!(entry.stage, Stage::HalfOpen(_))
+            && self.half_open.is_unproved(id)
+            && entry.connection.would_prove_address(segment);
+        if begins && self.is_to_be_sealed(id) && self.is_held_back(now, id, segment) {
             return true;
         }
+        self.hand_over(now, id, segment)
+    }
+
+    /// Hands a segment to this connection; `false` if it is not its own.
+    pub(crate) fn hand_over(&mut self, now: Instant, id: ConnectionId, segment: &Segment) -> bool {
+        let tuple = FourTuple { local: segment.destination, remote: segment.source };
+        let owner = self.around.demux.owner(&tuple).filter(|owner| owner.connection == id);
+        let Some(Owner { connection: _, subflow: Some(subflow) }) = owner else { return false };
+        let Some(entry) = self.connections.get(&id) else { return false };
+        let waits = matches!(entry.stage, Stage::HalfOpen(_)) && self.half_open.is_unproved(id);
+        let seals = waits && self.is_to_be_sealed(id);
         let Some(entry) = self.connections.get_mut(&id) else { return false };
         let is_more = entry.memory.is_some_and(|memory| memory.used > SMALLEST_SHARE);
         if self.around.memory.is_full() && is_more && !segment.payload.is_empty() {

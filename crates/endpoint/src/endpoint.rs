@@ -251,6 +251,7 @@ impl Endpoint {
             self.check_orphan(now, id);
             self.on_progress(now, id);
         }
+        self.begin_waiting_handshakes(now);
     }
 
     /// The next segment to be sent.
@@ -318,7 +319,7 @@ impl Endpoint {
             self.set_alarm(id);
         }
         let time_wait = self.around.time_waits.next_end();
-        [self.alarms.next(), time_wait].into_iter().flatten().min()
+        [self.alarms.next(), time_wait, self.half_open.next_vacancy()].into_iter().flatten().min()
     }
 
     /// The next event.
@@ -452,6 +453,7 @@ impl Endpoint {
             connections: self.connections.len(),
             half_open: self.half_open.len(),
             handshakes: self.half_open.handshakes(),
+            handshakes_waiting: self.half_open.waiting(),
             pending_joins: self.pending_joins.len(),
             time_wait: self.around.time_waits.len(),
             names: self.around.demux.len(),

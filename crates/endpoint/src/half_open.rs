@@ -1,11 +1,15 @@
 //! Connections that somebody has begun to open to us, in two pools: those that wait for the third segment of TCP's handshake,
 //! which anybody can begin in anybody's name, and those of addresses that have answered, whose handshake of TLS or tcpcrypt runs.
-//! None of the first pool can take a place of the second, and none of either gives way to a SYN.
+//! None of the first pool can take a place of the second, and none of either gives way to a SYN. Who finds no place in the second
+//! waits for one ([`WaitingRoom`]).
 
 use plait_base::{Duration, Instant};
 use std::collections::BTreeMap;
 
+use plait_wire::Segment;
+
 use crate::prefix::Prefix;
+use crate::waiting_room::WaitingRoom;
 use crate::{ConnectionId, EndpointConfig};
 
 /// A place in the second pool is taken for so long at least: what a handshake costs is mostly spent in its first moment.
@@ -20,6 +24,10 @@ pub(crate) struct HalfOpen {
     /// Places of handshakes that are over, up to this moment.
     lingering: BTreeMap<(Instant, ConnectionId), Prefix>,
     shares: BTreeMap<Prefix, Share>,
+    /// Those of the first pool whose address has answered.
+    waiting: WaitingRoom,
+    /// Since when there is a place again that nobody who waits was offered.
+    vacant: Option<Instant>,
 }
 
 /// What one prefix has: a network, and a site all its networks together.
@@ -61,6 +69,7 @@ impl HalfOpen {
 
     /// It is half open no longer, in one way or the other.
     pub(crate) fn remove(&mut self, id: ConnectionId) {
+        self.waiting.remove(id);
         if let Some(prefix) = self.unproved.remove(&id) {
             self.release(prefix, |share| &mut share.unproved);
         }
@@ -76,18 +85,20 @@ impl HalfOpen {
         self.unproved.len() < limits.max_half_open && prefix.levels().all(is_below)
     }
 
-    /// Whether a handshake with somebody of `prefix` may begin.
+    /// Whether a handshake with somebody of `prefix`, who answers now, may begin: not before those of the same prefix that wait.
     pub(crate) fn room(&mut self, now: Instant, prefix: Prefix, limits: &EndpointConfig) -> Room {
-        while let Some(entry) = self.lingering.first_entry().filter(|entry| entry.key().0 <= now) {
-            let prefix = entry.remove();
-            self.release(prefix, |share| &mut share.handshakes);
-        }
+        self.vacate(now);
+        if self.waiting.is_waited_in(prefix) { Room::Full } else { self.room_for_eldest(prefix, limits) }
+    }
+
+    /// The same for who has waited longest.
+    pub(crate) fn room_for_eldest(&self, prefix: Prefix, limits: &EndpointConfig) -> Room {
         let is_below =
             |(prefix, networks)| self.share(prefix).handshakes < networks * limits.max_handshakes_per_prefix;
         if !prefix.levels().all(is_below) {
             return Room::Full;
         }
-        if self.handshakes.len() + self.lingering.len() < limits.max_handshakes {
+        if self.has_places(limits) {
             return Room::Free;
         }
         let own = self.share(prefix.widest()).handshakes;
@@ -99,6 +110,65 @@ impl HalfOpen {
         // Ids count up: the first is the oldest.
         let oldest = self.handshakes.iter().find(|(_, (prefix, _))| prefix.widest() == largest);
         oldest.map_or(Room::Full, |(id, _)| Room::InPlaceOf(*id))
+    }
+
+    /// Whether there are places but for the limits of prefixes.
+    fn has_places(&self, limits: &EndpointConfig) -> bool {
+        self.handshakes.len() + self.lingering.len() < limits.max_handshakes
+    }
+
+    /// The places of handshakes that were quickly over are free again.
+    fn vacate(&mut self, now: Instant) {
+        while let Some(entry) = self.lingering.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((since, _), prefix) = entry.remove_entry();
+            self.release(prefix, |share| &mut share.handshakes);
+            self.vacant.get_or_insert(since);
+        }
+    }
+
+    /// Keeps what `id` says until there is a place for it; `false` if there is no room to keep it.
+    pub(crate) fn hold(
+        &mut self,
+        id: ConnectionId,
+        prefix: Prefix,
+        segment: &Segment,
+        limits: &EndpointConfig,
+    ) -> bool {
+        self.waiting.hold(id, prefix, segment, limits)
+    }
+
+    /// Whether one more of `prefix`, of whom nothing is kept yet, may wait for a place.
+    pub(crate) fn may_wait(&self, prefix: Prefix, limits: &EndpointConfig) -> bool {
+        self.unproved.len() < limits.max_half_open && self.waiting.takes(prefix, limits)
+    }
+
+    /// How many wait for a place.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// When there is a place for somebody who waits.
+    pub(crate) fn next_vacancy(&self) -> Option<Instant> {
+        let next = || self.lingering.first_key_value().map(|((at, _), _)| *at);
+        if self.waiting.len() == 0 { None } else { self.vacant.or_else(next) }
+    }
+
+    /// Somebody who has waited long enough, and what it has said.
+    pub(crate) fn next_waiting(
+        &mut self,
+        now: Instant,
+        limits: &EndpointConfig,
+    ) -> Option<(ConnectionId, Vec<Segment>)> {
+        self.vacate(now);
+        // Where no place is free, all prefixes are looked at to find whose could be taken: for one of those who wait.
+        let most = if self.has_places(limits) { usize::MAX } else { 1 };
+        let mut waiting = core::mem::take(&mut self.waiting);
+        let next = waiting.next(most, |prefix| self.room_for_eldest(prefix, limits) != Room::Full);
+        self.waiting = waiting;
+        if next.is_none() {
+            self.vacant = None;
+        }
+        next
     }
 
     /// It gives its place to another.

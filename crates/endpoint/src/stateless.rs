@@ -111,7 +111,10 @@ impl Endpoint {
             return true;
         }
         let prefix = Prefix::of(segment.source.ip());
-        if matches!(config.protect, Protect::Sealed(_)) && self.is_held_back(now, segment.source) {
+        let has_to_wait = matches!(config.protect, Protect::Sealed(_))
+            && self.half_open.room(now, prefix, &self.config) == Room::Full;
+        if has_to_wait && !self.half_open.may_wait(prefix, &self.config) {
+            self.note_held_back(now, segment.source);
             return true;
         }
         if self.around.demux.token_owner(token_of(&cookie.key)).is_some() {
@@ -213,20 +216,37 @@ impl Endpoint {
         true
     }
 
-    /// Whether no handshake may begin with somebody of the prefix of `from` now. Its sender says it again by and by: that is the
-    /// queue, and it costs us nothing.
-    pub(crate) fn is_held_back(&mut self, now: Instant, from: SocketAddr) -> bool {
-        let is_held_back = self.half_open.room(now, Prefix::of(from.ip()), &self.config) == Room::Full;
-        if is_held_back {
-            self.note_stranger(now, from, "segment dropped: too many handshakes with its prefix, or in all");
-            self.counters.handshakes_limited += 1;
+    /// Whether the handshake that `segment` would begin has to wait for a place. Then it is kept, or, where too many wait, dropped: its
+    /// sender says it again by and by.
+    pub(crate) fn is_held_back(&mut self, now: Instant, id: ConnectionId, segment: &Segment) -> bool {
+        let (from, limits) = (segment.source, &self.config);
+        let prefix = Prefix::of(from.ip());
+        if self.half_open.room(now, prefix, limits) != Room::Full {
+            return false;
         }
-        is_held_back
+        if !self.half_open.hold(id, prefix, segment, limits) {
+            self.note_held_back(now, from);
+        }
+        true
+    }
+
+    fn note_held_back(&mut self, now: Instant, from: SocketAddr) {
+        self.note_stranger(now, from, "segment dropped: too many handshakes with its prefix, or in all");
+        self.counters.handshakes_limited += 1;
+    }
+
+    /// Handshakes that wait begin, as far as there are places for them.
+    pub(crate) fn begin_waiting_handshakes(&mut self, now: Instant) {
+        while let Some((id, segments)) = self.half_open.next_waiting(now, &self.config) {
+            for segment in segments {
+                self.hand_over(now, id, &segment);
+            }
+        }
     }
 
     /// The address of `id` has answered: its handshake begins, in the place of another if there is no more room.
     pub(crate) fn begin_handshake(&mut self, now: Instant, id: ConnectionId, from: SocketAddr) {
-        if let Room::InPlaceOf(other) = self.half_open.room(now, Prefix::of(from.ip()), &self.config) {
+        if let Room::InPlaceOf(other) = self.half_open.room_for_eldest(Prefix::of(from.ip()), &self.config) {
             self.note_stranger(
                 now,
                 from,

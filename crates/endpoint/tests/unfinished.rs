@@ -67,8 +67,17 @@ fn handshakes_that_never_end() {
     assert!(counters.handshakes_limited > 0 && counters.syn_cookies_sent > 0, "{counters:?}");
     assert!(each <= MOST_PER_HANDSHAKE, "{each} bytes for each stranger");
 
+    let waiting = counters.handshakes_waiting;
+    assert!(waiting > 0, "{counters:?}");
+
     host.run(Duration::from_secs(30));
-    assert_eq!(host.endpoint.counters().handshakes, 0, "they have 20 seconds");
+    assert_eq!(
+        host.endpoint.counters().handshakes,
+        waiting,
+        "they have 20 seconds, then those who have waited"
+    );
+    host.run(Duration::from_secs(20));
+    assert_eq!(host.endpoint.counters().handshakes, 0);
     host.run(Duration::from_secs(300));
     let counters = host.endpoint.counters();
     assert_eq!((counters.connections, counters.half_open, counters.names), (0, 0, 0));

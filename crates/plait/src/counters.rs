@@ -31,7 +31,7 @@ impl HostCounters {
         totals
     }
 
-    /// What there is now, by name: `connections`, of them `half_open` and in `handshakes`, `pending_joins`, `time_wait` and others.
+    /// What there is now, by name: `connections`, of them `half_open`, in `handshakes` and `handshakes_waiting`, `pending_joins`, `time_wait` and others.
     #[must_use]
     pub fn now(&self) -> Vec<(&'static str, u64)> {
         self.parts().0
@@ -39,12 +39,13 @@ impl HostCounters {
 
     /// What there is now, and totals.
     fn parts(&self) -> (Named, Named) {
-        const NOW: [&str; 9] = [
+        const NOW: [&str; 10] = [
             "memory_used",
             "memory_set_aside",
             "connections",
             "half_open",
             "handshakes",
+            "handshakes_waiting",
             "pending_joins",
             "time_wait",
             "names",
@@ -79,6 +80,7 @@ impl HostCounters {
                 connections,
                 half_open,
                 handshakes,
+                handshakes_waiting,
                 pending_joins,
                 time_wait,
                 names,

@@ -4,11 +4,13 @@ use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddr};
 use plait_base::{Duration, Random, SeededRandom, SeqNum};
 use plait_endpoint::EndpointConfig;
-use plait_mptcp::Config;
+use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
+use plait_mptcp::{Config, Protect, SealedSettings};
 use plait_sim::{CloseMode, Families, Frame, LinkConfig, Loss, Pair, Workload, plain_link};
 use plait_wire::{
     CapableFlags, Flags, MpCapable, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes,
 };
+use std::sync::Arc;
 
 const MINUTES: Duration = Duration::from_secs(600);
 
@@ -201,4 +203,46 @@ fn segment(source: SocketAddr, destination: SocketAddr, flags: Flags) -> Segment
         ecn: 0,
         flow_label: 0,
     }
+}
+
+/// Many behind one address, who ask for three times as many handshakes as a prefix is allowed: each waits its turn, some three seconds.
+#[test]
+fn a_crowd_from_one_prefix_that_asks_for_more_than_its_share_is_served_in_turn() {
+    const CROWD: usize = 100;
+    let limits = EndpointConfig { max_handshakes_per_prefix: 8, ..EndpointConfig::default() };
+    let mut pair = Pair::limited(9, 1, Families::V4, limits);
+    let config = sealed();
+    pair.serve(&config, Workload::of(100));
+    let (mut open, mut over) = (Vec::new(), Vec::new());
+    while open.len() + over.len() < 10 * CROWD {
+        open.push((pair.world.now(), pair.open(&config, Workload::of(100))));
+        let client = pair.client;
+        if open.len() == CROWD {
+            pair.world.run_until(MINUTES, |world| {
+                open.iter().any(|(_, id)| world.application(client, *id).outcome().is_some())
+            });
+        }
+        open.retain(|&(began, id)| {
+            let Some(outcome) = pair.world.application(client, id).outcome() else { return true };
+            over.push((outcome.result, outcome.at.saturating_since(began)));
+            false
+        });
+        pair.world.dismiss_finished();
+    }
+    assert!(over.len() >= 9 * CROWD && over.iter().all(|(result, _)| result.is_ok()), "{over:?}");
+    let slowest = over.iter().map(|(_, time)| *time).max();
+    assert!(slowest < Some(Duration::from_secs(4)), "{slowest:?}");
+    assert!(pair.world.run_talk(MINUTES));
+    pair.assert_clean();
+}
+
+fn sealed() -> Config {
+    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
+    let name = ServerName::try_from("gw.example.com").expect("a name");
+    let settings = SealedSettings {
+        teps: vec![Tep::TcpcryptCurve25519],
+        opener: Some(Arc::new(OpenerSettings::new(name, ServerTrust::AcceptNew))),
+        ..SealedSettings::listener(Arc::new(ListenerSettings::new(identity)))
+    };
+    Config { protect: Protect::Sealed(settings), ..Config::default() }
 }

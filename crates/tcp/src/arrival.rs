@@ -203,6 +203,22 @@ impl Connection {
         Arrival::Accepted { offset: next, window: self.send.window.scaled(segment.window) }
     }
 
+    /// Whether `segment` ends the handshake that the peer has begun: it acknowledges our SYN (RFC 9293, section 3.10.7.4, fifth step).
+    #[must_use]
+    pub fn is_third_segment(&self, segment: &Segment) -> bool {
+        self.state == State::SynReceived
+            && segment.flags.contains(Flags::ACK)
+            && !segment.flags.contains(Flags::RST)
+            && self.check_third(segment).is_some()
+    }
+
+    /// The byte that the third segment of the handshake acknowledges, if it can be that.
+    fn check_third(&self, segment: &Segment) -> Option<u64> {
+        let una = self.send.una;
+        let ack = una as i64 + i64::from(segment.ack.distance(self.send.seq(una)));
+        u64::try_from(ack).ok().filter(|ack| (1..=self.send.next).contains(ack))
+    }
+
     /// Fifth step, first half: whether the acknowledgment number can be one of ours. Completes the handshake.
     fn check_ack(
         &mut self,
@@ -210,21 +226,21 @@ impl Connection {
         segment: &Segment,
         view: &SegmentView,
     ) -> Result<u64, (Answer, DropReason)> {
-        let una = self.send.una;
-        let ack = una as i64 + i64::from(segment.ack.distance(self.send.seq(una)));
         if self.state == State::SynReceived {
-            if ack < 1 || ack > self.send.next as i64 {
+            let Some(ack) = self.check_third(segment) else {
                 log::debug!(
                     ack = segment.ack.bits(),
                     "reset: the third segment acknowledges what was never sent"
                 );
                 self.reset = Some((segment.ack, false));
                 return Err((Answer::Never, DropReason::UnacceptableAck));
-            }
+            };
             let sample = self.handshake_sample(now, view.timestamps.map(|stamp| stamp.echo));
             self.establish(now, sample);
-            return Ok(ack as u64);
+            return Ok(ack);
         }
+        let una = self.send.una;
+        let ack = una as i64 + i64::from(segment.ack.distance(self.send.seq(una)));
         // RFC 5961, section 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
         let oldest = una as i64 - i64::from(self.send.window.largest());
         if ack > self.send.next as i64 || ack < oldest {

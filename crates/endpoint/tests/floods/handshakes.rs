@@ -21,22 +21,47 @@ fn a_prefix_with_enough_handshakes_is_held_back_and_the_others_are_not() {
         begin(&mut fixture, raw_peer(1, number));
     }
     let counters = fixture.server.counters();
-    assert_eq!((counters.handshakes, counters.handshakes_limited), (4, 2), "{counters:?}");
+    assert_eq!((counters.handshakes, counters.handshakes_waiting), (4, 2), "{counters:?}");
     let (mut peer, init) = begin(&mut fixture, raw_peer(2, 0));
     finish(&mut fixture, &mut peer, &init);
     assert!(peer.keys.is_some());
 }
 
 #[test]
-fn who_was_held_back_gets_in_by_saying_it_again_when_there_is_room() {
+fn who_was_held_back_is_answered_as_soon_as_there_is_room_without_saying_it_again() {
     let mut fixture = fixture();
-    for number in 0..4 {
-        begin(&mut fixture, raw_peer(1, number));
-    }
+    let first: Vec<_> = (0..4).map(|number| begin(&mut fixture, raw_peer(1, number))).collect();
     let (mut peer, init) = begin(&mut fixture, raw_peer(1, 4));
     assert_eq!(tell(&mut fixture, &init), [], "held back");
+    let (_, later) = begin(&mut fixture, raw_peer(1, 5));
+    assert_eq!(tell(&mut fixture, &later), [], "behind it");
+    fixture.run_for(Duration::from_millis(300));
+    let reset =
+        Segment { flags: Flags::RST, payload: bytes::Bytes::new(), segment_size: 1, ..first[0].1.clone() };
+    assert_eq!(tell(&mut fixture, &reset), []);
+    let answers = said_in_time(&mut fixture);
+    assert!(answers.iter().all(|answer| answer.destination.port() == 2004), "{answers:?}");
+    let mut said: Vec<_> = answers.iter().flat_map(|answer| peer.handle(answer)).collect();
+    while let Some(segment) = said.pop() {
+        said.extend(tell(&mut fixture, &segment).iter().flat_map(|answer| peer.handle(answer)));
+    }
+    assert!(peer.keys.is_some());
+}
+
+#[test]
+fn who_was_held_back_where_too_many_wait_gets_in_by_saying_it_again() {
+    let limits = EndpointConfig { max_half_open: 4, ..LIMITS };
+    let [_, listener] = sealed();
+    let mut fixture = Fixture::new(listener, limits);
+    for number in 0..5 {
+        begin(&mut fixture, raw_peer(1, number));
+    }
+    let (mut peer, init) = begin(&mut fixture, raw_peer(1, 5));
+    assert_eq!(tell(&mut fixture, &init), [], "held back");
+    let counters = fixture.server.counters();
+    assert_eq!((counters.handshakes_waiting, counters.handshakes_limited), (1, 2), "{counters:?}");
     // The others have had their 20 seconds.
-    fixture.run_for(Duration::from_secs(25));
+    fixture.run_for(Duration::from_secs(45));
     finish(&mut fixture, &mut peer, &init);
     assert!(peer.keys.is_some());
 }
@@ -107,6 +132,16 @@ fn begin(fixture: &mut Fixture, mut peer: RawPeer) -> (RawPeer, Segment) {
     let third = Segment { payload: bytes::Bytes::new(), segment_size: 1, ..init.clone() };
     assert_eq!(tell(fixture, &third), []);
     (peer, init)
+}
+
+/// What the server says on its own account now.
+fn said_in_time(fixture: &mut Fixture) -> Vec<Segment> {
+    let due = fixture.server.poll_timeout();
+    assert!(due.is_some_and(|due| due <= fixture.now), "something is due: {due:?}");
+    fixture.server.handle_timeout(fixture.now);
+    std::iter::from_fn(|| fixture.server.poll_transmit(fixture.now))
+        .map(|transmit| transmit.segment)
+        .collect()
 }
 
 /// Goes on to the end of the handshake, as far as it is answered.

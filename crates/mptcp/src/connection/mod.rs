@@ -379,6 +379,11 @@ impl Connection {
             .is_some_and(|subflow| !matches!(subflow.tcp.state(), State::SynReceived | State::Closed))
     }
 
+    /// Whether `segment`, on the first subflow, would show that: it acknowledges our SYN/ACK.
+    pub fn would_prove_address(&self, segment: &Segment) -> bool {
+        self.subflows.first().is_some_and(|subflow| subflow.tcp.is_third_segment(segment))
+    }
+
     /// What is spoken.
     pub(crate) fn mode(&self) -> Mode {
         self.protection.mode()

@@ -86,6 +86,14 @@ impl Association {
         }
     }
 
+    /// As [`Connection::would_prove_address`]; an opening of our own has nothing to prove.
+    pub fn would_prove_address(&self, segment: &Segment) -> bool {
+        match self {
+            Self::Opening(_) => false,
+            Self::Connection(connection) => connection.would_prove_address(segment),
+        }
+    }
+
     /// As [`Connection::handle_icmp`].
     pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
         pass!(self.handle_icmp(now, id, error, host));

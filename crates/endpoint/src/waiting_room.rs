@@ -1,0 +1,215 @@
+//! Handshakes that wait for a place: what their openers have said is kept, and each network is served in the order in which they came.
+//!
+//! Left to TCP, each would try again later and later, and whoever comes new would take the place that has become free: some of a crowd
+//! would not get one in the time of a handshake. Only who has answered our SYN/ACK waits here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plait_wire::Segment;
+
+use crate::prefix::Prefix;
+use crate::{ConnectionId, EndpointConfig};
+
+/// Prefixes that may wait at a time: a place that has become free is offered to each in turn.
+const MAX_PREFIXES: usize = 64;
+/// Of one connection, segments and bytes of payload: the third segment, and the first message of a handshake.
+const MAX_SEGMENTS: usize = 4;
+const MAX_BYTES: usize = 2048;
+/// Of all that wait, one prefix may have this part.
+const PREFIX_PART: usize = 4;
+
+/// All that wait.
+#[derive(Default)]
+pub(crate) struct WaitingRoom {
+    held: BTreeMap<ConnectionId, Held>,
+    /// By the widest prefix, then by age, as ids count up.
+    order: BTreeSet<(Prefix, ConnectionId)>,
+    /// How many wait, of each widest prefix.
+    counts: BTreeMap<Prefix, usize>,
+    /// The prefix that was asked last.
+    turn: Option<Prefix>,
+}
+
+/// What one has said.
+struct Held {
+    prefix: Prefix,
+    segments: Vec<Segment>,
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        self.segments.iter().map(|segment| segment.payload.len()).sum()
+    }
+}
+
+impl WaitingRoom {
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether somebody of the same site waits, behind whom others have to wait, too.
+    pub(crate) fn is_waited_in(&self, prefix: Prefix) -> bool {
+        self.counts.contains_key(&prefix.widest())
+    }
+
+    /// Whether one more of `prefix` may wait.
+    pub(crate) fn takes(&self, prefix: Prefix, limits: &EndpointConfig) -> bool {
+        let most = (limits.max_half_open / PREFIX_PART).max(1);
+        self.held.len() < limits.max_half_open
+            && match self.counts.get(&prefix.widest()) {
+                Some(count) => *count < most,
+                None => self.counts.len() < MAX_PREFIXES,
+            }
+    }
+
+    /// Keeps what `id` says until there is a place for it; `false` if there is no room to keep it.
+    pub(crate) fn hold(
+        &mut self,
+        id: ConnectionId,
+        prefix: Prefix,
+        segment: &Segment,
+        limits: &EndpointConfig,
+    ) -> bool {
+        if !self.held.contains_key(&id) {
+            if !self.takes(prefix, limits) {
+                return false;
+            }
+            self.held.insert(id, Held { prefix, segments: Vec::new() });
+            self.order.insert((prefix.widest(), id));
+            *self.counts.entry(prefix.widest()).or_default() += 1;
+        }
+        let Some(held) = self.held.get_mut(&id) else { return false };
+        let said = |kept: &Segment| kept.seq == segment.seq && kept.payload.len() >= segment.payload.len();
+        if held.segments.iter().any(said) {
+            return true;
+        }
+        let fits = held.segments.len() < MAX_SEGMENTS && held.bytes() + segment.payload.len() <= MAX_BYTES;
+        if fits {
+            held.segments.push(segment.clone());
+        }
+        fits
+    }
+
+    /// It waits no longer: what it has said.
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Vec<Segment> {
+        let Some(Held { prefix, segments }) = self.held.remove(&id) else { return Vec::new() };
+        let prefix = prefix.widest();
+        self.order.remove(&(prefix, id));
+        if let Some(count) = self.counts.get_mut(&prefix) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&prefix);
+            }
+        }
+        segments
+    }
+
+    /// Who is to be served next: the eldest of a prefix for which there is room, each prefix in its turn, and `most` of them asked.
+    pub(crate) fn next(
+        &mut self,
+        most: usize,
+        mut has_room: impl FnMut(Prefix) -> bool,
+    ) -> Option<(ConnectionId, Vec<Segment>)> {
+        for _ in 0..most.min(self.counts.len()) {
+            let behind = self.turn.and_then(|turn| self.order.range((turn, ConnectionId(u64::MAX))..).next());
+            let &(prefix, id) = behind.or_else(|| self.order.first())?;
+            self.turn = Some(prefix);
+            let network = self.held.get(&id)?.prefix;
+            if has_room(network) {
+                return Some((id, self.remove(id)));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use plait_base::SeqNum;
+    use plait_wire::{Flags, OptionBytes};
+
+    use super::*;
+
+    const LIMITS: EndpointConfig = EndpointConfig { max_half_open: 12, ..EndpointConfig::DEFAULT };
+
+    fn prefix(number: u8) -> Prefix {
+        Prefix::V4([10, 0, number])
+    }
+
+    fn segment(seq: u32, payload: &'static [u8]) -> Segment {
+        Segment {
+            source: ([10, 0, 0, 1], 1000).into(),
+            destination: ([10, 9, 0, 1], 443).into(),
+            seq: SeqNum::new(seq),
+            ack: SeqNum::new(1),
+            flags: Flags::ACK,
+            window: 1000,
+            urgent: 0,
+            options: OptionBytes::new(),
+            payload: Bytes::from_static(payload),
+            segment_size: 1400,
+            ecn: 0,
+            flow_label: 0,
+        }
+    }
+
+    /// Who waits, each with one segment.
+    fn room(waiting: &[(u64, u8)]) -> WaitingRoom {
+        let mut room = WaitingRoom::default();
+        for &(id, network) in waiting {
+            assert!(room.hold(ConnectionId(id), prefix(network), &segment(1, b"hello"), &LIMITS));
+        }
+        room
+    }
+
+    fn served(room: &mut WaitingRoom, has_room: impl Fn(Prefix) -> bool) -> Vec<u64> {
+        std::iter::from_fn(|| room.next(usize::MAX, &has_room)).map(|(id, _)| id.0).collect()
+    }
+
+    #[test]
+    fn each_prefix_in_its_turn_and_of_each_who_came_first() {
+        let mut room = room(&[(1, 1), (2, 1), (3, 2), (4, 1), (5, 2)]);
+        assert_eq!(served(&mut room, |_| true), [1, 3, 2, 5, 4]);
+        assert!(room.len() == 0 && room.counts.is_empty() && room.order.is_empty());
+    }
+
+    #[test]
+    fn a_prefix_without_room_keeps_no_other_waiting() {
+        let mut room = room(&[(1, 1), (2, 2)]);
+        assert_eq!(served(&mut room, |network| network != prefix(1)), [2]);
+        assert!(room.is_waited_in(prefix(1)) && !room.is_waited_in(prefix(2)));
+        assert_eq!(served(&mut room, |_| true), [1]);
+    }
+
+    #[test]
+    fn what_one_has_said_is_kept_once_and_up_to_a_limit() {
+        let mut room = room(&[(1, 1)]);
+        let mut hold = |seq, payload| room.hold(ConnectionId(1), prefix(1), &segment(seq, payload), &LIMITS);
+        assert!(hold(1, b"hello") && hold(1, b""), "said again");
+        assert!(hold(6, b"world"));
+        assert!(!hold(11, &[0; MAX_BYTES]), "too long");
+        assert!(hold(11, b"!") && hold(12, b"!"));
+        assert!(!hold(13, b"!"), "too many");
+        let (_, segments) = room.next(1, |_| true).expect("one waits");
+        assert_eq!(segments.iter().map(|segment| segment.seq.bits()).collect::<Vec<_>>(), [1, 6, 11, 12]);
+    }
+
+    #[test]
+    fn a_prefix_has_a_quarter_of_the_places_and_prefixes_are_counted() {
+        let mut room = room(&[(1, 1), (2, 1), (3, 1), (4, 2)]);
+        assert!(!room.takes(prefix(1), &LIMITS) && room.takes(prefix(2), &LIMITS));
+        assert_eq!(room.remove(ConnectionId(1)).len(), 1);
+        assert!(room.takes(prefix(1), &LIMITS));
+        let limits = EndpointConfig { max_half_open: 1000, ..LIMITS };
+        for number in 3..=MAX_PREFIXES as u8 {
+            assert!(room.hold(
+                ConnectionId(100 + u64::from(number)),
+                prefix(number),
+                &segment(1, b""),
+                &limits
+            ));
+        }
+        assert!(!room.takes(prefix(200), &limits), "one more prefix");
+    }
+}
