@@ -31,7 +31,8 @@ pub(crate) struct Options {
     /// Runs all of them so many times; a case that failed once has failed.
     #[arg(long, value_name = "TIMES", default_value = "1")]
     repeat: NonZeroU32,
-    /// So many at a time. Those that mostly wait take less time so; what is judged by times wants the machine for itself.
+    /// So many at a time. Those that mostly wait take less time so; what is judged by times wants the machine for itself. What fails beside
+    /// others is run again alone, and that counts.
     #[arg(long, value_name = "CASES", default_value = "1")]
     jobs: NonZeroU32,
     /// Keeps the programs' output, and captures, of cases that fail.
@@ -148,16 +149,24 @@ pub(crate) fn prepare_directory(keep: Option<PathBuf>) -> Result<PathBuf> {
 /// Runs what was asked for; false if a case failed.
 pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
     let root = prepare(options)?;
-    let (mut results, mut failures) = (Vec::new(), Vec::new());
+    let (mut results, mut failures, mut disturbed) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=options.repeat.get() {
         if options.repeat.get() > 1 {
             println!("round {round} of {}", options.repeat);
         }
         let wanted: Vec<&Case<'_>> = cases.iter().filter(|case| options.wants(case)).collect();
-        let ended =
-            several(options.jobs, &wanted, |case| one(case, &root.join(round.to_string()), options.keeps()));
+        let root = root.join(round.to_string());
+        let ended = several(options.jobs, &wanted, |case| one(case, &root.join("first"), options.keeps()));
         for (case, ended) in wanted.iter().zip(ended) {
-            let (class, text) = ended?;
+            let (mut class, mut text) = ended?;
+            if class == Class::Failed && options.jobs.get() > 1 {
+                println!("again, alone:");
+                let beside_others = text;
+                (class, text) = one(case, &root.join("again"), options.keeps())?;
+                if class != Class::Failed {
+                    disturbed.push(format!("{}: {beside_others}", case.name));
+                }
+            }
             results.push((case.row.clone(), case.column.clone(), class));
             if class == Class::Failed {
                 failures.push(format!("{}: {text}", case.name));
@@ -169,6 +178,9 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
     }
     ensure!(!results.is_empty(), "no case is called so; `list` names them");
     print_table(&results);
+    if !disturbed.is_empty() {
+        println!("\nfailed beside others, and not alone:\n{}", disturbed.join("\n"));
+    }
     if !failures.is_empty() {
         println!("\nfailed:\n{}", failures.join("\n"));
     }
