@@ -78,8 +78,12 @@ impl Windowed {
 
     /// Bytes per second at which segments should leave, for a round trip of `round_trip`: faster than the window allows, so that
     /// pacing spreads its bytes and does not limit them (the factors are those of Linux). `None` where there is nothing
-    /// to spread: before the first sample, and where the round trip is no longer than a quantum.
+    /// to spread: before the first sample, and where the round trip is no longer than a quantum; nor for LIA and OLIA: at a full queue
+    /// a flow that is spread loses less than one that leaves as acknowledgments come, so that together they would take more than one TCP.
     pub(super) fn pacing_rate(&self, round_trip: Option<Duration>) -> Option<u64> {
+        if matches!(self.law, Law::Lia { .. } | Law::Olia { .. }) {
+            return None;
+        }
         let nanos = round_trip.filter(|&round_trip| round_trip > QUANTUM)?.as_nanos();
         let doubles = self.state.bytes < self.state.threshold / 2;
         let percent = if doubles { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };

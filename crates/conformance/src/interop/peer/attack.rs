@@ -4,7 +4,7 @@
 //! scenario drops what it sends. All choices are fixed by a seed, so that a run can be repeated.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -25,7 +25,16 @@ pub(crate) struct Flood {
     /// How many.
     #[arg(long)]
     count: u64,
+    /// So many a second, each from an invented address; as fast as it goes, from one, if it is not given.
+    #[arg(long, value_name = "SYNS")]
+    rate: Option<u32>,
 }
+
+/// Networks that nobody has: for measurements (RFC 2544), and for examples (RFC 3849).
+const NOBODY_V4: [u8; 2] = [198, 18];
+const NOBODY_V6: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
+/// How often a flood of a given rate is sent on.
+const TICK: Duration = Duration::from_millis(1);
 
 /// Hostile segments, most of them on connections of their own.
 #[derive(Args)]
@@ -41,10 +50,20 @@ pub(crate) struct Garbage {
 }
 
 pub(crate) fn flood(options: &Flood) -> Result<()> {
-    let raw = Raw::open(options.from, options.to)?;
+    let mut raw = Raw::open(options.from, options.to)?;
+    if options.rate.is_some() {
+        raw.include_headers()?;
+    }
     let began = Instant::now();
     let mut random = Pattern::new(options.count);
     for index in 0..options.count {
+        if let Some(rate) = options.rate {
+            let due = Duration::from_secs_f64(index as f64 / f64::from(rate));
+            while began.elapsed() < due {
+                std::thread::sleep(TICK);
+            }
+            raw.from = invented(options.to, &mut random);
+        }
         let port = 1024 + u16::try_from(index % 60_000).unwrap_or(0);
         let mut bytes = [0; 4];
         random.fill(&mut bytes);
@@ -56,6 +75,19 @@ pub(crate) fn flood(options: &Flood) -> Result<()> {
         seconds: began.elapsed().as_secs_f64(),
         ..CrowdReport::default()
     })
+}
+
+/// An address that is nobody's, of the family of `to`.
+fn invented(to: SocketAddr, random: &mut Pattern) -> IpAddr {
+    let mut bytes = [0; 16];
+    random.fill(&mut bytes);
+    match to {
+        SocketAddr::V4(_) => [NOBODY_V4[0], NOBODY_V4[1] | bytes[0] & 1, bytes[1], bytes[2]].into(),
+        SocketAddr::V6(_) => {
+            bytes[..4].copy_from_slice(&NOBODY_V6);
+            bytes.into()
+        }
+    }
 }
 
 pub(crate) fn garbage(options: &Garbage) -> Result<()> {

@@ -54,36 +54,45 @@ pub(crate) struct Hold {
 
 pub(crate) fn churn(options: &Churn) -> Result<()> {
     let (next, completed, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let first_error = Mutex::new(None);
+    let (first_error, openings) = (Mutex::new(None), Mutex::new(Vec::new()));
     let began = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..options.parallel {
             scope.spawn(|| {
                 while next.fetch_add(1, Ordering::Relaxed) < options.count {
-                    if let Err(error) = one_short(options) {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                        first_error
-                            .lock()
-                            .expect("no panic while it is held")
-                            .get_or_insert(format!("{error:#}"));
-                    } else {
-                        completed.fetch_add(1, Ordering::Relaxed);
+                    match one_short(options) {
+                        Ok(opened) => {
+                            completed.fetch_add(1, Ordering::Relaxed);
+                            openings.lock().expect("no panic while it is held").push(opened.as_secs_f64());
+                        }
+                        Err(error) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            first_error
+                                .lock()
+                                .expect("no panic while it is held")
+                                .get_or_insert(format!("{error:#}"));
+                        }
                     }
                 }
             });
         }
     });
+    let mut openings: Vec<f64> = openings.into_inner().expect("no panic while it is held");
+    openings.sort_by(f64::total_cmp);
     print(&CrowdReport {
         completed: completed.into_inner(),
         failed: failed.into_inner(),
         error: first_error.into_inner().expect("no panic while it is held"),
         seconds: began.elapsed().as_secs_f64(),
+        openings,
     })
 }
 
-/// Connects, sends, closes its side, reads to the other's end, closes.
-fn one_short(options: &Churn) -> Result<()> {
+/// Connects, sends, closes its side, reads to the other's end, closes; how long it took to open.
+fn one_short(options: &Churn) -> Result<Duration> {
+    let began = Instant::now();
     let connection = connected(options.to, options.socket)?;
+    let opened = began.elapsed();
     (&connection).write_all(&vec![0x5a; options.bytes])?;
     connection.shutdown(Shutdown::Write)?;
     let mut back = Vec::new();
@@ -94,7 +103,7 @@ fn one_short(options: &Churn) -> Result<()> {
         back.len(),
         options.bytes
     );
-    Ok(())
+    Ok(opened)
 }
 
 pub(crate) fn hold(options: &Hold) -> Result<()> {
@@ -121,6 +130,7 @@ pub(crate) fn hold(options: &Hold) -> Result<()> {
         failed: options.count - completed,
         error,
         seconds: began.elapsed().as_secs_f64(),
+        ..CrowdReport::default()
     })?;
     eprintln!("holding");
     std::io::copy(&mut stdin().lock(), &mut std::io::sink())?;

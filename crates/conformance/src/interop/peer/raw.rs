@@ -25,11 +25,13 @@ pub(super) struct Segment {
     pub(super) payload: Vec<u8>,
 }
 
-/// A raw socket for TCP: the kernel makes the IP header only.
+/// A raw socket for TCP: the kernel makes the IP header only, unless it is told to leave that to us.
 pub(super) struct Raw {
     socket: Socket,
-    from: IpAddr,
+    /// Where segments come from: the address of the socket, or anybody's where the headers are ours.
+    pub(super) from: IpAddr,
     to: SocketAddr,
+    makes_headers: bool,
 }
 
 impl Raw {
@@ -38,7 +40,37 @@ impl Raw {
             Socket::new(Domain::for_address(to), Type::RAW, Some(Protocol::TCP)).context("a raw socket")?;
         socket.bind(&SocketAddr::new(from, 0).into())?;
         socket.set_read_timeout(Some(Duration::from_millis(20)))?;
-        Ok(Self { socket, from, to })
+        Ok(Self { socket, from, to, makes_headers: false })
+    }
+
+    /// From now on the IP header is ours as well, and segments may come from anywhere.
+    pub(super) fn include_headers(&mut self) -> Result<()> {
+        let set = match self.to {
+            SocketAddr::V4(_) => self.socket.set_header_included_v4(true),
+            SocketAddr::V6(_) => self.socket.set_header_included_v6(true),
+        };
+        self.makes_headers = true;
+        set.context("make IP headers")
+    }
+
+    /// The IP header of so many bytes; the kernel fills in the checksum and the length of IPv4.
+    fn header(&self, len: usize) -> Vec<u8> {
+        let mut header = Vec::with_capacity(40 + len);
+        match (self.from, self.to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                header.extend([0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+                header.extend(from.octets());
+                header.extend(to.octets());
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let [high, low] = u16::try_from(len).unwrap_or(0).to_be_bytes();
+                header.extend([0x60, 0, 0, 0, high, low, 6, 64]);
+                header.extend(from.octets());
+                header.extend(to.octets());
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {}
+        }
+        header
     }
 
     pub(super) fn send(&self, segment: &Segment) -> Result<()> {
@@ -85,8 +117,10 @@ impl Raw {
     }
 
     pub(super) fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let mut whole = if self.makes_headers { self.header(bytes.len()) } else { Vec::new() };
+        whole.extend(bytes);
         // The port of a raw IPv6 socket's destination must be zero.
-        match self.socket.send_to(bytes, &SocketAddr::new(self.to.ip(), 0).into()) {
+        match self.socket.send_to(&whole, &SocketAddr::new(self.to.ip(), 0).into()) {
             // The device's queue is full, or random flags make it one of the resets that the scenario drops: the segment is
             // lost, as on any wire.
             Err(error) if error.raw_os_error() == Some(105) => Ok(()),

@@ -69,6 +69,9 @@ pub(crate) struct CrowdReport {
     pub(crate) error: Option<String>,
     /// In seconds.
     pub(crate) seconds: f64,
+    /// The time that each connection took to open, in ascending order, in seconds; empty where nobody measures it.
+    #[serde(default)]
+    pub(crate) openings: Vec<f64>,
 }
 
 /// Milliseconds of the wall clock.

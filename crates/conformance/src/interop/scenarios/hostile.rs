@@ -23,6 +23,12 @@ pub(crate) const ALL: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "syn-flood-invented",
+        about: "100 000 SYNs a second from invented addresses: honest connections open as fast as without",
+        roles: SERVER,
+        run: flooded,
+    },
+    Scenario {
         name: "garbage",
         about: "malformed options, wrong versions, tokens, HMACs and mappings, 64 KiB of garbage",
         roles: SERVER,
@@ -32,6 +38,80 @@ pub(crate) const ALL: &[Scenario] = &[
         },
     },
 ];
+
+/// SYNs a second, and connections that are opened one after the other meanwhile.
+const RATE: u64 = 100_000;
+const HONEST: u64 = 200;
+/// What the flood may add to the time that opening takes, in seconds, for all but one in twenty.
+const MOST_DELAY: f64 = 0.2;
+
+fn flooded(context: &Context<'_>) -> Result<Verdict> {
+    let bed = Testbed::new(Shape::Routed)?;
+    let mut subject = Standing::start(context, &bed)?;
+    // Who is answered does not exist, and nobody says so.
+    let _nobody = Table::install(
+        &bed.server,
+        "chain f { type filter hook forward priority 0\nip daddr 198.18.0.0/15 drop\nip6 daddr 2001:db8::/32 drop\n}\n\
+         chain o { type filter hook output priority 0\nip daddr 198.18.0.0/15 drop\nip6 daddr 2001:db8::/32 drop\n}",
+    )?;
+    let (rate, honest) = if context.is_quick() { (RATE / 10, HONEST / 5) } else { (RATE, HONEST) };
+    let quiet = openings(context, &bed, &subject, honest)?;
+    let before = subject.program.resident_bytes()?;
+    // Longer than the connections need, if they are not held up.
+    let count = rate * honest / 20;
+    let mut command = interop()?;
+    command.arg("flood").arg(subject.address.to_string());
+    command.args(["--from", &bed.client_address(context.family, 1).to_string()]);
+    command.args(["--count", &count.to_string(), "--rate", &rate.to_string()]);
+    let mut attacker =
+        Program::start(&bed.client, &context.run_directory()?, "flood", command, End::Own, End::Own)?;
+    std::thread::sleep(Duration::from_secs(1));
+    let during = openings(context, &bed, &subject, honest)?;
+    ensure!(!attacker.has_ended()?, "the flood was over before: {}", attacker.last_words());
+    ensure!(attacker.wait(Duration::from_secs(120))?.success(), "{}", attacker.last_words());
+    let report: CrowdReport = attacker.report()?;
+    ensure!(!subject.program.has_ended()?, "the subject died: {}", subject.program.last_words());
+    let grown = subject.program.resident_bytes()?.saturating_sub(before);
+    let percentile = |times: &[f64], part: usize| 1000.0 * times[(times.len() - 1) * part / 100];
+    let words = |times: &[f64]| {
+        let of = |part| percentile(times, part);
+        format!(
+            "{:.1} ms in the median, {:.1} at the 95th percentile, {:.0} at most",
+            of(50),
+            of(95),
+            of(100)
+        )
+    };
+    let text = format!(
+        "{honest} connections one by one open in {}; under {:.0} SYNs a second in {}; memory grew by {} KiB",
+        words(&quiet),
+        report.completed as f64 / report.seconds,
+        words(&during),
+        grown / 1024
+    );
+    ensure!(grown <= BOUND, "{text}");
+    let is_as_fast = report.completed as f64 / report.seconds >= 0.9 * rate as f64;
+    ensure!(is_as_fast || !context.judges_time(), "no such flood; {text}");
+    let delay = (percentile(&during, 95) - percentile(&quiet, 95)) / 1000.0;
+    ensure!(delay <= MOST_DELAY || !context.judges_time(), "{text}");
+    Ok(Verdict::Passed(text))
+}
+
+/// How long honest connections take to open, in ascending order, in seconds.
+fn openings(context: &Context<'_>, bed: &Testbed, subject: &Standing, count: u64) -> Result<Vec<f64>> {
+    let mut command = interop()?;
+    command.arg("churn").arg(subject.address.to_string()).args(["--parallel", "1"]);
+    command.args(["--count", &count.to_string()]);
+    if !context.is_baseline() {
+        command.arg("--echo");
+    }
+    let mut clients =
+        Program::start(&bed.client, &context.run_directory()?, "churn", command, End::Own, End::Own)?;
+    clients.wait(Duration::from_secs(300))?;
+    let report: CrowdReport = clients.report()?;
+    ensure!(report.failed == 0, "{} of {count} failed: {:?}", report.failed, report.error);
+    Ok(report.openings)
+}
 
 /// How much an attack may make the subject keep, in bytes.
 const BOUND: u64 = 64 << 20;
