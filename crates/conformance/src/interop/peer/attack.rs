@@ -30,8 +30,8 @@ pub(crate) struct Flood {
     rate: Option<u32>,
 }
 
-/// Networks that nobody has: for measurements (RFC 2544), and for examples (RFC 3849).
-const NOBODY_V4: [u8; 2] = [198, 18];
+/// Networks that nobody has here: of providers (RFC 6598), and for examples (RFC 3849).
+const NOBODY_V4: [u8; 2] = [100, 64];
 const NOBODY_V6: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
 /// How often a flood of a given rate is sent on.
 const TICK: Duration = Duration::from_millis(1);
@@ -82,7 +82,7 @@ fn invented(to: SocketAddr, random: &mut Pattern) -> IpAddr {
     let mut bytes = [0; 16];
     random.fill(&mut bytes);
     match to {
-        SocketAddr::V4(_) => [NOBODY_V4[0], NOBODY_V4[1] | bytes[0] & 1, bytes[1], bytes[2]].into(),
+        SocketAddr::V4(_) => [NOBODY_V4[0], NOBODY_V4[1] | bytes[0] & 0x3f, bytes[1], bytes[2]].into(),
         SocketAddr::V6(_) => {
             bytes[..4].copy_from_slice(&NOBODY_V6);
             bytes.into()

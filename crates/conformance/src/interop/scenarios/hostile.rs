@@ -51,8 +51,8 @@ fn flooded(context: &Context<'_>) -> Result<Verdict> {
     // Who is answered does not exist, and nobody says so.
     let _nobody = Table::install(
         &bed.server,
-        "chain f { type filter hook forward priority 0\nip daddr 198.18.0.0/15 drop\nip6 daddr 2001:db8::/32 drop\n}\n\
-         chain o { type filter hook output priority 0\nip daddr 198.18.0.0/15 drop\nip6 daddr 2001:db8::/32 drop\n}",
+        "chain f { type filter hook forward priority 0\nip daddr 100.64.0.0/10 drop\nip6 daddr 2001:db8::/32 drop\n}\n\
+         chain o { type filter hook output priority 0\nip daddr 100.64.0.0/10 drop\nip6 daddr 2001:db8::/32 drop\n}",
     )?;
     let (rate, honest) = if context.is_quick() { (RATE / 10, HONEST / 5) } else { (RATE, HONEST) };
     let quiet = openings(context, &bed, &subject, honest)?;

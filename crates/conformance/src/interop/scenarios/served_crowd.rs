@@ -46,7 +46,7 @@ const SETTLE: Duration = Duration::from_secs(20);
 const EACH: f64 = 48.0 * 1024.0;
 const TOGETHER: f64 = 16.0 * MIB;
 /// What is free again and does not fit the next: a part of all that was taken.
-const MISFIT: f64 = 0.05;
+const MISFIT: f64 = 0.1;
 /// Sessions that a listener keeps for clients to continue, and what each takes, in bytes.
 const SESSIONS: usize = 4096;
 const SESSION: f64 = 1024.0;
