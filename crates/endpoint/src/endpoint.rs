@@ -85,6 +85,8 @@ pub struct Endpoint {
     pub(crate) half_open: HalfOpen,
     pub(crate) pending_joins: PendingJoins,
     pub(crate) ready: ReadyQueue,
+    /// Connections to which something has happened since the alarms were last right, some of them more than once.
+    pub(crate) changed: Vec<ConnectionId>,
     /// Connections with blocks to be sealed or opened elsewhere.
     pub(crate) crypto_ready: ReadyQueue,
     /// Their jobs that were handed out and have not come back.
@@ -94,6 +96,8 @@ pub struct Endpoint {
     /// The first that was refused since the driver last asked; the others are only counted.
     pub(crate) unsealed: Option<Unsealed>,
     pub(crate) replies: Replies,
+    /// Whether an answer to a stranger was to go before what connections have to send, the last time.
+    replies_first: bool,
     /// What strangers have made us log.
     #[cfg(feature = "tracing")]
     pub(crate) repetitions: plait_base::LogLimits,
@@ -125,12 +129,14 @@ impl Endpoint {
             half_open: HalfOpen::default(),
             pending_joins: PendingJoins::new(config.max_pending_joins),
             ready: ReadyQueue::default(),
+            changed: Vec::new(),
             crypto_ready: ReadyQueue::default(),
             jobs_out: 0,
             alarms: Alarms::default(),
             notices: Notices::default(),
             unsealed: None,
             replies: Replies::default(),
+            replies_first: false,
             #[cfg(feature = "tracing")]
             repetitions: plait_base::LogLimits::default(),
             counters: Counters::default(),
@@ -256,9 +262,21 @@ impl Endpoint {
 
     /// The next segment to be sent.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        if let Some(reply) = self.replies.pop() {
-            return Some(self.on_its_path(reply));
+        // In turns: nobody who makes us answer without end keeps connections from sending.
+        self.replies_first = !self.replies_first;
+        if self.replies_first {
+            self.transmit_reply().or_else(|| self.transmit_of_connection(now))
+        } else {
+            self.transmit_of_connection(now).or_else(|| self.transmit_reply())
         }
+    }
+
+    fn transmit_reply(&mut self) -> Option<Transmit> {
+        let reply = self.replies.pop()?;
+        Some(self.on_its_path(reply))
+    }
+
+    fn transmit_of_connection(&mut self, now: Instant) -> Option<Transmit> {
         while let Some(id) = self.ready.next() {
             let entry = self.connections.get_mut(&id);
             let sent = entry.and_then(|entry| {
@@ -271,6 +289,7 @@ impl Endpoint {
                         self.crypto_ready.mark(id);
                     }
                     self.ready.rotate();
+                    self.note_changed(id);
                     return Some(self.on_its_path(segment));
                 }
                 None => {
@@ -313,11 +332,14 @@ impl Endpoint {
 
     /// The earliest deadline.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        // Only a driver that could not send everything still finds somebody here.
-        let busy: Vec<_> = self.ready.iter().collect();
-        for id in busy {
-            self.set_alarm(id);
+        let mut changed = core::mem::take(&mut self.changed);
+        for id in changed.drain(..) {
+            // The others have had nothing more to send, and their alarms are set.
+            if self.ready.contains(id) {
+                self.set_alarm(id);
+            }
         }
+        self.changed = changed;
         let time_wait = self.around.time_waits.next_end();
         [self.alarms.next(), time_wait, self.half_open.next_vacancy()].into_iter().flatten().min()
     }

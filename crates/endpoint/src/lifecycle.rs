@@ -14,7 +14,15 @@ impl Endpoint {
         self.drain_events(now, id);
         self.weigh(id);
         self.ready.mark(id);
+        self.note_changed(id);
         self.note_jobs(id);
+    }
+
+    /// Its deadline may be another: its alarm is set when somebody asks for the earliest.
+    pub(crate) fn note_changed(&mut self, id: ConnectionId) {
+        if self.changed.last() != Some(&id) {
+            self.changed.push(id);
+        }
     }
 
     /// Notes what the connection has in memory.

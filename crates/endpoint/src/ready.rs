@@ -39,9 +39,9 @@ impl ReadyQueue {
         }
     }
 
-    /// All that wait.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> {
-        self.turns.iter().copied()
+    /// Whether `id` waits.
+    pub(crate) fn contains(&self, id: ConnectionId) -> bool {
+        self.members.contains(&id)
     }
 }
 
@@ -98,7 +98,8 @@ mod tests {
         assert_eq!(served, [1, 2, 3, 1]);
         ready.retire();
         ready.mark(ConnectionId(3));
-        assert_eq!(ready.iter().map(|id| id.0).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(ready.turns, [3, 1].map(ConnectionId));
+        assert!(ready.contains(ConnectionId(1)) && !ready.contains(ConnectionId(2)));
     }
 
     #[test]

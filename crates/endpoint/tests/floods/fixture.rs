@@ -48,7 +48,7 @@ pub(crate) struct Fixture {
     on_the_way: BTreeMap<(Instant, u64), Segment>,
     count: u64,
     connected: Vec<ConnectionId>,
-    accepted: Vec<ConnectionId>,
+    pub(crate) accepted: Vec<ConnectionId>,
 }
 
 impl Fixture {

@@ -46,6 +46,26 @@ fn a_client_that_has_proved_its_address_outlives_any_number_of_spoofed_syns() {
     assert!(peer.keys.is_some(), "the handshake is complete");
 }
 
+/// A driver writes less at a time than it reads: there are always answers to be sent.
+#[test]
+fn a_connection_sends_while_there_are_always_strangers_to_be_answered() {
+    let [client, listener] = plain();
+    let mut fixture =
+        Fixture::new(listener, EndpointConfig { max_half_open: 1, ..EndpointConfig::default() });
+    let id = fixture.open(client);
+    fixture.run_until(TIMEOUT, |fixture| fixture.is_open(id));
+    let mut random = SeededRandom::from_number(3);
+    for _ in 0..100 {
+        let syn = spoofed_syn(&mut random, ordinary_offer());
+        fixture.server.handle_segment(plait_endpoint::Arrival::at(fixture.now), &syn);
+    }
+    let accepted = fixture.accepted[0];
+    assert_eq!(fixture.server.write(fixture.now, accepted, bytes::Bytes::from_static(b"still here")), 10);
+    let first: Vec<_> = (0..4).filter_map(|_| fixture.server.poll_transmit(fixture.now)).collect();
+    let has_data = |transmit: &plait_endpoint::Transmit| !transmit.segment.payload.is_empty();
+    assert_eq!(first.iter().filter(|transmit| has_data(transmit)).count(), 1, "{first:?}");
+}
+
 #[test]
 fn an_opening_is_not_delayed_by_a_hundred_thousand_syns_a_second() {
     for family in Family::BOTH {
