@@ -165,9 +165,8 @@ impl HalfOpen {
         let mut waiting = core::mem::take(&mut self.waiting);
         let next = waiting.next(most, |prefix| self.room_for_eldest(prefix, limits) != Room::Full);
         self.waiting = waiting;
-        if next.is_none() {
-            self.vacant = None;
-        }
+        // Whoever has found one asks for the next.
+        self.vacant = next.is_some().then_some(now);
         next
     }
 

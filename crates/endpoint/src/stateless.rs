@@ -30,6 +30,9 @@ const LONGEST_ROUND_TRIP: u32 = 60_000;
 /// The owner of what is made for one answer.
 const NOBODY: ConnectionId = ConnectionId(u64::MAX);
 
+/// Handshakes that waited and begin in one call.
+const HANDSHAKES_AT_ONCE: usize = 8;
+
 impl Endpoint {
     /// Answers a SYN to a listener, and keeps nothing.
     pub(crate) fn answer_statelessly(&mut self, now: Instant, syn: &Segment, listener: ListenerId) {
@@ -235,9 +238,10 @@ impl Endpoint {
         self.counters.handshakes_limited += 1;
     }
 
-    /// Handshakes that wait begin, as far as there are places for them.
+    /// Handshakes that wait begin, as far as there are places for them, and a few at a time: each is computed here, and others want to send.
     pub(crate) fn begin_waiting_handshakes(&mut self, now: Instant) {
-        while let Some((id, segments)) = self.half_open.next_waiting(now, &self.config) {
+        for _ in 0..HANDSHAKES_AT_ONCE {
+            let Some((id, segments)) = self.half_open.next_waiting(now, &self.config) else { return };
             for segment in segments {
                 self.hand_over(now, id, &segment);
             }
