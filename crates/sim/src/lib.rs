@@ -23,6 +23,7 @@ mod network;
 mod pair;
 mod recorder;
 mod rewrite;
+mod sealed;
 mod strip;
 mod world;
 
@@ -38,5 +39,6 @@ pub use network::{Families, PathIndex};
 pub use pair::{Conversation, Pair};
 pub use recorder::{Crossing, Recorder};
 pub use rewrite::{Nat, SequenceRewriter};
+pub use sealed::sealed;
 pub use strip::{Firewall, Moment, Stripper};
 pub use world::{HostIndex, World};

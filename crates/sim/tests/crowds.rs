@@ -4,13 +4,11 @@ use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddr};
 use plait_base::{Duration, Random, SeededRandom, SeqNum};
 use plait_endpoint::EndpointConfig;
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use plait_mptcp::{Config, Protect, SealedSettings};
-use plait_sim::{CloseMode, Families, Frame, LinkConfig, Loss, Pair, Workload, plain_link};
+use plait_mptcp::Config;
+use plait_sim::{CloseMode, Families, Frame, LinkConfig, Loss, Pair, Workload, plain_link, sealed};
 use plait_wire::{
     CapableFlags, Flags, MpCapable, MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes,
 };
-use std::sync::Arc;
 
 const MINUTES: Duration = Duration::from_secs(600);
 
@@ -234,15 +232,4 @@ fn a_crowd_from_one_prefix_that_asks_for_more_than_its_share_is_served_in_turn()
     assert!(slowest < Some(Duration::from_secs(4)), "{slowest:?}");
     assert!(pair.world.run_talk(MINUTES));
     pair.assert_clean();
-}
-
-fn sealed() -> Config {
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let name = ServerName::try_from("gw.example.com").expect("a name");
-    let settings = SealedSettings {
-        teps: vec![Tep::TcpcryptCurve25519],
-        opener: Some(Arc::new(OpenerSettings::new(name, ServerTrust::AcceptNew))),
-        ..SealedSettings::listener(Arc::new(ListenerSettings::new(identity)))
-    };
-    Config { protect: Protect::Sealed(settings), ..Config::default() }
 }

@@ -1,14 +1,12 @@
 //! The memory of a host has a cap: peers that fill every buffer they can, and never read, stay under it together, and one that
 //! does as it should still moves.
 
-use plait_base::{Duration, Instant, SeededRandom};
+use plait_base::{Duration, Instant};
 use plait_endpoint::EndpointConfig;
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use plait_mptcp::{Config, Protect, SealedSettings};
+use plait_mptcp::{Config, Protect};
 use plait_sim::{CloseMode, Families, HostIndex, Workload, World};
 use plait_wire::IpVersion;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 const GREEDY_PORT: u16 = 1000;
 const PORT: u16 = 2000;
@@ -85,15 +83,8 @@ fn a_thousand_peers_that_fill_every_buffer_stay_under_the_cap_and_an_honest_one_
 #[test]
 fn so_do_peers_of_sealed_connections() {
     const CAP: u64 = 16 << 20;
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let name = ServerName::try_from("gw.example.com").expect("a name");
-    let settings = SealedSettings {
-        teps: vec![Tep::TcpcryptCurve25519],
-        opener: Some(Arc::new(OpenerSettings::new(name, ServerTrust::AcceptNew))),
-        ..SealedSettings::listener(Arc::new(ListenerSettings::new(identity)))
-    };
     let Outcome { most_used, most_set_aside, honest_took, counters } =
-        fill(CAP, 60, &Protect::Sealed(settings));
+        fill(CAP, 60, &plait_sim::sealed().protect);
     println!(
         "at most {most_used} bytes in use and {most_set_aside} set aside of {CAP}; the honest one took {honest_took:?}"
     );

@@ -5,19 +5,16 @@
 //! and tested in namespaces (`scripts/interop --only carrier-…`). To the endpoints UDP is a path like any other, in the simulator as in the host.
 
 use bytes::Bytes;
-use plait_base::{Duration, Instant, SeededRandom};
+use plait_base::{Duration, Instant};
 use plait_carrier::tcp_in_udp::{datagram, parse_datagram};
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use plait_mptcp::{Config, Protect, SealedSettings};
 use plait_sim::{
     Cutter, Direction, Element, Families, Frame, Link, LinkConfig, Loss, Moment, Outlet, Pair, Recorder,
-    Reordering, Stripper, Workload, megabits, plain_link,
+    Reordering, Stripper, Workload, megabits, plain_link, sealed,
 };
 use plait_wire::{Flags, Malformed};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 const MINUTES: Duration = Duration::from_secs(600);
@@ -136,17 +133,6 @@ fn rewrite(datagram: &mut [u8], at: usize, value: u16) {
     datagram[at..at + 2].copy_from_slice(&value.to_be_bytes());
     // Zero says that there is none.
     datagram[6..8].copy_from_slice(&if sum == 0 { u16::MAX } else { sum }.to_be_bytes());
-}
-
-fn sealed() -> Config {
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let name = ServerName::try_from("gw.example.com").expect("a name");
-    let settings = SealedSettings {
-        teps: vec![Tep::TcpcryptCurve25519],
-        opener: Some(Arc::new(OpenerSettings::new(name, ServerTrust::AcceptNew))),
-        ..SealedSettings::listener(Arc::new(ListenerSettings::new(identity)))
-    };
-    Config { protect: Protect::Sealed(settings), ..Config::default() }
 }
 
 /// A transfer both ways, sealed and whole, over UDP and a path by TCP that is stripped `stripped` after the beginning. What was seen of

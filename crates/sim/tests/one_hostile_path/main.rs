@@ -3,28 +3,19 @@
 mod attacker;
 
 use attacker::{Acks, Attack, Attacker, Data, Delay, Forged};
-use plait_base::{Duration, SeededRandom};
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use plait_mptcp::{Config, Protect, SealedSettings, Status};
+use plait_base::Duration;
+use plait_mptcp::{Config, Status};
 use plait_sim::{
     CloseMode, Conversation, Cutter, Direction, Families, Link, LinkConfig, Pair, Workload, megabits,
     plain_link,
 };
-use std::sync::Arc;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LONGEST_GAP: Duration = Duration::from_secs(1);
 
+/// The applications write all at once.
 fn sealed() -> Config {
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let name = ServerName::try_from("gw.example.com").expect("a name");
-    let settings = SealedSettings {
-        teps: vec![Tep::TcpcryptCurve25519],
-        opener: Some(Arc::new(OpenerSettings::new(name, ServerTrust::AcceptNew))),
-        ..SealedSettings::listener(Arc::new(ListenerSettings::new(identity)))
-    };
-    // The applications write all at once.
-    Config { protect: Protect::Sealed(settings), send_buffer: 64 << 20, ..Config::default() }
+    Config { send_buffer: 64 << 20, ..plait_sim::sealed() }
 }
 
 /// 25 Mbit/s and a round trip of 20 ms.

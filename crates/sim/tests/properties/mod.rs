@@ -3,16 +3,15 @@
 //! function, which returns whether anything was done, so that a corpus can be seen to work.
 
 use bytes::Bytes;
-use plait_base::{Duration, Instant, SeededRandom};
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
-use plait_mptcp::{Config, Protect, SealedSettings};
+use plait_base::{Duration, Instant};
+use plait_mptcp::Config;
 use plait_sim::{
     Application, Direction, Element, Families, Frame, Link, Outlet, Pair, Workload, World, plain_link,
 };
 use plait_wire::{Flags, Segment};
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// In simulated time: long enough for every timer that an attack can bring into play.
 const TIMEOUT: Duration = Duration::from_secs(1800);
@@ -70,16 +69,7 @@ pub(crate) fn hold_one_path(config: &Config, input: &[u8]) -> bool {
 }
 
 /// Sealed by tcpcrypt, whose randomness is the simulation's.
-static CONFIG: LazyLock<Config> = LazyLock::new(|| {
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let name = ServerName::try_from("gw.example.com").expect("a name");
-    let settings = SealedSettings {
-        teps: vec![Tep::TcpcryptCurve25519],
-        opener: Some(Arc::new(OpenerSettings::new(name, ServerTrust::AcceptNew))),
-        ..SealedSettings::listener(Arc::new(ListenerSettings::new(identity)))
-    };
-    Config { protect: Protect::Sealed(settings), ..Config::default() }
-});
+static CONFIG: LazyLock<Config> = LazyLock::new(plait_sim::sealed);
 
 /// Holds a path, and does one tampering after the other to the frames that cross it.
 struct Attacker {
