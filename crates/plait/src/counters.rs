@@ -135,7 +135,7 @@ mod tests {
     fn what_there_is_and_what_there_was_are_told_apart() {
         let endpoint = Counters { half_open: 3, syn_cookies_sent: 7, ..Counters::default() };
         let counters = HostCounters { endpoint, malformed: 2 };
-        assert!(counters.now().contains(&("half_open", 3)) && counters.now().len() == 9);
+        assert!(counters.now().contains(&("half_open", 3)) && counters.now().len() == 10);
         assert!(counters.totals().contains(&("syn_cookies_sent", 7)));
         assert!(counters.totals().contains(&("malformed", 2)));
         assert!(!counters.totals().contains(&("half_open", 3)));
