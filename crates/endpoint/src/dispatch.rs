@@ -1,6 +1,6 @@
 //! Arriving segments: whose they are, and what is said to those that are nobody's.
 
-use plait_base::Instant;
+use plait_base::{Instant, SubflowId};
 use plait_mptcp::{Association, Protect, Refused, SMALLEST_SHARE};
 use plait_tcp::FourTuple;
 use plait_wire::{Flags, IcmpError, MpJoin, MptcpOption, ResetReason, Segment, TcpOption, options};
@@ -11,6 +11,17 @@ use crate::prefix::Prefix;
 use crate::reset::reset_for;
 use crate::time_wait::Verdict;
 use crate::{Arrival, ConnectionId, Endpoint, log};
+
+/// What a segment begins that proves the address of a half-open connection's peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begins {
+    /// It is proved already, or the connection is not half open.
+    Nothing,
+    /// The connection is complete.
+    Connection,
+    /// A handshake, or what may be one.
+    Handshake,
+}
 
 impl Endpoint {
     /// Takes one segment, maybe a super-segment.
@@ -59,27 +70,38 @@ impl Endpoint {
     /// Hands a segment to the connection that it belongs to; `false` if there is none.
     pub(crate) fn deliver(&mut self, now: Instant, segment: &Segment) -> bool {
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
-        let Some(Owner { connection: id, subflow: Some(_) }) = self.around.demux.owner(&tuple) else {
+        let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple) else {
             return false;
         };
-        let Some(entry) = self.connections.get(&id) else { return false };
-        let begins = matches!(entry.stage, Stage::HalfOpen(_))
-            && self.half_open.is_unproved(id)
-            && entry.connection.would_prove_address(segment);
-        if begins && self.is_to_be_sealed(id) && self.is_held_back(now, id, segment) {
+        let begins = self.begins_with_proof(id);
+        let may_begin = |entry: &Entry| entry.connection.would_prove_address(segment);
+        if begins == Begins::Handshake
+            && self.connections.get(&id).is_some_and(may_begin)
+            && self.is_held_back(now, id, segment)
+        {
             return true;
         }
-        self.hand_over(now, id, segment)
+        self.hand_over(now, id, subflow, segment, begins)
     }
 
-    /// Hands a segment to this connection; `false` if it is not its own.
-    pub(crate) fn hand_over(&mut self, now: Instant, id: ConnectionId, segment: &Segment) -> bool {
+    /// Hands a segment that has waited to its connection, if it is still that one's.
+    pub(crate) fn hand_over_held(&mut self, now: Instant, id: ConnectionId, segment: &Segment) {
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
         let owner = self.around.demux.owner(&tuple).filter(|owner| owner.connection == id);
-        let Some(Owner { connection: _, subflow: Some(subflow) }) = owner else { return false };
-        let Some(entry) = self.connections.get(&id) else { return false };
-        let waits = matches!(entry.stage, Stage::HalfOpen(_)) && self.half_open.is_unproved(id);
-        let seals = waits && self.is_to_be_sealed(id);
+        let Some(Owner { connection: _, subflow: Some(subflow) }) = owner else { return };
+        let begins = self.begins_with_proof(id);
+        self.hand_over(now, id, subflow, segment, begins);
+    }
+
+    /// Hands a segment to this connection; `false` if it is gone.
+    fn hand_over(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        subflow: SubflowId,
+        segment: &Segment,
+        begins: Begins,
+    ) -> bool {
         let Some(entry) = self.connections.get_mut(&id) else { return false };
         let is_more = entry.memory.is_some_and(|memory| memory.used > SMALLEST_SHARE);
         if self.around.memory.is_full() && is_more && !segment.payload.is_empty() {
@@ -88,10 +110,10 @@ impl Endpoint {
         }
         let around = &mut self.around.lend_to(id);
         log::of(id, entry.is_quiet, || entry.connection.handle_segment(now, subflow, segment, around));
-        if waits && entry.connection.has_proved_address() && !entry.connection.is_done() {
+        if begins != Begins::Nothing && entry.connection.has_proved_address() && !entry.connection.is_done() {
             entry.is_quiet = false;
             // Others have no handshake, and are complete.
-            if seals {
+            if begins == Begins::Handshake {
                 self.begin_handshake(now, id, segment.source);
             }
         }
@@ -99,13 +121,17 @@ impl Endpoint {
         true
     }
 
-    /// Whether a half-open connection has a handshake before it, or may have.
-    fn is_to_be_sealed(&mut self, id: ConnectionId) -> bool {
+    /// What there would be if the address of its peer were proved now.
+    fn begins_with_proof(&mut self, id: ConnectionId) -> Begins {
         let Some(Entry { stage: Stage::HalfOpen(listener), .. }) = self.connections.get(&id) else {
-            return false;
+            return Begins::Nothing;
         };
+        if !self.half_open.is_unproved(id) {
+            return Begins::Nothing;
+        }
         let listener = self.listeners.get_mut(*listener);
-        listener.is_some_and(|listener| matches!(listener.config.protect, Protect::Sealed(_)))
+        let seals = listener.is_some_and(|listener| matches!(listener.config.protect, Protect::Sealed(_)));
+        if seals { Begins::Handshake } else { Begins::Connection }
     }
 
     /// A segment of no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).

@@ -243,7 +243,7 @@ impl Endpoint {
         for _ in 0..HANDSHAKES_AT_ONCE {
             let Some((id, segments)) = self.half_open.next_waiting(now, &self.config) else { return };
             for segment in segments {
-                self.hand_over(now, id, &segment);
+                self.hand_over_held(now, id, &segment);
             }
         }
     }
