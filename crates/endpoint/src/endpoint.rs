@@ -97,7 +97,7 @@ pub struct Endpoint {
     pub(crate) unsealed: Option<Unsealed>,
     pub(crate) replies: Replies,
     /// Whether an answer to a stranger was to go before what connections have to send, the last time.
-    replies_first: bool,
+    pub(crate) replies_first: bool,
     /// What strangers have made us log.
     #[cfg(feature = "tracing")]
     pub(crate) repetitions: plait_base::LogLimits,
@@ -258,47 +258,6 @@ impl Endpoint {
             self.on_progress(now, id);
         }
         self.begin_waiting_handshakes(now);
-    }
-
-    /// The next segment to be sent.
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        // In turns: nobody who makes us answer without end keeps connections from sending.
-        self.replies_first = !self.replies_first;
-        if self.replies_first {
-            self.transmit_reply().or_else(|| self.transmit_of_connection(now))
-        } else {
-            self.transmit_of_connection(now).or_else(|| self.transmit_reply())
-        }
-    }
-
-    fn transmit_reply(&mut self) -> Option<Transmit> {
-        let reply = self.replies.pop()?;
-        Some(self.on_its_path(reply))
-    }
-
-    fn transmit_of_connection(&mut self, now: Instant) -> Option<Transmit> {
-        while let Some(id) = self.ready.next() {
-            let entry = self.connections.get_mut(&id);
-            let sent = entry.and_then(|entry| {
-                Some((log::of(id, entry.is_quiet, || entry.connection.poll_transmit(now))?, entry))
-            });
-            match sent {
-                Some((segment, entry)) => {
-                    entry.note_last_words(now, &segment);
-                    if entry.connection.has_crypto() {
-                        self.crypto_ready.mark(id);
-                    }
-                    self.ready.rotate();
-                    self.note_changed(id);
-                    return Some(self.on_its_path(segment));
-                }
-                None => {
-                    self.ready.retire();
-                    self.on_silence(now, id);
-                }
-            }
-        }
-        None
     }
 
     /// The next block to be sealed or opened, and whose it is; `None` as well while
@@ -508,7 +467,7 @@ impl Endpoint {
         self.connections.get_mut(&id).filter(|entry| entry.stage == Stage::Held)
     }
 
-    fn on_its_path(&self, segment: Segment) -> Transmit {
+    pub(crate) fn on_its_path(&self, segment: Segment) -> Transmit {
         let path = self.around.paths.with_address(segment.source.ip()).map(|path| path.id);
         Transmit { segment, path }
     }

@@ -33,6 +33,7 @@ mod reset;
 mod stateless;
 mod surroundings;
 mod time_wait;
+mod transmit;
 mod waiting_room;
 mod way_memory;
 

@@ -22,9 +22,9 @@ const PREFIX_PART: usize = 4;
 #[derive(Default)]
 pub(crate) struct WaitingRoom {
     held: BTreeMap<ConnectionId, Held>,
-    /// By the widest prefix, then by age, as ids count up.
+    /// By network, then by age, as ids count up.
     order: BTreeSet<(Prefix, ConnectionId)>,
-    /// How many wait, of each widest prefix.
+    /// How many wait, of each network.
     counts: BTreeMap<Prefix, usize>,
     /// The prefix that was asked last.
     turn: Option<Prefix>,
@@ -47,16 +47,16 @@ impl WaitingRoom {
         self.held.len()
     }
 
-    /// Whether somebody of the same site waits, behind whom others have to wait, too.
+    /// Whether somebody of the same network waits, behind whom others have to wait, too: its neighbours of the same site do not.
     pub(crate) fn is_waited_in(&self, prefix: Prefix) -> bool {
-        self.counts.contains_key(&prefix.widest())
+        self.counts.contains_key(&prefix)
     }
 
     /// Whether one more of `prefix` may wait.
     pub(crate) fn takes(&self, prefix: Prefix, limits: &EndpointConfig) -> bool {
         let most = (limits.max_half_open / PREFIX_PART).max(1);
         self.held.len() < limits.max_half_open
-            && match self.counts.get(&prefix.widest()) {
+            && match self.counts.get(&prefix) {
                 Some(count) => *count < most,
                 None => self.counts.len() < MAX_PREFIXES,
             }
@@ -75,8 +75,8 @@ impl WaitingRoom {
                 return false;
             }
             self.held.insert(id, Held { prefix, segments: Vec::new() });
-            self.order.insert((prefix.widest(), id));
-            *self.counts.entry(prefix.widest()).or_default() += 1;
+            self.order.insert((prefix, id));
+            *self.counts.entry(prefix).or_default() += 1;
         }
         let Some(held) = self.held.get_mut(&id) else { return false };
         let said = |kept: &Segment| kept.seq == segment.seq && kept.payload.len() >= segment.payload.len();
@@ -93,7 +93,6 @@ impl WaitingRoom {
     /// It waits no longer: what it has said.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Vec<Segment> {
         let Some(Held { prefix, segments }) = self.held.remove(&id) else { return Vec::new() };
-        let prefix = prefix.widest();
         self.order.remove(&(prefix, id));
         if let Some(count) = self.counts.get_mut(&prefix) {
             *count -= 1;
@@ -114,8 +113,7 @@ impl WaitingRoom {
             let behind = self.turn.and_then(|turn| self.order.range((turn, ConnectionId(u64::MAX))..).next());
             let &(prefix, id) = behind.or_else(|| self.order.first())?;
             self.turn = Some(prefix);
-            let network = self.held.get(&id)?.prefix;
-            if has_room(network) {
+            if has_room(prefix) {
                 return Some((id, self.remove(id)));
             }
         }
@@ -180,6 +178,17 @@ mod tests {
         assert_eq!(served(&mut room, |network| network != prefix(1)), [2]);
         assert!(room.is_waited_in(prefix(1)) && !room.is_waited_in(prefix(2)));
         assert_eq!(served(&mut room, |_| true), [1]);
+    }
+
+    #[test]
+    fn networks_of_one_site_do_not_wait_for_each_other() {
+        let network = |number: u8| Prefix::V6([0x20, 1, 0xd, 0xb8, 0, 1, 0, number]);
+        let mut room = WaitingRoom::default();
+        for (id, number) in [(1, 1), (2, 2)] {
+            assert!(room.hold(ConnectionId(id), network(number), &segment(1, b"hello"), &LIMITS));
+        }
+        assert!(!room.is_waited_in(network(3)));
+        assert_eq!(served(&mut room, |prefix| prefix == network(2)), [2]);
     }
 
     #[test]
