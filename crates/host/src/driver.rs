@@ -436,6 +436,7 @@ impl OverUdp {
             self.sockets.sweep(now, use_of, |port| ports().contains(&port));
             self.sweep = self.sockets.next_sweep(now);
         }
+        self.sockets.sort_strangers(|tuple| endpoint.has_tuple(tuple));
         self.sweep
     }
 }

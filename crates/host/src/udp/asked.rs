@@ -3,41 +3,94 @@
 //! A device may have several addresses, and what is for an address of another device may come by this one. The stack knows one address of
 //! each path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use plait_tcp::FourTuple;
 
-/// Peers that are remembered. Strangers beyond are answered from the path's own address, which they have not asked; who is known stays known.
-const MOST: usize = 4096;
+/// Strangers from which on those whom the endpoint has taken are told from the others: far more than arrive in a turn.
+const MANY: usize = 2048;
+/// Of the others the newest so many are remembered: those whose answers are about to leave.
+const NEWEST: usize = 1024;
 
 /// By the stack's address and the peer's.
 #[derive(Default)]
-pub(super) struct Asked(BTreeMap<FourTuple, IpAddr>);
+pub(super) struct Asked {
+    /// Peers of the endpoint's, as many as it has.
+    known: BTreeMap<FourTuple, IpAddr>,
+    /// Others, of whom nobody has asked the endpoint yet, or whom it does not keep: who is answered without state.
+    strangers: BTreeMap<FourTuple, IpAddr>,
+    /// These, in the order in which they came.
+    order: VecDeque<FourTuple>,
+    /// Of that order, those that were there when [`Asked::sweep`] was called last.
+    seen: usize,
+}
 
 impl Asked {
     /// Something came from a peer for `address`; `own` is that of the path.
     pub(super) fn note(&mut self, tuple: FourTuple, address: IpAddr, own: IpAddr) {
-        if address != own && (self.0.len() < MOST || self.0.contains_key(&tuple)) {
-            self.0.insert(tuple, address);
+        if address == own {
+            return;
         }
+        let Self { known, strangers, .. } = self;
+        if let Some(asked) = known.get_mut(&tuple).or_else(|| strangers.get_mut(&tuple)) {
+            *asked = address;
+            return;
+        }
+        self.strangers.insert(tuple, address);
+        self.order.push_back(tuple);
     }
 
     /// Which address he is answered from.
     pub(super) fn answers_from(&self, tuple: &FourTuple, own: IpAddr) -> IpAddr {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return own;
         }
-        self.0.get(tuple).copied().unwrap_or(own)
+        self.known.get(tuple).or_else(|| self.strangers.get(tuple)).copied().unwrap_or(own)
     }
 
-    /// Forgets those whom nothing leads to any more.
-    pub(super) fn forget(&mut self, is_used: impl Fn(&FourTuple) -> bool) {
-        self.0.retain(|tuple, _| is_used(tuple));
+    /// Whether [`Asked::sort`] is to be called.
+    pub(super) fn has_many_strangers(&self) -> bool {
+        self.order.len() >= MANY
+    }
+
+    /// Remembers those whom the endpoint has taken, and of the others the newest.
+    pub(super) fn sort(&mut self, is_used: impl Fn(&FourTuple) -> bool) {
+        self.admit(is_used);
+        self.forget_first(self.order.len().saturating_sub(NEWEST));
+    }
+
+    /// Forgets those whom nothing leads to any more; to be called now and then. Who came since the last time has not been answered yet, perhaps.
+    pub(super) fn sweep(&mut self, is_used: impl Fn(&FourTuple) -> bool) {
+        self.known.retain(|tuple, _| is_used(tuple));
+        self.admit(is_used);
+        self.forget_first(self.seen);
+        self.seen = self.order.len();
+    }
+
+    fn admit(&mut self, is_used: impl Fn(&FourTuple) -> bool) {
+        let Self { known, strangers, order, seen } = self;
+        let (mut place, before) = (0, *seen);
+        order.retain(|tuple| {
+            place += 1;
+            let stays = !is_used(tuple);
+            if !stays {
+                known.extend(strangers.remove_entry(tuple));
+                *seen -= usize::from(place <= before);
+            }
+            stays
+        });
+    }
+
+    fn forget_first(&mut self, count: usize) {
+        for tuple in self.order.drain(..count) {
+            self.strangers.remove(&tuple);
+        }
+        self.seen = self.seen.saturating_sub(count);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.known.is_empty() && self.strangers.is_empty()
     }
 }
 
@@ -46,24 +99,73 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, SocketAddr};
 
+    const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
+
     fn tuple(stranger: u32) -> FourTuple {
         let local = SocketAddr::from(([198, 19, 255, 128], 5000));
         FourTuple { local, remote: SocketAddr::from((Ipv4Addr::from_bits(stranger), 40_000)) }
     }
 
+    /// What a host does after each turn.
+    fn turn(asked: &mut Asked, is_used: impl Fn(&FourTuple) -> bool) {
+        if asked.has_many_strangers() {
+            asked.sort(is_used);
+        }
+    }
+
     #[test]
     fn who_has_asked_another_address_is_answered_from_there_whatever_strangers_do() {
-        let [own, other] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 1, 1)].map(IpAddr::from);
         let mut asked = Asked::default();
-        asked.note(tuple(1), other, own);
-        asked.note(tuple(2), own, own);
+        asked.note(tuple(1), OTHER, OWN);
+        asked.note(tuple(2), OWN, OWN);
+        let is_used = |known: &FourTuple| *known == tuple(1);
         for stranger in 10..100_000 {
-            asked.note(tuple(stranger), other, own);
+            asked.note(tuple(stranger), OTHER, OWN);
+            assert_eq!(
+                asked.answers_from(&tuple(stranger), OWN),
+                OTHER,
+                "{stranger}: with the answer of this turn"
+            );
+            turn(&mut asked, is_used);
+            if stranger % 10_000 == 0 {
+                asked.sweep(is_used);
+            }
         }
-        assert_eq!(asked.0.len(), MOST);
-        assert_eq!(asked.answers_from(&tuple(1), own), other);
-        assert_eq!(asked.answers_from(&tuple(2), own), own);
-        asked.forget(|tuple| *tuple == self::tuple(1));
-        assert_eq!((asked.0.len(), asked.answers_from(&tuple(1), own)), (1, other));
+        assert_eq!(asked.answers_from(&tuple(1), OWN), OTHER);
+        assert_eq!(asked.answers_from(&tuple(2), OWN), OWN);
+        assert!(asked.strangers.len() <= MANY && asked.order.len() == asked.strangers.len());
+        // The answers to the last of them have left by the second time.
+        for _ in 0..2 {
+            asked.sweep(is_used);
+        }
+        assert_eq!((asked.known.len(), asked.order.len(), asked.strangers.len()), (1, 0, 0));
+        asked.sweep(|_| false);
+        assert!(asked.is_empty());
+    }
+
+    #[test]
+    fn as_many_as_the_endpoint_has_are_remembered() {
+        let mut asked = Asked::default();
+        for peer in 0..20_000 {
+            asked.note(tuple(peer), OTHER, OWN);
+            turn(&mut asked, |_| true);
+        }
+        asked.sweep(|_| true);
+        assert!((0..20_000).all(|peer| asked.answers_from(&tuple(peer), OWN) == OTHER));
+    }
+
+    #[test]
+    fn who_came_since_the_last_sweep_is_not_forgotten_before_his_answer_has_left() {
+        let mut asked = Asked::default();
+        asked.note(tuple(1), OTHER, OWN);
+        asked.sweep(|_| false);
+        assert_eq!(asked.answers_from(&tuple(1), OWN), OTHER);
+        asked.note(tuple(2), OTHER, OWN);
+        asked.sweep(|known| *known == tuple(1));
+        assert_eq!(asked.answers_from(&tuple(1), OWN), OTHER);
+        assert_eq!(asked.answers_from(&tuple(2), OWN), OTHER);
+        asked.sweep(|_| false);
+        assert!(asked.is_empty());
     }
 }

@@ -230,7 +230,7 @@ impl Udp {
         has_port: impl Fn(u16) -> bool,
     ) {
         let mut table = self.lock();
-        table.asked.forget(|tuple| use_of(tuple) != Use::None);
+        table.asked.sweep(|tuple| use_of(tuple) != Use::None);
         let (mut unused, mut waiting) = (Vec::new(), Vec::new());
         for (tuple, opened) in &table.opened {
             match use_of(tuple) {
@@ -256,6 +256,14 @@ impl Udp {
             if let Some(socket) = sockets.get(&opened.number) {
                 socket.say_nothing();
             }
+        }
+    }
+
+    /// Tells strangers who have become peers from the others, once there are many. To be called after each turn.
+    pub(crate) fn sort_strangers(&self, has_tuple: impl Fn(&FourTuple) -> bool) {
+        let mut table = self.lock();
+        if table.asked.has_many_strangers() {
+            table.asked.sort(has_tuple);
         }
     }
 
