@@ -4,6 +4,7 @@
 //! would not get one in the time of a handshake. Only who has answered our SYN/ACK waits here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use plait_wire::Segment;
 
@@ -15,17 +16,15 @@ const MAX_PREFIXES: usize = 64;
 /// Of one connection, segments and bytes of payload: the third segment, and the first message of a handshake.
 const MAX_SEGMENTS: usize = 4;
 const MAX_BYTES: usize = 2048;
-/// Of all that wait, one prefix may have this part.
+/// Of all that wait, one prefix may have this part, and of the prefixes one site.
 const PREFIX_PART: usize = 4;
 
 /// All that wait.
 #[derive(Default)]
 pub(crate) struct WaitingRoom {
     held: BTreeMap<ConnectionId, Held>,
-    /// By network, then by age, as ids count up.
-    order: BTreeSet<(Prefix, ConnectionId)>,
-    /// How many wait, of each network.
-    counts: BTreeMap<Prefix, usize>,
+    /// Who waits of each network, the eldest first, as ids count up; none of them is empty.
+    queues: BTreeMap<Prefix, BTreeSet<ConnectionId>>,
     /// The prefix that was asked last.
     turn: Option<Prefix>,
 }
@@ -49,17 +48,23 @@ impl WaitingRoom {
 
     /// Whether somebody of the same network waits, behind whom others have to wait, too: its neighbours of the same site do not.
     pub(crate) fn is_waited_in(&self, prefix: Prefix) -> bool {
-        self.counts.contains_key(&prefix)
+        self.queues.contains_key(&prefix)
     }
 
     /// Whether one more of `prefix` may wait.
     pub(crate) fn takes(&self, prefix: Prefix, limits: &EndpointConfig) -> bool {
         let most = (limits.max_half_open / PREFIX_PART).max(1);
         self.held.len() < limits.max_half_open
-            && match self.counts.get(&prefix) {
-                Some(count) => *count < most,
-                None => self.counts.len() < MAX_PREFIXES,
+            && match self.queues.get(&prefix) {
+                Some(queue) => queue.len() < most,
+                None => self.queues.len() < MAX_PREFIXES && !self.is_site_full(prefix),
             }
+    }
+
+    /// Whether so many networks of the same site wait that no other of them may. An IPv4 network is a site of its own.
+    fn is_site_full(&self, prefix: Prefix) -> bool {
+        let of_site = self.queues.keys().filter(|other| other.widest() == prefix.widest());
+        of_site.count() >= MAX_PREFIXES / PREFIX_PART
     }
 
     /// Keeps what `id` says until there is a place for it; `false` if there is no room to keep it.
@@ -75,8 +80,7 @@ impl WaitingRoom {
                 return false;
             }
             self.held.insert(id, Held { prefix, segments: Vec::new() });
-            self.order.insert((prefix, id));
-            *self.counts.entry(prefix).or_default() += 1;
+            self.queues.entry(prefix).or_default().insert(id);
         }
         let Some(held) = self.held.get_mut(&id) else { return false };
         let said = |kept: &Segment| kept.seq == segment.seq && kept.payload.len() >= segment.payload.len();
@@ -93,11 +97,10 @@ impl WaitingRoom {
     /// It waits no longer: what it has said.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Vec<Segment> {
         let Some(Held { prefix, segments }) = self.held.remove(&id) else { return Vec::new() };
-        self.order.remove(&(prefix, id));
-        if let Some(count) = self.counts.get_mut(&prefix) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&prefix);
+        if let Some(queue) = self.queues.get_mut(&prefix) {
+            queue.remove(&id);
+            if queue.is_empty() {
+                self.queues.remove(&prefix);
             }
         }
         segments
@@ -109,9 +112,10 @@ impl WaitingRoom {
         most: usize,
         mut has_room: impl FnMut(Prefix) -> bool,
     ) -> Option<(ConnectionId, Vec<Segment>)> {
-        for _ in 0..most.min(self.counts.len()) {
-            let behind = self.turn.and_then(|turn| self.order.range((turn, ConnectionId(u64::MAX))..).next());
-            let &(prefix, id) = behind.or_else(|| self.order.first())?;
+        for _ in 0..most.min(self.queues.len()) {
+            let behind = |turn| self.queues.range((Bound::Excluded(turn), Bound::Unbounded)).next();
+            let (&prefix, queue) = self.turn.and_then(behind).or_else(|| self.queues.first_key_value())?;
+            let &id = queue.first()?;
             self.turn = Some(prefix);
             if has_room(prefix) {
                 return Some((id, self.remove(id)));
@@ -169,7 +173,7 @@ mod tests {
     fn each_prefix_in_its_turn_and_of_each_who_came_first() {
         let mut room = room(&[(1, 1), (2, 1), (3, 2), (4, 1), (5, 2)]);
         assert_eq!(served(&mut room, |_| true), [1, 3, 2, 5, 4]);
-        assert!(room.len() == 0 && room.counts.is_empty() && room.order.is_empty());
+        assert!(room.len() == 0 && room.queues.is_empty());
     }
 
     #[test]
@@ -189,6 +193,20 @@ mod tests {
         }
         assert!(!room.is_waited_in(network(3)));
         assert_eq!(served(&mut room, |prefix| prefix == network(2)), [2]);
+    }
+
+    #[test]
+    fn a_site_with_all_of_its_networks_leaves_places_to_other_sites() {
+        let network = |site: u8, number: u8| Prefix::V6([0x20, 1, 0xd, 0xb8, 0, site, 0, number]);
+        let limits = EndpointConfig { max_half_open: 1000, ..LIMITS };
+        let mut room = WaitingRoom::default();
+        let mut hold = |site, number| {
+            let id = ConnectionId(u64::from(site) << 8 | u64::from(number));
+            room.hold(id, network(site, number), &segment(1, b"hello"), &limits)
+        };
+        let held = (0..=u8::MAX).filter(|number| hold(1, *number)).count();
+        assert_eq!(held, MAX_PREFIXES / PREFIX_PART, "of one site");
+        assert!(hold(2, 0) && !hold(1, 255) && hold(1, 0));
     }
 
     #[test]
