@@ -36,17 +36,14 @@ struct Delivery {
     /// Earliest and latest transmission of what was sent only once.
     oldest: Option<Instant>,
     newest: Option<Instant>,
-    /// Payload of the largest wire segment.
-    largest: u64,
-    /// When it left; of several so large the last.
-    largest_at: Option<Instant>,
+    /// Payload of the largest wire segment, and when it left; of several so large the last.
+    largest: Option<(u64, Instant)>,
 }
 
 impl Delivery {
     fn add(&mut self, sent: &Sent) {
         self.bytes += sent.len();
-        (self.largest, self.largest_at) =
-            (self.largest, self.largest_at).max((sent.len().min(sent.size.into()), Some(sent.at)));
+        self.largest = self.largest.max(Some((sent.len().min(sent.size.into()), sent.at)));
         if sent.again {
             self.again = true;
         } else {
@@ -103,7 +100,7 @@ impl Connection {
         self.judge_probe(now, ack, &blocks, repeats, echo);
         self.judge_duplicates(una, &blocks);
         self.judge_recovery(echo, advanced, &delivery, repeats);
-        self.note_passing(delivery.largest, delivery.largest_at);
+        self.note_passing(delivery.largest);
         self.detect_losses(now);
         self.judge_path(now, delivery.largest);
         let lost = self.stats.segments_lost > lost_before;
@@ -138,7 +135,7 @@ impl Connection {
         }
         let sample = self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
         let lost_before = self.stats.segments_lost;
-        self.note_passing(delivery.largest, delivery.largest_at);
+        self.note_passing(delivery.largest);
         self.detect_losses(now);
         let lost = self.stats.segments_lost > lost_before;
         self.move_recovery(now, in_flight, delivery.bytes, false, lost, false);

@@ -73,8 +73,8 @@ impl Connection {
     }
 
     /// A range that left at `at` was delivered: a packet of its size passes.
-    pub(crate) fn note_passing(&mut self, largest: u64, at: Option<Instant>) {
-        if let Some(at) = at {
+    pub(crate) fn note_passing(&mut self, largest: Option<(u64, Instant)>) {
+        if let Some((largest, at)) = largest {
             let headers = (self.send.path.headers() + self.stamp_len()) as u64;
             self.send.path.on_delivery(at, largest + headers);
         }
@@ -88,10 +88,12 @@ impl Connection {
         }
     }
 
-    /// After an acknowledgment that delivered segments of at most `largest` bytes: whether the path takes more, or less.
-    pub(crate) fn judge_path(&mut self, now: Instant, largest: u64) {
+    /// After an acknowledgment that delivered segments, the largest of so many bytes: whether the path takes more, or less.
+    pub(crate) fn judge_path(&mut self, now: Instant, largest: Option<(u64, Instant)>) {
         let before = self.send.mss();
-        let is_small = largest > 0 && self.cautious_size(0).is_some_and(|size| largest <= u64::from(size));
+        let is_small = largest.is_some_and(|(largest, _)| {
+            largest > 0 && self.cautious_size(0).is_some_and(|size| largest <= u64::from(size))
+        });
         let round_trip = self.send.rtt.smoothed().unwrap_or_default();
         let changed = self.send.path.on_progress(self.send.una)
             | (is_small && self.send.path.on_small_delivery(now, round_trip));
