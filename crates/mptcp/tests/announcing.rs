@@ -98,7 +98,7 @@ fn an_announcement_that_comes_before_any_data_ack_is_echoed_at_once() {
     let log = seen.clone();
     world.tap = Box::new(move |from, segment| {
         let mut announces = false;
-        world::rewrite(segment, |option| match option {
+        world::segments::rewrite(segment, |option| match option {
             plait_wire::MptcpOption::Dss(_) if from == SERVER => None,
             plait_wire::MptcpOption::AddAddr(add) => {
                 log.borrow_mut().push((from, add.echo));

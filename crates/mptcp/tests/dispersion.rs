@@ -16,7 +16,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
-use world::{CLIENT, Fate, Link, SERVER, World, has_mptcp, path, pattern};
+use world::segments::has_mptcp;
+use world::{CLIENT, Fate, Link, SERVER, World, path, pattern};
 
 /// Offsets in the stream (the first byte has 0) that were seen, by path and sender.
 #[derive(Default)]

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use plait_base::Duration;
 use plait_mptcp::{ConnectionError, Event, Fallback, Negotiated, PlainReason};
 use plait_wire::{Flags, Segment};
-use world::{CLIENT, Fate, Link, SERVER, World, address, has_mptcp, pattern, strip};
+use world::segments::{has_mptcp, strip};
+use world::{CLIENT, Fate, Link, SERVER, World, address, pattern};
 
 fn one_path(seed: u64) -> World {
     World::new(seed, vec![Link::default()], 1)

@@ -12,7 +12,8 @@ use plait_wire::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-use world::{CLIENT, Fate, Link, SERVER, World, path, pattern, rewrite};
+use world::segments::rewrite;
+use world::{CLIENT, Fate, Link, SERVER, World, path, pattern};
 
 fn connected(seed: u64) -> (World, Rc<RefCell<Vec<Segment>>>) {
     let mut world = World::new(seed, vec![Link::default(); 2], 1);

@@ -15,7 +15,8 @@ use sealing::{SEALED, both_ways, sealed, set_policy};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use world::{CLIENT, Fate, Link, PORT, SERVER, World, address, has_mptcp, pattern, strip};
+use world::segments::{has_mptcp, strip};
+use world::{CLIENT, Fate, Link, PORT, SERVER, World, address, pattern};
 
 /// What the application writes. Nobody but the peer may see it.
 const SECRET: &[u8] = b"what only the peer of a sealed connection may ever read";

@@ -324,7 +324,7 @@ fn the_side_that_was_called_joins_what_was_announced_to_it() {
 fn a_peer_that_allows_no_subflows_to_its_first_address_is_obeyed() {
     let mut world = two_paths(20);
     world.tap = Box::new(|_, segment| {
-        world::rewrite(segment, |option| match option {
+        world::segments::rewrite(segment, |option| match option {
             plait_wire::MptcpOption::Capable(mut capable) => {
                 capable.flags.0 |= plait_wire::CapableFlags::DENY_JOIN_ID0;
                 Some(plait_wire::MptcpOption::Capable(capable))
@@ -430,7 +430,7 @@ fn joins_that_lose_their_options_are_closed_and_the_connection_goes_on() {
         world.tap = Box::new(move |from, segment| {
             let client = if from == CLIENT { segment.source.ip() } else { segment.destination.ip() };
             if from == from_side && client == address(1, CLIENT) {
-                world::strip(segment);
+                world::segments::strip(segment);
             }
             Fate::Pass
         });

@@ -11,7 +11,8 @@ use plait_protect::scramble::Descrambler;
 use plait_wire::{CapableFlags, MpCapable, MptcpOption, TcpOption, options};
 use std::cell::RefCell;
 use std::rc::Rc;
-use world::{CLIENT, Fate, Link, SERVER, World, has_mptcp, pattern, rewrite, strip};
+use world::segments::{has_mptcp, rewrite, strip};
+use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
 const SCRAMBLED: Negotiated = Negotiated::Multipath { version: 2, checksum: false };
 

@@ -279,7 +279,7 @@ fn a_required_path_that_is_silent_refuses_or_strips_is_named_in_the_error_before
     });
     attacked(1, "on path path1: MP_JOIN was stripped there", |from, segment| {
         if from == SERVER && segment.flags.contains(Flags::SYN) {
-            world::strip(segment);
+            world::segments::strip(segment);
         }
         Fate::Pass
     });

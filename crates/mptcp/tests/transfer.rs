@@ -97,7 +97,7 @@ fn who_waits_for_a_data_ack_that_nobody_sends_asks_for_it() {
     let is_stale = Rc::new(Cell::new(true));
     let (told, mut first) = (is_stale.clone(), None);
     world.tap = Box::new(move |from, segment| {
-        world::rewrite(segment, |option| match option {
+        world::segments::rewrite(segment, |option| match option {
             plait_wire::MptcpOption::Dss(mut dss) if from == SERVER && told.get() => {
                 dss.data_ack = dss.data_ack.map(|ack| *first.get_or_insert(ack));
                 Some(plait_wire::MptcpOption::Dss(dss))
@@ -185,7 +185,7 @@ fn a_peer_with_short_numbers_and_a_data_fin_on_its_last_data_is_understood() {
     let mut world = World::new(7, vec![Link::default()], 1);
     let length = 100_000u64;
     world.tap = Box::new(move |from, segment| {
-        world::rewrite(segment, |option| match option {
+        world::segments::rewrite(segment, |option| match option {
             MptcpOption::Dss(mut dss) if from == CLIENT => {
                 if let Some(mapping) = &mut dss.mapping {
                     if let DataSequence::Long(dsn) = mapping.dsn {
@@ -244,7 +244,7 @@ fn a_data_ack_is_as_long_as_the_numbers_that_it_answers() {
         let lengths = std::rc::Rc::new(core::cell::RefCell::new([0usize; 2]));
         let (seen, mut has_mapped) = (lengths.clone(), false);
         world.tap = Box::new(move |from, segment| {
-            world::rewrite(segment, |option| match option {
+            world::segments::rewrite(segment, |option| match option {
                 MptcpOption::Dss(mut dss) if from == CLIENT => {
                     if let Some(mapping) = &mut dss.mapping {
                         has_mapped = true;

@@ -6,6 +6,7 @@
 pub(crate) mod blocks;
 mod data_timer;
 mod exposure;
+mod repetition;
 pub(crate) mod sealed_body;
 
 use bytes::{Bytes, BytesMut};
@@ -365,51 +366,6 @@ impl SendStream {
         self.blocks.get(self.blocks.partition_point(|block| block.start < offset))
     }
 
-    /// The first block that is to go out again and that `subflow` does not carry, but may.
-    pub(crate) fn again_for(&self, subflow: SubflowId, may_carry: impl Fn(&Block) -> bool) -> Option<&Block> {
-        let blocks = self.again.iter().filter_map(|&start| self.block(start));
-        blocks
-            .take(AGAIN_SEARCH)
-            .find(|block| !block.is_carried_by(subflow) && self.is_repeated(block) && may_carry(block))
-    }
-
-    /// A DATA_FIN draws resets, of whoever wants the connection to end badly: it is repeated behind nothing that they could take
-    /// along, only when the peer has everything before it.
-    fn is_repeated(&self, block: &Block) -> bool {
-        !block.ends_stream() || self.first().is_some_and(|first| first.start == block.start)
-    }
-
-    /// Where the first block that is to go out again starts.
-    pub(crate) fn first_again(&self) -> Option<u64> {
-        let first = self.again.first().copied()?;
-        self.block(first).is_none_or(|block| self.is_repeated(block)).then_some(first)
-    }
-
-    /// A subflow makes no progress: what only it carries is to go out again elsewhere too. Returns how many
-    /// blocks.
-    pub(crate) fn on_stalled(&mut self, subflow: SubflowId, is_good: impl Fn(SubflowId) -> bool) -> usize {
-        let before = self.again.len();
-        for block in &mut self.blocks {
-            // One that did not get the block through is not elsewhere, and may try again.
-            let is_elsewhere = |c: &Carrier| c.subflow != subflow && !c.is_denied && is_good(c.subflow);
-            if block.is_carried_by(subflow) && !block.carriers.iter().any(is_elsewhere) {
-                block.carriers.retain(|carrier| carrier.subflow == subflow || !carrier.is_denied);
-                self.again.insert(block.start);
-            }
-        }
-        self.again.len() - before
-    }
-
-    /// A subflow is no more.
-    pub(crate) fn on_lost(&mut self, subflow: SubflowId) {
-        for block in &mut self.blocks {
-            block.carriers.retain(|carrier| carrier.subflow != subflow);
-            if block.carriers.is_empty() {
-                self.again.insert(block.start);
-            }
-        }
-    }
-
     /// The stream is sealed: the DATA_FIN waits until [`SendStream::on_fin_sent`], and windows come in records.
     pub(crate) fn hold_fin(&mut self, edge: u64) {
         self.holds_fin = true;
@@ -446,11 +402,6 @@ impl SendStream {
         start
     }
 
-    /// A block that no subflow was given, or only the SYN of one: the next that can takes it.
-    pub(crate) fn await_carrier(&mut self, start: u64) {
-        self.again.insert(start);
-    }
-
     /// Numbered bytes without an acknowledgment.
     pub(crate) fn in_doubt(&self) -> u64 {
         self.next.saturating_sub(self.acked)
@@ -461,21 +412,6 @@ impl SendStream {
         self.covered.drain(..)
     }
 
-    /// What `subflow` alone has carried goes out again elsewhere, of the blocks that its TCP says were delivered up to `acked`.
-    pub(crate) fn on_disbelieved(&mut self, subflow: SubflowId, acked: u64) {
-        for block in &self.blocks {
-            let is_claimed = |carrier: &Carrier| carrier.subflow == subflow && carrier.end <= acked;
-            if block.only_carrier().is_some_and(is_claimed) {
-                self.again.insert(block.start);
-            }
-        }
-    }
-
-    /// Whether the block at `start` is to go out again already.
-    pub(crate) fn is_again(&self, start: u64) -> bool {
-        self.again.contains(&start)
-    }
-
     /// The blocks without an acknowledgment, in order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.blocks.iter()
@@ -484,18 +420,6 @@ impl SendStream {
     /// The first blocks without an acknowledgment.
     pub(crate) fn first_blocks(&mut self) -> impl Iterator<Item = &mut Block> {
         self.blocks.iter_mut()
-    }
-
-    /// A block did not get through intact: it goes out again, on a subflow that has not carried it if
-    /// `elsewhere`.
-    pub(crate) fn on_block_corrupted(&mut self, start: u64, elsewhere: bool) {
-        if let Some(block) = self.block_mut(start) {
-            block.arrival = None;
-            if !elsewhere {
-                block.carriers.clear();
-            }
-            self.again.insert(start);
-        }
     }
 
     /// Plain TCP from now on: the subflow alone answers for what it was given. `acked` is what it says.
@@ -523,9 +447,6 @@ impl SendStream {
         self.blocks.get_mut(index)
     }
 }
-
-/// Blocks looked at for one that a subflow does not carry already: bounds the work per segment.
-const AGAIN_SEARCH: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -7,19 +7,21 @@
 
 mod crypto_workers;
 mod host;
+pub(crate) mod segments;
 
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU64;
 use crypto_workers::CryptoWorkers;
 use host::TestHost;
-use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SeqNum, SubflowId};
+use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SubflowId};
 use plait_link::{Decision, LinkConfig, Loss, Reordering};
 use plait_mptcp::{
     Association, Config, ConnectionError, Event, OpeningClaim, Path, PathClass, Paths, ReadError, Status,
 };
 use plait_tcp::FourTuple;
-use plait_wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, option_bytes, options};
+use plait_wire::{Flags, Segment};
+use segments::{Mptcp, mptcp_options, reset_for};
 use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) const CLIENT: usize = 0;
@@ -449,61 +451,6 @@ fn lanes(link: &Link, seed: u64) -> [plait_link::Link; 2] {
 
 fn to_has(side: &Side) -> bool {
     side.connection.is_some()
-}
-
-enum Mptcp {
-    Join,
-    Other,
-}
-
-fn mptcp_options(segment: &Segment) -> Vec<Mptcp> {
-    options(&segment.options)
-        .filter_map(|option| match option {
-            Ok(TcpOption::Mptcp(MptcpOption::Join(_))) => Some(Mptcp::Join),
-            Ok(TcpOption::Mptcp(_)) => Some(Mptcp::Other),
-            Ok(_) | Err(_) => None,
-        })
-        .collect()
-}
-
-fn reset_for(stray: &Segment) -> Segment {
-    let has_ack = stray.flags.contains(Flags::ACK);
-    Segment {
-        source: stray.destination,
-        destination: stray.source,
-        seq: if has_ack { stray.ack } else { SeqNum::new(0) },
-        ack: stray.seq + stray.len_seq(),
-        flags: if has_ack { Flags::RST } else { Flags::RST.with(Flags::ACK) },
-        window: 0,
-        urgent: 0,
-        options: OptionBytes::new(),
-        payload: Bytes::new(),
-        segment_size: 1,
-        ecn: 0,
-        flow_label: 0,
-    }
-}
-
-/// The segment without its MPTCP options, as middleboxes like it.
-pub(crate) fn strip(segment: &mut Segment) {
-    rewrite(segment, |_| None);
-}
-
-/// Changes, or takes out, each MPTCP option of the segment.
-pub(crate) fn rewrite(
-    segment: &mut Segment,
-    mut change: impl FnMut(MptcpOption<'_>) -> Option<MptcpOption<'_>>,
-) {
-    let before = segment.options.clone();
-    let kept = options(&before).filter_map(|option| match option.expect("our own options") {
-        TcpOption::Mptcp(option) => change(option).map(TcpOption::Mptcp),
-        other => Some(other),
-    });
-    segment.options = option_bytes(kept).expect("no longer than before");
-}
-
-pub(crate) fn has_mptcp(segment: &Segment) -> bool {
-    options(&segment.options).any(|option| matches!(option, Ok(TcpOption::Mptcp(_))))
 }
 
 /// Bytes that tell where they belong.
