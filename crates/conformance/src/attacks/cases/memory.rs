@@ -126,6 +126,12 @@ fn fate(places: &[Place]) -> String {
 /// What TLS 1.3 calls the secret of early data (RFC 8446, section 7.1) in a key log.
 const EARLY_SECRET: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
 
+/// Whether one side alone logs it: its private keys, and the server the secret of early data, which nobody sends, where a session is
+/// continued.
+fn is_of_one(secret: &secrets::Secret) -> bool {
+    [secrets::PRIVATE_KEY, EARLY_SECRET].contains(&secret.name.as_str())
+}
+
 /// The same once the second path has given its share, in the captures and in both logs.
 fn derive_when_mixed(fixture: &Fixture<'_>) -> Result<Vec<Connection>> {
     let until = Instant::now() + TIMEOUT;
@@ -148,12 +154,8 @@ fn derive(fixture: &Fixture<'_>) -> Result<Vec<Connection>> {
     let [client, server] = Side::BOTH.map(|side| secrets::derive(&key_log(fixture, side), &captures, &suite));
     let (mut client, server) = (client?, server?);
     let shared = |side: &[Connection]| {
-        // A connection that is over may have ended between what the one and the other made of a share. The secret of early data, which
-        // nobody sends, is logged by the server alone where a session is continued.
-        let shared = all_of(side).filter(|secret| {
-            ![secrets::PRIVATE_KEY, EARLY_SECRET].contains(&secret.name.as_str())
-                && !secrets::is_of_share(&secret.name)
-        });
+        // A connection that is over may have ended between what the one and the other made of a share.
+        let shared = all_of(side).filter(|secret| !is_of_one(secret) && !secrets::is_of_share(&secret.name));
         shared.map(|secret| secret.bytes.clone()).collect::<BTreeSet<_>>()
     };
     ensure!(shared(&client) == shared(&server), "the two key logs have different secrets");
@@ -162,7 +164,7 @@ fn derive(fixture: &Fixture<'_>) -> Result<Vec<Connection>> {
     let joins: usize = client.iter().map(|connection| connection.joins).sum();
     ensure!(joins > 0, "no join has a token that follows from a key log: the secrets are derived wrongly");
     for (mine, theirs) in client.iter_mut().zip(server) {
-        mine.secrets.extend(theirs.secrets.into_iter().filter(|secret| secret.name == secrets::PRIVATE_KEY));
+        mine.secrets.extend(theirs.secrets.into_iter().filter(is_of_one));
     }
     Ok(client)
 }
