@@ -185,6 +185,18 @@ impl<'a> Fixture<'a> {
         text.lines().last().map(|line| serde_json::from_str(line).context("the status")).transpose()
     }
 
+    /// Whether a running client has a subflow on a path that it may use, as `plait status` tells it.
+    pub(crate) fn is_joined(&self, client: &Program, path: &str) -> Result<bool> {
+        let mut command = Command::new(&self.context.settings.plait);
+        let output = command.args(["status", "--json", &client.pid().to_string()]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "plait status: {}", said.trim());
+        let status: Value = serde_json::from_slice(&output.stdout).context("plait status")?;
+        let subflows = status["plaits"][0]["connections"][0]["subflows"].as_array();
+        let is_joined = |subflow: &Value| subflow["path"] == path && subflow["usable"] == true;
+        Ok(subflows.context("no subflows in the status")?.iter().any(is_joined))
+    }
+
     /// Connections whose end a side has reported.
     pub(crate) fn reports(&self, side: Side) -> usize {
         std::fs::read_to_string(self.status_file(side)).unwrap_or_default().lines().count()

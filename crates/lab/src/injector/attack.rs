@@ -150,9 +150,9 @@ attacks! {
     Lose = "lose", Payload, Always, KeepsPace, [];
     /// A payload arrives ten times.
     Multiply = "multiply", Payload, Once, KeepsPace, [];
-    /// Once an MP_JOIN has gone by, 400 invented SYNs a second try to join the same connection.
+    /// Once an MP_JOIN has gone by, invented SYNs try to join the same connection: one in 2.5 ms, or in `lasting`.
     JoinFlood = "join-flood", Any, Always, KeepsPace, [];
-    /// The first SYN of a connection is swallowed, and from then on 10,000 SYNs like it arrive each second from invented addresses.
+    /// The first SYN of a connection is swallowed, and from then on SYNs like it arrive from invented addresses: one in 0.1 ms, or in `lasting`.
     SynFlood = "syn-flood", Any, Always, KeepsPace, [];
     /// A FIN or DATA_FIN becomes a reset, and another one goes back to its sender.
     ResetAtEnd = "reset-at-end", Established, Always, EndsSoon, [];
@@ -301,7 +301,7 @@ pub struct Attack {
     /// Only connections to this port.
     #[serde(default)]
     pub port: Option<u16>,
-    /// How long a cut lasts, or how long a delay is; `None`: as the attack has it.
+    /// How long a cut lasts, how long a delay is, or how far apart inventions are; `None`: as the attack has it.
     #[serde(default)]
     pub lasting: Option<Duration>,
 }
@@ -361,6 +361,8 @@ impl Attack {
         self.lasting.unwrap_or(match self.name {
             AttackName::AckSlowly | AttackName::Throttle => Duration::from_millis(140),
             AttackName::DelayByChance => Duration::from_secs(2),
+            AttackName::JoinFlood => Duration::from_micros(2500),
+            AttackName::SynFlood => Duration::from_micros(100),
             AttackName::DelayRamp | AttackName::DelayJump | AttackName::AgeEchoes => Duration::from_secs(5),
             _ => Duration::from_secs(3),
         })

@@ -13,9 +13,6 @@ use crate::packet::Frame;
 
 /// Invented ports: below those that hosts give.
 const PORTS: std::ops::Range<u16> = 1024..32_768;
-/// Time between two invented joins, and between two invented clients.
-const JOIN_EVERY: Duration = Duration::from_micros(2500);
-const CLIENT_EVERY: Duration = Duration::from_micros(100);
 /// The networks of invented clients, which are nobody's: for tests of devices (RFC 2544, a /15), and for documentation (RFC 3849, a
 /// /32).
 const CLIENTS_V4: u32 = 0xc612_0000;
@@ -32,6 +29,8 @@ struct Flood {
     kind: Kind,
     example: Segment,
     flow: u32,
+    /// Time between two inventions.
+    every: Duration,
     due: Instant,
 }
 
@@ -49,13 +48,6 @@ impl Kind {
         match self {
             Self::Joins => AttackName::JoinFlood,
             Self::Clients => AttackName::SynFlood,
-        }
-    }
-
-    const fn every(self) -> Duration {
-        match self {
-            Self::Joins => JOIN_EVERY,
-            Self::Clients => CLIENT_EVERY,
         }
     }
 
@@ -101,7 +93,7 @@ impl Floods {
         random: &mut SeededRandom,
     ) -> Option<(Direction, Outgoing)> {
         let flood = self.0.as_mut().filter(|flood| flood.due <= now)?;
-        flood.due += flood.kind.every();
+        flood.due += flood.every;
         let (segment, what) = match flood.kind {
             Kind::Joins => {
                 let segment = invented_join(&flood.example, random)?;
@@ -119,11 +111,12 @@ impl Floods {
         Some((Direction::ToServer, packet))
     }
 
-    /// Learns from the first SYN that fits, and takes it away where it is a client's: the flood is there before it comes again. Nobody
-    /// is to hear of the answers to inventions.
+    /// Learns from the first SYN that fits, and takes it away where it is a client's: the flood, a SYN in each `every`, is there before it
+    /// comes again. Nobody is to hear of the answers to inventions.
     pub(super) fn watch(
         &mut self,
         kind: Kind,
+        every: Duration,
         segment: &Segment,
         context: &Context<'_>,
         outcome: &mut Outcome,
@@ -135,7 +128,7 @@ impl Floods {
                     return None;
                 }
                 let (example, flow) = (segment.clone(), context.flow.number);
-                self.0 = Some(Flood { kind, example, flow, due: context.now });
+                self.0 = Some(Flood { kind, example, flow, every, due: context.now });
                 (kind == Kind::Clients).then(|| swallow(kind.attack(), context, outcome))
             }
             Direction::ToClient => {

@@ -349,8 +349,12 @@ impl Injector {
             AttackName::Silence | AttackName::Drop => Some(dropping::swallow(attack.name, context, outcome)),
             AttackName::Lose => dropping::lose(context, &mut self.random, outcome),
             AttackName::Multiply => Some(payload::multiply(segment)),
-            AttackName::JoinFlood => self.floods.watch(Kind::Joins, &segment, context, outcome),
-            AttackName::SynFlood => self.floods.watch(Kind::Clients, &segment, context, outcome),
+            AttackName::JoinFlood => {
+                self.floods.watch(Kind::Joins, attack.time(), &segment, context, outcome)
+            }
+            AttackName::SynFlood => {
+                self.floods.watch(Kind::Clients, attack.time(), &segment, context, outcome)
+            }
             AttackName::ResetAtEnd | AttackName::DropEnds => {
                 dropping::end(attack.name, &segment, context, outcome)
             }
