@@ -1,4 +1,5 @@
-//! One run: `plait` towards a kernel with Multipath TCP, and kernel TCP towards the same host, all at once.
+//! One run: `plait` towards a kernel with Multipath TCP, or the kernel's TCP in its place, and kernel TCP towards the same host, all at
+//! once.
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
@@ -34,6 +35,7 @@ pub(crate) struct Conditions {
 /// What was carried over one path, Mbit/s of payload.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct Carried {
+    /// By plait, or by what is in its place.
     pub(crate) plait: f64,
     /// Zero where there is no rival.
     pub(crate) rival: f64,
@@ -42,7 +44,7 @@ pub(crate) struct Carried {
 /// What each path carries after the connections have come to terms.
 pub(crate) fn run(setting: Setting, conditions: &Conditions, directory: &Path) -> Result<Vec<Carried>> {
     let (shape, rivals) = match setting {
-        Setting::Cubic => (Shape::Routed, PATHS),
+        Setting::Cubic | Setting::Control => (Shape::Routed, PATHS),
         Setting::Lia | Setting::Olia => (Shape::Shared, 1..=1),
     };
     let bed = Testbed::new(shape)?;
@@ -52,16 +54,24 @@ pub(crate) fn run(setting: Setting, conditions: &Conditions, directory: &Path) -
     // bucket drops each of them whole: half of its queue. Over any path that has some length it sends what the rate gives in a millisecond.
     bed.client.set_sysctl("net.ipv4.tcp_tso_rtt_log", 0)?;
     let start = Start { bed: &bed, directory };
+    let own = if setting == Setting::Control { ["tcp", "2"] } else { ["mptcp", "1"] };
     let mut servers = [
-        start.server("ours", OURS, &["--socket", "mptcp"])?,
+        start.server("ours", OURS, &["--socket", own[0], "--count", own[1]])?,
         start.server("rivals", RIVAL, &["--socket", "tcp", "--count", "2"])?,
     ];
     for server in &mut servers {
         server.wait_for_line("listening", TIMEOUT)?;
     }
-    let mut clients = vec![start.plait(&conditions.plait, setting)?];
+    let mut clients = Vec::new();
+    if setting == Setting::Control {
+        for path in PATHS {
+            clients.push(start.kernel("control", path, OURS)?);
+        }
+    } else {
+        clients.push(start.plait(&conditions.plait, setting)?);
+    }
     for path in rivals.clone() {
-        clients.push(start.rival(path)?);
+        clients.push(start.kernel("rival", path, RIVAL)?);
     }
     let sockets = || Sockets::of(&bed.server);
     wait_until("a subflow over each path, and the rivals", TIMEOUT, || {
@@ -118,8 +128,9 @@ impl Start<'_> {
         Ok(Program::start(&self.bed.client, self.directory, "plait", command, source, End::Own)?)
     }
 
-    fn rival(&self, path: u8) -> Result<Program> {
-        let to = SocketAddr::new(self.bed.server_address(Family::V4, path), RIVAL);
+    /// TCP of the kernel over one path.
+    fn kernel(&self, name: &str, path: u8, port: u16) -> Result<Program> {
+        let to = SocketAddr::new(self.bed.server_address(Family::V4, path), port);
         let from = self.bed.client_address(Family::V4, path);
         let mut command = interop()?;
         command.args(["connect", &to.to_string(), "--from", &from.to_string()]);
@@ -127,7 +138,7 @@ impl Start<'_> {
         command.args(["--congestion", "cubic"]);
         // More than anybody can say in the time.
         command.args(["--socket", "tcp", "--no-hash", "--send", &(1_u64 << 40).to_string()]);
-        let name = format!("rival-{path}");
+        let name = format!("{name}-{path}");
         Ok(Program::start(&self.bed.client, self.directory, &name, command, End::Own, End::Own)?)
     }
 }

@@ -28,7 +28,9 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn new(setting: Setting, run: u32, carried: Vec<Carried>) -> Self {
         let figures = match setting {
-            Setting::Cubic => carried.iter().map(|one| one.plait / (one.plait + one.rival)).collect(),
+            Setting::Cubic | Setting::Control => {
+                carried.iter().map(|one| one.plait / (one.plait + one.rival)).collect()
+            }
             Setting::Lia | Setting::Olia => {
                 let plait: f64 = carried.iter().map(|one| one.plait).sum();
                 vec![plait / carried.iter().map(|one| one.rival).sum::<f64>()]
@@ -38,12 +40,49 @@ impl Row {
     }
 
     /// Whether it reaches its goal.
-    pub(crate) fn holds(&self) -> bool {
-        self.figures.iter().all(|figure| match self.setting {
-            Setting::Cubic => SHARE.contains(figure),
-            Setting::Lia | Setting::Olia => *figure <= TIMES,
-        })
+    fn holds(&self) -> bool {
+        self.figures.iter().all(|figure| reaches(self.setting, *figure))
     }
+}
+
+fn reaches(setting: Setting, figure: f64) -> bool {
+    match setting {
+        Setting::Cubic => SHARE.contains(&figure),
+        Setting::Control => true,
+        Setting::Lia | Setting::Olia => figure <= TIMES,
+    }
+}
+
+/// What all runs of a setting say together.
+struct Spread {
+    setting: Setting,
+    /// Which of the figures of each run.
+    place: usize,
+    lowest: f64,
+    median: f64,
+    highest: f64,
+}
+
+/// By setting, then by figure.
+fn spreads(rows: &[Row]) -> Vec<Spread> {
+    let mut all = Vec::new();
+    for &setting in Setting::value_variants() {
+        let of_setting: Vec<&Row> = rows.iter().filter(|row| row.setting == setting).collect();
+        let width = of_setting.first().map_or(0, |row| row.figures.len());
+        for place in 0..width {
+            let mut figures: Vec<f64> = of_setting.iter().map(|row| row.figures[place]).collect();
+            figures.sort_by(f64::total_cmp);
+            let (lowest, median, highest) =
+                (figures[0], figures[figures.len() / 2], figures[figures.len() - 1]);
+            all.push(Spread { setting, place, lowest, median, highest });
+        }
+    }
+    all
+}
+
+/// Whether each median reaches its goal. Single runs need not: what the kernel's TCP takes beside its like (`control`) differs as much.
+pub(crate) fn holds(rows: &[Row]) -> bool {
+    spreads(rows).iter().all(|spread| reaches(spread.setting, spread.median))
 }
 
 impl fmt::Display for Row {
@@ -63,27 +102,19 @@ impl fmt::Display for Row {
 pub(crate) fn summary(rows: &[Row]) -> String {
     let mut text =
         String::from("setting  figure                      lowest  median  highest   runs that hold");
-    for &setting in Setting::value_variants() {
-        let of_setting: Vec<&Row> = rows.iter().filter(|row| row.setting == setting).collect();
-        let width = of_setting.first().map_or(0, |row| row.figures.len());
-        for place in 0..width {
-            let mut figures: Vec<f64> = of_setting.iter().map(|row| row.figures[place]).collect();
-            figures.sort_by(f64::total_cmp);
-            let (lowest, highest) = (figures[0], figures[figures.len() - 1]);
-            let median = figures[figures.len() / 2];
-            let held = of_setting.iter().filter(|row| row.holds()).count();
-            let what = match setting {
-                Setting::Cubic => format!("share of path {}", place + 1),
-                Setting::Lia | Setting::Olia => "times one TCP".to_owned(),
-            };
-            let name = setting.name();
-            // Writing to a string never fails.
-            let _ = write!(
-                text,
-                "\n{name:<8} {what:<26} {lowest:7.2} {median:7.2} {highest:8.2}   {held} of {}",
-                of_setting.len()
-            );
-        }
+    for Spread { setting, place, lowest, median, highest } in spreads(rows) {
+        let of_setting = || rows.iter().filter(|row| row.setting == setting);
+        let what = match setting {
+            Setting::Cubic | Setting::Control => format!("share of path {}", place + 1),
+            Setting::Lia | Setting::Olia => "times one TCP".to_owned(),
+        };
+        let (held, of) = (of_setting().filter(|row| row.holds()).count(), of_setting().count());
+        // Writing to a string never fails.
+        let _ = write!(
+            text,
+            "\n{:<8} {what:<26} {lowest:7.2} {median:7.2} {highest:8.2}   {held} of {of}",
+            setting.name()
+        );
     }
     text
 }
@@ -111,9 +142,21 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_takes_beside_itself_has_no_goal() {
+        assert!(row(Setting::Control, &[(2.0, 18.0), (10.0, 10.0)]).holds());
+    }
+
+    #[test]
     fn a_path_that_carries_nothing_holds_no_goal() {
         assert!(!row(Setting::Cubic, &[(0.0, 0.0), (10.0, 10.0)]).holds());
         assert!(!row(Setting::Lia, &[(0.0, 0.0), (0.0, 0.0)]).holds());
+    }
+
+    #[test]
+    fn the_median_of_the_runs_has_to_reach_the_goal() {
+        let shares = |of: [f64; 3]| of.map(|share| row(Setting::Cubic, &[(share, 1.0 - share), (0.5, 0.5)]));
+        assert!(holds(&shares([0.3, 0.5, 0.5])));
+        assert!(!holds(&shares([0.3, 0.3, 0.5])) && !holds(&shares([0.8, 0.8, 0.5])));
     }
 
     #[test]
