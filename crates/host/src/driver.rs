@@ -25,7 +25,7 @@ use crate::refusals::{Line, Refusals};
 use crate::segmentation::wire_segments;
 use crate::shared::{Phase, Shared, State};
 use crate::sys::{MAX_OFFLOADED, Received, Room, Tun};
-use crate::udp::{self, Udp};
+use crate::udp::{self, Asking, Datagrams, Udp};
 use crate::workers::Workers;
 
 /// Packets read before the endpoint sees them: enough to share one lock, few enough
@@ -52,7 +52,7 @@ pub(crate) struct Driver {
     /// The buffer that the next packet is read into, if the last one did not keep it.
     spare: Option<Buffer>,
     /// What was read, when, and by which path if that is known.
-    arrived: Vec<(Arrival, Result<Packet, Malformed>)>,
+    arrived: Vec<Arrived>,
     /// The first `filled` are to be sent; the rest keep their allocations.
     outgoing: Vec<Outgoing>,
     filled: usize,
@@ -62,6 +62,14 @@ pub(crate) struct Driver {
     cut_here: bool,
     crypto: Option<Crypto>,
     refusals: Refusals,
+}
+
+/// A packet that has come.
+struct Arrived {
+    arrival: Arrival,
+    /// By UDP, to a socket that listens: for which address of ours.
+    asking: Option<Asking>,
+    packet: Result<Packet, Malformed>,
 }
 
 /// What is to be sent: a packet for the TUN device, or a segment for the sockets of a path.
@@ -212,7 +220,7 @@ impl Driver {
     /// Reads the sockets of UDP. What is left there makes them readable in the next turn.
     fn receive_over_udp(&mut self) -> io::Result<()> {
         let Self { udp: Some(udp), arrived, shared, capture, pool, .. } = self else { return Ok(()) };
-        udp.receiver.receive(pool, |path, local, packet| {
+        udp.receiver.receive(pool, |Datagrams { path, local, asking, packet }| {
             let arrival = Arrival { at: shared.clock.now(), path: Some(path) };
             match (&packet, capture.as_mut()) {
                 (Ok(Packet::Tcp(segment)), Some(capture)) => {
@@ -222,7 +230,7 @@ impl Driver {
                 (Err(reason), _) => trace!(?reason, "datagram dropped: malformed"),
                 (Ok(_), None) => {}
             }
-            arrived.push((arrival, packet));
+            arrived.push(Arrived { arrival, asking, packet });
             arrived.len() < 2 * READ_BATCH
         })?;
         Ok(())
@@ -245,7 +253,7 @@ impl Driver {
         if let Err(reason) = &parsed {
             debug!(?reason, len = packet.len(), "packet dropped: malformed");
         }
-        self.arrived.push((Arrival::at(now), parsed));
+        self.arrived.push(Arrived { arrival: Arrival::at(now), asking: None, packet: parsed });
     }
 
     /// The protocol's part, under the lock.
@@ -253,9 +261,14 @@ impl Driver {
         let shared = self.shared.clone();
         let mut state = shared.lock();
         let State { endpoint, malformed, phase, .. } = &mut *state;
-        for (arrival, packet) in self.arrived.drain(..) {
+        for Arrived { arrival, asking, packet } in self.arrived.drain(..) {
             match packet {
-                Ok(Packet::Tcp(segment)) => endpoint.handle_segment(arrival, &segment),
+                Ok(Packet::Tcp(segment)) => {
+                    if let (Some(udp), Some(asking)) = (&self.udp, asking) {
+                        udp.sockets.note_asking(&segment, asking, |tuple| endpoint.has_tuple(tuple));
+                    }
+                    endpoint.handle_segment(arrival, &segment);
+                }
                 Ok(Packet::Icmp(error)) => endpoint.handle_icmp(arrival, &error),
                 Err(reason) => malformed.count(reason),
             }

@@ -13,6 +13,14 @@ const MANY: usize = 2048;
 /// Of the others the newest so many are remembered: those whose answers are about to leave.
 const NEWEST: usize = 1024;
 
+/// An address of ours that somebody has sent something to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asking {
+    pub(super) address: IpAddr,
+    /// That of the path that it came by.
+    pub(super) own: IpAddr,
+}
+
 /// By the stack's address and the peer's.
 #[derive(Default)]
 pub(super) struct Asked {
@@ -27,18 +35,19 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Something came from a peer for `address`; `own` is that of the path.
-    pub(super) fn note(&mut self, tuple: FourTuple, address: IpAddr, own: IpAddr) {
+    /// Something came for an address of ours. Whoever the endpoint has, by `has_tuple`, keeps the address that he asked first: what is said in
+    /// his name elsewhere does not turn our answers away from him.
+    pub(super) fn note(&mut self, tuple: FourTuple, asking: Asking, has_tuple: impl Fn(&FourTuple) -> bool) {
+        let Asking { address, own } = asking;
+        let is_new = address != own && !self.known.contains_key(&tuple);
+        if !is_new && self.strangers.is_empty() || has_tuple(&tuple) {
+            return;
+        }
         if address == own {
-            return;
+            self.strangers.remove(&tuple);
+        } else if is_new && self.strangers.insert(tuple, address).is_none() {
+            self.order.push_back(tuple);
         }
-        let Self { known, strangers, .. } = self;
-        if let Some(asked) = known.get_mut(&tuple).or_else(|| strangers.get_mut(&tuple)) {
-            *asked = address;
-            return;
-        }
-        self.strangers.insert(tuple, address);
-        self.order.push_back(tuple);
     }
 
     /// Which address he is answered from.
@@ -107,6 +116,10 @@ mod tests {
         FourTuple { local, remote: SocketAddr::from((Ipv4Addr::from_bits(stranger), 40_000)) }
     }
 
+    fn asking(address: IpAddr) -> Asking {
+        Asking { address, own: OWN }
+    }
+
     /// What a host does after each turn.
     fn turn(asked: &mut Asked, is_used: impl Fn(&FourTuple) -> bool) {
         if asked.has_many_strangers() {
@@ -117,11 +130,11 @@ mod tests {
     #[test]
     fn who_has_asked_another_address_is_answered_from_there_whatever_strangers_do() {
         let mut asked = Asked::default();
-        asked.note(tuple(1), OTHER, OWN);
-        asked.note(tuple(2), OWN, OWN);
+        asked.note(tuple(1), asking(OTHER), |_| false);
+        asked.note(tuple(2), asking(OWN), |_| false);
         let is_used = |known: &FourTuple| *known == tuple(1);
         for stranger in 10..100_000 {
-            asked.note(tuple(stranger), OTHER, OWN);
+            asked.note(tuple(stranger), asking(OTHER), is_used);
             assert_eq!(
                 asked.answers_from(&tuple(stranger), OWN),
                 OTHER,
@@ -148,7 +161,7 @@ mod tests {
     fn as_many_as_the_endpoint_has_are_remembered() {
         let mut asked = Asked::default();
         for peer in 0..20_000 {
-            asked.note(tuple(peer), OTHER, OWN);
+            asked.note(tuple(peer), asking(OTHER), |_| false);
             turn(&mut asked, |_| true);
         }
         asked.sweep(|_| true);
@@ -158,14 +171,39 @@ mod tests {
     #[test]
     fn who_came_since_the_last_sweep_is_not_forgotten_before_his_answer_has_left() {
         let mut asked = Asked::default();
-        asked.note(tuple(1), OTHER, OWN);
+        asked.note(tuple(1), asking(OTHER), |_| false);
         asked.sweep(|_| false);
         assert_eq!(asked.answers_from(&tuple(1), OWN), OTHER);
-        asked.note(tuple(2), OTHER, OWN);
+        asked.note(tuple(2), asking(OTHER), |_| false);
         asked.sweep(|known| *known == tuple(1));
         assert_eq!(asked.answers_from(&tuple(1), OWN), OTHER);
         assert_eq!(asked.answers_from(&tuple(2), OWN), OTHER);
         asked.sweep(|_| false);
         assert!(asked.is_empty());
+    }
+    #[test]
+    fn what_is_said_in_the_name_of_a_peer_elsewhere_does_not_turn_answers_away_from_him() {
+        let mut asked = Asked::default();
+        let has_tuple = |_: &FourTuple| true;
+        // Of one who has asked the path's own address, and of one who has asked another, before and after it is known that he is a peer.
+        asked.note(tuple(1), asking(OWN), |_| false);
+        asked.note(tuple(2), asking(OTHER), |_| false);
+        for _ in 0..2 {
+            asked.note(tuple(1), asking(OTHER), has_tuple);
+            asked.note(tuple(2), asking(OWN), has_tuple);
+            assert_eq!(asked.answers_from(&tuple(1), OWN), OWN);
+            assert_eq!(asked.answers_from(&tuple(2), OWN), OTHER);
+            asked.sweep(has_tuple);
+        }
+    }
+
+    #[test]
+    fn a_stranger_is_answered_from_where_he_has_asked_last() {
+        let mut asked = Asked::default();
+        let has_tuple = |_: &FourTuple| false;
+        // Somebody has guessed the port that he will have.
+        asked.note(tuple(1), asking(OTHER), has_tuple);
+        asked.note(tuple(1), asking(OWN), has_tuple);
+        assert_eq!(asked.answers_from(&tuple(1), OWN), OWN);
     }
 }

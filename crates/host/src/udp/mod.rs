@@ -27,7 +27,8 @@ use self::socket::Socket;
 use crate::error::Error;
 use crate::sys::{Signal, Sockets};
 
-pub(crate) use self::receiving::Receiver;
+pub(crate) use self::asked::Asking;
+pub(crate) use self::receiving::{Datagrams, Receiver};
 pub(crate) use self::sending::Sender;
 
 /// What the ids of paths over UDP begin with; those over TCP count from 0.

@@ -1,17 +1,18 @@
 //! From the sockets to the endpoint.
 
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use plait_base::PathId;
 use plait_carrier::tcp_in_udp::{Train, trains};
 use plait_tcp::FourTuple;
-use plait_wire::{Malformed, Packet, Segment};
+use plait_wire::{Flags, Malformed, Packet, Segment};
 use quinn_udp::RecvMeta;
 use tracing::debug;
 
 use super::Udp;
+use super::asked::Asking;
 use super::socket::Socket;
 use crate::pool::{Buffer, Pool};
 use crate::sys::{Ready, is_about_another};
@@ -20,6 +21,16 @@ use crate::sys::{Ready, is_about_another};
 const AT_ONCE: usize = 4;
 /// Errors of a socket that are read in a turn.
 const ERRORS_AT_ONCE: usize = 8;
+
+/// What has come by a path: a segment or a super-segment, or an error about what has left.
+pub(crate) struct Datagrams {
+    pub(crate) path: PathId,
+    /// To which address of ours.
+    pub(crate) local: SocketAddr,
+    /// The same where it may be another than the path's: at a socket that listens.
+    pub(crate) asking: Option<Asking>,
+    pub(crate) packet: Result<Packet, Malformed>,
+}
 
 /// Reads the sockets; it keeps its allocations.
 pub(crate) struct Receiver {
@@ -34,19 +45,16 @@ impl Receiver {
         Self { udp, buffers, found }
     }
 
-    /// Gives `take` what has come, by which path and to which address of ours, until there is no more or `take` says that it is enough.
-    pub(crate) fn receive(
-        &mut self,
-        pool: &Pool,
-        mut take: impl FnMut(PathId, SocketAddr, Result<Packet, Malformed>) -> bool,
-    ) -> io::Result<()> {
+    /// Gives `take` what has come, until there is no more or `take` says that it is enough.
+    pub(crate) fn receive(&mut self, pool: &Pool, mut take: impl FnMut(Datagrams) -> bool) -> io::Result<()> {
         for Ready { number, has_errors } in self.udp.watched.ready()? {
             let socket = self.udp.lock().sockets.get(&number).cloned();
             let Some(socket) = socket else { continue };
             if has_errors {
                 let errors = std::iter::from_fn(|| socket.next_error()).take(ERRORS_AT_ONCE).flatten();
                 errors.for_each(|error| {
-                    take(socket.path, socket.at(None), Ok(Packet::Icmp(error)));
+                    let (path, local) = (socket.path, socket.at(None));
+                    take(Datagrams { path, local, asking: None, packet: Ok(Packet::Icmp(error)) });
                 });
             }
             if !self.read(&socket, pool, &mut take) {
@@ -57,12 +65,7 @@ impl Receiver {
     }
 
     /// Reads a socket once; whether more is wanted.
-    fn read(
-        &mut self,
-        socket: &Socket,
-        pool: &Pool,
-        take: &mut impl FnMut(PathId, SocketAddr, Result<Packet, Malformed>) -> bool,
-    ) -> bool {
+    fn read(&mut self, socket: &Socket, pool: &Pool, take: &mut impl FnMut(Datagrams) -> bool) -> bool {
         self.buffers.resize_with(AT_ONCE, || pool.take());
         let mut meta = [RecvMeta::default(); AT_ONCE];
         let mut slices = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer.as_mut()));
@@ -85,10 +88,15 @@ impl Receiver {
             let source = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
             for train in self.found.drain(..) {
                 let segment = train.and_then(|train| train.segment((source, socket.local), ecn, &bytes));
-                if let Ok(segment) = &segment {
-                    self.udp.note_arrival(socket, segment, meta.dst_ip);
+                if let Ok(segment) = &segment
+                    && segment.flags.contains(Flags::SYN)
+                {
+                    self.udp.lock().credits.note(segment);
                 }
-                is_more_wanted = take(socket.path, socket.at(meta.dst_ip), segment.map(Packet::Tcp));
+                let (path, local) = (socket.path, socket.at(meta.dst_ip));
+                let asking = meta.dst_ip.filter(|_| socket.remote.is_none());
+                let asking = asking.map(|address| Asking { address, own: socket.own });
+                is_more_wanted = take(Datagrams { path, local, asking, packet: segment.map(Packet::Tcp) });
             }
         }
         is_more_wanted
@@ -96,14 +104,14 @@ impl Receiver {
 }
 
 impl Udp {
-    /// What has come may have to be answered.
-    fn note_arrival(&self, socket: &Socket, segment: &Segment, asked: Option<IpAddr>) {
-        if let Some(address) = asked.filter(|address| socket.remote.is_none() && *address != socket.own) {
-            let tuple = FourTuple { local: segment.destination, remote: segment.source };
-            self.lock().asked.note(tuple, address, socket.own);
-        }
-        if segment.flags.contains(plait_wire::Flags::SYN) {
-            self.lock().credits.note(segment);
-        }
+    /// Before the endpoint is given what somebody has sent to a socket that listens: from where he is to be answered.
+    pub(crate) fn note_asking(
+        &self,
+        segment: &Segment,
+        asking: Asking,
+        has_tuple: impl Fn(&FourTuple) -> bool,
+    ) {
+        let tuple = FourTuple { local: segment.destination, remote: segment.source };
+        self.lock().asked.note(tuple, asking, has_tuple);
     }
 }
