@@ -39,13 +39,13 @@ impl Asked {
     /// his name elsewhere does not turn our answers away from him.
     pub(super) fn note(&mut self, tuple: FourTuple, asking: Asking, has_tuple: impl Fn(&FourTuple) -> bool) {
         let Asking { address, own } = asking;
-        let is_new = address != own && !self.known.contains_key(&tuple);
-        if !is_new && self.strangers.is_empty() || has_tuple(&tuple) {
+        if self.answers_from(&tuple, own) == address || has_tuple(&tuple) {
             return;
         }
+        self.known.remove(&tuple);
         if address == own {
             self.strangers.remove(&tuple);
-        } else if is_new && self.strangers.insert(tuple, address).is_none() {
+        } else if self.strangers.insert(tuple, address).is_none() {
             self.order.push_back(tuple);
         }
     }
@@ -205,5 +205,15 @@ mod tests {
         asked.note(tuple(1), asking(OTHER), has_tuple);
         asked.note(tuple(1), asking(OWN), has_tuple);
         assert_eq!(asked.answers_from(&tuple(1), OWN), OWN);
+    }
+
+    #[test]
+    fn who_comes_back_after_his_connection_may_ask_another_address() {
+        let mut asked = Asked::default();
+        for address in [OTHER, OWN, OTHER] {
+            asked.note(tuple(1), asking(address), |_| false);
+            assert_eq!(asked.answers_from(&tuple(1), OWN), address);
+            asked.sweep(|_| true);
+        }
     }
 }
