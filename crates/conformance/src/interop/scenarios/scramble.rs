@@ -23,19 +23,37 @@ pub(crate) const ALL: &[Scenario] = &[
         name: "scramble-both-ways",
         about: "two plaits, scrambled, both ways at once over two paths that lose and reorder, one of them lost for a while",
         roles: CLIENT,
-        run: both_ways,
+        run: |context| both_ways(context, Carrier::Auto),
     },
     Scenario {
         name: "scramble-stall",
         about: "the trusted path is jammed: nothing goes over the other one until it works again",
         roles: CLIENT,
-        run: stall,
+        run: |context| stall(context, Carrier::Auto),
     },
     Scenario {
         name: "scramble-degrade",
         about: "the trusted path is gone and the user allows that: the other one carries all, with a loud warning",
         roles: CLIENT,
-        run: degrade,
+        run: |context| degrade(context, Carrier::Auto),
+    },
+    Scenario {
+        name: "scramble-both-ways-udp",
+        about: "scramble-both-ways over UDP",
+        roles: CLIENT,
+        run: |context| both_ways(context, Carrier::Udp),
+    },
+    Scenario {
+        name: "scramble-stall-udp",
+        about: "scramble-stall over UDP",
+        roles: CLIENT,
+        run: |context| stall(context, Carrier::Udp),
+    },
+    Scenario {
+        name: "scramble-degrade-udp",
+        about: "scramble-degrade over UDP",
+        roles: CLIENT,
+        run: |context| degrade(context, Carrier::Udp),
     },
     Scenario {
         name: "scramble-throughput",
@@ -55,6 +73,23 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 const NOT_US: Verdict = Verdict::NotApplicable("the kernel does not scramble");
 /// The share of the plain goodput that is asked for.
 const RATIO_GOAL: f64 = 0.9;
+
+/// What carries the segments.
+#[derive(Clone, Copy)]
+enum Carrier {
+    /// As plait chooses where the network takes both: TCP.
+    Auto,
+    Udp,
+}
+
+impl Carrier {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Auto => &[],
+            Self::Udp => &["--carrier", "udp"],
+        }
+    }
+}
 
 /// Starts `plait` with words common to all scenarios.
 fn plait(context: &Context<'_>, words: &[&str]) -> Result<Command> {
@@ -80,7 +115,7 @@ fn delivered(lab: &Lab) -> Result<u64> {
     Ok(bytes)
 }
 
-fn both_ways(context: &Context<'_>) -> Result<Verdict> {
+fn both_ways(context: &Context<'_>, carrier: Carrier) -> Result<Verdict> {
     if context.is_baseline() {
         return Ok(NOT_US);
     }
@@ -92,7 +127,7 @@ fn both_ways(context: &Context<'_>) -> Result<Verdict> {
     };
     let lab = two_paths(&troubled)?;
     let bytes = context.size();
-    let mut pair = Pair::start(context, &lab, &[], [bytes, bytes])?;
+    let mut pair = Pair::start(context, &lab, carrier.options(), [bytes, bytes])?;
     pair.wait_until("a third of the bytes", || Ok(delivered(&lab)? > 2 * bytes / 3))?;
     lab.path("b")?.cut()?;
     pair.wait_until("two thirds of the bytes", || Ok(delivered(&lab)? > 4 * bytes / 3))?;
@@ -120,17 +155,18 @@ const LONG_ENOUGH: u64 = 50_000_000;
 /// For how long nothing may be sent.
 const WATCHED: Duration = Duration::from_secs(3);
 
-fn stall(context: &Context<'_>) -> Result<Verdict> {
+fn stall(context: &Context<'_>, carrier: Carrier) -> Result<Verdict> {
     if context.is_baseline() {
         return Ok(NOT_US);
     }
     let lab = two_paths(&Conditions::megabits(100, 5))?;
     let (trusted, untrusted) = (lab.path("a")?, lab.path("b")?);
-    let mut pair = Pair::start(context, &lab, &[], [LONG_ENOUGH, 0])?;
+    let mut pair = Pair::start(context, &lab, carrier.options(), [LONG_ENOUGH, 0])?;
     pair.wait_until("a third of the bytes", || Ok(delivered(&lab)? > LONG_ENOUGH / 3))?;
     trusted.cut()?;
     pair.client().wait_for_line("no trusted path works: nothing is sent", TIMEOUT)?;
     let before = untrusted.summary()?.to_server.payload;
+    ensure!(before > 0, "nothing crossed the untrusted path before");
     std::thread::sleep(WATCHED);
     let leaked = untrusted.summary()?.to_server.payload - before;
     ensure!(leaked == 0, "{leaked} bytes crossed the untrusted path while the trusted one was jammed");
@@ -145,12 +181,13 @@ fn stall(context: &Context<'_>) -> Result<Verdict> {
     )))
 }
 
-fn degrade(context: &Context<'_>) -> Result<Verdict> {
+fn degrade(context: &Context<'_>, carrier: Carrier) -> Result<Verdict> {
     if context.is_baseline() {
         return Ok(NOT_US);
     }
     let lab = two_paths(&Conditions::megabits(100, 5))?;
-    let mut pair = Pair::start(context, &lab, &["--untrusted-only", "degrade"], [LONG_ENOUGH, 0])?;
+    let words = [carrier.options(), &["--untrusted-only", "degrade"]].concat();
+    let mut pair = Pair::start(context, &lab, &words, [LONG_ENOUGH, 0])?;
     pair.wait_until("a third of the bytes", || Ok(delivered(&lab)? > LONG_ENOUGH / 3))?;
     ensure!(!pair.client().errors().contains("WARNING"), "it warns without need");
     Link::existing(lab.client().namespace(), "a")?.down()?;
