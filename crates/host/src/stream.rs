@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use plait_endpoint::ConnectionId;
-use plait_mptcp::{Negotiated, ReadError, Status};
+use plait_mptcp::{ConnectionError, Negotiated, ReadError, Status};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::failure::{end_of, error_of, gone};
@@ -118,7 +118,8 @@ impl Stream {
         self.read.handle.abort();
     }
 
-    /// Waits until the connection can be used, or has failed.
+    /// Waits until the connection can be used, or has failed. One that the peer has closed before anybody looked was open: whoever reads
+    /// is told.
     ///
     /// # Errors
     /// It has failed.
@@ -133,6 +134,9 @@ impl Stream {
                 Negotiated::Plain(_) => true,
                 Negotiated::Opening => false,
             });
+            if is_open && state.endpoint.end(*id) == Some(Err(ConnectionError::FastClose)) {
+                return Poll::Ready(Ok(()));
+            }
             match end_of(&state, now, *id) {
                 Some(Err(error)) => Poll::Ready(Err(error)),
                 Some(Ok(())) | None if is_open => Poll::Ready(Ok(())),

@@ -2,11 +2,15 @@
 
 #![allow(clippy::disallowed_methods, reason = "the kernel has a clock and files")]
 
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use plait::{
     Certificate, Clients, ErrorKind, Fingerprint, Host, Identity, KnownPeers, Listener, Peer, Protection,
-    Sealing, Service, Stream, Trust,
+    Remote, Sealing, Service, Stream, Trust,
 };
 use plait_lab::wired::{Pair, Wire};
 use plait_netns::{Cidr, Namespace};
@@ -78,6 +82,28 @@ fn an_impostor_gets_nothing_whatever_it_offers() {
                 assert!(got.is_empty(), "{port}");
             }
         }
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn who_is_turned_away_at_once_has_a_stream_that_says_so_however_late_he_looks() {
+    let net = Net::new();
+    let theirs = Identity::generate().expect("a key");
+    let address: SocketAddr = SERVER.parse().expect("an address");
+    net.runtime.block_on(async {
+        let service = Service::sealed(&theirs, Clients::anyone());
+        let mut listener = net.server.listen(7443, service).await.expect("free");
+        let mut connecting = pin!(
+            net.client.connect(Remote::from(address).at([address]), Trust::pinned(theirs.fingerprint()))
+        );
+        let begins = poll_fn(|context| Poll::Ready(connecting.as_mut().poll(context).is_pending()));
+        assert!(begins.await, "there is no answer yet");
+        listener.accept().await.expect("it has shaken hands").abort();
+        sleep(Duration::from_millis(300)).await;
+        let mut stream = connecting.await.expect("it was open");
+        let error = stream.read(&mut [0]).await.expect_err("it was closed");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
     });
 }
 
