@@ -181,6 +181,7 @@ mod tests {
         asked.sweep(|_| false);
         assert!(asked.is_empty());
     }
+
     #[test]
     fn what_is_said_in_the_name_of_a_peer_elsewhere_does_not_turn_answers_away_from_him() {
         let mut asked = Asked::default();
