@@ -63,10 +63,22 @@ enum Phase {
     Over,
 }
 
+/// Bytes that an acknowledgment adds to a window that doubles.
+pub(super) fn most_growth(ack: &Ack, mss: u32) -> u32 {
+    ack.bytes.min(LIMIT_SEGMENTS.saturating_mul(mss))
+}
+
 impl SlowStart {
     /// Slow start after a loss: the threshold is known, delay need not be watched.
     pub(super) fn finished() -> Self {
         Self { phase: Phase::Over, ..Self::default() }
+    }
+
+    /// Idle time has passed: delays from before say nothing about those to come.
+    pub(super) fn restart(&mut self) {
+        if self.phase != Phase::Over {
+            *self = Self::default();
+        }
     }
 
     /// Whether delay has ended it.
@@ -76,7 +88,7 @@ impl SlowStart {
 
     /// Bytes to add to the window.
     pub(super) fn on_ack(&mut self, ack: &Ack, mss: u32) -> u32 {
-        let growth = ack.bytes.min(LIMIT_SEGMENTS.saturating_mul(mss));
+        let growth = most_growth(ack, mss);
         if self.phase == Phase::Over {
             return growth;
         }
@@ -213,6 +225,44 @@ mod tests {
             round(&mut controller, rtt);
         }
         assert!(controller.is_slow_start());
+    }
+
+    #[test]
+    fn after_idle_time_the_window_doubles_up_to_where_delay_has_ended_slow_start() {
+        let mut controller = Controller::new(Algorithm::Cubic, MSS, 10_000);
+        for rtt in [40, 40, 40, 50, 60, 70, 80, 90, 100, 110] {
+            round(&mut controller, rtt);
+        }
+        assert!(!controller.is_slow_start());
+        let threshold = controller.window();
+        controller.on_idle(Instant::ZERO);
+        assert_eq!(controller.window(), 10_000);
+        for _ in 0..6 {
+            round(&mut controller, 60);
+        }
+        assert!(controller.window() >= threshold / 4 * 3, "{} of {threshold}", controller.window());
+    }
+
+    #[test]
+    fn a_window_that_idle_time_took_comes_back_by_doubling_though_the_delay_is_another() {
+        let mut controller = Controller::new(Algorithm::Cubic, MSS, 10_000);
+        for _ in 0..6 {
+            round(&mut controller, 40);
+        }
+        assert_eq!(controller.window(), 640_000);
+        controller.on_idle(Instant::ZERO);
+        assert_eq!(controller.window(), 10_000);
+        // Acknowledgments wait in a queue of others on their way back.
+        for rtt in [60, 80, 100, 120, 140, 160] {
+            round(&mut controller, rtt);
+        }
+        assert!(controller.window() >= 480_000, "{}", controller.window());
+        // Beyond what the path has carried the delay counts again.
+        for rtt in [160, 200, 240, 280, 320, 360, 400] {
+            round(&mut controller, rtt);
+        }
+        assert!(!controller.is_slow_start());
+        assert!(controller.window() < 8 * 640_000, "{}", controller.window());
     }
 
     /// The same with `in_flight` bytes in place of a full window.

@@ -5,7 +5,7 @@ use plait_base::{Duration, Instant};
 
 use super::coupled::{Coupling, LossIntervals};
 use super::cubic::Cubic;
-use super::slow_start::SlowStart;
+use super::slow_start::{self, SlowStart};
 use super::{Ack, MAX_WINDOW};
 use crate::pace::QUANTUM;
 
@@ -23,6 +23,9 @@ pub(super) struct Windowed {
     slow_start: SlowStart,
     law: Law,
     initial_window: u32,
+    /// What idle time took from the window comes back up to here by doubling, whatever the delay is: the path has carried as much. Zero where
+    /// nothing was taken.
+    carried: u32,
     /// Which part of the increase of one TCP is its own ([`Coupling::share`]).
     share: f64,
     /// Most that was in flight as something left that is lost, in bytes; zero where the window was reduced for it. What is in flight once the
@@ -60,6 +63,7 @@ impl Windowed {
             slow_start: SlowStart::default(),
             law,
             initial_window: bytes,
+            carried: 0,
             share: 1.0,
             flight_of_lost: 0,
             before_reduction: None,
@@ -104,7 +108,7 @@ impl Windowed {
 
     /// New data was acknowledged, outside of recovery.
     pub(super) fn on_ack(&mut self, ack: &Ack) {
-        let Self { state, slow_start, law, share, .. } = self;
+        let Self { state, slow_start, law, share, carried, .. } = self;
         if let Law::Olia { intervals, .. } = law {
             intervals.on_ack(ack.bytes);
         }
@@ -115,11 +119,16 @@ impl Windowed {
             return;
         }
         if state.bytes < state.threshold {
-            let growth = slow_start.on_ack(ack, state.mss);
+            let growth = if state.bytes < *carried {
+                slow_start::most_growth(ack, state.mss)
+            } else {
+                slow_start.on_ack(ack, state.mss)
+            };
             state.bytes = state.bytes.saturating_add(growth).min(state.threshold).min(MAX_WINDOW);
             if slow_start.is_over() {
-                // RFC 9406, section 4.2: congestion avoidance starts from here.
+                // RFC 9406, section 4.2: congestion avoidance starts from here. What idle time takes later comes back up to here.
                 state.threshold = state.bytes;
+                *slow_start = SlowStart::finished();
             }
             return;
         }
@@ -155,7 +164,7 @@ impl Windowed {
         self.state.threshold = self.reduced_window(now, in_flight);
         self.state.bytes = self.state.threshold;
         self.state.fraction = 0.0;
-        self.slow_start = SlowStart::finished();
+        self.end_search();
     }
 
     /// The peer has told of a mark "congestion experienced" (RFC 3168): as for a loss, with nothing to send again and
@@ -173,7 +182,7 @@ impl Windowed {
         self.state.threshold = self.reduced_window(now, in_flight);
         self.state.bytes = self.state.mss;
         self.state.fraction = 0.0;
-        self.slow_start = SlowStart::finished();
+        self.end_search();
         if let Law::Cubic(cubic) = &mut self.law {
             cubic.end_epoch();
         }
@@ -198,7 +207,7 @@ impl Windowed {
     /// (RFC 5681, section 4.1). What was learned is kept in the threshold (RFC 7661, section 4.4.2).
     pub(super) fn on_idle(&mut self, now: Instant) {
         if self.state.bytes > self.initial_window {
-            self.state.threshold = self.state.threshold.max(self.state.bytes / 4 * 3);
+            self.keep_learned();
             self.state.bytes = self.initial_window;
         }
         if let Law::Cubic(cubic) = &mut self.law {
@@ -212,9 +221,24 @@ impl Windowed {
     pub(super) fn on_unused(&mut self, used: u32) {
         let used = used.max(self.initial_window);
         if self.state.bytes > used {
-            self.state.threshold = self.state.threshold.max(self.state.bytes / 4 * 3);
+            self.keep_learned();
             self.state.bytes = used + (self.state.bytes - used) / 2;
         }
+    }
+
+    /// The window is about to shrink, and not for a loss. Where no threshold was ever found, the delay would be compared with that of
+    /// another time, and end the doubling at a few segments: HyStart++ is for finding a threshold (RFC 9406, section 4.3).
+    fn keep_learned(&mut self) {
+        let learned = self.state.bytes / 4 * 3;
+        self.state.threshold = self.state.threshold.max(learned);
+        self.carried = self.carried.max(learned);
+        self.slow_start.restart();
+    }
+
+    /// A loss has shown what the path carries.
+    fn end_search(&mut self) {
+        self.slow_start = SlowStart::finished();
+        self.carried = 0;
     }
 
     /// What it knows of its siblings: for LIA and OLIA all subflows of the connection, for the others those over the same path.
