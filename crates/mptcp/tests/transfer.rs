@@ -151,7 +151,7 @@ fn after_a_minute_of_silence_a_fast_long_path_is_filled_as_fast() {
 
 #[test]
 fn who_reads_nothing_is_sent_no_more_than_a_connection_begins_with() {
-    const INITIAL: u64 = 256 << 10;
+    const INITIAL: u64 = 384 << 10;
     // A window field counts in units of 512 bytes, and is rounded up once.
     const MOST: u64 = INITIAL + 512;
     let mut world = World::new(9, vec![long_path()], 1);

@@ -8,7 +8,7 @@
 use plait_base::{Duration, Instant};
 
 /// The buffer of a new connection, in bytes: a first flight and a few of slow start's rounds.
-pub(crate) const INITIAL: usize = 256 << 10;
+pub(crate) const INITIAL: usize = 384 << 10;
 /// The clock of timestamps has no finer steps.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
