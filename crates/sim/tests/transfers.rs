@@ -92,16 +92,16 @@ fn two_paths_are_nearly_twice_as_fast_as_one() {
 
 /// How long it takes until all is there, over paths of these rates (Mbit/s) and round trips (ms), with queues of one bandwidth-delay
 /// product.
-fn time_over(paths: &[(u64, u64)], bytes: u64) -> Duration {
+fn time_over(config: &Config, paths: &[(u64, u64)], bytes: u64) -> Duration {
     let mut pair = Pair::new(13, paths.len(), Families::V4);
     for (number, &(rate, round_trip)) in paths.iter().enumerate() {
         let delay = Duration::from_micros(500 * round_trip);
         let queue_limit = 125 * rate * round_trip;
         pair.link(number, LinkConfig { rate: megabits(rate), delay, queue_limit, ..plain_link() });
     }
-    pair.serve(&Config::default(), patient());
+    pair.serve(config, patient());
     let begin = pair.world.now();
-    pair.open(&Config::default(), Workload::of(bytes));
+    pair.open(config, Workload::of(bytes));
     let server = pair.server;
     let is_over = |world: &World| world.accepted(server).any(|reader| reader.heard() == bytes);
     assert!(pair.world.run_until(MINUTES, is_over));
@@ -111,10 +111,18 @@ fn time_over(paths: &[(u64, u64)], bytes: u64) -> Duration {
 #[test]
 fn a_path_that_is_much_worse_does_not_make_a_transfer_slower() {
     for (good, bad, bytes) in [((60, 20), (2, 20), MIB), ((50, 20), (5, 200), 10 * MIB)] {
-        let [alone, both] = [&[good][..], &[good, bad]].map(|paths| time_over(paths, bytes));
+        let [alone, both] =
+            [&[good][..], &[good, bad]].map(|paths| time_over(&Config::default(), paths, bytes));
         println!("{bytes} bytes over {good:?}: {alone:?}, with {bad:?}: {both:?}");
         assert!(both.as_secs_f64() <= alone.as_secs_f64() / 0.9, "{bad:?}: {both:?} in place of {alone:?}");
     }
+}
+
+#[test]
+fn a_short_sealed_transfer_is_not_slower_for_a_thin_second_path() {
+    let [alone, both] =
+        [&[(100, 20)][..], &[(100, 20), (10, 20)]].map(|paths| time_over(&plait_sim::sealed(), paths, MIB));
+    assert!(both.as_secs_f64() <= alone.as_secs_f64() / 0.97, "{both:?} in place of {alone:?}");
 }
 
 #[test]

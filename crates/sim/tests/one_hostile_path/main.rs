@@ -30,6 +30,8 @@ type Load = [u64; 2];
 enum When {
     Start,
     Middle,
+    /// So many milliseconds after the middle.
+    Later(u64),
     End,
 }
 
@@ -57,6 +59,7 @@ fn attacked(attack: Attack, place: Place, load: Load, alone: Duration) -> Option
     let after = match place.when {
         When::Start => Duration::from_millis(200),
         When::Middle => alone / 4,
+        When::Later(millis) => alone / 4 + Duration::from_millis(millis),
         When::End => alone * 9 / 20,
     };
     let attacker = Box::new(Attacker::new(attack, place.direction, pair.in_time(after)));
@@ -303,6 +306,17 @@ fn one_way_no_loss_and_no_copies_cost_more_than_an_honest_backup() {
 fn both_ways_no_loss_and_no_copies_cost_more_than_an_honest_backup() {
     // At 8 MB each way two of these cost 1.31 and 1.33, at 12 MB one 1.31: what passes until the backup is used is most of the difference.
     judge(&run([25_000_000, 25_000_000], |number| beside_a_backup(number, &DIRECTIONS)));
+}
+
+#[test]
+fn an_honest_backup_is_as_fast_whenever_the_other_path_begins_to_lie() {
+    // The backup stands still for longer than a timeout meanwhile: its window has to come back at once.
+    let is_meant = |number: usize| ATTACKS[number].0 == "acknowledge-and-drop-each-2nd";
+    let places = |number: usize| {
+        let moments = (0..18).filter(|_| is_meant(number)).map(|moment| When::Later(7 * moment));
+        moments.map(|when| Place { path: 0, direction: Direction::Backward, when, is_backup: true }).collect()
+    };
+    judge(&run([8_000_000, 8_000_000], places));
 }
 
 #[test]

@@ -47,7 +47,7 @@ const EACH: f64 = 48.0 * 1024.0;
 const TOGETHER: f64 = 16.0 * MIB;
 /// How often all come at once. What is free again stays with the process and has to fit the next, which takes some waves to settle.
 const WAVES: usize = 4;
-/// What the last wave may take beyond the one before it, beside [`SLACK`]: 10,000 connections that each leave half a KiB behind are found.
+/// What the last wave may take beyond the one before it, beside [`SLACK`]: 10,000 connections that each leave a KiB behind are found.
 const GROWTH: f64 = 0.01;
 const SLACK: f64 = MIB;
 
