@@ -59,6 +59,8 @@ pub struct Config {
     pub user_timeout: Option<Duration>,
     /// Time until a SYN or SYN/ACK without an answer is repeated for the first time (RFC 6298, section 2.1: 1 s); doubles.
     pub syn_timeout: Duration,
+    /// The longest wait before a SYN, or its answer, is sent again: the waits double up to there.
+    pub longest_syn_wait: Duration,
     /// Attempts to open before giving up.
     pub syn_retries: u8,
     /// Retransmissions of the same data before giving up.
@@ -86,6 +88,7 @@ impl Default for Config {
             keep_alive: None,
             user_timeout: None,
             syn_timeout: Duration::from_secs(1),
+            longest_syn_wait: Duration::from_secs(120),
             syn_retries: 6,
             retries: 15,
             time_wait: Duration::from_secs(60),

@@ -400,6 +400,16 @@ impl Connection {
         self.ack_probe = AckProbe::Due;
     }
 
+    /// The path works again, by evidence that TCP does not have: what waits for a timeout that has grown in an outage is sent at once, at
+    /// most once a second.
+    pub fn retry(&mut self, now: Instant) {
+        const LEAST: Duration = Duration::from_secs(1);
+        let waits = self.send.timeouts > 1 && !self.send.flight.is_empty();
+        if waits && now.saturating_since(self.send.rto_from) >= LEAST {
+            self.timers.set(Timer::Retransmit, now);
+        }
+    }
+
     /// What arrived from the stream offset `from` on is not acknowledged before [`Connection::release_ack`], though no longer than
     /// [`Config::delayed_ack`]: there will be more to say. While bytes are missing all is, so that SACK blocks can be understood.
     pub fn hold_ack(&mut self, now: Instant, from: u64) {

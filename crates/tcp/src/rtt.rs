@@ -29,6 +29,8 @@ pub(crate) struct Rtt {
     minimum: Option<(Duration, Instant)>,
     latest: Option<Duration>,
     backoff: u8,
+    /// No timeout is longer.
+    longest: Duration,
 }
 
 impl Rtt {
@@ -43,7 +45,13 @@ impl Rtt {
             minimum: None,
             latest: None,
             backoff: 0,
+            longest: MAX_RTO,
         }
+    }
+
+    /// Before the handshake is over no timeout is longer than that.
+    pub(crate) fn with_longest(self, longest: Duration) -> Self {
+        Self { longest: longest.min(MAX_RTO), ..self }
     }
 
     /// Takes one sample (RFC 6298, section 2.2 and 2.3) of `expected` in a round trip. Each of them weighs so much less
@@ -108,7 +116,7 @@ impl Rtt {
 
     /// The timeout, back-off included (RFC 6298, section 5.5).
     pub(crate) fn rto(&self) -> Duration {
-        self.base_rto().saturating_mul(1 << self.backoff.min(10)).min(MAX_RTO)
+        self.base_rto().saturating_mul(1 << self.backoff.min(10)).min(self.longest)
     }
 
     pub(crate) fn backoff(&self) -> u8 {
@@ -122,6 +130,7 @@ impl Rtt {
     /// The handshake is over; whether its SYN had to be sent again.
     pub(crate) fn handshake_done(&mut self, retransmitted: bool) {
         self.backoff = 0;
+        self.longest = MAX_RTO;
         if retransmitted {
             self.initial_rto = RTO_AFTER_LOST_SYN;
             self.base_rto = self.computed_base_rto();

@@ -113,7 +113,7 @@ impl Sender {
             queue: SendQueue::new(),
             flight: Flight::default(),
             window: SendWindow::default(),
-            rtt: Rtt::new(config.min_rto, config.syn_timeout),
+            rtt: Rtt::new(config.min_rto, config.syn_timeout).with_longest(config.longest_syn_wait),
             rack: Rack::default(),
             probe: TailProbe::default(),
             recovery: Recovery::new(),
