@@ -53,6 +53,9 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::Aborted => "the connection was aborted here",
         ConnectionError::PlainRefused => "only plain TCP was to be had, and that is not allowed",
         ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
+        ConnectionError::EndUnacknowledged => {
+            "all bytes have arrived in both directions; the peer is gone and has not acknowledged the end"
+        }
         ConnectionError::Protocol => "the peer broke the protocol",
         ConnectionError::NotScrambled(Unscrambled::Multipath) => {
             "the peer speaks Multipath TCP without scrambling, and that is not allowed"
@@ -78,7 +81,9 @@ fn words(error: ConnectionError) -> &'static str {
 pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: ConnectionError) -> io::Error {
     let kind = match error {
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
-        ConnectionError::TimedOut | ConnectionError::AllPathsLost => io::ErrorKind::TimedOut,
+        ConnectionError::TimedOut | ConnectionError::AllPathsLost | ConnectionError::EndUnacknowledged => {
+            io::ErrorKind::TimedOut
+        }
         ConnectionError::Unreachable | ConnectionError::NoTrustedPath => io::ErrorKind::HostUnreachable,
         ConnectionError::Reset | ConnectionError::FastClose => io::ErrorKind::ConnectionReset,
         ConnectionError::Aborted => io::ErrorKind::ConnectionAborted,

@@ -13,6 +13,9 @@ use crate::subflows::subflow::ResetInfo;
 /// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
 /// to be sent again, as long as nobody hinders it.
 const MAX_CLOSING_WAIT: Duration = Duration::from_secs(2);
+/// How long an end that has everything, and whose every byte is acknowledged, waits for the acknowledgment of its own end while nothing
+/// verified comes: the peer may have all as well, and be gone.
+const MAX_LAST_ACK_WAIT: Duration = Duration::from_secs(5);
 
 /// Whether the connection lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +37,8 @@ pub(crate) struct Closing {
     life: Life,
     /// The ends of both streams are verified since then.
     verified_since: Option<Instant>,
+    /// Nothing but the acknowledgment of our end is missing, and nothing verified has come, since then.
+    last_ack_since: Option<Instant>,
     /// No subflow is present since then.
     no_subflow_since: Option<Instant>,
     /// None is present that has lasted, since then.
@@ -55,6 +60,19 @@ pub(crate) struct Ends {
     pub(crate) is_received: bool,
     /// Nobody on the way can have forged that either stream has arrived to its end.
     pub(crate) is_verified: bool,
+    /// The same of all bytes of both streams and of the peer's end; that the peer has heard of ours is not known.
+    pub(crate) lacks_last_ack: bool,
+    /// When something verified has come last.
+    pub(crate) heard: Option<Instant>,
+}
+
+/// What the end waits for, as far as others have to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waits {
+    /// Nothing in particular.
+    ForNothing,
+    /// The acknowledgment of our end, and that alone.
+    ForLastAck,
 }
 
 /// What the end calls for.
@@ -68,6 +86,8 @@ pub(crate) enum Step {
     SendDataFin,
     /// Both directions are through: subflows close in their own time.
     Complete,
+    /// Everything has arrived, and the peer is gone without having acknowledged our end.
+    GiveUpLastAck,
 }
 
 /// What becomes of bytes that can be read.
@@ -86,6 +106,7 @@ impl Default for Closing {
         Self {
             life: Life::Open { refuses_data: false },
             verified_since: None,
+            last_ack_since: None,
             no_subflow_since: None,
             no_way_since: None,
         }
@@ -156,6 +177,7 @@ impl Closing {
             Mode::Multipath if ends.owes_fin => Step::SendDataFin,
             Mode::Multipath if ends.is_acked && ends.is_received => Step::Complete,
             Mode::Multipath if ends.is_verified && self.has_waited(now) => Step::Complete,
+            Mode::Multipath if self.has_waited_for_last_ack(now, ends) => Step::GiveUpLastAck,
             Mode::Opening | Mode::Plain(_) | Mode::Multipath => Step::Wait,
         }
     }
@@ -166,9 +188,27 @@ impl Closing {
         *self.verified_since.get_or_insert(now) + MAX_CLOSING_WAIT <= now
     }
 
+    /// Everything has arrived for so long, as far as that can be verified, without a sign of life.
+    fn has_waited_for_last_ack(&mut self, now: Instant, ends: &Ends) -> bool {
+        if !ends.lacks_last_ack {
+            self.last_ack_since = None;
+            return false;
+        }
+        let since = self.last_ack_since.unwrap_or(now).max(ends.heard.unwrap_or_default());
+        self.last_ack_since = Some(since);
+        since + MAX_LAST_ACK_WAIT <= now
+    }
+
+    /// What it waits for.
+    pub(crate) fn waits(&self) -> Waits {
+        if self.last_ack_since.is_some() { Waits::ForLastAck } else { Waits::ForNothing }
+    }
+
     /// When it ends without the last acknowledgment.
     pub(crate) fn closing_deadline(&self) -> Option<Instant> {
-        Some(self.verified_since.filter(|_| !self.is_over())? + MAX_CLOSING_WAIT)
+        let verified = self.verified_since.map(|since| since + MAX_CLOSING_WAIT);
+        let last_ack = self.last_ack_since.map(|since| since + MAX_LAST_ACK_WAIT);
+        verified.or(last_ack).filter(|_| !self.is_over())
     }
 
     /// The last subflow is gone.
@@ -221,6 +261,7 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
         | ConnectionError::PlainRefused
         | ConnectionError::NotScrambled(_)
         | ConnectionError::NoTrustedPath
+        | ConnectionError::EndUnacknowledged
         | ConnectionError::AllPathsLost => ResetReason::Unspecified,
     };
     match mode {
@@ -243,7 +284,24 @@ mod tests {
         is_acked: false,
         is_received: false,
         is_verified: false,
+        lacks_last_ack: false,
+        heard: None,
     };
+
+    #[test]
+    fn an_end_that_lacks_the_last_acknowledgment_waits_for_five_seconds_of_silence() {
+        let at = Instant::from_millis;
+        let mut closing = Closing::default();
+        let ends = |heard: u64| Ends { lacks_last_ack: true, heard: Some(at(heard)), ..OPEN };
+        assert_eq!(closing.next_step(at(1000), Mode::Multipath, &ends(900)), Step::Wait);
+        assert_eq!(closing.closing_deadline(), Some(at(6000)));
+        assert_eq!(closing.next_step(at(4000), Mode::Multipath, &ends(3500)), Step::Wait, "the peer lives");
+        assert_eq!(closing.closing_deadline(), Some(at(8500)));
+        assert_eq!(closing.next_step(at(8500), Mode::Multipath, &ends(3500)), Step::GiveUpLastAck);
+        let acked = Ends { is_verified: true, ..OPEN };
+        assert_eq!(closing.next_step(at(8500), Mode::Multipath, &acked), Step::Wait);
+        assert_eq!(closing.waits(), Waits::ForNothing);
+    }
 
     #[test]
     fn it_is_complete_when_both_ends_are_acknowledged_and_not_before() {

@@ -53,6 +53,9 @@ pub enum ConnectionError {
     PlainRefused,
     /// All subflows were lost and none came back in time: not an end of the data.
     AllPathsLost,
+    /// Every byte of both directions has arrived and is acknowledged, and so has the peer's end; the peer is gone, and whether it has
+    /// heard of our end is not known.
+    EndUnacknowledged,
     /// The peer broke the protocol.
     Protocol,
     /// Scrambling was asked for and the peer does not do it; no byte of data was sent.

@@ -26,6 +26,8 @@ pub(crate) enum Timer {
     Join,
     /// The handshake of a sealed connection takes too long.
     Handshake,
+    /// A subflow of a sealed connection is asked for a sign of life.
+    Life,
     /// The first block of a sealed connection counts as corrupted.
     Repair,
     /// Both ends of a sealed connection are verified: what acknowledges that has been waited for long enough.
@@ -34,7 +36,7 @@ pub(crate) enum Timer {
 
 impl Timer {
     /// All, in the order in which those that are due at the same time are run.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Subflows,
         Self::ThirdAck,
         Self::Announcement,
@@ -42,6 +44,7 @@ impl Timer {
         Self::Data,
         Self::NoSubflow,
         Self::Handshake,
+        Self::Life,
         Self::Repair,
         Self::Closing,
         Self::Stall,

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use world::{CLIENT, Fate, Link, SERVER, World, address, pattern};
 
 /// Length of the messages of an exchange: of who speaks first, and of the answer.
-const MESSAGES: [usize; 2] = [1268, 1172];
+const MESSAGES: [usize; 2] = [1287, 1191];
 
 fn two_paths(seed: u64, required: [u8; 2]) -> World {
     let mut world =
@@ -116,7 +116,7 @@ fn nothing_is_lost_while_keys_are_mixed_on_paths_that_lose_and_reorder() {
         world.assert_clean_end();
     }
     assert!(
-        generations > 20 && first > 12,
+        generations > 15 && first > 12,
         "keys are mixed in each run, with shares of the first path: {generations}, {first}"
     );
 }

@@ -123,6 +123,8 @@ pub(crate) fn of_connection(counters: StatusCounters) -> Vec<(&'static str, u64)
             attacked_closed,
             tags_failed,
             guessed_closed,
+            subflows_doubted,
+            subflows_gone,
         }
     )
 }

@@ -201,7 +201,9 @@ impl From<Error> for io::Error {
 fn kind_of(error: ConnectionError) -> ErrorKind {
     match error {
         ConnectionError::Refused => ErrorKind::Refused,
-        ConnectionError::TimedOut | ConnectionError::AllPathsLost => ErrorKind::TimedOut,
+        ConnectionError::TimedOut | ConnectionError::AllPathsLost | ConnectionError::EndUnacknowledged => {
+            ErrorKind::TimedOut
+        }
         ConnectionError::Unreachable => ErrorKind::Unreachable,
         ConnectionError::Reset | ConnectionError::FastClose => ErrorKind::Reset,
         ConnectionError::PlainRefused

@@ -10,8 +10,8 @@
 //! Everything comes from one [`MasterSecret`], which a handshake delivers:
 //!
 //! ```text
-//! MasterSecret ──► ConnectionSecrets ──┬─► ConnectionIdentity  tokens, IDSNs, joins, fast close, session id
-//!                                      ├─► Sealer              our direction: generations of block and tag keys
+//! MasterSecret ──► ConnectionSecrets ──┬─► ConnectionIdentity  tokens, IDSNs, session id
+//!                                      ├─► Sealer              our direction: generations of block and tag keys, joins, fast close
 //!                                      └─► Opener              theirs
 //! ```
 //!
@@ -28,6 +28,7 @@
 mod ack;
 mod aead;
 mod block;
+mod check;
 mod generation;
 mod hkdf;
 mod identity;
@@ -40,6 +41,7 @@ mod schedule;
 mod sealer;
 mod secret;
 mod session_ticket;
+mod signals;
 mod suite;
 
 #[cfg(test)]
@@ -50,17 +52,20 @@ mod wycheproof_tests;
 pub use ack::{ACK_OPTION_LEN, AckContext, AckTag};
 pub use aead::BlockKey;
 pub use block::{BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, Payload, SealedBlock};
+pub use check::{CHECK_OPTION_LEN, Check, CheckTag};
 pub use hkdf::{Hkdf, OutputTooLong};
 pub use identity::{ConnectionIdentity, JoinHmacs, JoinTranscript};
 pub use limits::KeyLimits;
 pub use opener::{OpenError, OpenJob, Opened, Opener};
 pub use option_tag::{OptionContext, OptionKey, ProtectedOptions, SubflowTag};
 pub use path_key::{
-    ANSWER_LEN, Exchange, OFFER_LEN, PathKeyError, PathNumber, PathOffer, Share, ShareLog, Speaker,
+    ANSWER_LEN, Exchange, OFFER_LEN, PathKeyError, PathKeys, PathNumber, PathOffer, Share, ShareLog, Speaker,
+    exchange_of,
 };
-pub use record::{MAX_RECORDS, OPENING_LEN, Record, RecordError, Records, Seen};
+pub use record::{GoneReason, MAX_RECORDS, OPENING_LEN, Record, RecordError, Records, Seen};
 pub use schedule::{ConnectionSecrets, Role};
 pub use sealer::{KeyUsedUp, SealJob, Sealer, UpdateRefused};
 pub use secret::{ExporterSecret, JoinSecret, MasterSecret, MixSecret, ResumeSecret};
 pub use session_ticket::{MAX_TICKET, SessionTicket};
+pub use signals::JoinKeys;
 pub use suite::Suite;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use plait_base::{Dsn, Duration, Instant, SeededRandom};
 use plait_protect::sealed::{
     AckContext, AckTag, BLOCK_OVERHEAD, BlockBuffer, Exchange, Kind, MAX_PLAIN, MixSecret, OpenError,
-    OptionContext, PathNumber, ProtectedOptions, Record, Records, Role, Speaker, SubflowTag, Suite,
+    OptionContext, PathKeys, PathNumber, ProtectedOptions, Record, Records, Role, Speaker, SubflowTag, Suite,
     UpdateRefused,
 };
 use proptest::prelude::*;
@@ -288,14 +288,27 @@ fn the_update_may_also_come_first_and_acks_follow_the_generation() {
 }
 
 /// What both ends have come to by an exchange over one path.
-fn mixed(a: &End, b: &End, number: u16) -> [MixSecret; 2] {
+fn mixed(a: &End, b: &End, number: u32) -> [MixSecret; 2] {
     let exchange = Exchange { subflow: SubflowTag(9), number };
     let mut random = SeededRandom::from_number(u64::from(number));
-    let (offer, question) = b.identity.offer_path(Speaker::Listener, exchange, &mut random).expect("keys");
+    let (offer, question) = b
+        .identity
+        .offer_path(PathKeys::new(&b.sealer, &b.opener), Speaker::Listener, exchange, &mut random)
+        .expect("keys");
     let opener = Speaker::Opener(PathNumber(1));
-    let (answer, ours) =
-        a.identity.answer_path(opener, exchange, &question, (&mut random, &|_, _| ())).expect("genuine");
-    let theirs = b.identity.finish_path(offer, &answer, &|_, _| ()).expect("genuine");
+    let (answer, ours) = a
+        .identity
+        .answer_path(
+            PathKeys::new(&a.sealer, &a.opener),
+            (opener, exchange),
+            &question,
+            (&mut random, &|_, _| ()),
+        )
+        .expect("genuine");
+    let theirs = b
+        .identity
+        .finish_path(PathKeys::new(&b.sealer, &b.opener), offer, &answer, &|_, _| ())
+        .expect("genuine");
     [ours, theirs].map(|share| share.secret)
 }
 

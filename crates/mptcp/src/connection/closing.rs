@@ -90,12 +90,15 @@ impl Connection {
             is_acked: self.outgoing.is_complete(),
             is_received: self.incoming.is_finished(),
             is_verified: self.protection.has_both_ends(self.outgoing.acked()),
+            lacks_last_ack: self.protection.lacks_last_ack(self.outgoing.acked()),
+            heard: self.subflows.heard(),
         };
         match self.closing.next_step(now, self.mode(), &ends) {
             Step::Wait => {}
             Step::SendFin => self.send_fin(),
             Step::SendDataFin => self.send_data_fin(now),
             Step::Complete => self.complete(now),
+            Step::GiveUpLastAck => self.fail(ConnectionError::EndUnacknowledged),
         }
     }
 

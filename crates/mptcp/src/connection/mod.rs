@@ -178,7 +178,7 @@ impl Connection {
                 Timer::NoSubflow => self.run_outage(now),
                 Timer::Handshake => self.give_up_handshake(host),
                 // Looked at whatever has happened.
-                Timer::Stall | Timer::Join | Timer::Repair | Timer::Closing => {}
+                Timer::Stall | Timer::Join | Timer::Life | Timer::Repair | Timer::Closing => {}
             }
         }
         self.settle(now, host);
@@ -435,6 +435,7 @@ impl Connection {
             (Timer::NoSubflow, self.no_subflow_deadline()),
             (Timer::Join, self.join_deadline()),
             (Timer::Handshake, self.handshake_deadline()),
+            (Timer::Life, self.life_deadline()),
             (Timer::Repair, self.repair_deadline()),
             (Timer::Closing, self.closing.closing_deadline()),
         ] {

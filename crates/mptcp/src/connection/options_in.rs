@@ -1,6 +1,7 @@
 //! What the MPTCP options of one segment say, taken out once.
 
 use arrayvec::ArrayVec;
+use plait_protect::sealed::CheckTag;
 use plait_wire::{AddAddr, Dss, MpCapable, MpJoin, MpReset, MptcpOption, Segment, TcpOption, options};
 
 /// Address ids of one REMOVE_ADDR: what fits into the option space.
@@ -28,6 +29,8 @@ pub(crate) struct Signals {
     pub(crate) reset: Option<MpReset>,
     /// The tag of a sealed connection: what stands behind the third byte of MP_EXPERIMENTAL.
     pub(crate) tag: Option<[u8; TAG_LEN]>,
+    /// Proof of life, asked for or given.
+    pub(crate) check: Option<CheckTag>,
     /// A message of an exchange of shares begins here: relative subflow sequence number, and length.
     pub(crate) path_key: Option<(u32, u16)>,
     /// Options that could not be read.
@@ -72,6 +75,9 @@ impl Signals {
                     let at = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
                     self.path_key = self.path_key.or(Some(at));
                 }
+            }
+            MptcpOption::Unknown { subtype: EXPERIMENTAL, low_bits: low_bits @ (2 | 3), data } => {
+                self.check = self.check.or(CheckTag::parse(*low_bits, data));
             }
             MptcpOption::Unknown { .. } => {}
         }

@@ -83,7 +83,6 @@ impl Connection {
             return;
         }
         let is_syn = segment.flags.contains(Flags::SYN);
-        self.follow_trial(now, index);
         let state = &self.subflows[index].state;
         match (state.stage, state.kind) {
             (Stage::Opening, Kind::FirstActive) if is_syn && segment.flags.contains(Flags::ACK) => {
@@ -100,7 +99,7 @@ impl Connection {
             (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Leaving | Stage::Over, _) => {}
         }
         match self.mode() {
-            _ if self.protection.must_be_sealed() => self.take_sealed_signals(arrived),
+            _ if self.protection.must_be_sealed() => self.take_sealed_signals(now, arrived),
             Mode::Multipath if !is_syn => self.take_signals(now, arrived, host),
             Mode::Plain(_) if !segment.payload.is_empty() => {
                 self.watch_for_infinite(index, signals.dss.and_then(|dss| dss.mapping));
@@ -398,7 +397,10 @@ impl Connection {
             }
             Mode::Plain(_) => {}
             Mode::Multipath if self.is_beyond_repair() => self.fail(end_of(why)),
-            Mode::Multipath => self.on_subflow_lost(now, index, was),
+            Mode::Multipath => {
+                self.say_gone(index, why);
+                self.on_subflow_lost(now, index, was);
+            }
         }
     }
 

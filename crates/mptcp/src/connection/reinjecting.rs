@@ -198,6 +198,11 @@ impl Connection {
                 };
                 self.on_path_missing(now, path, why);
             }
+            // TCP alone has said that it was complete: the join came to nothing.
+            Stage::Open | Stage::Over if is_ours && self.subflows[index].state.is_unproven() => {
+                self.paths.on_join_failed(now, path, remote);
+                self.on_path_missing(now, path, "nothing that could be verified came back");
+            }
             Stage::Open | Stage::Over if is_ours => {
                 if has_carried || was == Stage::Open {
                     self.paths.on_worked(path, remote);
@@ -212,6 +217,9 @@ impl Connection {
         // One that hangs while it is being opened is no subflow to wait for.
         if !self.subflows.has_open() {
             self.paths.hurry(now);
+        }
+        // The time of an outage counts from the moment at which the last subflow is given up, not from that at which it is doubted.
+        if !self.subflows.has_unended() {
             self.closing.on_no_subflow(now);
         }
         if !self.subflows.has_lasting() {

@@ -50,7 +50,7 @@ impl Connection {
                     // One at a time; the next one goes with an ACK of its own.
                     subflow.tcp.request_ack();
                 }
-                if subflow.owes_data_ack(segment, stream.next) {
+                if subflow.owes_data_ack(segment, stream.next) || subflow.owes_check(segment) {
                     subflow.tcp.request_ack();
                 }
                 self.subflows.on_spoken(index, true);

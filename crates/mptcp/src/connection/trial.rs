@@ -1,5 +1,5 @@
-//! Subflows on trial: one that has joined proves little in its first moment, for whoever cuts all paths may let joins pass, and
-//! a block behind each of them. An outage ends with a subflow on which something comes later than that.
+//! Subflows on trial: one that has joined proves little in its first moment, for an attacker who cuts all paths may let joins pass, and
+//! a block behind each of them. An outage ends with a subflow that something verifies later than that.
 
 use plait_base::{Duration, Instant};
 
@@ -24,7 +24,7 @@ impl Connection {
         }
     }
 
-    /// An acceptable segment has come on this subflow.
+    /// Something has verified this subflow.
     pub(crate) fn follow_trial(&mut self, now: Instant, index: usize) {
         let state = &mut self.subflows[index].state;
         if let Trial::Since { joined, .. } = state.trial
@@ -44,7 +44,7 @@ impl Connection {
                 && *joined + LASTING <= now
             {
                 *is_probed = true;
-                subflow.tcp.probe();
+                subflow.state.life.hurry();
             }
         }
         self.no_way_deadline().is_some_and(|deadline| deadline <= now)

@@ -16,8 +16,8 @@ const FIRST_BACK_OFF_AT_LIMIT: Duration = Duration::from_secs(10);
 const ROOM_DELAY: Duration = Duration::from_secs(1);
 /// Attempts over a pair that has never worked, before it is given up: half a day with the distances above.
 const MOST_FAILURES: u8 = 17;
-/// Pairs are tried no farther apart while no subflow works, in the time that the connection has left.
-const MAX_BACK_OFF_IN_NEED: Duration = Duration::from_secs(8);
+/// Pairs are tried no farther apart while no subflow works: a path that works again is used within two seconds.
+const MAX_BACK_OFF_IN_NEED: Duration = Duration::from_millis(500);
 /// Pairs whose failures are remembered. While there are as many, no other is tried: none of them may be forgotten to be tried
 /// at once.
 const MAX_PAIRS: usize = 256;

@@ -333,6 +333,14 @@ pub(crate) fn is_path_key(options: &[u8]) -> bool {
     })
 }
 
+/// Whether a segment of ours asks for a sign of life, or gives one.
+pub(crate) fn is_check(options: &[u8]) -> bool {
+    let mut all = plait_wire::options(options).flatten();
+    all.any(|option| {
+        matches!(option, TcpOption::Mptcp(MptcpOption::Unknown { subtype: 0xf, low_bits: 2 | 3, .. }))
+    })
+}
+
 fn single(option: &MptcpOption<'_>) -> OptionBytes {
     let mut bytes = OptionBytes::new();
     put(option, usize::MAX, &mut bytes);

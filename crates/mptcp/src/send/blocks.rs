@@ -89,8 +89,8 @@ impl Block {
     }
 
     /// Whether it says how far the peer may send.
-    pub(crate) fn tells_window(&self) -> bool {
-        matches!(&self.body, Body::Sealed(sealed) if sealed.news == News::Window)
+    pub(crate) fn is_urgent(&self) -> bool {
+        matches!(&self.body, Body::Sealed(sealed) if sealed.news == News::Urgent)
     }
 
     pub(crate) fn is_carried_by(&self, subflow: SubflowId) -> bool {

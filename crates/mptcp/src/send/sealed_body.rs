@@ -15,8 +15,8 @@ pub(crate) struct SealedBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum News {
     Nothing,
-    /// How far the peer may send.
-    Window,
+    /// What counts before all that lies in front of it has come: how far the peer may send, and which subflows are no more.
+    Urgent,
     /// DATA_FIN: it is the last block of the stream.
     End,
 }

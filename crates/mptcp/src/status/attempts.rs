@@ -101,7 +101,7 @@ impl fmt::Display for AttemptStatus {
                 ConnectionError::HandshakeFailed => "the handshake failed",
                 ConnectionError::NegotiationAltered => "not one block could be verified",
                 ConnectionError::PathsMissing => "paths are missing in the keys",
-                ConnectionError::AllPathsLost => "lost",
+                ConnectionError::AllPathsLost | ConnectionError::EndUnacknowledged => "lost",
                 ConnectionError::Aborted => "given up here",
                 ConnectionError::Protocol | ConnectionError::Corrupted => "the protocol was broken there",
                 ConnectionError::NoTrustedPath => "not trusted",

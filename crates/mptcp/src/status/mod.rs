@@ -2,7 +2,7 @@
 
 mod attempts;
 
-use plait_base::{Duration, PathId, SubflowId};
+use plait_base::{Duration, Instant, PathId, SubflowId};
 use plait_protect::sealed::Seen;
 use plait_tcp::FourTuple;
 
@@ -60,6 +60,8 @@ pub struct SubflowStatus {
     pub tuple: FourTuple,
     /// Whether data can be sent on it now.
     pub usable: bool,
+    /// When something last verified that the peer has it: only on a sealed connection.
+    pub verified: Option<Instant>,
     /// Backup, said by us or by the peer.
     pub backup: bool,
     /// Its TCP figures.
@@ -224,6 +226,10 @@ pub struct Counters {
     pub tags_failed: u64,
     /// Subflows closed because too many option tags were wrong on them.
     pub guessed_closed: u64,
+    /// Subflows that three questions in a row have not shown to be alive.
+    pub subflows_doubted: u64,
+    /// Subflows that the peer said it has no more while TCP took them for alive.
+    pub subflows_gone: u64,
 }
 
 impl Status {

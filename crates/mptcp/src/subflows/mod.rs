@@ -3,6 +3,7 @@
 pub(crate) mod delivery;
 pub(crate) mod doubt;
 pub(crate) mod inbox;
+pub(crate) mod life;
 mod memo;
 pub(crate) mod priority;
 pub(crate) mod sealed;
@@ -174,7 +175,7 @@ impl Subflows {
 
     /// Those that further ones depend on.
     pub(crate) fn present_for_joins(&self) -> impl Iterator<Item = Present> {
-        let counts = |subflow: &&Subflow| subflow.state.is_present() && !subflow.state.is_unproved_join();
+        let counts = |subflow: &&Subflow| subflow.state.counts() && !subflow.state.is_unproved_join();
         self.subflows.iter().filter(counts).map(|subflow| Present {
             path: subflow.state.path,
             local: subflow.state.tuple.local.ip(),
@@ -197,8 +198,13 @@ impl Subflows {
         self.subflows.iter().any(|subflow| subflow.state.is_present() && subflow.state.trial == Trial::Over)
     }
 
-    /// Whether one has been opened completely and is in use: one that hangs while it is being opened is none.
+    /// Whether one has been opened completely and is in use: one that hangs while it is being opened is none, nor one that nothing verifies.
     pub(crate) fn has_open(&self) -> bool {
+        self.subflows.iter().any(|subflow| subflow.is_open() && subflow.state.counts())
+    }
+
+    /// Whether one has been opened completely and has not ended, whatever it is worth.
+    pub(crate) fn has_unended(&self) -> bool {
         self.subflows.iter().any(Subflow::is_open)
     }
 
@@ -214,15 +220,15 @@ impl Subflows {
 
     /// Which are present; `None` if they are too many to tell.
     pub(crate) fn present_ids(&self) -> Option<PresentIds> {
-        let present = || self.subflows.iter().filter(|subflow| subflow.state.is_present());
+        let present = || self.subflows.iter().filter(|subflow| subflow.state.counts());
         let is_well = |subflow: &Subflow| !subflow.state.is_hanging() && subflow.state.stall.is_none();
         let ids = present().map(|subflow| (subflow.state.id, is_well(subflow))).take(MAX_PRESENT).collect();
         (self.subflows.len() <= MAX_PRESENT).then_some(ids)
     }
 
-    /// How many count against the limit where we open another: all of them.
+    /// How many count against the limit where we open another: all of them, but those that nothing verifies.
     pub(crate) fn present(&self) -> usize {
-        self.subflows.iter().filter(|subflow| subflow.state.is_present()).count()
+        self.subflows.iter().filter(|subflow| subflow.state.counts()).count()
     }
 
     /// How many count where the peer opens another: whoever has seen our token can send the SYN of a join, and
@@ -230,8 +236,29 @@ impl Subflows {
     pub(crate) fn proved(&self) -> usize {
         self.subflows
             .iter()
-            .filter(|subflow| subflow.state.is_present() && !subflow.state.is_unproved_join())
+            .filter(|subflow| subflow.state.counts() && !subflow.state.is_unproved_join())
             .count()
+    }
+
+    /// When something verified has come last on any of those that are present.
+    pub(crate) fn heard(&self) -> Option<Instant> {
+        self.subflows.iter().filter_map(|subflow| subflow.state.life.verified_at()).max()
+    }
+
+    /// Which gives way to a join of the peer where as many count as may: of the path that has most of them the one that was verified
+    /// longest ago. The only one of a path never does, or whoever held another path could take it away.
+    pub(crate) fn displaceable(&self) -> Option<usize> {
+        let counted = || {
+            let counts = |subflow: &&Subflow| subflow.is_open() && subflow.state.counts();
+            self.subflows.iter().filter(counts)
+        };
+        let on_path = |subflow: &Subflow| counted().filter(|other| other.shares_path(subflow)).count();
+        let most = counted().map(on_path).max().filter(|&most| most > 1)?;
+        let of_fullest = (0..self.len()).filter(|&index| {
+            let subflow = &self.subflows[index];
+            subflow.is_open() && subflow.state.counts() && on_path(subflow) == most
+        });
+        of_fullest.min_by_key(|&index| self.subflows[index].state.life.verified_at())
     }
 
     /// Joins of the peer whose third segment has not come.

@@ -1,7 +1,7 @@
 //! What a sealed connection knows about one subflow.
 
 use bytes::Bytes;
-use plait_protect::sealed::{JoinTranscript, Seen, SubflowTag};
+use plait_protect::sealed::{GoneReason, JoinTranscript, PathNumber, Seen, SubflowTag};
 
 use super::delivery::Delivery;
 use super::inbox::Inbox;
@@ -11,6 +11,14 @@ use super::inbox::Inbox;
 pub(crate) struct SealedSubflow {
     /// Its name in the keys; `None` until its handshake has proved both ends.
     pub(crate) tag: Option<SubflowTag>,
+    /// HMAC_A of a join that we began: what the third segment proves us with, however often it is said.
+    pub(crate) proof: Option<[u8; 20]>,
+    /// The opener's number for its path, once an exchange has told.
+    pub(crate) path_number: Option<PathNumber>,
+    /// The peer has said that it has no such subflow.
+    pub(crate) is_gone: bool,
+    /// What the peer is told when it ends, where TCP would not say it.
+    pub(crate) gone_reason: Option<GoneReason>,
     pub(crate) inbox: Inbox,
     /// Blocks that came whole, whatever they were worth.
     pub(crate) blocks_whole: u64,
@@ -27,7 +35,7 @@ pub(crate) struct SealedSubflow {
     /// Option tags of segments without a block that were wrong.
     pub(crate) tags_failed: u64,
     /// The number of the next exchange of shares over it.
-    pub(crate) next_exchange: u16,
+    pub(crate) next_exchange: u32,
     /// We are to speak first in one.
     pub(crate) owes_offer: bool,
     /// A message of one, which came whole.

@@ -7,6 +7,7 @@ use plait_wire::{AddAddr, MpReset, ResetReason, Segment};
 use std::collections::VecDeque;
 
 use super::doubt::Doubt;
+use super::life::{Life, Standing};
 use super::memo::Memo;
 use super::priority::Priority;
 use super::sealed::SealedSubflow;
@@ -81,6 +82,8 @@ pub(crate) struct SubflowState {
     /// How it ended, if it has.
     pub(crate) end: Option<Closed>,
     pub(crate) trial: Trial,
+    /// Whether the peer still has it, on a sealed connection.
+    pub(crate) life: Life,
 }
 
 /// What a subflow was opened with.
@@ -243,6 +246,7 @@ impl SubflowState {
                 Kind::FirstActive | Kind::FirstPassive => Trial::Over,
                 Kind::JoinActive { .. } | Kind::JoinPassive { .. } => Trial::Pending,
             },
+            life: Life::default(),
         }
     }
 
@@ -295,6 +299,20 @@ impl SubflowState {
         }
     }
 
+    /// The same where only what is verified counts: three questions in a row went unanswered on a subflow that does not.
+    pub(crate) fn counts(&self) -> bool {
+        self.is_present() && !self.life.is_unverified()
+    }
+
+    /// Whether nothing has ever verified it, on a sealed connection.
+    pub(crate) fn is_unproven(&self) -> bool {
+        match self.life.standing() {
+            Standing::Fresh => true,
+            Standing::Unverified => self.life.verified_at().is_none(),
+            Standing::Unasked | Standing::Verified => false,
+        }
+    }
+
     /// Whether nobody has answered on it: our SYN, or for so long what proves that the join is ours that it may never arrive.
     pub(crate) fn is_hanging(&self) -> bool {
         /// Half a second and more of patience lies before the third time it is said.
@@ -324,12 +342,25 @@ impl Subflow {
 
     /// Whether it should be given data.
     pub(crate) fn is_good(&self) -> bool {
-        self.is_open() && self.state.stall.is_none() && self.state.doubt.is_none()
+        self.is_open()
+            && self.state.stall.is_none()
+            && self.state.doubt.is_none()
+            && !self.state.life.is_unverified()
     }
 
     /// Whether it should be given data before any backup is.
     pub(crate) fn is_regular(&self) -> bool {
         self.is_good() && !self.state.is_backup() && !self.state.sealed.delivery.is_suspect()
+    }
+
+    /// Whether both cross one path of the peer: by the number that the opener has told, sealed, or by the address where it has not.
+    pub(crate) fn shares_path(&self, other: &Self) -> bool {
+        match (self.state.sealed.path_number, other.state.sealed.path_number) {
+            (Some(one), Some(two)) => one == two,
+            (Some(_), None) | (None, Some(_)) | (None, None) => {
+                self.state.tuple.remote.ip() == other.state.tuple.remote.ip()
+            }
+        }
     }
 
     /// Whether something was given to it that the peer has not acknowledged.
@@ -442,6 +473,7 @@ impl Subflow {
             path: self.state.path,
             tuple: self.state.tuple,
             usable: self.is_good(),
+            verified: self.state.life.verified_at(),
             backup: self.state.is_backup(),
             tcp: self.tcp.stats(),
             reinjected: self.state.reinjected,

@@ -76,7 +76,6 @@ impl Generation {
         self.option_keys.len()
     }
 
-    #[cfg(test)]
     pub(super) fn secrets(&self) -> &DirectionSecrets {
         &self.secrets
     }

@@ -1,24 +1,20 @@
-//! What names and authenticates a sealed connection beside its blocks: tokens, initial data sequence
-//! numbers, joins, fast close.
+//! What names a sealed connection beside its blocks: tokens, initial data sequence numbers, and the proof of a join.
 
 use core::fmt;
 
 use aws_lc_rs::hmac;
 use plait_base::Dsn;
 use subtle::ConstantTimeEq;
-use zeroize::Zeroizing;
 
 use super::option_tag::SubflowTag;
 use super::schedule::{PerRole, Role};
-use super::secret::{ExporterSecret, JoinSecret, PathSecret, ResumeSecret};
+use super::secret::{ExporterSecret, JoinSecret, ResumeSecret};
+use super::signals::JoinKeys;
 
 /// The values that both ends know of a connection.
 pub struct ConnectionIdentity {
     pub(super) tokens: PerRole<u32>,
     pub(super) idsns: PerRole<Dsn>,
-    pub(super) joins: PerRole<JoinSecret>,
-    pub(super) paths: PerRole<PathSecret>,
-    pub(super) fast_closes: PerRole<Zeroizing<[u8; 8]>>,
     pub(super) session_id: [u8; 33],
     pub(super) exporter: ExporterSecret,
     pub(super) resume: ResumeSecret,
@@ -50,26 +46,15 @@ impl ConnectionIdentity {
         &self.resume
     }
 
-    /// What an MP_FASTCLOSE sent by `role` carries in the place of the key. Sending it gives it away, which
-    /// is its purpose: it is used once.
-    pub fn fast_close(&self, role: Role) -> &[u8; 8] {
-        self.fast_closes.of(role)
-    }
-
-    /// Whether `key` is what an MP_FASTCLOSE sent by `from` carries. In constant time.
-    pub fn is_fast_close(&self, from: Role, key: &[u8; 8]) -> bool {
-        self.fast_closes.of(from).as_slice().ct_eq(key).into()
-    }
-
-    /// The HMACs of a join that the host in role `initiator` began.
+    /// The HMACs of a join that the host in role `initiator` began, with the keys of one generation.
     ///
     /// The wire format writes them for a join by A; where B begins one, the secrets stay with their hosts and the
     /// labels and the order of the body go with the parts of the join: "JA" is always the host that sent the SYN.
-    pub fn join(&self, initiator: Role, transcript: &JoinTranscript) -> JoinHmacs {
+    pub fn join(&self, keys: JoinKeys<'_>, initiator: Role, transcript: &JoinTranscript) -> JoinHmacs {
         let responder = initiator.peer();
         let body = transcript.body(self.token(responder));
-        let ack = tag(self.joins.of(initiator), b"JA", &body);
-        let syn_ack = tag(self.joins.of(responder), b"JB", &body);
+        let ack = tag(keys.of(initiator), b"JA", &body);
+        let syn_ack = tag(keys.of(responder), b"JB", &body);
         JoinHmacs { ack: first(&ack), syn_ack: first(&syn_ack) }
     }
 }

@@ -9,9 +9,11 @@ use plait_base::Dsn;
 use super::ack::{AckContext, AckTag};
 use super::aead::{BlockKey, WrongTag};
 use super::block::{BLOCK_OVERHEAD, DATA_TAG_LEN, HEADER_LEN, Header, Kind, data_tag, writable};
+use super::check::CheckTag;
 use super::generation::{Generation, RetiredGeneration};
-use super::option_tag::{OPTION_TAG_LEN, OptionContext, SubflowTag};
-use super::secret::MixSecret;
+use super::option_tag::{OPTION_TAG_LEN, OptionContext, OptionKey, SubflowTag};
+use super::secret::{MixSecret, PathSecret};
+use super::signals::{JoinKeys, SignalSecrets, Signals};
 use super::suite::Suite;
 
 /// Opens what the peer sends: blocks in any order, each on its own.
@@ -26,15 +28,18 @@ pub struct Opener {
     previous: Option<Generation>,
     current: Generation,
     next: Option<Generation>,
+    /// What the peer says beside the stream.
+    signals: Signals,
     /// What paths have given to the next generation.
     mixes: Vec<MixSecret>,
     has_opened: bool,
 }
 
 impl Opener {
-    pub(super) fn new(current: Generation, suite: Suite) -> Self {
+    pub(super) fn new(current: Generation, signals: Signals, suite: Suite) -> Self {
         Self {
             suite,
+            signals,
             retired: None,
             previous: None,
             current,
@@ -148,20 +153,56 @@ impl Opener {
         Ok(())
     }
 
+    /// Keys by which this host proves a join; `None` for host A ([`Sealer::join_keys`](super::Sealer::join_keys)).
+    pub fn join_keys(&self) -> Option<JoinKeys<'_>> {
+        self.signals.joins().next()
+    }
+
+    /// Keys by which the peer may have proved a join, the newest first; none for host A.
+    pub fn joins(&self) -> impl Iterator<Item = JoinKeys<'_>> {
+        self.signals.joins()
+    }
+
+    /// Whether `key` is what an MP_FASTCLOSE of the peer carries. In constant time.
+    pub fn is_fast_close(&self, key: &[u8; 8]) -> bool {
+        self.signals.is_fast_close(key)
+    }
+
+    /// What the peer's messages over single paths are sealed with in the generation of these six bits, if it is kept.
+    pub(super) fn path_secret(&self, wire: u8) -> Option<&PathSecret> {
+        self.signals.of_wire(wire).map(SignalSecrets::path)
+    }
+
     /// Checks the tag of a segment without a block.
     ///
     /// # Errors
     /// [`OpenError::Generation`] or [`OpenError::OptionTag`] ([`OpenError::FirstOptionTag`] before the first
     /// block): drop it and count it.
     pub fn check_ack(&mut self, context: &AckContext<'_>, tag: &AckTag) -> Result<(), OpenError> {
+        self.check_tag(context.subflow, tag.generation(), |key| tag.is_right(key, context))
+    }
+
+    /// Checks the tag of a CHECK on this subflow.
+    ///
+    /// # Errors
+    /// As [`Opener::check_ack`].
+    pub fn check_life(&mut self, subflow: SubflowTag, tag: &CheckTag) -> Result<(), OpenError> {
+        self.check_tag(subflow, tag.generation(), |key| tag.is_right(key))
+    }
+
+    fn check_tag(
+        &mut self,
+        subflow: SubflowTag,
+        wire: u8,
+        is_right: impl FnOnce(&OptionKey) -> bool,
+    ) -> Result<(), OpenError> {
         let is_unproven = !self.has_opened;
-        let wire = tag.generation();
         let is_right = match self.generation_mut(wire) {
-            Some(generation) => tag.is_right(generation.option_key(context.subflow), context),
+            Some(generation) => is_right(generation.option_key(subflow)),
             None => {
                 let retired = self.retired.as_ref();
-                let key = retired.and_then(|retired| retired.option_key(wire, context.subflow));
-                tag.is_right(key.ok_or(OpenError::Generation(wire))?, context)
+                let key = retired.and_then(|retired| retired.option_key(wire, subflow));
+                is_right(key.ok_or(OpenError::Generation(wire))?)
             }
         };
         match is_right {
@@ -185,6 +226,7 @@ impl Opener {
     fn advance(&mut self) {
         let next = self.next.take().unwrap_or_else(|| self.current.next(self.suite, &self.mixes));
         self.mixes.clear();
+        self.signals.advance(next.secrets());
         self.previous = Some(core::mem::replace(&mut self.current, next));
     }
 

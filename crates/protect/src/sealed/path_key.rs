@@ -20,9 +20,10 @@ use zeroize::Zeroizing;
 use super::aead::BlockKey;
 use super::hkdf::Hkdf;
 use super::identity::ConnectionIdentity;
+use super::opener::Opener;
 use super::option_tag::SubflowTag;
-use super::schedule::Role;
-use super::secret::MixSecret;
+use super::sealer::Sealer;
+use super::secret::{MixSecret, PathSecret};
 use super::suite::Suite;
 use crate::scrub::scrubbed;
 
@@ -31,8 +32,8 @@ use crate::scrub::scrubbed;
 pub struct Exchange {
     /// The subflow that both messages cross.
     pub subflow: SubflowTag,
-    /// Counts the exchanges of a subflow.
-    pub number: u16,
+    /// Counts the exchanges of a subflow. At one for each GiB there is no end to them.
+    pub number: u32,
 }
 
 /// The opener's number for one of its paths. The opener alone knows which of its subflows cross the same device, so it says in its message
@@ -51,13 +52,6 @@ pub enum Speaker {
 }
 
 impl Speaker {
-    fn role(self) -> Role {
-        match self {
-            Self::Opener(_) => Role::A,
-            Self::Listener => Role::B,
-        }
-    }
-
     /// What its message says of the path.
     fn says(self) -> u8 {
         match self {
@@ -84,12 +78,16 @@ pub struct Share {
     pub secret: MixSecret,
 }
 
-/// Length of the first message, in bytes: kind and number, number of the path, random bytes, an X25519 key, an ML-KEM-768 key, tag.
+/// Length of the first message, in bytes: kind, generation and number of the exchange, fresh bytes, number of the path, random bytes, an X25519 key, an ML-KEM-768 key, tag.
 pub const OFFER_LEN: usize = HEADER_LEN + OFFER_TEXT + TAG_LEN;
-/// Length of the second, in bytes: kind and number, number of the path, random bytes, an X25519 key, an ML-KEM-768 ciphertext, tag.
+/// Length of the second, in bytes: kind, generation and number of the exchange, fresh bytes, number of the path, random bytes, an X25519 key, an ML-KEM-768 ciphertext, tag.
 pub const ANSWER_LEN: usize = HEADER_LEN + ANSWER_TEXT + TAG_LEN;
 
-const HEADER_LEN: usize = 3;
+/// Kind, generation and number of the exchange, in clear.
+const NAME_LEN: usize = 6;
+/// Random bytes in clear: no two messages have the same key, even if a nonce of a join, which has 32 bits, came twice.
+const FRESH_LEN: usize = 16;
+const HEADER_LEN: usize = NAME_LEN + FRESH_LEN;
 const TAG_LEN: usize = 16;
 const NONCE_LEN: usize = 12;
 /// Where the X25519 key is: behind the number of the path and random bytes.
@@ -109,6 +107,7 @@ const LABEL: &[u8] = b"mptcpsec v2 path mix";
 pub struct PathOffer {
     exchange: Exchange,
     us: Speaker,
+    fresh: [u8; FRESH_LEN],
     random: Box<Zeroizing<OfferSeed>>,
 }
 
@@ -163,6 +162,65 @@ pub enum PathKeyError {
 /// exchange, which cross one path only, its secret follows from that.
 pub type ShareLog<'a> = &'a dyn Fn(&[u8; 33], &[u8]);
 
+/// The secrets of both directions that hide messages over single paths.
+#[derive(Clone, Copy)]
+pub struct PathKeys<'a> {
+    ours: &'a Sealer,
+    theirs: &'a Opener,
+}
+
+impl<'a> PathKeys<'a> {
+    /// Those of a connection: what it seals with, and what it opens with.
+    pub fn new(ours: &'a Sealer, theirs: &'a Opener) -> Self {
+        Self { ours, theirs }
+    }
+
+    /// Seals a message of ours. `fresh` is what its key follows from beside its name: its own fresh bytes, and in an answer those of the
+    /// offer before them.
+    fn seal(self, kind: u8, exchange: Exchange, fresh: &Fresh<'_>, text: &[u8]) -> Vec<u8> {
+        let (wire, secret) = self.ours.path_secret();
+        let (key, nonce) = path_key(secret, kind, exchange, fresh);
+        let mut message = Vec::with_capacity(HEADER_LEN + text.len() + TAG_LEN);
+        message.extend_from_slice(&name(kind, wire, exchange));
+        message.extend_from_slice(fresh.own);
+        let header: [u8; HEADER_LEN] = message.as_slice().try_into().expect("name and fresh bytes");
+        message.extend_from_slice(text);
+        let tag = key.seal_with(nonce, &header, &mut message[HEADER_LEN..]);
+        message.extend_from_slice(&tag);
+        message
+    }
+
+    /// Opens a message of the peer. `offered` are the fresh bytes of our offer, where this is the answer to it.
+    fn open<const TEXT: usize>(
+        self,
+        kind: u8,
+        exchange: Exchange,
+        offered: &[u8],
+        message: &[u8],
+    ) -> Result<Box<Zeroizing<[u8; TEXT]>>, PathKeyError> {
+        let (header, sealed) = message.split_first_chunk::<HEADER_LEN>().ok_or(PathKeyError::Forged)?;
+        let (said, own) = header.split_at(NAME_LEN);
+        let wire = said[1];
+        if *said != name(kind, wire, exchange) {
+            return Err(PathKeyError::Forged);
+        }
+        let secret = self.theirs.path_secret(wire).ok_or(PathKeyError::Forged)?;
+        let (key, nonce) = path_key(secret, kind, exchange, &Fresh { offered, own });
+        let mut sealed = Zeroizing::new(sealed.to_vec());
+        let length = key.open_with(nonce, header, &mut sealed);
+        let text = length.ok().and_then(|length| sealed.get(..length)).ok_or(PathKeyError::Forged)?;
+        Ok(Box::new(Zeroizing::new(text.try_into().map_err(|_| PathKeyError::Forged)?)))
+    }
+}
+
+/// The fresh bytes that the key of a message follows from.
+struct Fresh<'a> {
+    /// In an answer, those of the offer.
+    offered: &'a [u8],
+    /// Those of the message.
+    own: &'a [u8],
+}
+
 impl ConnectionIdentity {
     /// Begins an exchange: `us` speaks first. Gives its message and what has to be kept.
     ///
@@ -170,14 +228,18 @@ impl ConnectionIdentity {
     /// [`PathKeyError::Weak`] where the source of randomness is broken.
     pub fn offer_path(
         &self,
+        keys: PathKeys<'_>,
         us: Speaker,
         exchange: Exchange,
         random: &mut dyn Random,
     ) -> Result<(PathOffer, Vec<u8>), PathKeyError> {
         scrubbed(|| {
-            let mut offer = PathOffer { exchange, us, random: Box::new(Zeroizing::new([0; 128])) };
+            let mut offer =
+                PathOffer { exchange, us, fresh: [0; FRESH_LEN], random: Box::new(Zeroizing::new([0; 128])) };
+            random.fill(&mut offer.fresh);
             random.fill(offer.random.as_mut_slice());
-            let message = self.seal_path(us.role(), OFFER, exchange, &offer.text()?);
+            let fresh = Fresh { offered: &[], own: &offer.fresh };
+            let message = keys.seal(OFFER, exchange, &fresh, &offer.text()?);
             Ok((offer, message))
         })
     }
@@ -188,19 +250,21 @@ impl ConnectionIdentity {
     /// [`PathKeyError`] says what is wrong with the message.
     pub fn answer_path(
         &self,
-        us: Speaker,
-        exchange: Exchange,
+        keys: PathKeys<'_>,
+        (us, exchange): (Speaker, Exchange),
         message: &[u8],
         (random, log): (&mut dyn Random, ShareLog<'_>),
     ) -> Result<(Vec<u8>, Share), PathKeyError> {
         scrubbed(|| {
-            let offered = self.open_path::<OFFER_TEXT>(us.role().peer(), OFFER, exchange, message)?;
+            let offered = keys.open::<OFFER_TEXT>(OFFER, exchange, &[], message)?;
             let path = us.path(offered[0])?;
             let (their_x25519, their_ml_kem) = (&offered[X25519_KEY], &offered[COMMON..]);
             let key = MlKem768PublicKey::try_from(their_ml_kem).map_err(|_| PathKeyError::Weak)?;
             if !validate_public_key(&key) {
                 return Err(PathKeyError::Weak);
             }
+            let mut fresh = [0; FRESH_LEN];
+            random.fill(&mut fresh);
             let mut seed = Zeroizing::new([0; 32 + 32 + 32]);
             random.fill(seed.as_mut_slice());
             let x25519 = private_key(&seed[32..64])?;
@@ -211,7 +275,8 @@ impl ConnectionIdentity {
             let text = Zeroizing::new(ours.concat());
             let agreed = agree(&x25519, their_x25519)?;
             let secret = self.mix(exchange, offered.as_slice(), &text, [&encapsulated, &agreed], log);
-            Ok((self.seal_path(us.role(), ANSWER, exchange, &text), Share { path, secret }))
+            let fresh = Fresh { offered: &message[NAME_LEN..HEADER_LEN], own: &fresh };
+            Ok((keys.seal(ANSWER, exchange, &fresh, &text), Share { path, secret }))
         })
     }
 
@@ -221,13 +286,14 @@ impl ConnectionIdentity {
     /// [`PathKeyError`] says what is wrong with it; the exchange is over.
     pub fn finish_path(
         &self,
+        keys: PathKeys<'_>,
         offer: PathOffer,
         message: &[u8],
         log: ShareLog<'_>,
     ) -> Result<Share, PathKeyError> {
         scrubbed(|| {
             let (exchange, us) = (offer.exchange, offer.us);
-            let answered = self.open_path::<ANSWER_TEXT>(us.role().peer(), ANSWER, exchange, message)?;
+            let answered = keys.open::<ANSWER_TEXT>(ANSWER, exchange, &offer.fresh, message)?;
             let path = us.path(answered[0])?;
             let ciphertext =
                 MlKem768Ciphertext::try_from(&answered[COMMON..]).map_err(|_| PathKeyError::Weak)?;
@@ -248,59 +314,42 @@ impl ConnectionIdentity {
         agreed: [&[u8; 32]; 2],
         log: ShareLog<'_>,
     ) -> MixSecret {
-        let mut shown = Zeroizing::new([0; 10 + 64]);
+        let mut shown = Zeroizing::new([0; 12 + 64]);
         shown[..8].copy_from_slice(&exchange.subflow.0.to_be_bytes());
-        shown[8..10].copy_from_slice(&exchange.number.to_be_bytes());
-        shown[10..42].copy_from_slice(agreed[0]);
-        shown[42..].copy_from_slice(agreed[1]);
+        shown[8..12].copy_from_slice(&exchange.number.to_be_bytes());
+        shown[12..44].copy_from_slice(agreed[0]);
+        shown[44..].copy_from_slice(agreed[1]);
         log(&self.session_id, shown.as_slice());
         mix(exchange, offered, answered, agreed)
     }
-
-    fn seal_path(&self, from: Role, kind: u8, exchange: Exchange, text: &[u8]) -> Vec<u8> {
-        let (key, nonce) = self.path_key(from, kind, exchange);
-        let header = header(kind, exchange);
-        let mut message = Vec::with_capacity(HEADER_LEN + text.len() + TAG_LEN);
-        message.extend_from_slice(&header);
-        message.extend_from_slice(text);
-        let tag = key.seal_with(nonce, &header, &mut message[HEADER_LEN..]);
-        message.extend_from_slice(&tag);
-        message
-    }
-
-    fn open_path<const TEXT: usize>(
-        &self,
-        from: Role,
-        kind: u8,
-        exchange: Exchange,
-        message: &[u8],
-    ) -> Result<Box<Zeroizing<[u8; TEXT]>>, PathKeyError> {
-        let (key, nonce) = self.path_key(from, kind, exchange);
-        let sealed = message.strip_prefix(&header(kind, exchange)).ok_or(PathKeyError::Forged)?;
-        let mut sealed = Zeroizing::new(sealed.to_vec());
-        let length = key.open_with(nonce, &header(kind, exchange), &mut sealed);
-        let text = length.ok().and_then(|length| sealed.get(..length)).ok_or(PathKeyError::Forged)?;
-        Ok(Box::new(Zeroizing::new(text.try_into().map_err(|_| PathKeyError::Forged)?)))
-    }
-
-    /// XL(path_d, "path", u64 subflow || u8 kind || u16 number, 44): a key and a nonce for one message. A host sends at most
-    /// one of each kind for each exchange.
-    fn path_key(&self, from: Role, kind: u8, exchange: Exchange) -> (BlockKey, [u8; NONCE_LEN]) {
-        let mut context = [0; 11];
-        context[..8].copy_from_slice(&exchange.subflow.0.to_be_bytes());
-        context[8] = kind;
-        context[9..].copy_from_slice(&exchange.number.to_be_bytes());
-        let mut bytes = Zeroizing::new([0; 32 + NONCE_LEN]);
-        Hkdf::from_secret(self.paths.of(from).expose()).labelled("path", &context, bytes.as_mut_slice());
-        let mut nonce = [0; NONCE_LEN];
-        nonce.copy_from_slice(&bytes[32..]);
-        (BlockKey::filled_by(Suite::Aes256Gcm, |key, _| key.copy_from_slice(&bytes[..32])), nonce)
-    }
 }
 
-fn header(kind: u8, exchange: Exchange) -> [u8; HEADER_LEN] {
-    let [high, low] = exchange.number.to_be_bytes();
-    [kind, high, low]
+/// XL(path_d[g], "path", u64 subflow || u8 kind || u32 number || fresh bytes, 44): a key and a nonce for one message.
+fn path_key(
+    secret: &PathSecret,
+    kind: u8,
+    exchange: Exchange,
+    fresh: &Fresh<'_>,
+) -> (BlockKey, [u8; NONCE_LEN]) {
+    let subflow = exchange.subflow.0.to_be_bytes();
+    let context = [&subflow[..], &[kind], &exchange.number.to_be_bytes(), fresh.offered, fresh.own].concat();
+    let mut bytes = Zeroizing::new([0; 32 + NONCE_LEN]);
+    Hkdf::from_secret(secret.expose()).labelled("path", &context, bytes.as_mut_slice());
+    let mut nonce = [0; NONCE_LEN];
+    nonce.copy_from_slice(&bytes[32..]);
+    (BlockKey::filled_by(Suite::Aes256Gcm, |key, _| key.copy_from_slice(&bytes[..32])), nonce)
+}
+
+/// What a message says of itself in clear, in front of its fresh bytes.
+fn name(kind: u8, generation: u8, exchange: Exchange) -> [u8; NAME_LEN] {
+    let [a, b, c, d] = exchange.number.to_be_bytes();
+    [kind, generation, a, b, c, d]
+}
+
+/// The exchange that a message belongs to, which crossed this subflow; `None` if it is too short to say so.
+pub fn exchange_of(subflow: SubflowTag, message: &[u8]) -> Option<Exchange> {
+    let &[_, _, a, b, c, d] = message.first_chunk::<NAME_LEN>()?;
+    Some(Exchange { subflow, number: u32::from_be_bytes([a, b, c, d]) })
 }
 
 /// What both sides have sent, and what their shares agree on.

@@ -49,6 +49,17 @@ pub enum Record {
     Token(u32),
     /// 03: what this exchange over one path has come to goes into the sender's next generation of keys.
     Mix(Exchange),
+    /// 10: the sender has no such subflow any more. It counts as soon as its block is verified, whatever is missing before it.
+    Gone {
+        /// The subflow, or the join that was on its way to become one.
+        subflow: SubflowTag,
+        /// Why, for the receiver's log and status; nothing depends on it.
+        reason: GoneReason,
+    },
+    /// 11: the sender does not know this exchange any more: nothing comes of it in either direction.
+    Void(Exchange),
+    /// 14: the sender has both messages of this exchange, and hence its secret. [`Record::Mix`] or [`Record::Void`] answers.
+    Agreed(Exchange),
     /// 0a: the opener's first record.
     Opening {
         /// This connection is an attempt of the opening with this name, which its other attempts have too.
@@ -73,6 +84,27 @@ pub enum Record {
         /// What is to be seen.
         seen: Seen,
     },
+}
+
+/// Why a subflow has ended at the sender of [`Record::Gone`]. A value that a receiver does not know is kept as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GoneReason(pub u8);
+
+impl GoneReason {
+    /// TCP has closed it, in whatever way.
+    pub const CLOSED: Self = Self(0);
+    /// TCP said that the peer has reset it.
+    pub const RESET: Self = Self(1);
+    /// TCP was not answered in time.
+    pub const TIMED_OUT: Self = Self(2);
+    /// Nothing that could be verified has come for too long.
+    pub const UNVERIFIED: Self = Self(3);
+    /// What it carried was altered.
+    pub const INTERFERENCE: Self = Self(4);
+    /// A younger subflow has taken its place.
+    pub const DISPLACED: Self = Self(5);
+    /// Its path, or its address, is gone.
+    pub const PATH_GONE: Self = Self(6);
 }
 
 /// What a host sees of a subflow that leads to it: somebody on the way may have changed it.
@@ -126,10 +158,13 @@ impl Record {
                 put(&[TOKEN]);
                 put(&token.to_be_bytes());
             }
-            Self::Mix(Exchange { subflow, number }) => {
-                put(&[MIX]);
+            Self::Mix(exchange) => put_exchange(&mut put, MIX, *exchange),
+            Self::Void(exchange) => put_exchange(&mut put, VOID, *exchange),
+            Self::Agreed(exchange) => put_exchange(&mut put, AGREED, *exchange),
+            Self::Gone { subflow, reason } => {
+                put(&[GONE]);
                 put(&subflow.0.to_be_bytes());
-                put(&number.to_be_bytes());
+                put(&[reason.0]);
             }
             Self::Opening { name, paths } => {
                 put(&[OPENING]);
@@ -171,6 +206,9 @@ impl Record {
             | Self::Prio { .. }
             | Self::Token(_)
             | Self::Mix(_)
+            | Self::Void(_)
+            | Self::Agreed(_)
+            | Self::Gone { .. }
             | Self::Opening { .. }
             | Self::Opened(_)
             | Self::Require(_)
@@ -195,9 +233,19 @@ const REQUIRE: u8 = 12;
 const TICKET: u8 = 13;
 const LOOK: u8 = 14;
 const SEEN: u8 = 15;
+const GONE: u8 = 16;
+const VOID: u8 = 17;
+const AGREED: u8 = 20;
 
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
+
+/// Kind, subflow and number.
+fn put_exchange(mut put: impl FnMut(&[u8]), kind: u8, Exchange { subflow, number }: Exchange) {
+    put(&[kind]);
+    put(&subflow.0.to_be_bytes());
+    put(&number.to_be_bytes());
+}
 
 /// The family, the address and the port.
 fn put_address(mut put: impl FnMut(&[u8]), address: IpAddr, port: u16) {
@@ -276,9 +324,13 @@ impl<'a> Records<'a> {
                 }
             }
             TOKEN => Record::Token(u32::from_be_bytes(fields.take()?)),
-            MIX => {
+            MIX => Record::Mix(fields.take_exchange()?),
+            VOID => Record::Void(fields.take_exchange()?),
+            AGREED => Record::Agreed(fields.take_exchange()?),
+            GONE => {
                 let subflow = SubflowTag(u64::from_be_bytes(fields.take()?));
-                Record::Mix(Exchange { subflow, number: u16::from_be_bytes(fields.take()?) })
+                let [reason] = fields.take()?;
+                Record::Gone { subflow, reason: GoneReason(reason) }
             }
             OPENING => {
                 let name = fields.take()?;
@@ -354,6 +406,11 @@ impl<'a> Fields<'a> {
             _ => return Err(RecordError::Value),
         };
         Ok(SocketAddr::new(address, u16::from_be_bytes(self.take()?)))
+    }
+
+    fn take_exchange(&mut self) -> Result<Exchange, RecordError> {
+        let subflow = SubflowTag(u64::from_be_bytes(self.take()?));
+        Ok(Exchange { subflow, number: u32::from_be_bytes(self.take()?) })
     }
 
     fn take_slice(&mut self, length: usize) -> Result<&'a [u8], RecordError> {

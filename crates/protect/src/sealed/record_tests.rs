@@ -24,8 +24,14 @@ fn any_record() -> impl Strategy<Value = Record> {
             .prop_map(|(subflow, backup)| Record::Prio { subflow: SubflowTag(subflow), backup }),
         any::<u32>().prop_map(Record::Token),
         (any::<[u8; OPENING_LEN]>(), any::<u8>()).prop_map(|(name, paths)| Record::Opening { name, paths }),
-        (any::<u64>(), any::<u16>())
-            .prop_map(|(subflow, number)| Record::Mix(Exchange { subflow: SubflowTag(subflow), number })),
+        (any::<u64>(), any::<u32>(), 0usize..3).prop_map(|(subflow, number, kind)| {
+            let exchange = Exchange { subflow: SubflowTag(subflow), number };
+            [Record::Mix, Record::Void, Record::Agreed][kind](exchange)
+        }),
+        (any::<u64>(), any::<u8>()).prop_map(|(subflow, reason)| Record::Gone {
+            subflow: SubflowTag(subflow),
+            reason: GoneReason(reason)
+        }),
         any::<u8>().prop_map(Record::Require),
         Just(Record::Look),
         (any::<u64>(), any::<[u8; 16]>(), any::<u16>(), any::<u16>(), any::<u8>()).prop_map(
@@ -57,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..17, 0..300)) {
+    fn random_bytes_never_panic_and_end(plain in prop::collection::vec(0u8..22, 0..300)) {
         let seen: Vec<_> = Records::new(&plain).collect();
         prop_assert!(seen.len() <= MAX_RECORDS + 1);
         let errors = seen.iter().filter(|record| record.is_err()).count();
@@ -86,8 +92,14 @@ fn each_record_has_its_known_bytes() {
     assert_eq!(&Record::Token(0xaea2_16b1).to_bytes()[..], [8, 0xae, 0xa2, 0x16, 0xb1]);
     let opening = Record::Opening { name: [7; OPENING_LEN], paths: 2 };
     assert_eq!(&opening.to_bytes()[..], [&[10][..], &[7; OPENING_LEN], &[2]].concat());
-    let mix = Record::Mix(Exchange { subflow: SubflowTag(1), number: 0x0203 });
-    assert_eq!(&mix.to_bytes()[..], [3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+    let exchange = Exchange { subflow: SubflowTag(1), number: 0x0203_0405 };
+    for (record, kind) in
+        [(Record::Mix(exchange), 3), (Record::Void(exchange), 17), (Record::Agreed(exchange), 20)]
+    {
+        assert_eq!(&record.to_bytes()[..], [kind, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]);
+    }
+    let gone = Record::Gone { subflow: SubflowTag(0x0102), reason: GoneReason::UNVERIFIED };
+    assert_eq!(&gone.to_bytes()[..], [16, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
     assert_eq!(&Record::Require(2).to_bytes()[..], [12, 2]);
     assert_eq!(&Record::Look.to_bytes()[..], [14]);
     let seen = Seen {
@@ -121,7 +133,7 @@ fn nothing_but_padding_follows_the_end() {
 
 #[test]
 fn unknown_types_families_and_flags_are_errors() {
-    for unknown in [0, 16, 255] {
+    for unknown in [0, 18, 21, 255] {
         assert_eq!(all(&[unknown]), Err(RecordError::Unknown(unknown)));
     }
     assert_eq!(all(&[5, 0, 5, 0, 0, 0, 0, 0, 0]), Err(RecordError::Value));

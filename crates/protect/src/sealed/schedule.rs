@@ -12,9 +12,8 @@ use super::limits::KeyLimits;
 use super::opener::Opener;
 use super::option_tag::{OptionKey, SubflowTag};
 use super::sealer::Sealer;
-use super::secret::{
-    DataSecret, ExporterSecret, JoinSecret, MasterSecret, MixSecret, OptionSecret, PathSecret, ResumeSecret,
-};
+use super::secret::{DataSecret, ExporterSecret, MasterSecret, MixSecret, OptionSecret, ResumeSecret};
+use super::signals::{SignalSecrets, Signals};
 use super::suite::Suite;
 use crate::scrub::scrubbed;
 
@@ -56,6 +55,7 @@ impl<T> PerRole<T> {
 /// Everything derived from one master secret, before the ends are told apart.
 pub struct ConnectionSecrets {
     identity: ConnectionIdentity,
+    signals: PerRole<SignalSecrets>,
     from_a: DirectionSecrets,
     from_b: DirectionSecrets,
 }
@@ -71,18 +71,16 @@ impl ConnectionSecrets {
         let identity = ConnectionIdentity {
             tokens: PerRole { a: token(&root, "token a"), b: token(&root, "token b") },
             idsns: PerRole { a: idsn(&root, "idsn a"), b: idsn(&root, "idsn b") },
-            joins: PerRole { a: JoinSecret::derive(&root, "join a"), b: JoinSecret::derive(&root, "join b") },
-            paths: PerRole {
-                a: PathSecret::derive(&root, "path ab"),
-                b: PathSecret::derive(&root, "path ba"),
-            },
-            fast_closes: PerRole { a: fast_close(&root, "fclose a"), b: fast_close(&root, "fclose b") },
             session_id,
             exporter: ExporterSecret::derive(&root, "exporter"),
             resume: ResumeSecret::derive(&root, "resume"),
         };
         Self {
             identity,
+            signals: PerRole {
+                a: SignalSecrets::first(&root, Role::A),
+                b: SignalSecrets::first(&root, Role::B),
+            },
             from_a: DirectionSecrets::first(&root, "data ab", "opt ab"),
             from_b: DirectionSecrets::first(&root, "data ba", "opt ba"),
         }
@@ -99,7 +97,26 @@ impl ConnectionSecrets {
         (*next.data.expose(), *next.option.expose())
     }
 
-    /// The token, numbers and join secrets, for a look before the connection starts.
+    /// What is said beside the stream in the generation behind the first, by the names that the published vectors have.
+    #[cfg(test)]
+    pub(super) fn signals_of(self, mixes: &[MixSecret]) -> Vec<(&'static str, Vec<u8>)> {
+        let mut a = Signals::new(Role::A, self.signals.a);
+        let mut b = Signals::new(Role::B, self.signals.b);
+        a.advance(&self.from_a.next(mixes));
+        b.advance(&self.from_b.next(mixes));
+        let (from_a, from_b) = (a.of_age(0).1, b.of_age(0).1);
+        let joins = a.joins().next().expect("the direction of joins");
+        vec![
+            ("path_ab", from_a.path().expose().to_vec()),
+            ("path_ba", from_b.path().expose().to_vec()),
+            ("fclose_a", from_a.fast_close().to_vec()),
+            ("fclose_b", from_b.fast_close().to_vec()),
+            ("join_a", joins.of(Role::A).expose().to_vec()),
+            ("join_b", joins.of(Role::B).expose().to_vec()),
+        ]
+    }
+
+    /// The tokens and numbers, for a look before the connection starts.
     pub fn identity(&self) -> &ConnectionIdentity {
         &self.identity
     }
@@ -113,14 +130,16 @@ impl ConnectionSecrets {
         limits: KeyLimits,
         now: Instant,
     ) -> (ConnectionIdentity, Sealer, Opener) {
-        let Self { identity, from_a, from_b } = self;
-        let (ours, theirs) = match role {
+        let Self { identity, signals, from_a, from_b } = self;
+        let from_a = (from_a, Signals::new(Role::A, signals.a));
+        let from_b = (from_b, Signals::new(Role::B, signals.b));
+        let ((ours, our_signals), (theirs, their_signals)) = match role {
             Role::A => (from_a, from_b),
             Role::B => (from_b, from_a),
         };
         let first: Dsn = identity.idsn(role) + 1;
-        let sealer = Sealer::new(Generation::new(ours, suite), suite, limits, first, now);
-        let opener = Opener::new(Generation::new(theirs, suite), suite);
+        let sealer = Sealer::new((Generation::new(ours, suite), our_signals), suite, limits, first, now);
+        let opener = Opener::new(Generation::new(theirs, suite), their_signals, suite);
         (identity, sealer, opener)
     }
 }
@@ -153,6 +172,11 @@ impl DirectionSecrets {
         scrubbed(|| Self { data: DataSecret::mix(&data, mixes), option: OptionSecret::mix(&option, mixes) })
     }
 
+    /// What else follows from it.
+    pub(super) fn root(&self) -> Hkdf {
+        Hkdf::from_secret(self.data.expose())
+    }
+
     pub(super) fn block_key(&self, suite: Suite) -> BlockKey {
         let root = Hkdf::from_secret(self.data.expose());
         let number = suite.number().to_be_bytes();
@@ -178,12 +202,6 @@ fn idsn(root: &Hkdf, label: &str) -> Dsn {
     let mut bytes = [0; 8];
     root.labelled(label, b"", &mut bytes);
     Dsn::new(u64::from_be_bytes(bytes))
-}
-
-fn fast_close(root: &Hkdf, label: &str) -> zeroize::Zeroizing<[u8; 8]> {
-    let mut bytes = zeroize::Zeroizing::new([0; 8]);
-    root.labelled(label, b"", bytes.as_mut_slice());
-    bytes
 }
 
 #[cfg(test)]

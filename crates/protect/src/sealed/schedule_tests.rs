@@ -39,10 +39,18 @@ fn names_and_secrets_of_a_connection_are_the_known_ones() {
         let known = |what: &str| bytes(&vectors[format!("{what}_{name}")]);
         assert_eq!(identity.token(role).to_be_bytes(), *known("token"));
         assert_eq!(identity.idsn(role).bits().to_be_bytes(), *known("idsn"));
-        assert_eq!(identity.joins.of(role).expose(), &*known("join"));
-        assert_eq!(identity.fast_close(role), &*known("fclose"));
-        assert!(!identity.is_fast_close(role.peer(), identity.fast_close(role)), "each host has its own");
-        assert!(identity.is_fast_close(role, identity.fast_close(role)));
+    }
+    for (role, name) in [(Role::A, "a"), (Role::B, "b")] {
+        let known = |what: &str| bytes(&vectors[format!("{what}_{name}")]);
+        let (_, sealer, opener) =
+            self::secrets().start(role, Suite::Aes128Gcm, Suite::Aes128Gcm.limits(), Instant::ZERO);
+        let keys = sealer.join_keys().or(opener.join_keys()).expect("one of them follows A's direction");
+        assert_eq!(keys.of(role).expose(), &*known("join"));
+        assert_eq!(sealer.fast_close(), &*known("fclose"));
+        assert!(!opener.is_fast_close(sealer.fast_close()), "each host has its own");
+        let (_, _, peer) =
+            self::secrets().start(role.peer(), Suite::Aes128Gcm, Suite::Aes128Gcm.limits(), Instant::ZERO);
+        assert!(peer.is_fast_close(sealer.fast_close()));
     }
     assert_eq!(identity.session_id()[0], 0x23);
     assert_eq!(identity.session_id()[1..], bytes(&vectors["session_id_part"]));
@@ -88,11 +96,15 @@ fn the_hmacs_of_a_join_are_the_known_ones() {
         responder_flags: small("flags_B"),
         responder_address: small("addr_id_B"),
     };
-    let secrets = secrets();
-    let join = secrets.identity().join(Role::A, &transcript);
-    assert_eq!(join.syn_ack(), *bytes(&vectors["HMAC_B_synack_64"]));
-    assert_eq!(join.ack(), *bytes(&vectors["HMAC_A_ack_160"]));
-    assert_eq!(join.subflow().0.to_be_bytes(), *bytes(&vectors["subflow_id_u64"]));
+    let (identity, sealer, _) =
+        secrets().start(Role::A, Suite::Aes128Gcm, Suite::Aes128Gcm.limits(), Instant::ZERO);
+    let join = |initiator, transcript: &_| {
+        identity.join(sealer.join_keys().expect("A sends"), initiator, transcript)
+    };
+    let known = join(Role::A, &transcript);
+    assert_eq!(known.syn_ack(), *bytes(&vectors["HMAC_B_synack_64"]));
+    assert_eq!(known.ack(), *bytes(&vectors["HMAC_A_ack_160"]));
+    assert_eq!(known.subflow().0.to_be_bytes(), *bytes(&vectors["subflow_id_u64"]));
 
     // Whatever a middlebox changes on the way makes both HMACs differ.
     let altered = [
@@ -104,11 +116,11 @@ fn the_hmacs_of_a_join_are_the_known_ones() {
         JoinTranscript { responder_nonce: 0, ..transcript },
     ];
     for other in altered {
-        let other = secrets.identity().join(Role::A, &other);
-        assert!(!join.is_syn_ack(&other.syn_ack()) && !join.is_ack(&other.ack()));
+        let other = join(Role::A, &other);
+        assert!(!known.is_syn_ack(&other.syn_ack()) && !known.is_ack(&other.ack()));
     }
-    let reverse = secrets.identity().join(Role::B, &transcript);
-    assert!(!join.is_ack(&reverse.ack()), "a join from the other side cannot be reflected");
+    let reverse = join(Role::B, &transcript);
+    assert!(!known.is_ack(&reverse.ack()), "a join from the other side cannot be reflected");
 }
 
 #[test]

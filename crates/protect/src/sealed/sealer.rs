@@ -13,11 +13,13 @@ use plait_base::{Dsn, Instant};
 use super::ack::{AckContext, AckTag};
 use super::aead::BlockKey;
 use super::block::{BLOCK_OVERHEAD, BlockBuffer, Header, Kind, Payload, SealedBlock};
+use super::check::{Check, CheckTag};
 use super::generation::Generation;
 use super::limits::KeyLimits;
 use super::option_tag::{OPTION_TAG_LEN, OptionContext, SubflowTag};
 use super::record::Record;
-use super::secret::MixSecret;
+use super::secret::{MixSecret, PathSecret};
+use super::signals::{JoinKeys, Signals};
 use super::suite::Suite;
 
 /// Seals what this host sends.
@@ -26,6 +28,10 @@ pub struct Sealer {
     limits: KeyLimits,
     next: Dsn,
     current: Generation,
+    /// What is said beside the stream.
+    signals: Signals,
+    /// The next generation is wanted for another reason than the age of this one.
+    is_asked_to_update: bool,
     /// First number sealed under the current generation, and when it came into use.
     began: Dsn,
     since: Instant,
@@ -41,7 +47,7 @@ pub struct Sealer {
 
 impl Sealer {
     pub(super) fn new(
-        current: Generation,
+        (current, signals): (Generation, Signals),
         suite: Suite,
         limits: KeyLimits,
         first: Dsn,
@@ -52,6 +58,8 @@ impl Sealer {
             limits,
             next: first,
             current,
+            signals,
+            is_asked_to_update: false,
             began: first,
             since: now,
             bytes: 0,
@@ -154,9 +162,48 @@ impl Sealer {
         AckTag::new(self.current.option_key(context.subflow), generation, context)
     }
 
+    /// A CHECK on this subflow.
+    pub fn tag_check(&mut self, subflow: SubflowTag, check: Check) -> CheckTag {
+        let generation = self.current.wire();
+        CheckTag::new(self.current.option_key(subflow), generation, check)
+    }
+
+    /// Asks for the next generation as soon as it may begin.
+    pub fn ask_to_update(&mut self) {
+        self.is_asked_to_update = true;
+    }
+
+    /// Keys by which this host proves a join in which it answers or, having begun it, has heard nothing yet: of a generation that the
+    /// peer has. `None` for host B, whose joins follow what A sends ([`Opener::join_keys`]).
+    pub fn join_keys(&self) -> Option<JoinKeys<'_>> {
+        self.signals.joins().nth(self.unacknowledged())
+    }
+
+    /// Keys by which the peer may have proved a join, the newest first; none for host B.
+    pub fn joins(&self) -> impl Iterator<Item = JoinKeys<'_>> {
+        self.signals.joins()
+    }
+
+    /// What an MP_FASTCLOSE of this host carries in the place of the key. Sending it gives it away, which is its purpose.
+    pub fn fast_close(&self) -> &[u8; 8] {
+        self.signals.of_age(self.unacknowledged()).1.fast_close()
+    }
+
+    /// What this host's messages over single paths are sealed with: six bits of the generation, and its secret.
+    pub(super) fn path_secret(&self) -> (u8, &PathSecret) {
+        let (wire, secrets) = self.signals.of_age(self.unacknowledged());
+        (wire, secrets.path())
+    }
+
+    /// How many generations the peer may not have heard of: it has that before while the KEY_UPDATE that ended it is not acknowledged.
+    fn unacknowledged(&self) -> usize {
+        usize::from(self.previous.is_some())
+    }
+
     /// Whether it is time for [`Sealer::update_keys`].
     pub fn is_update_due(&self, now: Instant) -> bool {
         (!self.mixes.is_empty() && self.announced.is_none())
+            || self.is_asked_to_update
             || self.bytes >= self.limits.bytes
             || self.calls >= self.limits.calls
             || now.saturating_since(self.since) >= self.limits.age
@@ -180,6 +227,8 @@ impl Sealer {
         let block = self.seal(Kind::Control, record).map_err(|KeyUsedUp| UpdateRefused::KeyUsedUp)?;
         let next = self.current.next(self.suite, &self.mixes);
         self.mixes.clear();
+        self.signals.advance(next.secrets());
+        self.is_asked_to_update = false;
         self.previous = Some(core::mem::replace(&mut self.current, next));
         self.began = self.next;
         self.since = now;

@@ -20,8 +20,10 @@ use crate::attacks::wiretap;
 pub(super) const SHARE: &str = "MPTCPSEC_SHARE";
 /// Who spoke first, and the answer.
 const KINDS: [u8; 2] = [1, 2];
-/// Behind kind and number.
-const HEADER: usize = 3;
+/// Kind, generation and number of an exchange, in front of the fresh bytes of a message.
+const NAME: usize = 6;
+/// All that a message says in clear.
+const HEADER: usize = NAME + 16;
 /// What an exchange has come to, and how the names of what follows from it end.
 pub(super) const MIX: &str = "mix";
 const NEXT: &str = " of the next generation";
@@ -56,21 +58,24 @@ pub(super) fn mixes(
         Hash::Sha256.expand(secret, &info("mptcpsec ", label, context, length), length)
     };
     let paths = ["path ab", "path ba"].map(|label| xl(master, label, b"", 32));
-    let open = |subflow: &[u8], number: &[u8], kind: u8| {
-        let header = [&[kind], number].concat();
+    // What is sealed in the first generation: the exchanges of the paths that join at the beginning.
+    let open = |subflow: &[u8], number: &[u8], kind: u8, offered: &[u8]| {
+        let name = [&[kind, 0], number].concat();
         messages.iter().find_map(|((source, _), message)| {
+            let (header, sealed) = (message.get(..HEADER)?, message.get(HEADER..)?);
+            let fresh = header.strip_prefix(&name[..])?;
             let path = &paths[usize::from(!client(*source))];
-            let keys = xl(path, "path", &[subflow, &header].concat(), 44);
-            let sealed = message.strip_prefix(&header[..])?;
-            debug_assert_eq!(header.len(), HEADER);
-            decrypt(&keys[..32], keys[32..].try_into().ok()?, &header, sealed)
+            let keys = xl(path, "path", &[subflow, &[kind], number, offered, fresh].concat(), 44);
+            let text = decrypt(&keys[..32], keys[32..].try_into().ok()?, header, sealed)?;
+            Some((fresh.to_vec(), text))
         })
     };
     let mix = |agreed: &Vec<u8>| {
-        let (subflow, number, keys) = (agreed.get(..8)?, agreed.get(8..10)?, agreed.get(10..74)?);
-        let [offer, answer] = KINDS.map(|kind| open(subflow, number, kind));
+        let (subflow, number, keys) = (agreed.get(..8)?, agreed.get(8..12)?, agreed.get(12..76)?);
+        let (fresh, offer) = open(subflow, number, KINDS[0], &[])?;
+        let (_, answer) = open(subflow, number, KINDS[1], &fresh)?;
         let label = b"mptcpsec v2 path mix";
-        Some(extract(&[0; 32], &[label, subflow, number, keys, &offer?, &answer?]))
+        Some(extract(&[0; 32], &[label, subflow, number, keys, &offer, &answer]))
     };
     agreed.iter().filter_map(mix).collect()
 }

@@ -119,7 +119,8 @@ impl Connection {
         if self.subflows.has_tuple(&FourTuple { local: syn.destination, remote: syn.source }) {
             return Err(Refused::Malformed);
         }
-        if self.subflows.proved() >= usize::from(self.config.max_subflows) {
+        let is_full = self.subflows.proved() >= usize::from(self.config.max_subflows);
+        if is_full && !(self.protection.is_sealed() && self.subflows.displaceable().is_some()) {
             return Err(Refused::TooMany);
         }
         Ok((JoinSyn { backup, reserved, address_id, nonce }, path))
@@ -201,7 +202,9 @@ impl Connection {
         log::debug!(subflow = self.subflows[index].state.id.0, path = ?self.subflows[index].state.path, "join is complete");
         self.subflows[index].state.stage = Stage::Open;
         self.begin_trial(now, index);
-        self.paths.on_joined(self.subflows[index].state.path, self.subflows[index].state.tuple.remote);
+        if !self.protection.is_sealed() {
+            self.paths.on_joined(self.subflows[index].state.path, self.subflows[index].state.tuple.remote);
+        }
     }
 
     /// An acceptable segment on a subflow whose third ACK we wait for.
@@ -209,7 +212,6 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
-        let others = self.subflows.proved();
         let subflow = &mut self.subflows[arrived.index];
         let Kind::JoinPassive { nonce, peer_nonce } = subflow.state.kind else { return };
         let nonces = Nonces { own: nonce, theirs: peer_nonce };
@@ -217,7 +219,12 @@ impl Connection {
             Some(MpJoin::Ack { hmac }) => self.protection.is_join_ack(&mut subflow.state, nonces, &hmac),
             Some(MpJoin::Syn { .. } | MpJoin::SynAck { .. }) | None => false,
         };
-        if is_right && others < usize::from(self.config.max_subflows) {
+        if is_right {
+            self.displace_unverified(self.subflows[arrived.index].state.tuple.remote.ip());
+        }
+        let has_room = is_right && self.make_room();
+        let subflow = &mut self.subflows[arrived.index];
+        if has_room {
             log::debug!(subflow = subflow.state.id.0, path = ?subflow.state.path, "join is complete");
             subflow.state.stage = Stage::Open;
             subflow.tcp.request_ack();

@@ -8,6 +8,7 @@ use plait_base::{Duration, Instant, SubflowId};
 use plait_tcp::FourTuple;
 use plait_wire::Segment;
 
+use crate::protection::Mode;
 use crate::subflows::sealed::SynData;
 use crate::subflows::subflow::{Kind, Subflow, SubflowState};
 use crate::{Config, Connection, Event, Host, Path};
@@ -17,6 +18,9 @@ const JOIN_SYN_RETRIES: u8 = 3;
 /// A network may drop SYNs with data: the one that goes without follows soon. It takes as many more to wait as long.
 const SYN_DATA_TIMEOUT: Duration = Duration::from_millis(250);
 const SYN_DATA_RETRIES: u8 = JOIN_SYN_RETRIES + 2;
+
+/// Between two SYNs of a join while no subflow can be used.
+const SYN_WAIT_IN_NEED: Duration = Duration::from_millis(1200);
 
 impl Connection {
     /// Opens a subflow actively; `None` without a free port.
@@ -32,7 +36,7 @@ impl Connection {
         let port = host.claim_port(local, remote)?;
         let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
         let mut config = self.tcp_config(path);
-        if self.mode() == crate::protection::Mode::Multipath {
+        if self.mode() == Mode::Multipath {
             config.syn_retries = config.syn_retries.min(JOIN_SYN_RETRIES);
         }
         if syn_data == SynData::Due {
@@ -92,7 +96,11 @@ impl Connection {
     fn tcp_config(&self, path: &Path) -> plait_tcp::Config {
         let tcp = &self.config.tcp;
         let window = u32::try_from(self.config.receive_buffer).unwrap_or(u32::MAX);
+        // A path that works again after an outage of all of them is used within two seconds.
+        let is_in_need = self.mode() == Mode::Multipath && !self.subflows.has_good();
+        let longest_syn_wait = if is_in_need { SYN_WAIT_IN_NEED } else { tcp.longest_syn_wait };
         plait_tcp::Config {
+            longest_syn_wait,
             mtu: path.mtu,
             max_receive_window: window.min(tcp.max_receive_window),
             keep_alive: tcp.keep_alive.or(self.config.protect.keep_alive()),

@@ -21,6 +21,7 @@ impl Connection {
         self.pump_handshake(now, host);
         self.act_on_records(now, host);
         self.exchange_shares(now, host);
+        self.run_life(now, host);
         self.repair(now);
     }
 

@@ -28,7 +28,7 @@ const MAX_TAGS_FAILED_IN_ALL: u64 = 4096;
 
 impl Connection {
     /// The options of an acceptable segment behind the SYN.
-    pub(crate) fn take_sealed_signals(&mut self, arrived: &Arrived<'_>) {
+    pub(crate) fn take_sealed_signals(&mut self, now: Instant, arrived: &Arrived<'_>) {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
@@ -39,6 +39,9 @@ impl Connection {
         {
             let declared = self.subflows[arrived.index].state.sealed.inbox.declare_path_key(offset, length);
             self.on_declared(declared);
+        }
+        if let Some(check) = &arrived.signals.check {
+            self.take_check(now, arrived.index, check);
         }
         let Some(dss) = arrived.signals.dss else { return };
         let Dss { data_ack, mapping, data_fin } = dss;
@@ -184,7 +187,7 @@ impl Connection {
     }
 
     /// The tag of a segment without a block is wrong: somebody guesses, or changes options.
-    fn on_tag_failed(&mut self, index: usize) {
+    pub(super) fn on_tag_failed(&mut self, index: usize) {
         self.counters.tags_failed += 1;
         let most = if self.counters.tags_failed > MAX_TAGS_FAILED_IN_ALL { 1 } else { MAX_TAGS_FAILED };
         let subflow = &mut self.subflows[index];

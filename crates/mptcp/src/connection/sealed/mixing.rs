@@ -7,7 +7,7 @@ use plait_tcp::Record;
 use plait_wire::{ResetReason, Segment};
 
 use crate::log;
-use crate::protection::options::{is_path_key, path_key_options};
+use crate::protection::options::{is_check, is_path_key, path_key_options};
 use crate::protection::sealed::{PathKey, Sealed};
 use crate::subflows::subflow::{ResetInfo, Subflow};
 use crate::{Connection, ConnectionError, Host};
@@ -128,6 +128,12 @@ fn send(subflow: &mut Subflow, message: Vec<u8>) {
 }
 
 impl Subflow {
+    /// Whether a segment of ours was a CHECK, and something else waits to be said beside the stream: another one, or a Data-ACK that
+    /// had no room beside it.
+    pub(in crate::connection) fn owes_check(&self, segment: &Segment) -> bool {
+        is_check(&segment.options) && segment.payload.is_empty()
+    }
+
     /// Whether a segment acknowledges to TCP what no Data-ACK has acknowledged here yet: `next` is what is to be acknowledged. The segments of a
     /// message of an exchange have no room for one; to the peer its blocks would look like delivered and changed.
     pub(in crate::connection) fn owes_data_ack(&self, segment: &Segment, next: u64) -> bool {

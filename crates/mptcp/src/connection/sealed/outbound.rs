@@ -33,12 +33,12 @@ impl Connection {
         is_sent
     }
 
-    /// News of the window go out on a second subflow as well: the path of the first may be dead or hold them back, and the peer could send
-    /// nothing until somebody notices. A backup is none: it is not used as long as nobody has noticed.
+    /// News of the window, and of subflows that are no more, go out on a second subflow as well: the path of the first may be dead or hold
+    /// them back, and the peer could send nothing until that is noticed. A backup is none: it is not used before that.
     fn repeat_elsewhere(&mut self, start: u64, index: usize) {
         let id = self.subflows[index].state.id;
         let is_other = |subflow: &Subflow| subflow.state.id != id && subflow.is_regular();
-        if self.outgoing.block(start).is_some_and(Block::tells_window) && self.subflows.iter().any(is_other) {
+        if self.outgoing.block(start).is_some_and(Block::is_urgent) && self.subflows.iter().any(is_other) {
             self.outgoing.await_carrier(start);
         }
     }

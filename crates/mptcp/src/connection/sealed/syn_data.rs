@@ -52,7 +52,7 @@ impl Connection {
                 (MAX_PACKET.saturating_sub(header), state.sealed.syn_name(nonce))
             }
             (SynData::Answerable { length }, Kind::JoinPassive { nonce, peer_nonce }) if !is_ours => {
-                let hmacs = established.join_by_peer(&state.sealed, peer_nonce, nonce);
+                let Some(hmacs) = established.join_by_peer(&state.sealed, peer_nonce, nonce) else { return };
                 (length.saturating_sub(header), hmacs.subflow())
             }
             (other, _) => return state.sealed.syn_data = other,
@@ -73,13 +73,20 @@ impl Connection {
     /// The blocks that the peer waits for first, and then what is in no block yet where no subflow could take it: nobody who plays SYNs
     /// again is to have our stream cut into small pieces.
     fn put_first_blocks(&mut self, now: Instant, name: SubflowTag, payload: &mut SynPayload) {
+        let in_flight = self.outgoing.next();
+        let is_in_need = !self.subflows.has_good();
+        let is_idle = self.protection.established().is_some_and(|established| established.ahead() == 0);
+        if is_in_need && is_idle && self.protection.may_speak()[0] {
+            // Which subflows are no more: the peer makes room for this one.
+            self.put_control(now, name, payload);
+        }
         let mut next = self.outgoing.first().map(|first| first.start);
         while let Some(block) = next.and_then(|start| self.outgoing.block_from(start)) {
             let (start, end) = (block.start, block.end());
             if block.ends_stream() || !self.put_block(start, name, payload) {
                 return;
             }
-            next = Some(end);
+            next = Some(end).filter(|&end| end < in_flight);
         }
         if self.subflows.has_good() {
             return;

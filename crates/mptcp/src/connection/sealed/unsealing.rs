@@ -73,7 +73,13 @@ impl Connection {
         let (acked, next) = (self.outgoing.acked(), self.incoming.next());
         // Kept for the case that the mapping was wrong and hides another.
         let whole = payload.clone();
-        match established.examine((state.id, subflow), declared, payload, (acked, next)) {
+        let examined = established.examine((state.id, subflow), declared, payload, (acked, next));
+        if examined.is_ok() {
+            self.on_block_tag(now, index, declared.offset);
+        }
+        let (state, established) = (&mut self.subflows[index].state, self.protection.established_mut());
+        let Some(established) = established else { return };
+        match examined {
             Ok(Examined::Open(opening, job)) => {
                 drop(whole);
                 if !self.config.is_job(opening.len()) {
@@ -114,6 +120,7 @@ impl Connection {
                 if let Some(edge) = edge {
                     self.outgoing.raise_edge(edge);
                 }
+                self.heed_gone();
                 if let Some(acked) = acked {
                     self.on_genuine_ack(acked);
                 }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::ahead::Ahead;
 use super::claim::Claim;
 use super::deliveries::Deliveries;
+use super::gone::Names;
 use super::handshaking::INITIAL_WINDOW;
 use super::jobs::{Jobs, Ticket};
 use super::look::Look;
@@ -83,6 +84,8 @@ pub(crate) struct Established {
     pub(super) look: Look,
     /// Records of the peer that are to be acted upon.
     pub(super) arrived: VecDeque<Record>,
+    /// Subflows that are no more.
+    pub(super) names: Names,
     /// What was seen of TCP's deliveries when blocks were last looked at.
     pub(super) deliveries: Option<Deliveries>,
     /// Ways to the peer that were left because they did not deliver what their TCP said.
@@ -140,6 +143,7 @@ impl Established {
             pending: VecDeque::new(),
             look: Look::default(),
             arrived: VecDeque::new(),
+            names: Names::default(),
             deliveries: None,
             suspects: VecDeque::new(),
             eof_at: None,
@@ -222,12 +226,18 @@ impl Established {
         self.eof_received && ours.is_some_and(|ours| ours < acked)
     }
 
+    /// Whether the peer's end has come in order, and its Data-ACK covers every byte of ours but not our end.
+    pub(super) fn lacks_last_ack(&self, acked: u64) -> bool {
+        let ours = self.eof_at.and_then(|dsn| self.numbers.outgoing.offset(dsn));
+        self.eof_received && ours == Some(acked)
+    }
+
     pub(super) fn fast_close(&self) -> [u8; 8] {
-        *self.identity.fast_close(self.role)
+        *self.sealer.fast_close()
     }
 
     pub(super) fn is_fast_close(&self, key: &[u8; 8]) -> bool {
-        self.identity.is_fast_close(self.role.peer(), key)
+        self.opener.is_fast_close(key)
     }
 
     pub(super) fn status(&self, rest: SealedStatus) -> SealedStatus {

@@ -1,6 +1,6 @@
 //! MP_JOIN with the secrets of a sealed connection: what both hosts said in the SYNs is covered.
 
-use plait_protect::sealed::{JoinHmacs, SubflowTag};
+use plait_protect::sealed::{JoinHmacs, JoinKeys, SubflowTag};
 
 use super::established::Established;
 use super::{Sealed, Stage};
@@ -8,14 +8,19 @@ use crate::subflows::sealed::SealedSubflow;
 use crate::subflows::subflow::SubflowState;
 
 impl Established {
-    /// The HMACs of a join that we began.
-    pub(super) fn join_by_us(&self, subflow: &SealedSubflow, own: u32, theirs: u32) -> JoinHmacs {
-        self.identity.join(self.role, &subflow.transcript(own, theirs))
+    /// Keys by which we prove a join, of a generation that the peer has.
+    fn join_keys(&self) -> Option<JoinKeys<'_>> {
+        self.sealer.join_keys().or_else(|| self.opener.join_keys())
+    }
+
+    /// Keys by which the peer may have proved one: joins follow the generations of the opener's direction.
+    fn joins(&self) -> impl Iterator<Item = JoinKeys<'_>> {
+        self.sealer.joins().chain(self.opener.joins())
     }
 
     /// The HMACs of a join that the peer began.
-    pub(crate) fn join_by_peer(&self, subflow: &SealedSubflow, theirs: u32, own: u32) -> JoinHmacs {
-        self.identity.join(self.role.peer(), &subflow.transcript(theirs, own))
+    pub(crate) fn join_by_peer(&self, subflow: &SealedSubflow, theirs: u32, own: u32) -> Option<JoinHmacs> {
+        Some(self.identity.join(self.join_keys()?, self.role.peer(), &subflow.transcript(theirs, own)))
     }
 
     /// The join has proved both ends, or not. What an earlier subflow did to blocks counts against one on the same way.
@@ -34,34 +39,40 @@ impl Sealed {
             established.forget_offers(subflow);
             established.sealer.forget_subflow(tag);
             established.opener.forget_subflow(tag);
+            established.names.on_closed(tag);
         }
     }
 
-    /// Whether the SYN/ACK to our join comes from the peer. The subflow then has its name.
+    /// Whether the SYN/ACK to our join comes from the peer. The subflow then has its name, and what proves us.
     pub(crate) fn is_join_answer(
         &self,
         subflow: &mut SubflowState,
-        nonces: (u32, u32),
+        (own, theirs): (u32, u32),
         hmac: &[u8; 8],
     ) -> bool {
         let Stage::Established(established) = &self.stage else { return false };
-        let hmacs = established.join_by_us(&subflow.sealed, nonces.0, nonces.1);
-        let is_right = hmacs.is_syn_ack(hmac);
-        established.name(subflow, is_right.then(|| hmacs.subflow()));
-        is_right
+        let transcript = subflow.sealed.transcript(own, theirs);
+        let join = |keys| established.identity.join(keys, established.role, &transcript);
+        let right = established.joins().map(join).find(|hmacs| hmacs.is_syn_ack(hmac));
+        subflow.sealed.proof = right.map(|hmacs| hmacs.ack());
+        established.name(subflow, right.map(|hmacs| hmacs.subflow()));
+        right.is_some()
     }
 
-    /// Whether the third segment of the peer's join comes from it. The subflow then has its name.
+    /// Whether the third segment of the peer's join comes from it, and the peer has not given the join up since. The subflow then has
+    /// its name.
     pub(crate) fn is_join_ack(
         &self,
         subflow: &mut SubflowState,
-        nonces: (u32, u32),
+        (theirs, own): (u32, u32),
         hmac: &[u8; 20],
     ) -> bool {
         let Stage::Established(established) = &self.stage else { return false };
-        let hmacs = established.join_by_peer(&subflow.sealed, nonces.0, nonces.1);
-        let is_right = hmacs.is_ack(hmac);
-        established.name(subflow, is_right.then(|| hmacs.subflow()));
-        is_right
+        let transcript = subflow.sealed.transcript(theirs, own);
+        let join = |keys| established.identity.join(keys, established.role.peer(), &transcript);
+        let right = established.joins().map(join).find(|hmacs| hmacs.is_ack(hmac));
+        let name = right.map(|hmacs| hmacs.subflow()).filter(|name| !established.names.is_gone(*name));
+        established.name(subflow, name);
+        name.is_some()
     }
 }

@@ -1,8 +1,10 @@
 //! A share of the keys from every path: exchanges that cross one path only, and what they have come to.
 //!
 //! On a subflow that has joined its responder speaks first ([`PathOffer`]), on one that is in use the opener of the
-//! connection. Who has answered waits for the other side's MIX before it says its own: so each MIX finds a peer that
-//! has the secret, too. A generation of keys follows from what was said in the one before it.
+//! connection. The end that has offered says AGREED when it has the answer. The end that has answered then says MIX, or VOID if it
+//! has forgotten the exchange in the meantime: an attacker on the path may have held the answer back. MIX is answered by MIX. So each
+//! MIX finds a peer that has the secret, too, and no end has to keep what the other may never come back to. A generation of keys
+//! follows from what was said in the one before it.
 //!
 //! Which shares are of different paths is for the opener to say, in its message of each exchange: it has the devices. What a
 //! listener could go by instead, the addresses of the opener, would take one path with an address of each family for two, and two
@@ -11,8 +13,8 @@
 use core::net::IpAddr;
 use plait_base::{Duration, Instant, PathId, Random};
 use plait_protect::sealed::{
-    ANSWER_LEN, Exchange, MixSecret, OFFER_LEN, PathNumber, PathOffer, Record, Role as End, Share, ShareLog,
-    Speaker,
+    ANSWER_LEN, Exchange, MixSecret, OFFER_LEN, PathKeys, PathNumber, PathOffer, Record, Role as End, Share,
+    ShareLog, Speaker, exchange_of,
 };
 use std::collections::BTreeMap;
 
@@ -22,8 +24,8 @@ use super::records::Broken;
 use crate::subflows::sealed::SealedSubflow;
 use crate::{PeerIdentity, Ratchet};
 
-/// Exchanges that are kept at once, of which each takes some 300 bytes. Beyond that the oldest whose subflow is gone is forgotten: somebody on
-/// one path may let us answer and swallow what we say, again and again. The other side does not come back to it so much later.
+/// Exchanges that are kept at once, of which each takes some 300 bytes. Beyond that the oldest answer whose subflow is gone is forgotten:
+/// an attacker on one path may let us answer and swallow what we say, again and again.
 const MAX_EXCHANGES: usize = 64;
 /// A join that was refused ends the wait for required paths after so long: another one may be under way.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
@@ -69,13 +71,23 @@ struct Pending {
 enum Stage {
     /// We have spoken.
     Offered(PathOffer),
-    /// Both have the secret. It goes into the keys of one direction, then into those of the other.
+    /// We have answered. The other side may never hear it.
+    Answered(Share),
+    /// Both have the secret, and know it. It goes into the keys of one direction, then into those of the other.
     Agreed { path: PathNumber, ours: Option<MixSecret>, theirs: Option<MixSecret> },
 }
 
 impl Stage {
     fn agreed(Share { path, secret }: Share) -> Self {
         Self::Agreed { path, theirs: Some(secret.duplicate()), ours: Some(secret) }
+    }
+
+    /// Whether the other side is sure that we have the secret: then we have to.
+    fn is_promised(&self) -> bool {
+        match self {
+            Self::Agreed { .. } => true,
+            Self::Offered(_) | Self::Answered(_) => false,
+        }
     }
 }
 
@@ -121,7 +133,8 @@ impl Mixing {
 
     /// Whether there is room for another exchange, or can be made.
     fn make_room(&mut self) -> bool {
-        let oldest = self.exchanges.iter().position(|pending| pending.is_gone);
+        let may_go = |pending: &Pending| pending.is_gone && !pending.stage.is_promised();
+        let oldest = self.exchanges.iter().position(may_go);
         if self.exchanges.len() >= MAX_EXCHANGES
             && let Some(oldest) = oldest
         {
@@ -204,7 +217,7 @@ impl Established {
         let exchange = Exchange { subflow: subflow.tag?, number: subflow.next_exchange };
         subflow.next_exchange = subflow.next_exchange.checked_add(1)?;
         let us = self.speaker(way);
-        let (offer, message) = self.identity.offer_path(us, exchange, random).ok()?;
+        let (offer, message) = self.identity.offer_path(self.path_keys(), us, exchange, random).ok()?;
         self.mixing.exchanges.push(Pending::new(exchange, Stage::Offered(offer)));
         Some(message)
     }
@@ -217,13 +230,12 @@ impl Established {
         message: &[u8],
         with: (&mut dyn Random, ShareLog<'_>),
     ) -> PathKey {
-        let (Some(tag), Some(&[_, high, low])) = (subflow.tag, message.first_chunk()) else {
+        let Some(exchange) = subflow.tag.and_then(|tag| exchange_of(tag, message)) else {
             return PathKey::Wrong;
         };
-        let exchange = Exchange { subflow: tag, number: u16::from_be_bytes([high, low]) };
         match message.len() {
             OFFER_LEN => self.answer_path(subflow, (exchange, way), message, with),
-            ANSWER_LEN => self.finish_path(exchange, message, with.1),
+            ANSWER_LEN => self.finish_path(subflow, exchange, message, with.1),
             _ => PathKey::Wrong,
         }
     }
@@ -244,27 +256,63 @@ impl Established {
             return PathKey::Ignored;
         }
         let us = self.speaker(way);
-        let Ok((answer, share)) = self.identity.answer_path(us, exchange, message, with) else {
+        let Ok((answer, share)) = self.identity.answer_path(self.path_keys(), (us, exchange), message, with)
+        else {
             return PathKey::Wrong;
         };
         subflow.next_exchange = next;
-        self.mixing.exchanges.push(Pending::new(exchange, Stage::agreed(share)));
+        subflow.path_number = Some(share.path);
+        self.mixing.exchanges.push(Pending::new(exchange, Stage::Answered(share)));
         PathKey::Answer(answer)
     }
 
-    fn finish_path(&mut self, exchange: Exchange, message: &[u8], log: ShareLog<'_>) -> PathKey {
+    fn finish_path(
+        &mut self,
+        subflow: &mut SealedSubflow,
+        exchange: Exchange,
+        message: &[u8],
+        log: ShareLog<'_>,
+    ) -> PathKey {
         let is_awaited =
             |pending: &Pending| pending.exchange == exchange && matches!(pending.stage, Stage::Offered(_));
         let Some(index) = self.mixing.exchanges.iter().position(is_awaited) else { return PathKey::Wrong };
         let Pending { stage: Stage::Offered(offer), .. } = self.mixing.exchanges.remove(index) else {
             return PathKey::Wrong;
         };
-        let Ok(share) = self.identity.finish_path(offer, message, log) else {
+        let Ok(share) = self.identity.finish_path(self.path_keys(), offer, message, log) else {
             return PathKey::Wrong;
         };
+        subflow.path_number = Some(share.path);
         self.mixing.exchanges.push(Pending::new(exchange, Stage::agreed(share)));
-        self.say(Record::Mix(exchange));
+        self.say(Record::Agreed(exchange));
         PathKey::Agreed
+    }
+
+    fn path_keys(&self) -> PathKeys<'_> {
+        PathKeys::new(&self.sealer, &self.opener)
+    }
+
+    /// The peer has our answer. An exchange that was forgotten is no fault of the peer's: it is told so, and nothing comes of it.
+    pub(super) fn confirm_exchange(&mut self, exchange: Exchange) -> Result<(), Broken> {
+        let index = self.mixing.exchanges.iter().position(|pending| pending.exchange == exchange);
+        let Some(index) = index else {
+            self.say(Record::Void(exchange));
+            return Ok(());
+        };
+        let Pending { stage, is_gone, .. } = self.mixing.exchanges.remove(index);
+        // Only an end that has offered has an answer.
+        let Stage::Answered(share) = stage else { return Err(Broken) };
+        self.mixing.exchanges.push(Pending { exchange, stage: Stage::agreed(share), is_gone });
+        self.say(Record::Mix(exchange));
+        Ok(())
+    }
+
+    /// The peer has forgotten an exchange that we have the answer of: neither end has said MIX.
+    pub(super) fn void_exchange(&mut self, exchange: Exchange) {
+        self.mixing.exchanges.retain(|pending| {
+            let is_untouched = matches!(pending.stage, Stage::Agreed { ours: Some(_), theirs: Some(_), .. });
+            pending.exchange != exchange || !is_untouched
+        });
     }
 
     /// The subflow is gone: who has spoken there hears no answer any more.
@@ -272,7 +320,7 @@ impl Established {
         let is_of_it = |pending: &Pending| Some(pending.exchange.subflow) == subflow.tag;
         self.mixing
             .exchanges
-            .retain(|pending| !is_of_it(pending) || matches!(pending.stage, Stage::Agreed { .. }));
+            .retain(|pending| !is_of_it(pending) || !matches!(pending.stage, Stage::Offered(_)));
         for pending in self.mixing.exchanges.iter_mut().filter(|pending| is_of_it(pending)) {
             pending.is_gone = true;
         }

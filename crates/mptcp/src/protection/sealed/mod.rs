@@ -12,6 +12,7 @@ mod ahead;
 mod claim;
 mod deliveries;
 mod established;
+mod gone;
 mod handshaking;
 mod jobs;
 mod join;
@@ -109,6 +110,11 @@ impl Protection {
     /// way can forge, given the data offset that is acknowledged. Only where that can be verified.
     pub(crate) fn has_both_ends(&self, acked: u64) -> bool {
         self.established().is_some_and(|established| established.has_both_ends(acked))
+    }
+
+    /// Whether all of that but the acknowledgment of our end is known: the peer may have it, or not.
+    pub(crate) fn lacks_last_ack(&self, acked: u64) -> bool {
+        self.established().is_some_and(|established| established.lacks_last_ack(acked))
     }
 
     /// What was wrong with the options of the SYN/ACK, if that is why there is no sealed connection.

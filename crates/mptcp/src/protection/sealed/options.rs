@@ -1,6 +1,6 @@
 //! The options of our segments on a sealed connection.
 
-use plait_protect::sealed::{AckContext, ProtectedOptions};
+use plait_protect::sealed::{AckContext, CHECK_OPTION_LEN, ProtectedOptions};
 use plait_tcp::SegmentKind;
 use plait_wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
 
@@ -69,11 +69,14 @@ impl Sealed {
             Kind::JoinPassive { nonce, peer_nonce } => {
                 let Some(established) = self.established() else { return };
                 subflow.sealed.responder_said(subflow.backup_ours, 0, subflow.local_address);
+                let Some(hmacs) = established.join_by_peer(&subflow.sealed, peer_nonce, nonce) else {
+                    return;
+                };
                 let join = MpJoin::SynAck {
                     backup: subflow.backup_ours,
                     reserved: 0,
                     address_id: subflow.local_address,
-                    hmac: established.join_by_peer(&subflow.sealed, peer_nonce, nonce).syn_ack(),
+                    hmac: hmacs.syn_ack(),
                     nonce,
                 };
                 put(&MptcpOption::Join(join), usize::MAX, out);
@@ -94,12 +97,9 @@ impl Sealed {
                     SubflowStage::Opening | SubflowStage::Unconfirmed { .. } => true,
                     SubflowStage::Open | SubflowStage::Leaving | SubflowStage::Over => false,
                 };
-                if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = subflow.kind
-                    && is_new
-                {
-                    let hmac = established.join_by_us(&subflow.sealed, nonce, peer_nonce).ack();
+                if let Some(hmac) = subflow.sealed.proof.filter(|_| is_new) {
                     put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
-                } else {
+                } else if !established.write_check(room, subflow, out) {
                     established.write_data_ack(room, subflow, next, out);
                 }
             }
@@ -116,6 +116,17 @@ fn put_first(capable: [u8; 4], eno: &OptionBytes, out: &mut OptionBytes) {
 }
 
 impl Established {
+    /// A question or an answer of [`Life`](crate::subflows::life::Life), if one waits. A Data-ACK does not fit beside it and follows.
+    fn write_check(&mut self, room: usize, subflow: &mut SubflowState, out: &mut OptionBytes) -> bool {
+        let (Some(tag), Some(check)) = (subflow.sealed.tag, subflow.life.next_check()) else { return false };
+        let fits = room >= CHECK_OPTION_LEN;
+        if fits {
+            out.extend(self.sealer.tag_check(tag, check).to_option());
+            subflow.life.on_said();
+        }
+        fits
+    }
+
     /// A Data-ACK with its tag. Where TCP has to report missing bytes it gives way to that once it was told, and every second time in any
     /// case: an option for selective acknowledgments does not fit beside it, and other subflows may give it something new to tell with
     /// each segment.

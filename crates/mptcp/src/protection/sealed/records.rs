@@ -80,10 +80,12 @@ impl Established {
                 }
                 Record::KeyUpdate => self.opener.handle_key_update(generation).map_err(|_| Broken)?,
                 Record::Mix(exchange) => self.mix_theirs(exchange, generation)?,
+                Record::Agreed(exchange) => self.confirm_exchange(exchange)?,
+                Record::Void(exchange) => self.void_exchange(exchange),
                 Record::Token(token) => self.peer_token = token,
                 Record::Ticket(ticket) => self.take_ticket(&ticket)?,
-                // News of the window have counted since their block was verified.
-                Record::MaxData(_) | Record::Opened(_) => {}
+                // Urgent news have counted since their block was verified.
+                Record::MaxData(_) | Record::Gone { .. } | Record::Opened(_) => {}
                 Record::Opening { .. }
                 | Record::Require(_)
                 | Record::AddAddr { .. }
@@ -107,13 +109,18 @@ impl Established {
         Ok(())
     }
 
-    /// News of the window in a block that was verified, in order or not: the largest window counts, and each is said but once.
-    pub(super) fn window_in(&self, plain: &[u8]) -> Option<u64> {
-        let edges = Records::new(plain).filter_map(|record| match record {
-            Ok(Record::MaxData(dsn)) => self.numbers.outgoing.offset(Dsn::new(dsn)),
-            Ok(_) | Err(_) => None,
-        });
-        edges.max()
+    /// Urgent news in a block that was verified, in order or not: how far we may send, of which the largest counts, and which subflows
+    /// the peer has no more.
+    pub(super) fn urgent_in(&mut self, plain: &[u8]) -> Option<u64> {
+        let mut edge = None;
+        for record in Records::new(plain).map_while(Result::ok) {
+            if let Record::MaxData(dsn) = record {
+                edge = edge.max(self.numbers.outgoing.offset(Dsn::new(dsn)));
+            } else if let Record::Gone { subflow, reason: _ } = record {
+                self.hear_gone(subflow);
+            }
+        }
+        edge
     }
 
     /// The next record of the peer that is to be acted upon.
@@ -132,6 +139,9 @@ impl Established {
                 Record::Eof
                 | Record::KeyUpdate
                 | Record::Mix(_)
+                | Record::Agreed(_)
+                | Record::Void(_)
+                | Record::Gone { .. }
                 | Record::MaxData(_)
                 | Record::Token(_)
                 | Record::Ticket(_)

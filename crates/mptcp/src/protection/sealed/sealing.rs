@@ -79,8 +79,8 @@ impl Established {
                     let Some(mix) = self.mix_ours(exchange) else { continue };
                     mixes.push(mix);
                 }
-                if let Record::MaxData(_) = record {
-                    news = News::Window;
+                if let Record::MaxData(_) | Record::Gone { .. } = record {
+                    news = News::Urgent;
                 }
                 plain.put(&record.to_bytes());
             }

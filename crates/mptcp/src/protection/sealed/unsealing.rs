@@ -214,8 +214,8 @@ impl Established {
         let (contents, edge) = match opened.kind {
             Kind::Data => (Contents::Data { plain, generation: opened.generation }, None),
             Kind::Control => {
-                // News of the window need not wait for what lies before them.
-                let edge = self.window_in(&plain);
+                // Urgent news need not wait for what lies before them.
+                let edge = self.urgent_in(&plain);
                 (Contents::Control { plain, generation: opened.generation }, edge)
             }
         };

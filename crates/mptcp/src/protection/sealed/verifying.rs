@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use plait_protect::handshake::Failed;
-use plait_protect::sealed::{AckContext, AckTag, OpenError, ProtectedOptions, SubflowTag};
+use plait_protect::sealed::{AckContext, AckTag, CheckTag, OpenError, ProtectedOptions, SubflowTag};
 use plait_wire::{DataAck, DataSequence};
 
 use super::claim::Claim;
@@ -77,6 +77,15 @@ impl Established {
             }
             None | Some(Err(OpenError::Generation(_))) => Worth::Nothing,
             Some(Err(_)) => Worth::Guessed,
+        }
+    }
+
+    /// What a CHECK on `subflow` is worth.
+    pub(crate) fn check_life(&mut self, subflow: SubflowTag, tag: &CheckTag) -> Worth {
+        match self.opener.check_life(subflow, tag) {
+            Ok(()) => Worth::Genuine { acked: None, fin: None },
+            Err(OpenError::Generation(_)) => Worth::Nothing,
+            Err(_) => Worth::Guessed,
         }
     }
 
