@@ -31,6 +31,8 @@ pub struct Counters {
     pub handshakes_limited: u64,
     /// Handshakes ended because their prefix had the most, and another had fewer.
     pub handshakes_displaced: u64,
+    /// Openings of sealed connections that were refused: their client, its address or its network has too many claims, or no place is left.
+    pub openings_limited: u64,
     /// Connections from strangers that could not be sealed, where nothing less is allowed.
     pub unsealed_refused: u64,
     /// Answers not given because there were too many.

@@ -436,6 +436,7 @@ impl Endpoint {
             handshakes: self.half_open.handshakes(),
             handshakes_waiting: self.half_open.waiting(),
             pending_joins: self.pending_joins.len(),
+            openings_limited: self.around.claims.refused(),
             time_wait: self.around.time_waits.len(),
             names: self.around.demux.len(),
             crypto_jobs: self.jobs_out,

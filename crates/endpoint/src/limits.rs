@@ -33,8 +33,9 @@ pub struct EndpointConfig {
     pub memory: u64,
     /// Four-tuples in TIME-WAIT.
     pub max_time_wait: usize,
-    /// Openings of sealed connections that were claimed within the last two minutes; more are refused. Each is some
-    /// hundred bytes.
+    /// Openings of sealed connections that were claimed within the last two minutes. More are refused, those of the largest holder first:
+    /// a client, an address, a network and a site have no more each than three times what they leave free. Each is 160 to 430 bytes, the
+    /// more the more holders there are.
     pub max_openings: usize,
     /// Blocks of all connections together that are being sealed or opened elsewhere; the others wait in their
     /// connections, whose windows bound them.
@@ -58,7 +59,7 @@ impl EndpointConfig {
         // For each of them 128 KiB.
         memory: 8 << 30,
         max_time_wait: 32_768,
-        // A thousand a second.
+        // A thousand a second, of which one address gets two thirds.
         max_openings: 131_072,
         // 16 MiB of the longest blocks.
         max_crypto_jobs: 256,

@@ -307,8 +307,8 @@ impl Host for Recalling<'_> {
         self.view.claim_token(token)
     }
 
-    fn claim_opening(&mut self, now: Instant, name: OpeningName, token: u32) -> OpeningClaim {
-        self.view.claim_opening(now, name, token)
+    fn claim_opening(&mut self, now: Instant, name: OpeningName, from: IpAddr, token: u32) -> OpeningClaim {
+        self.view.claim_opening(now, name, from, token)
     }
 
     fn has_failed_lately(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {

@@ -28,7 +28,7 @@ pub(crate) struct Surroundings {
     /// Ways that swallow SYNs with data.
     pub(crate) syn_data_ways: WayMemory,
     join_budget: JoinBudget,
-    claims: Claims,
+    pub(crate) claims: Claims,
     isns: IsnGenerator,
     pub(crate) cookies: Cookies,
     /// What everybody may see is drawn from here.
@@ -142,8 +142,8 @@ impl Host for HostView<'_> {
         self.surroundings.demux.claim_token(self.connection, token)
     }
 
-    fn claim_opening(&mut self, now: Instant, name: OpeningName, token: u32) -> OpeningClaim {
-        self.surroundings.claims.claim(now, name, token)
+    fn claim_opening(&mut self, now: Instant, name: OpeningName, from: IpAddr, token: u32) -> OpeningClaim {
+        self.surroundings.claims.claim(now, name, from, token)
     }
 
     fn has_failed_lately(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {

@@ -33,9 +33,9 @@ pub trait Host {
     /// Makes `token` this connection's; `false` if another connection of this host has it.
     fn claim_token(&mut self, token: u32) -> bool;
 
-    /// A listener has verified that a connection is an attempt of the opening `name`, with `token` for a token. The first
-    /// that claims an opening gets it; claims are remembered for two minutes.
-    fn claim_opening(&mut self, now: Instant, name: OpeningName, token: u32) -> OpeningClaim;
+    /// A listener has verified that a connection is an attempt of the opening `name`, with `token` for a token, and opened from
+    /// the address `from`. The first that claims an opening gets it; claims are remembered for two minutes.
+    fn claim_opening(&mut self, now: Instant, name: OpeningName, from: IpAddr, token: u32) -> OpeningClaim;
 
     /// Whether opening a connection over `path` to `remote` has failed within the last minutes where another path
     /// got through: such a path is tried last.
@@ -86,7 +86,7 @@ pub enum OpeningClaim {
     Granted,
     /// The attempt with this token has.
     Taken(u32),
-    /// Too many openings are remembered, and none is forgotten before its time.
+    /// Too many openings are remembered of this peer, its key, its address or its network, and none is forgotten before its time.
     Full,
 }
 

@@ -68,6 +68,7 @@ impl HostCounters {
                 join_cookies_taken,
                 handshakes_limited,
                 handshakes_displaced,
+                openings_limited,
                 unsealed_refused,
                 replies_limited,
                 time_wait_limited,

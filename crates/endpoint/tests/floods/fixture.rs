@@ -89,6 +89,12 @@ impl Fixture {
         self.collect();
     }
 
+    /// The client leaves its path 0, and has the path `number` in its place.
+    pub(crate) fn move_to(&mut self, number: u8) {
+        self.client.remove_path(self.now, PathId(0));
+        self.bring_up(number);
+    }
+
     /// Sends one segment to the server from anywhere, and drops what the server says to it.
     pub(crate) fn intrude(&mut self, segment: &Segment) {
         self.server.handle_segment(Arrival::at(self.now), segment);

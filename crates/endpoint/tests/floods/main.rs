@@ -1,5 +1,6 @@
 //! Floods of segments in others' names: who is honest gets in as if there were none.
 
+mod claims;
 mod fixture;
 mod handshakes;
 #[path = "../../../mptcp/tests/raw_peer/mod.rs"]

@@ -57,7 +57,7 @@ impl Host for TestHost {
         is_free
     }
 
-    fn claim_opening(&mut self, _: Instant, _: OpeningName, _: u32) -> OpeningClaim {
+    fn claim_opening(&mut self, _: Instant, _: OpeningName, _: IpAddr, _: u32) -> OpeningClaim {
         self.claim
     }
 

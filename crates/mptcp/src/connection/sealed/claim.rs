@@ -34,8 +34,10 @@ impl Connection {
         (id, paths): ([u8; OPENING_LEN], u8),
         host: &mut dyn Host,
     ) {
+        // OPENING is the first record: no other has withdrawn the address.
+        let Some(from) = self.paths.initial_remote() else { return self.fail(ConnectionError::Protocol) };
         let Some(established) = self.protection.established_mut() else { return };
-        match established.claim_opening(now, (id, paths), host) {
+        match established.claim_opening(now, (id, paths), from.ip(), host) {
             Claimed::Known(OpeningClaim::Granted) => self.notices.connected(),
             Claimed::Known(OpeningClaim::Taken(_)) => {}
             Claimed::Known(OpeningClaim::Full) => self.fail(ConnectionError::Aborted),

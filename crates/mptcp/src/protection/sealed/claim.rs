@@ -5,6 +5,7 @@
 //! OPENED, and acknowledge nothing at data level. So a Data-ACK that covers OPENING says that this attempt is the
 //! connection, whatever was held back, repeated or swallowed on the way.
 
+use core::net::IpAddr;
 use plait_base::{Duration, Instant};
 use plait_protect::handshake::Peer;
 use plait_protect::sealed::{OPENING_LEN, Record};
@@ -161,11 +162,12 @@ impl Established {
     }
 
     /// OPENING has been verified: claims the opening, which requires so many paths in the keys. One that requires fewer than we
-    /// do comes to nothing: its opener may have sent under keys that we do not take.
+    /// do comes to nothing: its opener may have sent under keys that we do not take. The opener began at the address `from`.
     pub(crate) fn claim_opening(
         &mut self,
         now: Instant,
         (id, paths): ([u8; OPENING_LEN], u8),
+        from: IpAddr,
         host: &mut dyn Host,
     ) -> Claimed {
         let required = self.required();
@@ -177,7 +179,7 @@ impl Established {
         }
         self.require(paths);
         let token = self.identity.token(self.role);
-        let claim = host.claim_opening(now, self.opening_name(id), token);
+        let claim = host.claim_opening(now, self.opening_name(id), from, token);
         match claim {
             OpeningClaim::Granted => self.claim = Claim::Settled,
             OpeningClaim::Taken(token) => {
