@@ -29,7 +29,8 @@ pub struct Counters {
     pub join_cookies_taken: u64,
     /// Segments dropped because a handshake would have begun with them: too many ran with their prefix, or in all, and too many waited.
     pub handshakes_limited: u64,
-    /// Handshakes ended because their prefix had the most, and another had fewer.
+    /// Handshakes ended because their site, network, address or client had the most and another had fewer, or because they took too long
+    /// while another waited.
     pub handshakes_displaced: u64,
     /// Openings of sealed connections that were refused: their client, its address or its network has too many claims, or no place is left.
     pub openings_limited: u64,

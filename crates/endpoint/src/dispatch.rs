@@ -7,7 +7,6 @@ use plait_wire::{Flags, IcmpError, MpJoin, MptcpOption, ResetReason, Segment, Tc
 
 use crate::demux::Owner;
 use crate::entry::{Entry, Stage};
-use crate::prefix::Prefix;
 use crate::reset::reset_for;
 use crate::time_wait::Verdict;
 use crate::{Arrival, ConnectionId, Endpoint, log};
@@ -110,12 +109,16 @@ impl Endpoint {
         }
         let around = &mut self.around.lend_to(id);
         log::of(id, entry.is_quiet, || entry.connection.handle_segment(now, subflow, segment, around));
+        let complete = entry.complete_handshake();
         if begins != Begins::Nothing && entry.connection.has_proved_address() && !entry.connection.is_done() {
             entry.is_quiet = false;
             // Others have no handshake, and are complete.
             if begins == Begins::Handshake {
                 self.begin_handshake(now, id, segment.source);
             }
+        }
+        if let Some(client) = complete {
+            self.half_open.complete(now, id, client);
         }
         self.on_progress(now, id);
         true
@@ -180,10 +183,10 @@ impl Endpoint {
             self.counters.memory_limited += 1;
             return;
         }
-        let prefix = Prefix::of(syn.source.ip());
+        let from = syn.source.ip();
         // Should all that are half open become connections, there has to be memory for them.
         let has_memory = self.around.memory.takes_connections(1 + self.half_open.unproved());
-        if !has_memory || !self.half_open.takes_syn(prefix, &self.config) {
+        if !has_memory || !self.half_open.takes_syn(from, &self.config) {
             self.answer_statelessly(now, syn, listener_id);
             return;
         }
@@ -198,7 +201,7 @@ impl Endpoint {
         let mut entry = Entry::new(connection, stage, syn.source, time_wait);
         entry.is_quiet = is_quiet;
         self.connections.insert(id, entry);
-        self.half_open.insert(id, prefix);
+        self.half_open.insert(id, from);
         self.on_progress(now, id);
     }
 

@@ -73,6 +73,12 @@ impl Entry {
         }
     }
 
+    /// Where the handshake of a half-open connection is complete: the fingerprint of the key that the client has shown, if it has.
+    pub(crate) fn complete_handshake(&self) -> Option<Option<[u8; 32]>> {
+        let is_complete = matches!(self.stage, Stage::HalfOpen(_)) && self.connection.is_authenticated();
+        is_complete.then(|| self.connection.peer_key())
+    }
+
     /// Remembers what goes out at the very end: it is all that TIME-WAIT needs.
     pub(crate) fn note_last_words(&mut self, now: Instant, segment: &Segment) {
         if self.end.is_none() || !segment.payload.is_empty() || segment.flags.contains(Flags::RST) {

@@ -26,6 +26,7 @@ mod memory;
 mod notices;
 mod offer;
 mod pending_joins;
+mod places;
 mod ports;
 mod prefix;
 mod ready;

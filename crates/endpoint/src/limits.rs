@@ -14,9 +14,10 @@ pub struct EndpointConfig {
     /// as many.
     pub max_half_open_per_prefix: usize,
     /// Handshakes of sealed connections that run at once, with addresses that have answered. Each can make us keep some
-    /// 100 KiB. When there are as many, a prefix with fewer takes a place of the one that has most; who finds none waits for one, in the
-    /// order in which they came, with what he has said (8 KiB). No more than [`max_half_open`](Self::max_half_open) wait, a quarter of
-    /// them from one network and from no more than 64; the others have to say it again.
+    /// 100 KiB. When there are as many, a site, network or address with fewer takes a place of the one that has most. Among those alike a place is
+    /// lent for 8 seconds while others want it, for 3 once the handshake is complete. Any other newcomer waits, with what it has said (8 KiB).
+    /// No more than [`max_half_open`](Self::max_half_open) wait, a quarter of them from one network, three quarters of that from one
+    /// address, and from no more than 64 networks; the others have to say it again.
     pub max_handshakes: usize,
     /// Of these with one network; with a site of IPv6 four times as many. A place is taken for a quarter of a second at least.
     pub max_handshakes_per_prefix: usize,

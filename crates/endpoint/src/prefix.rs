@@ -34,6 +34,12 @@ impl Prefix {
         }
     }
 
+    /// Whether an address is one of it.
+    pub(crate) fn contains(self, address: IpAddr) -> bool {
+        let network = Self::of(address);
+        network == self || network.widest() == self
+    }
+
     /// The widest that somebody may have to himself: a network of IPv4, a site of IPv6.
     pub(crate) fn widest(self) -> Self {
         match self {

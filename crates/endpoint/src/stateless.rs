@@ -15,9 +15,9 @@ use plait_wire::{Flags, OptionBytes, Segment, TcpOption, options};
 
 use crate::cookies::Cookie;
 use crate::entry::{Entry, Stage};
-use crate::half_open::Room;
 use crate::offer::{Offer, STAMP_MASK};
 use crate::pending_joins::PendingJoin;
+use crate::places::Room;
 use crate::prefix::Prefix;
 use crate::reset::bare_segment;
 use crate::surroundings::{HostView, token_of};
@@ -113,10 +113,10 @@ impl Endpoint {
             self.counters.syn_limited += 1;
             return true;
         }
-        let prefix = Prefix::of(segment.source.ip());
+        let from = segment.source.ip();
         let has_to_wait = matches!(config.protect, Protect::Sealed(_))
-            && self.half_open.room(now, prefix, &self.config) == Room::Full;
-        if has_to_wait && !self.half_open.may_wait(prefix, &self.config) {
+            && self.half_open.room(now, from, &self.config) == Room::Full;
+        if has_to_wait && !self.half_open.may_wait(from, &self.config) {
             self.note_held_back(now, segment.source);
             return true;
         }
@@ -140,7 +140,7 @@ impl Endpoint {
         let mut connection = log::unheard(|| Association::accept(then, config, &syn, host));
         let _sent_already = log::unheard(|| connection.poll_transmit(then));
         self.connections.insert(id, Entry::new(connection, stage, syn.source, time_wait));
-        self.half_open.insert(id, prefix);
+        self.half_open.insert(id, from);
         self.on_progress(now, id);
         self.deliver(now, segment);
         true
@@ -223,11 +223,10 @@ impl Endpoint {
     /// sender says it again by and by.
     pub(crate) fn is_held_back(&mut self, now: Instant, id: ConnectionId, segment: &Segment) -> bool {
         let (from, limits) = (segment.source, &self.config);
-        let prefix = Prefix::of(from.ip());
-        if self.half_open.room(now, prefix, limits) != Room::Full {
+        if self.half_open.room(now, from.ip(), limits) != Room::Full {
             return false;
         }
-        if !self.half_open.hold(id, prefix, segment, limits) {
+        if !self.half_open.hold(id, from.ip(), segment, limits) {
             self.note_held_back(now, from);
         }
         true
@@ -250,17 +249,17 @@ impl Endpoint {
 
     /// The address of `id` has answered: its handshake begins, in the place of another if there is no more room.
     pub(crate) fn begin_handshake(&mut self, now: Instant, id: ConnectionId, from: SocketAddr) {
-        if let Room::InPlaceOf(other) = self.half_open.room_for_eldest(Prefix::of(from.ip()), &self.config) {
+        if let Room::InPlaceOf(other) = self.half_open.room_for_eldest(now, from.ip(), &self.config) {
             self.note_stranger(
                 now,
                 from,
-                "handshake ended: its prefix has the most of them, and another has fewer",
+                "handshake ended: its sender has the most of them, or took too long while others wait",
             );
             self.counters.handshakes_displaced += 1;
             self.half_open.displace(other);
             self.abort_any(now, other);
         }
-        self.half_open.prove(now, id);
+        self.half_open.prove(now, id, from.ip());
     }
 }
 

@@ -1,8 +1,10 @@
-//! Handshakes that wait for a place: what their openers have said is kept, and each network is served in the order in which they came.
+//! Handshakes that wait for a place: what their openers have said is kept, and each network is served in its turn. Of a network the
+//! address with the fewest handshakes is served first, and of an address the connection that came first.
 //!
-//! Left to TCP, each would try again later and later, and whoever comes new would take the place that has become free: some of a crowd
-//! would not get one in the time of a handshake. Only who has answered our SYN/ACK waits here.
+//! Left to TCP, each would try again later and later, and a connection that comes new would take the place that has become free: some of a
+//! crowd would not get one in the time of a handshake. Only an address that has answered our SYN/ACK waits here.
 
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -13,6 +15,8 @@ use crate::{ConnectionId, EndpointConfig};
 
 /// Prefixes that may wait at a time: a place that has become free is offered to each in turn.
 const MAX_PREFIXES: usize = 64;
+/// Addresses of a network that may wait at a time: the one with the fewest handshakes is looked for among them.
+const MAX_ADDRESSES: usize = 64;
 /// Of one connection, segments and bytes of payload: the third segment, and the first message of a handshake.
 const MAX_SEGMENTS: usize = 4;
 const MAX_BYTES: usize = 2048;
@@ -23,15 +27,52 @@ const PREFIX_PART: usize = 4;
 #[derive(Default)]
 pub(crate) struct WaitingRoom {
     held: BTreeMap<ConnectionId, Held>,
-    /// Who waits of each network, the eldest first, as ids count up; none of them is empty.
-    queues: BTreeMap<Prefix, BTreeSet<ConnectionId>>,
+    /// Those that wait of each network; none of them is empty.
+    queues: BTreeMap<Prefix, Queue>,
     /// The prefix that was asked last.
     turn: Option<Prefix>,
 }
 
+/// Those that wait of one network.
+#[derive(Default)]
+struct Queue {
+    len: usize,
+    /// Of each address the eldest first, as ids count up; none of them is empty.
+    addresses: BTreeMap<IpAddr, BTreeSet<ConnectionId>>,
+}
+
+impl Queue {
+    fn insert(&mut self, id: ConnectionId, from: IpAddr) {
+        self.len += usize::from(self.addresses.entry(from).or_default().insert(id));
+    }
+
+    fn remove(&mut self, id: ConnectionId, from: IpAddr) {
+        let Some(ids) = self.addresses.get_mut(&from) else { return };
+        self.len -= usize::from(ids.remove(&id));
+        if ids.is_empty() {
+            self.addresses.remove(&from);
+        }
+    }
+
+    /// Whether one more with `from` may wait where `most` of the network may: an address leaves a quarter of that to its neighbours.
+    fn takes(&self, from: IpAddr, most: usize) -> bool {
+        self.len < most
+            && match self.addresses.get(&from) {
+                Some(ids) => ids.len() < (most * 3 / 4).max(1),
+                None => self.addresses.len() < MAX_ADDRESSES,
+            }
+    }
+
+    /// The eldest of the address with the fewest `handshakes`; of addresses alike the one that has waited longest.
+    fn first(&self, handshakes: impl Fn(IpAddr) -> usize) -> Option<(IpAddr, ConnectionId)> {
+        let eldest = self.addresses.iter().filter_map(|(from, ids)| Some((*from, *ids.first()?)));
+        eldest.min_by_key(|(from, id)| (handshakes(*from), *id))
+    }
+}
+
 /// What one has said.
 struct Held {
-    prefix: Prefix,
+    from: IpAddr,
     segments: Vec<Segment>,
 }
 
@@ -46,17 +87,23 @@ impl WaitingRoom {
         self.held.len()
     }
 
-    /// Whether somebody of the same network waits, behind whom others have to wait, too: its neighbours of the same site do not.
+    /// Whether one of the same network waits: its neighbours of the same site are not kept waiting by it.
     pub(crate) fn is_waited_in(&self, prefix: Prefix) -> bool {
         self.queues.contains_key(&prefix)
     }
 
-    /// Whether one more of `prefix` may wait.
-    pub(crate) fn takes(&self, prefix: Prefix, limits: &EndpointConfig) -> bool {
+    /// Whether one with the same address waits, behind which others of that address have to wait, too.
+    pub(crate) fn is_waited_at(&self, from: IpAddr) -> bool {
+        self.queues.get(&Prefix::of(from)).is_some_and(|queue| queue.addresses.contains_key(&from))
+    }
+
+    /// Whether one more with `from` may wait.
+    pub(crate) fn takes(&self, from: IpAddr, limits: &EndpointConfig) -> bool {
         let most = (limits.max_half_open / PREFIX_PART).max(1);
+        let prefix = Prefix::of(from);
         self.held.len() < limits.max_half_open
             && match self.queues.get(&prefix) {
-                Some(queue) => queue.len() < most,
+                Some(queue) => queue.takes(from, most),
                 None => self.queues.len() < MAX_PREFIXES && !self.is_site_full(prefix),
             }
     }
@@ -71,16 +118,16 @@ impl WaitingRoom {
     pub(crate) fn hold(
         &mut self,
         id: ConnectionId,
-        prefix: Prefix,
+        from: IpAddr,
         segment: &Segment,
         limits: &EndpointConfig,
     ) -> bool {
         if !self.held.contains_key(&id) {
-            if !self.takes(prefix, limits) {
+            if !self.takes(from, limits) {
                 return false;
             }
-            self.held.insert(id, Held { prefix, segments: Vec::new() });
-            self.queues.entry(prefix).or_default().insert(id);
+            self.held.insert(id, Held { from, segments: Vec::new() });
+            self.queues.entry(Prefix::of(from)).or_default().insert(id, from);
         }
         let Some(held) = self.held.get_mut(&id) else { return false };
         let said = |kept: &Segment| kept.seq == segment.seq && kept.payload.len() >= segment.payload.len();
@@ -96,28 +143,31 @@ impl WaitingRoom {
 
     /// It waits no longer: what it has said.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Vec<Segment> {
-        let Some(Held { prefix, segments }) = self.held.remove(&id) else { return Vec::new() };
+        let Some(Held { from, segments }) = self.held.remove(&id) else { return Vec::new() };
+        let prefix = Prefix::of(from);
         if let Some(queue) = self.queues.get_mut(&prefix) {
-            queue.remove(&id);
-            if queue.is_empty() {
+            queue.remove(id, from);
+            if queue.addresses.is_empty() {
                 self.queues.remove(&prefix);
             }
         }
         segments
     }
 
-    /// Who is to be served next: the eldest of a prefix for which there is room, each prefix in its turn, and `most` of them asked.
+    /// The one to be served next: each prefix in its turn, and `most` of them asked. Of a prefix the one is asked for whose address has the
+    /// fewest `handshakes`, which gets a place before its neighbours would.
     pub(crate) fn next(
         &mut self,
         most: usize,
-        mut has_room: impl FnMut(Prefix) -> bool,
+        handshakes: impl Fn(IpAddr) -> usize,
+        has_room: impl Fn(IpAddr) -> bool,
     ) -> Option<(ConnectionId, Vec<Segment>)> {
         for _ in 0..most.min(self.queues.len()) {
             let behind = |turn| self.queues.range((Bound::Excluded(turn), Bound::Unbounded)).next();
             let (&prefix, queue) = self.turn.and_then(behind).or_else(|| self.queues.first_key_value())?;
-            let &id = queue.first()?;
+            let (from, id) = queue.first(&handshakes)?;
             self.turn = Some(prefix);
-            if has_room(prefix) {
+            if has_room(from) {
                 return Some((id, self.remove(id)));
             }
         }
@@ -128,15 +178,26 @@ impl WaitingRoom {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use core::net::{Ipv4Addr, Ipv6Addr};
     use plait_base::SeqNum;
     use plait_wire::{Flags, OptionBytes};
 
     use super::*;
 
-    const LIMITS: EndpointConfig = EndpointConfig { max_half_open: 12, ..EndpointConfig::DEFAULT };
+    const LIMITS: EndpointConfig = EndpointConfig { max_half_open: 16, ..EndpointConfig::DEFAULT };
 
-    fn prefix(number: u8) -> Prefix {
-        Prefix::V4([10, 0, number])
+    /// A host of a network of IPv4.
+    fn host(network: u8) -> IpAddr {
+        neighbour(network, 1)
+    }
+
+    fn neighbour(network: u8, host: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, network, host).into()
+    }
+
+    /// A host of a network of a site of IPv6.
+    fn host_of(site: u16, network: u16) -> IpAddr {
+        Ipv6Addr::new(0x2001, 0xdb8, site, network, 0, 0, 0, 1).into()
     }
 
     fn segment(seq: u32, payload: &'static [u8]) -> Segment {
@@ -160,13 +221,35 @@ mod tests {
     fn room(waiting: &[(u64, u8)]) -> WaitingRoom {
         let mut room = WaitingRoom::default();
         for &(id, network) in waiting {
-            assert!(room.hold(ConnectionId(id), prefix(network), &segment(1, b"hello"), &LIMITS));
+            assert!(room.hold(ConnectionId(id), host(network), &segment(1, b"hello"), &LIMITS));
         }
         room
     }
 
-    fn served(room: &mut WaitingRoom, has_room: impl Fn(Prefix) -> bool) -> Vec<u64> {
-        std::iter::from_fn(|| room.next(usize::MAX, &has_room)).map(|(id, _)| id.0).collect()
+    fn served(room: &mut WaitingRoom, has_room: impl Fn(IpAddr) -> bool) -> Vec<u64> {
+        std::iter::from_fn(|| room.next(usize::MAX, |_| 0, &has_room)).map(|(id, _)| id.0).collect()
+    }
+
+    #[test]
+    fn of_a_network_the_address_with_the_fewest_handshakes_is_served_first() {
+        let mut room = WaitingRoom::default();
+        for (id, host) in [(1, 1), (2, 1), (3, 2)] {
+            assert!(room.hold(ConnectionId(id), neighbour(1, host), &segment(1, b"hello"), &LIMITS));
+        }
+        let handshakes = |from| if from == neighbour(1, 1) { 5 } else { 4 };
+        assert_eq!(room.next(1, handshakes, |_| true).map(|(id, _)| id), Some(ConnectionId(3)));
+        assert_eq!(room.next(1, handshakes, |_| true).map(|(id, _)| id), Some(ConnectionId(1)));
+        assert!(room.is_waited_at(neighbour(1, 1)) && !room.is_waited_at(neighbour(1, 2)));
+        assert!(room.is_waited_in(Prefix::of(neighbour(1, 2))));
+    }
+
+    #[test]
+    fn an_address_leaves_a_quarter_of_its_network_to_its_neighbours() {
+        let limits = EndpointConfig { max_half_open: 64, ..LIMITS };
+        let mut room = WaitingRoom::default();
+        let mut hold = |id, host| room.hold(ConnectionId(id), neighbour(1, host), &segment(1, b""), &limits);
+        assert_eq!((0..20).filter(|id| hold(*id, 1)).count(), 12, "of 16");
+        assert_eq!((20..40).filter(|id| hold(*id, 2)).count(), 4);
     }
 
     #[test]
@@ -179,32 +262,30 @@ mod tests {
     #[test]
     fn a_prefix_without_room_keeps_no_other_waiting() {
         let mut room = room(&[(1, 1), (2, 2)]);
-        assert_eq!(served(&mut room, |network| network != prefix(1)), [2]);
-        assert!(room.is_waited_in(prefix(1)) && !room.is_waited_in(prefix(2)));
+        assert_eq!(served(&mut room, |network| network != host(1)), [2]);
+        assert!(room.is_waited_in(Prefix::of(host(1))) && !room.is_waited_in(Prefix::of(host(2))));
         assert_eq!(served(&mut room, |_| true), [1]);
     }
 
     #[test]
     fn networks_of_one_site_do_not_wait_for_each_other() {
-        let network = |number: u8| Prefix::V6([0x20, 1, 0xd, 0xb8, 0, 1, 0, number]);
         let mut room = WaitingRoom::default();
         for (id, number) in [(1, 1), (2, 2)] {
-            assert!(room.hold(ConnectionId(id), network(number), &segment(1, b"hello"), &LIMITS));
+            assert!(room.hold(ConnectionId(id), host_of(1, number), &segment(1, b"hello"), &LIMITS));
         }
-        assert!(!room.is_waited_in(network(3)));
-        assert_eq!(served(&mut room, |prefix| prefix == network(2)), [2]);
+        assert!(!room.is_waited_in(Prefix::of(host_of(1, 3))));
+        assert_eq!(served(&mut room, |from| from == host_of(1, 2)), [2]);
     }
 
     #[test]
     fn a_site_with_all_of_its_networks_leaves_places_to_other_sites() {
-        let network = |site: u8, number: u8| Prefix::V6([0x20, 1, 0xd, 0xb8, 0, site, 0, number]);
         let limits = EndpointConfig { max_half_open: 1000, ..LIMITS };
         let mut room = WaitingRoom::default();
-        let mut hold = |site, number| {
-            let id = ConnectionId(u64::from(site) << 8 | u64::from(number));
-            room.hold(id, network(site, number), &segment(1, b"hello"), &limits)
+        let mut hold = |site: u16, number: u16| {
+            let id = ConnectionId(u64::from(site) << 16 | u64::from(number));
+            room.hold(id, host_of(site, number), &segment(1, b"hello"), &limits)
         };
-        let held = (0..=u8::MAX).filter(|number| hold(1, *number)).count();
+        let held = (0..=255).filter(|number| hold(1, *number)).count();
         assert_eq!(held, MAX_PREFIXES / PREFIX_PART, "of one site");
         assert!(hold(2, 0) && !hold(1, 255) && hold(1, 0));
     }
@@ -212,31 +293,31 @@ mod tests {
     #[test]
     fn what_one_has_said_is_kept_once_and_up_to_a_limit() {
         let mut room = room(&[(1, 1)]);
-        let mut hold = |seq, payload| room.hold(ConnectionId(1), prefix(1), &segment(seq, payload), &LIMITS);
+        let mut hold = |seq, payload| room.hold(ConnectionId(1), host(1), &segment(seq, payload), &LIMITS);
         assert!(hold(1, b"hello") && hold(1, b""), "said again");
         assert!(hold(6, b"world"));
         assert!(!hold(11, &[0; MAX_BYTES]), "too long");
         assert!(hold(11, b"!") && hold(12, b"!"));
         assert!(!hold(13, b"!"), "too many");
-        let (_, segments) = room.next(1, |_| true).expect("one waits");
+        let (_, segments) = room.next(1, |_| 0, |_| true).expect("one waits");
         assert_eq!(segments.iter().map(|segment| segment.seq.bits()).collect::<Vec<_>>(), [1, 6, 11, 12]);
     }
 
     #[test]
     fn a_prefix_has_a_quarter_of_the_places_and_prefixes_are_counted() {
         let mut room = room(&[(1, 1), (2, 1), (3, 1), (4, 2)]);
-        assert!(!room.takes(prefix(1), &LIMITS) && room.takes(prefix(2), &LIMITS));
+        assert!(!room.takes(host(1), &LIMITS) && room.takes(host(2), &LIMITS));
         assert_eq!(room.remove(ConnectionId(1)).len(), 1);
-        assert!(room.takes(prefix(1), &LIMITS));
+        assert!(room.takes(host(1), &LIMITS));
         let limits = EndpointConfig { max_half_open: 1000, ..LIMITS };
         for number in 3..=MAX_PREFIXES as u8 {
             assert!(room.hold(
                 ConnectionId(100 + u64::from(number)),
-                prefix(number),
+                host(number),
                 &segment(1, b""),
                 &limits
             ));
         }
-        assert!(!room.takes(prefix(200), &limits), "one more prefix");
+        assert!(!room.takes(host(200), &limits), "one more prefix");
     }
 }

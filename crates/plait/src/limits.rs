@@ -38,7 +38,7 @@ impl Limits {
     }
 
     /// Handshakes of sealed connections that run at a time, 103 KiB each at worst; 1,024 if nothing is said. Then a network with fewer takes a
-    /// place of the one with most.
+    /// place of the one with most, and so does an address within a network.
     pub fn handshakes(mut self, most: usize) -> Self {
         self.0.max_handshakes = most;
         self

@@ -44,6 +44,10 @@ pub(crate) struct Fixture {
     pub(crate) flood: Option<Flood>,
     /// What the client has sent, as somebody on its paths sees it.
     pub(crate) seen: Vec<Segment>,
+    /// From one host to the other.
+    pub(crate) one_way: Duration,
+    /// Of the segments between them each with a multiple of this number is lost.
+    pub(crate) lost: Option<u64>,
     family: Family,
     on_the_way: BTreeMap<(Instant, u64), Segment>,
     count: u64,
@@ -69,6 +73,8 @@ impl Fixture {
             now,
             flood: None,
             seen: Vec::new(),
+            one_way: ONE_WAY,
+            lost: None,
             family,
             on_the_way: BTreeMap::new(),
             count: 0,
@@ -198,11 +204,19 @@ impl Fixture {
             self.send(segment);
         }
         while let Some(Transmit { segment, .. }) = self.server.poll_transmit(self.now) {
-            // Whoever is flooded with answers to what he has not asked is not here.
-            if (0..4).any(|number| segment.destination.ip() == client_address_in(self.family, number)) {
-                self.send(segment);
-            }
+            self.pass_on(segment);
         }
+        self.take_events();
+    }
+
+    /// What the server says, if it is for the client: a sender with an invented address is not here.
+    pub(crate) fn pass_on(&mut self, segment: Segment) {
+        if (0..4).any(|number| segment.destination.ip() == client_address_in(self.family, number)) {
+            self.send(segment);
+        }
+    }
+
+    pub(crate) fn take_events(&mut self) {
         while let Some(event) = self.client.poll_event() {
             if let Event::Connected(id) = event {
                 self.connected.push(id);
@@ -219,7 +233,9 @@ impl Fixture {
 
     fn send(&mut self, segment: Segment) {
         self.count += 1;
-        self.on_the_way.insert((self.now + ONE_WAY, self.count), segment);
+        if self.lost.is_none_or(|number| !self.count.is_multiple_of(number)) {
+            self.on_the_way.insert((self.now + self.one_way, self.count), segment);
+        }
     }
 }
 

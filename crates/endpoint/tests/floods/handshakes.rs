@@ -115,13 +115,104 @@ fn connections_without_a_handshake_take_no_place_of_one() {
     assert_eq!(fixture.server.counters().handshakes_limited, 0);
 }
 
+/// Completes handshakes with all places of a network, and says OPENING in none.
+fn fill_with_complete(fixture: &mut Fixture, host: u8) {
+    for number in 0..4 {
+        let (mut peer, init) = begin(fixture, raw_peer_at(1, host, number));
+        finish(fixture, &mut peer, &init);
+        assert!(peer.keys.is_some(), "{number}");
+    }
+    assert_eq!(fixture.server.counters().handshakes, 4);
+}
+
+#[test]
+fn an_address_with_all_places_of_its_network_gives_one_to_its_neighbour_at_once() {
+    for is_complete in [true, false] {
+        let mut fixture = fixture();
+        if is_complete {
+            fill_with_complete(&mut fixture, 9);
+        } else {
+            (0..4).for_each(|number| drop(begin(&mut fixture, raw_peer_at(1, 9, number))));
+        }
+        let (mut peer, init) = begin(&mut fixture, raw_peer_at(1, 10, 0));
+        finish(&mut fixture, &mut peer, &init);
+        assert!(peer.keys.is_some(), "{is_complete}");
+        let counters = fixture.server.counters();
+        assert_eq!((counters.handshakes, counters.handshakes_displaced), (4, 1), "{counters:?}");
+    }
+}
+
+#[test]
+fn behind_one_address_a_complete_handshake_without_an_opening_is_displaced_after_three_seconds() {
+    let mut fixture = fixture();
+    fill_with_complete(&mut fixture, 9);
+    let (mut peer, init) = begin(&mut fixture, raw_peer_at(1, 9, 4));
+    assert_eq!(tell(&mut fixture, &init), [], "it waits for a place");
+    fixture.run_for(Duration::from_millis(2990));
+    assert_eq!(fixture.server.counters().handshakes_displaced, 0);
+    fixture.now += Duration::from_millis(20);
+    for answer in said_in_time(&mut fixture) {
+        if answer.destination.port() == 2004 {
+            for said in peer.handle(&answer) {
+                finish(&mut fixture, &mut peer, &said);
+            }
+        }
+    }
+    assert!(peer.keys.is_some(), "{:?}", fixture.server.counters());
+}
+
+#[test]
+fn a_handshake_that_no_other_wants_the_place_of_has_its_twenty_seconds() {
+    let mut fixture = fixture();
+    fill_with_complete(&mut fixture, 9);
+    fixture.run_for(Duration::from_secs(19));
+    let counters = fixture.server.counters();
+    assert_eq!((counters.handshakes, counters.handshakes_displaced), (4, 0), "{counters:?}");
+}
+
+/// A round trip of 600 ms, and one in four segments is lost. The neighbour completes handshakes as fast as there are places for them.
+#[test]
+fn a_slow_client_that_loses_segments_opens_beside_a_neighbour_that_takes_all_places() {
+    for has_neighbour in [false, true] {
+        let [opener, listener] = sealed();
+        let mut fixture = Fixture::new(listener, LIMITS);
+        (fixture.one_way, fixture.lost) = (Duration::from_millis(300), Some(4));
+        let mut number = 0;
+        let mut take_places = |fixture: &mut Fixture, count: u16| {
+            for _ in 0..if has_neighbour { count } else { 0 } {
+                number += 1;
+                let address = SocketAddr::from(([198, 51, 100, 9], 2000 + number));
+                let tep = Tep::TcpcryptCurve25519;
+                let mut peer = RawPeer::new(address, server_address(), tep, number.into());
+                let syn = peer.syn();
+                finish(fixture, &mut peer, &syn);
+            }
+        };
+        take_places(&mut fixture, LIMITS.max_handshakes_per_prefix as u16);
+        let id = fixture.open(opener);
+        let began = fixture.now;
+        while !fixture.is_open(id) {
+            take_places(&mut fixture, 2);
+            fixture.run_for(Duration::from_millis(100));
+            let taken = fixture.now.saturating_since(began);
+            assert!(taken < Duration::from_secs(20), "{:?}", fixture.server.counters());
+        }
+        let taken = fixture.now.saturating_since(began);
+        println!("neighbour: {has_neighbour}, open after {taken:?}: {:?}", fixture.server.counters());
+    }
+}
+
 fn fixture() -> Fixture {
     let [_, listener] = sealed();
     Fixture::new(listener, LIMITS)
 }
 
 fn raw_peer(network: u8, number: u16) -> RawPeer {
-    let address = SocketAddr::from(([203, 0, network, 9], 2000 + number));
+    raw_peer_at(network, 9, number)
+}
+
+fn raw_peer_at(network: u8, host: u8, number: u16) -> RawPeer {
+    let address = SocketAddr::from(([203, 0, network, host], 2000 + number));
     RawPeer::new(address, server_address(), Tep::TcpcryptCurve25519, number.into())
 }
 

@@ -158,9 +158,11 @@ fn tell(fixture: &mut Fixture, segment: &Segment) -> Vec<Segment> {
     while let Some(transmit) = fixture.server.poll_transmit(fixture.now) {
         if transmit.segment.destination == segment.source {
             answers.push(transmit.segment);
+        } else {
+            fixture.pass_on(transmit.segment);
         }
     }
-    while fixture.server.poll_event().is_some() {}
+    fixture.take_events();
     answers
 }
 

@@ -384,6 +384,16 @@ impl Connection {
         self.subflows.first().is_some_and(|subflow| subflow.tcp.is_third_segment(segment))
     }
 
+    /// Whether the handshake of a sealed connection is complete.
+    pub fn is_authenticated(&self) -> bool {
+        self.protection.is_sealed()
+    }
+
+    /// Fingerprint of the key that the peer of a sealed connection has shown; `None` without a key, and before the handshake is complete.
+    pub fn peer_key(&self) -> Option<[u8; 32]> {
+        self.protection.established()?.peer_key()
+    }
+
     /// What is spoken.
     pub(crate) fn mode(&self) -> Mode {
         self.protection.mode()

@@ -94,6 +94,22 @@ impl Association {
         }
     }
 
+    /// As [`Connection::is_authenticated`]; an opening of our own is none that waits for the peer's OPENING.
+    pub fn is_authenticated(&self) -> bool {
+        match self {
+            Self::Opening(_) => false,
+            Self::Connection(connection) => connection.is_authenticated(),
+        }
+    }
+
+    /// As [`Connection::peer_key`].
+    pub fn peer_key(&self) -> Option<[u8; 32]> {
+        match self {
+            Self::Opening(_) => None,
+            Self::Connection(connection) => connection.peer_key(),
+        }
+    }
+
     /// As [`Connection::handle_icmp`].
     pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
         pass!(self.handle_icmp(now, id, error, host));

@@ -152,13 +152,17 @@ impl Protection {
 }
 
 impl Established {
-    /// How the listener of this connection names the opening with this id.
-    fn opening_name(&self, id: [u8; OPENING_LEN]) -> OpeningName {
-        let client = match self.peer() {
+    /// Fingerprint of the key that the peer has shown.
+    pub(crate) fn peer_key(&self) -> Option<[u8; 32]> {
+        match self.peer() {
             Peer::Key { fingerprint, line: _, name: _, is_known: _ } => Some(*fingerprint),
             Peer::Anonymous | Peer::Certificate => None,
-        };
-        OpeningName { id, client }
+        }
+    }
+
+    /// How the listener of this connection names the opening with this id.
+    fn opening_name(&self, id: [u8; OPENING_LEN]) -> OpeningName {
+        OpeningName { id, client: self.peer_key() }
     }
 
     /// OPENING has been verified: claims the opening, which requires so many paths in the keys. One that requires fewer than we
