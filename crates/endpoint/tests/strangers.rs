@@ -6,7 +6,9 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use one_path::path;
 use plait_base::{Duration, Instant, PathId, SeededRandom, SeqNum};
-use plait_endpoint::{Arrival, ConnectError, Endpoint, EndpointConfig, Event, ListenError, Unsealed};
+use plait_endpoint::{
+    Arrival, ConnectError, ConnectionId, Endpoint, EndpointConfig, Event, ListenError, Unsealed,
+};
 use plait_handshake::{Identity, ListenerSettings};
 use plait_mptcp::{Config, Path, PathClass, Protect, SealedSettings};
 use plait_wire::{
@@ -141,6 +143,55 @@ fn a_connection_needs_an_address_and_a_path_of_its_family() {
         endpoint.set_path(NOW, path);
         assert_eq!(endpoint.connect(NOW, Config::default(), &v4), Err(ConnectError::NoPath));
     }
+}
+
+/// Opens a connection to 192.0.2.2, and says its SYN.
+fn open(endpoint: &mut Endpoint) -> (ConnectionId, Segment) {
+    let id = endpoint.connect(NOW, Config::default(), &[address("192.0.2.2:80")]).expect("a path");
+    (id, endpoint.poll_transmit(NOW).expect("a SYN").segment)
+}
+
+fn answer_to(syn: &Segment) -> Segment {
+    let flags = Flags::SYN.with(Flags::ACK);
+    Segment { source: syn.destination, destination: syn.source, ack: syn.seq + 1, ..stray(flags) }
+}
+
+//= https://www.rfc-editor.org/rfc/rfc9293#section-3.10.4
+//= type=test
+//# SYN-SENT STATE
+//# *  Delete the TCB and return "error: closing" responses to any
+//#    queued SENDs, or RECEIVEs.
+#[test]
+fn a_connection_that_is_closed_before_the_answer_is_gone_and_the_answer_is_reset() {
+    let mut endpoint = endpoint();
+    let (id, syn) = open(&mut endpoint);
+    endpoint.release(NOW, id);
+    assert_eq!(endpoint.poll_transmit(NOW), None, "nothing more is said");
+    let counters = endpoint.counters();
+    assert_eq!((counters.connections, counters.names), (0, 0), "{counters:?}");
+    let reset = exchange(&mut endpoint, &answer_to(&syn)).expect("it is for nobody");
+    assert_eq!((reset.flags, reset.seq), (Flags::RST, syn.seq + 1));
+}
+
+#[test]
+fn a_connection_that_is_closed_before_the_answer_and_has_something_to_say_says_it() {
+    let mut endpoint = endpoint();
+    let (id, syn) = open(&mut endpoint);
+    assert_eq!(endpoint.write(NOW, id, Bytes::from_static(b"goodbye")), 7);
+    endpoint.release(NOW, id);
+    let third = exchange(&mut endpoint, &answer_to(&syn)).expect("an acknowledgment");
+    assert!(!third.flags.contains(Flags::RST), "{third:?}");
+    let rest = std::iter::from_fn(|| endpoint.poll_transmit(NOW)).map(|transmit| transmit.segment);
+    assert!([third].into_iter().chain(rest).any(|segment| &segment.payload[..] == b"goodbye"));
+}
+
+#[test]
+fn a_connection_whose_writing_alone_has_ended_before_the_answer_goes_on_to_open() {
+    let mut endpoint = endpoint();
+    let (id, syn) = open(&mut endpoint);
+    endpoint.finish(NOW, id);
+    let third = exchange(&mut endpoint, &answer_to(&syn)).expect("an acknowledgment");
+    assert!(!third.flags.contains(Flags::RST), "{third:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::attempt::Attempt;
 use super::early::Early;
 use super::ways::{Way, ways};
 use crate::connection::options_in::Signals;
+use crate::status::AttemptStage;
 use crate::{
     Config, Connection, CryptoJob, CryptoResult, Event, Host, Memory, PeerIdentity, ReadError, Refused,
     Status,
@@ -243,6 +244,7 @@ impl ActiveOpen {
                 if let Some(leader) = self.leader_mut() {
                     leader.finish(now);
                 }
+                self.delete_if_given_up(now);
             }
         }
     }
@@ -261,7 +263,22 @@ impl ActiveOpen {
                 if let Some(leader) = self.leader_mut() {
                     leader.stop_reading(now);
                 }
+                self.delete_if_given_up(now);
             }
+        }
+    }
+
+    /// The application wants neither direction any more, and has written nothing, before any peer has answered: there is nothing to open.
+    /// The end of writing alone is no CLOSE, as the peer's stream is still wanted then.
+    fn delete_if_given_up(&mut self, now: Instant) {
+        //= https://www.rfc-editor.org/rfc/rfc9293#section-3.10.4
+        //# SYN-SENT STATE
+        //# *  Delete the TCB and return "error: closing" responses to any
+        //#    queued SENDs, or RECEIVEs.
+        let is_unanswered = |attempt: &Attempt| attempt.stage == AttemptStage::SynSent;
+        let mut running = self.attempts.iter().filter(|attempt| attempt.is_running());
+        if self.early.is_given_up() && running.all(is_unanswered) {
+            self.abort(now);
         }
     }
 

@@ -37,6 +37,11 @@ impl Early {
         self.is_finished = true;
     }
 
+    /// Whether the application has written nothing, and will neither write nor read.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_finished && self.refuses_data && self.bytes == 0
+    }
+
     /// The application will read no more.
     pub(super) fn stop_reading(&mut self) {
         self.refuses_data = true;
