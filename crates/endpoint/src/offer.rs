@@ -7,7 +7,7 @@
 use plait_wire::{MptcpOption, OptionBytes, Segment, TcpOption, options, pad_options};
 
 /// Segment sizes, rounded down to.
-const SIZES: [u16; 8] = [88, 536, 1024, 1220, 1340, 1380, 1440, 1460];
+const SIZES: [u16; 8] = [48, 536, 1024, 1220, 1340, 1380, 1440, 1460];
 /// Kind and length of MP_CAPABLE in a SYN.
 const CAPABLE: [u8; 2] = [30, 4];
 const HMAC_SHA256: u8 = 0x01;
@@ -236,5 +236,7 @@ mod tests {
         assert_eq!(&bare[..], [2, 4, 0x05, 0xa0]);
         let jumbo = Offer::of(&syn(&[2, 4, 0x23, 0x00]), false, true).expect("it fits").options(0);
         assert_eq!(&jumbo[..], [2, 4, 0x05, 0xb4]);
+        let small = Offer::of(&syn(&[2, 4, 0, 60]), false, true).expect("it fits").options(0);
+        assert_eq!(&small[..], [2, 4, 0, 48], "no more than the peer takes");
     }
 }

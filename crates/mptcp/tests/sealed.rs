@@ -7,8 +7,11 @@ use bytes::Bytes;
 use plait_base::{Duration, Instant};
 use plait_handshake::Tep;
 use plait_mptcp::{Event, Scheduler};
+use plait_wire::{Flags, Segment};
 use sealing::{SEALED, assert_carried, both_ways, sealed};
-use world::{CLIENT, Link, SERVER, pattern};
+use std::cell::Cell;
+use std::rc::Rc;
+use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
 #[test]
 fn one_subflow_carries_both_directions_and_closes_cleanly() {
@@ -25,6 +28,31 @@ fn one_subflow_carries_both_directions_and_closes_cleanly() {
         }
         world.assert_clean_end();
         assert_eq!(world.status(CLIENT).bytes_delivered, 1_000_000);
+    }
+}
+
+/// Each host hears of a segment size of 48 bytes, of which a mapping and timestamps leave eight: blocks, shares of the keys and the
+/// handshake go through in these, and no segment is longer.
+#[test]
+fn two_hosts_that_take_48_bytes_in_a_segment_are_sent_no_more() {
+    let plain = World::new(2, vec![Link::default(), Link::default()], 1);
+    for mut world in [plain, sealed(2, vec![Link::default(), Link::default()], &Tep::ALL)] {
+        let is_cut = Rc::new(Cell::new(false));
+        let cut = Rc::clone(&is_cut);
+        world.tap = Box::new(move |_, segment: &mut Segment| {
+            if segment.flags.contains(Flags::SYN) {
+                assert_eq!(segment.options[..2], [2, 4], "the segment size comes first");
+                segment.options[2..4].copy_from_slice(&48_u16.to_be_bytes());
+            } else if !segment.payload.is_empty() {
+                let longest = segment.payload.len().min(segment.segment_size.into());
+                assert!(longest + segment.options.len() <= 48, "{segment:?}");
+                cut.set(true);
+            }
+            Fate::Pass
+        });
+        both_ways(&mut world, 20_000);
+        assert!(is_cut.get());
+        world.assert_clean_end();
     }
 }
 

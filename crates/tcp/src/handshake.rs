@@ -14,9 +14,10 @@ use crate::{Arrival, Closed, DropReason, Event, State, Timer};
 /// Segment size of a peer that names none (RFC 9293, section 3.7.1).
 const DEFAULT_MSS_V4: u16 = 536;
 const DEFAULT_MSS_V6: u16 = 1220;
-/// Smallest segment size that is honoured: options alone take up to 40 bytes, and a peer that asks for less
-/// wants to keep us busy with headers.
-const MIN_PEER_MSS: u16 = 88;
+/// Smallest segment size that is honoured (RFC 9293, section 3.7.1, MUST-16). Options take up to 40 bytes of it, of which a mapping and
+/// timestamps take 38: eight bytes of payload are left. With less, most of what is sent would be headers, and with 40 nothing but these: a peer
+/// that names a smaller size gets segments of this one, as from Linux (`net.ipv4.tcp_min_snd_mss`).
+const MIN_PEER_MSS: u16 = 48;
 /// How exact a time is that a timestamp was made from.
 const STAMP_TICK: Duration = Duration::from_millis(1);
 

@@ -239,12 +239,33 @@ fn over_ipv6_segments_are_twenty_bytes_smaller() {
     assert_eq!(c.segment_payload(0), 1220, "the default");
 }
 
+//= https://www.rfc-editor.org/rfc/rfc9293#section-3.7.1
+//= type=test
+//# If an MSS Option is not received at connection setup, TCP
+//# implementations MUST assume a default send MSS of 536 (576 - 40) for
+//# IPv4 or 1220 (1280 - 60) for IPv6 (MUST-15). [...] The maximum size of a
+//# segment that a TCP endpoint really sends, the "effective send MSS", MUST
+//# be the smaller (MUST-16) of the send MSS [...] and the largest
+//# transmission size permitted by the IP layer
 #[test]
-fn a_tiny_segment_size_of_the_peer_is_not_taken_literally() {
-    let mut s = Script::active(plain());
-    s.sent();
-    s.give(seg("S.", 0, 1).option(&TcpOption::Mss(1)));
-    assert_eq!(s.tcp.segment_payload(40), 48);
+fn a_small_segment_size_of_the_peer_is_honoured_down_to_eight_bytes_behind_all_options() {
+    for (named, honoured) in [(1, 48), (47, 48), (48, 48), (49, 49), (87, 87), (88, 88), (500, 500)] {
+        let mut s = Script::active(plain());
+        s.sent();
+        s.give(seg("S.", 0, 1).option(&TcpOption::Mss(named)));
+        assert_eq!(
+            (s.tcp.segment_payload(0), s.tcp.segment_payload(40)),
+            (honoured, honoured - 40),
+            "{named}"
+        );
+        s.send(1000);
+        s.drain();
+        let data: Vec<_> = s.raw.iter().filter(|segment| !segment.payload.is_empty()).collect();
+        assert!(!data.is_empty(), "{named}");
+        for segment in data {
+            assert_eq!(usize::from(segment.segment_size) + segment.options.len(), honoured.into(), "{named}");
+        }
+    }
     let mut s = Script::active(plain());
     s.sent();
     s.give(seg("S.", 0, 1));
