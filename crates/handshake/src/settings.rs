@@ -26,6 +26,16 @@ pub enum ServerTrust {
     Roots(Arc<RootCertStore>),
 }
 
+impl ServerTrust {
+    /// Whether the server has to be told which name is asked for: only a certificate is for a name.
+    pub(crate) fn needs_name(&self) -> bool {
+        match self {
+            Self::Roots(_) => true,
+            Self::Pinned(_) | Self::AcceptNew => false,
+        }
+    }
+}
+
 /// Which clients a listener takes.
 #[derive(Clone, Debug)]
 pub enum ClientPolicy {
@@ -65,7 +75,8 @@ pub struct OpenerSettings {
     pub suites: Vec<Suite>,
     /// How the keys may be agreed on.
     pub key_exchanges: KeyExchanges,
-    /// The server's name, for certificates and the name extension. With raw keys any name or address will do.
+    /// The server's name, for certificates, which are asked for by it in clear (RFC 6066, section 3). With raw keys it stays here, and any
+    /// name or address will do.
     pub server_name: ServerName<'static>,
     /// How it is known.
     pub server: ServerTrust,

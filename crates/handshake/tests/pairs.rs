@@ -67,6 +67,23 @@ fn the_end_is_known_to_the_byte() {
     }
 }
 
+/// What a listener on the path reads of the first flight.
+#[test]
+fn the_name_of_a_server_that_is_known_by_its_key_is_not_in_the_client_hello() {
+    let (_, roots) = certificate("gw.example.com");
+    let of_key = ServerTrust::Pinned(vec![identity(1).public_key().fingerprint()]);
+    for (server, has_name) in
+        [(of_key, false), (ServerTrust::AcceptNew, false), (ServerTrust::Roots(roots), true)]
+    {
+        let settings = OpenerSettings { server, ..opener() };
+        let hello = open(Tep::Tls13, &settings).poll_transmit().expect("A speaks first");
+        let contains = |needle: &[u8]| hello.windows(needle.len()).any(|part| part == needle);
+        assert_eq!(contains(b"gw.example.com"), has_name, "{:?}", settings.server);
+        // server_name, with the length of the extension and of the list in it (RFC 6066, section 3).
+        assert_eq!(contains(&[0, 0, 0, 19, 0, 17, 0, 0, 14]), has_name);
+    }
+}
+
 /// A handshake that stops anywhere stays incomplete; it neither fails nor ends.
 #[test]
 fn a_handshake_cut_short_anywhere_waits() {

@@ -52,6 +52,8 @@ pub(super) fn config(
         .with_client_cert_resolver(Arc::clone(&credentials.ours));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.enable_early_data = false;
+    // The name of the server crosses the path in clear: it is sent where a certificate for it is asked for, and nowhere else.
+    config.enable_sni = settings.server.needs_name();
     config.resumption = match store {
         Some(store) => Resumption::store(store).tls12_resumption(Tls12Resumption::Disabled),
         None => Resumption::disabled(),
