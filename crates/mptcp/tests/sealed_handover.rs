@@ -322,6 +322,38 @@ fn a_syn_that_is_sent_again_in_the_name_of_others_delivers_nothing_twice_and_get
 }
 
 #[test]
+fn a_syn_that_is_played_again_from_anywhere_is_answered_without_data() {
+    let mut world = over_path_0(12);
+    let kept = Rc::new(RefCell::new(None));
+    let first = Rc::clone(&kept);
+    let seen = watch(&mut world, move |from, _, segment| {
+        if from == CLIENT {
+            first.borrow_mut().get_or_insert_with(|| segment.clone());
+        }
+        Fate::Pass
+    });
+    lose_path_0(&mut world);
+    say(&mut world, CLIENT, b", again");
+    say(&mut world, SERVER, b", more");
+    find_path_1(&mut world);
+    time_until(&mut world, SERVER, b"question, again");
+    assert!(seen.borrow()[1].1 > 0, "the first is answered with data: {seen:?}");
+    // The join comes no further, so that the keys of the SYN are kept. What the server says now goes out over path 0.
+    world.links[1].is_black_hole = true;
+    say(&mut world, SERVER, b", and a secret");
+    seen.borrow_mut().clear();
+    let syn: Segment = kept.borrow_mut().take().expect("it was kept");
+    assert!(!syn.payload.is_empty());
+    for port in 50_000..50_004 {
+        let source = std::net::SocketAddr::new([10, 0, 1, 77].into(), port);
+        world.deliver(SERVER, &Segment { source, ..syn.clone() });
+    }
+    world.wait(100);
+    let answers: Vec<_> = seen.borrow().iter().filter(|(from, _)| *from == SERVER).copied().collect();
+    assert!(answers.len() >= 4 && answers.iter().all(|(_, bytes)| *bytes == 0), "{answers:?}");
+}
+
+#[test]
 fn a_block_that_does_not_fit_keeps_its_place_and_nothing_overtakes_it() {
     let mut world = over_path_0(10);
     let seen = watch(&mut world, |_, _, _| Fate::Pass);

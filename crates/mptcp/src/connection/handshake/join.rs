@@ -51,7 +51,7 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
         let (said, path) = self.check_join(syn, host)?;
-        let answer = self.data_of_answer((NOT_ADDED, said.name()), syn);
+        let has_data = self.take_syn_data((NOT_ADDED, said.name()), &syn.payload);
         if self.closing.is_over() {
             return Err(Refused::Prohibited);
         }
@@ -60,7 +60,9 @@ impl Connection {
         }
         let nonce = host.random().next_u32();
         let mut subflow = self.join_subflow((now, syn), said, (nonce, &path), host);
-        subflow.state.sealed.syn_data = answer;
+        if has_data {
+            subflow.state.sealed.syn_data = self.data_of_answer(said.nonce, syn);
+        }
         Ok(self.add_join(subflow))
     }
 

@@ -33,11 +33,13 @@ impl Connection {
         if is_in_need && !drops && self.may_bring_data() { SynData::Due } else { SynData::None }
     }
 
-    /// What is to go along with the answer to the SYN of a join, whose blocks are taken: something where any of them was the peer's.
-    pub(crate) fn data_of_answer(&mut self, about: (SubflowId, SubflowTag), syn: &Segment) -> SynData {
+    /// What is to go along with the answer to the SYN of a join with this `nonce`, which has brought blocks of the peer: something, but for a
+    /// SYN that was answered with data before. It may be played again by an attacker that has seen none of these blocks.
+    pub(crate) fn data_of_answer(&mut self, nonce: u32, syn: &Segment) -> SynData {
         let length = syn.header_len() + syn.payload.len();
-        let is_genuine = self.take_syn_data(about, &syn.payload);
-        if is_genuine && self.may_bring_data() { SynData::Answerable { length } } else { SynData::None }
+        let may_answer = self.may_bring_data()
+            && self.protection.established_mut().is_some_and(|established| established.admits_answer(nonce));
+        if may_answer { SynData::Answerable { length } } else { SynData::None }
     }
 
     /// Puts blocks into a SYN, or a SYN/ACK, that is about to leave.

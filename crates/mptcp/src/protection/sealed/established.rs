@@ -9,6 +9,7 @@ use plait_protect::sealed::{
 use std::collections::{BTreeMap, VecDeque};
 
 use super::ahead::Ahead;
+use super::answered_joins::AnsweredJoins;
 use super::claim::Claim;
 use super::deliveries::Deliveries;
 use super::gone::Names;
@@ -96,6 +97,8 @@ pub(crate) struct Established {
     pub(super) eof_received: bool,
     /// Shares of the keys from single paths.
     pub(super) mixing: Mixing,
+    /// Joins of the peer that were answered with data.
+    answered_joins: AnsweredJoins,
     /// Blocks encrypted, blocks decrypted.
     pub(super) sealed_blocks: u64,
     pub(super) opened_blocks: u64,
@@ -149,6 +152,7 @@ impl Established {
             eof_at: None,
             eof_received: false,
             mixing,
+            answered_joins: AnsweredJoins::default(),
             sealed_blocks: 0,
             opened_blocks: 0,
             blocks_elsewhere: 0,
@@ -195,6 +199,11 @@ impl Established {
     /// Whether one was.
     pub(super) fn is_suspect(&self, way: (PathId, IpAddr)) -> bool {
         self.suspects.contains(&way)
+    }
+
+    /// Whether the SYN of the peer's join with this nonce, whose blocks have just been verified, may be answered with data: each may once.
+    pub(crate) fn admits_answer(&mut self, nonce: u32) -> bool {
+        self.answered_joins.admit(nonce, self.opener.generation())
     }
 
     /// Queues a record.

@@ -9,6 +9,7 @@
 //! and answers with what a message, a block, an option or a record is worth. The connection acts on that.
 
 mod ahead;
+mod answered_joins;
 mod claim;
 mod deliveries;
 mod established;
