@@ -43,7 +43,7 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// A kernel setting cannot be changed.
-    #[error("cannot set {name} to {value}: {source}\n  fix: run as root, with /proc/sys writable")]
+    #[error("cannot set {name} to {value}: {source}\n  fix: run as root, with /proc/sys and /run writable")]
     Setting {
         /// Its path below `/proc/sys`.
         name: String,

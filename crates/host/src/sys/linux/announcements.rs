@@ -17,8 +17,8 @@ use tracing::trace;
 use super::waiting::Signal;
 use crate::error::Error;
 
-/// Multicast groups of NETLINK_ROUTE (linux/rtnetlink.h): links, and addresses and routes of both families.
-const LINK_GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+/// Multicast groups of NETLINK_ROUTE (linux/rtnetlink.h): links; and addresses, routes, rules and settings of both families.
+const LINK_GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400 | 0x80 | 1 << 18 | 1 << 23 | 1 << 24;
 
 /// NFNLGRP_NFTABLES (linux/netfilter/nfnetlink.h) as a bit: every change of nftables.
 const RULE_GROUPS: u32 = 1 << (7 - 1);

@@ -10,6 +10,7 @@
 
 mod addresses;
 mod command;
+mod guard;
 mod nat;
 mod ports;
 mod routes;
@@ -22,15 +23,16 @@ use std::sync::Arc;
 
 use plait_base::PathId;
 use plait_mptcp::Path;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use self::addresses::Subnets;
 use self::command::{run, try_run};
-use self::nat::{Nat, RouterV6, Translation};
+use self::guard::{Closed, Guard};
+use self::nat::{Nat, Translation};
 use self::ports::PortReservation;
-use self::routes::PathTable;
+use self::routes::{Entrance, PathTable};
 use self::snapshot::Link;
-use self::sysctl::Journal;
+use self::sysctl::{Journal, Leave};
 use super::tun::{NAME_PREFIX, Tun};
 use crate::error::Error;
 use crate::path::{PathSpec, use_path};
@@ -54,6 +56,10 @@ pub(crate) struct Network {
     number: u8,
     subnets: Subnets,
     journal: Journal,
+    guard: Guard,
+    /// Whether all devices forward, by family, because of others than us.
+    router: [bool; 2],
+    entrance: Option<Entrance>,
     nat: Option<Nat>,
     paths: Vec<ConfiguredPath>,
     ports: BTreeMap<u16, PortReservation>,
@@ -86,6 +92,9 @@ impl Network {
             number,
             subnets,
             journal,
+            guard: Guard::default(),
+            router: [false; 2],
+            entrance: None,
             nat: None,
             paths: Vec::new(),
             ports: BTreeMap::new(),
@@ -103,10 +112,13 @@ impl Network {
             let table = PathTable::install(spec.device(), self.number, id, stack)?;
             self.paths.push(ConfiguredPath { spec: spec.clone(), id, table, current: None });
         }
-        let router = self.forward_v6(snapshot)?;
+        let subnets = [self.subnets.v4(), self.subnets.v6()];
+        self.entrance = Some(Entrance::install(&self.device, self.number, subnets)?);
         let translations = self.paths.iter().map(|path| self.translation(path)).collect();
-        self.nat = Some(Nat::install(self.number, self.subnets, translations, router)?);
-        self.journal.set(&format!("net/ipv4/conf/{}/forwarding", self.device), "1")?;
+        self.nat = Some(Nat::install(self.number, self.subnets, translations)?);
+        self.router = self.is_router();
+        self.forward_v6(snapshot)?;
+        self.journal.set(&guard::setting(&self.device, guard::V4), "1")?;
         // Segments that the kernel's connection tracking takes for stray, because it saw less than the two
         // ends or counts otherwise, are translated all the same; the ends know better.
         self.journal.set("net/netfilter/nf_conntrack_tcp_be_liberal", "1")?;
@@ -130,25 +142,63 @@ impl Network {
         Ok(())
     }
 
-    /// Lets IPv6 be forwarded to and from our devices. Before Linux 6.17 that is a switch for the whole
+    /// Lets IPv6 be forwarded from the TUN device. Before Linux 6.17 that is a switch for the whole
     /// host, which also makes it deaf to router advertisements unless told otherwise.
-    fn forward_v6(&self, snapshot: &Snapshot) -> Result<RouterV6, Error> {
-        if self.journal.set(&format!("net/ipv6/conf/{}/force_forwarding", self.device), "1")? {
-            return Ok(RouterV6::Untouched);
-        }
-        let before = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or_default();
-        if before.trim() != "0" {
-            return Ok(RouterV6::Untouched);
+    fn forward_v6(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        if self.journal.set(&guard::setting(&self.device, guard::V6), "1")? || self.router[1] {
+            return Ok(());
         }
         for name in snapshot.names() {
             let setting = format!("net/ipv6/conf/{name}/accept_ra");
-            let hears = std::fs::read_to_string(format!("/proc/sys/{setting}"));
-            if hears.is_ok_and(|value| value.trim() == "1") {
+            if self.journal.value(&setting).is_some_and(|hears| hears == "1") {
                 self.journal.set(&setting, "2")?;
             }
         }
-        let exists = self.journal.set("net/ipv6/conf/all/forwarding", "1")?;
-        Ok(if exists { RouterV6::MadeByUs } else { RouterV6::Untouched })
+        self.open(&[guard::ALL_V6.to_owned()])
+    }
+
+    /// Lets the devices of the paths forward, and what comes in by them go to the stack only, unless they forwarded before.
+    fn forward_paths(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let router = self.is_router();
+        let [has_become_v4, has_become_v6] = [0, 1].map(|family| router[family] && !self.router[family]);
+        self.router = router;
+        if has_become_v4 {
+            // That has set the setting of each device, too.
+            self.give_up(guard::V4, Leave::AsItIs);
+        }
+        if has_become_v6 {
+            self.give_up(guard::V6, Leave::AsBefore);
+        }
+        let mut settings = Vec::new();
+        for device in self.paths.iter().map(|path| path.spec.device()) {
+            if snapshot.link(device).is_some() {
+                settings.push(guard::setting(device, guard::V4));
+                settings.extend((!router[1]).then(|| guard::setting(device, guard::V6)));
+            }
+        }
+        self.open(&settings)
+    }
+
+    /// Switches these settings on, once what they open is closed.
+    fn open(&mut self, settings: &[String]) -> Result<(), Error> {
+        let Self { journal, guard, .. } = self;
+        journal.open_behind(settings, "1", || guard.close(Closed::noted_in(journal))).map(drop)
+    }
+
+    /// Whether others have made all devices forward, by family.
+    fn is_router(&self) -> [bool; 2] {
+        let is_on = |setting: &str| self.journal.value(setting).is_some_and(|value| value != "0");
+        let is_ours = self.journal.noted("1").iter().any(|name| name == guard::ALL_V6);
+        [is_on("net/ipv4/conf/all/forwarding"), is_on(guard::ALL_V6) && !is_ours]
+    }
+
+    /// Leaves what the settings of this form say about devices to others.
+    fn give_up(&self, form: [&str; 2], then: Leave) {
+        let is_of_form = |name: &str| name.starts_with(form[0]) && name.ends_with(form[1]);
+        info!("this host has become a router: what comes in by the devices of paths is forwarded");
+        if let Err(error) = self.journal.forget(is_of_form, then) {
+            warn!(%error, "what comes in by the devices of paths is still not forwarded");
+        }
     }
 
     fn translation(&self, path: &ConfiguredPath) -> Translation {
@@ -171,14 +221,9 @@ impl Network {
 
     /// Takes the kernel's state and returns the paths that have changed.
     pub(crate) fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+        self.forward_paths(snapshot)?;
         if *snapshot == self.snapshot {
             return Ok(Vec::new());
-        }
-        for device in self.paths.iter().map(|path| path.spec.device()) {
-            if snapshot.link(device).is_some() {
-                self.journal.set(&format!("net/ipv4/conf/{device}/forwarding"), "1")?;
-                self.journal.set(&format!("net/ipv6/conf/{device}/force_forwarding"), "1")?;
-            }
         }
         let mut changed = Vec::new();
         for path in &mut self.paths {
@@ -213,12 +258,15 @@ impl Network {
     /// Puts our rules back if somebody has removed them or changed them; whether that was so. `opened` is asked for the
     /// ports that connections of the stack were opened from.
     pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
-        let Some(nat) = &mut self.nat else { return Ok(false) };
-        if nat.is_whole()? {
+        let Self { nat: Some(nat), guard, journal, ports, .. } = self else { return Ok(false) };
+        // Another host may have closed more.
+        guard.close(Closed::noted_in(journal))?;
+        if nat.is_whole()? && guard.is_whole()? {
             return Ok(false);
         }
-        let listening = self.ports.keys().copied().collect();
-        nat.put(&listening, &opened()).map(|()| true)
+        let listening = ports.keys().copied().collect();
+        nat.put(&listening, &opened(), &guard.script())?;
+        guard.note_listing().map(|()| true)
     }
 
     /// Whether our device was deleted by somebody and another host has one of that name now: what carries our number belongs to
@@ -244,6 +292,9 @@ impl Drop for Network {
             for path in &self.paths {
                 path.table.remove();
             }
+            if let Some(entrance) = &self.entrance {
+                entrance.remove();
+            }
             if let Some(nat) = &self.nat {
                 nat.remove();
             }
@@ -256,7 +307,7 @@ impl Drop for Network {
         self.tun = None;
         let is_other = |link: &Link| Some(link.index) != self.index && number_of(&link.name).is_some();
         if !snapshot.links().any(is_other) {
-            self.journal.restore();
+            end_forwarding(&self.journal);
         }
         drop(turn);
     }
@@ -294,9 +345,18 @@ fn sweep(snapshot: &Snapshot, ours: u8, journal: &Journal) -> Result<(), Error> 
     routes::remove_tables_of(is_stale)?;
     nat::remove_tables_of(is_stale)?;
     if alive.is_empty() {
-        journal.restore();
+        end_forwarding(journal);
     }
     Ok(())
+}
+
+/// Puts all settings back, and removes the guard once nothing forwards any more.
+fn end_forwarding(journal: &Journal) {
+    if journal.restore() {
+        guard::remove();
+    } else {
+        warn!("kernel settings could not be put back: what we closed stays closed");
+    }
 }
 
 /// The number of a TUN device of ours.

@@ -19,7 +19,6 @@ pub(super) struct Nat {
     number: u8,
     subnets: Subnets,
     paths: Vec<Translation>,
-    router: RouterV6,
     /// The table as `nft` lists it while it is whole.
     whole: String,
 }
@@ -32,26 +31,12 @@ pub(super) struct Translation {
     pub(super) v6: Ipv6Addr,
 }
 
-/// Whether this host was a router for IPv6 before we came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RouterV6 {
-    /// Only our devices forward, or all did already.
-    Untouched,
-    /// We had to switch forwarding on for all devices: all but ours is to stay as it was.
-    MadeByUs,
-}
-
 impl Nat {
     /// Installs the table in one transaction.
-    pub(super) fn install(
-        number: u8,
-        subnets: Subnets,
-        paths: Vec<Translation>,
-        router: RouterV6,
-    ) -> Result<Self, Error> {
+    pub(super) fn install(number: u8, subnets: Subnets, paths: Vec<Translation>) -> Result<Self, Error> {
         let table = table_name(number);
-        let mut nat = Self { table, number, subnets, paths, router, whole: String::new() };
-        nat.put(&BTreeSet::new(), &BTreeSet::new())?;
+        let mut nat = Self { table, number, subnets, paths, whole: String::new() };
+        nat.put(&BTreeSet::new(), &BTreeSet::new(), "")?;
         Ok(nat)
     }
 
@@ -66,9 +51,15 @@ impl Nat {
     }
 
     /// Installs the table, in place of the one that is there if there is one, in one transaction. Connections to the
-    /// ports `listening` are the stack's, and joins to the ports `opened` that it has opened connections from.
-    pub(super) fn put(&mut self, listening: &BTreeSet<u16>, opened: &BTreeSet<u16>) -> Result<(), Error> {
-        run_with_input("nft", "-f -", &self.ruleset(listening, opened))?;
+    /// ports `listening` are the stack's, and joins to the ports `opened` that it has opened connections from. `others` are put
+    /// in the same transaction.
+    pub(super) fn put(
+        &mut self,
+        listening: &BTreeSet<u16>,
+        opened: &BTreeSet<u16>,
+        others: &str,
+    ) -> Result<(), Error> {
+        run_with_input("nft", "-f -", &(others.to_owned() + &self.ruleset(listening, opened)))?;
         self.whole = match list(&self.table) {
             Ok(listing) => listing,
             // It is gone again already. No listing is empty: the next look, which the announcement of that leads to, finds
@@ -94,40 +85,26 @@ impl Nat {
     }
 
     fn ruleset(&self, listening: &BTreeSet<u16>, opened: &BTreeSet<u16>) -> String {
-        let Self { table, number, subnets, paths, router, whole: _ } = self;
+        let Self { table, number, subnets, .. } = self;
         let (v4, v6) = (subnets.v4(), subnets.v6());
         let tun = format!("{NAME_PREFIX}{number}");
-        let (mut arriving, mut leaving, mut own) = (String::new(), String::new(), String::new());
-        // This host's own programs come to any of its addresses, and always over the first path.
-        if let Some(Translation { v4, v6, .. }) = paths.first() {
-            let own_port = "fib daddr type local tcp dport @listening";
-            let _ = writeln!(own, "  ip daddr != 127.0.0.0/8 {own_port} dnat ip to {v4}");
-            let _ = writeln!(own, "  ip6 daddr != ::1 {own_port} dnat ip6 to {v6}");
-        }
-        for Translation { device, v4, v6 } in paths {
-            let ours = format!("iifname \"{device}\" fib daddr type local");
-            // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port that the first subflow came from.
-            for ports in ["tcp dport @listening", "tcp option mptcp subtype 1 tcp dport @opened"] {
-                let _ = writeln!(arriving, "  {ours} {ports} dnat ip to {v4}");
-                let _ = writeln!(arriving, "  {ours} {ports} dnat ip6 to {v6}");
-            }
-            let _ = writeln!(leaving, "  ip saddr {v4} oifname \"{device}\" masquerade");
-            let _ = writeln!(leaving, "  ip6 saddr {v6} oifname \"{device}\" masquerade");
-        }
-        let not_a_router = match router {
-            RouterV6::Untouched => "",
-            RouterV6::MadeByUs => "  meta nfproto ipv6 iifname != \"plait*\" oifname != \"plait*\" drop\n",
-        };
-        // Destination addresses change before routing (-100), source addresses after it (100); what still has a
-        // private source then (300) could not be translated, and nobody could answer it.
-        // To be replaced it has to be there: it is added before it is deleted.
+        let Rules { arriving, own, leaving } = self.rules();
         let (listening, opened) = (elements(listening), elements(opened));
+        // Destination addresses change before routing (-100), source addresses after it (100); what still has a
+        // private source then (300) could not be translated, and nobody could answer it. What has a private destination before
+        // (-110) was sent by a neighbour that knows our addresses.
+        // To be replaced it has to be there: it is added before it is deleted.
         format!(
             "table inet {table} {{ }}
 delete table inet {table}
 table inet {table} {{
  set listening {{ type inet_service;{listening} }}
  set opened {{ type inet_service; flags dynamic,timeout; timeout {OPENED_TIMEOUT}; size 65535;{opened} }}
+ chain stray {{
+  type filter hook prerouting priority -110; policy accept;
+  ip daddr {v4} iifname != \"{tun}\" drop
+  ip6 daddr {v6} iifname != \"{tun}\" drop
+ }}
  chain arriving {{
   type nat hook prerouting priority -100; policy accept;
 {arriving} }}
@@ -136,7 +113,7 @@ table inet {table} {{
 {own} }}
  chain forwarded {{
   type filter hook forward priority -10; policy accept;
-{not_a_router}  iifname \"{tun}\" tcp flags & (syn | ack) == syn update @opened {{ tcp sport }}
+  iifname \"{tun}\" tcp flags & (syn | ack) == syn update @opened {{ tcp sport }}
  }}
  chain leaving {{
   type nat hook postrouting priority 100; policy accept;
@@ -150,6 +127,37 @@ table inet {table} {{
 "
         )
     }
+
+    /// What the chains say about each path.
+    fn rules(&self) -> Rules {
+        let mut rules = Rules::default();
+        let Rules { arriving, own, leaving } = &mut rules;
+        // This host's own programs come to any of its addresses, and always over the first path.
+        if let Some(Translation { v4, v6, .. }) = self.paths.first() {
+            let own_port = "fib daddr type local tcp dport @listening";
+            let _ = writeln!(own, "  ip daddr != 127.0.0.0/8 {own_port} dnat ip to {v4}");
+            let _ = writeln!(own, "  ip6 daddr != ::1 {own_port} dnat ip6 to {v6}");
+        }
+        for Translation { device, v4, v6 } in &self.paths {
+            let ours = format!("iifname \"{device}\" fib daddr type local");
+            // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port that the first subflow came from.
+            for ports in ["tcp dport @listening", "tcp option mptcp subtype 1 tcp dport @opened"] {
+                let _ = writeln!(arriving, "  {ours} {ports} dnat ip to {v4}");
+                let _ = writeln!(arriving, "  {ours} {ports} dnat ip6 to {v6}");
+            }
+            let _ = writeln!(leaving, "  ip saddr {v4} oifname \"{device}\" masquerade");
+            let _ = writeln!(leaving, "  ip6 saddr {v6} oifname \"{device}\" masquerade");
+        }
+        rules
+    }
+}
+
+/// The rules of the chains that are called like this, each a line.
+#[derive(Default)]
+struct Rules {
+    arriving: String,
+    own: String,
+    leaving: String,
 }
 
 /// Removes the tables of devices with these numbers.
@@ -192,8 +200,8 @@ mod tests {
     use super::*;
     use crate::ranges::Ranges;
 
-    fn text(number: u8, subnets: Subnets, paths: Vec<Translation>, router: RouterV6) -> String {
-        let nat = Nat { table: table_name(number), number, subnets, paths, router, whole: String::new() };
+    fn text(number: u8, subnets: Subnets, paths: Vec<Translation>) -> String {
+        let nat = Nat { table: table_name(number), number, subnets, paths, whole: String::new() };
         nat.ruleset(&BTreeSet::from([443, 7443]), &BTreeSet::new())
     }
 
@@ -209,18 +217,10 @@ mod tests {
                 v6: subnets.stack_v6(path),
             })
             .collect();
-        let text = text(2, subnets, paths, RouterV6::Untouched);
+        let text = text(2, subnets, paths);
         assert!(text.contains("ip saddr 198.18.2.10 oifname \"eth0\" masquerade"), "{text}");
         assert!(text.contains("ip saddr 198.18.2.11 oifname \"wlan0\" masquerade"), "{text}");
         assert!(text.contains("ip saddr 198.18.2.0/24 oifname != \"plait2\" drop"), "{text}");
         assert!(text.contains("set listening { type inet_service; elements = { 443, 7443 } }"), "{text}");
-        assert!(!text.contains("nfproto"), "what was no router's business stays so: {text}");
-    }
-
-    #[test]
-    fn a_host_that_was_no_router_does_not_become_one_for_others() {
-        let subnets = Subnets::choose(&Ranges::default(), 0, &[]).expect("free");
-        let text = text(0, subnets, Vec::new(), RouterV6::MadeByUs);
-        assert!(text.contains("iifname != \"plait*\" oifname != \"plait*\" drop"), "{text}");
     }
 }

@@ -7,9 +7,11 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use super::addresses::Prefix;
 use super::command::{ip_json, run_with_input};
 use super::snapshot::{Family, Snapshot};
 use crate::error::Error;
+use crate::ranges::MAX_PATHS;
 
 /// Marks our rules and routes (`rtm_protocol`), so that leftovers can be told from other people's.
 pub(super) const PROTOCOL: u8 = 74;
@@ -76,6 +78,40 @@ impl PathTable {
             }
             *installed = wanted;
         }
+    }
+
+    pub(super) fn remove(&self) {
+        for family in Family::BOTH {
+            remove_table(family, self.number);
+        }
+    }
+}
+
+/// The way to the stack: what is for its addresses is routed to the TUN device before any other rule is asked.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    number: u32,
+}
+
+/// Number of the table of the way in, behind those of the paths.
+const ENTRANCE: u8 = u8::MAX;
+const _: () = assert!(MAX_PATHS < ENTRANCE as usize);
+
+impl Entrance {
+    /// Routes these subnets, one of each family, to the TUN device.
+    pub(super) fn install(device: &str, tun_number: u8, subnets: [Prefix; 2]) -> Result<Self, Error> {
+        let number = TABLES + u32::from(tun_number) * 256 + u32::from(ENTRANCE);
+        for (family, subnet) in Family::BOTH.into_iter().zip(subnets) {
+            let script = format!(
+                "route replace {subnet} dev {device} table {number} protocol {PROTOCOL}\n\
+                 rule add to {subnet} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}\n"
+            );
+            match (run_with_input("ip", &format!("{} -batch -", family.option()), &script), family) {
+                (Err(error), Family::V6) => tracing::debug!(%error, "no IPv6 on this host"),
+                (result, Family::V4 | Family::V6) => drop(result?),
+            }
+        }
+        Ok(Self { number })
     }
 
     pub(super) fn remove(&self) {

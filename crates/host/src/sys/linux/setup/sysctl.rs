@@ -5,7 +5,7 @@
 //! first to come after a crash, puts everything back.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,15 @@ pub(super) struct Journal {
 
 /// Keeps other hosts from setting up or cleaning up at the same time.
 pub(super) type Turn = Option<Flock<File>>;
+
+/// The value of a setting that is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Leave {
+    /// The one that it had before us.
+    AsBefore,
+    /// The one that it has.
+    AsItIs,
+}
 
 /// One changed setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,45 +72,119 @@ impl Journal {
 
     /// Gives a setting a value, if it has another. `false` if there is no such setting.
     pub(super) fn set(&self, name: &str, value: &'static str) -> Result<bool, Error> {
-        let path = self.settings.join(name);
-        let before = match fs::read_to_string(&path) {
-            Ok(text) => text.trim().to_owned(),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            Err(source) => return Err(Error::Setting { name: name.to_owned(), value, source }),
-        };
+        let Some(before) = self.value(name) else { return Ok(false) };
         if before == value {
             return Ok(true);
         }
-        debug!(name, before, value, "kernel setting");
         let entry = Entry { name: name.to_owned(), before, ours: value.to_owned() };
         if let Err(error) = self.note(&entry) {
             debug!(%error, "will not be put back after a crash");
         }
-        fs::write(&path, value).map_err(|source| Error::Setting { name: name.to_owned(), value, source })?;
-        Ok(true)
+        self.write(&entry, value).map(|()| true)
     }
 
-    /// Puts back everything, unless it was changed by others since.
-    pub(super) fn restore(&self) {
-        let Ok(text) = fs::read_to_string(&self.file) else { return };
-        // Backwards: a setting that changes others comes after those it changes.
-        for entry in text.lines().rev().filter_map(Entry::parse) {
-            let path = self.settings.join(&entry.name);
-            let now = fs::read_to_string(&path).unwrap_or_default();
-            if now.trim() == entry.ours {
-                debug!(name = entry.name, value = entry.before, "kernel setting put back");
-                let _ = fs::write(&path, &entry.before);
+    /// Gives settings a value that opens something. Those that have another are noted first; then `guard` closes what was
+    /// opened, which the journal tells; then they are changed. Whether any of them exists.
+    ///
+    /// # Errors
+    /// A setting cannot be noted or changed, or `guard` failed: nothing was opened that is not closed.
+    pub(super) fn open_behind(
+        &self,
+        names: &[String],
+        value: &'static str,
+        guard: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        let found: Vec<_> = names.iter().filter_map(|name| Some((name, self.value(name)?))).collect();
+        let others = found.iter().filter(|(_, before)| before != value);
+        let entry = |(name, before): &(&String, String)| Entry {
+            name: (*name).clone(),
+            before: before.clone(),
+            ours: value.to_owned(),
+        };
+        let entries: Vec<Entry> = others.map(entry).collect();
+        for entry in &entries {
+            let unnoted = |source: io::Error| {
+                let told = format!("its value cannot be noted in {}: {source}", self.file.display());
+                Error::Setting {
+                    name: entry.name.clone(),
+                    value,
+                    source: io::Error::new(source.kind(), told),
+                }
+            };
+            self.note(entry).map_err(unnoted)?;
+        }
+        guard()?;
+        for entry in &entries {
+            self.write(entry, value)?;
+        }
+        Ok(!found.is_empty())
+    }
+
+    /// The value of a setting; none if there is no such setting.
+    pub(super) fn value(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.settings.join(name)).ok().map(|text| text.trim().to_owned())
+    }
+
+    fn write(&self, entry: &Entry, value: &'static str) -> Result<(), Error> {
+        let Entry { name, before, ours: _ } = entry;
+        debug!(name, before, value, "kernel setting");
+        let failed = |source| Error::Setting { name: name.clone(), value, source };
+        fs::write(self.settings.join(name), value).map_err(failed)
+    }
+
+    /// The settings that are noted as changed to `value`.
+    pub(super) fn noted(&self, value: &str) -> Vec<String> {
+        let entries = self.entries().into_iter().filter(|entry| entry.ours == value);
+        entries.map(|entry| entry.name).collect()
+    }
+
+    /// Forgets the settings of which this is true, and leaves them as `then` says.
+    ///
+    /// # Errors
+    /// A setting cannot be written, or the file cannot be replaced; then nothing is forgotten.
+    pub(super) fn forget(&self, is_forgotten: impl Fn(&str) -> bool, then: Leave) -> io::Result<()> {
+        let (forgotten, rest): (Vec<_>, Vec<_>) =
+            self.entries().into_iter().partition(|entry| is_forgotten(&entry.name));
+        for entry in forgotten {
+            match then {
+                Leave::AsBefore => fs::write(self.settings.join(&entry.name), &entry.before)?,
+                Leave::AsItIs => {}
             }
         }
-        let _ = fs::remove_file(&self.file);
-        // It stays while hosts of other namespaces have files in it.
-        let _ = fs::remove_dir(&self.directory);
+        let line = |Entry { name, before, ours }: Entry| format!("{name} {before} {ours}\n");
+        let text: String = rest.into_iter().map(line).collect();
+        let replacement = self.file.with_extension("new");
+        let _ = fs::remove_file(&replacement);
+        private().create_new(true).write(true).open(&replacement)?.write_all(text.as_bytes())?;
+        fs::rename(&replacement, &self.file)
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let text = fs::read_to_string(&self.file).unwrap_or_default();
+        text.lines().filter_map(Entry::parse).collect()
+    }
+
+    /// Puts back everything, unless it was changed by others since. Whether nothing is left as we set it.
+    pub(super) fn restore(&self) -> bool {
+        let mut is_restored = true;
+        // Backwards: a setting that changes others comes after those it changes.
+        for entry in self.entries().iter().rev() {
+            if self.value(&entry.name).as_ref() == Some(&entry.ours) {
+                debug!(name = entry.name, value = entry.before, "kernel setting put back");
+                is_restored &= fs::write(self.settings.join(&entry.name), &entry.before).is_ok();
+            }
+        }
+        if is_restored {
+            let _ = fs::remove_file(&self.file);
+            // It stays while hosts of other namespaces have files in it.
+            let _ = fs::remove_dir(&self.directory);
+        }
+        is_restored
     }
 
     /// Remembers what a setting was, the first time only.
     fn note(&self, entry: &Entry) -> io::Result<()> {
-        let known = fs::read_to_string(&self.file).unwrap_or_default();
-        if known.lines().filter_map(Entry::parse).any(|other| other.name == entry.name) {
+        if self.entries().iter().any(|other| other.name == entry.name) {
             return Ok(());
         }
         let mut file = self.create().or_else(|_| self.create())?;
@@ -194,6 +277,52 @@ mod tests {
         fixture.write("forwarding", "7");
         fixture.journal.restore();
         assert_eq!(fixture.read("forwarding"), "7");
+    }
+
+    #[test]
+    fn a_setting_that_opens_something_is_noted_before_it_is_closed_and_changed_after() {
+        let fixture = Fixture::new("guarded");
+        let names = ["net/forwarding".to_owned(), "net/lacking".to_owned()];
+        let guard = || {
+            assert_eq!(fixture.journal.noted("1"), ["net/forwarding"]);
+            assert_eq!(fixture.read("forwarding"), "0");
+            Ok(())
+        };
+        assert!(fixture.journal.open_behind(&names, "1", guard).expect("writable"));
+        assert_eq!(fixture.read("forwarding"), "1");
+        assert!(fixture.journal.restore());
+        assert_eq!(fixture.read("forwarding"), "0");
+    }
+
+    #[test]
+    fn what_cannot_be_closed_or_noted_is_not_opened() {
+        let fixture = Fixture::new("not_guarded");
+        let names = ["net/forwarding".to_owned()];
+        let refused = fixture.journal.open_behind(&names, "1", || Err(Error::NoFreeRange));
+        assert!(matches!(refused, Err(Error::NoFreeRange)));
+        assert_eq!(fixture.read("forwarding"), "0");
+        let nowhere = Path::new("/proc/no/such/directory");
+        let journal =
+            Journal { directory: nowhere.to_owned(), file: nowhere.join("file"), ..fixture.journal.clone() };
+        let refused = journal.open_behind(&names, "1", || Ok(()));
+        assert!(matches!(refused, Err(Error::Setting { .. })), "{refused:?}");
+        assert_eq!(fixture.read("forwarding"), "0");
+    }
+
+    #[test]
+    fn a_setting_that_has_become_another_program_s_is_left_or_put_back_at_once() {
+        for (then, value) in [(Leave::AsItIs, "1"), (Leave::AsBefore, "0")] {
+            let fixture = Fixture::new(&format!("forgotten-{value}"));
+            fixture.write("other", "0");
+            for name in ["net/forwarding", "net/other"] {
+                fixture.journal.set(name, "1").expect("writable");
+            }
+            fixture.journal.forget(|name| name == "net/forwarding", then).expect("writable");
+            assert_eq!(fixture.journal.noted("1"), ["net/other"]);
+            assert_eq!((fixture.read("forwarding").as_str(), fixture.read("other").as_str()), (value, "1"));
+            assert!(fixture.journal.restore());
+            assert_eq!((fixture.read("forwarding").as_str(), fixture.read("other").as_str()), (value, "0"));
+        }
     }
 
     #[test]
