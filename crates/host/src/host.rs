@@ -192,7 +192,7 @@ impl Host {
             if state.phase == Phase::Stopped || state.endpoint.counters().connections == 0 {
                 return Poll::Ready(());
             }
-            state.drained.push(context.waker().clone());
+            state.drained.add(context);
             Poll::Pending
         })
         .await;

@@ -26,8 +26,8 @@ pub(crate) struct State {
     pub(crate) malformed: MalformedCounts,
     connections: BTreeMap<ConnectionId, Waiters>,
     listeners: BTreeMap<ListenerId, Option<Waker>>,
-    /// Who waits for the last connection to end.
-    pub(crate) drained: Vec<Waker>,
+    /// The tasks that wait for the last connection to end.
+    pub(crate) drained: Tasks,
     pub(crate) phase: Phase,
     /// Why there is no path over TCP.
     pub(crate) tcp_missing: Option<String>,
@@ -56,14 +56,20 @@ pub(crate) enum Interest {
     Close,
 }
 
+/// The tasks that wait for a connection. Reading and writing need `&mut` of a half, so one task waits for each. Any number of tasks
+/// may wait for the opening and for the end, which need `&`.
 #[derive(Default)]
 struct Waiters {
-    open: Option<Waker>,
+    open: Tasks,
     read: Option<Waker>,
     write: Option<Waker>,
-    close: Option<Waker>,
+    close: Tasks,
     is_closed: bool,
 }
+
+/// Tasks that wait for the same thing, each of them once.
+#[derive(Default)]
+pub(crate) struct Tasks(Vec<Waker>);
 
 impl Shared {
     pub(crate) fn new(clock: Clock, wake: Wake, endpoint: Endpoint) -> Arc<Self> {
@@ -72,7 +78,7 @@ impl Shared {
             malformed: MalformedCounts::default(),
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
-            drained: Vec::new(),
+            drained: Tasks::default(),
             phase: Phase::Running,
             tcp_missing: None,
         };
@@ -126,7 +132,7 @@ impl State {
     /// Wakes the task of `context` when `interest` may be satisfied.
     pub(crate) fn wait<T>(&mut self, id: ConnectionId, interest: Interest, context: &Context<'_>) -> Poll<T> {
         if let Some(waiters) = self.connections.get_mut(&id) {
-            keep(waiters.slot(interest), context);
+            waiters.add(interest, context);
         }
         Poll::Pending
     }
@@ -149,44 +155,74 @@ impl State {
                 Event::Closed(id) => {
                     if let Some(waiters) = self.connections.get_mut(&id) {
                         waiters.is_closed = true;
-                        woken.extend(waiters.take_all());
+                        waiters.take_all(woken);
                     }
                 }
                 Event::Incoming(id) => woken.extend(self.listeners.get_mut(&id).and_then(Option::take)),
             }
         }
         if !self.drained.is_empty() && self.endpoint.counters().connections == 0 {
-            woken.append(&mut self.drained);
+            self.drained.take(woken);
         }
     }
 
     /// The end: everybody is to look, and finds [`Phase::Stopped`].
     pub(crate) fn stop(&mut self) -> Vec<Waker> {
         self.phase = Phase::Stopped;
-        let mut woken = std::mem::take(&mut self.drained);
-        woken.extend(self.connections.values_mut().flat_map(Waiters::take_all));
+        let mut woken = Vec::new();
+        self.drained.take(&mut woken);
+        self.connections.values_mut().for_each(|waiters| waiters.take_all(&mut woken));
         woken.extend(self.listeners.values_mut().filter_map(Option::take));
         woken
     }
 
     fn take(&mut self, id: ConnectionId, interest: Interest, woken: &mut Vec<Waker>) {
-        woken.extend(self.connections.get_mut(&id).and_then(|waiters| waiters.slot(interest).take()));
+        if let Some(waiters) = self.connections.get_mut(&id) {
+            waiters.take(interest, woken);
+        }
     }
 }
 
 impl Waiters {
-    fn slot(&mut self, interest: Interest) -> &mut Option<Waker> {
+    fn add(&mut self, interest: Interest, context: &Context<'_>) {
         match interest {
-            Interest::Open => &mut self.open,
-            Interest::Read => &mut self.read,
-            Interest::Write => &mut self.write,
-            Interest::Close => &mut self.close,
+            Interest::Open => self.open.add(context),
+            Interest::Read => keep(&mut self.read, context),
+            Interest::Write => keep(&mut self.write, context),
+            Interest::Close => self.close.add(context),
         }
     }
 
-    fn take_all(&mut self) -> impl Iterator<Item = Waker> + use<> {
-        let Self { open, read, write, close, is_closed: _ } = self;
-        [open.take(), read.take(), write.take(), close.take()].into_iter().flatten()
+    fn take(&mut self, interest: Interest, woken: &mut Vec<Waker>) {
+        match interest {
+            Interest::Open => self.open.take(woken),
+            Interest::Read => woken.extend(self.read.take()),
+            Interest::Write => woken.extend(self.write.take()),
+            Interest::Close => self.close.take(woken),
+        }
+    }
+
+    fn take_all(&mut self, woken: &mut Vec<Waker>) {
+        for interest in [Interest::Open, Interest::Read, Interest::Write, Interest::Close] {
+            self.take(interest, woken);
+        }
+    }
+}
+
+impl Tasks {
+    /// Wakes the task of `context` with the others. A task that no longer waits is woken for nothing.
+    pub(crate) fn add(&mut self, context: &Context<'_>) {
+        if !self.0.iter().any(|known| known.will_wake(context.waker())) {
+            self.0.push(context.waker().clone());
+        }
+    }
+
+    fn take(&mut self, woken: &mut Vec<Waker>) {
+        woken.append(&mut self.0);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

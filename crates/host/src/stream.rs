@@ -434,3 +434,6 @@ impl std::fmt::Debug for Handle {
         f.debug_tuple("Connection").field(&self.id.0).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

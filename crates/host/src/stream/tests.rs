@@ -1,0 +1,102 @@
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+
+use plait_base::{SecretRandom, SeededRandom};
+use plait_endpoint::{Endpoint, EndpointConfig};
+use plait_mptcp::{Config, Path, PathClass};
+
+use super::*;
+use crate::clock::Clock;
+
+#[test]
+fn both_halves_are_woken_when_the_connection_has_closed() {
+    let (read, write) = stream().into_split();
+    let (reader, writer) = (Task::new(), Task::new());
+    let mut closed_for_reader = pin!(read.closed());
+    let mut closed_for_writer = pin!(write.closed());
+    assert!(closed_for_reader.as_mut().poll(&mut reader.context()).is_pending());
+    assert!(closed_for_writer.as_mut().poll(&mut writer.context()).is_pending());
+    // The same task asks again, as in a loop of `select!`: it is kept once.
+    assert!(closed_for_reader.as_mut().poll(&mut reader.context()).is_pending());
+    read.handle.abort();
+    wake_tasks(&read.handle);
+    assert_eq!((reader.wakes(), writer.wakes()), (1, 1));
+    assert!(closed_for_reader.as_mut().poll(&mut reader.context()).is_ready());
+    assert!(closed_for_writer.as_mut().poll(&mut writer.context()).is_ready());
+}
+
+#[test]
+fn every_task_that_waits_for_the_opening_is_woken() {
+    let stream = stream();
+    let (one, other) = (Task::new(), Task::new());
+    let (mut opened_for_one, mut opened_for_other) = (pin!(stream.opened()), pin!(stream.opened()));
+    assert!(opened_for_one.as_mut().poll(&mut one.context()).is_pending());
+    assert!(opened_for_other.as_mut().poll(&mut other.context()).is_pending());
+    stream.abort();
+    wake_tasks(&stream.read.handle);
+    assert_eq!((one.wakes(), other.wakes()), (1, 1));
+}
+
+/// A stream that is being opened over a path which nothing answers on.
+fn stream() -> Stream {
+    let seeded = Box::new(SeededRandom::new([1; 32]));
+    let mut endpoint =
+        Endpoint::with_random(EndpointConfig::default(), seeded, Box::new(SecretRandom::new([2; 32])));
+    let clock = Clock::start();
+    let path = Path {
+        id: plait_base::PathId(0),
+        name: "a".into(),
+        class: PathClass::Trusted,
+        backup: false,
+        v4: Some([192, 0, 2, 1].into()),
+        v6: None,
+        public_v4: Some([192, 0, 2, 1].into()),
+        public_v6: None,
+        mtu: 1500,
+        up: true,
+    };
+    endpoint.set_path(clock.now(), path);
+    let remote = "192.0.2.2:80".parse().expect("an address");
+    let id = endpoint.connect(clock.now(), Config::default(), &[remote]).expect("there is a path");
+    let shared = Shared::new(clock, crate::wake::Wake::new().expect("a signal"), endpoint);
+    shared.lock().add_connection(id);
+    Stream::new(shared, id)
+}
+
+/// What the driver does at the end of its turn.
+fn wake_tasks(handle: &Handle) {
+    let mut woken = Vec::new();
+    handle.shared.lock().collect_wakers(&mut woken);
+    woken.into_iter().for_each(Waker::wake);
+}
+
+/// A task, and how often it has been woken.
+struct Task {
+    count: Arc<Count>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Task {
+    fn new() -> Self {
+        let count = Arc::new(Count::default());
+        Self { waker: count.clone().into(), count }
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context::from_waker(&self.waker)
+    }
+
+    fn wakes(&self) -> usize {
+        self.count.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
