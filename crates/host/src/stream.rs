@@ -53,14 +53,6 @@ pub struct Monitor {
     handle: Arc<Handle>,
 }
 
-/// How a connection takes bytes.
-enum Room {
-    /// It has room for so many.
-    Bytes(usize),
-    /// It has taken so many of those offered.
-    Taken(usize),
-}
-
 /// Most bytes of one `poll_write` that are copied before the endpoint gets them: four super-segments.
 const WRITE_CHUNK: usize = 256 * 1024;
 
@@ -222,11 +214,8 @@ impl WriteHalf {
     /// The connection failed, or was shut down.
     pub async fn write_chunk(&mut self, mut data: Bytes) -> io::Result<()> {
         while !data.is_empty() {
-            let taken = match poll_fn(|context| self.poll_room(context, || data.slice(..1))).await? {
-                Room::Bytes(room) => self.give(data.slice(..room.min(data.len()))),
-                Room::Taken(taken) => taken,
-            };
-            data.advance(taken);
+            let taken = poll_fn(|context| self.poll_give(context, |room| data.slice(..room.min(data.len()))));
+            data.advance(taken.await?);
         }
         Ok(())
     }
@@ -244,9 +233,21 @@ impl WriteHalf {
         self.handle.closed().await
     }
 
-    /// Ready with the room there is, at least one byte. `first` is asked for the first byte of what is to be
-    /// written.
-    fn poll_room(&self, context: &Context<'_>, first: impl FnOnce() -> Bytes) -> Poll<io::Result<Room>> {
+    /// Ready with the number of bytes that the connection has taken, at least one. `cut` is asked, without the lock, for what is to be
+    /// written: as much as there is room for, or less, and at least one byte.
+    fn poll_give(&self, context: &Context<'_>, mut cut: impl FnMut(usize) -> Bytes) -> Poll<io::Result<usize>> {
+        loop {
+            let room = ready!(self.poll_room(context))?;
+            // The room may shrink meanwhile: the driver seals, which takes room of its own, and connections share the memory.
+            let taken = self.give(cut(room));
+            if taken > 0 {
+                return Poll::Ready(Ok(taken));
+            }
+        }
+    }
+
+    /// Ready with the room there is, at least one byte. Without room the task is woken when there is some again.
+    fn poll_room(&self, context: &Context<'_>) -> Poll<io::Result<usize>> {
         let Handle { shared, id } = &*self.handle;
         let mut state = shared.lock();
         if self.is_finished {
@@ -258,18 +259,13 @@ impl WriteHalf {
                 end_of(&state, shared.clock.now(), *id).and_then(Result::err).map_or_else(broken, Err),
             );
         }
-        let room = state.endpoint.writable(*id);
-        if room > 0 {
-            return Poll::Ready(Ok(Room::Bytes(room)));
-        }
-        // The endpoint tells about new room only those whom it has refused.
-        match state.endpoint.write(shared.clock.now(), *id, first()) {
-            0 => state.wait(*id, Interest::Write, context),
-            taken => {
-                drop(state);
-                shared.wake.ask();
-                Poll::Ready(Ok(Room::Taken(taken)))
+        match state.endpoint.writable(*id) {
+            0 => {
+                // The endpoint reports new room to a writer that it has refused.
+                state.endpoint.write(shared.clock.now(), *id, Bytes::new());
+                state.wait(*id, Interest::Write, context)
             }
+            room => Poll::Ready(Ok(room)),
         }
     }
 
@@ -330,16 +326,7 @@ impl AsyncWrite for WriteHalf {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let room = match ready!(self.poll_room(context, || Bytes::copy_from_slice(&data[..1])))? {
-            Room::Bytes(room) => room,
-            Room::Taken(taken) => return Poll::Ready(Ok(taken)),
-        };
-        // Copied without the lock: nobody else writes to this connection, so the room stays.
-        let len = data.len().min(room).min(WRITE_CHUNK);
-        match self.give(Bytes::copy_from_slice(&data[..len])) {
-            0 => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            taken => Poll::Ready(Ok(taken)),
-        }
+        self.poll_give(context, |room| Bytes::copy_from_slice(&data[..data.len().min(room).min(WRITE_CHUNK)]))
     }
 
     /// The endpoint sends as soon as it may: there is nothing to flush.

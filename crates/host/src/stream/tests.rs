@@ -38,6 +38,29 @@ fn every_task_that_waits_for_the_opening_is_woken() {
     assert_eq!((one.wakes(), other.wakes()), (1, 1));
 }
 
+#[test]
+fn a_writer_waits_when_the_room_is_gone_before_its_bytes_arrive() {
+    let stream = stream();
+    let WriteHalf { handle, .. } = &stream.write;
+    let task = Task::new();
+    let mut cuts = 0;
+    let written = stream.write.poll_give(&task.context(), |room| {
+        cuts += 1;
+        // Meanwhile something else takes all the room.
+        let taken = handle.shared.change(|state, now| state.endpoint.write(now, handle.id, vec![0; room].into()));
+        assert_eq!(taken, room);
+        Bytes::from_static(b"x")
+    });
+    assert!(written.is_pending() && cuts == 1, "{written:?} after {cuts}");
+    assert_eq!(task.wakes(), 0);
+    // The end is told to a writer that waits, too.
+    stream.abort();
+    wake_tasks(handle);
+    assert_eq!(task.wakes(), 1);
+    let written = stream.write.poll_give(&task.context(), |_| unreachable!("there is no room"));
+    assert!(matches!(written, Poll::Ready(Err(_))), "{written:?}");
+}
+
 /// A stream that is being opened over a path which nothing answers on.
 fn stream() -> Stream {
     let seeded = Box::new(SeededRandom::new([1; 32]));
