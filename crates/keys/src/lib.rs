@@ -9,7 +9,7 @@
 //! | `known_peers` | `HOST:PORT SHA256:… first-seen [paths=N]` | [`KnownPeers`] |
 //! | `authorized_clients` | `[allow=RULES] plait-ed25519 BASE64 comment` | [`read_list`]; its rules are of `proxy` |
 //!
-//! What is secret is read only where its owner alone can read it ([`read_secret`]); what decides which peers are trusted, only where nobody
+//! What is read belongs to us or to root, and so does its directory, to which no other user can write. What is secret is read only where its owner alone can read it ([`read_secret`]); what decides which peers are trusted, only where nobody
 //! else can change it ([`read_list`]). A file is replaced as a whole, so that a program that reads at the same time sees the old or the new one.
 //!
 //! Where files have no permission bits (Windows) neither is checked, which a warning says, and no key log is written.
@@ -34,5 +34,5 @@ use unix as system;
 pub use identity::{IdentityFileError, read_identity, read_or_make_identity};
 pub use key_log::{KeyLogFile, OpenKeyLogError};
 pub use known_peers::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
-pub use secret::{ReadListError, ReadSecretError, read_list, read_secret};
+pub use secret::{ForeignFile, ReadListError, ReadSecretError, read_list, read_secret};
 pub use whole::{Stamp, create_file, lock_list, replace_file};

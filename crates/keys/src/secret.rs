@@ -6,10 +6,43 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::system::exposed;
+use crate::system::{exposed, foreign};
 
 /// Longer than any key or list of passwords; a path such as `/dev/zero` gives an error in place of all memory.
 const MAX_SECRET_LEN: usize = 64 * 1024;
+
+/// Which other user may have written a file, or can put another in its place.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForeignFile {
+    /// Another user owns the file.
+    #[error("{file} belongs to user {owner}, which can change it\n  fix: chown {us} {file}", file = file.display())]
+    File {
+        /// Its name.
+        file: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// The user that reads it.
+        us: u32,
+    },
+    /// Another user owns the directory of the file, or may write to it, and it is not sticky.
+    #[error(
+        "others can replace {file}: its directory {directory} belongs to user {owner} and has mode {mode:04o}\n  fix: chmod go-w \
+         {directory}, or move the file to a directory of your own",
+        file = file.display(),
+        directory = directory.display(),
+    )]
+    Directory {
+        /// Name of the file.
+        file: PathBuf,
+        /// Its directory, behind all symbolic links.
+        directory: PathBuf,
+        /// Owner of the directory.
+        owner: u32,
+        /// Permission bits of the directory.
+        mode: u32,
+    },
+}
 
 /// Why a secret cannot be read from a file.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +64,9 @@ pub enum ReadSecretError {
         /// Its permission bits.
         mode: u32,
     },
+    /// Another user owns it, or can replace it.
+    #[error(transparent)]
+    Foreign(ForeignFile),
     /// It is longer than a secret can be.
     #[error("{} is longer than a key can be, 64 KiB", file.display())]
     TooLong {
@@ -39,8 +75,9 @@ pub enum ReadSecretError {
     },
 }
 
-/// Reads a file that must be secret: neither its group nor others may have any permission. What is judged is the file that is read, not
-/// whatever has its name a moment earlier. The bytes are wiped when they are dropped.
+/// Reads a file that must be secret: root or the reading user owns it and its directory, neither its group nor others have any permission
+/// for the file, and they cannot write to the directory, or it is sticky. What is judged is the file that is read, not whatever has its
+/// name a moment earlier. The bytes are wiped when they are dropped.
 ///
 /// # Errors
 /// As [`ReadSecretError`] says.
@@ -49,6 +86,9 @@ pub fn read_secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, ReadSecretError> {
     let open = File::open(file).map_err(wrong)?;
     if let Some(mode) = exposed(&open, file, 0o077).map_err(wrong)? {
         return Err(ReadSecretError::Exposed { file: file.to_owned(), mode });
+    }
+    if let Some(foreign) = foreign(&open, file).map_err(wrong)? {
+        return Err(ReadSecretError::Foreign(foreign));
     }
     // With room from the start: what grows leaves copies behind.
     let mut secret = Zeroizing::new(Vec::with_capacity(MAX_SECRET_LEN + 1));
@@ -79,9 +119,13 @@ pub enum ReadListError {
         /// Its permission bits.
         mode: u32,
     },
+    /// Another user owns it, or can replace it.
+    #[error(transparent)]
+    Foreign(ForeignFile),
 }
 
-/// Reads a file that says whom we trust: neither its group nor others may be able to write it. `None`: there is no such file.
+/// Reads a file that says which peers are trusted: root or the reading user owns it and its directory, and neither its group nor others
+/// can write to the file, or to the directory if it is not sticky. `None`: there is no such file.
 ///
 /// # Errors
 /// As [`ReadListError`] says.
@@ -94,6 +138,9 @@ pub fn read_list(file: &Path) -> Result<Option<String>, ReadListError> {
     };
     if let Some(mode) = exposed(&open, file, 0o022).map_err(wrong)? {
         return Err(ReadListError::Exposed { file: file.to_owned(), mode });
+    }
+    if let Some(foreign) = foreign(&open, file).map_err(wrong)? {
+        return Err(ReadListError::Foreign(foreign));
     }
     let mut text = String::new();
     open.read_to_string(&mut text).map_err(wrong)?;
@@ -119,6 +166,50 @@ mod tests {
             fs::set_permissions(&file, Permissions::from_mode(mode)).expect("ours");
             let error = read_secret(&file).expect_err("exposed").to_string();
             assert!(error.contains(&format!("fix: chmod 600 {}", file.display())), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_replace_is_not_read() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directory = scratch.path().join("keys");
+        fs::create_dir(&directory).expect("made");
+        let (file, link) = (directory.join("key"), scratch.path().join("link"));
+        fs::write(&file, "secret").expect("written");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        for mode in [0o700, 0o755, 0o1777, 0o1770] {
+            fs::set_permissions(&directory, Permissions::from_mode(mode)).expect("ours");
+            read_secret(&file).expect("nobody else can replace it");
+            read_list(&file).expect("nobody else can replace it");
+        }
+        for mode in [0o777, 0o770, 0o707, 0o2775] {
+            fs::set_permissions(&directory, Permissions::from_mode(mode)).expect("ours");
+            for name in [&file, &link] {
+                let errors = [
+                    read_secret(name).expect_err("another can put its own there").to_string(),
+                    read_list(name).expect_err("another can put its own there").to_string(),
+                ];
+                assert!(errors.iter().all(|error| error.contains("fix: chmod go-w")), "{mode:o}: {errors:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_file_of_another_user_is_not_read() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directory = scratch.path().join("keys");
+        fs::create_dir(&directory).expect("made");
+        let file = directory.join("key");
+        fs::write(&file, "secret").expect("written");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+        let read = || [read_secret(&file).is_ok(), read_list(&file).is_ok()];
+        assert_eq!(read(), [true; 2]);
+        for (owned, other) in [(&file, &directory), (&directory, &file)] {
+            std::os::unix::fs::chown(owned, Some(65534), None).expect("root");
+            std::os::unix::fs::chown(other, Some(0), None).expect("root");
+            assert_eq!(read(), [false; 2], "{}", owned.display());
         }
     }
 

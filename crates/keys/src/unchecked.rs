@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use tempfile::NamedTempFile;
 
 use crate::key_log::OpenKeyLogError;
+use crate::secret::ForeignFile;
 
 /// Nothing that could be told, but that it could not.
 pub(crate) fn exposed(_open: &File, name: &Path, _bits: u32) -> io::Result<Option<u32>> {
@@ -20,6 +21,11 @@ pub(crate) fn exposed(_open: &File, name: &Path, _bits: u32) -> io::Result<Optio
             "whether others can use the files with keys, or change those that say whom we trust, is not checked on this system"
         );
     });
+    Ok(None)
+}
+
+/// Nothing that could be told: [`exposed`] says so.
+pub(crate) fn foreign(_open: &File, _name: &Path) -> io::Result<Option<ForeignFile>> {
     Ok(None)
 }
 

@@ -3,18 +3,51 @@
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use tempfile::NamedTempFile;
 
 use crate::key_log::OpenKeyLogError;
+use crate::secret::ForeignFile;
 
 /// The permission bits of an open file if they give its group or others one of `bits`.
 pub(crate) fn exposed(open: &File, _name: &Path, bits: u32) -> io::Result<Option<u32>> {
     let mode = open.metadata()?.mode() & 0o7777;
     Ok((mode & bits != 0).then_some(mode))
+}
+
+/// Whether another user than root and us owns an open file, or can put another file in its place. The user that has called `sudo` counts
+/// as us.
+pub(crate) fn foreign(open: &File, name: &Path) -> io::Result<Option<ForeignFile>> {
+    let owner = open.metadata()?.uid();
+    if !is_ours(owner) {
+        return Ok(Some(ForeignFile::File { file: name.to_owned(), owner, us: geteuid().as_raw() }));
+    }
+    let directory = directory_of(name)?;
+    let found = directory.metadata()?;
+    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+    // In a sticky directory a file is replaced by its owner, or by that of the directory, only.
+    let is_shared = mode & 0o022 != 0 && mode & 0o1000 == 0;
+    Ok((!is_ours(owner) || is_shared).then(|| ForeignFile::Directory {
+        file: name.to_owned(),
+        directory,
+        owner,
+        mode,
+    }))
+}
+
+/// The directory of a file, or that of what it leads to where it is a symbolic link.
+fn directory_of(file: &Path) -> io::Result<PathBuf> {
+    let target = file.canonicalize()?;
+    Ok(target.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned))
+}
+
+fn is_ours(owner: u32) -> bool {
+    let us = geteuid();
+    let caller = || std::env::var("SUDO_UID").ok()?.parse().ok();
+    owner == 0 || owner == us.as_raw() || us.is_root() && caller() == Some(owner)
 }
 
 /// What tells a file from another that had its name before.
