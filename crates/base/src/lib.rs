@@ -21,4 +21,4 @@ pub use id::{PathId, SubflowId};
 pub use log_limit::{LOG_INTERVAL, LogLimit, LogLimits};
 pub use random::{Random, SecretRandom, SeededRandom};
 pub use seq::{SeqNum, SeqRange};
-pub use time::{Duration, Instant};
+pub use time::{Duration, Instant, WallClock};

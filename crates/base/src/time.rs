@@ -11,6 +11,12 @@ pub use core::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
+/// The date, which certificates and tickets are judged by. [`Instant`]s do not tell it: the date of a machine is set and corrected.
+pub trait WallClock {
+    /// Seconds since 1970-01-01 UTC, at the moment of the call, which is `now`.
+    fn unix_time(&self, now: Instant) -> u64;
+}
+
 impl Instant {
     /// The start of the run.
     pub const ZERO: Self = Self(0);

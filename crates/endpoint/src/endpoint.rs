@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use core::net::SocketAddr;
-use plait_base::{Instant, PathId, Random, SecretRandom, SeededRandom};
+use plait_base::{Instant, PathId, Random, SecretRandom, SeededRandom, WallClock};
 use plait_mptcp::{
     Association, Config, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
 };
@@ -170,10 +170,10 @@ impl Endpoint {
         }
     }
 
-    /// Tells the wall-clock time: seconds since 1970-01-01 UTC when the clock that `now` is read from stood at
-    /// zero. Certificates are judged by it; without it they are all from the future.
-    pub fn set_unix_epoch(&mut self, seconds: u64) {
-        self.around.epoch = seconds;
+    /// Sets the source of the date, which is asked once for each handshake. Certificates and tickets are judged by it. Without it the
+    /// year is 1970, and all certificates are from the future.
+    pub fn set_wall_clock(&mut self, clock: Box<dyn WallClock + Send>) {
+        self.around.wall_clock = clock;
     }
 
     /// The paths.

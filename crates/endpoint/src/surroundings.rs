@@ -1,7 +1,7 @@
 //! What a connection finds around it: paths, ports, names, randomness.
 
 use core::net::{IpAddr, SocketAddr};
-use plait_base::{Instant, PathId, Random};
+use plait_base::{Instant, PathId, Random, WallClock};
 use plait_mptcp::{Host, OpeningClaim, OpeningName, Paths};
 use plait_tcp::{FourTuple, Isn, IsnGenerator};
 use sha2::{Digest, Sha256};
@@ -35,8 +35,8 @@ pub(crate) struct Surroundings {
     wire: Box<dyn Random + Send>,
     /// Keys are drawn from here, and nothing else is.
     secret: Box<dyn Random + Send>,
-    /// Seconds since 1970-01-01 UTC when the clock of the core stood at zero.
-    pub(crate) epoch: u64,
+    /// Asked for the date at each handshake.
+    pub(crate) wall_clock: Box<dyn WallClock + Send>,
     /// What all connections have in memory.
     pub(crate) memory: MemoryPool,
 }
@@ -64,7 +64,7 @@ impl Surroundings {
             cookies,
             wire,
             secret,
-            epoch: 0,
+            wall_clock: Box::new(SinceZero),
             memory: MemoryPool::new(limits.memory),
         }
     }
@@ -93,6 +93,15 @@ impl Surroundings {
     #[cfg(feature = "tracing")]
     pub(crate) fn path_name(&self, address: IpAddr) -> Option<&str> {
         self.paths.with_address(address).map(|path| path.name.as_str())
+    }
+}
+
+/// A date that starts in 1970 with the clock of the core.
+struct SinceZero;
+
+impl WallClock for SinceZero {
+    fn unix_time(&self, now: Instant) -> u64 {
+        now.as_nanos() / 1_000_000_000
     }
 }
 
@@ -175,7 +184,7 @@ impl Host for HostView<'_> {
     }
 
     fn unix_time(&self, now: Instant) -> u64 {
-        self.surroundings.epoch + now.as_nanos() / 1_000_000_000
+        self.surroundings.wall_clock.unix_time(now)
     }
 }
 

@@ -298,7 +298,7 @@ impl HostBuilder {
         let (wire, secret) = (random()?, random()?);
         let clock = Clock::start();
         let mut endpoint = Endpoint::with_random(limits, wire, secret);
-        endpoint.set_unix_epoch(clock.unix_epoch());
+        endpoint.set_wall_clock(Box::new(clock.clone()));
         let shared = Shared::new(clock, wake, endpoint);
         shared.lock().tcp_missing = tcp_missing;
         let capture = capture

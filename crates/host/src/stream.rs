@@ -235,7 +235,11 @@ impl WriteHalf {
 
     /// Ready with the number of bytes that the connection has taken, at least one. `cut` is asked, without the lock, for what is to be
     /// written: as much as there is room for, or less, and at least one byte.
-    fn poll_give(&self, context: &Context<'_>, mut cut: impl FnMut(usize) -> Bytes) -> Poll<io::Result<usize>> {
+    fn poll_give(
+        &self,
+        context: &Context<'_>,
+        mut cut: impl FnMut(usize) -> Bytes,
+    ) -> Poll<io::Result<usize>> {
         loop {
             let room = ready!(self.poll_room(context))?;
             // The room may shrink meanwhile: the driver seals, which takes room of its own, and connections share the memory.

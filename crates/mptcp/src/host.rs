@@ -66,7 +66,7 @@ pub trait Host {
     /// A join on a connection with `peer` was answered at `remote` by a host that holds its keys: it is not counted.
     fn return_join(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr);
 
-    /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates.
+    /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates and tickets. Asked anew for each handshake.
     fn unix_time(&self, now: Instant) -> u64;
 }
 

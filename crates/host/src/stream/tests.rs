@@ -47,7 +47,8 @@ fn a_writer_waits_when_the_room_is_gone_before_its_bytes_arrive() {
     let written = stream.write.poll_give(&task.context(), |room| {
         cuts += 1;
         // Meanwhile something else takes all the room.
-        let taken = handle.shared.change(|state, now| state.endpoint.write(now, handle.id, vec![0; room].into()));
+        let taken =
+            handle.shared.change(|state, now| state.endpoint.write(now, handle.id, vec![0; room].into()));
         assert_eq!(taken, room);
         Bytes::from_static(b"x")
     });

@@ -18,7 +18,7 @@ use linux as system;
 
 pub(crate) use system::{
     Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Translations, Tun, Watched,
-    connected, fault_of, force_buffers, is_about_another, is_refusal, listening, next_error,
+    connected, fault_of, force_buffers, is_about_another, is_refusal, listening, next_error, since_boot,
 };
 pub use system::{LOOPBACK, default_devices, device_with};
 

@@ -6,6 +6,7 @@
 mod addresses;
 mod announcements;
 mod datagrams;
+mod time;
 mod waiting;
 mod without;
 
@@ -15,6 +16,7 @@ pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{
     connected, force_buffers, is_about_another, is_refusal, listening, next_error,
 };
+pub(crate) use self::time::since_boot;
 pub(crate) use self::waiting::{Signal, Sockets, Watched};
 pub(crate) use self::without::{Network, Translations, Tun};
 

@@ -5,6 +5,7 @@ mod cookie;
 mod datagrams;
 mod icmp;
 mod setup;
+mod time;
 mod translations;
 mod tun;
 mod waiting;
@@ -14,6 +15,7 @@ pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_
 pub(crate) use self::icmp::next as next_error;
 pub(crate) use self::setup::{Network, Snapshot};
 pub use self::setup::{default_devices, device_with};
+pub(crate) use self::time::since_boot;
 pub(crate) use self::translations::Translations;
 pub(crate) use self::tun::Tun;
 pub(crate) use self::waiting::{Signal, Sockets, Watched};

@@ -1,4 +1,5 @@
-//! Waiting for packets: `ppoll`, with an event descriptor to be woken by and an epoll for the sockets of UDP.
+//! Waiting for packets: `ppoll`, with an event descriptor to be woken by, an alarm that counts suspend, and an epoll for the sockets of
+//! UDP.
 
 use std::io;
 use std::net::UdpSocket;
@@ -11,13 +12,21 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use super::tun::Tun;
 use crate::sys::{READY_AT_ONCE, Ready, Room};
 
 /// What wakes a thread that waits.
 #[derive(Debug)]
-pub(crate) struct Signal(EventFd);
+pub(crate) struct Signal {
+    event: EventFd,
+    /// On CLOCK_BOOTTIME: `ppoll` counts on CLOCK_MONOTONIC, which stands still while the machine is suspended.
+    alarm: TimerFd,
+}
+
+/// Shortest wait that the alarm is set for. A shorter one that a suspend falls into ends as much late, and saves a system call.
+const SHORTEST_ALARM: Duration = Duration::from_secs(1);
 
 /// The sockets of UDP that are waited for.
 #[derive(Debug)]
@@ -29,16 +38,19 @@ pub(crate) struct Watched;
 
 impl Signal {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let alarm =
+            TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        Ok(Self { event, alarm })
     }
 
     pub(crate) fn set(&self) {
         // It can only fail by overflow, and then the sleeper is being woken already.
-        let _ = self.0.write(1);
+        let _ = self.event.write(1);
     }
 
     pub(super) fn clear(&self) {
-        let _ = self.0.read();
+        let _ = self.event.read();
     }
 
     /// Waits for the signal, for a packet, for room in the device or for the time. The signal is over then.
@@ -49,6 +61,12 @@ impl Signal {
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         let signal = PollFd::new(self.as_fd(), PollFlags::POLLIN);
+        let alarm = timeout.filter(|timeout| *timeout >= SHORTEST_ALARM);
+        if let Some(timeout) = alarm {
+            // Setting it forgets that it has gone off before.
+            self.alarm.set(Expiration::OneShot(timeout.into()), TimerSetTimeFlags::empty())?;
+        }
+        let alarm = alarm.map(|_| PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN));
         let tun = tun.map(|(tun, room)| {
             let events = match room {
                 Room::NotNeeded => PollFlags::POLLIN,
@@ -57,7 +75,8 @@ impl Signal {
             PollFd::new(tun.as_fd(), events)
         });
         let sockets = sockets.map(|sockets| PollFd::new(sockets.0.0.as_fd(), PollFlags::POLLIN));
-        let mut fds: ArrayVec<PollFd<'_>, 3> = [Some(signal), tun, sockets].into_iter().flatten().collect();
+        let mut fds: ArrayVec<PollFd<'_>, 4> =
+            [Some(signal), alarm, tun, sockets].into_iter().flatten().collect();
         match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -71,7 +90,7 @@ impl Signal {
 
 impl AsFd for Signal {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.event.as_fd()
     }
 }
 
@@ -109,6 +128,18 @@ mod tests {
     fn is_set(signal: &Signal) -> bool {
         let mut fds = [PollFd::new(signal.as_fd(), PollFlags::POLLIN)];
         ppoll(&mut fds, Some(TimeSpec::from(Duration::ZERO)), None).expect("polled") == 1
+    }
+
+    #[test]
+    fn the_alarm_of_a_wait_goes_off_and_its_next_wait_begins_anew() {
+        let signal = Signal::new().expect("a descriptor");
+        let alarm = || ppoll(&mut [PollFd::new(signal.alarm.as_fd(), PollFlags::POLLIN)], None, None);
+        signal.wait(None, None, Some(SHORTEST_ALARM)).expect("waited");
+        // `ppoll` may have been a little earlier.
+        assert_eq!(alarm(), Ok(1));
+        let begin = std::time::Instant::now();
+        signal.wait(None, None, Some(SHORTEST_ALARM)).expect("waited");
+        assert!(begin.elapsed() >= SHORTEST_ALARM - Duration::from_millis(1), "{:?}", begin.elapsed());
     }
 
     #[test]
