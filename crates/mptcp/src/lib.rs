@@ -18,7 +18,6 @@ mod host;
 mod log;
 mod memory;
 mod opening;
-mod path_report;
 mod paths;
 mod protection;
 mod receive;
@@ -37,7 +36,6 @@ pub use event::{ConnectionError, Event, ReadError, Unscrambled};
 pub use host::{Host, OpeningClaim, OpeningName, Refused, SMALLEST_SHARE};
 pub use memory::Memory;
 pub use opening::{ActiveOpen, Association};
-pub use path_report::PathReport;
 pub use paths::{Joins, Path, PathClass, Paths, TrustedPaths};
 pub use plait_protect::handshake::Refusal;
 pub use plait_protect::scramble::Variant as ScrambleStart;
@@ -47,4 +45,4 @@ pub use protection::sealed::{CryptoJob, CryptoResult};
 pub use status::{
     AttemptOutcome, AttemptStage, AttemptStatus, Counters, Negotiated, PeerIdentity, PlainReason,
 };
-pub use status::{ScrambleStatus, SealedStatus, Status, SubflowStatus};
+pub use status::{PathReport, PathReports, ScrambleStatus, SealedStatus, Status, SubflowStatus};

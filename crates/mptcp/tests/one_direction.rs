@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The modules of the crate: each may use those before it, and none behind it.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 21] = [
     "log",
     "role",
     "event",
@@ -17,7 +17,6 @@ const ORDER: [&str; 22] = [
     "paths",
     "config",
     "status",
-    "path_report",
     "host",
     "receive",
     "subflows",

@@ -73,6 +73,7 @@ mod identity;
 mod limits;
 mod listener;
 mod path;
+mod path_totals;
 mod protection;
 mod remote;
 mod scrambling;
@@ -96,12 +97,13 @@ pub use identity::Identity;
 pub use limits::Limits;
 pub use listener::Listener;
 pub use path::{Path, PathControl, PathState, TrustLevel};
+pub use path_totals::PathTotals;
 pub use plait_handshake::{
     Certificate, Fingerprint, IdentityError, ParseFingerprintError, PemError, PublicKey,
 };
 pub use plait_keys::{
-    IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, OpenKeyLogError, Pinned, ReadListError,
-    ReadSecretError, read_secret,
+    ForeignFile, IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, OpenKeyLogError, Pinned,
+    ReadListError, ReadSecretError, read_secret,
 };
 pub use protection::{CongestionControl, Ecn, Protection, Scheduler};
 pub use remote::Remote;

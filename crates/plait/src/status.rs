@@ -10,6 +10,7 @@ use crate::attempt::Attempt;
 use crate::choice::{self, CarrierChoice};
 use crate::counters;
 use crate::path::PathState;
+use crate::path_totals::PathTotals;
 use crate::scrambling::ScrambleStart;
 use crate::subflow::Subflow;
 
@@ -155,10 +156,16 @@ impl Status {
         self.status.attempts.iter().map(|attempt| Attempt::new(device(attempt.path), attempt)).collect()
     }
 
-    /// Its subflows, those that have ended among them, at most 64.
+    /// Its subflows, those that have ended among them, at most 64; [`Status::path_totals`] has the figures of all.
     #[must_use]
     pub fn subflows(&self) -> Vec<Subflow> {
         self.status.subflows.iter().map(|subflow| Subflow::new(subflow, &self.paths)).collect()
+    }
+
+    /// What it has sent and received over each path that it has had a subflow on.
+    #[must_use]
+    pub fn path_totals(&self) -> Vec<PathTotals> {
+        self.status.path_reports().iter().map(|report| PathTotals::new(report, &self.paths)).collect()
     }
 
     /// The paths of its host.

@@ -187,6 +187,34 @@ fn a_path_that_was_lost_is_joined_again_when_it_is_back() {
 }
 
 #[test]
+fn what_a_path_has_carried_is_known_after_hundreds_of_flaps() {
+    const FLAPS: u64 = 200;
+    let mut pair = two_paths(13);
+    pair.serve(&Config::default(), patient());
+    let written = 192 * MIB;
+    let id = pair.open(&Config::default(), Workload::of(written));
+    let path = pair.paths[1];
+    for _ in 0..FLAPS {
+        for is_up in [true, false] {
+            pair.world.change_path(pair.client, path, |path| path.up = is_up);
+            pair.world.run_for(Duration::from_millis(150));
+        }
+    }
+    let status = pair.world.endpoint(pair.client).status(pair.world.now(), id).expect("it goes on");
+    let reports = status.path_reports();
+    let [first, flapping] = &reports[..] else { panic!("{reports:?}") };
+    println!(
+        "{} and {} bytes sent, {} delivered",
+        first.bytes_sent, flapping.bytes_sent, status.bytes_delivered
+    );
+    assert!(flapping.subflows >= FLAPS && status.subflows.len() <= Status::MAX_SUBFLOWS, "{flapping:?}");
+    // What was delivered has left by one of the paths, at least once.
+    let sent = first.bytes_sent + flapping.bytes_sent - first.bytes_reinjected - flapping.bytes_reinjected;
+    assert!(sent >= status.bytes_delivered, "{sent} of {}", status.bytes_delivered);
+    assert!(status.bytes_delivered < written, "it was under way all the time");
+}
+
+#[test]
 fn who_loses_all_subflows_without_a_word_is_told_in_time() {
     for paths in [1, 2] {
         let mut pair = Pair::new(12, paths, Families::V4);

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use plait::{
-    Attempt, CarrierChoice, HostCounters, Negotiated, PathState, ScrambleStart, ScrambleStatus, SealStatus,
-    Status, Subflow, TrustedPaths,
+    Attempt, CarrierChoice, HostCounters, Negotiated, PathState, PathTotals, ScrambleStart, ScrambleStatus,
+    SealStatus, Status, Subflow, TrustedPaths,
 };
 use serde::Serialize;
 
@@ -121,7 +121,8 @@ pub(super) struct PathReport {
     pub(super) class: String,
     pub(super) backup: bool,
     pub(super) up: bool,
-    pub(super) subflows: usize,
+    /// All that there were.
+    pub(super) subflows: u64,
     /// Payload sent for the first time on this path, reinjections included.
     pub(super) bytes_sent: u64,
     pub(super) bytes_received: u64,
@@ -215,7 +216,6 @@ impl Report {
             _ => ("opening", None, false, None),
         };
         let subflows = status.subflows();
-        let total: u64 = subflows.iter().map(carried).sum();
         let About { kind: command, peer, client, destination, started } = about.clone();
         Self {
             schema: SCHEMA,
@@ -236,7 +236,7 @@ impl Report {
             age_ms: millis(status.age()),
             counters: status.counters().into_iter().collect(),
             attempts: status.attempts().iter().map(AttemptReport::from).collect(),
-            paths: PathReport::all(&status.paths(), &subflows, &status.carriers(), total),
+            paths: PathReport::all(status, &subflows),
             subflows: subflows.iter().map(SubflowReport::from).collect(),
             host: host.map(HostReport::from),
         }
@@ -288,8 +288,10 @@ impl SealedReport {
 
 impl PathReport {
     /// Each device by the carriers that there were subflows by, or by one if there were none.
-    fn all(paths: &[PathState], subflows: &[Subflow], choices: &[CarrierChoice], total: u64) -> Vec<Self> {
-        let mut reports: Vec<Self> = paths.iter().map(|path| Self::new(path, subflows, total)).collect();
+    fn all(status: &Status, subflows: &[Subflow]) -> Vec<Self> {
+        let (totals, choices) = (status.path_totals(), status.carriers());
+        let mut reports: Vec<Self> =
+            status.paths().iter().map(|path| Self::new(path, &totals, subflows)).collect();
         let used: Vec<String> =
             reports.iter().filter(|report| report.subflows > 0).map(|report| report.name.clone()).collect();
         let mut told = Vec::new();
@@ -311,7 +313,7 @@ impl PathReport {
         reports
     }
 
-    fn new(path: &PathState, subflows: &[Subflow], total: u64) -> Self {
+    fn new(path: &PathState, totals: &[PathTotals], subflows: &[Subflow]) -> Self {
         let mut report = Self {
             name: path.device().to_owned(),
             carrier: path.carrier().to_string(),
@@ -320,25 +322,24 @@ impl PathReport {
             up: path.is_up(),
             ..Self::default()
         };
-        let mut own = 0;
-        let is_its =
-            |subflow: &&Subflow| (subflow.device(), subflow.carrier()) == (path.device(), path.carrier());
-        for subflow in subflows.iter().filter(is_its) {
-            own += carried(subflow);
-            report.subflows += 1;
-            report.bytes_sent += subflow.bytes_sent();
-            report.bytes_received += subflow.bytes_received();
-            report.bytes_retransmitted += subflow.bytes_retransmitted();
-            report.bytes_reinjected += subflow.bytes_reinjected();
-            report.blocks_failed += subflow.blocks_failed();
-            report.tags_failed += subflow.tags_failed();
-            report.segments_sent += subflow.segments_sent();
-            report.data_segments_sent += subflow.data_segments_sent();
-            report.segments_lost += subflow.segments_lost();
+        let key = (path.device(), path.carrier());
+        if let Some(own) = totals.iter().find(|own| (own.device.as_str(), own.carrier) == key) {
+            report.subflows = own.subflows;
+            report.bytes_sent = own.bytes_sent;
+            report.bytes_received = own.bytes_received;
+            report.bytes_retransmitted = own.bytes_retransmitted;
+            report.bytes_reinjected = own.bytes_reinjected;
+            report.blocks_failed = own.blocks_failed;
+            report.tags_failed = own.tags_failed;
+            report.segments_sent = own.segments_sent;
+            report.data_segments_sent = own.data_segments_sent;
+            report.segments_lost = own.segments_lost;
+            report.share = part(carried(own), totals.iter().map(carried).sum());
+        }
+        for subflow in subflows.iter().filter(|subflow| (subflow.device(), subflow.carrier()) == key) {
             report.rtt_ms = smaller(report.rtt_ms, subflow.round_trip_time());
             report.min_rtt_ms = smaller(report.min_rtt_ms, subflow.min_round_trip_time());
         }
-        report.share = part(own, total);
         report.loss = part(report.segments_lost, report.data_segments_sent);
         report
     }
@@ -371,8 +372,8 @@ impl From<&Subflow> for SubflowReport {
     }
 }
 
-fn carried(subflow: &Subflow) -> u64 {
-    subflow.bytes_sent() + subflow.bytes_received()
+fn carried(path: &PathTotals) -> u64 {
+    path.bytes_sent + path.bytes_received
 }
 
 fn part(some: u64, all: u64) -> f64 {

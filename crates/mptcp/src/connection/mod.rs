@@ -365,6 +365,7 @@ impl Connection {
             sealed: self.protection.sealed_status(),
             attempts: self.attempts.clone(),
             subflows: self.subflows.status(),
+            forgotten: self.subflows.forgotten().clone(),
             bytes_delivered: self.outgoing.delivered(),
             bytes_read: self.incoming.bytes_read(),
             age: now.saturating_since(self.opened),

@@ -1,12 +1,14 @@
 //! What a person wants to know about a connection.
 
 mod attempts;
+mod path_report;
 
 use plait_base::{Duration, Instant, PathId, SubflowId};
 use plait_protect::sealed::Seen;
 use plait_tcp::FourTuple;
 
 pub use attempts::{AttemptOutcome, AttemptStage, AttemptStatus};
+pub use path_report::{PathReport, PathReports};
 
 use crate::{ScrambleStart, TrustedPaths};
 
@@ -159,6 +161,8 @@ pub struct Status {
     pub attempts: Vec<AttemptStatus>,
     /// All subflows that there ever were, at most [`Status::MAX_SUBFLOWS`], oldest dropped.
     pub subflows: Vec<SubflowStatus>,
+    /// Totals of the subflows that were dropped from that list: [`Status::path_reports`] has those of all.
+    pub forgotten: PathReports,
     /// Bytes written by the application and acknowledged by the peer.
     pub bytes_delivered: u64,
     /// Bytes read by the application.

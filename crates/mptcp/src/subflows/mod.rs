@@ -17,7 +17,7 @@ use plait_tcp::{Event, FourTuple};
 use std::collections::VecDeque;
 
 use crate::paths::{MAX_PRESENT, Present, PresentIds, Standing};
-use crate::status::{Status, SubflowStatus};
+use crate::status::{PathReports, Status, SubflowStatus};
 use subflow::{Subflow, Trial};
 
 pub(crate) use memo::Look;
@@ -28,6 +28,8 @@ pub(crate) use memo::Look;
 pub(crate) struct Subflows {
     subflows: Vec<Subflow>,
     past: VecDeque<SubflowStatus>,
+    /// Totals of those that `past` has no room for any more.
+    forgotten: PathReports,
     next_id: u32,
 }
 
@@ -55,7 +57,7 @@ impl Subflows {
         let index = self.subflows.iter().position(Subflow::is_closed)?;
         let subflow = self.subflows.remove(index);
         if self.past.len() + self.subflows.len() >= Status::MAX_SUBFLOWS {
-            self.past.pop_front();
+            self.past.pop_front().iter().for_each(|oldest| self.forgotten.add(oldest));
         }
         self.past.push_back(subflow.status());
         Some(subflow)
@@ -264,6 +266,11 @@ impl Subflows {
     /// Joins of the peer whose third segment has not come.
     pub(crate) fn unproved(&self) -> usize {
         self.subflows.iter().filter(|subflow| subflow.state.is_unproved_join()).count()
+    }
+
+    /// Totals of those that [`Subflows::status`] does not list any more.
+    pub(crate) fn forgotten(&self) -> &PathReports {
+        &self.forgotten
     }
 
     /// All that there ever were, as far as they are remembered.
