@@ -1,12 +1,10 @@
 //! `plait check`, and `plait doctor --server`: what each path and carrier lets through to a server.
 
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use plait::{
     Carriers, Check as Ways, Fingerprint, Handshake, Identity, Measured, Meddling, Path, Peer, Remote,
@@ -18,6 +16,7 @@ use serde::Serialize;
 
 use crate::exit::{self, Exit};
 use crate::options::{carriers, seconds};
+use crate::output;
 use crate::protection::default_store;
 use crate::status::SCHEMA;
 
@@ -158,7 +157,7 @@ impl Check {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let report = self.trial.run(&self.server).await?;
         let text = if self.json { serde_json::to_string(&report)? + "\n" } else { report.words() };
-        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+        output::result(text)?;
         report.usability()
     }
 }

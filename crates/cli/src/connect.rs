@@ -84,14 +84,15 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let mut terminal = Terminal::open()?;
     let listed = running.list(stream.monitor(), peer);
     let (result, status) = terminal.attach(stream).await;
-    if let Some(status) = status {
-        reporter.report(&host.counters(), &listed.about(), &status)?;
-    }
+    let reported =
+        status.map_or(Ok(()), |status| reporter.report(&host.counters(), &listed.about(), &status));
     drop(listed);
     let written = terminal.close().await;
     session::end(host, None).await;
+    // If standard output failed, the connection ended for that.
+    written?;
     result.with_context(|| format!("the connection to {place} has ended early"))?;
-    written
+    reported
 }
 
 /// Why there is no connection, and what helps.

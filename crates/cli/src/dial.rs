@@ -29,7 +29,7 @@ use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
-use crate::{protection, server_watch, session};
+use crate::{output, protection, server_watch, session};
 
 /// How `run` and `proxy` get to their server.
 #[derive(Debug, Args)]
@@ -192,7 +192,7 @@ impl Towards {
             }
             // By --policy prefer or --handshake tcpcrypt only.
             None => {
-                protection::say("warning: nobody knows who the server is, and it may not even be sealed");
+                output::say("warning: nobody knows who the server is, and it may not even be sealed");
                 Ok(protection)
             }
         }

@@ -3,32 +3,34 @@
 use std::fmt;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use plait::ErrorKind;
 
 use crate::check::NotUsable;
+use crate::output;
 use crate::protection::WrongPeer;
 use crate::system::prerequisite::MissingPrerequisite;
-use crate::system::{HANGUP, caught};
+use crate::system::{HANGUP, caught, ignores_hangup};
 
 /// What `--help` and the manual say about it.
 pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number of its own; 2 for errors of usage; 4 if the peer \
     cannot be reached on any path; 5 if it is not who it should be, or does not take us; 6 if what was to be had is not what was asked \
     for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 128+N if signal N ended \
-    it.";
+    it, as 141 where the reader of standard output has gone.";
 
 /// The same for `plait check`.
 pub(crate) const EXPLANATION_OF_CHECK: &str = "Exit status: 0 if a way can be used; 1 for what has no number of its own; 2 for errors \
     of usage; 4 if the server cannot be reached on any way; 5 if it is not who it should be, or does not take us; 6 if it can be reached \
     and options are stripped, altered or dropped on the way; 7 if no way can be tried, for a privilege, a device or a program that is \
-    missing; 128+N if signal N ended it.";
+    missing; 128+N if signal N ended it, as 141 where the reader of standard output has gone.";
 
 /// The same for `plait doctor`.
 pub(crate) const EXPLANATION_OF_DOCTOR: &str = "Exit status: 7 if something is missing that connections cannot be without: those over TCP \
     and UDP for root, those over UDP for an ordinary user; if nothing is, 0, or with --server that of plait check: 0 if a way can be used; 1 \
     for what has no number of its own; 4 if the server cannot be reached on any way; 5 if it is not who it should be, or does not take us; 6 \
     if it can be reached and options are stripped, altered or dropped on the way; 7 if no way can be tried; 2 for errors of usage; 128+N if \
-    signal N ended it.";
+    signal N ended it, as 141 where the reader of standard output has gone.";
 
 /// Exit status. Usage errors end with 2, from the parser of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,9 +66,25 @@ impl Exit {
 
     /// Says what happened on standard error.
     pub(crate) fn report(self, error: &anyhow::Error) -> ExitCode {
-        // The program ends anyway; where nobody reads standard error there is nobody to tell.
-        let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("{}\n", message(error)));
+        output::say_lines(&format!("{}\n", message(error)));
         self.into()
+    }
+}
+
+/// Ends the program with what the parser of the command line says: an error of usage, or the help that was asked for.
+pub(crate) fn by_parser(error: &clap::Error) -> ExitCode {
+    let printed = error.print();
+    if error.use_stderr() {
+        return u8::try_from(error.exit_code()).unwrap_or(2).into();
+    }
+    output::written(printed).map_or_else(|error| end_with(&error), |()| Exit::Success.into())
+}
+
+/// Ends the program with an error: what a shell shows for a signal, or words on standard error.
+pub(crate) fn end_with(error: &anyhow::Error) -> ExitCode {
+    match Interrupted::within(error) {
+        Some(signal) => signal.exit_code(),
+        None => Exit::from(error).report(error),
     }
 }
 
@@ -144,12 +162,20 @@ impl From<ErrorKind> for Exit {
     }
 }
 
-/// Waits for SIGINT or SIGTERM, as a service does: SIGHUP means to read anew what is configured, and ends it only where a terminal
-/// goes away that it was started at. Never ready if they cannot be caught.
+/// Whether the program was started at a terminal. It is asked once: a terminal that has gone is none.
+static AT_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdin().is_terminal());
+
+/// Notes what the program was started with and what signals do, before either can change.
+pub(crate) fn note_start() {
+    let _ = (*AT_TERMINAL, ignores_hangup());
+}
+
+/// Waits for SIGINT or SIGTERM, as a service does. SIGHUP ends the program only if it was started at a terminal: that has gone then.
+/// Never ready if signals cannot be caught.
 pub(crate) async fn stopped() -> Interrupted {
     loop {
         let signal = interrupted().await;
-        if signal.0 != HANGUP || io::stdin().is_terminal() {
+        if signal.0 != HANGUP || *AT_TERMINAL {
             return signal;
         }
         tracing::info!("SIGHUP: authorized_clients is read anew whenever it has changed; nothing else is");
@@ -162,6 +188,11 @@ pub(crate) async fn interrupted() -> Interrupted {
 }
 
 impl Interrupted {
+    /// The reader of standard output has closed it. That ends other programs by SIGPIPE, 13 on every Unix.
+    pub(crate) fn by_closed_pipe() -> Self {
+        Self(13)
+    }
+
     /// The signal among the causes of an error.
     pub(crate) fn within(error: &anyhow::Error) -> Option<&Self> {
         error.chain().find_map(|cause| {

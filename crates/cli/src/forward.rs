@@ -1,7 +1,6 @@
 //! `plait forward`: ports here that lead to services behind the server, as `ssh -L` has them.
 
 use std::fmt;
-use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::dial::{Dial, Towards};
 use crate::exit;
 use crate::options::Options;
+use crate::output::say;
 use crate::running::Running;
 use crate::system::{limits, prerequisite};
 
@@ -69,8 +69,8 @@ impl Forward {
         let room = Arc::new(Semaphore::new(MAX_CLIENTS));
         let mut ports = JoinSet::new();
         for (listener, to) in listeners {
-            // For people and for scripts that wait for it; where standard error is closed nobody does.
-            let _ = writeln!(io::stderr(), "plait: forwarding {} to {to}", listener.local_addr()?);
+            // For people, and for scripts that wait for it.
+            say(&format!("forwarding {} to {to}", listener.local_addr()?));
             ports.spawn(accept_all(listener, to, dial.clone(), room.clone()));
         }
         let _ = stopped.await;

@@ -1,6 +1,5 @@
 //! `plait key`: who we are, and whom we know.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -10,6 +9,7 @@ use plait_proxy::keys::KeyStore;
 use plait_proxy::rules::Rule;
 use plait_proxy::url::ServerUrl;
 
+use crate::output;
 use crate::protection::default_store;
 use crate::server_identity::how_many;
 
@@ -103,7 +103,7 @@ impl Key {
             Action::Check => check(&store)?,
             Action::List => list(&store)?,
         };
-        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+        output::result(text)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use anyhow::bail;
 use plait::KeyLog;
 
-use crate::protection::say;
+use crate::output::say;
 use crate::system::is_root;
 
 /// The variable that names the file, as browsers have it.

@@ -5,8 +5,9 @@ use std::io::{IsTerminal, stderr};
 use tracing_subscriber::EnvFilter;
 
 use crate::options::Verbosity;
+use crate::output::Log;
 
-/// Sends logs to standard error. `RUST_LOG` takes precedence over the options.
+/// Sends logs to standard error, as far as it can be written. `RUST_LOG` takes precedence over the options.
 pub(crate) fn start(verbosity: Verbosity) {
     let level = match (verbosity.quiet, verbosity.verbose) {
         (true, _) => "error",
@@ -18,7 +19,9 @@ pub(crate) fn start(verbosity: Verbosity) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(stderr)
+        .with_writer(|| Log)
+        // Else a formatter that fails panics where standard error cannot be written.
+        .log_internal_errors(false)
         .with_ansi(stderr().is_terminal())
         .init();
 }

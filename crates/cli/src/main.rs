@@ -1,6 +1,7 @@
 //! `plait`, the one binary: arguments in, exit status out.
 
 #![allow(clippy::disallowed_methods, reason = "standard input and output are served by threads")]
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the output cannot be written")]
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "doc comments are the text of --help, where [...] is optional"
@@ -24,6 +25,7 @@ mod key_log;
 mod linux;
 mod logging;
 mod options;
+mod output;
 mod pipe;
 mod protection;
 mod proxy;
@@ -45,7 +47,6 @@ use zeroizing_alloc::ZeroAlloc;
 
 #[cfg(not(target_os = "linux"))]
 use crate::elsewhere as system;
-use crate::exit::{Exit, Interrupted};
 #[cfg(target_os = "linux")]
 use crate::linux as system;
 use crate::system::arguments::{self, Arguments};
@@ -54,7 +55,11 @@ use crate::system::arguments::{self, Arguments};
 #[global_allocator]
 static ALLOCATOR: ZeroAlloc<System> = ZeroAlloc(System);
 
+// A panic unwinds, so that rules, devices and sockets are removed by the values that hold them.
+const _: () = assert!(cfg!(panic = "unwind"));
+
 fn main() -> ExitCode {
+    exit::note_start();
     let arguments = match Arguments::read(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => return arguments::end(&error),
@@ -65,9 +70,6 @@ fn main() -> ExitCode {
     }
     match arguments.command.run() {
         Ok(status) => status,
-        Err(error) => match Interrupted::within(&error) {
-            Some(signal) => signal.exit_code(),
-            None => Exit::from(&error).report(&error),
-        },
+        Err(error) => exit::end_with(&error),
     }
 }

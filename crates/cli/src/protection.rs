@@ -1,6 +1,5 @@
 //! What protects a connection: settings from the command line and the files of keys, and what the peer showed.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -14,6 +13,7 @@ use plait_proxy::url::ServerUrl;
 use crate::certificate::Authorities;
 use crate::key_log;
 use crate::options::{self, Options, Policy};
+use crate::output::say;
 use crate::server_identity::{FIRST_CONTACT_PATHS, ServerIdentity, Sighting};
 use crate::system::is_root;
 
@@ -368,11 +368,6 @@ pub(crate) fn default_store() -> KeyStore {
         return KeyStore::new(config);
     }
     KeyStore::new(config).with_state(state)
-}
-
-pub(crate) fn say(words: &str) {
-    // For people; where standard error is closed nobody wants to know.
-    let _ = writeln!(io::stderr(), "plait: {words}");
 }
 
 #[cfg(test)]

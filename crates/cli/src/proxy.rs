@@ -1,6 +1,5 @@
 //! `plait proxy`: SOCKS5 for browsers, each connection a stream of its own.
 
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::dial::{Dial, Towards};
 use crate::exit;
 use crate::options::Options;
+use crate::output::say;
 use crate::running::Running;
 use crate::system::limits;
 use crate::system::prerequisite;
@@ -62,8 +62,8 @@ impl Proxy {
         limits::raise_open_files();
         let what = format!("SOCKS5 at {}", listener.local_addr()?);
         let dial = Arc::new(self.towards.open(Running::new("proxy", what)).await?);
-        // For people and for scripts that wait for it; where standard error is closed nobody does.
-        let _ = writeln!(io::stderr(), "plait: SOCKS5 at {}", listener.local_addr()?);
+        // For people, and for scripts that wait for it.
+        say(&format!("SOCKS5 at {}", listener.local_addr()?));
         let mut clients = JoinSet::new();
         loop {
             let has_room = clients.len() < MAX_CLIENTS;

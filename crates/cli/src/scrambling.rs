@@ -1,13 +1,13 @@
 //! What is said about scrambling while it is used: what it is not, and when a trusted path is missing.
 
 use std::future::Future;
-use std::io::{self, Write};
 use std::time::Duration;
 
 use plait::{Monitor, ScrambleStatus, TrustedPaths};
 use tokio::time::interval;
 
 use crate::options::{Options, Protect};
+use crate::output::say;
 
 /// How often the paths are looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -88,11 +88,6 @@ impl Warned {
         }
         Some("no trusted path works: nothing is sent until one does (--untrusted-only stall)")
     }
-}
-
-fn say(words: &str) {
-    // Where standard error is closed nobody wants to know.
-    let _ = writeln!(io::stderr(), "plait: {words}");
 }
 
 #[cfg(test)]

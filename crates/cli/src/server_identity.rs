@@ -8,7 +8,8 @@ use plait_keys::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::AcceptNew;
-use crate::protection::{WrongPeer, say};
+use crate::output::say;
+use crate::protection::WrongPeer;
 
 /// A server, and what is known of it before it answers.
 pub(crate) struct ServerIdentity {

@@ -13,7 +13,7 @@ use plait_proxy::convert::Instance;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::dial::Line;
-use crate::protection::say;
+use crate::output::say;
 use crate::running::Progress;
 
 /// How often connections are looked at.

@@ -4,7 +4,6 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::Context;
 use bytes::Bytes;
 use plait::{Host, HostBuilder, Listener, Path, PathState, ReadHalf, Status, Stream, WriteHalf};
 use tokio::io::AsyncWriteExt;
@@ -14,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::exit;
 use crate::options::Options;
+use crate::output::{self, say};
 use crate::pipe;
-use crate::protection::say;
 use crate::scrambling;
 use crate::system::{self, firewall::Opening};
 
@@ -111,7 +110,7 @@ impl Terminal {
         drop(output);
         // Without an answer the thread has panicked, which it has reported.
         let result = written.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
-        result.context("cannot write to standard output")
+        output::written(result)
     }
 }
 

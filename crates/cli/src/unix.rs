@@ -1,5 +1,8 @@
 //! Users and signals on Unix.
 
+use std::fs;
+use std::sync::LazyLock;
+
 use nix::unistd::geteuid;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -9,6 +12,17 @@ pub(crate) const HANGUP: i32 = 1;
 /// Whether this is root.
 pub(crate) fn is_root() -> bool {
     geteuid().is_root()
+}
+
+/// Whether SIGHUP was ignored when this was first asked, as nohup has it. It stays ignored then.
+pub(crate) fn ignores_hangup() -> bool {
+    static IGNORED: LazyLock<bool> = LazyLock::new(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let signals = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let signals = signals.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default();
+        signals & (1 << (HANGUP - 1)) != 0
+    });
+    *IGNORED
 }
 
 /// Waits for SIGINT, SIGTERM or SIGHUP: its number; never ready if they cannot be caught.
@@ -22,7 +36,7 @@ pub(crate) async fn caught() -> i32 {
     let kind = tokio::select! {
         _ = interrupt.recv() => kinds.0,
         _ = terminate.recv() => kinds.1,
-        _ = hangup.recv() => kinds.2,
+        _ = hangup.recv(), if !ignores_hangup() => kinds.2,
     };
     kind.as_raw_value()
 }

@@ -1,6 +1,7 @@
 //! All runs: systems take turns, round after round.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -195,8 +196,13 @@ pub fn run_all(options: &Options) -> anyhow::Result<Walkthrough> {
     let began = Instant::now();
     let (readings, trials) = play(&fixture, &pages, &situations, (runs, *seed), &bar)?;
     bar.finish_and_clear();
-    println!("all runs took {:.0} s", began.elapsed().as_secs_f64());
+    show(&format!("all runs took {:.0} s", began.elapsed().as_secs_f64()));
     Ok(Walkthrough { provenance, strain: watch.end(), readings, trials })
+}
+
+/// A line of progress. One that cannot be written is dropped: the caller writes the results, and reports that.
+fn show(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// All systems side by side, of which one at a time fetches.
@@ -213,7 +219,7 @@ fn play(
         let stage = Stage::build(system, fixture, seed).with_context(|| system.name())?;
         stages.push(stage);
     }
-    let tell = |text: String| if bar.is_hidden() { println!("{text}") } else { bar.println(text) };
+    let tell = |text: String| if bar.is_hidden() { show(&text) } else { bar.println(text) };
     let mut readings = Vec::new();
     for stage in &mut stages {
         let system = stage.system;

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::check::Check;
 use crate::connect::{self, Connect};
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::forward::Forward;
 use crate::key::Key;
 use crate::options::{Options, Verbosity};
@@ -82,5 +82,5 @@ impl Arguments {
 
 /// Ends the program: the command line makes no sense, or asks for help.
 pub(crate) fn end(error: &clap::Error) -> ExitCode {
-    error.exit()
+    exit::by_parser(error)
 }

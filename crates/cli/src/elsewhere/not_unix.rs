@@ -11,6 +11,11 @@ pub(crate) fn is_root() -> bool {
     false
 }
 
+/// There is no SIGHUP.
+pub(crate) fn ignores_hangup() -> bool {
+    true
+}
+
 /// Waits for Ctrl-C; never ready if it cannot be caught.
 pub(crate) async fn caught() -> i32 {
     match tokio::signal::ctrl_c().await {

@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::check::Check;
 use crate::connect::{self, Connect};
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::forward::Forward;
 use crate::key::Key;
 use crate::linux::asking::{PathArguments, StatusArguments};
@@ -138,7 +138,7 @@ pub(crate) fn end(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return run::FAILED.into();
     }
-    error.exit()
+    exit::by_parser(error)
 }
 
 impl Arguments {

@@ -1,7 +1,7 @@
 //! `plait status` and `plait path`: they ask a running plait, at the socket in the runtime directory or at that of `--control`.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::linux::control::{PathNow, Question};
 use crate::linux::directory;
+use crate::output;
 use crate::status::SCHEMA;
 
 /// Longest answer that is read.
@@ -86,7 +87,7 @@ impl StatusArguments {
             (false, None) => table(&told),
             (false, Some(_)) => told.iter().map(details).collect(),
         };
-        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+        output::result(text)
     }
 }
 
@@ -100,7 +101,7 @@ impl PathArguments {
         let changes = self.changes.iter().map(plait::Path::to_string).collect();
         let answer = ask(&place, &Question::Paths(changes))?;
         let text = if self.json { format!("{answer}\n") } else { paths(&answer)?.iter().map(line).collect() };
-        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+        output::result(text)
     }
 }
 

@@ -8,6 +8,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use plait_cryptanalysis::{Capture, Effort, Model, Recovered, Truth, read_runs};
 
+use crate::output;
+
 #[derive(Debug, Args)]
 pub(crate) struct AttackScramble {
     /// The capture (pcapng or pcap); the direction that carried most is read.
@@ -42,7 +44,7 @@ fn attack(arguments: &AttackScramble) -> anyhow::Result<()> {
     let runs = flow.runs();
     let cribs: Vec<_> = arguments.cribs.iter().map(|crib| crib.clone().into_bytes()).collect();
     let recovered = read_runs(&runs, &cribs, &Model::shipped(), Effort::default());
-    write_text(arguments, &recovered).context("cannot write the recovered text")?;
+    write_text(arguments, &recovered)?;
     let length = |run: &Recovered| run.plain.len() as u64;
     let bytes: u64 = recovered.iter().map(length).sum();
     let text: u64 = recovered.iter().filter(|run| run.bits_per_byte < TEXT).map(length).sum();
@@ -62,20 +64,21 @@ fn attack(arguments: &AttackScramble) -> anyhow::Result<()> {
             None => "plait: nothing in the capture belongs to that plain text\n".to_owned(),
         };
     }
-    // Where standard error is closed nobody wants to know.
-    let _ = io::stderr().write_all(words.as_bytes());
+    output::say_lines(&words);
     Ok(())
 }
 
 /// Bits per byte that the model needs for what is text; noise takes more than 5.
 const TEXT: f32 = 4.4;
 
-fn write_text(arguments: &AttackScramble, recovered: &[Recovered]) -> io::Result<()> {
-    match &arguments.output {
-        Some(file) => write_runs(BufWriter::new(File::create(file)?), recovered, <[u8]>::to_vec),
-        None if io::stdout().is_terminal() => write_runs(io::stdout().lock(), recovered, printable),
-        None => write_runs(io::stdout().lock(), recovered, <[u8]>::to_vec),
-    }
+fn write_text(arguments: &AttackScramble, recovered: &[Recovered]) -> anyhow::Result<()> {
+    let Some(place) = &arguments.output else {
+        let shown = if io::stdout().is_terminal() { printable } else { <[u8]>::to_vec };
+        return output::written(write_runs(io::stdout().lock(), recovered, shown));
+    };
+    let file = File::create(place);
+    let written = file.and_then(|file| write_runs(BufWriter::new(file), recovered, <[u8]>::to_vec));
+    written.with_context(|| format!("cannot write the recovered text to {}", place.display()))
 }
 
 /// All runs in order; a line says what was not seen between two.

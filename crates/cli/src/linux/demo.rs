@@ -9,6 +9,7 @@ use clap::Args;
 use plait_lab::privilege;
 
 use crate::linux::prerequisite;
+use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -44,20 +45,18 @@ impl Demo {
         let walkthrough = plait_demo::run_all(&options)?;
         let [html, json] = plait_demo::write_report(&walkthrough, &report)?;
         let goals = walkthrough.goals();
-        goals.iter().for_each(|goal| println!("{}", goal.line()));
-        println!("{}", walkthrough.strain);
-        println!("{}", walkthrough.headline());
-        println!("report: {}; raw data: {}", html.display(), json.display());
+        let lines: String = goals.iter().map(|goal| goal.line() + "\n").collect();
+        output::result(format!("{lines}{}\n{}\n", walkthrough.strain, walkthrough.headline()))?;
+        output::result(format!("report: {}; raw data: {}\n", html.display(), json.display()))?;
         let contradictions = walkthrough.contradictions();
         if !contradictions.is_empty() {
             bail!("this is not what plait promises:\n  {}", contradictions.join("\n  "));
         }
         if walkthrough.strain.was_busy {
-            println!("the machine was busy: times and rates are nothing to rely on");
+            output::result("the machine was busy: times and rates are nothing to rely on\n")?;
         } else if judge && goals.iter().any(|goal| !goal.is_met()) {
             bail!("sealed is slower than it is to be: see the goals above");
         }
-        println!("every attack reached the wire, and no attack on one path broke a sealed connection");
-        Ok(())
+        output::result("every attack reached the wire, and no attack on one path broke a sealed connection\n")
     }
 }

@@ -1,8 +1,5 @@
 //! `plait doctor`: what this machine lacks, and what the way to a server lets through.
 
-use std::io::{self, Write};
-
-use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 use plait_proxy::url::ServerUrl;
@@ -11,6 +8,7 @@ use serde_json::{Value, json};
 use crate::check::{Report, Trial};
 use crate::exit;
 use crate::linux::prerequisite::{Check, MissingPrerequisite};
+use crate::output;
 use crate::status::SCHEMA;
 
 /// Say what this machine lacks for plait, and what helps; with --server also what each path lets through to it, as `plait check` does.
@@ -90,5 +88,5 @@ fn line_of_json(checks: &[Value], server: &Value) -> String {
 }
 
 fn write(text: &str) -> anyhow::Result<()> {
-    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+    output::result(text)
 }

@@ -10,6 +10,7 @@ use plait_figures::{Claim, Figure, Options};
 use plait_lab::privilege;
 
 use crate::linux::prerequisite;
+use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Figures {
@@ -47,12 +48,20 @@ impl Figures {
         let scratch = env::temp_dir().join(format!("plait-figures-{}", std::process::id()));
         let Self { out, runs, quick: is_quick, only } = self;
         let options = Options { plait, scratch, runs: runs.into(), is_quick, only };
-        let begins = |id: plait_figures::Id| eprintln!("measuring {} ...", id.as_str());
-        let figures = plait_figures::measure(&options, begins, |figure| print!("{}", lines(figure)))?;
+        let begins = |id: plait_figures::Id| output::say_lines(&format!("measuring {} ...\n", id.as_str()));
+        let mut shown = Ok(());
+        let show = |figure: &Figure| {
+            if shown.is_ok() {
+                shown = output::result(lines(figure));
+            }
+        };
+        let figures = plait_figures::measure(&options, begins, show)?;
         let [html, json] = plait_figures::write(&figures, &out)?;
-        println!("{:.0} s; figures: {}, {}", figures.seconds, html.display(), json.display());
+        shown?;
+        let place = format!("{:.0} s; figures: {}, {}\n", figures.seconds, html.display(), json.display());
+        output::result(place)?;
         if figures.was_busy {
-            println!("the machine was busy: measure again");
+            output::result("the machine was busy: measure again\n")?;
         }
         let contradictions = figures.contradictions();
         if !contradictions.is_empty() {

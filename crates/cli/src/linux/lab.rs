@@ -1,6 +1,5 @@
 //! `plait lab`: two hosts and two paths with an eavesdropper and an injector on each, to try things out in.
 
-use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +12,7 @@ use plait_lab::{Direction, InjectionLog, LabConfig, Line, PathClass, PathConfig,
 
 use crate::linux::figures::Figures;
 use crate::linux::prerequisite;
+use crate::output;
 
 /// How often `watch` looks.
 const LOOKING: Duration = Duration::from_millis(200);
@@ -120,22 +120,17 @@ impl Lab {
                 let paths = if given.is_empty() { defaults.paths } else { given };
                 up(LabConfig { paths, seed, captures, ..defaults })
             }
-            Action::Down => {
-                for name in control::down()? {
-                    println!("removed {name}");
-                }
-                Ok(())
-            }
+            Action::Down => output::result(
+                control::down()?.iter().map(|name| format!("removed {name}\n")).collect::<String>(),
+            ),
             Action::Status => {
-                for path in control::status()?.paths {
-                    println!("{}", line(&path));
-                }
-                Ok(())
+                let lines: String = control::status()?.paths.iter().map(|path| line(path) + "\n").collect();
+                output::result(lines)
             }
             Action::Watch { path } => watch(path.as_deref()),
             Action::Shell { host } => {
                 let mut shell = control::shell(&host)?;
-                eprintln!("in {host}; the server is 10.77.255.2{}", places()?);
+                output::say_lines(&format!("in {host}; the server is 10.77.255.2{}\n", places()?));
                 Err(shell.exec()).context("starting a shell")
             }
             Action::Attack { path, words } => arm(path, &words),
@@ -143,8 +138,7 @@ impl Lab {
             Action::Text { path, to_server } => {
                 let direction = if to_server { Direction::ToServer } else { Direction::ToClient };
                 let text = control::ask(&Request::Text { path, direction, limit: 65_536 })?;
-                print!("{}", text.as_str().unwrap_or_default());
-                Ok(())
+                output::result(text.as_str().unwrap_or_default())
             }
             Action::Figures(arguments) => arguments.run(),
             Action::Serve => Ok(control::serve()?),
@@ -162,13 +156,10 @@ fn up(config: LabConfig) -> anyhow::Result<()> {
     };
     daemon.args(["lab", "__serve"]);
     let status = control::up_detached(daemon, &config)?;
-    println!(
-        "up; try: plait lab shell client; plait lab watch; plait lab attack --path b flip; plait lab down"
-    );
-    for path in &status.paths {
-        println!("{}", line(path));
-    }
-    Ok(())
+    let hint =
+        "up; try: plait lab shell client; plait lab watch; plait lab attack --path b flip; plait lab down\n";
+    let lines: String = status.paths.iter().map(|path| line(path) + "\n").collect();
+    output::result(hint.to_owned() + &lines)
 }
 
 /// The server's address on each path: of the first, `10.77.0.2`, and so on.
@@ -195,8 +186,7 @@ fn change(path: &str, direction: Option<Direction>, words: Vec<String>) -> anyho
         let names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
         format!("there is no path `{path}`; there are: {}", names.join(", "))
     })?;
-    println!("path {path}: {}", ways(found));
-    Ok(())
+    output::result(format!("path {path}: {}\n", ways(found)))
 }
 
 /// The conditions of a path in words: once, if they are the same both ways.
@@ -212,12 +202,11 @@ fn arm(path: Option<String>, words: &[String]) -> anyhow::Result<()> {
     let place = path.as_ref().map_or("all paths".to_owned(), |path| format!("path {path}"));
     if words == ["off"] {
         control::ask(&Request::CallOff { path })?;
-        println!("called off on {place}");
+        output::result(format!("called off on {place}\n"))
     } else {
         control::attack(path.as_deref(), words.iter().map(String::as_str))?;
-        println!("armed on {place}; plait lab status says when it has struck");
+        output::result(format!("armed on {place}; plait lab status says when it has struck\n"))
     }
-    Ok(())
 }
 
 /// What a person would see who looks over the shoulders of eavesdroppers and injectors.
@@ -240,10 +229,7 @@ fn watch(only: Option<&str>) -> anyhow::Result<()> {
             };
             for (at, direction, text) in events {
                 let line = format!("{:>9.3} s  path {path} {direction}  {text}\n", at.as_secs_f64());
-                // Somebody who has seen enough closes the pipe.
-                if io::stdout().write_all(line.as_bytes()).is_err() {
-                    return Ok(());
-                }
+                output::result(line)?;
             }
         }
         std::thread::sleep(LOOKING);

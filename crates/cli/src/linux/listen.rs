@@ -1,6 +1,6 @@
 //! `plait listen`.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::linux::limits::StrangerLimits;
 use crate::linux::prerequisite;
 use crate::linux::repeated::Repeated;
 use crate::options::Options;
+use crate::output;
 use crate::protection::{self, Clients};
 use crate::running::{Listed, Running};
 use crate::scrambling;
@@ -64,7 +65,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     };
     let (service, key) = protection::listener(&arguments.options, clients, arguments.certificate.read()?)?;
     if let Some(key) = key {
-        protection::say(&format!("our key is {key}"));
+        output::say(&format!("our key is {key}"));
     }
     let limits = arguments.limits.limits(arguments.max_connections);
     let host = session::host_for(&arguments.options, None)?.limits(limits).start()?;
@@ -75,12 +76,12 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
         .listen(arguments.port, service)
         .await
         .with_context(|| format!("cannot listen on port {}", arguments.port))?;
-    // For people and for scripts that wait for it; where standard error is closed nobody does.
+    // For people, and for scripts that wait for it.
     for address in session::public_addresses(&host.paths()) {
         let url = ServerUrl { host: address.to_string(), port: listener.port(), pin: key };
-        protection::say(&format!("plait connect {url}"));
+        output::say(&format!("plait connect {url}"));
     }
-    let _ = writeln!(io::stderr(), "plait: listening on port {}", listener.port());
+    output::say(&format!("listening on port {}", listener.port()));
     let count = match (arguments.count, arguments.keep || arguments.echo) {
         (Some(count), _) => count.get(),
         (None, true) => u64::MAX,
@@ -125,9 +126,9 @@ async fn one_by_one(
             break;
         }
     }
-    let written = terminal.close().await;
-    last?;
-    written
+    // If standard output failed, the last connection ended for that.
+    terminal.close().await?;
+    last
 }
 
 /// Anybody can bring that about, as often as he likes.

@@ -2,7 +2,7 @@
 //! does not tell of.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -12,6 +12,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::exit;
+use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
@@ -250,7 +251,7 @@ impl Completions {
     pub(crate) fn run(self, mut command: Command) -> anyhow::Result<()> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut command, "plait", &mut text);
-        io::stdout().write_all(&text).context("cannot write to standard output")
+        output::result(text)
     }
 }
 
@@ -259,7 +260,7 @@ impl Manual {
         let pages = pages(command)?;
         let Some(directory) = self.directory else {
             let (_, page) = pages.first().context("plait(1) is the first")?;
-            return io::stdout().write_all(page).context("cannot write to standard output");
+            return output::result(page);
         };
         let place = || format!("cannot write to {}", directory.display());
         fs::create_dir_all(&directory).with_context(place)?;

@@ -5,7 +5,7 @@ use plait::Carriers;
 
 use super::firewall::{self, Opening};
 use crate::options::Options;
-use crate::protection::say;
+use crate::output::say;
 
 /// The devices of this host that can be paths.
 fn devices() -> Vec<String> {

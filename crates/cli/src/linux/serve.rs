@@ -1,6 +1,5 @@
 //! `plait serve`: clients come in over several paths and go on from here.
 
-use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -30,7 +29,7 @@ use crate::protection::Clients;
 use crate::running::Running;
 use crate::server_identity::shown_by;
 use crate::status::Reporter;
-use crate::{exit, protection, session};
+use crate::{exit, output, protection, session};
 
 /// How long connections may go on after the signal to stop.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -127,22 +126,24 @@ impl Serve {
                 "no path has an address that clients could come to\n  fix: say by what name they reach this host: --advertise"
             );
         }
-        // At once: whoever reads the first line only may have gone before another.
+        // In one piece: a reader of the first line may have closed the pipe before a second write.
         let lines: String = urls.iter().map(|url| format!("{url}\n")).collect();
-        io::stdout().write_all(lines.as_bytes()).context("cannot write to standard output")?;
+        if let Err(error) = output::result(lines) {
+            // The clients may know the address already: serving them matters more than the line.
+            output::say(&format!("warning: the URL is not shown: {error:#}"));
+        }
         let (service, strangers) = (self.service().await?, Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
         let shared = Arc::new(Shared { host, service, at, clients, reporter, strangers, running, instance });
-        accept_until(stopped, (listener, control), &shared, most).await;
-        Ok(())
+        accept_until(stopped, (listener, control), &shared, most).await
     }
 
     /// How many connections there may be, under a limit of open files.
     fn most_connections(&self, files: u64) -> usize {
         let (wanted, fit) = (self.max_connections.get(), limits::connections_within(files));
         if fit < wanted {
-            protection::say(&format!(
+            output::say(&format!(
                 "warning: the limit of open files, {files}, is too low for {wanted} connections: {fit} at a time, more are reset\n  \
                  fix: a higher one (LimitNOFILE= of systemd, ulimit -Hn), or --max-connections {fit}"
             ));
@@ -180,7 +181,7 @@ impl Serve {
             _ if self.anyone => Ok(None),
             (Some(list), true) => {
                 for mistake in &list.mistakes {
-                    protection::say(&format!("warning: nobody comes in by {mistake}"));
+                    output::say(&format!("warning: nobody comes in by {mistake}"));
                 }
                 Ok(Some(AuthorizedClients::in_store(store.clone())))
             }
@@ -202,7 +203,7 @@ impl Serve {
         if let Some(to) = &self.forward {
             // It may be there later: whoever waits for it need not wait for us.
             if let Err(error) = lookup_host(to).await {
-                protection::say(&format!("warning: cannot find {to}, and clients will be refused: {error}"));
+                output::say(&format!("warning: cannot find {to}, and clients will be refused: {error}"));
             }
             return Ok(Service::Forward(to.clone()));
         }
@@ -217,11 +218,11 @@ async fn accept_until(
     (mut listener, mut control): (Listener, Control),
     shared: &Arc<Shared>,
     most: usize,
-) {
+) -> anyhow::Result<()> {
     let mut flows = JoinSet::new();
-    loop {
+    let ended = loop {
         tokio::select! {
-            _ = &mut stopped => break,
+            _ = &mut stopped => break Ok(()),
             Some(_) = flows.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok(stream) if flows.len() < most => {
@@ -233,13 +234,10 @@ async fn accept_until(
                         tracing::warn!(most, more_like_it, "too many connections: a client was reset");
                     }
                 }
-                Err(error) => {
-                    tracing::error!(%error, "no more clients can come");
-                    break;
-                }
+                Err(error) => break Err(error).context("no more clients can be accepted"),
             },
         }
-    }
+    };
     // Port and socket are free for whoever takes our place, while the last connections end.
     drop(listener);
     control.release();
@@ -251,6 +249,7 @@ async fn accept_until(
     }
     flows.shutdown().await;
     let _ = timeout(Duration::from_secs(1), shared.host.drained()).await;
+    ended
 }
 
 impl Shared {

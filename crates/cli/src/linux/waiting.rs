@@ -15,7 +15,7 @@ use tokio::time::{Instant, Interval, interval};
 
 use crate::dial::{Dial, Watched};
 use crate::linux::run::{Prefix, dial_directly};
-use crate::protection::say;
+use crate::output::say;
 
 /// How long what was opened waits for a program that has begun it: some retransmissions of its SYN.
 const PATIENCE: Duration = Duration::from_secs(10);

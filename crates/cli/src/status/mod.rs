@@ -4,13 +4,14 @@ mod report;
 mod words;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
 use plait::{HostCounters, Status};
 
 use crate::options::Options;
+use crate::output;
 use crate::running::About;
 
 pub(crate) use report::{Report, SCHEMA};
@@ -35,7 +36,7 @@ pub(crate) fn log_carriers(status: Option<&Status>) {
 /// `-` is standard error: standard output may be the other end of the connection.
 fn open(file: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     if file == Path::new("-") {
-        return Ok(Box::new(io::stderr()));
+        return Ok(Box::new(output::Log));
     }
     let created =
         File::create(file).with_context(|| format!("cannot write the status to {}", file.display()));
@@ -58,8 +59,7 @@ impl Reporter {
     ) -> anyhow::Result<()> {
         let report = Report::new(Some(host), about, status);
         if self.on_standard_error {
-            // Where standard error is closed nobody wants to know.
-            let _ = io::stderr().write_all(report.words().as_bytes());
+            output::say_lines(&report.words());
         }
         if let Some(file) = &mut self.json {
             let mut line = serde_json::to_string(&report)?;

@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::{Gid, Uid, User, getegid, geteuid, initgroups, setgid, setuid};
 
@@ -74,6 +74,10 @@ fn become_program(program: &[OsString], user: Option<&User>) -> i32 {
         command.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
     }
     let error = command.exec();
+    // An attempt to execute gives SIGPIPE its default back: where nobody reads the message the exit code must still tell.
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGPIPE);
+    let _ = signals.thread_block();
     let (code, what) = match error.kind() {
         io::ErrorKind::NotFound => (exit::NOT_FOUND, "not found".to_owned()),
         _ => (exit::NOT_EXECUTABLE, error.to_string()),
