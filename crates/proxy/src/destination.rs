@@ -15,9 +15,21 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
-/// The addresses of `NAME:PORT`, whatever rules there are.
-pub(crate) async fn lookup(to: &str) -> io::Result<Vec<SocketAddr>> {
-    Ok(lookup_host(to).await?.take(MAX_ADDRESSES).collect())
+/// The addresses of the one service of a forwarder, `HOST:PORT`, that the rules of the client allow, if it has some.
+pub(crate) async fn resolve_service(
+    to: &str,
+    own_rules: Option<&[Rule]>,
+) -> Result<Vec<SocketAddr>, Unreached> {
+    let found: Vec<_> = lookup_host(to).await.map_err(Unreached::by_name)?.collect();
+    let name = to.rsplit_once(':').map_or(to, |(name, _)| name);
+    let is_allowed =
+        |at: &SocketAddr| own_rules.is_none_or(|own| allow_resolved(own, name, at.ip(), at.port()));
+    let allowed: Vec<_> = found.iter().copied().filter(is_allowed).take(MAX_ADDRESSES).collect();
+    match (found.is_empty(), allowed.is_empty()) {
+        (true, _) => Err(UNREACHABLE),
+        (false, true) => Err(Unreached::Refused(ErrorCode::NotAuthorized)),
+        (false, false) => Ok(allowed),
+    }
 }
 
 /// The addresses of a destination that all rules allow.

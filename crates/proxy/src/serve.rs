@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
-use crate::destination::{Unreached, connect, lookup, resolve};
+use crate::destination::{Unreached, connect, resolve, resolve_service};
 use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::Rule;
@@ -147,9 +147,9 @@ where
         Opening::Speaks(first) => (false, first),
     };
     (client.heard)(to);
-    let found = match lookup(to).await {
+    let found = match resolve_service(to, client.own_rules).await {
         Ok(addresses) => connect(addresses).await,
-        Err(error) => Err(Unreached::by_name(error)),
+        Err(unreached) => Err(unreached),
     };
     match found {
         Ok(mut target) => {
@@ -385,6 +385,37 @@ mod tests {
         let mut got = Vec::new();
         client.read_to_end(&mut got).await.expect("an answer");
         assert_eq!(got, b"HELLO");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_may_not_go_to_the_service_of_a_forwarder_does_not_reach_it() {
+        let at = shouting_server().await;
+        let by_name = format!("localhost:{}", at.port());
+        for (service, rule, is_allowed) in [
+            (at.to_string(), "10.0.0.0/8:443".to_owned(), false),
+            (at.to_string(), "127.0.0.1:1".to_owned(), false),
+            (at.to_string(), "*:*".to_owned(), false),
+            (at.to_string(), format!("127.0.0.0/8:{}", at.port()), true),
+            (by_name.clone(), "10.0.0.0/8:*".to_owned(), false),
+            (by_name.clone(), "localhost:*".to_owned(), false),
+            (by_name, "127.0.0.0/8:*".to_owned(), true),
+        ] {
+            let own = vec![rule.parse().expect("a rule")];
+            let anywhere = Destination::Name("anywhere.example".into(), 1);
+            let result = ask_for(Service::Forward(service.clone()), Some(own.clone()), anywhere).await;
+            if is_allowed {
+                assert_eq!(result.expect("it may"), b"HELLO", "{service} by {rule}");
+                continue;
+            }
+            assert_eq!(code(result), ErrorCode::NotAuthorized, "{service} by {rule}");
+            // Nor one that does not ask.
+            let (mut client, mut server) = duplex(64 * 1024);
+            let served = async { serve(&mut server, &Service::Forward(service), anybody(Some(&own))).await };
+            let (outcome, written) = tokio::join!(served, client.write_all(b"hello"));
+            written.expect("room");
+            let refused = matches!(outcome, Ok(Outcome::Refused { code: ErrorCode::NotAuthorized, .. }));
+            assert!(refused, "{outcome:?}");
+        }
     }
 
     #[test]
