@@ -10,6 +10,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use domain::base::{ParsedName, Question, RecordHeader};
+use domain::dep::octseq::Parser;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -24,10 +26,17 @@ use crate::request::{RequestError, answer, ask};
 const MAX_DATAGRAM: usize = 4096;
 /// Header of a message; shorter is no query.
 const HEADER: usize = 12;
+/// The bit of byte 2 that tells answers from queries.
+const RESPONSE: u8 = 0x80;
+/// What an error is called in an answer (RFC 1035, section 4.1.1).
+const FORMAT_ERROR: u8 = 1;
+const SERVER_FAILURE: u8 = 2;
 /// How long a program's resolver waits before it asks again anyway.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Queries that wait for an answer; more are answered with a failure. Two for each of a few thousand programs that start at the same time.
 const MAX_WAITING: usize = 8192;
+/// Queries that wait to be asked alone: each has broken a stream, of which there are few.
+const MAX_APART: usize = 64;
 /// How long the stream is kept for the next query: less than resolvers do.
 const IDLE: Duration = Duration::from_secs(10);
 /// How often a query is asked: again only where the stream broke.
@@ -48,10 +57,12 @@ struct Query {
 /// The socket failed.
 pub async fn serve_queries<D: Dialer>(socket: UdpSocket, dialer: Arc<D>) -> io::Result<()> {
     let (queue, queued) = mpsc::channel(MAX_WAITING);
+    let (apart, set_apart) = mpsc::channel(MAX_APART);
     let door = Door { socket, cache: Mutex::default() };
     tokio::select! {
         failed = take_queries(&door, &queue) => failed,
-        () = ask_all(&door, &*dialer, queued) => Ok(()),
+        () = ask_all(&door, &*dialer, queued, apart) => Ok(()),
+        () = ask_apart(&door, &*dialer, set_apart) => Ok(()),
     }
 }
 
@@ -84,6 +95,14 @@ async fn take_queries(door: &Door, queue: &Sender<Query>) -> io::Result<()> {
         if len < HEADER {
             continue;
         }
+        if buffer[2] & RESPONSE != 0 {
+            continue;
+        }
+        if !is_query(&buffer[..len]) {
+            // A resolver may answer it by closing the stream, which takes along all that were asked over it.
+            door.answer(error_for(&buffer[..HEADER], FORMAT_ERROR), from).await;
+            continue;
+        }
         let now = Instant::now();
         let known = door.cache().find(&buffer[..len], now);
         if let Some(response) = known {
@@ -98,32 +117,43 @@ async fn take_queries(door: &Door, queue: &Sender<Query>) -> io::Result<()> {
     }
 }
 
-/// Asks what is queued over one stream after the other, each until it breaks or nothing more is asked.
-async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>) {
+/// Asks what is queued over one stream after the other, each until it breaks or nothing more is asked. Of those without an answer when a
+/// stream breaks the first may be why: it is set apart, and the others are asked again.
+async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>, apart: Sender<Query>) {
     let mut again = Vec::new();
     loop {
         if again.is_empty() {
             let Some(first) = queued.recv().await else { return };
             again.push(first);
         }
-        let mut asked = Asked { waiting: BTreeMap::new(), next: 0, outgoing: Vec::new() };
+        let mut asked = Asked::default();
         again.drain(..).for_each(|query| asked.ask(query));
-        let opened = timeout(QUERY_TIMEOUT, open(dialer, &mut asked)).await;
-        let ended = match opened {
-            Ok(Ok((stream, got))) => asked.exchange(door, stream, got, &mut queued).await,
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "the stream of DNS queries has ended");
-        }
-        for (_, query) in asked.waiting {
+        let was_open = asked.run(door, dialer, &mut queued).await;
+        for (number, mut query) in asked.waiting.into_values().enumerate() {
             // Silence makes programs wait; "server failure" makes them go on.
-            if query.tries < MAX_TRIES && query.until > Instant::now() {
-                again.push(query);
-            } else {
+            if query.until <= Instant::now() || (!was_open && query.tries >= MAX_TRIES) {
                 door.fail(&query).await;
+            } else if !was_open {
+                again.push(query);
+            } else if number > 0 {
+                // This try does not count. Each stream that breaks leaves one query fewer.
+                query.tries -= 1;
+                again.push(query);
+            } else if let Err(full) = apart.try_send(query) {
+                door.fail(&full.into_inner()).await;
             }
+        }
+    }
+}
+
+/// Asks queries that were set apart once more, each over a stream of its own.
+async fn ask_apart<D: Dialer>(door: &Door, dialer: &D, mut apart: Receiver<Query>) {
+    while let Some(query) = apart.recv().await {
+        let mut asked = Asked { is_alone: true, ..Asked::default() };
+        asked.ask(query);
+        asked.run(door, dialer, &mut apart).await;
+        for query in asked.waiting.into_values() {
+            door.fail(&query).await;
         }
     }
 }
@@ -140,15 +170,33 @@ async fn open<D: Dialer>(dialer: &D, asked: &mut Asked) -> Result<(D::Stream, Ve
 }
 
 /// What was asked over one stream.
+#[derive(Default)]
 struct Asked {
     /// By the identifier under which it was asked.
     waiting: BTreeMap<u16, Query>,
     next: u16,
     /// Bytes that have still to leave.
     outgoing: Vec<u8>,
+    /// Nothing else is asked over this stream, which ends with the answer.
+    is_alone: bool,
 }
 
 impl Asked {
+    /// Asks over a stream until it breaks or nothing more is asked; whether there was one. What is left has no answer.
+    async fn run<D: Dialer>(&mut self, door: &Door, dialer: &D, queued: &mut Receiver<Query>) -> bool {
+        let opened = timeout(QUERY_TIMEOUT, open(dialer, self)).await;
+        let was_open = matches!(opened, Ok(Ok(_)));
+        let ended = match opened {
+            Ok(Ok((stream, got))) => self.exchange(door, stream, got, queued).await,
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "the stream of DNS queries has ended");
+        }
+        was_open
+    }
+
     /// The query leaves under an identifier of ours: those of different programs may be the same.
     fn ask(&mut self, mut query: Query) {
         query.tries += 1;
@@ -176,7 +224,11 @@ impl Asked {
         let mut busy_at = Instant::now();
         loop {
             self.take_answers(door, &mut got).await;
-            let has_room = self.waiting.len() < MAX_WAITING;
+            if self.is_alone && self.waiting.is_empty() {
+                writer.shutdown().await?;
+                return Ok(());
+            }
+            let has_room = self.waiting.len() < MAX_WAITING && !self.is_alone;
             tokio::select! {
                 query = queued.recv(), if has_room => match query {
                     Some(query) => self.ask(query),
@@ -241,10 +293,38 @@ fn truncate(mut response: Vec<u8>) -> Vec<u8> {
 
 /// SERVFAIL for a query.
 fn failure(query: &[u8]) -> Vec<u8> {
+    error_for(query, SERVER_FAILURE)
+}
+
+/// The answer that a query has failed. A header alone stands for no section.
+fn error_for(query: &[u8], code: u8) -> Vec<u8> {
     let mut response = query.to_vec();
-    response[2] |= 0x80;
-    response[3] = (response[3] & 0xf0) | 0x02;
+    response[2] |= RESPONSE;
+    response[3] = (response[3] & 0xf0) | code;
+    if response.len() == HEADER {
+        response[4..].fill(0);
+    }
     response
+}
+
+/// Whether a message of this length is a query as resolvers take it: one question that can be read, and records that end where it does.
+fn is_query(message: &[u8]) -> bool {
+    has_form_of_query(message).is_some()
+}
+
+fn has_form_of_query(message: &[u8]) -> Option<()> {
+    if message.get(4..6)? != [0, 1] {
+        return None;
+    }
+    let mut parser = Parser::from_ref(message);
+    parser.advance(HEADER).ok()?;
+    Question::<ParsedName<_>>::parse(&mut parser).ok()?;
+    let count = |at: usize| Some(u32::from(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?])));
+    for _ in 0..count(6)? + count(8)? + count(10)? {
+        let header = RecordHeader::parse_ref(&mut parser).ok()?;
+        parser.advance(header.rdlen().into()).ok()?;
+    }
+    (parser.remaining() == 0).then_some(())
 }
 
 #[cfg(test)]
@@ -265,6 +345,8 @@ mod tests {
         dialed: Arc<AtomicUsize>,
         /// Answers to so many queries leave at once, the last first.
         together: usize,
+        /// The stream is closed when this is asked, before what else has come is answered.
+        poison: Option<u32>,
         /// So many queries are answered by an address, and the stream says nothing to others; without it, see above.
         records: usize,
     }
@@ -279,7 +361,7 @@ mod tests {
             }
             let breaks = number < self.unreachable + self.breaking;
             let (near, far) = duplex(8192);
-            tokio::spawn(resolve(far, breaks, self.together.max(1), self.records));
+            tokio::spawn(resolve(far, breaks, self.together.max(1), (self.records, self.poison)));
             Ok(near)
         }
 
@@ -288,7 +370,12 @@ mod tests {
         }
     }
 
-    async fn resolve(mut far: DuplexStream, breaks: bool, together: usize, records: usize) {
+    async fn resolve(
+        mut far: DuplexStream,
+        breaks: bool,
+        together: usize,
+        (records, poison): (usize, Option<u32>),
+    ) {
         let (to, mut bytes) = request::request(&mut far).await.expect("a stream").expect("a request");
         assert_eq!(to, Destination::Resolver);
         request::reply(&mut far, Ok(None)).await.expect("room");
@@ -298,6 +385,9 @@ mod tests {
                 && bytes.len() >= 2 + len
             {
                 let mut answer: Vec<u8> = bytes.drain(..2 + len).collect();
+                if poison.is_some_and(|number| answer[2 + HEADER..] == question(number)) {
+                    return;
+                }
                 if records == 0 {
                     answer[14..].reverse();
                     answers.push(answer);
@@ -325,6 +415,29 @@ mod tests {
         }
     }
 
+    const HEAD: &[u8; HEADER] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
+
+    /// The question for a name of four bytes.
+    fn question(number: u32) -> Vec<u8> {
+        [&[4][..], &number.to_be_bytes(), &[0, 0, 1, 0, 1]].concat()
+    }
+
+    fn query(number: u32) -> Vec<u8> {
+        [&HEAD[..], &question(number)].concat()
+    }
+
+    /// What [`Far`] answers.
+    fn reversed(number: u32) -> Vec<u8> {
+        [&HEAD[..], &question(number).into_iter().rev().collect::<Vec<_>>()].concat()
+    }
+
+    /// The query with a response code.
+    fn failed(number: u32) -> Vec<u8> {
+        let mut answer = query(number);
+        answer[2..4].copy_from_slice(&[0x81, 2]);
+        answer
+    }
+
     /// Sends `count` queries from one program, all with the same identifier, and returns the answers as they come.
     async fn ask(far: Far, count: u32) -> Vec<Vec<u8>> {
         let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
@@ -333,8 +446,7 @@ mod tests {
         let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
         program.send_to(b"short", at).await.expect("sent and ignored");
         for number in 0..count {
-            let query = [b"\x12\x34\x01\x00headers!", &number.to_be_bytes()[..]].concat();
-            program.send_to(&query, at).await.expect("sent");
+            program.send_to(&query(number), at).await.expect("sent");
         }
         let mut answers = Vec::new();
         for _ in 0..count {
@@ -347,7 +459,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_query_is_answered_by_the_servers_resolver() {
-        assert_eq!(ask(Far::default(), 1).await, [b"\x12\x34\x01\x00headers!\0\0\0\0"]);
+        assert_eq!(ask(Far::default(), 1).await, [reversed(0)]);
     }
 
     #[tokio::test]
@@ -355,11 +467,9 @@ mod tests {
         let dialed = Arc::default();
         let far = Far { dialed: Arc::clone(&dialed), together: 100, ..Far::default() };
         let mut answers = ask(far, 100).await;
-        answers.sort_unstable_by_key(|answer| answer[12]);
-        for (number, answer) in (0_u32..).zip(answers) {
-            let mut body = number.to_be_bytes();
-            body.reverse();
-            assert_eq!(answer, [b"\x12\x34\x01\x00headers!", &body[..]].concat());
+        answers.sort_unstable_by_key(|answer| answer[HEADER + 5]);
+        for (number, answer) in (0..).zip(answers) {
+            assert_eq!(answer, reversed(number));
         }
         assert_eq!(dialed.load(Ordering::Relaxed), 1);
     }
@@ -386,13 +496,54 @@ mod tests {
 
     #[tokio::test]
     async fn a_query_is_asked_again_where_the_stream_broke_and_not_for_ever() {
-        assert_eq!(
-            ask(Far { breaking: 1, ..Far::default() }, 1).await,
-            [b"\x12\x34\x01\x00headers!\0\0\0\0"]
-        );
-        let failed = b"\x12\x34\x81\x02headers!\0\0\0\0";
-        assert_eq!(ask(Far { breaking: 2, ..Far::default() }, 1).await, [failed]);
-        assert_eq!(ask(Far { unreachable: 2, ..Far::default() }, 1).await, [failed]);
+        assert_eq!(ask(Far { breaking: 1, ..Far::default() }, 1).await, [reversed(0)]);
+        assert_eq!(ask(Far { breaking: 2, ..Far::default() }, 1).await, [failed(0)]);
+        assert_eq!(ask(Far { unreachable: 2, ..Far::default() }, 1).await, [failed(0)]);
+    }
+
+    #[tokio::test]
+    async fn a_query_for_which_the_resolver_closes_the_stream_takes_no_other_along() {
+        let mut answers = ask(Far { poison: Some(3), ..Far::default() }, 100).await;
+        answers.sort_unstable();
+        let others = (0..100).filter(|number| *number != 3).map(reversed);
+        let mut expected: Vec<_> = others.chain([failed(3)]).collect();
+        expected.sort_unstable();
+        assert!(answers == expected, "{answers:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_query_is_answered_here_and_asks_nobody() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+        let at = server.local_addr().expect("bound");
+        let dialed: Arc<AtomicUsize> = Arc::default();
+        tokio::spawn(serve_queries(server, Arc::new(Far { dialed: Arc::clone(&dialed), ..Far::default() })));
+        let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+        let with = |change: fn(&mut Vec<u8>)| {
+            let mut query = query(7);
+            change(&mut query);
+            query
+        };
+        for malformed in [
+            with(|query| query.truncate(HEADER)),
+            with(|query| query.truncate(HEADER + 3)),
+            with(|query| query.push(0)),
+            with(|query| query[5] = 2),
+            with(|query| query[11] = 1),
+            with(|query| query[HEADER] = 60),
+        ] {
+            program.send_to(&malformed, at).await.expect("sent");
+            let mut buffer = [0; 64];
+            let len = program.recv(&mut buffer).await.expect("an answer");
+            assert_eq!((len, &buffer[..4]), (HEADER, &[0x12, 0x34, 0x81, FORMAT_ERROR][..]), "{malformed:?}");
+        }
+        assert_eq!(dialed.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_query_with_options_is_one() {
+        let mut query = [query(7), b"\0\0\x29\x10\0\0\0\0\0\0\0".to_vec()].concat();
+        query[11] = 1;
+        assert!(is_query(&query));
     }
 
     #[test]
