@@ -352,7 +352,7 @@ impl Endpoint {
     }
 
     /// Asks the peer of a sealed connection how our subflows look to it, in a block of so many bytes; its answer is in the status. `false`
-    /// if the connection is not sealed, or not open yet.
+    /// if the connection is not sealed, or not open yet, or the peer does not understand the question.
     pub fn look(&mut self, now: Instant, id: ConnectionId, bytes: usize) -> bool {
         let Some(entry) = self.held_mut(id) else { return false };
         let asks = entry.connection.look(bytes);

@@ -8,7 +8,8 @@
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant, PathId, Random, SeqNum};
 use plait_mptcp::{
-    Association, ConnectionError, Event, Host, OpeningClaim, OpeningName, Paths, Protect, Refused,
+    Association, ConnectionError, Event, Host, Introduction, OpeningClaim, OpeningName, Paths, Protect,
+    Refused,
 };
 use plait_tcp::{FourTuple, Isn};
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, options};
@@ -340,6 +341,10 @@ impl Host for Recalling<'_> {
 
     fn unix_time(&self, now: Instant) -> u64 {
         self.view.unix_time(now)
+    }
+
+    fn introduction(&self) -> Introduction {
+        self.view.introduction()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, PathId, Random, WallClock};
-use plait_mptcp::{Host, OpeningClaim, OpeningName, Paths};
+use plait_mptcp::{Capabilities, Host, Instance, Introduction, OpeningClaim, OpeningName, Paths};
 use plait_tcp::{FourTuple, Isn, IsnGenerator};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
@@ -37,6 +37,8 @@ pub(crate) struct Surroundings {
     secret: Box<dyn Random + Send>,
     /// Asked for the date at each handshake.
     pub(crate) wall_clock: Box<dyn WallClock + Send>,
+    /// What this host tells its peers about itself.
+    introduction: Introduction,
     /// What all connections have in memory.
     pub(crate) memory: MemoryPool,
 }
@@ -52,6 +54,8 @@ impl Surroundings {
         let isns = IsnGenerator::new(isn_secret);
         let cookies = Cookies::new(&isn_secret);
         isn_secret.zeroize();
+        let instance = Instance::draw(&mut *secret);
+        let introduction = Introduction { capabilities: Capabilities::OURS, instance };
         Self {
             paths: Paths::default(),
             demux: Demux::default(),
@@ -65,6 +69,7 @@ impl Surroundings {
             wire,
             secret,
             wall_clock: Box::new(SinceZero),
+            introduction,
             memory: MemoryPool::new(limits.memory),
         }
     }
@@ -185,6 +190,10 @@ impl Host for HostView<'_> {
 
     fn unix_time(&self, now: Instant) -> u64 {
         self.surroundings.wall_clock.unix_time(now)
+    }
+
+    fn introduction(&self) -> Introduction {
+        self.surroundings.introduction
     }
 }
 

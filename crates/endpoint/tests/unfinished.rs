@@ -13,7 +13,7 @@ use core::net::SocketAddr;
 use one_path::path;
 use plait_base::{Duration, Instant, SeededRandom};
 use plait_endpoint::{Arrival, Endpoint, EndpointConfig, Transmit};
-use plait_handshake::{Identity, ListenerSettings, Tep};
+use plait_handshake::{Capabilities, Identity, ListenerSettings, Prologue, Tep};
 use plait_mptcp::{Config, Protect, SealedSettings};
 use plait_protect::sealed::Kind;
 use plait_wire::{Flags, OptionBytes, Segment};
@@ -116,14 +116,15 @@ fn blocks_that_never_end() {
     assert!(each <= 256 * KIB, "{each} bytes for each connection");
 }
 
-/// Three records with the beginning of a ClientHello of 65,520 bytes.
+/// A prologue, and three records with the beginning of a ClientHello of 65,520 bytes.
 fn endless_hello() -> Vec<u8> {
-    let mut hello = Vec::new();
+    let mut hello = Prologue::of_client(Capabilities::OURS).as_bytes().to_vec();
+    let prologue = hello.len();
     for _ in 0..3 {
         hello.extend([22, 3, 1, 0x40, 0]);
         hello.resize(hello.len() + 0x4000, 0);
     }
-    hello[5..9].copy_from_slice(&[1, 0, 0xff, 0xf0]);
+    hello[prologue + 5..prologue + 9].copy_from_slice(&[1, 0, 0xff, 0xf0]);
     hello
 }
 

@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 
 use plait_base::SeededRandom;
 use plait_handshake::{
-    Certificate, ClientPolicy, Complete, Handshake, Identity, ListenerSettings, OpenerSettings, ServerName,
-    ServerTrust, Tep, Tickets, Transcript, UnixTime, roots_from_pem,
+    Capabilities, Certificate, ClientPolicy, Complete, Handshake, Identity, Instance, Introduction,
+    ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep, Tickets, Transcript, UnixTime,
+    roots_from_pem,
 };
 
 const ROUNDS: u32 = 200;
+
+const SERVER: Introduction =
+    Introduction { capabilities: Capabilities::OURS, instance: Instance::new([1; Instance::LEN]) };
 
 fn main() {
     let mut random = SeededRandom::from_number(1);
@@ -139,8 +143,9 @@ fn met(
 ) -> ((Complete, u32), usize) {
     let transcript = Transcript::new(&[30, 4, 2, 1], &[69, 3, 0x23], &[30, 4, 2, 1], &[69, 4, 1, 0x23]);
     let now = UnixTime::now();
-    let mut a = Handshake::open(tep, opener, &transcript, random, now).expect("fine settings");
-    let mut b = Handshake::accept(tep, listener, &transcript, random, now).expect("fine settings");
+    let mut a =
+        Handshake::open(tep, opener, &transcript, Capabilities::OURS, random, now).expect("fine settings");
+    let mut b = Handshake::accept(tep, listener, &transcript, &SERVER, random, now).expect("fine settings");
     let mut flights = 0;
     loop {
         let before = flights;

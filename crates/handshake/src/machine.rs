@@ -13,19 +13,44 @@ use crate::identity::PublicKey;
 use crate::settings::{ListenerSettings, OpenerSettings};
 use crate::tcpcrypt::Tcpcrypt;
 use crate::tls::Tls;
-use plait_protect::handshake::Tep;
-use plait_protect::handshake::Transcript;
+use plait_protect::handshake::{
+    BoundTranscript, Capabilities, Instance, Introduction, MAX_PROLOGUE, MalformedPrologue, Prologue,
+    PrologueReader, Tep, Transcript,
+};
 
 /// The most bytes that a peer may send for its handshake. A TLS flight with a long certificate chain and ML-KEM keys
 /// stays below 20 KiB; what is kept of it at any time is bounded by this, too.
 pub const MAX_PEER_BYTES: u64 = 64 * 1024;
 
-/// A handshake over the unmapped bytes of the first subflow.
+/// The same behind the prologue.
+pub(crate) const MAX_EXCHANGE_BYTES: u64 = MAX_PEER_BYTES - MAX_PROLOGUE as u64;
+
+/// A handshake over the unmapped bytes of the first subflow: the prologues of both ends, and behind them TLS 1.3 or tcpcrypt.
 ///
 /// After [`open`](Self::open) or [`accept`](Self::accept), and after each [`handle_bytes`](Self::handle_bytes), even if
 /// that failed: send what [`poll_transmit`](Self::poll_transmit) gives, in order, then ask
 /// [`poll_complete`](Self::poll_complete).
-pub enum Handshake {
+pub struct Handshake {
+    role: Role,
+    ours: Prologue,
+    /// Whether it is still to be sent, in front of our first bytes.
+    is_prologue_due: bool,
+    theirs: Theirs,
+    exchange: Exchange,
+}
+
+/// The prologue of the peer.
+enum Theirs {
+    /// It has not come whole.
+    Awaited { negotiated: Transcript, reader: PrologueReader },
+    /// It has, and so everything that the keys depend on is known.
+    Here { prologue: Prologue, transcript: BoundTranscript },
+    /// It is none.
+    Malformed,
+}
+
+/// What runs behind the prologues.
+enum Exchange {
     /// TLS 1.3, of which the connection keeps an exported secret.
     Tls13(Box<Tls>),
     /// tcpcrypt's key exchange.
@@ -33,7 +58,8 @@ pub enum Handshake {
 }
 
 impl Handshake {
-    /// Host A's part. `random` is the source for secrets; `wall_clock` is for the dates in certificates.
+    /// Host A's part, which understands these `capabilities`. `random` is the source for secrets; `wall_clock` is for the dates in
+    /// certificates.
     ///
     /// # Errors
     /// [`HandshakeError::Settings`] and [`HandshakeError::Tls`] where the settings do not fit together.
@@ -41,19 +67,21 @@ impl Handshake {
         tep: Tep,
         settings: &OpenerSettings,
         transcript: &Transcript,
+        capabilities: Capabilities,
         random: &mut dyn Random,
         wall_clock: UnixTime,
     ) -> Result<Self, HandshakeError> {
-        Ok(match tep {
-            Tep::Tls13 => Self::Tls13(Box::new(scrubbed(|| Tls::open(settings, transcript, wall_clock))?)),
+        let exchange = match tep {
+            Tep::Tls13 => Exchange::Tls13(Box::new(scrubbed(|| Tls::open(settings, wall_clock))?)),
             Tep::TcpcryptCurve25519 | Tep::TcpcryptP256 => {
                 let (suites, log) = (&settings.suites, &settings.key_log);
-                Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::A, tep, suites, transcript, random, log)?))
+                Exchange::Tcpcrypt(Box::new(Tcpcrypt::new(Role::A, tep, suites, random, log)?))
             }
-        })
+        };
+        Ok(Self::new(Role::A, Prologue::of_client(capabilities), transcript, exchange))
     }
 
-    /// Host B's part.
+    /// Host B's part, which introduces itself like this.
     ///
     /// # Errors
     /// As [`Handshake::open`].
@@ -61,16 +89,24 @@ impl Handshake {
         tep: Tep,
         settings: &ListenerSettings,
         transcript: &Transcript,
+        introduction: &Introduction,
         random: &mut dyn Random,
         wall_clock: UnixTime,
     ) -> Result<Self, HandshakeError> {
-        Ok(match tep {
-            Tep::Tls13 => Self::Tls13(Box::new(scrubbed(|| Tls::accept(settings, transcript, wall_clock))?)),
+        let exchange = match tep {
+            Tep::Tls13 => Exchange::Tls13(Box::new(scrubbed(|| Tls::accept(settings, wall_clock))?)),
             Tep::TcpcryptCurve25519 | Tep::TcpcryptP256 => {
                 let (suites, log) = (&settings.suites, &settings.key_log);
-                Self::Tcpcrypt(Box::new(Tcpcrypt::new(Role::B, tep, suites, transcript, random, log)?))
+                Exchange::Tcpcrypt(Box::new(Tcpcrypt::new(Role::B, tep, suites, random, log)?))
             }
-        })
+        };
+        Ok(Self::new(Role::B, Prologue::of_server(introduction), transcript, exchange))
+    }
+
+    fn new(role: Role, ours: Prologue, transcript: &Transcript, exchange: Exchange) -> Self {
+        let reader = PrologueReader::new(role.peer());
+        let theirs = Theirs::Awaited { negotiated: transcript.clone(), reader };
+        Self { role, ours, is_prologue_due: true, theirs, exchange }
     }
 
     /// Takes unmapped bytes of the peer, as they come, and says how many of them belong to the handshake: all, unless
@@ -80,45 +116,94 @@ impl Handshake {
     /// # Errors
     /// The handshake has failed for good. Send what there is to transmit (an alert), then reset the connection.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
-        scrubbed(|| match self {
-            Self::Tls13(tls) => tls.handle_bytes(bytes),
-            Self::Tcpcrypt(tcpcrypt) => tcpcrypt.handle_bytes(bytes),
-        })
+        let in_front = self.take_prologue(bytes)?;
+        let Theirs::Here { transcript, .. } = &self.theirs else { return Ok(in_front) };
+        let rest = &bytes[in_front..];
+        let behind = scrubbed(|| match &mut self.exchange {
+            Exchange::Tls13(tls) => tls.handle_bytes(rest, transcript),
+            Exchange::Tcpcrypt(tcpcrypt) => tcpcrypt.handle_bytes(rest, transcript),
+        })?;
+        Ok(in_front + behind)
+    }
+
+    /// Takes what belongs to the prologue of the peer, if it is not here yet.
+    fn take_prologue(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+        const MALFORMED: HandshakeError = HandshakeError::Malformed("not a prologue of mptcpsec/2");
+        let (negotiated, reader) = match &mut self.theirs {
+            Theirs::Awaited { negotiated, reader } => (negotiated, reader),
+            Theirs::Here { .. } => return Ok(0),
+            Theirs::Malformed => return Err(MALFORMED),
+        };
+        match reader.take(bytes) {
+            Ok((taken, None)) => Ok(taken),
+            Ok((taken, Some(prologue))) => {
+                let (a, b) = match self.role {
+                    Role::A => (&self.ours, &prologue),
+                    Role::B => (&prologue, &self.ours),
+                };
+                let transcript = negotiated.bind(a.as_bytes(), b.as_bytes());
+                self.theirs = Theirs::Here { prologue, transcript };
+                Ok(taken)
+            }
+            Err(MalformedPrologue) => {
+                self.theirs = Theirs::Malformed;
+                Err(MALFORMED)
+            }
+        }
     }
 
     /// Bytes to be sent next, unmapped.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
-        scrubbed(|| match self {
-            Self::Tls13(tls) => tls.poll_transmit(),
-            Self::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_transmit(),
-        })
+        let bytes = scrubbed(|| match &mut self.exchange {
+            Exchange::Tls13(tls) => tls.poll_transmit(),
+            Exchange::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_transmit(),
+        })?;
+        // Both in one piece, so that they leave in one flight.
+        let is_first = core::mem::take(&mut self.is_prologue_due);
+        Some(if is_first { [self.ours.as_bytes(), &bytes].concat().into() } else { bytes })
     }
 
     /// The outcome, once: as soon as the peer's last byte was taken and our own last byte was handed out. From then on
     /// both directions carry mapped bytes only.
     pub fn poll_complete(&mut self) -> Option<Complete> {
-        scrubbed(|| match self {
-            Self::Tls13(tls) => tls.poll_complete(),
-            Self::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_complete(),
+        let Theirs::Here { prologue: theirs, .. } = &self.theirs else { return None };
+        let complete = scrubbed(|| match &mut self.exchange {
+            Exchange::Tls13(tls) => tls.poll_complete(),
+            Exchange::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_complete(),
+        })?;
+        let Exchanged { master, tep, suite, key_exchange, peer, is_resumed, ticket, sent, received } =
+            complete;
+        Some(Complete {
+            master,
+            tep,
+            suite,
+            key_exchange,
+            peer,
+            capabilities: theirs.capabilities,
+            instance: theirs.instance,
+            is_resumed,
+            ticket,
+            sent: sent + self.ours.as_bytes().len() as u64,
+            received: received + theirs.as_bytes().len() as u64,
         })
     }
 
     /// For a client, after the outcome: takes the server's ticket, [`Complete::ticket`] of the other side, for later handshakes with the same
     /// settings. It has to come by the sealed connection and no other way. One that makes no sense, or a second one, is none.
     pub fn handle_ticket(&mut self, ticket: &SessionTicket) {
-        scrubbed(|| match self {
-            Self::Tls13(tls) => tls.handle_ticket(ticket),
+        scrubbed(|| match &mut self.exchange {
+            Exchange::Tls13(tls) => tls.handle_ticket(ticket),
             // Sessions of tcpcrypt (RFC 8548, section 3.5) are not continued.
-            Self::Tcpcrypt(_) => {}
+            Exchange::Tcpcrypt(_) => {}
         });
     }
 }
 
 impl fmt::Debug for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tls13(_) => "Handshake(TLS 1.3)",
-            Self::Tcpcrypt(_) => "Handshake(tcpcrypt)",
+        f.write_str(match self.exchange {
+            Exchange::Tls13(_) => "Handshake(TLS 1.3)",
+            Exchange::Tcpcrypt(_) => "Handshake(tcpcrypt)",
         })
     }
 }
@@ -136,6 +221,10 @@ pub struct Complete {
     pub key_exchange: &'static str,
     /// The identity of the peer.
     pub peer: Peer,
+    /// What the peer understands.
+    pub capabilities: Capabilities,
+    /// Of a server: which run of it this is.
+    pub instance: Option<Instance>,
     /// An earlier session was continued: the peer is who proved to be that then, and nothing was signed. Keys were agreed on anew.
     pub is_resumed: bool,
     /// Of a server: what its client needs to continue this session, to be sent over the sealed connection.
@@ -144,6 +233,20 @@ pub struct Complete {
     pub sent: u64,
     /// Handshake bytes the peer sent: its first mapping starts at relative subflow sequence number 1 + this.
     pub received: u64,
+}
+
+/// The outcome of what runs behind the prologues; bytes are counted from there on.
+#[derive(Debug)]
+pub(crate) struct Exchanged {
+    pub(crate) master: MasterSecret,
+    pub(crate) tep: Tep,
+    pub(crate) suite: Suite,
+    pub(crate) key_exchange: &'static str,
+    pub(crate) peer: Peer,
+    pub(crate) is_resumed: bool,
+    pub(crate) ticket: Option<SessionTicket>,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
 /// The identity of the peer, as far as it was proved.

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use plait_base::Random;
-use plait_protect::handshake::{self as seam, Failed, Handshakes, Tep, Transcript};
+use plait_protect::handshake::{self as seam, Failed, Handshakes, Introduction, Tep, Transcript};
 use plait_protect::sealed::SessionTicket;
 use rustls::pki_types::UnixTime;
 
@@ -29,10 +29,12 @@ impl Handshakes for OpenerSettings {
         &self,
         tep: Tep,
         transcript: &Transcript,
+        introduction: &Introduction,
         random: &mut dyn Random,
         unix_time: u64,
     ) -> Result<Box<dyn seam::Handshake>, Failed> {
-        let handshake = Handshake::open(tep, self, transcript, random, wall_clock(unix_time))?;
+        let handshake =
+            Handshake::open(tep, self, transcript, introduction.capabilities, random, wall_clock(unix_time))?;
         Ok(Box::new(handshake))
     }
 
@@ -64,10 +66,12 @@ impl Handshakes for ListenerSettings {
         &self,
         tep: Tep,
         transcript: &Transcript,
+        introduction: &Introduction,
         random: &mut dyn Random,
         unix_time: u64,
     ) -> Result<Box<dyn seam::Handshake>, Failed> {
-        let handshake = Handshake::accept(tep, self, transcript, random, wall_clock(unix_time))?;
+        let handshake =
+            Handshake::accept(tep, self, transcript, introduction, random, wall_clock(unix_time))?;
         Ok(Box::new(handshake))
     }
 
@@ -110,9 +114,33 @@ impl seam::Handshake for Handshake {
 
 impl From<Complete> for seam::Complete {
     fn from(complete: Complete) -> Self {
-        let Complete { master, tep, suite, key_exchange, peer, is_resumed, ticket, sent, received } =
-            complete;
-        Self { master, tep, suite, key_exchange, peer: peer.into(), is_resumed, ticket, sent, received }
+        let Complete {
+            master,
+            tep,
+            suite,
+            key_exchange,
+            peer,
+            capabilities,
+            instance,
+            is_resumed,
+            ticket,
+            sent,
+            received,
+        } = complete;
+        let peer = peer.into();
+        Self {
+            master,
+            tep,
+            suite,
+            key_exchange,
+            peer,
+            capabilities,
+            instance,
+            is_resumed,
+            ticket,
+            sent,
+            received,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! tcpcrypt's key exchange (RFC 8548, section 3.3): Init1 from A, Init2 from B, and both have a secret.
 //!
 //! Two things differ from the RFC. The transcript that goes into the secret is the one of both SYNs with MP_CAPABLE
-//! and ENO, and in place of its frames come our blocks, whose master secret is one more output of the CPRF.
+//! and ENO and of both prologues, and in place of its frames come our blocks, whose master secret is one more output of the CPRF.
 //! It is anonymous: it keeps eavesdroppers out, not a man in the middle who is there from the first segment on.
 
 mod agreement;
@@ -18,16 +18,14 @@ use zeroize::Zeroizing;
 use self::agreement::{Curve, PrivateKey};
 use self::message::{Collector, Init, NONCE_LEN};
 use crate::error::HandshakeError;
-use crate::machine::{Complete, Peer};
-use plait_protect::handshake::Tep;
-use plait_protect::handshake::Transcript;
+use crate::machine::{Exchanged, Peer};
+use plait_protect::handshake::{BoundTranscript, Tep};
 
 /// One end of the exchange.
-pub struct Tcpcrypt {
+pub(crate) struct Tcpcrypt {
     tep: Tep,
     curve: Curve,
     suites: Vec<Suite>,
-    transcript: Transcript,
     nonce: [u8; NONCE_LEN],
     key_log: Arc<dyn KeyLog>,
     state: State,
@@ -47,7 +45,7 @@ enum State {
         private: PrivateKey,
         collector: Collector,
     },
-    Agreed(Box<Complete>),
+    Agreed(Box<Exchanged>),
     /// The outcome was handed out, or there is none.
     Over,
 }
@@ -65,7 +63,6 @@ impl Tcpcrypt {
         role: Role,
         tep: Tep,
         suites: &[Suite],
-        transcript: &Transcript,
         random: &mut dyn Random,
         key_log: &Arc<dyn KeyLog>,
     ) -> Result<Self, HandshakeError> {
@@ -91,19 +88,23 @@ impl Tcpcrypt {
                 (State::AwaitingInit1 { private, collector: Collector::new(message::INIT1_MAGIC) }, None)
             }
         };
-        let (suites, transcript) = (suites.to_vec(), transcript.clone());
-        let key_log = Arc::clone(key_log);
-        Ok(Self { tep, curve, suites, transcript, nonce, key_log, state, outgoing, sent: 0 })
+        let (suites, key_log) = (suites.to_vec(), Arc::clone(key_log));
+        Ok(Self { tep, curve, suites, nonce, key_log, state, outgoing, sent: 0 })
     }
 
-    pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+    /// Takes bytes of the peer. The master secret follows from `transcript`, which is the same each time.
+    pub(crate) fn handle_bytes(
+        &mut self,
+        bytes: &[u8],
+        transcript: &BoundTranscript,
+    ) -> Result<usize, HandshakeError> {
         let collector = match &mut self.state {
             State::AwaitingInit2 { collector, .. } | State::AwaitingInit1 { collector, .. } => collector,
             State::Agreed(_) | State::Over if bytes.is_empty() => return Ok(0),
             State::Agreed(_) | State::Over => return Err(HandshakeError::BytesBehindTheEnd),
         };
         let step = collector.take(bytes).and_then(|(taken, message)| {
-            message.map_or(Ok(()), |message| self.handle_message(message)).map(|()| taken)
+            message.map_or(Ok(()), |message| self.handle_message(message, transcript)).map(|()| taken)
         });
         if step.is_err() {
             self.state = State::Over;
@@ -117,24 +118,26 @@ impl Tcpcrypt {
         Some(bytes)
     }
 
-    pub(crate) fn poll_complete(&mut self) -> Option<Complete> {
+    pub(crate) fn poll_complete(&mut self) -> Option<Exchanged> {
         if self.outgoing.is_some() || !matches!(self.state, State::Agreed(_)) {
             return None;
         }
         match core::mem::replace(&mut self.state, State::Over) {
-            State::Agreed(complete) => Some(Complete { sent: self.sent, ..*complete }),
+            State::Agreed(complete) => Some(Exchanged { sent: self.sent, ..*complete }),
             State::AwaitingInit2 { .. } | State::AwaitingInit1 { .. } | State::Over => None,
         }
     }
 
-    fn handle_message(&mut self, message: Bytes) -> Result<(), HandshakeError> {
+    fn handle_message(&mut self, message: Bytes, transcript: &BoundTranscript) -> Result<(), HandshakeError> {
         let received = message.len() as u64;
         let (suite, master) = match core::mem::replace(&mut self.state, State::Over) {
-            State::AwaitingInit1 { private, .. } => self.answer(private, message)?,
-            State::AwaitingInit2 { private, init1, .. } => self.conclude(private, &init1, &message)?,
+            State::AwaitingInit1 { private, .. } => self.answer(private, message, transcript)?,
+            State::AwaitingInit2 { private, init1, .. } => {
+                self.conclude(private, (&init1, &message), transcript)?
+            }
             State::Agreed(_) | State::Over => return Err(HandshakeError::BytesBehindTheEnd),
         };
-        self.state = State::Agreed(Box::new(Complete {
+        self.state = State::Agreed(Box::new(Exchanged {
             master,
             tep: self.tep,
             suite,
@@ -149,12 +152,17 @@ impl Tcpcrypt {
     }
 
     /// B: chooses a suite by our own preference and answers.
-    fn answer(&mut self, private: PrivateKey, init1: Bytes) -> Result<(Suite, MasterSecret), HandshakeError> {
+    fn answer(
+        &mut self,
+        private: PrivateKey,
+        init1: Bytes,
+        transcript: &BoundTranscript,
+    ) -> Result<(Suite, MasterSecret), HandshakeError> {
         let Init { suites: offered, nonce, public } = message::parse_init1(&init1, self.curve)?;
         let suite = self.suites.iter().copied().find(|ours| offered.contains(ours));
         let suite = suite.ok_or(HandshakeError::NoCommonSuite)?;
         let init2 = message::emit_init2(suite, &self.nonce, &private.public_key()?);
-        let master = self.derive(private, public, nonce, &init1, &init2)?;
+        let master = self.derive(private, public, nonce, &[transcript.as_bytes(), &init1, &init2])?;
         self.outgoing = Some(init2);
         Ok((suite, master))
     }
@@ -163,13 +171,13 @@ impl Tcpcrypt {
     fn conclude(
         &self,
         private: PrivateKey,
-        init1: &Bytes,
-        init2: &Bytes,
+        (init1, init2): (&Bytes, &Bytes),
+        transcript: &BoundTranscript,
     ) -> Result<(Suite, MasterSecret), HandshakeError> {
         let Init { suites: chosen, public, .. } = message::parse_init2(init2, self.curve)?;
         let suite = chosen.into_iter().find(|suite| self.suites.contains(suite));
         let suite = suite.ok_or(HandshakeError::NoCommonSuite)?;
-        let master = self.derive(private, public, &self.nonce, init1, init2)?;
+        let master = self.derive(private, public, &self.nonce, &[transcript.as_bytes(), init1, init2])?;
         Ok((suite, master))
     }
 
@@ -179,12 +187,12 @@ impl Tcpcrypt {
         private: PrivateKey,
         peer: &[u8],
         nonce_a: &[u8; NONCE_LEN],
-        init1: &[u8],
-        init2: &[u8],
+        said: &[&[u8]; 3],
     ) -> Result<MasterSecret, HandshakeError> {
         let shared = private.agree(peer)?;
         self.key_log.log(LOGGED_SHARED_SECRET, nonce_a, shared.as_slice());
-        let parts = [self.transcript.as_bytes(), init1, init2, shared.as_slice()];
+        let [transcript, init1, init2] = *said;
+        let parts = [transcript, init1, init2, shared.as_slice()];
         // Reserved in full, so that no growing leaves a copy of the secret behind.
         let mut material = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
         parts.iter().for_each(|part| material.extend_from_slice(part));

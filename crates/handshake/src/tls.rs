@@ -31,12 +31,11 @@ use self::record::RecordScanner;
 use self::resuming::Slot;
 use self::server::ServerConfigs;
 use crate::error::{HandshakeError, UNSUPPORTED_CERTIFICATE};
-use crate::machine::{Complete, MAX_PEER_BYTES, Peer};
+use crate::machine::{Exchanged, MAX_EXCHANGE_BYTES, Peer};
 use crate::sessions::Terms;
 use crate::settings::{KeyExchanges, ListenerSettings, OpenerSettings};
 use crate::tickets::Context;
-use plait_protect::handshake::Tep;
-use plait_protect::handshake::Transcript;
+use plait_protect::handshake::{BoundTranscript, Tep};
 
 /// What both sides name in ALPN: this connection is not mistaken for another use of TLS, nor the reverse.
 const ALPN: &[u8] = b"mptcpsec/2";
@@ -45,10 +44,9 @@ const ALPN: &[u8] = b"mptcpsec/2";
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL mptcpsec v2 master";
 
 /// One end of the handshake.
-pub struct Tls {
+pub(crate) struct Tls {
     state: State,
     scanner: RecordScanner,
-    transcript_hash: [u8; 32],
     received: u64,
     sent: u64,
     outgoing: Vec<u8>,
@@ -76,7 +74,7 @@ enum State {
     /// The peer's last byte was taken.
     Agreed {
         connection: Box<Connection>,
-        complete: Option<Box<Complete>>,
+        complete: Option<Box<Exchanged>>,
     },
     Failed,
 }
@@ -90,11 +88,7 @@ enum KnownKeys {
 }
 
 impl Tls {
-    pub(crate) fn open(
-        settings: &OpenerSettings,
-        transcript: &Transcript,
-        wall_clock: UnixTime,
-    ) -> Result<Self, HandshakeError> {
+    pub(crate) fn open(settings: &OpenerSettings, wall_clock: UnixTime) -> Result<Self, HandshakeError> {
         let (credentials, resuming, store) = match &settings.tickets {
             None => (client::credentials(settings)?, Resuming::Never, None),
             Some(tickets) => {
@@ -109,30 +103,25 @@ impl Tls {
         let connection = ClientConnection::new(Arc::new(config), settings.server_name.clone())?;
         let known_keys = client::known_keys(settings);
         let state = State::Running(Box::new(connection.into()));
-        let mut tls = Self::new(state, transcript, known_keys, resuming);
+        let mut tls = Self::new(state, known_keys, resuming);
         tls.collect_outgoing();
         Ok(tls)
     }
 
-    pub(crate) fn accept(
-        settings: &ListenerSettings,
-        transcript: &Transcript,
-        wall_clock: UnixTime,
-    ) -> Result<Self, HandshakeError> {
+    pub(crate) fn accept(settings: &ListenerSettings, wall_clock: UnixTime) -> Result<Self, HandshakeError> {
         let configs = Box::new(ServerConfigs::new(settings, wall_clock)?);
         let known_keys = server::known_keys(settings);
         let state = State::Hello { acceptor: Box::default(), configs };
         let resuming = settings.sessions.as_ref().map_or(Resuming::Never, |sessions| {
             Resuming::Server(Arc::new(resuming::Server::new(sessions, Terms::of(settings), wall_clock)))
         });
-        Ok(Self::new(state, transcript, known_keys, resuming))
+        Ok(Self::new(state, known_keys, resuming))
     }
 
-    fn new(state: State, transcript: &Transcript, known_keys: KnownKeys, resuming: Resuming) -> Self {
+    fn new(state: State, known_keys: KnownKeys, resuming: Resuming) -> Self {
         Self {
             state,
             scanner: RecordScanner::default(),
-            transcript_hash: transcript.hash(),
             received: 0,
             sent: 0,
             outgoing: Vec::new(),
@@ -141,11 +130,16 @@ impl Tls {
         }
     }
 
-    pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+    /// Takes bytes of the peer. The master secret follows from `transcript`, which is the same each time.
+    pub(crate) fn handle_bytes(
+        &mut self,
+        bytes: &[u8],
+        transcript: &BoundTranscript,
+    ) -> Result<usize, HandshakeError> {
         let was_agreed = matches!(self.state, State::Agreed { .. });
         let mut taken = 0;
         while taken < bytes.len() && (was_agreed || !matches!(self.state, State::Agreed { .. })) {
-            match self.handle_piece(&bytes[taken..]) {
+            match self.handle_piece(&bytes[taken..], transcript) {
                 Ok(more) => taken += more,
                 Err(error) => {
                     self.collect_outgoing();
@@ -167,13 +161,13 @@ impl Tls {
         Some(bytes)
     }
 
-    pub(crate) fn poll_complete(&mut self) -> Option<Complete> {
+    pub(crate) fn poll_complete(&mut self) -> Option<Exchanged> {
         if !self.outgoing.is_empty() {
             return None;
         }
         match &mut self.state {
             State::Agreed { complete, .. } => {
-                complete.take().map(|complete| Complete { sent: self.sent, ..*complete })
+                complete.take().map(|complete| Exchanged { sent: self.sent, ..*complete })
             }
             State::Hello { .. } | State::Running(_) | State::Failed => None,
         }
@@ -193,15 +187,15 @@ impl Tls {
     }
 
     /// Takes bytes up to the end of the current record.
-    fn handle_piece(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+    fn handle_piece(&mut self, bytes: &[u8], transcript: &BoundTranscript) -> Result<usize, HandshakeError> {
         let (piece, ends) = self.scanner.take(bytes)?;
         self.received += piece as u64;
-        if self.received > MAX_PEER_BYTES {
+        if self.received > MAX_EXCHANGE_BYTES {
             return Err(HandshakeError::TooLong);
         }
         self.feed(&bytes[..piece])?;
         if ends {
-            self.handle_record()?;
+            self.handle_record(transcript)?;
         }
         Ok(piece)
     }
@@ -226,12 +220,12 @@ impl Tls {
     }
 
     /// A whole record is in: lets rustls work on it.
-    fn handle_record(&mut self) -> Result<(), HandshakeError> {
+    fn handle_record(&mut self, transcript: &BoundTranscript) -> Result<(), HandshakeError> {
         self.state = match core::mem::replace(&mut self.state, State::Failed) {
             State::Hello { acceptor, configs } => self.handle_hello(acceptor, configs)?,
             State::Running(mut connection) => match process(&mut connection) {
                 Ok(()) if connection.is_handshaking() => State::Running(connection),
-                Ok(()) => self.agree(connection)?,
+                Ok(()) => self.agree(connection, transcript)?,
                 Err(error) => return Err(self.fail(connection, error)),
             },
             State::Agreed { mut connection, .. } => {
@@ -286,16 +280,20 @@ impl Tls {
         error
     }
 
-    fn agree(&mut self, mut connection: Box<Connection>) -> Result<State, HandshakeError> {
+    fn agree(
+        &mut self,
+        mut connection: Box<Connection>,
+        transcript: &BoundTranscript,
+    ) -> Result<State, HandshakeError> {
         if connection.alpn_protocol() != Some(ALPN) {
             return Err(HandshakeError::Protocol);
         }
         let suite = connection.negotiated_cipher_suite().and_then(|suite| block_suite(suite.suite()));
-        let context = Some(&self.transcript_hash[..]);
+        let context = transcript.hash();
         let master = MasterSecret::filled_by(|master| {
-            connection.export_keying_material(&mut master[..], EXPORTER_LABEL, context).map(drop)
+            connection.export_keying_material(&mut master[..], EXPORTER_LABEL, Some(&context)).map(drop)
         })?;
-        let complete = Complete {
+        let complete = Exchanged {
             master,
             tep: Tep::Tls13,
             suite: suite.ok_or(HandshakeError::NoCommonSuite)?,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use plait_base::SeededRandom;
 use plait_handshake::{
-    Certificate, ClientPolicy, Complete, Handshake, HandshakeError, Handshakes, KeyExchanges,
+    Capabilities, Certificate, ClientPolicy, Complete, Handshake, HandshakeError, Handshakes, KeyExchanges,
     ListenerSettings, OpenerSettings, Peer, RootCertStore, ServerName, ServerTrust, Sessions, Tep, Tickets,
     UnixTime,
 };
 use plait_protect::sealed::{SessionTicket, Suite};
-use support::{accept, identity, listener, name, now, open, opener, transcript};
+use support::{SERVER, accept, identity, listener, name, now, open, opener, transcript};
 use zeroize::Zeroizing;
 
 /// What came of a handshake.
@@ -58,8 +58,10 @@ fn meet_at(
     carry: impl FnOnce(&SessionTicket) -> Option<SessionTicket>,
 ) -> Met {
     let random = &mut SeededRandom::from_number(1);
-    let mut a = Handshake::open(Tep::Tls13, opener, &transcript(), random, now).expect("fine settings");
-    let mut b = Handshake::accept(Tep::Tls13, listener, &transcript(), random, now).expect("fine settings");
+    let mut a = Handshake::open(Tep::Tls13, opener, &transcript(), Capabilities::OURS, random, now)
+        .expect("fine settings");
+    let mut b =
+        Handshake::accept(Tep::Tls13, listener, &transcript(), &SERVER, random, now).expect("fine settings");
     let mut flights: [Vec<u8>; 3] = Default::default();
     let (mut error_a, mut error_b) = (None, None);
     for (number, flight) in flights.iter_mut().enumerate() {
@@ -207,9 +209,11 @@ fn a_ticket_counts_for_a_day_after_the_last_signature_however_often_it_was_renew
         meet(&opener, &listener);
         let random = &mut SeededRandom::from_number(1);
         let transcript = transcript();
-        let open = Handshake::open(Tep::Tls13, &opener, &transcript, random, later(client)).expect("fine");
-        let accept =
-            Handshake::accept(Tep::Tls13, &listener, &transcript, random, later(server)).expect("fine");
+        let open =
+            Handshake::open(Tep::Tls13, &opener, &transcript, Capabilities::OURS, random, later(client))
+                .expect("fine");
+        let accept = Handshake::accept(Tep::Tls13, &listener, &transcript, &SERVER, random, later(server))
+            .expect("fine");
         let outcome = support::run(open, accept, usize::MAX);
         assert!(!outcome.a.expect("A").is_resumed && !outcome.b.expect("B").is_resumed);
     }
@@ -347,8 +351,9 @@ fn who_claims_to_continue_a_session_without_its_secret_is_found_out() {
     let (twin, knows) = (self::opener(), self::listener());
     meet(&twin, &knows);
     let random = &mut SeededRandom::from_number(1);
-    let mut a = Handshake::open(Tep::Tls13, &twin, &transcript(), random, now()).expect("fine");
-    let mut b = Handshake::accept(Tep::Tls13, &knows, &transcript(), random, now()).expect("fine");
+    let mut a =
+        Handshake::open(Tep::Tls13, &twin, &transcript(), Capabilities::OURS, random, now()).expect("fine");
+    let mut b = Handshake::accept(Tep::Tls13, &knows, &transcript(), &SERVER, random, now()).expect("fine");
     b.handle_bytes(&a.poll_transmit().expect("hello")).expect("fine");
     other.replace(b.poll_transmit().expect("flight").to_vec());
     let lie = |flight: usize, bytes: &mut Vec<u8>| {
@@ -384,10 +389,14 @@ fn however_many_servers_there_are_and_tickets_they_give_few_are_kept() {
     let all = |opener: &OpenerSettings, count: usize| {
         let random = &mut SeededRandom::from_number(1);
         let mut ends: Vec<_> = (0..count)
-            .map(|_| Handshake::open(Tep::Tls13, opener, &transcript(), random, now()).expect("fine"))
+            .map(|_| {
+                Handshake::open(Tep::Tls13, opener, &transcript(), Capabilities::OURS, random, now())
+                    .expect("fine")
+            })
             .collect();
         for a in &mut ends {
-            let mut b = Handshake::accept(Tep::Tls13, &listener, &transcript(), random, now()).expect("fine");
+            let mut b = Handshake::accept(Tep::Tls13, &listener, &transcript(), &SERVER, random, now())
+                .expect("fine");
             b.handle_bytes(&a.poll_transmit().expect("hello")).expect("fine");
             a.handle_bytes(&b.poll_transmit().expect("flight")).expect("fine");
             b.handle_bytes(&a.poll_transmit().expect("Finished")).expect("fine");
@@ -431,10 +440,10 @@ fn modes(hello: &[u8]) -> Vec<u8> {
     contents[1..].to_vec()
 }
 
-/// Extensions of a ClientHello (RFC 8446, section 4.1.2) that is one record.
+/// Extensions of a ClientHello (RFC 8446, section 4.1.2) that is one record behind the client's prologue.
 fn extensions(hello: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    // Headers of record and message, version, random.
-    let mut rest = &hello[5 + 4 + 2 + 32..];
+    // Prologue, headers of record and message, version, random.
+    let mut rest = &hello[1 + usize::from(hello[0]) + 5 + 4 + 2 + 32..];
     let mut skip = |width: usize| {
         let length = rest[..width].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         let (field, behind) = rest[width..].split_at(length);

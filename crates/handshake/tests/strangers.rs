@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use plait_base::SeededRandom;
 use plait_handshake::{
-    Certificate, Handshake, HandshakeError, ListenerSettings, OpenerSettings, ServerTrust, Tep,
+    Capabilities, Certificate, Handshake, HandshakeError, ListenerSettings, OpenerSettings, ServerTrust, Tep,
 };
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
-use support::{accept, listener, name, now, opener, transcript};
+use support::{accept, listener, name, now, opener, prologues, transcript};
 
 struct Known {
     certificate: Arc<Certificate>,
@@ -50,9 +50,16 @@ fn stranger_server(known: &Known, alpn: &[&[u8]]) -> ServerConnection {
     ServerConnection::new(Arc::new(config)).expect("fine settings")
 }
 
-/// Carries bytes between a stranger and one of ours; gives what ours complained about.
+/// Carries bytes between a stranger and one of ours, with prologues in front; gives what ours complained about.
 fn run(mut stranger: rustls::Connection, mut ours: Handshake) -> Result<bool, HandshakeError> {
     let mut is_complete = false;
+    let [client, server] = prologues();
+    let (theirs, our_prologue) = match stranger {
+        rustls::Connection::Client(_) => (client, server),
+        rustls::Connection::Server(_) => (server, client),
+    };
+    assert_eq!(ours.handle_bytes(theirs.as_bytes())?, theirs.as_bytes().len());
+    let mut skipped = our_prologue.as_bytes().len();
     for _ in 0..10 {
         let mut bytes = Vec::new();
         while stranger.wants_write() {
@@ -63,7 +70,7 @@ fn run(mut stranger: rustls::Connection, mut ours: Handshake) -> Result<bool, Ha
             rest = &rest[ours.handle_bytes(rest)?..];
         }
         while let Some(bytes) = ours.poll_transmit() {
-            let mut rest = &bytes[..];
+            let mut rest = &bytes[core::mem::take(&mut skipped)..];
             while !rest.is_empty() {
                 stranger.read_tls(&mut rest).expect("room");
                 // A stranger's own complaint shows as its alert.
@@ -83,7 +90,8 @@ fn server(known: &Known) -> Handshake {
 fn client(known: &Known) -> Handshake {
     let settings = OpenerSettings { server: ServerTrust::Roots(Arc::clone(&known.roots)), ..opener() };
     let random = &mut SeededRandom::from_number(7);
-    Handshake::open(Tep::Tls13, &settings, &transcript(), random, now()).expect("fine settings")
+    Handshake::open(Tep::Tls13, &settings, &transcript(), Capabilities::OURS, random, now())
+        .expect("fine settings")
 }
 
 #[test]

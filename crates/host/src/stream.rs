@@ -152,7 +152,8 @@ impl Monitor {
     }
 
     /// Asks the peer of a sealed connection how our subflows look to it, in a block that is filled up to so many bytes, 32 KiB at most.
-    /// The answer is as long, and in the status of each subflow. `false` if the connection is not sealed.
+    /// The answer is as long, and in the status of each subflow. `false` if the connection is not sealed, or the
+    /// peer does not understand the question.
     pub fn look(&self, bytes: usize) -> bool {
         let Handle { shared, id } = &*self.handle;
         shared.change(|state, now| state.endpoint.look(now, *id, bytes))

@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, PathId, Random};
+use plait_protect::handshake::Introduction;
 use plait_protect::sealed::OPENING_LEN;
 use plait_tcp::{FourTuple, Isn};
 
@@ -68,6 +69,9 @@ pub trait Host {
 
     /// Seconds since 1970-01-01 UTC at `now`, for the dates in certificates and tickets. Asked anew for each handshake.
     fn unix_time(&self, now: Instant) -> u64;
+
+    /// What this host tells its peers about itself: its capabilities, and the instance that is the same as long as it runs.
+    fn introduction(&self) -> Introduction;
 }
 
 /// Names an opening at its listener.

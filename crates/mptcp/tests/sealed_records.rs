@@ -7,6 +7,7 @@ use core::net::IpAddr;
 use plait_base::Duration;
 use plait_handshake::Tep;
 use plait_mptcp::{Path, Protect, Ratchet};
+use plait_protect::handshake::Capability;
 use plait_wire::{
     AddAddr, Dss, Flags, Mapping, MpJoin, MpPrio, MptcpOption, RemoveAddr, Segment, TcpOption, option_bytes,
     options,
@@ -32,8 +33,13 @@ type Shared = Rc<RefCell<Tape>>;
 
 /// An idle connection over two paths, with everything taped.
 fn idle(seed: u64, taken_tokens: u8) -> (World, Shared) {
+    idle_as(seed, |world| world.sides[SERVER].host.taken_tokens = taken_tokens)
+}
+
+/// The same with other hosts.
+fn idle_as(seed: u64, prepare: impl FnOnce(&mut World)) -> (World, Shared) {
     let mut world = sealed(seed, vec![Link::default(); 2], &[Tep::TcpcryptCurve25519]);
-    world.sides[SERVER].host.taken_tokens = taken_tokens;
+    prepare(&mut world);
     let tape = Shared::default();
     record(&mut world, &tape, |_, _| Fate::Pass);
     world.config(|config| {
@@ -362,4 +368,18 @@ fn a_host_is_told_how_its_subflows_look_at_the_other_end_by_no_more_bytes_than_i
     world.serve(SERVER);
     world.finish(60);
     assert_carried(&mut world, &up, b"");
+}
+
+#[test]
+fn a_peer_that_does_not_list_the_question_is_not_asked_how_subflows_look() {
+    let (mut world, tape) = idle_as(31, |world| {
+        let capabilities = &mut world.sides[SERVER].host.introduction.capabilities;
+        *capabilities = capabilities.without(Capability::Look);
+    });
+    tape.borrow_mut().blocks.clear();
+    assert!(!world.of(CLIENT).look(64), "the server does not understand it");
+    world.serve(CLIENT);
+    world.wait(1000);
+    assert!(tape.borrow().blocks.is_empty(), "no record was sent");
+    assert!(world.of(SERVER).look(64), "the client does");
 }

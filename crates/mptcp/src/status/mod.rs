@@ -4,6 +4,7 @@ mod attempts;
 mod path_report;
 
 use plait_base::{Duration, Instant, PathId, SubflowId};
+use plait_protect::handshake::Instance;
 use plait_protect::sealed::Seen;
 use plait_tcp::FourTuple;
 
@@ -127,6 +128,8 @@ pub struct SealedStatus {
     pub key_exchange: Option<&'static str>,
     /// The identity of the peer.
     pub peer: PeerIdentity,
+    /// Which run of the server this is, where the peer is the server.
+    pub instance: Option<Instance>,
     /// The handshake has continued an earlier session: the peer is who proved to be that then.
     pub is_resumed: bool,
     /// Generations of the keys: ours and the peer's.

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use plait_base::{Dsn, Instant, SeededRandom, SeqNum};
 use plait_handshake::{
-    ACK_ENO, Handshake, OpenerSettings, ServerName, ServerTrust, Tep, Transcript, UnixTime, offer_eno,
+    ACK_ENO, Capabilities, Handshake, OpenerSettings, ServerName, ServerTrust, Tep, Transcript, UnixTime,
+    offer_eno,
 };
 use plait_protect::sealed::{
     BlockBuffer, ConnectionIdentity, ConnectionSecrets, Kind, OptionContext, ProtectedOptions, Role, Sealer,
@@ -102,8 +103,9 @@ impl RawPeer {
         let name = ServerName::try_from("gw.example.com").expect("a name");
         let settings = OpenerSettings::new(name, ServerTrust::AcceptNew);
         let clock = UnixTime::since_unix_epoch(core::time::Duration::from_secs(1_790_000_000));
-        let mut handshake = Handshake::open(self.tep, &settings, &transcript, &mut self.random, clock)
-            .expect("fine settings");
+        let mut handshake =
+            Handshake::open(self.tep, &settings, &transcript, Capabilities::OURS, &mut self.random, clock)
+                .expect("fine settings");
         let hello = handshake.poll_transmit().expect("A speaks first");
         self.handshake = Some(handshake);
         let segment = self.segment(hello.clone(), option_field(&[&CAPABLE, &ACK_ENO]));

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, PathId, Random, SeededRandom, SeqNum};
-use plait_mptcp::{Host, OpeningClaim, OpeningName, Paths};
+use plait_mptcp::{Host, Introduction, OpeningClaim, OpeningName, Paths};
 use plait_tcp::{FourTuple, Isn};
 
 pub(crate) struct TestHost {
@@ -18,6 +18,8 @@ pub(crate) struct TestHost {
     pub(crate) syn_data_dropped: Vec<PathId>,
     /// What becomes of claims to openings.
     pub(crate) claim: OpeningClaim,
+    /// What it tells its peers about itself.
+    pub(crate) introduction: Introduction,
 }
 
 impl Host for TestHost {
@@ -83,5 +85,9 @@ impl Host for TestHost {
 
     fn unix_time(&self, _: Instant) -> u64 {
         1_800_000_000
+    }
+
+    fn introduction(&self) -> Introduction {
+        self.introduction
     }
 }

@@ -17,7 +17,8 @@ use host::TestHost;
 use plait_base::{Duration, Instant, PathId, Random, SeededRandom, SubflowId};
 use plait_link::{Decision, LinkConfig, Loss, Reordering};
 use plait_mptcp::{
-    Association, Config, ConnectionError, Event, OpeningClaim, Path, PathClass, Paths, ReadError, Status,
+    Association, Capabilities, Config, ConnectionError, Event, Instance, Introduction, OpeningClaim, Path,
+    PathClass, Paths, ReadError, Status,
 };
 use plait_tcp::FourTuple;
 use plait_wire::{Flags, Segment};
@@ -161,6 +162,10 @@ impl World {
                     keys_drawn: 0,
                     syn_data_dropped: Vec::new(),
                     claim: OpeningClaim::Granted,
+                    introduction: Introduction {
+                        capabilities: Capabilities::OURS,
+                        instance: Instance::new([number as u8; Instance::LEN]),
+                    },
                 },
                 config: Config::default(),
                 connection: None,

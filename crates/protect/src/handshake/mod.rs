@@ -6,7 +6,8 @@
 //! 1. [`offer_eno`], [`judge_offer`], [`judge_answer`]: the SYNs negotiate an encryption protocol ([`Tep`]) beside
 //!    MP_CAPABLE version 2, and a [`Policy`] says what happens where that fails. What both SYNs carried becomes the
 //!    [`Transcript`].
-//! 2. [`Handshake`]: runs over the unmapped bytes that open the first subflow in each direction. It takes bytes, gives
+//! 2. [`Handshake`]: runs over the unmapped bytes that open the first subflow in each direction. It begins with a [`Prologue`] in
+//!    each direction, which says in clear what its sender understands. It takes bytes, gives
 //!    bytes, and ends at an exact byte: the first mapped byte follows directly. [`Handshakes`] makes them.
 //! 3. [`Complete`]: the master secret, which depends on the transcript, and who the peer is.
 //!
@@ -14,7 +15,9 @@
 //! handshakes succeed and their secrets differ: the first block does not open
 //! ([`OpenError::FirstOptionTag`](crate::sealed::OpenError::FirstOptionTag)), before any byte was delivered.
 
+mod capabilities;
 mod negotiation;
+mod prologue;
 mod tep;
 mod transcript;
 
@@ -25,11 +28,13 @@ use plait_base::Random;
 
 use crate::sealed::{MasterSecret, SessionTicket, Suite};
 
+pub use capabilities::{Capabilities, Capability};
 pub use negotiation::{
     ACK_ENO, Policy, Refusal, Verdict, answer_eno, judge_ack, judge_answer, judge_offer, offer_eno,
 };
+pub use prologue::{Instance, Introduction, MAX_PROLOGUE, MalformedPrologue, Prologue, PrologueReader};
 pub use tep::Tep;
-pub use transcript::Transcript;
+pub use transcript::{BoundTranscript, Transcript};
 
 /// One end of a handshake over the unmapped bytes of the first subflow.
 ///
@@ -61,8 +66,8 @@ pub trait Handshakes: Send + Sync + fmt::Debug {
     /// offered nor answered where an identity is required.
     fn allows(&self, tep: Tep) -> bool;
 
-    /// Begins a handshake. `random` is the source for secrets; `unix_time` is seconds since 1970-01-01 UTC, for the
-    /// dates in certificates.
+    /// Begins a handshake. `introduction` is what this host tells the peer about itself; `random` is the source for secrets;
+    /// `unix_time` is seconds since 1970-01-01 UTC, for the dates in certificates.
     ///
     /// # Errors
     /// The settings do not fit together.
@@ -70,6 +75,7 @@ pub trait Handshakes: Send + Sync + fmt::Debug {
         &self,
         tep: Tep,
         transcript: &Transcript,
+        introduction: &Introduction,
         random: &mut dyn Random,
         unix_time: u64,
     ) -> Result<Box<dyn Handshake>, Failed>;
@@ -113,6 +119,10 @@ pub struct Complete {
     pub key_exchange: &'static str,
     /// Who the peer is.
     pub peer: Peer,
+    /// What the peer understands: what it does not list is not sent to it.
+    pub capabilities: Capabilities,
+    /// For a client: which run of the server this is.
+    pub instance: Option<Instance>,
     /// It has continued an earlier session: the peer is who proved to be that then, and nothing was signed.
     pub is_resumed: bool,
     /// For the client, to be said in a sealed block: by this its next handshake can continue this session.

@@ -1,14 +1,19 @@
-//! What both SYNs said.
+//! What both SYNs said, and what both ends said in front of their handshakes.
 
 use core::fmt;
 
 use aws_lc_rs::digest;
 
 /// The negotiation as both hosts saw it: A's MP_CAPABLE, A's ENO, B's MP_CAPABLE, B's ENO, each as it was on the
-/// wire with kind and length. Own options as sent, the other's as received: if somebody changed one of them on the
-/// way, the two hosts have different transcripts, and so different keys.
+/// wire with kind and length. Own options as sent, the other's as received. Keys follow from it only together with both
+/// prologues: [`bind`](Self::bind).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Transcript(Vec<u8>);
+
+/// The [`Transcript`] and both prologues behind it. If an attacker changed a byte of either on the way, the two hosts have different
+/// ones, and so different keys.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BoundTranscript(Vec<u8>);
 
 impl Transcript {
     /// The transcript of these four options.
@@ -16,6 +21,14 @@ impl Transcript {
         Self([a_capable, a_eno, b_capable, b_eno].concat())
     }
 
+    /// Adds the prologues of both ends, each as it was on the wire with its length.
+    #[must_use]
+    pub fn bind(&self, a_prologue: &[u8], b_prologue: &[u8]) -> BoundTranscript {
+        BoundTranscript([&self.0[..], a_prologue, b_prologue].concat())
+    }
+}
+
+impl BoundTranscript {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -31,8 +44,18 @@ impl Transcript {
 
 impl fmt::Debug for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Transcript(")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        f.write_str(")")
+        write_hex("Transcript", &self.0, f)
     }
+}
+
+impl fmt::Debug for BoundTranscript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex("BoundTranscript", &self.0, f)
+    }
+}
+
+fn write_hex(name: &str, bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{name}(")?;
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+    f.write_str(")")
 }

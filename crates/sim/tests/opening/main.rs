@@ -5,6 +5,7 @@ mod fixture;
 mod garbage;
 mod messages;
 mod path_gone;
+mod prologue;
 mod resuming;
 
 use fixture::{Attack, BYTES, Fixture, TEPS, assert_complete, first_byte, sealed};

@@ -17,7 +17,7 @@ const CONST_MASTER: u8 = 0x4d;
 
 /// The nonce in Init1 (of side 0) or Init2, if the connection begins with that.
 pub(super) fn nonce(first: &First, side: usize) -> Option<&[u8]> {
-    let said = first.said[side].as_ref()?;
+    let said = first.behind_prologue(side)?;
     let at = match (side, said.get(..4)?) {
         (0, [0x15, 0x10, 0x1a, 0x0e]) => 9 + 2 * usize::from(*said.get(8)?),
         (1, [0x09, 0x71, 0x05, 0xe0]) => 10,
@@ -29,11 +29,12 @@ pub(super) fn nonce(first: &First, side: usize) -> Option<&[u8]> {
 /// What follows from what the log has, and the master secret.
 pub(super) fn complete(mut secrets: Vec<Secret>, first: &First) -> Result<(Vec<Secret>, Vec<u8>)> {
     let shared = secrets.iter().find(|secret| secret.name == SHARED).context("no shared secret")?;
-    let [Some(init1), Some(init2)] = &first.said else { anyhow::bail!("no Init1 and Init2") };
+    let said = [0, 1].map(|side| first.behind_prologue(side));
+    let [Some(init1), Some(init2)] = said else { anyhow::bail!("no Init1 and Init2") };
     let nonce = nonce(first, 0).context("no nonce")?;
     // HMAC takes keys of any length.
     let mut extract = <Hmac<Sha256> as KeyInit>::new_from_slice(nonce).context("no key")?;
-    for part in [&first.transcript(), &init1[..], init2, &shared.bytes] {
+    for part in [&first.transcript(), init1, init2, &shared.bytes] {
         extract.update(part);
     }
     let session = extract.finalize().into_bytes().to_vec();

@@ -41,10 +41,11 @@ impl Connection {
     }
 
     /// Asks the peer how our subflows look to it, in a block that is filled up to so many bytes, 32 KiB at most; the answer, which is as
-    /// long, is in the status of each ([`SubflowStatus::seen`](crate::SubflowStatus::seen)). `false` if the connection is not sealed.
+    /// long, is in the status of each ([`SubflowStatus::seen`](crate::SubflowStatus::seen)). `false` if the connection is not sealed, or
+    /// the peer does not list [`Capability::Look`](plait_protect::handshake::Capability::Look).
     pub fn look(&mut self, bytes: usize) -> bool {
         self.timers.set(None);
-        self.protection.established_mut().map(|established| established.ask_look(bytes)).is_some()
+        self.protection.established_mut().is_some_and(|established| established.ask_look(bytes))
     }
 
     /// The peer asks how its subflows look.

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use plait_base::{Dsn, Instant, PathId};
-use plait_protect::handshake::{Handshake, Peer, Tep};
+use plait_protect::handshake::{Capabilities, Capability, Handshake, Instance, Peer, Tep};
 use plait_protect::sealed::{
     ConnectionIdentity, Opener, Record, Role as End, Sealer, Seen, SessionTicket, SubflowTag, Suite,
 };
@@ -35,6 +35,8 @@ pub(super) struct About {
     pub(super) suite: Suite,
     pub(super) key_exchange: &'static str,
     pub(super) peer: Peer,
+    pub(super) capabilities: Capabilities,
+    pub(super) instance: Option<Instance>,
     pub(super) is_resumed: bool,
     pub(super) sent: u64,
     pub(super) received: u64,
@@ -175,6 +177,11 @@ impl Established {
         }
     }
 
+    /// Whether the peer understands this: what it does not list is not sent to it.
+    pub(crate) fn peer_can(&self, capability: Capability) -> bool {
+        self.about.capabilities.has(capability)
+    }
+
     pub(super) fn token(&self) -> u32 {
         self.token
     }
@@ -213,9 +220,14 @@ impl Established {
         }
     }
 
-    /// Asks the peer how our subflows look to it, in a block of so many bytes of plain text.
-    pub(crate) fn ask_look(&mut self, bytes: usize) {
-        self.look.ask(bytes);
+    /// Asks the peer how our subflows look to it, in a block of so many bytes of plain text. `false` if the peer does not
+    /// understand the question.
+    pub(crate) fn ask_look(&mut self, bytes: usize) -> bool {
+        let can_answer = self.peer_can(Capability::Look);
+        if can_answer {
+            self.look.ask(bytes);
+        }
+        can_answer
     }
 
     /// Answers the peer's question.
@@ -250,12 +262,23 @@ impl Established {
     }
 
     pub(super) fn status(&self, rest: SealedStatus) -> SealedStatus {
-        let About { tep, suite, key_exchange, peer: _, is_resumed, sent, received } = &self.about;
+        let About {
+            tep,
+            suite,
+            key_exchange,
+            peer: _,
+            capabilities: _,
+            instance,
+            is_resumed,
+            sent,
+            received,
+        } = &self.about;
         SealedStatus {
             handshake: Some(tep.name()),
             suite: Some(suite.name()),
             key_exchange: Some(key_exchange),
             peer: self.peer_identity(),
+            instance: *instance,
             is_resumed: *is_resumed,
             mixed_paths: self.mixed_paths(),
             waits_for_paths: self.waits_for_paths(),

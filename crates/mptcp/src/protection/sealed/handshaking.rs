@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use plait_base::{Instant, SubflowId};
-use plait_protect::handshake::{Complete, Failed, Handshake, Tep};
+use plait_protect::handshake::{Capability, Complete, Failed, Handshake, Tep};
 use plait_protect::sealed::{ConnectionSecrets, Role as End};
 use plait_wire::OptionBytes;
 
@@ -78,7 +78,8 @@ impl Sealed {
         let Some(ours) = self.ours() else {
             return Begun::Failed("there are no settings for this direction".to_owned());
         };
-        match ours.begin(tep, transcript, host.secrets(), unix_time) {
+        let introduction = host.introduction();
+        match ours.begin(tep, transcript, &introduction, host.secrets(), unix_time) {
             Ok(handshake) => {
                 let mut handshaking =
                     Handshaking { handshake, subflow, tep, began: now, outbox: Vec::new(), outcome: None };
@@ -146,8 +147,19 @@ impl Sealed {
         let Stage::Handshaking(handshaking) = core::mem::replace(&mut self.stage, failed) else {
             return Err("no handshake runs");
         };
-        let Complete { master, tep, suite, key_exchange, peer, is_resumed, ticket, sent, received } =
-            complete;
+        let Complete {
+            master,
+            tep,
+            suite,
+            key_exchange,
+            peer,
+            capabilities,
+            instance,
+            is_resumed,
+            ticket,
+            sent,
+            received,
+        } = complete;
         let role = end(self.role);
         let secrets = ConnectionSecrets::derive(master, tep.byte());
         let derived = secrets.identity().token(role);
@@ -157,7 +169,9 @@ impl Sealed {
         }
         let started = secrets.start(role, suite, suite.limits(), now);
         let mixing = Mixing::new(self.settings.require_paths, way);
-        let about = About { tep, suite, key_exchange, peer, is_resumed, sent, received };
+        let about =
+            About { tep, suite, key_exchange, peer, capabilities, instance, is_resumed, sent, received };
+        let ticket = ticket.filter(|_| capabilities.has(Capability::Ticket));
         let Handshaking { handshake, began, .. } = *handshaking;
         let left = Left { began, handshake, ticket };
         let mut established = Established::new(role, about, started, left, mixing);

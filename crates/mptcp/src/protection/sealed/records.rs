@@ -181,7 +181,7 @@ mod tests {
 
     use bytes::Bytes;
     use plait_base::{Instant, PathId};
-    use plait_protect::handshake::{Complete, Failed, Handshake, Peer, Tep};
+    use plait_protect::handshake::{Capabilities, Complete, Failed, Handshake, Peer, Tep};
     use plait_protect::sealed::{ConnectionSecrets, MasterSecret, Role as End, Suite};
 
     use super::super::established::{About, Left};
@@ -220,8 +220,17 @@ mod tests {
         let started = secrets.start(End::A, suite, suite.limits(), Instant::ZERO);
         let given = Arc::new(AtomicUsize::new(0));
         let (peer, key_exchange) = (Peer::Certificate, "X25519MLKEM768");
-        let about =
-            About { tep: Tep::Tls13, suite, key_exchange, peer, is_resumed: false, sent: 1, received: 1 };
+        let about = About {
+            tep: Tep::Tls13,
+            suite,
+            key_exchange,
+            peer,
+            capabilities: Capabilities::OURS,
+            instance: None,
+            is_resumed: false,
+            sent: 1,
+            received: 1,
+        };
         let handshake = Box::new(Over(Arc::clone(&given)));
         let left = Left { began: Instant::ZERO, handshake, ticket: None };
         let mixing = Mixing::new(0, (PathId(0), Ipv4Addr::LOCALHOST.into()));

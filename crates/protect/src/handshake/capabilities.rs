@@ -1,0 +1,76 @@
+//! What a host understands beyond the mandatory rest of version 2.
+
+use core::fmt;
+
+/// A feature of the wire format that a host may lack. What the peer does not list is not sent to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Capability {
+    /// Bit 0: the authenticated life of subflows: the control records GONE (0x10) and VOID (0x11), the tagged option CHECK, and
+    /// PATHKEY messages that begin with fresh bytes.
+    Life,
+    /// Bit 1: the control record REFUSED (0x12).
+    Refused,
+    /// Bit 2: the control records LOOK (0x0e) and SEEN (0x0f). A host that lists it answers LOOK.
+    Look,
+    /// Bit 3: the control record TICKET (0x0d).
+    Ticket,
+}
+
+impl Capability {
+    /// All of them, from the lowest bit up.
+    pub const ALL: [Self; 4] = [Self::Life, Self::Refused, Self::Look, Self::Ticket];
+
+    const fn bit(self) -> u32 {
+        match self {
+            Self::Life => 1 << 0,
+            Self::Refused => 1 << 1,
+            Self::Look => 1 << 2,
+            Self::Ticket => 1 << 3,
+        }
+    }
+}
+
+/// The capabilities of one host: 32 bits, of which unknown ones are kept and mean nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Capabilities(u32);
+
+impl Capabilities {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Those of this implementation.
+    pub const OURS: Self = Self::NONE.with(Capability::Look).with(Capability::Ticket);
+
+    /// The capabilities with these bits.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The bits, as they are on the wire.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// These and this one.
+    #[must_use]
+    pub const fn with(self, capability: Capability) -> Self {
+        Self(self.0 | capability.bit())
+    }
+
+    /// These without this one.
+    #[must_use]
+    pub const fn without(self, capability: Capability) -> Self {
+        Self(self.0 & !capability.bit())
+    }
+
+    /// Whether this one is among them.
+    pub const fn has(self, capability: Capability) -> bool {
+        self.0 & capability.bit() != 0
+    }
+}
+
+impl fmt::Debug for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(Capability::ALL.iter().filter(|each| self.has(**each))).finish()
+    }
+}
