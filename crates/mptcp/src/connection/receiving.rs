@@ -83,6 +83,9 @@ impl Connection {
             return;
         }
         let is_syn = segment.flags.contains(Flags::SYN);
+        if !self.protection.verifies_life() {
+            self.follow_trial(now, index);
+        }
         let state = &self.subflows[index].state;
         match (state.stage, state.kind) {
             (Stage::Opening, Kind::FirstActive) if is_syn && segment.flags.contains(Flags::ACK) => {

@@ -37,6 +37,7 @@ impl Connection {
 
     /// Asks subflows on trial for something, or gives up.
     pub(crate) fn run_no_way(&mut self, now: Instant) -> bool {
+        let asks = self.protection.verifies_life();
         for subflow in &mut self.subflows {
             if subflow.state.is_present()
                 && let Trial::Since { joined, is_probed } = &mut subflow.state.trial
@@ -45,6 +46,9 @@ impl Connection {
             {
                 *is_probed = true;
                 subflow.state.life.hurry();
+                if !asks {
+                    subflow.tcp.probe();
+                }
             }
         }
         self.no_way_deadline().is_some_and(|deadline| deadline <= now)

@@ -5,8 +5,8 @@ use core::fmt;
 /// A feature of the wire format that a host may lack. What the peer does not list is not sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Capability {
-    /// Bit 0: the authenticated life of subflows: the control records GONE (0x10) and VOID (0x11), the tagged option CHECK, and
-    /// PATHKEY messages that begin with fresh bytes.
+    /// Bit 0: the authenticated life of subflows: the control record GONE (0x10) and the tagged option CHECK. A host that lists it answers
+    /// questions. Where either end does not list it, subflows live as long as TCP says.
     Life,
     /// Bit 1: the control record REFUSED (0x12).
     Refused,
@@ -39,7 +39,7 @@ impl Capabilities {
     pub const NONE: Self = Self(0);
 
     /// Those of this implementation.
-    pub const OURS: Self = Self::NONE.with(Capability::Look).with(Capability::Ticket);
+    pub const OURS: Self = Self::NONE.with(Capability::Life).with(Capability::Look).with(Capability::Ticket);
 
     /// The capabilities with these bits.
     pub const fn from_bits(bits: u32) -> Self {
@@ -61,6 +61,12 @@ impl Capabilities {
     #[must_use]
     pub const fn without(self, capability: Capability) -> Self {
         Self(self.0 & !capability.bit())
+    }
+
+    /// Those that both lists have.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     /// Whether this one is among them.

@@ -204,7 +204,7 @@ impl Connection {
         log::debug!(subflow = self.subflows[index].state.id.0, path = ?self.subflows[index].state.path, "join is complete");
         self.subflows[index].state.stage = Stage::Open;
         self.begin_trial(now, index);
-        if !self.protection.is_sealed() {
+        if !self.protection.verifies_life() {
             self.paths.on_joined(self.subflows[index].state.path, self.subflows[index].state.tuple.remote);
         }
     }

@@ -19,7 +19,7 @@ use crate::{Connection, Host};
 impl Connection {
     /// Asks subflows for a sign of life where that is due, and draws the consequences where none comes.
     pub(super) fn run_life(&mut self, now: Instant, host: &mut dyn Host) {
-        if !self.protection.is_sealed() {
+        if !self.protection.verifies_life() {
             return;
         }
         for index in 0..self.subflows.len() {
@@ -61,6 +61,7 @@ impl Connection {
         if state.life.standing() != Standing::Unasked
             || state.stage != Stage::Open
             || state.sealed.tag.is_none()
+            || !self.protection.verifies_life()
         {
             return;
         }
@@ -74,7 +75,7 @@ impl Connection {
 
     /// When a subflow is to be asked, or given up.
     pub(crate) fn life_deadline(&self) -> Option<Instant> {
-        if self.closing.is_over() || !self.protection.is_sealed() {
+        if self.closing.is_over() || !self.protection.verifies_life() {
             return None;
         }
         let of = |index: usize| {
@@ -149,7 +150,8 @@ impl Connection {
     /// Tells the peer that a subflow is no more, unless it has told us.
     pub(crate) fn say_gone(&mut self, index: usize, why: Closed) {
         let state = &self.subflows[index].state;
-        let Some(name) = state.sealed.tag.filter(|_| !state.sealed.is_gone) else { return };
+        let is_to_be_told = self.protection.verifies_life() && !state.sealed.is_gone;
+        let Some(name) = state.sealed.tag.filter(|_| is_to_be_told) else { return };
         let of_tcp = match why {
             Closed::Finished | Closed::Aborted => GoneReason::CLOSED,
             Closed::Refused | Closed::ResetByPeer => GoneReason::RESET,

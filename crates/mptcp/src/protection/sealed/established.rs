@@ -177,7 +177,7 @@ impl Established {
         }
     }
 
-    /// Whether the peer understands this: what it does not list is not sent to it.
+    /// Whether both ends understand this: what either does not list is not sent.
     pub(crate) fn peer_can(&self, capability: Capability) -> bool {
         self.about.capabilities.has(capability)
     }

@@ -160,6 +160,8 @@ impl Sealed {
             sent,
             received,
         } = complete;
+        // What either end does not list is not used in either direction.
+        let capabilities = capabilities.and(host.introduction().capabilities);
         let role = end(self.role);
         let secrets = ConnectionSecrets::derive(master, tep.byte());
         let derived = secrets.identity().token(role);

@@ -40,7 +40,7 @@ pub(crate) use unsealing::{Examined, InOrder, Opening, Taken};
 pub(crate) use verifying::{Reader, Said, Worth};
 
 use plait_base::SubflowId;
-use plait_protect::handshake::{Handshakes, Refusal, Tep, Transcript};
+use plait_protect::handshake::{Capability, Handshakes, Refusal, Tep, Transcript};
 use plait_wire::OptionBytes;
 use std::sync::Arc;
 
@@ -111,6 +111,11 @@ impl Protection {
     /// way can forge, given the data offset that is acknowledged. Only where that can be verified.
     pub(crate) fn has_both_ends(&self, acked: u64) -> bool {
         self.established().is_some_and(|established| established.has_both_ends(acked))
+    }
+
+    /// Whether subflows are asked for signs of life that no attacker can give, and their end is told under the keys.
+    pub(crate) fn verifies_life(&self) -> bool {
+        self.established().is_some_and(|established| established.peer_can(Capability::Life))
     }
 
     /// Whether all of that but the acknowledgment of our end is known: the peer may have it, or not.
