@@ -88,7 +88,7 @@ impl Nat {
         let Self { table, number, subnets, .. } = self;
         let (v4, v6) = (subnets.v4(), subnets.v6());
         let tun = format!("{NAME_PREFIX}{number}");
-        let Rules { arriving, own, leaving } = self.rules();
+        let Rules { stray, arriving, own, leaving } = self.rules();
         let (listening, opened) = (elements(listening), elements(opened));
         // Destination addresses change before routing (-100), source addresses after it (100); what still has a
         // private source then (300) could not be translated, and nobody could answer it. What has a private destination before
@@ -104,7 +104,7 @@ table inet {table} {{
   type filter hook prerouting priority -110; policy accept;
   ip daddr {v4} iifname != \"{tun}\" drop
   ip6 daddr {v6} iifname != \"{tun}\" drop
- }}
+{stray} }}
  chain arriving {{
   type nat hook prerouting priority -100; policy accept;
 {arriving} }}
@@ -131,7 +131,7 @@ table inet {table} {{
     /// What the chains say about each path.
     fn rules(&self) -> Rules {
         let mut rules = Rules::default();
-        let Rules { arriving, own, leaving } = &mut rules;
+        let Rules { stray, arriving, own, leaving } = &mut rules;
         // This host's own programs come to any of its addresses, and always over the first path.
         if let Some(Translation { v4, v6, .. }) = self.paths.first() {
             let own_port = "fib daddr type local tcp dport @listening";
@@ -140,6 +140,13 @@ table inet {table} {{
         }
         for Translation { device, v4, v6 } in &self.paths {
             let ours = format!("iifname \"{device}\" fib daddr type local");
+            // Chains of type nat do not see what connection tracking calls invalid. The host's own TCP would answer it by a reset
+            // of a connection that it knows nothing of; the stack answers as RFC 9293 and RFC 5961 say.
+            for ports in ["@listening", "@opened"] {
+                let invalid = format!("{ours} ct state invalid tcp dport {ports}");
+                let _ = writeln!(stray, "  meta nfproto ipv4 {invalid} ip daddr set {v4}");
+                let _ = writeln!(stray, "  meta nfproto ipv6 {invalid} ip6 daddr set {v6}");
+            }
             // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port that the first subflow came from.
             for ports in ["tcp dport @listening", "tcp option mptcp subtype 1 tcp dport @opened"] {
                 let _ = writeln!(arriving, "  {ours} {ports} dnat ip to {v4}");
@@ -155,6 +162,7 @@ table inet {table} {{
 /// The rules of the chains that are called like this, each a line.
 #[derive(Default)]
 struct Rules {
+    stray: String,
     arriving: String,
     own: String,
     leaving: String,
