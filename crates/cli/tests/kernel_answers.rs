@@ -381,6 +381,32 @@ fn a_connection_that_was_opened_from_here_answers_forged_segments_as_the_kernel_
 }
 
 #[test]
+#[ignore = "needs root"]
+fn copies_of_a_syn_draw_no_more_answers_than_from_the_kernel() {
+    /// What a sealed connection begins with: MSS, SACK, timestamps, window scale, MP_CAPABLE of version 2, TCP-ENO.
+    const OFFER: [u8; 28] =
+        [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 9, 30, 4, 2, 1, 69, 4, 160, 1];
+    const COPIES: usize = 10;
+    let mut net = Net::new("copies");
+    let (_plait, _kernel) = net.listen("");
+    // At once; and so slowly that each could start the answers anew.
+    for pause in [Duration::from_millis(1), Duration::from_millis(100), Duration::from_millis(1500)] {
+        let [plait, kernel] = [PLAIT_PORT, KERNEL_PORT].map(|destination| {
+            let source = net.attacker.port();
+            let syn = Segment { source, destination, flags: SYN, seq: ISN, ack: 0, ttl: 64 };
+            let mut answers = 0;
+            for _ in 0..COPIES {
+                net.attacker.send(syn, &OFFER);
+                answers += net.attacker.answers(source, pause).len();
+            }
+            answers + net.attacker.answers(source, Duration::from_secs(20)).len()
+        });
+        println!("{COPIES} copies, {pause:?} apart: {plait} answers, {kernel} of the kernel's");
+        assert!((1..=kernel).contains(&plait), "{pause:?} apart: {plait} answers, {kernel} of the kernel's");
+    }
+}
+
+#[test]
 fn what_is_sent_is_what_is_read() {
     let segment = Segment { source: 1, destination: 2, flags: SYN | ACK, seq: 3, ack: 4, ttl: 5 };
     for is_v6 in [false, true] {

@@ -98,6 +98,86 @@ fn a_segment_that_claims_to_come_from_where_it_goes_is_not_answered() {
 }
 
 #[test]
+fn copies_of_a_syn_draw_no_more_answers_than_from_linux() {
+    const COPIES: u64 = 10;
+    for gap in [0, 1, 100, 499, 500, 501, 1500, 5000, 12_000, 31_000, 70_000, 130_000] {
+        let gap = Duration::from_millis(gap);
+        let (mut endpoint, mut linux) = (endpoint(), Linux::default());
+        endpoint.listen(80, Config::default()).expect("free");
+        let mut now = NOW;
+        let (mut answers, mut copies) = (0, 0);
+        // The first copies, and then what is still to come.
+        loop {
+            let next_copy = (copies < COPIES).then_some(NOW + gap * copies as u32);
+            let Some(next) = [endpoint.poll_timeout(), next_copy].into_iter().flatten().min() else { break };
+            now = now.max(next);
+            endpoint.handle_timeout(now);
+            if next_copy.is_some_and(|at| at <= now) {
+                endpoint.handle_segment(Arrival::at(now), &stray(Flags::SYN));
+                linux.handle_syn(now);
+                copies += 1;
+            }
+            while endpoint.poll_transmit(now).is_some() {
+                answers += 1;
+            }
+            while endpoint.poll_event().is_some() {}
+        }
+        linux.run(now + Duration::from_secs(1000));
+        println!("{COPIES} copies, {gap:?} apart: {answers} answers, {} of Linux", linux.answers);
+        assert!((1..=linux.answers).contains(&answers), "{gap:?}: {answers}, {} of Linux", linux.answers);
+    }
+}
+
+/// What Linux answers to copies of a SYN (`tcp_check_req`, `reqsk_timer_handler`): one of them each half second, and five repetitions
+/// with back-off, which begin anew with each answer. `copies_of_a_syn_draw_no_more_answers_than_from_the_kernel` in the tests of `plait-cli`
+/// has the real one beside it.
+#[derive(Default)]
+struct Linux {
+    answers: usize,
+    half_open: Option<Request>,
+}
+
+#[derive(Clone, Copy)]
+struct Request {
+    due: Instant,
+    timeouts: u32,
+    copy_answered: Option<Instant>,
+}
+
+impl Linux {
+    fn handle_syn(&mut self, now: Instant) {
+        self.run(now);
+        let timeout = |timeouts: u32| Duration::from_secs(1 << timeouts);
+        match &mut self.half_open {
+            None => {
+                self.half_open = Some(Request { due: now + timeout(0), timeouts: 0, copy_answered: None });
+            }
+            Some(Request { copy_answered: Some(at), .. })
+                if now.saturating_since(*at) < Duration::from_millis(500) =>
+            {
+                return;
+            }
+            Some(request) => {
+                (request.copy_answered, request.due) = (Some(now), now + timeout(request.timeouts));
+            }
+        }
+        self.answers += 1;
+    }
+
+    fn run(&mut self, until: Instant) {
+        while let Some(request) = self.half_open.as_mut().filter(|request| request.due <= until) {
+            if request.timeouts == 5 {
+                self.half_open = None;
+                continue;
+            }
+            request.timeouts += 1;
+            request.due += Duration::from_secs(1 << request.timeouts);
+            self.answers += 1;
+        }
+    }
+}
+
+#[test]
 fn resets_are_limited_and_the_excess_is_counted() {
     let mut endpoint = endpoint();
     for _ in 0..1000 {

@@ -36,10 +36,7 @@ impl Connection {
         match self.repeats_syn(segment) {
             Some(SynRepeat::AnswerLost) => {
                 self.ecn.on_repeated_syn(segment);
-                if self.challenge.ask(now) == Challenge::Answer {
-                    self.opening.due = true;
-                    self.flow_label.draw(now);
-                }
+                self.answer_repeated_syn(now);
                 return self.refuse(now, Answer::Never, DropReason::UnexpectedSyn);
             }
             Some(SynRepeat::Crossed) => return self.complete_simultaneous_open(now, segment),

@@ -61,7 +61,7 @@ pub struct Config {
     pub syn_timeout: Duration,
     /// The longest wait before a SYN, or its answer, is sent again: the waits double up to there.
     pub longest_syn_wait: Duration,
-    /// Attempts to open before giving up.
+    /// Attempts to open before giving up; a SYN/ACK is repeated five times at most.
     pub syn_retries: u8,
     /// Retransmissions of the same data before giving up.
     pub retries: u8,

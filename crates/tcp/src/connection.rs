@@ -156,6 +156,7 @@ impl Connection {
                 began_at: now,
                 sent_at: now,
                 was_lost: false,
+                repeat_answered_at: None,
                 due: true,
                 theirs: None,
             },

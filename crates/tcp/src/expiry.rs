@@ -5,6 +5,7 @@ use plait_base::{Duration, Instant};
 use crate::acknowledgment::clamp;
 use crate::connection::{AckProbe, Connection};
 use crate::flight::{Fate, Sent};
+use crate::handshake::SYN_ACK_RETRIES;
 use crate::log;
 use crate::mtu_probe::Losses;
 use crate::recovery::Phase;
@@ -65,7 +66,9 @@ impl Connection {
     fn retransmit_expired(&mut self, now: Instant) {
         match self.state {
             State::SynSent | State::SynReceived => {
-                if self.send.rtt.backoff() >= self.config.syn_retries {
+                let answers = self.state == State::SynReceived;
+                let retries = if answers { SYN_ACK_RETRIES } else { u8::MAX }.min(self.config.syn_retries);
+                if self.send.rtt.backoff() >= retries {
                     self.close(Closed::TimedOut);
                     return;
                 }

@@ -18,6 +18,11 @@ const DEFAULT_MSS_V6: u16 = 1220;
 /// timestamps take 38: eight bytes of payload are left. With less, most of what is sent would be headers, and with 40 nothing but these: a peer
 /// that names a smaller size gets segments of this one, as from Linux (`net.ipv4.tcp_min_snd_mss`).
 const MIN_PEER_MSS: u16 = 48;
+/// Time between answers to repetitions of a SYN: as Linux has it (`tcp_invalid_ratelimit`). An honest peer waits longer.
+const REPEATED_SYN_INTERVAL: Duration = Duration::from_millis(500);
+/// Repetitions of a SYN/ACK that stays unanswered: as Linux has it (`tcp_synack_retries`). The address of the peer may be
+/// another host's, which has not asked for them.
+pub(crate) const SYN_ACK_RETRIES: u8 = 5;
 /// How exact a time is that a timestamp was made from.
 const STAMP_TICK: Duration = Duration::from_millis(1);
 
@@ -32,6 +37,8 @@ pub(crate) struct Opening {
     pub(crate) sent_at: Instant,
     /// The peer has answered a repetition, and not the first.
     pub(crate) was_lost: bool,
+    /// When a repetition of the peer's SYN was answered last.
+    pub(crate) repeat_answered_at: Option<Instant>,
     /// One is to be sent.
     pub(crate) due: bool,
     /// What the peer's said, once it has come.
@@ -168,6 +175,19 @@ impl Connection {
         self.watch_silence(now);
         self.watch_user_timeout(now, true);
         self.report(Event::Established);
+    }
+
+    /// The peer's SYN has come again, so our SYN/ACK may be lost: sends it again, unless that was done a moment ago. Copies of a SYN
+    /// draw no more answers than from Linux.
+    pub(crate) fn answer_repeated_syn(&mut self, now: Instant) {
+        let opening = &mut self.opening;
+        let is_recent = |at: Instant| now.saturating_since(at) < REPEATED_SYN_INTERVAL;
+        if opening.repeat_answered_at.is_some_and(is_recent) {
+            return;
+        }
+        opening.repeat_answered_at = Some(now);
+        opening.due = true;
+        self.flow_label.draw(now);
     }
 
     /// In SYN-RECEIVED: a segment that repeats the peer's SYN. One with an ACK is the other half of a

@@ -142,6 +142,31 @@ fn a_lost_syn_ack_is_sent_again_when_the_syn_comes_again() {
 }
 
 #[test]
+fn a_syn_that_comes_again_and_again_is_answered_twice_a_second() {
+    let mut s = Script::passive(plain(), seg("S", 0, 0));
+    assert_eq!(s.sent().len(), 1);
+    let mut answers = 0;
+    for _ in 0..20 {
+        s.give(seg("S", 0, 0));
+        answers += s.sent().len();
+        s.wait(50);
+    }
+    assert_eq!(answers, 2);
+}
+
+#[test]
+fn a_syn_ack_without_an_answer_is_repeated_five_times() {
+    let mut s = Script::passive(plain(), seg("S", 0, 0));
+    let mut sent = s.sent().len();
+    for _ in 0..300 {
+        s.wait(1000);
+        sent += s.sent().len();
+    }
+    assert_eq!(sent, 1 + 5);
+    assert_eq!(s.events, [Event::Closed(Closed::TimedOut)]);
+}
+
+#[test]
 fn a_refused_open_ends_at_once() {
     let mut s = Script::active(plain());
     s.sent();
