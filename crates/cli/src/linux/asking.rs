@@ -1,25 +1,64 @@
 //! `plait status` and `plait path`: they ask a running plait, at the socket in the runtime directory or at that of `--control`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::linux::control::{PathNow, Question};
-use crate::linux::directory;
+use crate::linux::directory::{self, Socket};
 use crate::output;
 use crate::status::SCHEMA;
 
-/// Longest answer that is read.
-const MAX_ANSWER: u64 = 64 << 20;
-/// How long one may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// What the answers to questions may take together: of one process, or of all processes of another user, which may be there to
+/// hold root up.
+struct Budget {
+    until: Instant,
+    bytes: usize,
+}
+
+impl Budget {
+    /// Longest answer that is read.
+    const BYTES: usize = 64 << 20;
+    /// How long one may take, from the first byte to the last.
+    const TIME: Duration = Duration::from_secs(5);
+
+    fn new() -> Self {
+        Self { until: Instant::now() + Self::TIME, bytes: Self::BYTES }
+    }
+
+    fn remaining(&self) -> io::Result<Duration> {
+        let remaining = self.until.saturating_duration_since(Instant::now());
+        if remaining.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(remaining) }
+    }
+
+    /// Writes the question and reads the answer to its end.
+    fn exchange(&mut self, mut stream: UnixStream, question: &str) -> io::Result<String> {
+        stream.set_write_timeout(Some(self.remaining()?))?;
+        stream.write_all(question.as_bytes())?;
+        stream.shutdown(Shutdown::Write)?;
+        let (mut answer, mut part) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            stream.set_read_timeout(Some(self.remaining()?))?;
+            let len = match stream.read(&mut part) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.bytes = self.bytes.checked_sub(len).ok_or(ErrorKind::FileTooLarge)?;
+            answer.extend_from_slice(&part[..len]);
+        }
+        String::from_utf8(answer).map_err(|_| ErrorKind::InvalidData.into())
+    }
+}
 
 /// Say which plaits of this user run, and what they do.
 #[derive(Debug, Args)]
@@ -66,13 +105,20 @@ fn which(text: &str) -> Result<Which, &'static str> {
 impl StatusArguments {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut told = Vec::new();
-        for (pid, place) in directory::sockets() {
+        let mut others: BTreeMap<u32, Budget> = BTreeMap::new();
+        for socket in directory::sockets() {
+            let pid = socket.pid;
             if let Some(Which::Process(wanted)) = self.which
                 && wanted != pid
             {
                 continue;
             }
-            match ask(&place, &Question::Status) {
+            let mut own = Budget::new();
+            let budget = match socket.other_owner() {
+                Some(owner) => others.entry(owner).or_insert_with(Budget::new),
+                None => &mut own,
+            };
+            match ask_socket(&socket, &Question::Status, budget) {
                 Ok(answer) => told.push(answer),
                 // It may have ended just now; whoever asked for it by name is told.
                 Err(error) if self.which == Some(Which::Process(pid)) => return Err(error),
@@ -94,23 +140,23 @@ impl StatusArguments {
 impl PathArguments {
     /// Asks and prints the answer.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let place = match (&self.control, self.pid) {
-            (Some(place), _) => place.clone(),
-            (None, pid) => socket_of(pid)?,
-        };
         let changes = self.changes.iter().map(plait::Path::to_string).collect();
-        let answer = ask(&place, &Question::Paths(changes))?;
+        let question = Question::Paths(changes);
+        let answer = match (&self.control, self.pid) {
+            (Some(place), _) => ask(place, UnixStream::connect(place), &question, &mut Budget::new())?,
+            (None, pid) => ask_socket(&socket_of(pid)?, &question, &mut Budget::new())?,
+        };
         let text = if self.json { format!("{answer}\n") } else { paths(&answer)?.iter().map(line).collect() };
         output::result(text)
     }
 }
 
 /// Where a process is asked, or the only one that runs.
-fn socket_of(pid: Option<u32>) -> anyhow::Result<PathBuf> {
+fn socket_of(pid: Option<u32>) -> anyhow::Result<Socket> {
     let mut sockets = directory::sockets();
-    sockets.retain(|(found, _)| pid.is_none_or(|wanted| wanted == *found));
+    sockets.retain(|found| pid.is_none_or(|wanted| wanted == found.pid));
     match (&sockets[..], pid) {
-        ([(_, place)], _) => Ok(place.clone()),
+        ([socket], _) => Ok(socket.clone()),
         ([], Some(pid)) => {
             bail!("no plait of this user runs as process {pid}\n  fix: plait status lists those that do")
         }
@@ -118,7 +164,7 @@ fn socket_of(pid: Option<u32>) -> anyhow::Result<PathBuf> {
             bail!("no plait of this user runs\n  fix: ask as the user who started it; root sees all")
         }
         (several, _) => {
-            let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
+            let pids: Vec<String> = several.iter().map(|socket| socket.pid.to_string()).collect();
             bail!(
                 "several plaits run: {}\n  fix: say which: --pid PID (plait status tells what they do)",
                 pids.join(", ")
@@ -127,18 +173,22 @@ fn socket_of(pid: Option<u32>) -> anyhow::Result<PathBuf> {
     }
 }
 
-fn ask(place: &Path, question: &Question) -> anyhow::Result<Value> {
+fn ask_socket(socket: &Socket, question: &Question, budget: &mut Budget) -> anyhow::Result<Value> {
+    ask(&socket.path(), socket.connect(), question, budget)
+}
+
+fn ask(
+    place: &Path,
+    stream: io::Result<UnixStream>,
+    question: &Question,
+    budget: &mut Budget,
+) -> anyhow::Result<Value> {
     let name = place.display();
-    let mut stream = UnixStream::connect(place)
+    let stream = stream
         .with_context(|| format!("no plait listens on {name}\n  fix: plait status lists those that run"))?;
-    let mut answer = String::new();
     let line = format!("{}\n", serde_json::to_string(question)?);
-    let asked = stream
-        .set_read_timeout(Some(TIMEOUT))
-        .and_then(|()| stream.write_all(line.as_bytes()))
-        .and_then(|()| stream.shutdown(Shutdown::Write))
-        .and_then(|()| stream.take(MAX_ANSWER).read_to_string(&mut answer));
-    asked.with_context(|| format!("the plait behind {name} does not answer"))?;
+    let answer = budget.exchange(stream, &line);
+    let answer = answer.with_context(|| format!("the plait behind {name} does not answer"))?;
     let answer: Value = serde_json::from_str(&answer)
         .with_context(|| format!("the plait behind {name} says what this version does not understand"))?;
     match answer.get("error").and_then(Value::as_str) {
@@ -259,6 +309,35 @@ mod tests {
                 "bytes_delivered": 5, "bytes_read": 6,
                 "subflows": [{ "path": "eth0", "usable": true }, { "path": "wlan0", "usable": false }] }],
         })
+    }
+
+    #[test]
+    fn a_time_limit_is_for_the_whole_answer_and_for_all_answers_of_another_user() {
+        let mut budget = Budget { until: Instant::now() + Duration::from_millis(300), bytes: 1 << 20 };
+        let begun = Instant::now();
+        for _ in 0..3 {
+            let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+            // A byte now and then, for as long as the other end takes it.
+            let answering = std::thread::spawn(move || {
+                while theirs.write_all(b" ").is_ok() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let error = budget.exchange(ours, "status").expect_err("no end");
+            assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{error}");
+            answering.join().expect("no panic");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_read_up_to_its_limit() {
+        let mut budget = Budget { until: Instant::now() + Duration::from_secs(60), bytes: 1 << 20 };
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let answering = std::thread::spawn(move || while theirs.write_all(&[b' '; 4096]).is_ok() {});
+        let error = budget.exchange(ours, "status").expect_err("too much");
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+        answering.join().expect("no panic");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::linux::directory;
+use crate::linux::directory::{self, Socket};
 use crate::options::Options;
 use crate::running::Running;
 use crate::session::is_told;
@@ -59,14 +59,22 @@ pub(crate) struct PathNow {
 #[must_use = "nobody answers any more when it is dropped"]
 pub(crate) struct Control {
     /// The one of `--control`.
-    named: Option<Socket>,
-    _own: Option<Socket>,
+    named: Option<Answering>,
+    _own: Option<Answering>,
     running: Running,
 }
 
-struct Socket {
-    place: PathBuf,
+struct Answering {
+    place: Place,
     task: JoinHandle<()>,
+}
+
+/// What is removed in the end.
+enum Place {
+    /// The socket of `--control`.
+    Named(PathBuf),
+    /// The one in the runtime directory.
+    Own(Socket),
 }
 
 /// Answers whoever asks what `running` does on `host`.
@@ -74,22 +82,24 @@ struct Socket {
 /// # Errors
 /// The socket that the options name cannot be listened on. Where there is no runtime directory, nobody can ask there.
 pub(crate) fn open(options: &Options, host: &Host, running: &Running) -> anyhow::Result<Control> {
-    let answering = |(listener, place): (UnixListener, PathBuf)| -> io::Result<Socket> {
+    let answering = |(listener, place): (UnixListener, Place)| -> io::Result<Answering> {
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let task = tokio::spawn(answer_all(listener, host.path_control(), running.clone()));
-        Ok(Socket { place, task })
+        Ok(Answering { place, task })
     };
     let named = match &options.control {
         Some(place) => {
-            let listening = bind(place).map(|listener| (listener, place.clone())).and_then(answering);
+            let listening =
+                bind(place).map(|listener| (listener, Place::Named(place.clone()))).and_then(answering);
             Some(listening.with_context(|| format!("cannot listen on {}", place.display()))?)
         }
         None => None,
     };
     let directory = directory::own();
-    let own = directory::listen(&directory, std::process::id()).and_then(answering);
+    let own = Socket::listen(&directory, std::process::id());
+    let own = own.map(|(listener, socket)| (listener, Place::Own(socket))).and_then(answering);
     if let Err(error) = &own {
-        tracing::info!(%error, directory = %directory.display(), "plait status cannot ask here");
+        tracing::warn!(%error, directory = %directory.display(), "plait status cannot ask here");
     }
     Ok(Control { named, _own: own.ok(), running: running.clone() })
 }
@@ -102,11 +112,14 @@ impl Control {
     }
 }
 
-impl Drop for Socket {
+impl Drop for Answering {
     fn drop(&mut self) {
         self.task.abort();
-        // Somebody may have removed it before us.
-        let _ = fs::remove_file(&self.place);
+        match &self.place {
+            // It may have been removed before.
+            Place::Named(place) => drop(fs::remove_file(place)),
+            Place::Own(socket) => socket.remove(),
+        }
     }
 }
 

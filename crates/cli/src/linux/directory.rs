@@ -1,15 +1,44 @@
 //! The directory where the running plaits of a user can be asked, each at a socket that is called after its process.
+//!
+//! Other users can have a say in where these directories lie: `/tmp` is open to everyone, and a user owns the directory of its session,
+//! which root looks into. A [`Directory`] is therefore opened once, without following a link, and checked; whatever is read, made or
+//! removed in it is named relative to what was opened.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt::PeerCredentials,
+};
 use nix::unistd::geteuid;
 
 /// How the name of a socket ends.
 const SUFFIX: &str = ".sock";
+
+/// Most sockets of one directory that are looked at: more plaits than a user runs.
+const MAX_SOCKETS: usize = 4096;
+
+/// An open directory of sockets that belongs to the user whose plaits are asked there.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    file: File,
+    path: PathBuf,
+    owner: u32,
+}
+
+/// The socket of a plait.
+#[derive(Clone, Debug)]
+pub(crate) struct Socket {
+    pub(crate) pid: u32,
+    directory: Arc<Directory>,
+}
 
 /// Where this user's are: `/run/plait` for root, else in the directory of the session, or one in the place for temporary files.
 pub(crate) fn own() -> PathBuf {
@@ -25,78 +54,172 @@ pub(crate) fn own() -> PathBuf {
     }
 }
 
-/// Those that this user may ask: root asks everybody's.
-fn all() -> Vec<PathBuf> {
-    let mut directories = vec![own()];
-    if geteuid().is_root() {
+/// Those that this user may ask, with their owners: root asks the plaits of all users.
+fn all() -> Vec<(PathBuf, u32)> {
+    let user = geteuid();
+    let mut directories = vec![(own(), user.as_raw())];
+    if user.is_root() {
         let sessions = fs::read_dir("/run/user").into_iter().flatten().flatten();
-        directories.extend(sessions.map(|session| session.path().join("plait")));
+        let of = |session: fs::DirEntry| {
+            let owner = session.file_name().to_str()?.parse().ok()?;
+            Some((session.path().join("plait"), owner))
+        };
+        directories.extend(sessions.filter_map(of));
     }
     directories
 }
 
-/// Listens as the process `pid` in `directory`, which is made if there is none. The name is there when the socket answers, not sooner.
-///
-/// # Errors
-/// The directory is somebody else's, or cannot be made.
-pub(crate) fn listen(directory: &Path, pid: u32) -> io::Result<(UnixListener, PathBuf)> {
-    make(directory)?;
-    let place = directory.join(format!("{pid}{SUFFIX}"));
-    let unfinished = directory.join(format!("{pid}.new"));
-    // An earlier process of this number was killed.
-    let _ = fs::remove_file(&unfinished);
-    let listener = UnixListener::bind(&unfinished)?;
-    fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
-    fs::rename(&unfinished, &place)?;
-    listener.set_nonblocking(true)?;
-    Ok((listener, place))
-}
-
-/// A directory that nobody else can use: where everybody can make files, somebody may have made it before us.
-fn make(directory: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        Ok(()) | Err(_) => {}
+/// The sockets of running plaits, in the order of their processes. Warns about directories that are not used because other users
+/// could have a hand in them.
+pub(crate) fn sockets() -> Vec<Socket> {
+    let mut found = Vec::new();
+    for (path, owner) in all() {
+        match Directory::open(&path, owner) {
+            Ok(directory) => found.extend(Arc::new(directory).sockets()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(%error, directory = %path.display(), "plaits that can be asked here are not told of");
+            }
+        }
     }
-    let found = fs::symlink_metadata(directory)?;
-    if !found.is_dir() || found.uid() != geteuid().as_raw() {
-        return Err(io::Error::new(ErrorKind::PermissionDenied, "it is somebody else's"));
-    }
-    if found.mode() & 0o077 != 0 {
-        fs::set_permissions(directory, Permissions::from_mode(0o700))?;
-    }
-    Ok(())
-}
-
-/// The sockets of running plaits and their processes, in the order of these.
-pub(crate) fn sockets() -> Vec<(u32, PathBuf)> {
-    let mut found: Vec<_> = all().iter().flat_map(|directory| sockets_in(directory)).collect();
-    found.sort();
+    found.sort_by_key(|socket| socket.pid);
     found
 }
 
-/// Those of a directory. Names that killed processes have left are removed.
-fn sockets_in(directory: &Path) -> Vec<(u32, PathBuf)> {
-    let process = |file: fs::DirEntry| {
-        let is_socket = file.file_type().is_ok_and(|kind| kind.is_socket());
-        let pid = file.file_name().to_str()?.strip_suffix(SUFFIX)?.parse().ok().filter(|_| is_socket)?;
-        Some((pid, file.path()))
-    };
-    let files = fs::read_dir(directory).into_iter().flatten().flatten();
-    files.filter_map(process).filter(|(_, place)| answers(place)).collect()
+impl Directory {
+    /// Opens the directory of `owner` at `path`. Access of others to one of this user's is taken away.
+    ///
+    /// # Errors
+    /// There is none, it is a link or no directory, it belongs to another user, or others can write to it.
+    pub(crate) fn open(path: &Path, owner: u32) -> io::Result<Self> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+        let refused = |why: &str| io::Error::new(ErrorKind::PermissionDenied, why.to_owned());
+        let file = match fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
+            Err(error)
+                if [Errno::ELOOP, Errno::ENOTDIR]
+                    .iter()
+                    .any(|errno| error.raw_os_error() == Some(*errno as i32)) =>
+            {
+                return Err(refused("it is a link, or no directory\n  fix: remove it"));
+            }
+            other => other?,
+        };
+        let found = file.metadata()?;
+        if found.uid() != owner {
+            return Err(refused("it belongs to another user\n  fix: have it removed"));
+        }
+        if owner == geteuid().as_raw() {
+            if found.mode() & 0o077 != 0 {
+                file.set_permissions(Permissions::from_mode(0o700))?;
+            }
+        } else if found.mode() & 0o022 != 0 {
+            return Err(refused("other users can write to it\n  fix: chmod 700"));
+        }
+        Ok(Self { file, path: path.to_owned(), owner })
+    }
+
+    /// The same for this user, once it is made if there is none.
+    fn make(path: &Path) -> io::Result<Self> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        Self::open(path, geteuid().as_raw())
+    }
+
+    /// A file of this name in the directory that was opened, whatever its path leads to by now.
+    fn place(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.file.as_raw_fd()))
+    }
+
+    fn is_own(&self) -> bool {
+        self.owner == geteuid().as_raw()
+    }
+
+    /// The sockets of running plaits. Names that killed processes of this user have left are removed.
+    fn sockets(self: &Arc<Self>) -> Vec<Socket> {
+        let pid = |file: fs::DirEntry| {
+            let is_socket = file.file_type().is_ok_and(|kind| kind.is_socket());
+            file.file_name().to_str()?.strip_suffix(SUFFIX)?.parse().ok().filter(|_| is_socket)
+        };
+        let files = fs::read_dir(self.place("")).into_iter().flatten().flatten();
+        let sockets = files.filter_map(pid).take(MAX_SOCKETS);
+        sockets.map(|pid| Socket { pid, directory: self.clone() }).filter(Socket::answers).collect()
+    }
 }
 
-fn answers(place: &Path) -> bool {
-    match UnixStream::connect(place) {
-        Ok(_) => true,
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            let _ = fs::remove_file(place);
-            false
+impl Socket {
+    /// Listens as the process `pid` in `directory`, which is made if there is none. The name is there when the socket answers, not sooner.
+    ///
+    /// # Errors
+    /// As [`Directory::open`], or the directory cannot be made.
+    pub(crate) fn listen(directory: &Path, pid: u32) -> io::Result<(UnixListener, Self)> {
+        let socket = Self { pid, directory: Arc::new(Directory::make(directory)?) };
+        let unfinished = socket.directory.place(&format!("{pid}.new"));
+        // An earlier process of this number was killed.
+        let _ = fs::remove_file(&unfinished);
+        let listener = UnixListener::bind(&unfinished)?;
+        fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
+        fs::rename(&unfinished, socket.place())?;
+        listener.set_nonblocking(true)?;
+        Ok((listener, socket))
+    }
+
+    /// Connects without waiting: a listener whose queue is full does not answer.
+    ///
+    /// # Errors
+    /// There is no listener, it does not answer, or it runs as another user than the directory's.
+    pub(crate) fn connect(&self) -> io::Result<UnixStream> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let descriptor = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        connect(descriptor.as_raw_fd(), &UnixAddr::new(&self.place())?)?;
+        if getsockopt(&descriptor, PeerCredentials)?.uid() != self.directory.owner {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens there"));
         }
-        // Gone meanwhile.
-        Err(error) if error.kind() == ErrorKind::NotFound => false,
-        // Whoever wants to ask it learns why not.
-        Err(_) => true,
+        let stream = UnixStream::from(descriptor);
+        stream.set_nonblocking(false)?;
+        Ok(stream)
+    }
+
+    /// The user in whose directory it is, if that is another one.
+    pub(crate) fn other_owner(&self) -> Option<u32> {
+        (!self.directory.is_own()).then_some(self.directory.owner)
+    }
+
+    /// Its name for people.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.path.join(self.name())
+    }
+
+    /// Removes the name.
+    pub(crate) fn remove(&self) {
+        // Gone already: nothing is left to be done.
+        let _ = fs::remove_file(self.place());
+    }
+
+    fn name(&self) -> String {
+        format!("{}{SUFFIX}", self.pid)
+    }
+
+    fn place(&self) -> PathBuf {
+        self.directory.place(&self.name())
+    }
+
+    fn answers(&self) -> bool {
+        match self.connect() {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                // What another user has left is for that user to remove.
+                if self.directory.is_own() {
+                    self.remove();
+                }
+                false
+            }
+            // Gone meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            // The question tells why not.
+            Err(_) => true,
+        }
     }
 }
 
@@ -104,32 +227,120 @@ fn answers(place: &Path) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn whoever_listens_is_found_by_its_process_and_what_was_left_behind_is_removed() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let directory = scratch.path().join("plait");
-        let (listener, place) = listen(&directory, 42).expect("ours");
-        assert_eq!(fs::metadata(&directory).expect("made").mode() & 0o777, 0o700);
-        assert_eq!(fs::metadata(&place).expect("made").mode() & 0o777, 0o600);
-        assert_eq!(sockets_in(&directory), [(42, place.clone())]);
-        drop(listener);
-        assert!(place.exists(), "as a killed process leaves it");
-        assert_eq!(sockets_in(&directory), []);
-        assert!(!place.exists());
-        let (_again, place) = listen(&directory, 42).expect("a number comes back");
-        assert_eq!(sockets_in(&directory), [(42, place)]);
+    fn sockets_in(path: &Path) -> Vec<u32> {
+        let directory = Directory::open(path, geteuid().as_raw()).expect("ours");
+        Arc::new(directory).sockets().iter().map(|socket| socket.pid).collect()
+    }
+
+    /// The socket of a process that was killed.
+    fn leave_socket(directory: &Path, name: &str) -> PathBuf {
+        fs::create_dir_all(directory).expect("made");
+        let place = directory.join(name);
+        drop(UnixListener::bind(&place).expect("a free name"));
+        place
     }
 
     #[test]
-    fn a_directory_that_others_could_use_is_closed_and_what_is_no_directory_is_refused() {
+    fn a_listener_is_found_by_its_process_and_the_name_of_a_killed_one_is_removed() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directory = scratch.path().join("plait");
+        let (listener, socket) = Socket::listen(&directory, 42).expect("ours");
+        assert_eq!(fs::metadata(&directory).expect("made").mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(socket.path()).expect("made").mode() & 0o777, 0o600);
+        assert_eq!(sockets_in(&directory), [42]);
+        drop(listener);
+        assert!(socket.path().exists(), "as a killed process leaves it");
+        assert!(sockets_in(&directory).is_empty());
+        assert!(!socket.path().exists());
+        let (_again, socket) = Socket::listen(&directory, 42).expect("a number comes back");
+        assert_eq!(sockets_in(&directory), [42]);
+        socket.remove();
+        assert!(!directory.join("42.sock").exists());
+    }
+
+    #[test]
+    fn a_directory_that_others_could_use_is_closed() {
         let scratch = tempfile::tempdir().expect("a directory");
         let open = scratch.path().join("open");
-        fs::create_dir(&open).expect("made");
-        fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("ours");
-        drop(listen(&open, 1).expect("ours"));
-        assert_eq!(fs::metadata(&open).expect("there").mode() & 0o777, 0o700);
-        let link = scratch.path().join("link");
-        std::os::unix::fs::symlink(&open, &link).expect("made");
-        assert_eq!(listen(&link, 1).expect_err("it leads elsewhere").kind(), ErrorKind::PermissionDenied);
+        for listens in [true, false] {
+            let _ = fs::create_dir(&open);
+            fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("ours");
+            if listens {
+                drop(Socket::listen(&open, 1).expect("ours"));
+            } else {
+                assert!(sockets_in(&open).is_empty());
+            }
+            assert_eq!(fs::metadata(&open).expect("there").mode() & 0o777, 0o700);
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_made_or_removed_through_a_link() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (elsewhere, link) = (scratch.path().join("elsewhere"), scratch.path().join("link"));
+        let socket = leave_socket(&elsewhere, "7.sock");
+        std::os::unix::fs::symlink(&elsewhere, &link).expect("made");
+        let user = geteuid().as_raw();
+        assert_eq!(Directory::open(&link, user).expect_err("a link").kind(), ErrorKind::PermissionDenied);
+        assert_eq!(Socket::listen(&link, 1).expect_err("a link").kind(), ErrorKind::PermissionDenied);
+        assert_eq!(Directory::open(&socket, user).expect_err("a socket").kind(), ErrorKind::PermissionDenied);
+        assert!(socket.exists(), "another program has left it");
+        assert_eq!(fs::read_dir(&elsewhere).expect("there").count(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_is_exchanged_for_a_link_once_it_is_open_leads_nowhere_else() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (elsewhere, place) = (scratch.path().join("elsewhere"), scratch.path().join("plait"));
+        let socket = leave_socket(&elsewhere, "7.sock");
+        leave_socket(&place, "7.sock");
+        let directory = Arc::new(Directory::open(&place, geteuid().as_raw()).expect("ours"));
+        fs::rename(&place, scratch.path().join("moved")).expect("renamed");
+        std::os::unix::fs::symlink(&elsewhere, &place).expect("made");
+        assert!(directory.sockets().is_empty());
+        assert!(socket.exists(), "another program has left it");
+        assert!(!scratch.path().join("moved/7.sock").exists(), "the one that was meant");
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let other = geteuid().as_raw() + 1;
+        let error = Directory::open(scratch.path(), other).expect_err("it is ours");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn what_another_user_has_left_is_not_removed() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let place = leave_socket(&scratch.path().join("plait"), "7.sock");
+        let mut directory = Directory::open(&scratch.path().join("plait"), geteuid().as_raw()).expect("ours");
+        // As root sees the directory of a session.
+        directory.owner += 1;
+        assert!(Arc::new(directory).sockets().is_empty());
+        assert!(place.exists());
+    }
+
+    #[test]
+    fn a_socket_that_leads_to_another_user_s_program_is_not_asked() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (_listener, socket) = Socket::listen(&scratch.path().join("plait"), 7).expect("ours");
+        let mut directory = Directory::open(&scratch.path().join("plait"), geteuid().as_raw()).expect("ours");
+        assert!(socket.connect().is_ok());
+        directory.owner += 1;
+        let socket = Socket { pid: 7, directory: Arc::new(directory) };
+        assert_eq!(socket.connect().expect_err("not that user").kind(), ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_listener_that_takes_no_connection_holds_nothing_up() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (listener, socket) = Socket::listen(&scratch.path().join("plait"), 7).expect("ours");
+        // The shortest queue, which holds one.
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).expect("a number"))
+            .expect("again");
+        let connections: Vec<_> = (0..4).map(|_| socket.connect()).collect();
+        let last = connections.into_iter().next_back().expect("four").expect_err("no room");
+        assert_eq!(last.kind(), ErrorKind::WouldBlock);
     }
 }
