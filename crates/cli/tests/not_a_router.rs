@@ -104,7 +104,7 @@ impl Row {
     }
 
     fn start(&self, host: &Namespace, mut command: Command) -> Program {
-        // The files here are root's, whoever has called sudo for the test.
+        // The files here belong to root, also under sudo.
         command.env_remove("SUDO_UID").current_dir(&self.directory);
         Program::start(host, &self.directory, "plait", command, End::Own, End::Own).expect("started")
     }
@@ -162,7 +162,7 @@ impl Flood {
                 while !ends.load(Ordering::Relaxed) {
                     for (socket, target) in sockets.iter().zip(targets) {
                         // What an ICMP error says of an earlier one is of no interest.
-                        let _ = socket.send_to(b"anybody?", target);
+                        let _ = socket.send_to(b"datagram", target);
                     }
                     thread::sleep(Duration::from_millis(1));
                 }

@@ -221,7 +221,10 @@ impl Network {
 
     /// Takes the kernel's state and returns the paths that have changed.
     pub(crate) fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+        // Another host may close and open as well: what the guard is made from must not be older than what it is put in place of.
+        let turn = Journal::turn();
         self.forward_paths(snapshot)?;
+        drop(turn);
         if *snapshot == self.snapshot {
             return Ok(Vec::new());
         }
@@ -259,6 +262,7 @@ impl Network {
     /// ports that connections of the stack were opened from.
     pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
         let Self { nat: Some(nat), guard, journal, ports, .. } = self else { return Ok(false) };
+        let _turn = Journal::turn();
         // Another host may have closed more.
         guard.close(Closed::noted_in(journal))?;
         if nat.is_whole()? && guard.is_whole()? {

@@ -91,7 +91,7 @@ impl Nat {
         let Rules { stray, arriving, own, leaving } = self.rules();
         let (listening, opened) = (elements(listening), elements(opened));
         // Destination addresses change before routing (-100), source addresses after it (100); what still has a
-        // private source then (300) could not be translated, and nobody could answer it. What has a private destination before
+        // private source then (300) could not be translated: no answer would arrive. What has a private destination before
         // (-110) was sent by a neighbour that knows our addresses.
         // To be replaced it has to be there: it is added before it is deleted.
         format!(
