@@ -18,8 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, SockaddrStorage,
-    recv, sendto, setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, recv, sendto, setsockopt,
+    socket, sockopt,
 };
 use plait_lab::wired::{Pair, Wire};
 use plait_lab::{End, Program};
@@ -168,13 +168,7 @@ impl Attacker {
             SocketAddr::V4(to) => (&self.v4, SockaddrStorage::from(to)),
             SocketAddr::V6(to) => (&self.v6, SockaddrStorage::from(to)),
         };
-        let sent = match to.as_sockaddr_in() {
-            Some(to) => sendto(socket.as_raw_fd(), &packet, &SockaddrIn::from(*to), MsgFlags::empty()),
-            None => {
-                let to = to.as_sockaddr_in6().expect("one of both");
-                sendto(socket.as_raw_fd(), &packet, &SockaddrIn6::from(*to), MsgFlags::empty())
-            }
-        };
+        let sent = sendto(socket.as_raw_fd(), &packet, &to, MsgFlags::empty());
         assert_eq!(sent.expect("sent"), packet.len());
     }
 
