@@ -58,7 +58,8 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     opener(HostPaths::Several)?;
     let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
     let _firewall = session::clear_the_way(&arguments.options, &host)?;
-    let (protection, trust) = opener(HostPaths::of(&host))?;
+    let (protection, mut trust) = opener(HostPaths::of(&host))?;
+    let addresses = trust.look_up(&host, &remote, addresses).await?;
     let running = Running::new("connect", &place);
     let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();

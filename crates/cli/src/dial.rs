@@ -98,10 +98,9 @@ impl Towards {
             );
         }
         let addresses = self.remote().resolve().await?;
-        let remote = self.remote().at(addresses.iter().copied());
         let known_peers = protection::store(&self.options).known_peers();
         let accepts_new = self.authorities.accepts_new();
-        let server_identity = ServerIdentity::new(self.server.clone(), known_peers, accepts_new)?;
+        let mut server_identity = ServerIdentity::new(self.server.clone(), known_peers, accepts_new)?;
         let reporter = Reporter::open(&self.options)?;
         // What makes no sense is said before a network is set up.
         self.protection(self.server.pin, HostPaths::Several)?;
@@ -109,6 +108,11 @@ impl Towards {
         let firewall = session::clear_the_way(&self.options, &host)?;
         let paths = HostPaths::of(&host);
         let mut protection = self.protection(self.server.pin, paths)?;
+        let addresses = match protection::is_sealed(&self.options) && !self.authorities.are_given() {
+            true => server_identity.look_up(&host, &self.remote(), addresses).await?,
+            false => addresses,
+        };
+        let remote = self.remote().at(addresses.iter().copied());
         let server = match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await
         {
             Ok(mut first) => {

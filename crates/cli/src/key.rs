@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use plait::{Fingerprint, Identity, PublicKey};
+use plait::{Fingerprint, Identity, NameBasis, PublicKey};
 use plait_proxy::keys::KeyStore;
 use plait_proxy::rules::Rule;
 use plait_proxy::url::ServerUrl;
@@ -118,8 +118,11 @@ fn list(store: &KeyStore) -> anyhow::Result<String> {
     for peer in store.known_peers().all()? {
         let how =
             peer.paths.map_or_else(|| "given".to_owned(), |paths| format!("seen over {}", how_many(paths)));
-        let line =
-            format!("server {} {} since {}, {how}\n", peer.authority, peer.fingerprint, peer.first_seen);
+        let names = peer.names.map_or_else(String::new, |names| format!(", addresses {}", told(names)));
+        let line = format!(
+            "server {} {} since {}, {how}{names}\n",
+            peer.authority, peer.fingerprint, peer.first_seen
+        );
         text += &line;
     }
     for client in store.authorized_clients()?.unwrap_or_default().clients {
@@ -128,6 +131,16 @@ fn list(store: &KeyStore) -> anyhow::Result<String> {
         text += &format!("client {} {fingerprint}{bound}\n", client.comment);
     }
     Ok(text)
+}
+
+/// What addresses rested on, for people.
+fn told(names: NameBasis) -> &'static str {
+    match names {
+        NameBasis::Given => "given",
+        NameBasis::Agreed => "named by several paths",
+        NameBasis::OnePath => "named by one path",
+        other => other.word(),
+    }
 }
 
 /// What there is, if all of it makes sense.

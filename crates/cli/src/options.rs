@@ -121,6 +121,10 @@ pub(crate) struct Options {
     /// [default: from 198.18.0.0 and fd70:6c61:6974::, if this host does not use them].
     #[arg(long = "range", value_name = "NETWORK")]
     pub(crate) ranges: Vec<std::net::IpAddr>,
+    /// Ask this nameserver, over each path alone, for the addresses of a server that is not known yet (repeatable) [default: those of
+    /// each device as systemd-resolved knows them, or those in /etc/resolv.conf].
+    #[arg(long = "nameserver", value_name = "ADDRESS")]
+    pub(crate) nameservers: Vec<std::net::IpAddr>,
     /// Put rules into a firewall that drops what is forwarded, which let plait's packets through; they are taken out at the end,
     /// unless that is SIGKILL.
     #[arg(long)]
@@ -219,6 +223,7 @@ impl Options {
             .mesh(self.mesh)
             .join_announced(self.join_announced)
             .address_ranges(self.ranges.iter().copied())
+            .nameservers(self.nameservers.iter().copied())
             .crypto_threads(self.crypto_threads.unwrap_or(0).into());
         if let Some(bytes) = self.send_buffer {
             builder = builder.send_buffer(bytes);

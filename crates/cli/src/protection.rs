@@ -1,10 +1,11 @@
 //! What protects a connection: settings from the command line and the files of keys, and what the peer showed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use plait::{
-    Certificate, ErrorKind, Fingerprint, Handshake, Host, Identity, PathState, Peer, Protection,
+    Certificate, ErrorKind, Fingerprint, Handshake, Host, Identity, PathState, Peer, Protection, Remote,
     SealedService, Sealing, Service, Status, Stream,
 };
 use plait_proxy::keys::KeyStore;
@@ -287,6 +288,19 @@ impl Trust {
             ErrorKind::NotProtected => self.server.first_contact_remedy(),
             _ => None,
         }
+    }
+
+    /// As [`ServerIdentity::look_up`], where nothing else says how the server is known.
+    pub(crate) async fn look_up(
+        &mut self,
+        host: &Host,
+        remote: &Remote,
+        found: Vec<SocketAddr>,
+    ) -> anyhow::Result<Vec<SocketAddr>> {
+        if !self.is_asked_for || self.is_decided {
+            return Ok(found);
+        }
+        self.server.look_up(host, remote, found).await
     }
 
     /// Whether the server's key was to be seen over several paths.

@@ -2,8 +2,9 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr};
 
-use plait::{Fingerprint, Peer, Stream};
+use plait::{Fingerprint, Host, NameBasis, Names, Peer, Remote, Shown, Stream};
 use plait_keys::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
 use plait_proxy::url::ServerUrl;
 
@@ -17,6 +18,8 @@ pub(crate) struct ServerIdentity {
     known_peers: KnownPeers,
     known: Option<KnownPeer>,
     accepts_new: Option<AcceptNew>,
+    /// What each path says about its name, where they were asked.
+    names: Option<Names>,
 }
 
 /// How many disjoint paths the key of an unknown server is to be seen over, to be believed without a question.
@@ -46,7 +49,7 @@ impl ServerIdentity {
         accepts_new: Option<AcceptNew>,
     ) -> Result<Self, KnownPeersError> {
         let known = known_peers.find(&server.authority())?;
-        Ok(Self { server, known_peers, known, accepts_new })
+        Ok(Self { server, known_peers, known, accepts_new, names: None })
     }
 
     /// The name or address that is connected to.
@@ -74,6 +77,41 @@ impl ServerIdentity {
         self.expected().is_none()
     }
 
+    /// Looks the name of a server that is not known up over each path of `host`, where the number of paths that lead to it is of interest.
+    /// Returns the addresses to connect to: those that most paths name, or `found` where none names any.
+    ///
+    /// # Errors
+    /// `remote` is no name and port.
+    pub(crate) async fn look_up(
+        &mut self,
+        host: &Host,
+        remote: &Remote,
+        found: Vec<SocketAddr>,
+    ) -> anyhow::Result<Vec<SocketAddr>> {
+        if !self.is_new() || self.accepts_new == Some(AcceptNew::OnePath) {
+            return Ok(found);
+        }
+        let names = host.look_up(remote).await?;
+        let addresses = names.addresses().to_vec();
+        self.names = Some(names);
+        Ok(if addresses.is_empty() { found } else { addresses })
+    }
+
+    /// What the addresses of the server rest on.
+    fn basis(&self) -> NameBasis {
+        match &self.names {
+            Some(names) => names.basis(),
+            None if self.server.host.parse::<IpAddr>().is_ok() => NameBasis::Given,
+            None => NameBasis::OnePath,
+        }
+    }
+
+    /// Why the name counts as one path, for people: with a line break in front, empty if it counts as more.
+    fn doubt(&self) -> String {
+        let doubt = self.names.as_ref().and_then(Names::doubt);
+        doubt.map_or_else(String::new, |doubt| format!("\n  {doubt}"))
+    }
+
     /// Decides about the key that a server has shown which was not known when the connection began: others may have met it since.
     /// `paths` disjoint paths lead to whoever has it.
     ///
@@ -84,14 +122,16 @@ impl ServerIdentity {
         if self.known_peers.find(&authority)?.is_none() && !self.is_vouched_for(shown, paths) {
             let with_key = ServerUrl { pin: Some(shown), ..self.server.clone() };
             return Err(WrongPeer(format!(
-                "the server {authority} is not known\n  shown    {shown}  over {}\n  fix: give its key ({with_key}), after \
+                "the server {authority} is not known\n  shown    {shown}  over {}{}\n  fix: give its key ({with_key}), after \
                  you have compared it with what was printed there, or believe the first that answers: --accept-new{}",
                 how_many(paths),
+                self.doubt(),
                 if paths < FIRST_CONTACT_PATHS { "=one-path" } else { "" }
             ))
             .into());
         }
-        match self.known_peers.pin_shown(&authority, shown, paths) {
+        let seen = Shown { key: shown, paths, names: self.basis() };
+        match self.known_peers.pin_shown(&authority, seen) {
             Ok(Pinned::New) => {
                 let over = how_many(paths);
                 say(&format!(
@@ -107,7 +147,7 @@ impl ServerIdentity {
 
     /// Whether a key may be trusted that is shown for the first time.
     fn is_vouched_for(&self, shown: Fingerprint, paths: u8) -> bool {
-        let question = ask_at_terminal(&self.server.authority(), shown, paths);
+        let question = ask_at_terminal(&self.server.authority(), shown, paths, &self.doubt());
         match unknown_peer(self.accepts_new, paths, question.is_some()) {
             UnknownPeer::Accept => true,
             UnknownPeer::Ask => question.is_some_and(|ask| ask()),
@@ -140,12 +180,14 @@ impl ServerIdentity {
     }
 
     /// How many disjoint paths lead to the holder of the key that `stream` has shown: where two were asked for, there is no stream before.
+    /// They are no more than those that have named its addresses.
     pub(crate) fn paths_to(&self, stream: &Stream) -> u8 {
         let status = stream.status().filter(|_| self.goes_by_paths());
         // Others may have joined an address that whoever answered has announced, which proves nothing.
         let sealed = status.as_ref().and_then(plait::Status::sealed);
         let mixed = sealed.map_or(1, |sealed| sealed.mixed_paths().into_iter().min().unwrap_or_default());
-        u8::try_from(mixed).unwrap_or(u8::MAX)
+        let named = self.names.as_ref().map_or(u8::MAX, Names::paths).max(1);
+        u8::try_from(mixed).unwrap_or(u8::MAX).min(named)
     }
 
     /// What to say of a server that nobody has heard of, where different paths lead to different hosts.
@@ -231,10 +273,15 @@ pub(crate) fn how_many(paths: u8) -> String {
 }
 
 /// A question to whoever sits at the terminal, whatever standard input is; none if nobody does.
-fn ask_at_terminal(authority: &str, shown: Fingerprint, paths: u8) -> Option<impl FnOnce() -> bool + use<>> {
+fn ask_at_terminal(
+    authority: &str,
+    shown: Fingerprint,
+    paths: u8,
+    doubt: &str,
+) -> Option<impl FnOnce() -> bool + use<>> {
     let mut terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
     let question = format!(
-        "plait: the server {authority} is not known yet. Its key, seen over {}, is\n  {shown}\n\
+        "plait: the server {authority} is not known yet. Its key, seen over {}, is\n  {shown}{doubt}\n\
          Is this what was printed there? Type yes to trust it from now on: ",
         how_many(paths)
     );
@@ -270,7 +317,7 @@ mod tests {
         let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin };
         let known_peers = KnownPeers::in_file("/keys/known_peers");
         let known = known.map(|key| KnownPeer::new("gw:7443", key, "2026-09-02", 4));
-        ServerIdentity { server, known_peers, known, accepts_new: None }
+        ServerIdentity { server, known_peers, known, accepts_new: None, names: None }
     }
 
     #[test]

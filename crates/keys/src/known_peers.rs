@@ -10,8 +10,9 @@ use time::OffsetDateTime;
 use crate::secret::{ReadListError, read_list};
 use crate::whole::{lock_list, replace_file};
 
-/// A file of servers and their keys, as ssh has one: a line is `HOST:PORT SHA256:… first-seen [paths=N]`, and `#` starts a
+/// A file of servers and their keys, as ssh has one: a line is `HOST:PORT SHA256:… first-seen [paths=N] [names=BASIS]`, and `#` starts a
 /// remark. `paths=N` says over how many disjoint paths of one connection the key was seen when it was met first; without it a person gave it.
+/// `names=BASIS` says what the addresses rested on then ([`NameBasis`]); lines of earlier versions are without it.
 ///
 /// A key that is in it stays until it is taken out by name ([`KnownPeers::forget`]): a connection that shows another one is refused,
 /// also if it began before the first was known. Each change is decided under a lock on what the file has then, so any number of
@@ -33,6 +34,8 @@ pub struct KnownPeer {
     pub first_seen: String,
     /// Over how many disjoint paths it has shown its key then; `None` if the key was given by hand.
     pub paths: Option<u8>,
+    /// What the addresses that showed it rested on; `None` if the key was given by hand, or by an earlier version.
+    pub names: Option<NameBasis>,
     /// Line in the file, from 1.
     pub line: usize,
 }
@@ -46,9 +49,51 @@ impl KnownPeer {
             fingerprint,
             first_seen: first_seen.to_owned(),
             paths: None,
+            names: None,
             line,
         }
     }
+}
+
+/// What the addresses of a server rested on when its key was seen first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NameBasis {
+    /// No network was asked: they were given, or the file of hosts of the machine has them.
+    Given,
+    /// Several paths named the same addresses, each asked for itself.
+    Agreed,
+    /// One answer of DNS: the attacker on its path may have named its own host.
+    OnePath,
+}
+
+impl NameBasis {
+    const ALL: [Self; 3] = [Self::Given, Self::Agreed, Self::OnePath];
+
+    /// The word in the file: `given`, `agreed` or `one-path`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Agreed => "agreed",
+            Self::OnePath => "one-path",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|basis| basis.word() == word)
+    }
+}
+
+/// How a key was seen that a server has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// The key.
+    pub key: Fingerprint,
+    /// Over so many disjoint paths of one connection.
+    pub paths: u8,
+    /// What the addresses rest on.
+    pub names: NameBasis,
 }
 
 /// What has become of a key that a server has shown.
@@ -141,29 +186,21 @@ impl KnownPeers {
     /// # Errors
     /// [`KnownPeersError::AnotherKey`]; or the file cannot be read or written.
     pub fn pin(&self, authority: &str, key: Fingerprint) -> Result<Pinned, KnownPeersError> {
-        self.pin_with(authority, key, None)
+        self.pin_with(authority, key, "")
     }
 
-    /// The server at `authority` has shown this key over so many disjoint `paths` of one connection, and is known by it from now on if
-    /// it is not known by now: of connections that meet it at the same time the first decides.
+    /// The server at `authority` has shown a key, and is known by it from now on if it is not known by now: of connections that meet it at
+    /// the same time the first decides.
     ///
     /// # Errors
     /// [`KnownPeersError::AnotherKey`], whatever was known when the connection began; or the file cannot be read or written.
-    pub fn pin_shown(
-        &self,
-        authority: &str,
-        shown: Fingerprint,
-        paths: u8,
-    ) -> Result<Pinned, KnownPeersError> {
-        self.pin_with(authority, shown, Some(paths))
+    pub fn pin_shown(&self, authority: &str, shown: Shown) -> Result<Pinned, KnownPeersError> {
+        let Shown { key, paths, names } = shown;
+        self.pin_with(authority, key, &format!(" {PATHS}{paths} {NAMES}{}", names.word()))
     }
 
-    fn pin_with(
-        &self,
-        authority: &str,
-        shown: Fingerprint,
-        paths: Option<u8>,
-    ) -> Result<Pinned, KnownPeersError> {
+    /// `how` goes behind the date.
+    fn pin_with(&self, authority: &str, shown: Fingerprint, how: &str) -> Result<Pinned, KnownPeersError> {
         if authority.is_empty()
             || authority.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#')
         {
@@ -182,8 +219,7 @@ impl KnownPeers {
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
                 }
-                let over = paths.map_or_else(String::new, |paths| format!(" {PATHS}{paths}"));
-                text += &format!("{authority} {shown} {}{over}\n", today());
+                text += &format!("{authority} {shown} {}{how}\n", today());
                 self.replace(&text).map(|()| Pinned::New)
             }
         }
@@ -225,18 +261,26 @@ impl KnownPeers {
                 return Err(KnownPeersError::Line { file: self.file.clone(), line });
             };
             let mut rest: Vec<_> = words.collect();
+            let names = rest.last().and_then(|word| NameBasis::of_word(word.strip_prefix(NAMES)?));
+            if names.is_some() {
+                rest.pop();
+            }
             let paths = rest.last().and_then(|word| word.strip_prefix(PATHS)?.parse().ok());
             if paths.is_some() {
                 rest.pop();
             }
-            peers.push(KnownPeer { paths, ..KnownPeer::new(authority, fingerprint, &rest.join(" "), line) });
+            let peer = KnownPeer::new(authority, fingerprint, &rest.join(" "), line);
+            peers.push(KnownPeer { paths, names, ..peer });
         }
         Ok(peers)
     }
 }
 
-/// In front of the number of paths, at the end of a line.
+/// In front of the number of paths, near the end of a line.
 const PATHS: &str = "paths=";
+
+/// In front of what the addresses rest on, at the end of a line.
+const NAMES: &str = "names=";
 
 /// The words of a line in front of its remark.
 fn words(line: &str) -> impl Iterator<Item = &str> {
@@ -303,13 +347,26 @@ mod tests {
     #[test]
     fn over_how_many_paths_a_key_was_seen_is_kept_with_it() {
         let (_scratch, known) = empty();
-        assert_eq!(known.pin_shown("gw:7443", FIRST, 2).expect("written"), Pinned::New);
-        assert_eq!(known.pin_shown("gw:7443", FIRST, 3).expect("it is there"), Pinned::Before);
+        let shown = |key, paths| Shown { key, paths, names: NameBasis::Agreed };
+        assert_eq!(known.pin_shown("gw:7443", shown(FIRST, 2)).expect("written"), Pinned::New);
+        assert_eq!(known.pin_shown("gw:7443", shown(FIRST, 3)).expect("it is there"), Pinned::Before);
         assert_eq!(known.pin("given:7443", SECOND).expect("written"), Pinned::New);
         let all = known.all().expect("read");
-        assert_eq!(all.iter().map(|peer| peer.paths).collect::<Vec<_>>(), [Some(2), None]);
+        let how = all.iter().map(|peer| (peer.paths, peer.names)).collect::<Vec<_>>();
+        assert_eq!(how, [(Some(2), Some(NameBasis::Agreed)), (None, None)]);
         assert!(all.iter().all(|peer| peer.first_seen == today()), "{all:?}");
-        assert!(known.pin_shown("gw:7443", SECOND, 8).is_err(), "more paths make no other key good");
+        assert!(known.pin_shown("gw:7443", shown(SECOND, 8)).is_err(), "more paths make no other key good");
+    }
+
+    #[test]
+    fn lines_of_earlier_versions_are_read() {
+        let (_scratch, known) = empty();
+        fs::create_dir_all(known.file().parent().expect("one")).expect("made");
+        fs::write(known.file(), format!("old:1 {FIRST} 2026-09-02 paths=2\nodd:1 {FIRST} x names=y\n"))
+            .expect("written");
+        let all = known.all().expect("read");
+        assert_eq!((all[0].paths, all[0].names, &all[0].first_seen[..]), (Some(2), None, "2026-09-02"));
+        assert_eq!((all[1].paths, all[1].names, &all[1].first_seen[..]), (None, None, "x names=y"));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `identity` | PKCS#8 in PEM | [`read_identity`], [`read_or_make_identity`] |
 //! | `identity.pub` | `plait-ed25519 BASE64 comment` | [`replace_file`] |
-//! | `known_peers` | `HOST:PORT SHA256:… first-seen [paths=N]` | [`KnownPeers`] |
+//! | `known_peers` | `HOST:PORT SHA256:… first-seen [paths=N] [names=BASIS]` | [`KnownPeers`] |
 //! | `authorized_clients` | `[allow=RULES] plait-ed25519 BASE64 comment` | [`read_list`]; its rules are of `proxy` |
 //!
 //! What is read belongs to us or to root, and so does its directory, to which no other user can write. What is secret is read only where its owner alone can read it ([`read_secret`]); what decides which peers are trusted, only where nobody
@@ -33,6 +33,6 @@ use unix as system;
 
 pub use identity::{IdentityFileError, read_identity, read_or_make_identity};
 pub use key_log::{KeyLogFile, OpenKeyLogError};
-pub use known_peers::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
+pub use known_peers::{KnownPeer, KnownPeers, KnownPeersError, NameBasis, Pinned, Shown};
 pub use secret::{ForeignFile, ReadListError, ReadSecretError, read_list, read_secret};
 pub use whole::{Stamp, create_file, lock_list, replace_file};

@@ -12,6 +12,7 @@ use crate::counters::HostCounters;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::listener::Listener;
+use crate::names::Names;
 use crate::path::{Path, PathControl, PathState};
 use crate::protection::{CongestionControl, Ecn, Protection, Scheduler};
 use crate::remote::Remote;
@@ -25,6 +26,7 @@ use crate::stream::Stream;
 pub struct Host {
     inner: ::plait_host::Host,
     config: Config,
+    nameservers: Vec<IpAddr>,
 }
 
 /// What a [`Host`] is to be: its paths, and how connections use them. Obtained from [`Host::builder`].
@@ -35,13 +37,14 @@ pub struct HostBuilder {
     config: Config,
     carriers: Carriers,
     paths: usize,
+    nameservers: Vec<IpAddr>,
 }
 
 impl Host {
     /// A host without paths yet.
     pub fn builder() -> HostBuilder {
         let (inner, config) = (::plait_host::Host::builder(), Config::default());
-        HostBuilder { inner, config, carriers: Carriers::default(), paths: 0 }
+        HostBuilder { inner, config, carriers: Carriers::default(), paths: 0, nameservers: Vec::new() }
     }
 
     /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed one; what is weaker is a [`Protection`] with that
@@ -88,7 +91,21 @@ impl Host {
             expected.judge_paths(&self.devices())?;
         }
         let until = limit.map(|limit| Instant::now() + limit);
-        let addresses = by(until, remote.resolve()).await.unwrap_or_else(|| Err(Error::late(Vec::new())))?;
+        let late = || Error::late(Vec::new());
+        let (addresses, basis) = match expected.as_ref().filter(|expected| expected.asks_each_path()) {
+            Some(expected) => {
+                let names = by(until, self.look_up(&remote)).await.ok_or_else(late)??;
+                expected.judge_names(&names)?;
+                (names.addresses().to_vec(), names.basis())
+            }
+            None => {
+                let addresses = by(until, remote.resolve()).await.ok_or_else(late)??;
+                (addresses, remote.basis())
+            }
+        };
+        if addresses.is_empty() {
+            return Err(remote.without_address());
+        }
         let stream = self.inner.begin(config, &addresses)?;
         match by(until, stream.opened()).await {
             Some(Ok(())) => {}
@@ -111,7 +128,9 @@ impl Host {
         if let Some(expected) = expected {
             let status = stream.status();
             // Before the application has the stream, and so before a byte of it is sent.
-            if let Err(error) = expected.judge(status.as_ref().and_then(|status| status.sealed.as_ref())) {
+            if let Err(error) =
+                expected.judge(status.as_ref().and_then(|status| status.sealed.as_ref()), basis)
+            {
                 stream.abort();
                 return Err(error);
             }
@@ -130,6 +149,16 @@ impl Host {
         protection: impl Into<Protection>,
     ) -> Result<Stream, Error> {
         self.open(Some(limit), remote.into(), protection.into()).await
+    }
+
+    /// Looks a name up over each path of this host: at a nameserver of its device, over that device alone. An address is taken as it is, and
+    /// so is a name in the file of hosts of the machine. Takes eight seconds at most.
+    ///
+    /// # Errors
+    /// It is no name and port ([`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput)). A path without an answer is no error:
+    /// [`Names::doubt`] tells it.
+    pub async fn look_up(&self, remote: &Remote) -> Result<Names, Error> {
+        remote.look_up_over(&self.devices(), &self.nameservers).await
     }
 
     /// Accepts connections to `port` of the paths' devices.
@@ -185,6 +214,13 @@ impl HostBuilder {
     pub fn path(mut self, path: Path) -> Self {
         self.inner = self.inner.path(path.0);
         self.paths += 1;
+        self
+    }
+
+    /// Nameservers that are asked over each path where several paths are to name the addresses of a server; without any those of each
+    /// device as systemd-resolved knows them, or those in `/etc/resolv.conf`.
+    pub fn nameservers(mut self, servers: impl IntoIterator<Item = IpAddr>) -> Self {
+        self.nameservers = servers.into_iter().collect();
         self
     }
 
@@ -298,14 +334,14 @@ impl HostBuilder {
     /// # Errors
     /// A privilege or a program is missing, or the paths make no sense. Nothing of the set-up is left then.
     pub fn start(self) -> Result<Host, Error> {
-        let Self { inner, config, carriers, paths } = self;
+        let Self { inner, config, carriers, paths, nameservers } = self;
         let mut inner = inner.carriers(carriers.into());
         if paths == 0 {
             for path in Path::defaults(None, carriers)? {
                 inner = inner.path(path.0);
             }
         }
-        Ok(Host { inner: inner.start()?, config })
+        Ok(Host { inner: inner.start()?, config, nameservers })
     }
 }
 

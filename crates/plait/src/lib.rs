@@ -72,6 +72,7 @@ mod host;
 mod identity;
 mod limits;
 mod listener;
+mod names;
 mod path;
 mod path_totals;
 mod protection;
@@ -96,14 +97,15 @@ pub use halves::{ReadHalf, WriteHalf};
 pub use identity::Identity;
 pub use limits::Limits;
 pub use listener::Listener;
+pub use names::Names;
 pub use path::{Path, PathControl, PathState, TrustLevel};
 pub use path_totals::PathTotals;
 pub use plait_handshake::{
     Certificate, Fingerprint, IdentityError, ParseFingerprintError, PemError, PublicKey,
 };
 pub use plait_keys::{
-    ForeignFile, IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, OpenKeyLogError, Pinned,
-    ReadListError, ReadSecretError, read_secret,
+    ForeignFile, IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, NameBasis, OpenKeyLogError,
+    Pinned, ReadListError, ReadSecretError, Shown, read_secret,
 };
 pub use protection::{CongestionControl, Ecn, Protection, Scheduler};
 pub use remote::Remote;

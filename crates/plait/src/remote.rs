@@ -1,9 +1,11 @@
 //! Servers, by name and by address.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::error::{Error, ErrorKind};
+use crate::names::Names;
+use plait_keys::NameBasis;
 
 /// A server: a name or an address, and a port. From `"gw.example.com:7443"`, `"[2001:db8::1]:7443"`, a name and a port, or a
 /// [`SocketAddr`]. All addresses of a name are tried, each over the paths that speak its family.
@@ -72,17 +74,49 @@ impl Remote {
     /// There is none ([`ErrorKind::UnknownName`]), or it is no name and port ([`ErrorKind::InvalidInput`]).
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, Error> {
         let found = if self.addresses.is_empty() { self.look_up().await? } else { self.addresses.clone() };
+        let addresses = self.wanted(found);
+        if addresses.is_empty() {
+            return Err(self.without_address());
+        }
+        Ok(addresses)
+    }
+
+    /// Its addresses as each of these devices tells them, asked for itself ([`Names`]). Addresses that were given are taken as they are.
+    ///
+    /// # Errors
+    /// It is no name and port ([`ErrorKind::InvalidInput`]).
+    pub(crate) async fn look_up_over(&self, devices: &[String], servers: &[IpAddr]) -> Result<Names, Error> {
+        let host = self.host();
+        if !self.addresses.is_empty() || host.parse::<IpAddr>().is_ok() {
+            return Ok(Names::given(host, self.resolve().await?));
+        }
+        let port = self.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let port = port.ok_or_else(|| {
+            Error::new(ErrorKind::InvalidInput, format!("{} is no name and port", self.authority))
+        })?;
+        Ok(Names::ask(host, port, devices, servers, |addresses| self.wanted(addresses)).await)
+    }
+
+    /// Those of the families that are wanted, each once.
+    fn wanted(&self, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for address in found.into_iter().filter(|address| self.family.has(address)) {
             if !addresses.contains(&address) {
                 addresses.push(address);
             }
         }
-        if addresses.is_empty() {
-            let words = format!("{} has no {}address", self.host(), self.family.word());
-            return Err(Error::new(ErrorKind::UnknownName, words));
-        }
-        Ok(addresses)
+        addresses
+    }
+
+    /// What its addresses rest on where no path was asked alone.
+    pub(crate) fn basis(&self) -> NameBasis {
+        let is_given = !self.addresses.is_empty() || self.host().parse::<IpAddr>().is_ok();
+        if is_given { NameBasis::Given } else { NameBasis::OnePath }
+    }
+
+    pub(crate) fn without_address(&self) -> Error {
+        let words = format!("{} has no {}address", self.host(), self.family.word());
+        Error::new(ErrorKind::UnknownName, words)
     }
 
     async fn look_up(&self) -> Result<Vec<SocketAddr>, Error> {

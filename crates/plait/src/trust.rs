@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use ::plait_host::{PeerIdentity, SealedStatus};
 use plait_handshake::{Fingerprint, OpenerSettings, PemError, ServerName, ServerTrust, roots_from_pem};
-use plait_keys::KnownPeers;
+use plait_keys::{KnownPeers, NameBasis, Shown};
 
 use crate::error::{Error, ErrorKind};
 use crate::identity::Identity;
+use crate::names::Names;
 use crate::remote::Remote;
 use crate::sealing::Weaker;
 
@@ -80,8 +81,10 @@ impl Trust {
     }
 
     /// The server has the key that this file knows of it. One that it does not know is believed, and written down with the number of
-    /// paths, when two disjoint paths at least lead to whoever has it: an attacker who intercepts one of them is found out before a byte is
-    /// sent, and the error names the path. Who intercepts all of them is believed. A host with one path meets nobody new.
+    /// paths, when two disjoint paths at least lead to its holder: an attacker that intercepts one of them is found out before a byte is
+    /// sent, and the error names the path. The name of such a server is looked up over each path ([`Host::look_up`](crate::Host::look_up)),
+    /// and several of them have to name the same addresses. An attacker that intercepts all paths is believed. A host with one path
+    /// meets no new server.
     #[must_use]
     pub fn known_peers(peers: KnownPeers) -> Self {
         Self(Kind::Known { peers, first_contact: FIRST_CONTACT_PATHS })
@@ -163,6 +166,20 @@ impl Expected {
         Err(self.explain(Error::new(ErrorKind::NotProtected, words), false))
     }
 
+    /// Whether the name of the server is looked up over each path, because the server is new and several paths are to lead to it.
+    pub(crate) fn asks_each_path(&self) -> bool {
+        self.is_first_contact
+    }
+
+    /// Whether as many paths have named the addresses as are required.
+    pub(crate) fn judge_names(&self, names: &Names) -> Result<(), Error> {
+        let doubt = if self.require_paths <= names.paths() { None } else { names.doubt() };
+        let Some(doubt) = doubt else { return Ok(()) };
+        Err(Error::new(ErrorKind::NotProtected, doubt).with_fix(
+            "give the server's key (Trust::pinned), or its addresses (Remote::at): it is not known yet, and one path alone says where it is",
+        ))
+    }
+
     /// What helps where a connection came to nothing. Perhaps it was sealed and `waited` for the paths that are required: the peer waits for as
     /// long, and which of the two gives up first is chance.
     pub(crate) fn explain(&self, error: Error, waited: bool) -> Error {
@@ -181,7 +198,8 @@ impl Expected {
 
     /// Judges the peer of a connection that is open, before its owner gets it. The handshake has done so already, but for a
     /// server that is met for the first time; what it has found is looked at once more here, where data may first flow.
-    pub(crate) fn judge(&self, sealed: Option<&SealedStatus>) -> Result<(), Error> {
+    /// `names` is what its addresses rest on.
+    pub(crate) fn judge(&self, sealed: Option<&SealedStatus>, names: NameBasis) -> Result<(), Error> {
         let Some(sealed) = sealed.filter(|sealed| sealed.suite.is_some()) else {
             return match self.weaker {
                 Weaker::Nothing => Err(Error::new(ErrorKind::NotProtected, "the connection is not sealed")),
@@ -207,7 +225,7 @@ impl Expected {
                     let words = "fewer paths than required have given a share to the keys";
                     return Err(Error::new(ErrorKind::NotProtected, words));
                 }
-                peers.pin_shown(authority, shown, paths)?;
+                peers.pin_shown(authority, Shown { key: shown, paths, names })?;
                 Ok(())
             }
             (Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. }, _) => {
@@ -233,7 +251,7 @@ mod tests {
 
     fn kind_of(trust: &Trust, status: Option<&SealedStatus>) -> Option<ErrorKind> {
         let expected = trust.expect(&"gw:7443".into(), None, Weaker::Nothing).expect("it makes sense");
-        expected.judge(status).err().map(|error| error.kind())
+        expected.judge(status, NameBasis::Given).err().map(|error| error.kind())
     }
 
     #[test]
@@ -273,7 +291,8 @@ mod tests {
         let (scratch, peers) = known_peers("paths");
         let judged = |trust: Trust, paths: usize| {
             let status = SealedStatus { mixed_paths: [paths; 2], ..sealed(key(1)) };
-            let judged = expected(&trust).judge(Some(&status)).map_err(|error| error.kind());
+            let judged =
+                expected(&trust).judge(Some(&status), NameBasis::Agreed).map_err(|error| error.kind());
             (judged, peers.find("gw:7443").expect("read").and_then(|known| known.paths))
         };
         let by_two = || Trust::known_peers(peers.clone());

@@ -221,8 +221,9 @@ const FILES: &[Entry] = &[
     ("identity.pub", "Our public key, for the authorized_clients of others: plait-ed25519 BASE64 COMMENT."),
     (
         "known_peers",
-        "Servers that are known: HOST:PORT SHA256:FINGERPRINT DATE [paths=N], one a line; # starts a remark. paths=N says over how many \
-         disjoint paths the key was seen when it was believed; without it somebody gave it. Believed only if nobody else can write it.",
+        "Servers that are known: HOST:PORT SHA256:FINGERPRINT DATE [paths=N] [names=BASIS], one a line; # starts a remark. paths=N says \
+         over how many disjoint paths the key was seen when it was believed; a key without it was given. names=BASIS says what the addresses \
+         rested on: given, agreed (several paths named them) or one-path. Believed only if no other user can write it.",
     ),
     (
         "authorized_clients",

@@ -1,0 +1,201 @@
+//! What different paths say about the name of a server.
+//!
+//! An answer of DNS without DNSSEC is worth as much as the path that it came over. A first contact that counts several paths therefore
+//! looks the name up over each of them, at a nameserver that is asked over that device alone, and connects only to addresses that
+//! several of them name. Otherwise the attacker on the path that carries the one question leads all paths to its own host.
+
+mod query;
+mod servers;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use plait_keys::NameBasis;
+
+/// Time limit for the answers over one path, in which each of two questions is sent twice.
+const LIMIT: Duration = Duration::from_secs(8);
+
+/// What the paths of a host say about the name of a server ([`Host::look_up`](crate::Host::look_up)).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Names {
+    host: String,
+    basis: NameBasis,
+    /// Best first.
+    addresses: Vec<SocketAddr>,
+    paths: u8,
+    answers: Vec<Answer>,
+}
+
+/// What one path says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Answer {
+    device: String,
+    /// The addresses, or why there is none.
+    said: Result<Vec<IpAddr>, String>,
+}
+
+impl Names {
+    /// Addresses that no network has named: they were given, or the file of hosts has them.
+    pub(crate) fn given(host: &str, addresses: Vec<SocketAddr>) -> Self {
+        Self {
+            host: host.to_owned(),
+            basis: NameBasis::Given,
+            addresses,
+            paths: u8::MAX,
+            answers: Vec::new(),
+        }
+    }
+
+    /// Asks over each device about `host`, for the addresses of it that are wanted. `servers`: the nameservers to ask; none: those of each
+    /// device, or those of the system.
+    pub(crate) async fn ask(
+        host: &str,
+        port: u16,
+        devices: &[String],
+        servers: &[IpAddr],
+        wanted: impl Fn(Vec<SocketAddr>) -> Vec<SocketAddr>,
+    ) -> Self {
+        if let Some(found) = servers::in_hosts_file(host) {
+            return Self::given(
+                host,
+                wanted(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()),
+            );
+        }
+        let asking = devices.iter().map(|device| {
+            let (host, device, servers) = (host.to_owned(), device.clone(), servers.to_vec());
+            tokio::spawn(async move {
+                let asked = query::addresses(&host, &device, &servers);
+                let said = tokio::time::timeout(LIMIT, asked).await;
+                let said = said.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+                Answer { device, said }
+            })
+        });
+        let asking: Vec<_> = asking.collect();
+        let mut answers = Vec::with_capacity(asking.len());
+        for answer in asking {
+            // A task of ours that panics has said so, and its path says nothing.
+            answers.extend(answer.await);
+        }
+        let names = Self::agreed(host, port, answers);
+        Self { addresses: wanted(names.addresses), ..names }
+    }
+
+    /// The addresses that most paths name.
+    fn agreed(host: &str, port: u16, answers: Vec<Answer>) -> Self {
+        let mut counts: BTreeMap<IpAddr, u8> = BTreeMap::new();
+        let mut in_order: Vec<IpAddr> = Vec::new();
+        for address in answers.iter().flat_map(Answer::addresses) {
+            *counts.entry(address).or_default() += 1;
+            if !in_order.contains(&address) {
+                in_order.push(address);
+            }
+        }
+        let paths = counts.values().copied().max().unwrap_or_default();
+        let is_agreed = |address: &IpAddr| counts.get(address) == Some(&paths);
+        let addresses = in_order.into_iter().filter(is_agreed).map(|ip| SocketAddr::new(ip, port)).collect();
+        let basis = if paths > 1 { NameBasis::Agreed } else { NameBasis::OnePath };
+        Self { host: host.to_owned(), basis, addresses, paths, answers }
+    }
+
+    /// The addresses of the server, best first. Where several paths name the same addresses, only these.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// How many paths name these addresses. A first contact counts no more paths than that. 255 if no network has named them.
+    #[must_use]
+    pub fn paths(&self) -> u8 {
+        self.paths
+    }
+
+    /// What the addresses rest on.
+    #[must_use]
+    pub fn basis(&self) -> NameBasis {
+        self.basis
+    }
+
+    /// Why the name counts as one path, with what each path says; `None` if it counts as more.
+    #[must_use]
+    pub fn doubt(&self) -> Option<String> {
+        if self.paths > 1 {
+            return None;
+        }
+        let answered = self.answers.iter().filter(|answer| answer.said.is_ok()).count();
+        let mut text = match answered {
+            0 | 1 => format!("the addresses of {} are known over one path alone", self.host),
+            _ => format!("different paths name different addresses of {}", self.host),
+        };
+        for Answer { device, said } in &self.answers {
+            let said = match said {
+                Ok(found) => found.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
+                Err(why) => why.clone(),
+            };
+            // Writing to a string does not fail.
+            let _ = write!(text, "\n  path {device}: {said}");
+        }
+        if answered > 1 {
+            text += "\n  An attacker on one of them may have answered.";
+        }
+        Some(text + "\n  The name counts as one path.")
+    }
+}
+
+impl Answer {
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.said.iter().flatten().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(said: &[(&str, Result<&[&str], &str>)]) -> Names {
+        let answer = |(device, said): &(&str, Result<&[&str], &str>)| Answer {
+            device: (*device).to_owned(),
+            said: said
+                .map(|said| said.iter().map(|ip| ip.parse().expect("an address")).collect())
+                .map_err(str::to_owned),
+        };
+        Names::agreed("gw.example.com", 7443, said.iter().map(answer).collect())
+    }
+
+    fn addresses(names: &Names) -> Vec<String> {
+        names.addresses().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn only_addresses_that_both_paths_name_are_used() {
+        let names = names(&[
+            ("eth0", Ok(&["192.0.2.1", "2001:db8::1"])),
+            ("wlan0", Ok(&["192.0.2.66", "2001:db8::1", "192.0.2.1"])),
+        ]);
+        assert_eq!(addresses(&names), ["192.0.2.1:7443", "[2001:db8::1]:7443"]);
+        assert_eq!((names.paths(), names.basis(), names.doubt()), (2, NameBasis::Agreed, None));
+    }
+
+    #[test]
+    fn a_path_that_names_another_host_is_named_and_the_name_counts_as_one_path() {
+        let names = names(&[("eth0", Ok(&["192.0.2.1"])), ("wlan0", Ok(&["192.0.2.66"]))]);
+        assert_eq!((names.paths(), names.basis()), (1, NameBasis::OnePath));
+        let text = names.doubt().expect("they differ");
+        for part in
+            ["different paths", "path eth0: 192.0.2.1", "path wlan0: 192.0.2.66", "counts as one path"]
+        {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_path_without_an_answer_leaves_one_path() {
+        let names = names(&[("eth0", Ok(&["192.0.2.1"])), ("wlan0", Err("no answer in time"))]);
+        assert_eq!((names.paths(), addresses(&names).len()), (1, 1));
+        let text = names.doubt().expect("one path");
+        assert!(text.contains("over one path alone") && text.contains("wlan0: no answer in time"), "{text}");
+        let none = self::names(&[("eth0", Err("no such name"))]);
+        assert_eq!((none.paths(), none.addresses().len()), (0, 0));
+    }
+}
