@@ -3,7 +3,9 @@
 
 use plait_base::{Duration, SeededRandom};
 use plait_endpoint::EndpointConfig;
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
+use plait_handshake::{
+    ClientPolicy, Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep,
+};
 use plait_mptcp::{Config, ConnectionError, Negotiated, Protect, SealedSettings};
 use plait_sim::{
     Application, BlackHole, CloseMode, Coalescer, Corruptor, Cutter, Direction, Element, Families, Forger,
@@ -49,6 +51,35 @@ fn both_handshakes_seal_over_two_paths() {
             assert_eq!(status.counters.blocks_failed, 0);
         }
         pair.assert_clean();
+    }
+}
+
+/// A TLS 1.3 alert is a record of 24 bytes.
+#[test]
+fn a_refusal_that_arrives_in_two_segments_is_heard() {
+    let [server, client] =
+        [1, 2].map(|seed| Arc::new(Identity::generate(&mut SeededRandom::from_number(seed))));
+    let trust = ServerTrust::Pinned(vec![server.public_key().fingerprint()]);
+    let name = ServerName::try_from("gw.example.com").expect("a name");
+    let opener = OpenerSettings { identity: Some(client), ..OpenerSettings::new(name, trust) };
+    let clients = ClientPolicy::Authorised(vec![server.public_key().fingerprint()]);
+    let settings = SealedSettings {
+        teps: vec![Tep::Tls13],
+        opener: Some(Arc::new(opener)),
+        ..SealedSettings::listener(Arc::new(ListenerSettings { clients, ..ListenerSettings::new(server) }))
+    };
+    let config = Config { protect: Protect::Sealed(settings), ..Config::default() };
+    for size in [1400, 16] {
+        let mut pair = Pair::new(11, 1, Families::V4);
+        pair.chain_with(0, Cutter { size });
+        pair.serve(&config, Workload::of(10));
+        let id = pair.open(&config, Workload::of(10));
+        let client = pair.client;
+        assert!(pair.world.run_until(MINUTES, |world| world.application(client, id).outcome().is_some()));
+        let outcome = pair.world.application(client, id).outcome().expect("over");
+        let why = outcome.status.sealed.as_ref().and_then(|sealed| sealed.failure.clone());
+        assert_eq!(outcome.result, Err(ConnectionError::HandshakeFailed), "{size} bytes: {why:?}");
+        assert!(why.is_some_and(|why| why.contains("does not trust our certificate or key")), "{size} bytes");
     }
 }
 

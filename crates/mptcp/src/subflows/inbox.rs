@@ -140,6 +140,16 @@ impl Inbox {
         Some(data)
     }
 
+    /// Takes all bytes that wait, in one piece, whatever is declared about them.
+    pub(crate) fn take_all(&mut self) -> Bytes {
+        self.gather(self.waiting_bytes)
+    }
+
+    /// Stream offset of the first byte that has not been taken.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
     /// Puts bytes back that were taken off the front.
     pub(crate) fn give_back(&mut self, data: Bytes) {
         if data.is_empty() {

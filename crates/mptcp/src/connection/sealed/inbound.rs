@@ -163,8 +163,9 @@ impl Connection {
             && let Some(established) = self.protection.established_mut()
             && established.awaits_alert()
         {
-            let Some(bytes) = state.sealed.inbox.take(usize::MAX) else { return };
-            if let Some(why) = established.alert_in(&bytes) {
+            // An alert may come in pieces.
+            let bytes = state.sealed.inbox.take_all();
+            if let Some(why) = established.alert_in(&bytes, state.sealed.inbox.at()) {
                 self.fail_sealing(why, ConnectionError::HandshakeFailed);
                 return;
             }
@@ -177,8 +178,11 @@ impl Connection {
     }
 
     fn on_garbage(&mut self, index: usize, bytes: &Bytes) {
-        if self.subflows[index].state.is_first()
-            && let Some(why) = self.protection.established_mut().and_then(|sealed| sealed.alert_in(bytes))
+        let state = &self.subflows[index].state;
+        let end = state.sealed.inbox.at();
+        if state.is_first()
+            && let Some(why) =
+                self.protection.established_mut().and_then(|sealed| sealed.alert_in(bytes, end))
         {
             self.fail_sealing(why, ConnectionError::HandshakeFailed);
             return;

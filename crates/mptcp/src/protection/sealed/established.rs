@@ -61,6 +61,8 @@ pub(crate) struct Established {
     /// Until the first block is opened: what comes unmapped before may be its alert. The opener keeps it until the first block is in
     /// order, which may have a ticket for it, and no longer: with what it remembers all keys could be made again.
     pub(super) handshake: Option<Box<dyn Handshake>>,
+    /// Offset in the first subflow up to which bytes behind the handshake were looked at for its alert.
+    pub(super) heard: u64,
     /// For the opener, to be said in our first block.
     pub(super) ticket: Option<SessionTicket>,
     /// Which attempt of an opening this is.
@@ -133,6 +135,7 @@ impl Established {
             sealer,
             opener,
             handshake: Some(handshake),
+            heard: 0,
             ticket,
             claim: match role {
                 End::A => Claim::Unsaid,

@@ -102,12 +102,16 @@ impl Established {
         self.handshake.is_some() && !self.has_opened()
     }
 
-    /// Why the peer has refused us, if these bytes without a mapping are its alert.
-    pub(crate) fn alert_in(&mut self, bytes: &Bytes) -> Option<String> {
+    /// Why the peer has refused us, if these bytes without a mapping complete its alert. They end at the offset `end` of the first
+    /// subflow; those that have been looked at before are passed over.
+    pub(crate) fn alert_in(&mut self, bytes: &Bytes, end: u64) -> Option<String> {
         if !self.awaits_alert() {
             return None;
         }
-        match self.handshake.as_mut()?.handle_bytes(bytes) {
+        let news =
+            usize::try_from(end.saturating_sub(self.heard)).map_or(bytes.len(), |new| new.min(bytes.len()));
+        self.heard = self.heard.max(end);
+        match self.handshake.as_mut()?.handle_bytes(&bytes.slice(bytes.len() - news..)) {
             Err(Failed { why, by_peer: true }) => Some(why),
             Ok(_) | Err(Failed { .. }) => None,
         }
