@@ -5,7 +5,9 @@ use std::io;
 
 use plait_base::{Instant, PathId};
 use plait_endpoint::ConnectionId;
-use plait_mptcp::{AttemptOutcome, AttemptStatus, ConnectionError, Paths, Status, Unscrambled};
+use plait_mptcp::{
+    AttemptOutcome, AttemptStatus, ConnectionError, Paths, RefusalReason, Status, Unscrambled,
+};
 
 use crate::carriers::Carrier;
 use crate::shared::{Phase, State};
@@ -74,6 +76,7 @@ fn words(error: ConnectionError) -> &'static str {
             "somebody on the way has rewritten the negotiation, or changes everything"
         }
         ConnectionError::PathsMissing => "fewer paths than required have given a share to the keys",
+        ConnectionError::RefusedByPeer(_) => "the peer refuses the connection",
     }
 }
 
@@ -92,7 +95,11 @@ pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: Con
         }
         ConnectionError::HandshakeFailed
         | ConnectionError::NegotiationAltered
+        | ConnectionError::RefusedByPeer(RefusalReason::NotAuthorized)
         | ConnectionError::PathsMissing => io::ErrorKind::PermissionDenied,
+        ConnectionError::RefusedByPeer(
+            RefusalReason::Full | RefusalReason::Draining | RefusalReason::Other,
+        ) => io::ErrorKind::ConnectionRefused,
         ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
     };
     let status = state.endpoint.status(now, id);

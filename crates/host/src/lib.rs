@@ -71,7 +71,7 @@ pub use plait_endpoint::{Counters, EndpointConfig};
 pub use plait_mptcp::Counters as StatusCounters;
 pub use plait_mptcp::{
     AttemptOutcome, AttemptStage, AttemptStatus, Config, ConnectionError, Fallback, Joins, Negotiated, Path,
-    PathClass, PathReport, PeerIdentity, PlainReason, Protect, Refusal, Scheduler, ScrambleSettings,
+    PathClass, PathReport, PeerIdentity, PlainReason, Protect, Refusal, RefusalReason, Scheduler, ScrambleSettings,
     ScrambleStart, ScrambleStatus, SealedSettings, SealedStatus, Seen, Status, SubflowStatus, TrustedPaths,
     Unscrambled, WithoutTrusted,
 };

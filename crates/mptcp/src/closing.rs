@@ -250,6 +250,7 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
         | ConnectionError::NotSealed
         | ConnectionError::HandshakeFailed
         | ConnectionError::NegotiationAltered
+        | ConnectionError::RefusedByPeer(_)
         | ConnectionError::PathsMissing => ResetReason::Mptcp,
         ConnectionError::Corrupted => ResetReason::MiddleboxInterference,
         ConnectionError::Aborted

@@ -1,6 +1,7 @@
 //! What a connection reports.
 
 use plait_base::SubflowId;
+use plait_protect::sealed::RefusalReason;
 use plait_tcp::FourTuple;
 
 /// Something the owner has to act on.
@@ -71,6 +72,8 @@ pub enum ConnectionError {
     /// different keys as the negotiation was rewritten on the way, or each block was changed. No byte of
     /// data was delivered.
     NegotiationAltered,
+    /// The peer has refused the connection behind the handshake, in a sealed record; no byte of data was delivered.
+    RefusedByPeer(RefusalReason),
     /// Fewer paths than are required have given a share to the keys, for the reason in
     /// [`SealedStatus::failure`](crate::SealedStatus::failure); no byte of data was sent.
     PathsMissing,

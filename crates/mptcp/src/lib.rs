@@ -39,7 +39,7 @@ pub use opening::{ActiveOpen, Association};
 pub use paths::{Joins, Path, PathClass, Paths, TrustedPaths};
 pub use plait_protect::handshake::{Capabilities, Instance, Introduction, Refusal};
 pub use plait_protect::scramble::Variant as ScrambleStart;
-pub use plait_protect::sealed::Seen;
+pub use plait_protect::sealed::{RefusalReason, Seen};
 pub use protection::keys::token_of;
 pub use protection::sealed::{CryptoJob, CryptoResult};
 pub use status::{

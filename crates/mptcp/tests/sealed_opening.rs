@@ -8,7 +8,7 @@ mod world;
 use listener::Listener;
 use plait_mptcp::{ConnectionError, Event, OpeningClaim};
 use plait_protect::sealed::{Kind, OPENING_LEN, Record};
-use plait_wire::{DataAck, DataSequence, Dss, Flags, MptcpOption, Segment, TcpOption, options};
+use plait_wire::{DataAck, DataSequence, Dss, MptcpOption, Segment, TcpOption, options};
 use world::{SERVER, pattern};
 
 fn is_shown(listener: &Listener) -> bool {
@@ -116,10 +116,17 @@ fn an_attempt_whose_opening_another_has_claimed_is_told_so_and_nothing_of_it_cou
 }
 
 #[test]
-fn an_opening_that_cannot_be_remembered_is_reset() {
+fn an_opening_that_cannot_be_remembered_is_refused_and_nothing_of_it_counts() {
     let mut listener = Listener::shake(|world| world.sides[SERVER].host.claim = OpeningClaim::Full);
+    let from = listener.heard.len();
     let opening = listener.peer.block(Kind::Control, &opening());
+    let data = listener.peer.block(Kind::Data, &pattern(100, 1));
     listener.say(&opening);
+    listener.say(&data);
+    listener.wait(3_000);
     assert!(!is_shown(&listener));
-    assert!(listener.heard.last().is_some_and(|segment| segment.flags.contains(Flags::RST)));
+    assert_eq!(acknowledged(&listener, from), 0, "a Data-ACK would say that this is the connection");
+    assert_eq!(blocks(&listener), 1, "REFUSED, and nothing else");
+    listener.wait(3_000);
+    assert!(listener.world.of(SERVER).is_done(), "it is kept for no longer than the refusal takes");
 }

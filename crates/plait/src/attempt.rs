@@ -38,6 +38,8 @@ pub enum Obstacle {
     Reset,
     /// The handshake of the sealed connection has failed.
     Handshake,
+    /// The peer has refused it behind the handshake, in a sealed record.
+    Declined,
     /// Nothing could be verified: somebody alters what is sent.
     Altered,
     /// Its path went away.
@@ -58,6 +60,7 @@ impl fmt::Display for Obstacle {
             Self::Options => "options",
             Self::Reset => "reset",
             Self::Handshake => "handshake",
+            Self::Declined => "declined",
             Self::Altered => "altered",
             Self::PathLost => "path-lost",
             Self::Other => "other",
@@ -128,6 +131,7 @@ impl Attempt {
                 Error::PlainRefused | Error::NotScrambled(_) | Error::NotSealed => Obstacle::Options,
                 Error::Reset | Error::FastClose => Obstacle::Reset,
                 Error::HandshakeFailed => Obstacle::Handshake,
+                Error::RefusedByPeer(_) => Obstacle::Declined,
                 Error::NegotiationAltered => Obstacle::Altered,
                 Error::PathsMissing
                 | Error::AllPathsLost

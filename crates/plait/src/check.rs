@@ -18,6 +18,7 @@ use crate::path::Path;
 use crate::protection::Protection;
 use crate::remote::Remote;
 use crate::status::Peer;
+use crate::stream::Stream;
 
 /// How long a way may take to open a connection.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -25,6 +26,8 @@ const LIMIT: Duration = Duration::from_secs(3);
 const SAMPLE: Duration = Duration::from_secs(1);
 /// How long a connection is left alone, to see whether NATs remember it.
 const IDLE: Duration = Duration::from_secs(2);
+/// How long is waited for the reason why a connection was never answered: it has come before, if it does.
+const REFUSAL: Duration = Duration::from_millis(100);
 
 /// Tries each path of this host to a server, by each carrier alone: a host of its own with that path only, so that nothing goes elsewhere.
 /// It takes some seconds, and leaves nothing behind.
@@ -90,8 +93,12 @@ pub enum Verdict {
     Stripped,
     /// It was established, and then cut off, silent or altered.
     Broken,
-    /// The handshake failed: the server is another one than it should be, or does not take us.
+    /// The handshake failed: the server is another one than it should be.
     Handshake,
+    /// The server does not accept the key of this client, or wants one.
+    NotAuthorized,
+    /// The server is full or stopping, or refuses clients for a reason of its own.
+    Busy,
 }
 
 /// Something on the way has changed options.
@@ -279,10 +286,15 @@ impl Check {
         }
         let opened = host.connect_within(self.limit, self.remote.clone(), self.protection.clone()).await;
         let report = match opened {
-            Ok(stream) => {
+            Ok(mut stream) => {
                 let (measured, meddling) = measuring::measure(&stream, self.sample, self.idle).await;
+                // A server that refuses us says so in place of its first answer.
+                let is_answered = measured.seen_from.is_some();
+                let refusal = if is_answered { None } else { refusal_on(&mut stream).await };
                 stream.abort();
-                WayReport { measured: Some(measured), meddling, ..report(Verdict::Usable, String::new()) }
+                let (verdict, reason) = refusal
+                    .map_or((Verdict::Usable, String::new()), |judged| (judged.verdict, judged.reason));
+                WayReport { measured: Some(measured), meddling, ..report(verdict, reason) }
             }
             Err(error) => {
                 let answer = if judging::needs_plain_probe(carrier, &error) {
@@ -315,6 +327,14 @@ impl Check {
     }
 }
 
+/// The refusal that has ended the connection, if one has.
+async fn refusal_on(stream: &mut Stream) -> Option<judging::Judged> {
+    match timeout(REFUSAL, stream.read_chunk()).await {
+        Ok(Err(error)) => judging::refusal(error.into()),
+        Ok(Ok(_)) | Err(_) => None,
+    }
+}
+
 impl From<Carrier> for Carriers {
     fn from(carrier: Carrier) -> Self {
         match carrier {
@@ -337,6 +357,8 @@ impl fmt::Display for Verdict {
             Self::Stripped => "stripped",
             Self::Broken => "broken",
             Self::Handshake => "handshake",
+            Self::NotAuthorized => "not-authorized",
+            Self::Busy => "busy",
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ::plait_host::{ConnectionError, Failure};
+use ::plait_host::{ConnectionError, Failure, RefusalReason};
 use plait_keys::KnownPeersError;
 
 use crate::attempt::Attempt;
@@ -40,6 +40,10 @@ pub enum ErrorKind {
     NotProtected,
     /// The peer could not prove the identity that is expected, or does not accept ours.
     NotAuthenticated,
+    /// The peer has seen our identity and does not accept it: it is not on its list of clients.
+    NotAuthorized,
+    /// The peer is full or stopping: later, or another server, may do.
+    Busy,
     /// The peer ended the connection at once.
     Reset,
     /// Data were changed on the way, and there was no other path.
@@ -186,9 +190,9 @@ impl From<Error> for io::Error {
             ErrorKind::PortInUse => io::ErrorKind::AddrInUse,
             ErrorKind::UnknownName => io::ErrorKind::NotFound,
             ErrorKind::Unreachable => io::ErrorKind::HostUnreachable,
-            ErrorKind::Refused => io::ErrorKind::ConnectionRefused,
+            ErrorKind::Refused | ErrorKind::Busy => io::ErrorKind::ConnectionRefused,
             ErrorKind::TimedOut => io::ErrorKind::TimedOut,
-            ErrorKind::NotAuthenticated => io::ErrorKind::PermissionDenied,
+            ErrorKind::NotAuthenticated | ErrorKind::NotAuthorized => io::ErrorKind::PermissionDenied,
             ErrorKind::Reset => io::ErrorKind::ConnectionReset,
             ErrorKind::Corrupted => io::ErrorKind::InvalidData,
             ErrorKind::Closed => io::ErrorKind::NotConnected,
@@ -214,6 +218,11 @@ fn kind_of(error: ConnectionError) -> ErrorKind {
         | ConnectionError::NoTrustedPath => ErrorKind::NotProtected,
         ConnectionError::Corrupted => ErrorKind::Corrupted,
         ConnectionError::HandshakeFailed => ErrorKind::NotAuthenticated,
+        ConnectionError::RefusedByPeer(reason) => match reason {
+            RefusalReason::NotAuthorized => ErrorKind::NotAuthorized,
+            RefusalReason::Full | RefusalReason::Draining => ErrorKind::Busy,
+            RefusalReason::Other => ErrorKind::Refused,
+        },
         ConnectionError::Aborted | ConnectionError::Protocol => ErrorKind::Other,
     }
 }

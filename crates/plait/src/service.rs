@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use ::plait_host::{Config, Protect, SealedSettings};
-use plait_handshake::{Certificate, ClientPolicy, Fingerprint, KeyExchanges, ListenerSettings};
+use plait_handshake::{Certificate, KeyExchanges, ListenerSettings};
 
+use crate::clients::Clients;
 use crate::identity::Identity;
 use crate::protection::Plain;
 use crate::scrambling::Scrambling;
@@ -47,16 +48,6 @@ pub struct SealedService {
     key_exchanges: KeyExchanges,
     continues_sessions: bool,
     weaker: Weaker,
-}
-
-/// Who may connect to a sealed service.
-#[derive(Clone, Debug)]
-pub struct Clients(Policy);
-
-#[derive(Clone, Debug)]
-enum Policy {
-    Anyone,
-    Known(Vec<Fingerprint>),
 }
 
 impl Service {
@@ -173,10 +164,7 @@ impl SealedService {
     fn settings(&self, config: &Config) -> Config {
         let mut settings = ListenerSettings {
             certificate: self.certificate.clone(),
-            clients: match &self.clients.0 {
-                Policy::Anyone => ClientPolicy::AskForKey,
-                Policy::Known(keys) => ClientPolicy::Authorised(keys.clone()),
-            },
+            clients: self.clients.policy(),
             ..ListenerSettings::new(self.identity.0.clone())
         };
         if let Some(suites) = &self.suites {
@@ -189,7 +177,7 @@ impl SealedService {
         if !self.continues_sessions {
             settings.sessions = None;
         }
-        let mut sealed = SealedSettings::listener(Arc::new(settings));
+        let mut sealed = SealedSettings::listener(self.clients.handshakes(settings));
         // What is not sealed has no keys that a path could give a share to, or a quantum computer could not break.
         let is_strict = self.require_paths > 1 || self.key_exchanges == KeyExchanges::PostQuantum;
         let weaker = if is_strict { Weaker::Nothing } else { self.weaker };
@@ -210,19 +198,5 @@ impl From<SealedService> for Service {
 impl From<Scrambling> for Service {
     fn from(scrambling: Scrambling) -> Self {
         Self(Kind::Scrambled(scrambling))
-    }
-}
-
-impl Clients {
-    /// Every client. One that has a key shows it, and [`Stream::peer_identity`](crate::Stream::peer_identity) tells.
-    #[must_use]
-    pub fn anyone() -> Self {
-        Self(Policy::Anyone)
-    }
-
-    /// Those with one of these keys, which they prove before anything else. With none, no client is accepted.
-    #[must_use]
-    pub fn known(keys: impl IntoIterator<Item = Fingerprint>) -> Self {
-        Self(Policy::Known(keys.into_iter().collect()))
     }
 }

@@ -62,7 +62,7 @@ pub use path_key::{
     ANSWER_LEN, Exchange, OFFER_LEN, PathKeyError, PathKeys, PathNumber, PathOffer, Share, ShareLog, Speaker,
     exchange_of,
 };
-pub use record::{GoneReason, MAX_RECORDS, OPENING_LEN, Record, RecordError, Records, Seen};
+pub use record::{GoneReason, MAX_RECORDS, OPENING_LEN, Record, RecordError, Records, RefusalReason, Seen};
 pub use schedule::{ConnectionSecrets, Role};
 pub use sealer::{KeyUsedUp, SealJob, Sealer, UpdateRefused};
 pub use secret::{ExporterSecret, JoinSecret, MasterSecret, MixSecret, ResumeSecret};

@@ -102,6 +102,7 @@ impl fmt::Display for AttemptStatus {
                 ConnectionError::NegotiationAltered => "not one block could be verified",
                 ConnectionError::PathsMissing => "paths are missing in the keys",
                 ConnectionError::AllPathsLost | ConnectionError::EndUnacknowledged => "lost",
+                ConnectionError::RefusedByPeer(_) => "refused behind the handshake",
                 ConnectionError::Aborted => "given up here",
                 ConnectionError::Protocol | ConnectionError::Corrupted => "the protocol was broken there",
                 ConnectionError::NoTrustedPath => "not trusted",

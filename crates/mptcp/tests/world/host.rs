@@ -20,6 +20,8 @@ pub(crate) struct TestHost {
     pub(crate) claim: OpeningClaim,
     /// What it tells its peers about itself.
     pub(crate) introduction: Introduction,
+    /// How many there were.
+    pub(crate) claims: u32,
 }
 
 impl Host for TestHost {
@@ -60,6 +62,7 @@ impl Host for TestHost {
     }
 
     fn claim_opening(&mut self, _: Instant, _: OpeningName, _: IpAddr, _: u32) -> OpeningClaim {
+        self.claims += 1;
         self.claim
     }
 

@@ -166,6 +166,7 @@ impl World {
                         capabilities: Capabilities::OURS,
                         instance: Instance::new([number as u8; Instance::LEN]),
                     },
+                    claims: 0,
                 },
                 config: Config::default(),
                 connection: None,

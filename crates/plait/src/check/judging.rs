@@ -74,6 +74,7 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
         Obstacle::Unreachable | Obstacle::PathLost => (Verdict::Unreachable, Vec::new()),
         Obstacle::Options => (Verdict::Stripped, missing(attempt.refusal(), plain)),
         Obstacle::Handshake if attempt.has_heard() => (Verdict::Handshake, Vec::new()),
+        Obstacle::Declined => (declined(error), Vec::new()),
         Obstacle::Silence
         | Obstacle::Slower
         | Obstacle::Reset
@@ -91,6 +92,24 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
         None => "nobody answered the SYN".to_owned(),
     };
     Judged { verdict, reason: words, meddling }
+}
+
+/// What the server means that has refused a connection behind the handshake.
+fn declined(error: &Error) -> Verdict {
+    match error.kind() {
+        ErrorKind::NotAuthorized => Verdict::NotAuthorized,
+        _ => Verdict::Busy,
+    }
+}
+
+/// What the server says that has ended a connection behind the handshake, if it was a refusal.
+pub(super) fn refusal(error: Error) -> Option<Judged> {
+    match error.kind() {
+        ErrorKind::NotAuthorized | ErrorKind::Busy | ErrorKind::Refused => {
+            Some(Judged { verdict: declined(&error), reason: error.to_string(), meddling: Vec::new() })
+        }
+        _ => None,
+    }
 }
 
 /// What the SYN/ACK lacked or had. A server that wants sealed connections only answers a SYN without the offer with a reset: what is

@@ -22,11 +22,12 @@ mod tep;
 mod transcript;
 
 use core::fmt;
+use core::net::SocketAddr;
 
 use bytes::Bytes;
 use plait_base::Random;
 
-use crate::sealed::{MasterSecret, SessionTicket, Suite};
+use crate::sealed::{MasterSecret, RefusalReason, SessionTicket, Suite};
 
 pub use capabilities::{Capabilities, Capability};
 pub use negotiation::{
@@ -87,6 +88,16 @@ pub trait Handshakes: Send + Sync + fmt::Debug {
     /// Whether data may flow to and from this peer: asked once more when the handshake is over, whatever it has let
     /// through.
     fn admits(&self, peer: &Peer) -> bool;
+
+    /// Whether the opener at `remote` may have a connection, as this peer. A listener asks when OPENING was verified and before the
+    /// opening is claimed, and answers a refusal with the reason.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn judge(&self, peer: &Peer, remote: SocketAddr) -> Result<(), RefusalReason> {
+        let _ = (peer, remote);
+        Ok(())
+    }
 }
 
 /// Why there is no sealed connection.

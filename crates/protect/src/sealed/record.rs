@@ -2,6 +2,7 @@
 //!
 //! They are part of the stream, so they arrive once and in order. Several may share a block.
 
+use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
@@ -84,6 +85,54 @@ pub enum Record {
         /// What is to be seen.
         seen: Seen,
     },
+    /// 12: the listener refuses the opening, whichever attempt brings it.
+    Refused(RefusalReason),
+}
+
+/// Why a listener refuses an opening.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RefusalReason {
+    /// 00: a reason that has no number, or a number that this version does not know.
+    Other,
+    /// 01: the key that the opener has proved is not on the list of the listener, or the opener has proved none.
+    NotAuthorized,
+    /// 02: the listener has as many connections as it may have, or remembers as many openings.
+    Full,
+    /// 03: the listener ends, and takes nothing new.
+    Draining,
+}
+
+impl RefusalReason {
+    const fn to_byte(self) -> u8 {
+        match self {
+            Self::Other => 0,
+            Self::NotAuthorized => 1,
+            Self::Full => 2,
+            Self::Draining => 3,
+        }
+    }
+
+    const fn from_byte(byte: u8) -> Self {
+        match byte {
+            1 => Self::NotAuthorized,
+            2 => Self::Full,
+            3 => Self::Draining,
+            // Later versions may have more reasons; the opening is refused whatever they are.
+            0 | 4..=u8::MAX => Self::Other,
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Other => "for a reason of its own",
+            Self::NotAuthorized => "the key of this client is not authorized there",
+            Self::Full => "the server is full",
+            Self::Draining => "the server is stopping",
+        })
+    }
 }
 
 /// Why a subflow has ended at the sender of [`Record::Gone`]. A value that a receiver does not know is kept as it is.
@@ -182,6 +231,7 @@ impl Record {
                 put(bytes);
             }
             Self::Look => put(&[LOOK]),
+            Self::Refused(reason) => put(&[REFUSED, reason.to_byte()]),
             Self::Seen { subflow, seen: Seen { address, mss, options } } => {
                 put(&[SEEN]);
                 put(&subflow.0.to_be_bytes());
@@ -214,7 +264,8 @@ impl Record {
             | Self::Require(_)
             | Self::Ticket(_)
             | Self::Look
-            | Self::Seen { .. } => false,
+            | Self::Seen { .. }
+            | Self::Refused(_) => false,
         }
     }
 }
@@ -236,6 +287,7 @@ const SEEN: u8 = 15;
 const GONE: u8 = 16;
 const VOID: u8 = 17;
 const AGREED: u8 = 20;
+const REFUSED: u8 = 18;
 
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
@@ -348,6 +400,10 @@ impl<'a> Records<'a> {
                 Record::Ticket(ticket.ok_or(RecordError::Value)?)
             }
             LOOK => Record::Look,
+            REFUSED => {
+                let [reason] = fields.take()?;
+                Record::Refused(RefusalReason::from_byte(reason))
+            }
             SEEN => {
                 let subflow = SubflowTag(u64::from_be_bytes(fields.take()?));
                 let address = fields.take_address()?;

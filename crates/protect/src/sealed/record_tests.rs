@@ -33,6 +33,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             reason: GoneReason(reason)
         }),
         any::<u8>().prop_map(Record::Require),
+        (0u8..4).prop_map(|reason| Record::Refused(RefusalReason::from_byte(reason))),
         Just(Record::Look),
         (any::<u64>(), any::<[u8; 16]>(), any::<u16>(), any::<u16>(), any::<u8>()).prop_map(
             |(subflow, octets, port, mss, options)| Record::Seen {
@@ -101,6 +102,7 @@ fn each_record_has_its_known_bytes() {
     let gone = Record::Gone { subflow: SubflowTag(0x0102), reason: GoneReason::UNVERIFIED };
     assert_eq!(&gone.to_bytes()[..], [16, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
     assert_eq!(&Record::Require(2).to_bytes()[..], [12, 2]);
+    assert_eq!(&Record::Refused(RefusalReason::NotAuthorized).to_bytes()[..], [0x12, 1]);
     assert_eq!(&Record::Look.to_bytes()[..], [14]);
     let seen = Seen {
         address: SocketAddr::from(([192, 0, 2, 1], 0x1234)),
@@ -112,6 +114,18 @@ fn each_record_has_its_known_bytes() {
     assert_eq!(&Record::Opened(0xaea2_16b1).to_bytes()[..], [11, 0xae, 0xa2, 0x16, 0xb1]);
     let ticket = SessionTicket::new(&[7, 8, 9]).expect("three bytes");
     assert_eq!(&Record::Ticket(ticket).to_bytes()[..], [13, 3, 7, 8, 9]);
+}
+
+#[test]
+fn a_refusal_for_a_reason_of_a_later_version_is_a_refusal() {
+    let reasons =
+        [RefusalReason::Other, RefusalReason::NotAuthorized, RefusalReason::Full, RefusalReason::Draining];
+    for (byte, reason) in (0..).zip(reasons) {
+        assert_eq!(all(&[0x12, byte]), Ok(vec![Record::Refused(reason)]));
+    }
+    for later in [4, 255] {
+        assert_eq!(all(&[0x12, later]), Ok(vec![Record::Refused(RefusalReason::Other)]));
+    }
 }
 
 #[test]
@@ -133,7 +147,7 @@ fn nothing_but_padding_follows_the_end() {
 
 #[test]
 fn unknown_types_families_and_flags_are_errors() {
-    for unknown in [0, 18, 21, 255] {
+    for unknown in [0, 19, 21, 255] {
         assert_eq!(all(&[unknown]), Err(RecordError::Unknown(unknown)));
     }
     assert_eq!(all(&[5, 0, 5, 0, 0, 0, 0, 0, 0]), Err(RecordError::Value));

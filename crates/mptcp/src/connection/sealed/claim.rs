@@ -3,7 +3,7 @@
 use plait_base::Instant;
 use plait_protect::sealed::OPENING_LEN;
 
-use crate::protection::sealed::{Claimed, Sealed};
+use crate::protection::sealed::{Claimed, Established, Sealed};
 use crate::{Connection, ConnectionError, Host, OpeningClaim};
 
 impl Connection {
@@ -27,7 +27,7 @@ impl Connection {
         self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
     }
 
-    /// OPENING has been verified: claims the opening.
+    /// OPENING has been verified: claims the opening, if its opener may have a connection.
     pub(super) fn claim_opening(
         &mut self,
         now: Instant,
@@ -36,11 +36,15 @@ impl Connection {
     ) {
         // OPENING is the first record: no other has withdrawn the address.
         let Some(from) = self.paths.initial_remote() else { return self.fail(ConnectionError::Protocol) };
+        let verdict = self.protection.judge_opener(from);
         let Some(established) = self.protection.established_mut() else { return };
-        match established.claim_opening(now, (id, paths), from.ip(), host) {
+        let claimed = match verdict {
+            Ok(()) => established.claim_opening(now, (id, paths), from.ip(), host),
+            Err(reason) => established.refuse_opening(now, reason),
+        };
+        match claimed {
             Claimed::Known(OpeningClaim::Granted) => self.notices.connected(),
-            Claimed::Known(OpeningClaim::Taken(_)) => {}
-            Claimed::Known(OpeningClaim::Full) => self.fail(ConnectionError::Aborted),
+            Claimed::Known(OpeningClaim::Taken(_) | OpeningClaim::Full) | Claimed::Refused => {}
             Claimed::TooFewPaths { required } => {
                 let why = format!(
                     "{required} paths in the keys are required here, and the peer asks for {}",
@@ -60,7 +64,9 @@ impl Connection {
 
     /// An attempt that nobody has claimed has had its time.
     pub(super) fn give_up_claim(&mut self) {
-        if self.protection.sealed().is_some_and(Sealed::is_foretold) {
+        if self.protection.established().is_some_and(Established::is_refused) {
+            self.fail(ConnectionError::Aborted);
+        } else if self.protection.sealed().is_some_and(Sealed::is_foretold) {
             self.fail(ConnectionError::PathsMissing);
         } else if self.counters.blocks_failed > 0 {
             self.fail_altered();

@@ -31,6 +31,9 @@ impl Connection {
                         subflow.state.sealed.times_seen += 1;
                     }
                 }
+                ForConnection::Refused(reason) => {
+                    self.fail_sealing(reason.to_string(), ConnectionError::RefusedByPeer(reason));
+                }
                 ForConnection::Require(paths) => {
                     let why =
                         format!("the peer requires {paths} paths in the keys, which was not asked for here");

@@ -5,11 +5,12 @@
 //! OPENED, and acknowledge nothing at data level. So a Data-ACK that covers OPENING says that this attempt is the
 //! connection, whatever was held back, repeated or swallowed on the way.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant};
 use plait_protect::handshake::Peer;
-use plait_protect::sealed::{OPENING_LEN, Record};
+use plait_protect::sealed::{OPENING_LEN, Record, RefusalReason};
 
+use super::Sealed;
 use super::established::Established;
 use crate::host::{OpeningClaim, OpeningName};
 use crate::protection::Protection;
@@ -17,6 +18,9 @@ use crate::{Host, PeerIdentity};
 
 /// Without any subflow an attempt waits for a join at most so long: long enough for a SYN that is sent again.
 const NO_SUBFLOW_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A refused attempt is kept so long, for the refusal to arrive: a lost one is sent again within a second or two.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is known about the opening that a connection belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +45,8 @@ pub(super) enum Claim {
 pub(crate) enum Claimed {
     /// What the host says.
     Known(OpeningClaim),
+    /// The opener may not have a connection.
+    Refused,
     /// It was not asked: the opener requires fewer paths than we do.
     TooFewPaths {
         /// By us.
@@ -145,6 +151,17 @@ impl Protection {
             .map_or([true; 2], |established| [established.claim.may_control(), established.claim.may_carry()])
     }
 
+    /// Whether the peer at `remote`, which has said OPENING, may have a connection.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn judge_opener(&self, remote: SocketAddr) -> Result<(), RefusalReason> {
+        let Some((established, ours)) = self.established().zip(self.sealed().and_then(Sealed::ours)) else {
+            return Ok(());
+        };
+        ours.judge(established.peer(), remote)
+    }
+
     /// Who the peer is, as far as that has to be the same on all attempts.
     pub(crate) fn peer_identity(&self) -> Option<PeerIdentity> {
         self.sealed_status().map(|status| status.peer)
@@ -191,9 +208,23 @@ impl Established {
                 self.pending.clear();
                 self.say(Record::Opened(token));
             }
-            OpeningClaim::Full => {}
+            OpeningClaim::Full => return self.refuse_opening(now, RefusalReason::Full),
         }
         Claimed::Known(claim)
+    }
+
+    /// OPENING has been verified, and its opener may not have a connection: says why, and nothing else.
+    pub(crate) fn refuse_opening(&mut self, now: Instant, reason: RefusalReason) -> Claimed {
+        self.claim = Claim::TurnedAway;
+        self.refused_at = Some(now);
+        self.pending.clear();
+        self.say(Record::Refused(reason));
+        Claimed::Refused
+    }
+
+    /// Whether its opening was refused.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused_at.is_some()
     }
 
     /// When an attempt that nobody has claimed is given up, if it has been without any subflow since `no_subflow_since`, and
@@ -205,7 +236,9 @@ impl Established {
     ) -> Option<Instant> {
         let without_subflow = no_subflow_since.map(|since| since + NO_SUBFLOW_TIMEOUT);
         let whole = self.began + timeout;
-        self.claim.is_open().then(|| without_subflow.map_or(whole, |at| at.min(whole)))
+        let refused = self.refused_at.map(|at| at + REFUSED_TIMEOUT);
+        let earliest = [without_subflow, refused].into_iter().flatten().fold(whole, Instant::min);
+        self.claim.is_open().then_some(earliest)
     }
 
     /// OPENING counts as the first record of the opener, and nowhere else. `false` if the peer breaks that rule.
@@ -220,8 +253,8 @@ impl Established {
                 self.claim = Claim::Elsewhere(*token);
                 true
             }
-            (Claim::Said, Record::Require(_)) => true,
-            (_, Record::Opened(_) | Record::Require(_)) => false,
+            (Claim::Said, Record::Require(_) | Record::Refused(_)) => true,
+            (_, Record::Opened(_) | Record::Require(_) | Record::Refused(_)) => false,
             (_, _) => true,
         }
     }

@@ -67,6 +67,8 @@ pub(crate) struct Established {
     pub(super) ticket: Option<SessionTicket>,
     /// Which attempt of an opening this is.
     pub(super) claim: Claim,
+    /// When a listener has refused it.
+    pub(super) refused_at: Option<Instant>,
     /// When the handshake began.
     pub(super) began: Instant,
     token: u32,
@@ -141,6 +143,7 @@ impl Established {
                 End::A => Claim::Unsaid,
                 End::B => Claim::Awaited,
             },
+            refused_at: None,
             began,
             ahead: Ahead::default(),
             jobs: Jobs::default(),

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use plait_base::Dsn;
-use plait_protect::sealed::{OPENING_LEN, Record, Records, Seen, SessionTicket, SubflowTag};
+use plait_protect::sealed::{OPENING_LEN, Record, Records, RefusalReason, Seen, SessionTicket, SubflowTag};
 
 use super::Sealed;
 use super::claim::Claim;
@@ -50,6 +50,8 @@ pub(crate) enum ForConnection {
     Opening([u8; OPENING_LEN], u8),
     /// The listener requires more.
     Require(u8),
+    /// The listener refuses the opening.
+    Refused(RefusalReason),
     /// The peer asks how its subflows look here.
     Look,
     /// How a subflow of ours looks to the peer.
@@ -88,6 +90,7 @@ impl Established {
                 Record::MaxData(_) | Record::Gone { .. } | Record::Opened(_) => {}
                 Record::Opening { .. }
                 | Record::Require(_)
+                | Record::Refused(_)
                 | Record::AddAddr { .. }
                 | Record::RemoveAddr { .. }
                 | Record::Prio { .. }
@@ -134,6 +137,7 @@ impl Established {
                 Record::Prio { subflow, backup } => ForConnection::Prio { subflow, backup },
                 Record::Opening { name, paths } => ForConnection::Opening(name, paths),
                 Record::Require(paths) => ForConnection::Require(paths),
+                Record::Refused(reason) => ForConnection::Refused(reason),
                 Record::Look => ForConnection::Look,
                 Record::Seen { subflow, seen } => ForConnection::Seen { subflow, seen },
                 Record::Eof

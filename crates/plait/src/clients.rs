@@ -1,0 +1,179 @@
+//! The clients that a sealed service accepts.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ::plait_host::RefusalReason;
+use plait_base::Random;
+use plait_handshake::{ClientPolicy, Fingerprint, Handshakes, ListenerSettings, PublicKey, Tep};
+use plait_protect::handshake::{Failed, Handshake, Peer as ProvedPeer, Transcript};
+
+use crate::status::Peer;
+
+/// Who may connect to a sealed service.
+#[derive(Clone, Debug)]
+pub struct Clients(Policy);
+
+#[derive(Clone, Debug)]
+enum Policy {
+    Anyone,
+    Known(Vec<Fingerprint>),
+    Judged(Judge),
+}
+
+/// A client that has finished its handshake and asks for a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Applicant {
+    peer: Peer,
+    public_key: Option<PublicKey>,
+    address: SocketAddr,
+}
+
+/// Why a service refuses a client, which is told so in a sealed record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The client's key may not use the service, or the client has shown none.
+    NotAuthorized,
+    /// The service has as many connections as it may have.
+    Full,
+    /// The service ends, and accepts nothing new.
+    Draining,
+    /// Something else.
+    Other,
+}
+
+#[derive(Clone)]
+struct Judge(Arc<dyn Fn(&Applicant) -> Result<(), Refusal> + Send + Sync>);
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Judge")
+    }
+}
+
+impl Clients {
+    /// Every client. One that has a key shows it, and [`Stream::peer_identity`](crate::Stream::peer_identity) tells.
+    #[must_use]
+    pub fn anyone() -> Self {
+        Self(Policy::Anyone)
+    }
+
+    /// Those with one of these keys, which they prove before anything else. With none, no client is accepted.
+    #[must_use]
+    pub fn known(keys: impl IntoIterator<Item = Fingerprint>) -> Self {
+        Self(Policy::Known(keys.into_iter().collect()))
+    }
+
+    /// Those that `judge` accepts. It is asked for each connection when the client has proved its key, or has none, and before anything is
+    /// kept for the connection. A client that it refuses learns the reason: its error has the kind
+    /// [`NotAuthorized`](crate::ErrorKind::NotAuthorized), [`Busy`](crate::ErrorKind::Busy) or [`Refused`](crate::ErrorKind::Refused).
+    ///
+    /// It is called on the thread that moves the packets of the whole host, so it must not wait for anything.
+    #[must_use]
+    pub fn judged(judge: impl Fn(&Applicant) -> Result<(), Refusal> + Send + Sync + 'static) -> Self {
+        Self(Policy::Judged(Judge(Arc::new(judge))))
+    }
+
+    /// What the handshakes of a listener have to know.
+    pub(crate) fn policy(&self) -> ClientPolicy {
+        match &self.0 {
+            Policy::Anyone | Policy::Judged(_) => ClientPolicy::AskForKey,
+            Policy::Known(keys) => ClientPolicy::Authorised(keys.clone()),
+        }
+    }
+
+    /// The handshakes with these settings, and the judgement behind them.
+    pub(crate) fn handshakes(&self, settings: ListenerSettings) -> Arc<dyn Handshakes> {
+        match &self.0 {
+            Policy::Anyone | Policy::Known(_) => Arc::new(settings),
+            Policy::Judged(judge) => Arc::new(Judged { settings, judge: judge.clone() }),
+        }
+    }
+}
+
+impl Applicant {
+    /// Who it is, as far as it has proved that.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The key that it has proved to hold, if any.
+    #[must_use]
+    pub fn public_key(&self) -> Option<&PublicKey> {
+        self.public_key.as_ref()
+    }
+
+    /// The address that its first subflow comes from.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Handshakes of a listener whose clients are judged one by one.
+#[derive(Debug)]
+struct Judged {
+    settings: ListenerSettings,
+    judge: Judge,
+}
+
+impl Handshakes for Judged {
+    fn allows(&self, tep: Tep) -> bool {
+        self.settings.allows(tep)
+    }
+
+    fn begin(
+        &self,
+        tep: Tep,
+        transcript: &Transcript,
+        random: &mut dyn Random,
+        unix_time: u64,
+    ) -> Result<Box<dyn Handshake>, Failed> {
+        self.settings.begin(tep, transcript, random, unix_time)
+    }
+
+    fn log_share(&self, session_id: &[u8; 33], agreed: &[u8]) {
+        self.settings.log_share(session_id, agreed);
+    }
+
+    fn admits(&self, peer: &ProvedPeer) -> bool {
+        self.settings.admits(peer)
+    }
+
+    fn judge(&self, peer: &ProvedPeer, address: SocketAddr) -> Result<(), RefusalReason> {
+        let (peer, public_key) = match peer {
+            ProvedPeer::Anonymous => (Peer::Anonymous, None),
+            ProvedPeer::Certificate => (Peer::Certificate, None),
+            ProvedPeer::Key { line, fingerprint, name: _, is_known: _ } => {
+                (Peer::Key(Fingerprint::new(*fingerprint)), line.parse().ok())
+            }
+        };
+        (self.judge.0)(&Applicant { peer, public_key, address }).map_err(RefusalReason::from)
+    }
+}
+
+impl From<Refusal> for RefusalReason {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotAuthorized => Self::NotAuthorized,
+            Refusal::Full => Self::Full,
+            Refusal::Draining => Self::Draining,
+            Refusal::Other => Self::Other,
+        }
+    }
+}
+
+/// A name for programs and for logs, as `not-authorized`.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAuthorized => "not-authorized",
+            Self::Full => "full",
+            Self::Draining => "draining",
+            Self::Other => "other",
+        })
+    }
+}
