@@ -12,6 +12,7 @@ use plait_proxy::url::ServerUrl;
 use crate::output;
 use crate::protection::default_store;
 use crate::server_identity::how_many;
+use crate::shown::shown;
 
 #[derive(Debug, Args)]
 pub(crate) struct Key {
@@ -120,15 +121,15 @@ fn list(store: &KeyStore) -> anyhow::Result<String> {
             peer.paths.map_or_else(|| "given".to_owned(), |paths| format!("seen over {}", how_many(paths)));
         let names = peer.names.map_or_else(String::new, |names| format!(", addresses {}", told(names)));
         let line = format!(
-            "server {} {} since {}, {how}{names}\n",
+            "server {} {} since {}, {how}{names}",
             peer.authority, peer.fingerprint, peer.first_seen
         );
-        text += &line;
+        text += &(shown(&line) + "\n");
     }
     for client in store.authorized_clients()?.unwrap_or_default().clients {
         let fingerprint: Fingerprint = client.key.fingerprint();
         let bound = if client.allow.is_some() { " with rules of its own" } else { "" };
-        text += &format!("client {} {fingerprint}{bound}\n", client.comment);
+        text += &(shown(&format!("client {} {fingerprint}{bound}", client.comment)) + "\n");
     }
     Ok(text)
 }
@@ -154,6 +155,7 @@ fn check(store: &KeyStore) -> anyhow::Result<String> {
     let servers = store.known_peers().all()?.len();
     let list = store.authorized_clients()?;
     if let Some(mistakes) = list.as_ref().map(|list| &list.mistakes).filter(|mistakes| !mistakes.is_empty()) {
+        let mistakes: Vec<_> = mistakes.iter().map(|mistake| shown(mistake)).collect();
         bail!("nobody comes in by these lines\n  {}", mistakes.join("\n  "));
     }
     let clients = list.map_or_else(

@@ -35,6 +35,7 @@ mod scrambling;
 mod server_identity;
 mod server_watch;
 mod session;
+mod shown;
 mod sightings;
 mod status;
 #[cfg(unix)]

@@ -76,3 +76,21 @@ fn clients_are_let_in_by_the_line_that_their_own_plait_shows_and_a_bad_line_is_n
     let again = key("server", &["revoke", "laptop"]);
     assert!(!again.status.success() && said(&again).contains("no client is called laptop"));
 }
+
+#[test]
+fn the_list_of_keys_shows_nothing_that_a_terminal_obeys() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let key = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait"));
+        command.arg("key").arg("--keys").arg(scratch.path().join("keys")).args(arguments);
+        command.output().expect("started")
+    };
+    let shown = String::from_utf8(key(&["gen"]).stdout).expect("text");
+    let line = shown.lines().nth(1).expect("the line for authorized_clients");
+    let file = scratch.path().join("keys/authorized_clients");
+    fs::write(&file, format!("{line} ada\u{1b}]0;x\u{7}\u{202e}\n")).expect("written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
+    let output = key(&["list"]);
+    let listed = String::from_utf8(output.stdout).expect("text");
+    assert!(listed.starts_with("client ada\u{fffd}]0;x\u{fffd}\u{fffd} SHA256:"), "{listed:?}");
+}

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::linux::control::{PathNow, Question};
 use crate::linux::directory::{self, Socket};
 use crate::output;
+use crate::shown::shown;
 use crate::status::SCHEMA;
 
 /// What the answers to questions may take together: of one process, or of all processes of another user, which may be there to
@@ -287,11 +288,6 @@ fn of_connection(connection: &Value) -> String {
 /// A value as people read it.
 fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), shown)
-}
-
-/// What comes from another process may be anything; a terminal obeys none of it.
-fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::shown::shown;
+
 use super::report::{PathReport, Report, ScrambleReport, SealedReport};
 
 impl Report {
@@ -20,7 +22,7 @@ impl Report {
         };
         let mut peer = self.peer.map(|peer| format!(" with {peer}")).unwrap_or_default();
         if let Some(destination) = &self.destination {
-            peer += &format!(", to {destination}");
+            peer += &format!(", to {}", shown(destination));
         }
         let mut text = format!(
             "plait: connection{peer}: {what}; sent {}, received {} in {:.1} s\n",
