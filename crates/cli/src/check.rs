@@ -14,7 +14,7 @@ use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
 use serde::Serialize;
 
-use crate::exit::{self, Exit};
+use crate::exit::{self, BUSY, Exit, NOT_AUTHORIZED};
 use crate::options::{carriers, seconds};
 use crate::output;
 use crate::protection::default_store;
@@ -113,7 +113,8 @@ struct KeyReport {
 struct Way {
     path: String,
     carrier: String,
-    /// `usable`, `unavailable`, `no-answer`, `dropped`, `refused`, `unreachable`, `stripped`, `broken` or `handshake`.
+    /// `usable`, `unavailable`, `no-answer`, `dropped`, `refused`, `unreachable`, `stripped`, `broken`, `handshake`, `not-authorized` or
+    /// `busy`.
     verdict: String,
     /// For people.
     reason: Option<String>,
@@ -201,16 +202,22 @@ impl Trial {
 impl NotUsable {
     fn new(server: &ServerUrl, ways: &[WayReport]) -> Self {
         let any = |verdicts: &[Verdict]| ways.iter().any(|way| verdicts.contains(&way.verdict));
-        let exit = if any(&[Verdict::Handshake]) {
+        let exit = if any(&[Verdict::Handshake, Verdict::NotAuthorized]) {
             Exit::Identity
         } else if any(&[Verdict::Stripped, Verdict::Dropped, Verdict::Broken]) {
             Exit::Policy
-        } else if any(&[Verdict::NoAnswer, Verdict::Refused, Verdict::Unreachable]) {
+        } else if any(&[Verdict::NoAnswer, Verdict::Refused, Verdict::Unreachable, Verdict::Busy]) {
             Exit::Unreachable
         } else {
             Exit::Missing
         };
-        Self { words: format!("no way to {} can be used", server.authority()), exit }
+        let mut words = format!("no way to {} can be used", server.authority());
+        if any(&[Verdict::NotAuthorized]) {
+            words += &format!("\n  fix: {NOT_AUTHORIZED}");
+        } else if any(&[Verdict::Busy]) {
+            words += &format!("\n  fix: {BUSY}");
+        }
+        Self { words, exit }
     }
 
     pub(crate) fn exit(&self) -> Exit {

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use plait::{ErrorKind, Fingerprint, Remote};
 use plait_proxy::url::ServerUrl;
@@ -92,14 +91,25 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     session::end(host, None).await;
     // If standard output failed, the connection ended for that.
     written?;
-    result.with_context(|| format!("the connection to {place} has ended early"))?;
+    result.map_err(|error| ended_early(error, &place))?;
     reported
+}
+
+/// Why a connection has ended before its time, and what helps.
+fn ended_early(error: std::io::Error, place: &str) -> anyhow::Error {
+    let context = match exit::remedy_of_refusal(ErrorKind::of(&error)) {
+        Some(remedy) => format!("{place} does not accept this client\n  fix: {remedy}"),
+        None => format!("the connection to {place} has ended early"),
+    };
+    anyhow::Error::new(error).context(context)
 }
 
 /// Why there is no connection, and what helps.
 fn explain(error: plait::Error, place: &str, arguments: &Connect, trust: &Trust) -> anyhow::Error {
     let context = format!("cannot connect to {place}");
-    let remedy = arguments.authorities.remedy(&error).map(str::to_owned).or_else(|| trust.remedy(&error));
+    let refusal = exit::remedy_of_refusal(error.kind());
+    let remedy = refusal.or_else(|| arguments.authorities.remedy(&error)).map(str::to_owned);
+    let remedy = remedy.or_else(|| trust.remedy(&error));
     let fix = remedy.map_or_else(String::new, |remedy| format!("\n  fix: {remedy}"));
     anyhow::Error::new(error).context(context + &fix)
 }

@@ -29,7 +29,7 @@ use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
-use crate::{output, protection, server_watch, session};
+use crate::{exit, output, protection, server_watch, session};
 
 /// How `run` and `proxy` get to their server.
 #[derive(Debug, Args)]
@@ -159,11 +159,16 @@ impl Towards {
         let late = || RequestError::Lost(io::ErrorKind::TimedOut.into());
         let greeted = timeout(self.connect_timeout, client::greet(first)).await;
         greeted.unwrap_or_else(|_| Err(late())).map(drop).map_err(|error| {
-            anyhow::Error::new(error).context(format!(
-                "the server {} does not take us (fix: ask who runs it to add what plait key show says to its \
-                 authorized_clients)",
-                self.server.authority()
-            ))
+            let name = self.server.authority();
+            let kind = match &error {
+                RequestError::Lost(error) => ErrorKind::of(error),
+                RequestError::Refused(_) | RequestError::Nonsense(_) => ErrorKind::Other,
+            };
+            let context = match exit::remedy_of_refusal(kind) {
+                Some(remedy) => format!("the server {name} does not take us\n  fix: {remedy}"),
+                None => format!("the server {name} has not answered the first request"),
+            };
+            anyhow::Error::new(error).context(context)
         })
     }
 
@@ -226,6 +231,8 @@ impl Towards {
             let port = self.server.port;
             context +=
                 &format!("\n  fix: see that it is up, and that no firewall keeps TCP port {port} from it");
+        } else if let Some(remedy) = exit::remedy_of_refusal(error.kind()) {
+            context += &format!("\n  fix: {remedy}");
         } else if let Some(remedy) = first_contact_remedy {
             context += &format!("\n  fix: {remedy}");
         } else if let Some(remedy) = self.authorities.remedy(&error) {

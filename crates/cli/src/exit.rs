@@ -15,22 +15,37 @@ use crate::system::{HANGUP, caught, ignores_hangup};
 
 /// What `--help` and the manual say about it.
 pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number of its own; 2 for errors of usage; 4 if the peer \
-    cannot be reached on any path; 5 if it is not who it should be, or does not take us; 6 if what was to be had is not what was asked \
+    cannot be reached on any path, or is full; 5 if it is not who it should be, or does not take us; 6 if what was to be had is not what was asked \
     for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 128+N if signal N ended \
     it, as 141 where the reader of standard output has gone.";
 
 /// The same for `plait check`.
 pub(crate) const EXPLANATION_OF_CHECK: &str = "Exit status: 0 if a way can be used; 1 for what has no number of its own; 2 for errors \
-    of usage; 4 if the server cannot be reached on any way; 5 if it is not who it should be, or does not take us; 6 if it can be reached \
+    of usage; 4 if the server cannot be reached on any way, or is full; 5 if it is not who it should be, or does not take us; 6 if it can be reached \
     and options are stripped, altered or dropped on the way; 7 if no way can be tried, for a privilege, a device or a program that is \
     missing; 128+N if signal N ended it, as 141 where the reader of standard output has gone.";
 
 /// The same for `plait doctor`.
 pub(crate) const EXPLANATION_OF_DOCTOR: &str = "Exit status: 7 if something is missing that connections cannot be without: those over TCP \
     and UDP for root, those over UDP for an ordinary user; if nothing is, 0, or with --server that of plait check: 0 if a way can be used; 1 \
-    for what has no number of its own; 4 if the server cannot be reached on any way; 5 if it is not who it should be, or does not take us; 6 \
+    for what has no number of its own; 4 if the server cannot be reached on any way, or is full; 5 if it is not who it should be, or does not take us; 6 \
     if it can be reached and options are stripped, altered or dropped on the way; 7 if no way can be tried; 2 for errors of usage; 128+N if \
     signal N ended it, as 141 where the reader of standard output has gone.";
+
+/// What helps where a server does not accept the key of this client.
+pub(crate) const NOT_AUTHORIZED: &str = "plait key show, here, says the key; its line belongs into the server's authorized_clients (there: \
+    plait key authorize, as the server's log says it)";
+/// What helps where a server has no room, or stops.
+pub(crate) const BUSY: &str = "try again later; on the server, --max-connections";
+
+/// What helps where a server has refused this client, if it has.
+pub(crate) fn remedy_of_refusal(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::NotAuthorized => Some(NOT_AUTHORIZED),
+        ErrorKind::Busy => Some(BUSY),
+        _ => None,
+    }
+}
 
 /// Exit status. Usage errors end with 2, from the parser of the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,8 +168,10 @@ fn of_io(error: &io::Error) -> Exit {
 impl From<ErrorKind> for Exit {
     fn from(kind: ErrorKind) -> Self {
         match kind {
-            ErrorKind::Unreachable | ErrorKind::Refused | ErrorKind::TimedOut => Self::Unreachable,
-            ErrorKind::NotAuthenticated => Self::Identity,
+            ErrorKind::Unreachable | ErrorKind::Refused | ErrorKind::TimedOut | ErrorKind::Busy => {
+                Self::Unreachable
+            }
+            ErrorKind::NotAuthenticated | ErrorKind::NotAuthorized => Self::Identity,
             ErrorKind::NotProtected => Self::Policy,
             ErrorKind::Unsupported => Self::Missing,
             _ => Self::Failure,
@@ -230,6 +247,8 @@ mod tests {
         for (kind, number) in [
             (ErrorKind::TimedOut, 4),
             (ErrorKind::NotAuthenticated, 5),
+            (ErrorKind::NotAuthorized, 5),
+            (ErrorKind::Busy, 4),
             (ErrorKind::NotProtected, 6),
             (ErrorKind::Unsupported, 7),
             (ErrorKind::PortInUse, 1),

@@ -174,12 +174,17 @@ pub(crate) fn requires_sealing(options: &Options) -> bool {
 }
 
 /// Whom a listener takes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Clients {
     /// Everybody; who has a key shows it.
     Anybody,
-    /// Those who show a key; whether it is a good one, the caller finds out of each.
-    Judged,
+    /// Those that are accepted one by one.
+    Judged {
+        /// By what.
+        clients: plait::Clients,
+        /// Whether their keys count.
+        by_key: bool,
+    },
     /// Those with one of these keys.
     Keys(Vec<Fingerprint>),
 }
@@ -191,7 +196,11 @@ pub(crate) fn listener(
     certificate: Option<Certificate>,
 ) -> anyhow::Result<(Service, Option<Fingerprint>)> {
     // What cannot prove who a client is must not be a way around its list.
-    let proves_clients = clients != Clients::Anybody;
+    let proves_clients = match &clients {
+        Clients::Anybody => false,
+        Clients::Judged { clients: _, by_key } => *by_key,
+        Clients::Keys(_) => true,
+    };
     if !is_sealed(options) {
         if certificate.is_some() || proves_clients {
             bail!("keys and certificates need --protect sealed: nothing else proves who anybody is");
@@ -206,7 +215,8 @@ pub(crate) fn listener(
         None => store(options).identity().context("cannot have a key of our own")?.0,
     };
     let clients = match clients {
-        Clients::Anybody | Clients::Judged => plait::Clients::anyone(),
+        Clients::Anybody => plait::Clients::anyone(),
+        Clients::Judged { clients, by_key: _ } => clients,
         Clients::Keys(keys) => plait::Clients::known(keys),
     };
     let mut service = SealedService::new(&identity, clients);

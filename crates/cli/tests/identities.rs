@@ -56,7 +56,7 @@ fn a_certificate_without_its_own_key_is_not_served() {
     issue(&world, &root, "one", 2096);
     issue(&world, &root, "two", 2096);
     let mut command = Command::new(PLAIT);
-    command.args(["serve", "--forward", "127.0.0.1:1", "--path", "wan1", "--keys", "server"]);
+    command.args(["serve", "--forward", "127.0.0.1:1", "--anyone", "--path", "wan1", "--keys", "server"]);
     command.args(["--certificate", "one.pem", "--certificate-key", "two.key"]);
     let output = world.server.enter(|| command.current_dir(&world.directory).output());
     let output = output.expect("entered").expect("started");
@@ -135,7 +135,7 @@ fn files_of_keys_that_others_can_read_are_refused_whatever_option_names_them() {
         ("server.key", &["--certificate", "server.pem", "--certificate-key", "server.key"]),
     ] {
         fs::set_permissions(world.file(file), Permissions::from_mode(0o640)).expect("ours");
-        for subcommand in [&["listen", "7121"][..], &["serve", "--forward", "127.0.0.1:1"]] {
+        for subcommand in [&["listen", "7121"][..], &["serve", "--forward", "127.0.0.1:1", "--anyone"]] {
             let mut command = Command::new(PLAIT);
             command.args(subcommand).args(["--path", "wan1"]).args(options).current_dir(&world.directory);
             let output = world.server.enter(|| command.output()).expect("entered").expect("started");

@@ -116,7 +116,7 @@ fn ordinary_users_forward_a_port_over_both_paths_as_the_readme_begins() {
         let command = user.command(&world.directory, &[words, &["--carrier", "auto"]].concat());
         Program::start(host, &world.directory, name, command, End::Own, End::Own).expect("started")
     };
-    let mut serve = start(&world.server, &ada, "serve", &["serve", "--forward", &service]);
+    let mut serve = start(&world.server, &ada, "serve", &["serve", "--forward", &service, "--anyone"]);
     let url = serve.wait_for_output("plait://", TIMEOUT).expect("its address");
     let words = ["forward", "-s", &url, "-L", "2222:127.0.0.1:22", "--status"];
     let mut forward = start(&world.client, &bob, "forward", &words);

@@ -7,6 +7,7 @@ pub(crate) mod control;
 mod demo;
 mod directory;
 mod doctor;
+mod door;
 mod figures;
 pub(crate) mod firewall;
 mod lab;

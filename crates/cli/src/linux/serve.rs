@@ -9,9 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use plait::{Fingerprint, Host, Listener, PathState, Peer, Stream};
-use plait_proxy::clients::{AuthorizedClient, AuthorizedClients};
+use plait_proxy::clients::AuthorizedClient;
 use plait_proxy::convert::Instance;
-use plait_proxy::keys::KeyStore;
 use plait_proxy::rules::Rule;
 use plait_proxy::serve::{Client, Outcome, Service, first_nameserver, serve};
 use plait_proxy::url::{DEFAULT_PORT, ServerUrl};
@@ -21,6 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::certificate::OwnCertificate;
 use crate::linux::control::{self, Control};
+use crate::linux::door::{self, Door};
 use crate::linux::limits::{self, StrangerLimits};
 use crate::linux::prerequisite;
 use crate::linux::repeated::Repeated;
@@ -51,8 +51,8 @@ pub(crate) struct Serve {
     /// or *, PORT a number, a range or * (repeatable).
     #[arg(long, value_name = "RULE", conflicts_with = "forward")]
     allow: Vec<Rule>,
-    /// Take clients that nobody has authorized: without it --proxy takes only those in authorized_clients, which is
-    /// read again for every connection when it has changed.
+    /// Accept every client. Without it only the clients in authorized_clients are accepted (plait key authorize). That file is read again
+    /// when it has changed, and without it no client is accepted.
     #[arg(long)]
     anyone: bool,
     /// The name or address that clients reach this host by, for the URL that is printed (repeatable) [default: the first address of each
@@ -85,7 +85,7 @@ struct Shared {
     host: Host,
     service: Service,
     at: Option<IpAddr>,
-    clients: Option<AuthorizedClients>,
+    door: Arc<Door>,
     reporter: Mutex<Reporter>,
     strangers: Repeated,
     running: Running,
@@ -107,11 +107,14 @@ impl Serve {
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {
         prerequisite::of_carrier(&self.options)?;
         let store = protection::store(&self.options);
-        let clients = self.clients(&store)?;
-        let policy = if clients.is_some() { Clients::Judged } else { Clients::Anybody };
+        let clients = door::clients(&store, (self.anyone, protection::requires_sealing(&self.options)))?;
+        let by_key = clients.is_some();
+        let door = Door::new(clients, self.most_connections(limits::raise_open_files()));
+        let judge = Arc::clone(&door);
+        let judged = plait::Clients::judged(move |applicant| judge.judge(applicant));
+        let policy = Clients::Judged { clients: judged, by_key };
         let (accepted, pin) = protection::listener(&self.options, policy, self.certificate.read()?)?;
         let reporter = Mutex::new(Reporter::open(&self.options)?);
-        let most = self.most_connections(limits::raise_open_files());
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         let _firewall = session::clear_the_way(&self.options, &host)?;
@@ -135,8 +138,8 @@ impl Serve {
         let (service, strangers) = (self.service().await?, Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
-        let shared = Arc::new(Shared { host, service, at, clients, reporter, strangers, running, instance });
-        accept_until(stopped, (listener, control), &shared, most).await
+        let shared = Arc::new(Shared { host, service, at, door, reporter, strangers, running, instance });
+        accept_until(stopped, (listener, control), &shared).await
     }
 
     /// How many connections there may be, under a limit of open files.
@@ -173,32 +176,6 @@ impl Serve {
         }
     }
 
-    /// The clients that may come; `None`: everybody. A proxy that anybody can use hides whoever comes: it is
-    /// never had by accident.
-    fn clients(&self, store: &KeyStore) -> anyhow::Result<Option<AuthorizedClients>> {
-        let file = store.path("authorized_clients");
-        match (store.authorized_clients()?, protection::requires_sealing(&self.options)) {
-            _ if self.anyone => Ok(None),
-            (Some(list), true) => {
-                for mistake in &list.mistakes {
-                    output::say(&format!("warning: nobody comes in by {mistake}"));
-                }
-                Ok(Some(AuthorizedClients::in_store(store.clone())))
-            }
-            (Some(_), false) => bail!(
-                "the clients in {} can only be told from others where all connections are sealed\n  fix: leave \
-                 out --protect and --policy, or take everybody who comes by --anyone",
-                file.display()
-            ),
-            (None, true | false) if self.proxy => bail!(
-                "this would be a proxy for everybody who finds it\n  fix: write the clients' keys (plait key \
-                 show) to {}, or take everybody who comes by --anyone",
-                file.display()
-            ),
-            (None, true | false) => Ok(None),
-        }
-    }
-
     async fn service(&self) -> anyhow::Result<Service> {
         if let Some(to) = &self.forward {
             // It may be there later: whoever waits for it need not wait for us.
@@ -217,7 +194,6 @@ async fn accept_until(
     mut stopped: JoinHandle<exit::Interrupted>,
     (mut listener, mut control): (Listener, Control),
     shared: &Arc<Shared>,
-    most: usize,
 ) -> anyhow::Result<()> {
     let mut flows = JoinSet::new();
     let ended = loop {
@@ -225,19 +201,27 @@ async fn accept_until(
             _ = &mut stopped => break Ok(()),
             Some(_) = flows.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok(stream) if flows.len() < most => {
-                    flows.spawn(serve_one(shared.clone(), stream));
-                }
-                Ok(stream) => {
-                    stream.abort();
-                    if let Some(more_like_it) = shared.strangers.note("too many connections") {
-                        tracing::warn!(most, more_like_it, "too many connections: a client was reset");
+                Ok(stream) => match shared.door.enter() {
+                    Some(place) => {
+                        let shared = Arc::clone(shared);
+                        flows.spawn(async move {
+                            serve_one(shared, stream).await;
+                            drop(place);
+                        });
                     }
-                }
+                    // There was room when it was judged, or it is not sealed and was not.
+                    None => {
+                        stream.abort();
+                        if let Some(more_like_it) = shared.strangers.note("too many connections") {
+                            tracing::warn!(more_like_it, "too many connections: a client was reset");
+                        }
+                    }
+                },
                 Err(error) => break Err(error).context("no more clients can be accepted"),
             },
         }
     };
+    shared.door.close();
     // Port and socket are free for whoever takes our place, while the last connections end.
     drop(listener);
     control.release();
@@ -269,12 +253,9 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     {
         return shared.refuse(&stream, "refused: it came to another address");
     }
-    let client = match &shared.clients {
-        Some(clients) => match shown_by(stream.peer_identity()).and_then(|shown| clients.find(shown)) {
-            Some(client) => Some(client),
-            None => return shared.refuse(&stream, "refused: not an authorized client"),
-        },
-        None => None,
+    // The list may have changed since the client was judged.
+    let Ok(client) = shared.door.find(stream.peer_identity()) else {
+        return shared.refuse(&stream, "refused: not an authorized client any more");
     };
     let listed = shared.running.list(stream.monitor(), Some(from));
     if let Some(name) = client.as_ref().map(|client| &client.comment).filter(|name| !name.is_empty()) {
@@ -383,6 +364,7 @@ impl FromStr for Place {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use plait_proxy::keys::KeyStore;
 
     use super::*;
 
@@ -455,31 +437,27 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_an_open_proxy_without_asking_for_it_by_name() {
-        let path = std::env::temp_dir().join(format!("plait-serve-{}", std::process::id()));
-        let store = KeyStore::new(&path);
-        let decide = |words: &str| {
+    fn a_server_is_open_to_every_client_only_where_that_was_asked_for_by_name() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let store = KeyStore::new(scratch.path());
+        let is_open = |words: &str| {
             let serve = parse(words).expect(words);
-            serve.clients(&store).is_ok()
+            let asked = (serve.anyone, protection::requires_sealing(&serve.options));
+            door::clients(&store, asked).map(|clients| clients.is_none()).ok()
         };
-        assert!(!decide("--proxy --allow *:*"));
-        assert!(!decide("--proxy --allow *:* --protect plain"));
-        assert!(decide("--proxy --allow *:* --anyone --protect plain"));
-        assert!(decide("--forward 127.0.0.1:22"), "one service is what its owner offers");
-        std::fs::create_dir_all(&path).expect("a directory");
-        std::fs::write(path.join("authorized_clients"), "# nobody yet\n").expect("written");
-        let decisions = [
-            "--proxy --allow *:*",
-            "--proxy --allow *:* --policy prefer",
-            "--proxy --allow *:* --protect plain",
-            "--forward h:1 --protect plain",
-        ]
-        .map(decide);
-        std::fs::remove_dir_all(&path).expect("removed");
-        assert_eq!(
-            decisions,
-            [true, false, false, false],
-            "what cannot tell clients apart must not pretend to"
-        );
+        let expect = |what: &str| {
+            for service in ["--proxy --allow *:*", "--forward h:1"] {
+                let is_open = |words: &str| is_open(&format!("{service} {words}"));
+                assert_eq!(is_open(""), Some(false), "{service}, {what}");
+                assert_eq!(is_open("--anyone"), Some(true), "{service}, {what}");
+                assert_eq!(is_open("--anyone --protect plain"), Some(true), "{service}, {what}");
+                for weaker in ["--protect plain", "--policy prefer"] {
+                    assert_eq!(is_open(weaker), None, "what cannot tell clients apart must not pretend to");
+                }
+            }
+        };
+        expect("without a list");
+        std::fs::write(scratch.path().join("authorized_clients"), "# nobody yet\n").expect("written");
+        expect("with an empty list");
     }
 }
