@@ -9,7 +9,7 @@ use std::io::{Write, pipe};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -364,12 +364,12 @@ fn a_connection_whose_ends_cannot_log_carries_everything_and_a_closed_output_is_
     {
         let mut listening = listen("2>/dev/null");
         let mut input = listening.take_input().expect("a pipe");
-        // More than a pipe holds, so that the reader must be missed.
-        input.write_all(&vec![b'x'; 4 << 20]).ok();
+        // More than pipes and buffers hold, so that the reader must be missed; what does not fit is cut off with the connection.
+        let writing = thread::spawn(move || input.write_all(&vec![b'x'; 4 << 20]));
         assert_ended(&connect(script), code, &[script]);
-        drop(input);
         let pid = listening.pid();
         listening.wait(TIMEOUT).expect("an end");
+        assert!(writing.join().is_ok(), "the writer has not panicked");
         hosts.expect_nothing_left(Some(pid), script);
     }
 }

@@ -103,13 +103,18 @@ impl Run {
     }
 
     async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
+        // Listened for from the start, so that no signal leaves half a network behind.
+        let mut interrupted = tokio::spawn(crate::exit::interrupted());
         let Self { towards, direct, user, program } = self;
         let needs_root = towards.options.carrier == Carriers::Tcp;
         if let Some(missing) = prerequisite::first(if needs_root { &[Check::Privileges] } else { &[] }) {
             return Err(missing.into());
         }
         let what = program.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let dial = Arc::new(towards.open(Running::new("run", what)).await?);
+        let dial = tokio::select! {
+            dial = towards.open(Running::new("run", what)) => Arc::new(dial?),
+            signal = &mut interrupted => return Err(signal?.into()),
+        };
         let user = user.or_else(caller_of_sudo);
         user.as_deref().map(found).transpose()?;
         let mut child = child();
@@ -118,6 +123,9 @@ impl Run {
         }
         let (mut enclosed, listeners) = Enclosed::start(child, &program)?;
         limits::raise_open_files();
+        if interrupted.is_finished() {
+            return Err(interrupted.await?.into());
+        }
         enclosed.go().context("the program's process has ended")?;
         let mut flows = JoinSet::new();
         let ended = serve_until_it_ends(&mut enclosed, listeners, direct.into(), &dial, &mut flows).await?;
@@ -276,6 +284,9 @@ pub(crate) fn is_meant(words: impl IntoIterator<Item = OsString>) -> bool {
 
 /// Failures of plait itself have one code, whatever they are.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
+    if let Some(signal) = crate::exit::Interrupted::within(error) {
+        return signal.exit_code();
+    }
     crate::exit::Exit::from(error).report(error);
     FAILED.into()
 }
