@@ -13,6 +13,8 @@ pub enum HandshakeError {
     TooLong,
     /// Bytes that no peer sends that follows the protocol.
     Malformed(&'static str),
+    /// The server does not confirm the keys that the client has: the negotiation, or a prologue, was changed on the way.
+    Unconfirmed,
     /// Unmapped bytes behind the peer's last handshake message.
     BytesBehindTheEnd,
     /// The peer's public key leads to a secret that anybody can compute, or lies on no curve.
@@ -48,6 +50,10 @@ impl fmt::Display for HandshakeError {
         match self {
             Self::TooLong => f.write_str("the peer's handshake is longer than any handshake is"),
             Self::Malformed(what) => write!(f, "malformed handshake: {what}"),
+            Self::Unconfirmed => f.write_str(
+                "the server does not confirm the keys: the negotiation, or what either end said in front of the handshake, was changed \
+                 on the way",
+            ),
             Self::BytesBehindTheEnd => {
                 f.write_str("the peer sent unmapped bytes behind the end of the handshake")
             }

@@ -9,6 +9,7 @@
 
 mod base64;
 mod certificate;
+mod confirmation;
 mod error;
 mod fingerprint;
 mod identity;

@@ -165,7 +165,8 @@ impl From<Peer> for seam::Peer {
 impl From<HandshakeError> for Failed {
     fn from(error: HandshakeError) -> Self {
         let by_peer = matches!(error, HandshakeError::PeerGaveUp(_));
-        Self { why: error.to_string(), by_peer }
+        let is_altered = error == HandshakeError::Unconfirmed;
+        Self { why: error.to_string(), by_peer, is_altered }
     }
 }
 

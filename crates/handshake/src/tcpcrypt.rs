@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 
 use self::agreement::{Curve, PrivateKey};
 use self::message::{Collector, Init, NONCE_LEN};
+use crate::confirmation::{self, Awaited, confirmation};
 use crate::error::HandshakeError;
 use crate::machine::{Exchanged, Peer};
 use plait_protect::handshake::{BoundTranscript, Tep};
@@ -44,6 +45,11 @@ enum State {
     AwaitingInit1 {
         private: PrivateKey,
         collector: Collector,
+    },
+    /// A that has Init2, and waits for the confirmation of B.
+    Confirming {
+        complete: Box<Exchanged>,
+        awaited: Awaited,
     },
     Agreed(Box<Exchanged>),
     /// The outcome was handed out, or there is none.
@@ -98,7 +104,30 @@ impl Tcpcrypt {
         bytes: &[u8],
         transcript: &BoundTranscript,
     ) -> Result<usize, HandshakeError> {
+        let mut taken = self.handle_message_bytes(bytes, transcript)?;
+        if let State::Confirming { awaited, complete: _ } = &mut self.state {
+            let confirmed = awaited.take(&bytes[taken..]);
+            let (more, is_whole) = confirmed.inspect_err(|_| self.state = State::Over)?;
+            taken += more;
+            if is_whole
+                && let State::Confirming { complete, awaited: _ } =
+                    core::mem::replace(&mut self.state, State::Over)
+            {
+                let received = complete.received + confirmation::LEN as u64;
+                self.state = State::Agreed(Box::new(Exchanged { received, ..*complete }));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Takes bytes of Init1 or Init2.
+    fn handle_message_bytes(
+        &mut self,
+        bytes: &[u8],
+        transcript: &BoundTranscript,
+    ) -> Result<usize, HandshakeError> {
         let collector = match &mut self.state {
+            State::Confirming { .. } => return Ok(0),
             State::AwaitingInit2 { collector, .. } | State::AwaitingInit1 { collector, .. } => collector,
             State::Agreed(_) | State::Over if bytes.is_empty() => return Ok(0),
             State::Agreed(_) | State::Over => return Err(HandshakeError::BytesBehindTheEnd),
@@ -124,20 +153,28 @@ impl Tcpcrypt {
         }
         match core::mem::replace(&mut self.state, State::Over) {
             State::Agreed(complete) => Some(Exchanged { sent: self.sent, ..*complete }),
-            State::AwaitingInit2 { .. } | State::AwaitingInit1 { .. } | State::Over => None,
+            State::AwaitingInit2 { .. }
+            | State::AwaitingInit1 { .. }
+            | State::Confirming { .. }
+            | State::Over => None,
         }
     }
 
     fn handle_message(&mut self, message: Bytes, transcript: &BoundTranscript) -> Result<(), HandshakeError> {
         let received = message.len() as u64;
+        let mut awaited = None;
         let (suite, master) = match core::mem::replace(&mut self.state, State::Over) {
             State::AwaitingInit1 { private, .. } => self.answer(private, message, transcript)?,
             State::AwaitingInit2 { private, init1, .. } => {
-                self.conclude(private, (&init1, &message), transcript)?
+                let (suite, master) = self.conclude(private, (&init1, &message), transcript)?;
+                awaited = Some(Awaited::new(confirmation(master.expose(), transcript)?));
+                (suite, master)
             }
-            State::Agreed(_) | State::Over => return Err(HandshakeError::BytesBehindTheEnd),
+            State::Confirming { .. } | State::Agreed(_) | State::Over => {
+                return Err(HandshakeError::BytesBehindTheEnd);
+            }
         };
-        self.state = State::Agreed(Box::new(Exchanged {
+        let complete = Box::new(Exchanged {
             master,
             tep: self.tep,
             suite,
@@ -147,7 +184,11 @@ impl Tcpcrypt {
             ticket: None,
             sent: 0,
             received,
-        }));
+        });
+        self.state = match awaited {
+            Some(awaited) => State::Confirming { complete, awaited },
+            None => State::Agreed(complete),
+        };
         Ok(())
     }
 
@@ -163,7 +204,8 @@ impl Tcpcrypt {
         let suite = suite.ok_or(HandshakeError::NoCommonSuite)?;
         let init2 = message::emit_init2(suite, &self.nonce, &private.public_key()?);
         let master = self.derive(private, public, nonce, &[transcript.as_bytes(), &init1, &init2])?;
-        self.outgoing = Some(init2);
+        let confirmed = confirmation(master.expose(), transcript)?;
+        self.outgoing = Some([&init2[..], &confirmed].concat().into());
         Ok((suite, master))
     }
 

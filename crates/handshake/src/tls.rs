@@ -10,6 +10,7 @@
 //! unmapped bytes behind the handshake; the client's connection is kept to read it.
 
 mod client;
+mod exporter;
 mod record;
 mod resuming;
 mod server;
@@ -27,9 +28,11 @@ use rustls::server::{Acceptor, StoresServerSessions};
 use rustls::time_provider::TimeProvider;
 use rustls::{CipherSuite, ClientConnection, Connection, NamedGroup};
 
+use self::exporter::ExporterTap;
 use self::record::RecordScanner;
 use self::resuming::Slot;
 use self::server::ServerConfigs;
+use crate::confirmation::{Awaited, confirmation};
 use crate::error::{HandshakeError, UNSUPPORTED_CERTIFICATE};
 use crate::machine::{Exchanged, MAX_EXCHANGE_BYTES, Peer};
 use crate::sessions::Terms;
@@ -52,6 +55,8 @@ pub(crate) struct Tls {
     outgoing: Vec<u8>,
     known_keys: KnownKeys,
     resuming: Resuming,
+    /// Has the exporter secret from the moment at which there is one, until it is used.
+    exporter: Arc<ExporterTap>,
 }
 
 /// What is done about sessions that are continued.
@@ -71,6 +76,12 @@ enum State {
         configs: Box<ServerConfigs>,
     },
     Running(Box<Connection>),
+    /// A client that has all of TLS, and waits for the confirmation of the server.
+    Confirming {
+        connection: Box<Connection>,
+        complete: Box<Exchanged>,
+        awaited: Awaited,
+    },
     /// The peer's last byte was taken.
     Agreed {
         connection: Box<Connection>,
@@ -99,26 +110,28 @@ impl Tls {
                 (client.credentials().clone(), Resuming::Client(Box::new(client), slot), Some(store))
             }
         };
-        let config = client::config(settings, &credentials, store, wall_clock)?;
+        let exporter = ExporterTap::new(&settings.key_log);
+        let config = client::config(settings, &credentials, store, (wall_clock, exporter.clone()))?;
         let connection = ClientConnection::new(Arc::new(config), settings.server_name.clone())?;
         let known_keys = client::known_keys(settings);
         let state = State::Running(Box::new(connection.into()));
-        let mut tls = Self::new(state, known_keys, resuming);
+        let mut tls = Self::new(state, known_keys, resuming, exporter);
         tls.collect_outgoing();
         Ok(tls)
     }
 
     pub(crate) fn accept(settings: &ListenerSettings, wall_clock: UnixTime) -> Result<Self, HandshakeError> {
-        let configs = Box::new(ServerConfigs::new(settings, wall_clock)?);
+        let exporter = ExporterTap::new(&settings.key_log);
+        let configs = Box::new(ServerConfigs::new(settings, wall_clock, exporter.clone())?);
         let known_keys = server::known_keys(settings);
         let state = State::Hello { acceptor: Box::default(), configs };
         let resuming = settings.sessions.as_ref().map_or(Resuming::Never, |sessions| {
             Resuming::Server(Arc::new(resuming::Server::new(sessions, Terms::of(settings), wall_clock)))
         });
-        Ok(Self::new(state, known_keys, resuming))
+        Ok(Self::new(state, known_keys, resuming, exporter))
     }
 
-    fn new(state: State, known_keys: KnownKeys, resuming: Resuming) -> Self {
+    fn new(state: State, known_keys: KnownKeys, resuming: Resuming, exporter: Arc<ExporterTap>) -> Self {
         Self {
             state,
             scanner: RecordScanner::default(),
@@ -127,6 +140,7 @@ impl Tls {
             outgoing: Vec::new(),
             known_keys,
             resuming,
+            exporter,
         }
     }
 
@@ -149,6 +163,7 @@ impl Tls {
             }
         }
         self.collect_outgoing();
+        self.confirm(transcript)?;
         Ok(taken)
     }
 
@@ -169,8 +184,36 @@ impl Tls {
             State::Agreed { complete, .. } => {
                 complete.take().map(|complete| Exchanged { sent: self.sent, ..*complete })
             }
-            State::Hello { .. } | State::Running(_) | State::Failed => None,
+            State::Hello { .. } | State::Running(_) | State::Confirming { .. } | State::Failed => None,
         }
+    }
+
+    /// A server whose flight is out has the exporter secret, and confirms.
+    fn confirm(&mut self, transcript: &BoundTranscript) -> Result<(), HandshakeError> {
+        if let State::Running(connection) = &self.state
+            && matches!(**connection, Connection::Server(_))
+            && let Some(secret) = self.exporter.take()
+        {
+            self.outgoing.extend(confirmation(&secret, transcript)?);
+        }
+        Ok(())
+    }
+
+    /// Takes what belongs to the server's confirmation.
+    fn handle_confirmation(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
+        let State::Confirming { awaited, .. } = &mut self.state else {
+            return Err(HandshakeError::BytesBehindTheEnd);
+        };
+        let (taken, is_whole) = awaited.take(bytes)?;
+        self.received += taken as u64;
+        if is_whole
+            && let State::Confirming { connection, complete, awaited: _ } =
+                core::mem::replace(&mut self.state, State::Failed)
+        {
+            let complete = Exchanged { received: self.received, ..*complete };
+            self.state = State::Agreed { connection, complete: Some(Box::new(complete)) };
+        }
+        Ok(taken)
     }
 
     /// Has rustls read a ticket, and keeps what it makes of it: the last thing that this handshake is for.
@@ -188,6 +231,9 @@ impl Tls {
 
     /// Takes bytes up to the end of the current record.
     fn handle_piece(&mut self, bytes: &[u8], transcript: &BoundTranscript) -> Result<usize, HandshakeError> {
+        if matches!(self.state, State::Confirming { .. }) {
+            return self.handle_confirmation(bytes);
+        }
         let (piece, ends) = self.scanner.take(bytes)?;
         self.received += piece as u64;
         if self.received > MAX_EXCHANGE_BYTES {
@@ -207,7 +253,7 @@ impl Tls {
                 State::Running(connection) | State::Agreed { connection, .. } => {
                     connection.read_tls(&mut bytes)
                 }
-                State::Failed => return Err(HandshakeError::BytesBehindTheEnd),
+                State::Confirming { .. } | State::Failed => return Err(HandshakeError::BytesBehindTheEnd),
             };
             match read {
                 Ok(0) => return Err(HandshakeError::BytesBehindTheEnd),
@@ -233,7 +279,7 @@ impl Tls {
                 process(&mut connection)?;
                 return Err(HandshakeError::BytesBehindTheEnd);
             }
-            State::Failed => return Err(HandshakeError::BytesBehindTheEnd),
+            State::Confirming { .. } | State::Failed => return Err(HandshakeError::BytesBehindTheEnd),
         };
         Ok(())
     }
@@ -306,7 +352,13 @@ impl Tls {
             sent: 0,
             received: self.received,
         };
-        Ok(State::Agreed { connection, complete: Some(Box::new(complete)) })
+        let complete = Box::new(complete);
+        if let Connection::Server(_) = *connection {
+            return Ok(State::Agreed { connection, complete: Some(complete) });
+        }
+        let secret = self.exporter.take().ok_or(HandshakeError::Settings("TLS has no exporter secret"))?;
+        let awaited = Awaited::new(confirmation(&secret, transcript)?);
+        Ok(State::Confirming { connection, complete, awaited })
     }
 
     /// What a server says behind its client's Finished. It belongs to the sealed connection and not here.
@@ -331,7 +383,9 @@ impl Tls {
 
     fn collect_outgoing(&mut self) {
         match &mut self.state {
-            State::Running(connection) | State::Agreed { connection, .. } => {
+            State::Running(connection)
+            | State::Confirming { connection, .. }
+            | State::Agreed { connection, .. } => {
                 while connection.wants_write() {
                     write_all(&mut self.outgoing, |out| connection.write_tls(out));
                 }

@@ -49,7 +49,7 @@ fn both_messages_and_the_master_secret_are_the_known_ones() {
     assert_eq!(b.handle_bytes(&init1, &transcript()), Ok(init1.len()));
     assert!(b.poll_complete().is_none(), "not before its own last byte is out");
     let init2 = b.poll_transmit().expect("B answers");
-    assert_eq!(init2, known("Init2"));
+    assert_eq!(init2[..init2.len() - confirmation::LEN], known("Init2"));
     assert_eq!(a.handle_bytes(&init2, &transcript()), Ok(init2.len()));
     for complete in [a.poll_complete(), b.poll_complete()] {
         let complete = complete.expect("both have all");

@@ -10,7 +10,7 @@ use rustls::client::{
 use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, SignatureScheme, version};
+use rustls::{ClientConfig, KeyLog, SignatureScheme, version};
 
 use super::verify::{Accepted, RawKeyVerifier};
 use super::{ALPN, KnownKeys, WallClock, provider};
@@ -42,7 +42,7 @@ pub(super) fn config(
     settings: &OpenerSettings,
     credentials: &Credentials,
     store: Option<Arc<dyn ClientSessionStore>>,
-    wall_clock: UnixTime,
+    (wall_clock, key_log): (UnixTime, Arc<dyn KeyLog>),
 ) -> Result<ClientConfig, HandshakeError> {
     let provider = provider(&settings.suites, settings.key_exchanges)?;
     let mut config = ClientConfig::builder_with_details(provider, Arc::new(WallClock(wall_clock)))
@@ -58,7 +58,7 @@ pub(super) fn config(
         Some(store) => Resumption::store(store).tls12_resumption(Tls12Resumption::Disabled),
         None => Resumption::disabled(),
     };
-    config.key_log = Arc::clone(&settings.key_log);
+    config.key_log = key_log;
     Ok(config)
 }
 

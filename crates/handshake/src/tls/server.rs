@@ -10,7 +10,7 @@ use rustls::server::{
     StoresServerSessions,
 };
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ServerConfig, version};
+use rustls::{KeyLog, ServerConfig, version};
 
 use super::client::raw_certified_key;
 use super::verify::{Accepted, RawKeyVerifier};
@@ -26,15 +26,20 @@ pub(super) struct ServerConfigs {
     provider: Arc<CryptoProvider>,
     settings: ListenerSettings,
     wall_clock: UnixTime,
+    key_log: Arc<dyn KeyLog>,
 }
 
 impl ServerConfigs {
-    pub(super) fn new(settings: &ListenerSettings, wall_clock: UnixTime) -> Result<Self, HandshakeError> {
+    pub(super) fn new(
+        settings: &ListenerSettings,
+        wall_clock: UnixTime,
+        key_log: Arc<dyn KeyLog>,
+    ) -> Result<Self, HandshakeError> {
         if settings.identity.is_none() && settings.certificate.is_none() {
             return Err(HandshakeError::Settings("a listener needs a key or a certificate"));
         }
         let provider = provider(&settings.suites, settings.key_exchanges)?;
-        Ok(Self { provider, settings: settings.clone(), wall_clock })
+        Ok(Self { provider, settings: settings.clone(), wall_clock, key_log })
     }
 
     /// The configuration for this client, which looks for its session in `store`.
@@ -81,7 +86,7 @@ impl ServerConfigs {
         config.send_tls13_tickets = usize::from(store.is_some());
         config.session_storage = store.unwrap_or_else(|| Arc::new(NoServerSessionStorage {}));
         config.max_early_data_size = 0;
-        config.key_log = Arc::clone(&self.settings.key_log);
+        config.key_log = Arc::clone(&self.key_log);
         Ok(Arc::new(config))
     }
 }

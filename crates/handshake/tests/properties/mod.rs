@@ -68,7 +68,7 @@ pub(crate) fn on_the_path(input: &[u8]) -> bool {
             }
         }
         touched |= *bytes != before;
-        covered |= is_covered_change(tep, &before, bytes);
+        covered |= is_covered_change((tep, number), &before, bytes);
     });
     match (&outcome.a, &outcome.b) {
         (Ok(a), Ok(b)) if a.master.expose() == b.master.expose() => {
@@ -86,17 +86,19 @@ fn tep_of(choice: u8) -> Tep {
 
 /// Whether the difference is in what the secret depends on: with tcpcrypt each byte; with TLS the prologue and the messages, while the
 /// headers of records and ChangeCipherSpec are left open.
-fn is_covered_change(tep: Tep, before: &[u8], after: &[u8]) -> bool {
+fn is_covered_change((tep, flight): (Tep, usize), before: &[u8], after: &[u8]) -> bool {
     if tep != Tep::Tls13 {
         return before != after;
     }
+    // Behind the records of the server stands its confirmation.
+    let records = before.len() - if flight == 1 { CONFIRMATION.min(before.len()) } else { 0 };
     let mut free = Vec::new();
     let mut start = match before {
         // The client's last flight has no prologue.
         [CHANGE_CIPHER_SPEC | 21..=23, 3, 3, ..] | [] => 0,
         [length, ..] => 1 + usize::from(*length),
     };
-    while let Some([kind, _, _, high, low]) = before.get(start..start + 5) {
+    while let Some([kind, _, _, high, low]) = before[..records].get(start..start + 5) {
         let end = start + 5 + usize::from(u16::from_be_bytes([*high, *low]));
         free.push(start..if *kind == CHANGE_CIPHER_SPEC { end } else { start + 5 });
         start = end;
@@ -109,3 +111,5 @@ fn is_covered_change(tep: Tep, before: &[u8], after: &[u8]) -> bool {
 }
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
+/// Bytes of what a server confirms its keys with.
+const CONFIRMATION: usize = 16;

@@ -107,6 +107,8 @@ pub struct Failed {
     pub why: String,
     /// The peer gave up, and told us.
     pub by_peer: bool,
+    /// The two ends have different keys, as the negotiation or a prologue was changed on the way.
+    pub is_altered: bool,
 }
 
 impl fmt::Display for Failed {

@@ -87,7 +87,7 @@ impl Sealed {
                 self.stage = Stage::Handshaking(Box::new(handshaking));
                 Begun::On(subflow)
             }
-            Err(Failed { why, by_peer: _ }) => Begun::Failed(why),
+            Err(Failed { why, by_peer: _, is_altered: _ }) => Begun::Failed(why),
         }
     }
 

@@ -112,7 +112,7 @@ impl Established {
             usize::try_from(end.saturating_sub(self.heard)).map_or(bytes.len(), |new| new.min(bytes.len()));
         self.heard = self.heard.max(end);
         match self.handshake.as_mut()?.handle_bytes(&bytes.slice(bytes.len() - news..)) {
-            Err(Failed { why, by_peer: true }) => Some(why),
+            Err(Failed { why, by_peer: true, is_altered: _ }) => Some(why),
             Ok(_) | Err(Failed { .. }) => None,
         }
     }
