@@ -16,7 +16,8 @@ use crate::system::{HANGUP, caught, ignores_hangup};
 /// What `--help` and the manual say about it.
 pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number of its own; 2 for errors of usage; 4 if the peer \
     cannot be reached on any path, or is full; 5 if it is not who it should be, or does not take us; 6 if what was to be had is not what was asked \
-    for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 128+N if signal N ended \
+    for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 8 if what was sent first may have been delivered, and no answer \
+    came; 128+N if signal N ended \
     it, as 141 where the reader of standard output has gone.";
 
 /// The same for `plait check`.
@@ -61,6 +62,8 @@ pub(crate) enum Exit {
     Policy,
     /// A privilege, a program or a feature of the kernel is missing.
     Missing,
+    /// What was sent first may have been delivered, and no answer came.
+    PerhapsDelivered,
 }
 
 /// A signal has ended the program.
@@ -76,6 +79,7 @@ impl Exit {
             Self::Identity => 5,
             Self::Policy => 6,
             Self::Missing => 7,
+            Self::PerhapsDelivered => 8,
         }
     }
 
@@ -174,6 +178,7 @@ impl From<ErrorKind> for Exit {
             ErrorKind::NotAuthenticated | ErrorKind::NotAuthorized => Self::Identity,
             ErrorKind::NotProtected => Self::Policy,
             ErrorKind::Unsupported => Self::Missing,
+            ErrorKind::PerhapsDelivered => Self::PerhapsDelivered,
             _ => Self::Failure,
         }
     }
@@ -251,6 +256,7 @@ mod tests {
             (ErrorKind::Busy, 4),
             (ErrorKind::NotProtected, 6),
             (ErrorKind::Unsupported, 7),
+            (ErrorKind::PerhapsDelivered, 8),
             (ErrorKind::PortInUse, 1),
             (ErrorKind::Corrupted, 1),
         ] {
@@ -265,9 +271,15 @@ mod tests {
 
     #[test]
     fn each_number_is_explained_where_people_look_for_it() {
-        for exit in
-            [Exit::Success, Exit::Failure, Exit::Unreachable, Exit::Identity, Exit::Policy, Exit::Missing]
-        {
+        for exit in [
+            Exit::Success,
+            Exit::Failure,
+            Exit::Unreachable,
+            Exit::Identity,
+            Exit::Policy,
+            Exit::Missing,
+            Exit::PerhapsDelivered,
+        ] {
             let number = exit.number();
             assert!(
                 EXPLANATION.contains(&format!(" {number} ")) || EXPLANATION.contains(&format!(" {number};"))

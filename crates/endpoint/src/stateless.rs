@@ -8,8 +8,8 @@
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant, PathId, Random, SeqNum};
 use plait_mptcp::{
-    Association, ConnectionError, Event, Host, Introduction, OpeningClaim, OpeningName, Paths, Protect,
-    Refused,
+    Association, ConnectionError, Event, Host, Instance, Introduction, OpeningClaim, OpeningName, Paths,
+    Protect, Refused,
 };
 use plait_tcp::{FourTuple, Isn};
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, options};
@@ -317,6 +317,14 @@ impl Host for Recalling<'_> {
 
     fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool) {
         self.view.note_opening(now, path, remote, got_through);
+    }
+
+    fn note_instance(&mut self, now: Instant, remote: SocketAddr, instance: Instance) {
+        self.view.note_instance(now, remote, instance);
+    }
+
+    fn knows_several_instances(&self, now: Instant, remotes: &[SocketAddr]) -> bool {
+        self.view.knows_several_instances(now, remotes)
     }
 
     fn drops_syn_data(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {

@@ -14,7 +14,7 @@ use crate::join_budget::JoinBudget;
 use crate::memory::MemoryPool;
 use crate::ports::draw_port;
 use crate::time_wait::TimeWaits;
-use crate::way_memory::WayMemory;
+use crate::way_memory::{InstanceMemory, WayMemory};
 use crate::{ConnectionId, EndpointConfig};
 
 /// Everything of the endpoint but the connections themselves, so that a connection can be lent the one
@@ -27,6 +27,8 @@ pub(crate) struct Surroundings {
     pub(crate) closed_ways: WayMemory,
     /// Ways that swallow SYNs with data.
     pub(crate) syn_data_ways: WayMemory,
+    /// Instances of servers that were found.
+    instances: InstanceMemory,
     join_budget: JoinBudget,
     pub(crate) claims: Claims,
     isns: IsnGenerator,
@@ -62,6 +64,7 @@ impl Surroundings {
             time_waits: TimeWaits::new(limits.max_time_wait),
             closed_ways: WayMemory::of_openings(),
             syn_data_ways: WayMemory::of_syn_data(),
+            instances: InstanceMemory::default(),
             join_budget: JoinBudget::default(),
             claims: Claims::new(limits.max_openings),
             isns,
@@ -166,6 +169,14 @@ impl Host for HostView<'_> {
 
     fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool) {
         self.surroundings.closed_ways.note(now, path, remote, got_through);
+    }
+
+    fn note_instance(&mut self, now: Instant, remote: SocketAddr, instance: Instance) {
+        self.surroundings.instances.note(now, remote, instance);
+    }
+
+    fn knows_several_instances(&self, now: Instant, remotes: &[SocketAddr]) -> bool {
+        self.surroundings.instances.has_several(now, remotes)
     }
 
     fn drops_syn_data(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {

@@ -1,7 +1,8 @@
-//! Ways that have failed: which paths did not get something through lately, and whereto.
+//! Ways that have failed: which paths did not get something through lately, and whereto; and which instances of servers were found there.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant, PathId};
+use plait_mptcp::Instance;
 use std::collections::VecDeque;
 
 /// How long it counts that a connection could not be opened. Whoever sits on a path costs one connection in so long a quarter of a
@@ -62,10 +63,81 @@ impl WayMemory {
     }
 }
 
+/// How long an instance of a server counts that was found at an address. Where two count, an opening there takes one round trip more: for so
+/// long after a server was started again, and all the time where several share an address.
+const INSTANCE: Duration = Duration::from_secs(3600);
+
+/// Instances of servers, those found last at the end.
+#[derive(Default)]
+pub(crate) struct InstanceMemory {
+    found: VecDeque<Found>,
+}
+
+struct Found {
+    remote: SocketAddr,
+    instance: Instance,
+    at: Instant,
+}
+
+impl InstanceMemory {
+    /// This instance answers at `remote`. Two for an address are enough to know that there are several.
+    pub(crate) fn note(&mut self, now: Instant, remote: SocketAddr, instance: Instance) {
+        let is_same = |found: &Found| (found.remote, found.instance) == (remote, instance);
+        self.found.retain(|found| !is_same(found) && now < found.at + INSTANCE);
+        let mut of_this = (0..self.found.len()).filter(|&at| self.found[at].remote == remote);
+        if let (Some(oldest), Some(_)) = (of_this.next(), of_this.next()) {
+            self.found.remove(oldest);
+        } else if self.found.len() >= MOST {
+            self.found.pop_front();
+        }
+        self.found.push_back(Found { remote, instance, at: now });
+    }
+
+    /// Whether more than one counts at these addresses, which are of one server.
+    pub(crate) fn has_several(&self, now: Instant, remotes: &[SocketAddr]) -> bool {
+        let counts = |found: &&Found| remotes.contains(&found.remote) && now < found.at + INSTANCE;
+        let mut instances = self.found.iter().filter(counts).map(|found| found.instance);
+        let first = instances.next();
+        instances.any(|instance| Some(instance) != first)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use core::net::Ipv4Addr;
+
+    fn at(number: u32) -> SocketAddr {
+        SocketAddr::new(host(number), 443)
+    }
+
+    fn run(number: u8) -> Instance {
+        Instance::new([number; Instance::LEN])
+    }
+
+    #[test]
+    fn several_instances_count_for_an_hour_at_the_addresses_of_one_server() {
+        let mut memory = InstanceMemory::default();
+        memory.note(NOW, at(1), run(1));
+        memory.note(NOW, at(1), run(1));
+        memory.note(NOW, at(2), run(2));
+        assert!(!memory.has_several(NOW, &[at(1)]) && !memory.has_several(NOW, &[at(2)]));
+        assert!(memory.has_several(NOW, &[at(1), at(2)]), "two hosts behind one name");
+        memory.note(NOW, at(1), run(3));
+        assert!(memory.has_several(NOW, &[at(1)]), "another run at the same address");
+        let later = NOW + INSTANCE;
+        memory.note(later, at(1), run(3));
+        assert!(!memory.has_several(later, &[at(1)]), "an hour later it is the only one");
+    }
+
+    #[test]
+    fn only_so_many_instances_are_remembered_two_for_an_address() {
+        let mut memory = InstanceMemory::default();
+        (0..=255).for_each(|number| memory.note(NOW, at(1), run(number)));
+        assert_eq!(memory.found.len(), 2);
+        (2..1000).for_each(|number| memory.note(NOW, at(number), run(1)));
+        assert_eq!(memory.found.len(), MOST);
+    }
 
     const NOW: Instant = Instant::from_millis(1000);
 

@@ -77,6 +77,10 @@ fn words(error: ConnectionError) -> &'static str {
         }
         ConnectionError::PathsMissing => "fewer paths than required have given a share to the keys",
         ConnectionError::RefusedByPeer(_) => "the peer refuses the connection",
+        ConnectionError::PerhapsDelivered => {
+            "what was sent first may have been delivered: the server that has it did not answer in time on any path, and no other one was \
+             told the same"
+        }
     }
 }
 
@@ -88,7 +92,9 @@ pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: Con
             io::ErrorKind::TimedOut
         }
         ConnectionError::Unreachable | ConnectionError::NoTrustedPath => io::ErrorKind::HostUnreachable,
-        ConnectionError::Reset | ConnectionError::FastClose => io::ErrorKind::ConnectionReset,
+        ConnectionError::Reset | ConnectionError::FastClose | ConnectionError::PerhapsDelivered => {
+            io::ErrorKind::ConnectionReset
+        }
         ConnectionError::Aborted => io::ErrorKind::ConnectionAborted,
         ConnectionError::PlainRefused | ConnectionError::NotSealed | ConnectionError::NotScrambled(_) => {
             io::ErrorKind::Unsupported

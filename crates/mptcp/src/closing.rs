@@ -130,6 +130,13 @@ impl Closing {
         }
     }
 
+    /// It has failed, and to its application with this: its opening knows more than its last attempt.
+    pub(crate) fn restate(&mut self, error: ConnectionError) {
+        if let Life::Failed(told) = &mut self.life {
+            *told = error;
+        }
+    }
+
     /// It fails. What the resets of its subflows say; `None` if it is over already.
     pub(crate) fn fail(&mut self, error: ConnectionError, mode: Mode) -> Option<ResetInfo> {
         if self.is_over() {
@@ -251,7 +258,8 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
         | ConnectionError::HandshakeFailed
         | ConnectionError::NegotiationAltered
         | ConnectionError::RefusedByPeer(_)
-        | ConnectionError::PathsMissing => ResetReason::Mptcp,
+        | ConnectionError::PathsMissing
+        | ConnectionError::PerhapsDelivered => ResetReason::Mptcp,
         ConnectionError::Corrupted => ResetReason::MiddleboxInterference,
         ConnectionError::Aborted
         | ConnectionError::FastClose

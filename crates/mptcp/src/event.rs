@@ -77,6 +77,10 @@ pub enum ConnectionError {
     /// Fewer paths than are required have given a share to the keys, for the reason in
     /// [`SealedStatus::failure`](crate::SealedStatus::failure); no byte of data was sent.
     PathsMissing,
+    /// The connection did not come about, and what the application has said first may have been delivered all the same: it was sent to one
+    /// instance of the server, which did not answer in time on any path. It was repeated to no other instance, as that could deliver it a
+    /// second time. [`SealedSettings::may_repeat`](crate::SealedSettings::may_repeat) allows that.
+    PerhapsDelivered,
     /// A data checksum failed and there is no other subflow to carry on with (RFC 8684, section 3.7).
     Corrupted,
 }

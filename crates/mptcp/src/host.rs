@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, PathId, Random};
-use plait_protect::handshake::Introduction;
+use plait_protect::handshake::{Instance, Introduction};
 use plait_protect::sealed::OPENING_LEN;
 use plait_tcp::{FourTuple, Isn};
 
@@ -44,6 +44,12 @@ pub trait Host {
 
     /// Whether it got through this time.
     fn note_opening(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool);
+
+    /// An attempt to open a connection to `remote` has found this instance of a server there.
+    fn note_instance(&mut self, now: Instant, remote: SocketAddr, instance: Instance);
+
+    /// Whether more than one instance of a server was found at these addresses lately.
+    fn knows_several_instances(&self, now: Instant, remotes: &[SocketAddr]) -> bool;
 
     /// Whether SYNs with data over `path` to `remote` came to nothing within the last hour, where those without got through.
     fn drops_syn_data(&self, now: Instant, path: PathId, remote: IpAddr) -> bool;

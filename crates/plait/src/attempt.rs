@@ -136,6 +136,7 @@ impl Attempt {
                 Error::PathsMissing
                 | Error::AllPathsLost
                 | Error::Aborted
+                | Error::PerhapsDelivered
                 | Error::Protocol
                 | Error::Corrupted
                 | Error::NoTrustedPath => Obstacle::Other,

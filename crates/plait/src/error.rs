@@ -46,6 +46,10 @@ pub enum ErrorKind {
     Busy,
     /// The peer ended the connection at once.
     Reset,
+    /// The connection did not come about, and the bytes that were written to it may have been delivered to the server all the same: one
+    /// that is repeated may be carried out twice. [`Sealing::may_repeat`](crate::Sealing::may_repeat) is for requests with which that
+    /// does no harm.
+    PerhapsDelivered,
     /// Data were changed on the way, and there was no other path.
     Corrupted,
     /// The host is gone.
@@ -128,6 +132,9 @@ impl ErrorKind {
     }
 }
 
+/// What helps where a request may have been carried out.
+const BEFORE_REPEATING: &str = "see whether the request was carried out before you send it again";
+
 fn failure_in(error: &io::Error) -> Option<&Failure> {
     error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>())
 }
@@ -145,12 +152,10 @@ impl From<io::Error> for Error {
             Err(error) => error,
         };
         let attempts = failure_in(&error).map(|failure| failure.attempts.iter().map(Attempt::from).collect());
-        Self {
-            kind: ErrorKind::of(&error),
-            message: error.to_string(),
-            attempts: attempts.unwrap_or_default(),
-            source: Some(Box::new(error)),
-        }
+        let (kind, message) = (ErrorKind::of(&error), error.to_string());
+        let attempts = attempts.unwrap_or_default();
+        let error = Self { kind, message, attempts, source: Some(Box::new(error)) };
+        if kind == ErrorKind::PerhapsDelivered { error.with_fix(BEFORE_REPEATING) } else { error }
     }
 }
 
@@ -193,7 +198,7 @@ impl From<Error> for io::Error {
             ErrorKind::Refused | ErrorKind::Busy => io::ErrorKind::ConnectionRefused,
             ErrorKind::TimedOut => io::ErrorKind::TimedOut,
             ErrorKind::NotAuthenticated | ErrorKind::NotAuthorized => io::ErrorKind::PermissionDenied,
-            ErrorKind::Reset => io::ErrorKind::ConnectionReset,
+            ErrorKind::Reset | ErrorKind::PerhapsDelivered => io::ErrorKind::ConnectionReset,
             ErrorKind::Corrupted => io::ErrorKind::InvalidData,
             ErrorKind::Closed => io::ErrorKind::NotConnected,
             ErrorKind::Other => io::ErrorKind::Other,
@@ -216,6 +221,7 @@ fn kind_of(error: ConnectionError) -> ErrorKind {
         | ConnectionError::NegotiationAltered
         | ConnectionError::PathsMissing
         | ConnectionError::NoTrustedPath => ErrorKind::NotProtected,
+        ConnectionError::PerhapsDelivered => ErrorKind::PerhapsDelivered,
         ConnectionError::Corrupted => ErrorKind::Corrupted,
         ConnectionError::HandshakeFailed => ErrorKind::NotAuthenticated,
         ConnectionError::RefusedByPeer(reason) => match reason {

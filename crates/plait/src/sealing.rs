@@ -70,6 +70,7 @@ pub struct Sealing {
     require_paths: u8,
     key_exchanges: KeyExchanges,
     tickets: Option<Tickets>,
+    may_repeat: bool,
     pub(crate) weaker: Weaker,
 }
 
@@ -94,6 +95,7 @@ impl Sealing {
             require_paths: 0,
             key_exchanges: KeyExchanges::All,
             tickets: Some(Tickets::default()),
+            may_repeat: false,
             weaker,
         }
     }
@@ -133,6 +135,13 @@ impl Sealing {
         Self { tickets: None, ..self }
     }
 
+    /// Declares that it does no harm if what is written first is delivered twice, to two instances of the server: several that share its
+    /// name, or one before and after a restart. Then it is repeated to whichever instance answers. Otherwise the connection fails with
+    /// [`ErrorKind::PerhapsDelivered`](crate::ErrorKind::PerhapsDelivered) where the instance that may have it cannot be reached any more.
+    pub fn may_repeat(self) -> Self {
+        Self { may_repeat: true, ..self }
+    }
+
     /// Writes the secrets of the connection to this file.
     pub fn key_log(self, log: &KeyLog) -> Self {
         Self { key_log: Some(log.clone()), ..self }
@@ -170,6 +179,7 @@ impl Sealing {
         let handshakes: Arc<dyn Handshakes> = Arc::new(settings);
         let mut sealed = SealedSettings::opener(Arc::clone(&handshakes));
         sealed.require_paths = expected.require_paths;
+        sealed.may_repeat = self.may_repeat;
         sealed.policy = self.weaker.policy();
         sealed.teps = teps_of(self.handshakes.as_deref());
         if !expected.takes_anybody() {

@@ -190,7 +190,7 @@ pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
         // What an ordinary user sends by sockets is forwarded by nobody here.
         Exit::Unreachable if is_ordinary_user() => None,
         Exit::Unreachable => first(&[Check::Forwarding]),
-        Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy => None,
+        Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy | Exit::PerhapsDelivered => None,
     };
     missing.map_or(error, anyhow::Error::from)
 }

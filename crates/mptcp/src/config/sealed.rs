@@ -28,6 +28,12 @@ pub struct SealedSettings {
     pub require_paths: u8,
     /// When paths in use are asked for another share.
     pub ratchet: Ratchet,
+    /// For connections that we open: the application has declared that it does no harm if the bytes that it writes first are delivered
+    /// twice, to two instances of the server. Then they are repeated to whichever instance answers.
+    pub may_repeat: bool,
+    /// For connections that we accept: answer with flag C (RFC 8684, section 3.1), because a balancer behind our address may lead a join to another host. Peers
+    /// then join only addresses that we announce, and send nothing but OPENING before it is acknowledged.
+    pub denies_initial: bool,
 }
 
 /// How long keys serve until a path is asked for another share: whichever comes first. Who has stolen the memory of a host
@@ -90,6 +96,8 @@ impl Default for SealedSettings {
             }),
             require_paths: 0,
             ratchet: Ratchet::default(),
+            may_repeat: false,
+            denies_initial: false,
         }
     }
 }
@@ -97,8 +105,18 @@ impl Default for SealedSettings {
 impl PartialEq for SealedSettings {
     /// Settings of the handshakes are the same if they are one value.
     fn eq(&self, other: &Self) -> bool {
-        let Self { policy, teps, opener, listener, handshake_timeout, keep_alive, require_paths, ratchet } =
-            self;
+        let Self {
+            policy,
+            teps,
+            opener,
+            listener,
+            handshake_timeout,
+            keep_alive,
+            require_paths,
+            ratchet,
+            may_repeat,
+            denies_initial,
+        } = self;
         let same_opener = match (opener, &other.opener) {
             (Some(one), Some(two)) => Arc::ptr_eq(one, two),
             (None, None) => true,
@@ -117,5 +135,7 @@ impl PartialEq for SealedSettings {
             && *keep_alive == other.keep_alive
             && *require_paths == other.require_paths
             && *ratchet == other.ratchet
+            && *may_repeat == other.may_repeat
+            && *denies_initial == other.denies_initial
     }
 }

@@ -22,10 +22,7 @@ impl Connection {
                 is_opener: self.role == Role::Active,
                 is_in_need,
                 attempt_delay: self.config.attempt_delay,
-                denies_initial: self
-                    .protection
-                    .session()
-                    .is_some_and(|session| session.denies_initial_address),
+                denies_initial: self.protection.denies_initial(),
                 is_initial_only: self
                     .protection
                     .established()

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use super::attempt::Attempt;
 use super::early::Early;
+use super::instances::Instances;
 use super::ways::{Way, ways};
 use crate::connection::options_in::Signals;
 use crate::status::AttemptStage;
@@ -29,12 +30,15 @@ pub struct ActiveOpen {
     pub(super) attempts: Vec<Attempt>,
     /// Number of the attempt that is the connection, or its remains.
     pub(super) chosen: Option<usize>,
-    /// Number of the sealed attempt that has been told what the application says, while the peer has not confirmed any.
+    /// Number of the sealed attempt that is told what the application says, while the peer has not confirmed any; none where several
+    /// instances of the server are known.
     pub(super) leader: Option<usize>,
-    /// When it was.
+    /// When the first attempt has said OPENING.
     pub(super) said_at: Option<Instant>,
-    /// Who the leader's peer is: the application goes by that.
+    /// The peer on that attempt: the application goes by that.
     pub(super) peer: Option<PeerIdentity>,
+    /// Which instances of the server were found, and which of them may have bytes of the application.
+    pub(super) instances: Instances,
     /// The name of this opening, once there is something to name.
     pub(super) id: Option<[u8; OPENING_LEN]>,
     pub(super) early: Early,
@@ -69,6 +73,7 @@ impl ActiveOpen {
             leader: None,
             said_at: None,
             peer: None,
+            instances: Instances::default(),
             id: None,
             early: Early::default(),
             events: VecDeque::new(),
@@ -227,6 +232,7 @@ impl ActiveOpen {
             leader.take_early(data.clone());
         }
         self.early.write(data);
+        self.note_told();
         taken
     }
 
@@ -244,6 +250,7 @@ impl ActiveOpen {
                 if let Some(leader) = self.leader_mut() {
                     leader.finish(now);
                 }
+                self.note_told();
                 self.delete_if_given_up(now);
             }
         }

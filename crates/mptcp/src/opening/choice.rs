@@ -9,10 +9,13 @@ use super::attempt::Attempt;
 use crate::connection::trust::may_open_over;
 use crate::protection::sealed::Standing;
 use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
-use crate::{Connection, ConnectionError, Event, Host, Path, PathClass};
+use crate::{Connection, ConnectionError, Event, Host, Path, PathClass, Protect};
 
 /// No attempt begins so long after one has said OPENING: the peer does not remember openings for ever.
 const LAST_START: Duration = Duration::from_secs(60);
+/// No attempt says OPENING so long after the first, where bytes may have been delivered: the peer remembers a claim for two minutes.
+/// That holds as far as the clock of the host counts the time for which it was suspended.
+const LAST_OPENING: Duration = Duration::from_secs(110);
 
 impl ActiveOpen {
     /// After anything has happened: hears what the attempts report, and does what follows from it.
@@ -27,6 +30,7 @@ impl ActiveOpen {
             }
             let has_failed = self.take_failures(now);
             self.look_at_progress(now, host);
+            self.note_told();
             let has_ended = self.attempts.iter().any(|attempt| attempt.is_running() && attempt.has_ended());
             if self.chosen.is_some() || has_ended {
                 continue;
@@ -77,6 +81,10 @@ impl ActiveOpen {
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
             let Some(end) = attempt.end else { continue };
             let error = end.unwrap_or(ConnectionError::Reset);
+            if error == ConnectionError::PathsMissing {
+                // Under keys of too few paths the peer delivers nothing, and said so itself.
+                self.instances.retract();
+            }
             attempt.note_progress(now);
             attempt.progress_due = now;
             attempt.end(now, AttemptOutcome::Failed(error));
@@ -99,6 +107,11 @@ impl ActiveOpen {
                 continue;
             }
             match attempt.connection.protection.standing() {
+                Standing::Settled if self.is_told_to_another(number) => {
+                    let attempt = &mut self.attempts[number];
+                    attempt.connection.refuse_instance();
+                    attempt.end(now, AttemptOutcome::Failed(ConnectionError::PerhapsDelivered));
+                }
                 Standing::Unasked | Standing::Settled => return self.choose(now, number, host),
                 Standing::Unsaid => self.say_opening(now, number, host),
                 Standing::Said => self.watch_silence(now, number, host),
@@ -127,6 +140,13 @@ impl ActiveOpen {
             attempt.connection.refuse_peer();
             return attempt.end(now, AttemptOutcome::Failed(ConnectionError::HandshakeFailed));
         }
+        if !self.meets_right_instance(now, number, host) {
+            let attempt = &mut self.attempts[number];
+            attempt.connection.refuse_instance();
+            return attempt.end(now, AttemptOutcome::Failed(ConnectionError::PerhapsDelivered));
+        }
+        let may_tell = self.may_repeat() || !self.instances.are_several();
+        let attempt = &mut self.attempts[number];
         let id = *self.id.get_or_insert_with(|| {
             let mut id = [0; OPENING_LEN];
             host.secrets().fill(&mut id);
@@ -134,14 +154,64 @@ impl ActiveOpen {
         });
         attempt.connection.protection.say_opening(id);
         attempt.note_progress(now);
-        if self.leader.is_none() {
-            self.leader = Some(number);
-            self.said_at = Some(now);
+        self.said_at.get_or_insert(now);
+        if self.peer.is_none() {
             self.peer = peer;
+        }
+        if self.leader.is_none() && may_tell {
+            self.leader = Some(number);
             self.early.tell(now, &mut attempt.connection);
-            if !core::mem::replace(&mut self.is_connected_told, true) {
-                self.events.push_back(Event::Connected);
-            }
+        }
+        if !core::mem::replace(&mut self.is_connected_told, true) {
+            self.events.push_back(Event::Connected);
+        }
+    }
+
+    /// Notes which instance of the server this attempt has found. `false` if bytes of the application may have reached another one, or this
+    /// one so long ago that it may have forgotten them.
+    fn meets_right_instance(&mut self, now: Instant, number: usize, host: &mut dyn Host) -> bool {
+        let attempt = &self.attempts[number];
+        let Some(instance) = attempt.connection.protection.instance() else { return true };
+        self.instances.note(instance);
+        host.note_instance(now, attempt.way.remote, instance);
+        if attempt.connection.protection.denies_initial() || host.knows_several_instances(now, &self.remotes)
+        {
+            self.instances.expect_several();
+        }
+        if self.may_repeat() {
+            return true;
+        }
+        if self.instances.are_several() && self.early.is_silent() {
+            // Nothing was said yet: what will be waits until it is certain which attempt is the connection.
+            self.leader = None;
+        }
+        let is_forgotten = self.said_at.is_some_and(|said| said + LAST_OPENING <= now);
+        self.instances.may_tell(instance) && !(self.instances.is_any_told() && is_forgotten)
+    }
+
+    /// Whether another instance of the server than that of this attempt may have bytes of the application.
+    fn is_told_to_another(&self, number: usize) -> bool {
+        let instance = self.attempts[number].connection.protection.instance();
+        instance.is_some_and(|instance| !self.instances.may_tell(instance))
+    }
+
+    /// Whether the application has declared that it does no harm if what it says first is delivered twice.
+    fn may_repeat(&self) -> bool {
+        match &self.config.protect {
+            Protect::Sealed(settings) => settings.may_repeat,
+            Protect::Plain | Protect::Scramble(_) => false,
+        }
+    }
+
+    /// Notes that bytes of the application may leave on the leader from now on.
+    pub(super) fn note_told(&mut self) {
+        let Some(leader) = self.leader.and_then(|number| self.attempts.get(number)) else { return };
+        let protection = &leader.connection.protection;
+        if !leader.is_running() || self.early.is_silent() || self.may_repeat() || protection.holds_data() {
+            return;
+        }
+        if let Some(instance) = protection.instance() {
+            self.instances.tell(instance);
         }
     }
 
@@ -261,12 +331,15 @@ impl ActiveOpen {
             | AttemptOutcome::Overtaken
             | AttemptOutcome::PathLost => ConnectionError::Unreachable,
         };
+        let is_any_told = self.instances.is_any_told();
+        let error = if is_any_told { ConnectionError::PerhapsDelivered } else { error };
         self.end_with(number, error);
     }
 
     /// This one speaks for all: it has failed, and so has the opening.
     fn end_with(&mut self, number: usize, error: ConnectionError) {
         self.chosen = Some(number);
+        self.attempts[number].connection.closing.restate(error);
         self.waiting.clear();
         self.early.forget();
         self.events.extend([Event::Closed(Some(error)), Event::Readable]);

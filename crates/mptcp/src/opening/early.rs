@@ -25,6 +25,11 @@ impl Early {
         self.is_finished
     }
 
+    /// Whether there is nothing that a server could act upon: neither a byte nor the end.
+    pub(super) fn is_silent(&self) -> bool {
+        self.bytes == 0 && !self.is_finished
+    }
+
     pub(super) fn write(&mut self, data: Bytes) {
         self.bytes += data.len();
         if !data.is_empty() {

@@ -13,6 +13,7 @@ mod association;
 mod attempt;
 mod choice;
 mod early;
+mod instances;
 mod ways;
 
 pub use active_open::ActiveOpen;

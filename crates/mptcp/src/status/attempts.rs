@@ -103,6 +103,9 @@ impl fmt::Display for AttemptStatus {
                 ConnectionError::PathsMissing => "paths are missing in the keys",
                 ConnectionError::AllPathsLost | ConnectionError::EndUnacknowledged => "lost",
                 ConnectionError::RefusedByPeer(_) => "refused behind the handshake",
+                ConnectionError::PerhapsDelivered => {
+                    "another instance of the server answers there than the one that may have the request"
+                }
                 ConnectionError::Aborted => "given up here",
                 ConnectionError::Protocol | ConnectionError::Corrupted => "the protocol was broken there",
                 ConnectionError::NoTrustedPath => "not trusted",

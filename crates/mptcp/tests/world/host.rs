@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, PathId, Random, SeededRandom, SeqNum};
-use plait_mptcp::{Host, Introduction, OpeningClaim, OpeningName, Paths};
+use plait_mptcp::{Host, Instance, Introduction, OpeningClaim, OpeningName, Paths};
 use plait_tcp::{FourTuple, Isn};
 
 pub(crate) struct TestHost {
@@ -22,6 +22,8 @@ pub(crate) struct TestHost {
     pub(crate) introduction: Introduction,
     /// How many there were.
     pub(crate) claims: u32,
+    /// It remembers more than one instance of the server.
+    pub(crate) knows_several_instances: bool,
 }
 
 impl Host for TestHost {
@@ -71,6 +73,12 @@ impl Host for TestHost {
     }
 
     fn note_opening(&mut self, _: Instant, _: PathId, _: IpAddr, _: bool) {}
+
+    fn note_instance(&mut self, _: Instant, _: SocketAddr, _: Instance) {}
+
+    fn knows_several_instances(&self, _: Instant, _: &[SocketAddr]) -> bool {
+        self.knows_several_instances
+    }
 
     fn drops_syn_data(&self, _: Instant, path: PathId, _: IpAddr) -> bool {
         self.syn_data_dropped.contains(&path)

@@ -162,6 +162,7 @@ impl World {
                     keys_drawn: 0,
                     syn_data_dropped: Vec::new(),
                     claim: OpeningClaim::Granted,
+                    knows_several_instances: false,
                     introduction: Introduction {
                         capabilities: Capabilities::OURS,
                         instance: Instance::new([number as u8; Instance::LEN]),

@@ -27,6 +27,14 @@ impl Connection {
         self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
     }
 
+    /// Another instance of the server has answered on this attempt than the one that may have bytes of the application, or the same has
+    /// forgotten by now what it was told.
+    pub(crate) fn refuse_instance(&mut self) {
+        let why = "the server that answers here may be another run than the one that may have the request, or may have forgotten it: it is not \
+                   sent twice";
+        self.fail_sealing(why.to_owned(), ConnectionError::PerhapsDelivered);
+    }
+
     /// OPENING has been verified: claims the opening, if its opener may have a connection.
     pub(super) fn claim_opening(
         &mut self,

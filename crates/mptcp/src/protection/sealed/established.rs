@@ -188,6 +188,11 @@ impl Established {
         self.about.capabilities.has(capability)
     }
 
+    /// Which run of the server this is, if the peer is the server.
+    pub(super) fn instance(&self) -> Option<Instance> {
+        self.about.instance
+    }
+
     pub(super) fn token(&self) -> u32 {
         self.token
     }

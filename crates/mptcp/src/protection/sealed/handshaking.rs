@@ -72,8 +72,10 @@ fn end(role: Role) -> End {
 impl Sealed {
     /// Begins the handshake that was agreed on, if one was and does not run yet.
     pub(crate) fn begin_handshake(&mut self, now: Instant, host: &mut dyn Host) -> Begun {
-        let Stage::Agreed(Agreed { subflow, tep, transcript }) = &self.stage else { return Begun::NotDue };
-        let (subflow, tep) = (*subflow, *tep);
+        let Stage::Agreed(Agreed { subflow, tep, transcript, denies_initial }) = &self.stage else {
+            return Begun::NotDue;
+        };
+        let (subflow, tep, denies_initial) = (*subflow, *tep, *denies_initial);
         let unix_time = host.unix_time(now);
         let Some(ours) = self.ours() else {
             return Begun::Failed("there are no settings for this direction".to_owned());
@@ -84,6 +86,7 @@ impl Sealed {
                 let mut handshaking =
                     Handshaking { handshake, subflow, tep, began: now, outbox: Vec::new(), outcome: None };
                 handshaking.pump();
+                self.denies_initial = denies_initial;
                 self.stage = Stage::Handshaking(Box::new(handshaking));
                 Begun::On(subflow)
             }

@@ -40,7 +40,7 @@ pub(crate) use unsealing::{Examined, InOrder, Opening, Taken};
 pub(crate) use verifying::{Reader, Said, Worth};
 
 use plait_base::SubflowId;
-use plait_protect::handshake::{Capability, Handshakes, Refusal, Tep, Transcript};
+use plait_protect::handshake::{Capability, Handshakes, Instance, Refusal, Tep, Transcript};
 use plait_wire::OptionBytes;
 use std::sync::Arc;
 
@@ -64,6 +64,8 @@ pub(crate) struct Sealed {
     failure: Option<String>,
     /// The same, if the options of the SYN/ACK are the reason.
     refusal: Option<Refusal>,
+    /// The peer takes no joins to the address of the first subflow (flag C).
+    denies_initial: bool,
 }
 
 /// How far it is.
@@ -90,6 +92,8 @@ pub(super) struct Agreed {
     subflow: SubflowId,
     tep: Tep,
     transcript: Transcript,
+    /// Flag C of the peer.
+    denies_initial: bool,
 }
 
 impl Protection {
@@ -128,6 +132,22 @@ impl Protection {
         self.sealed()?.refusal
     }
 
+    /// Which run of the server this is, where the peer is the server.
+    pub(crate) fn instance(&self) -> Option<Instance> {
+        self.established()?.instance()
+    }
+
+    /// Whether bytes of the application wait for paths.
+    pub(crate) fn holds_data(&self) -> bool {
+        self.established().is_some_and(Established::holds_data)
+    }
+
+    /// Whether the peer takes no joins to the address of the first subflow (flag C).
+    pub(crate) fn denies_initial(&self) -> bool {
+        let is_plain = self.session().is_some_and(|session| session.denies_initial_address);
+        is_plain || self.sealed().is_some_and(|sealed| sealed.denies_initial)
+    }
+
     /// Whether blocks are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.established().is_some()
@@ -136,7 +156,16 @@ impl Protection {
 
 impl Sealed {
     fn new(settings: SealedSettings, role: Role, capable: [u8; 4], stage: Stage) -> Self {
-        Self { settings, role, capable, stage, is_heard: false, failure: None, refusal: None }
+        Self {
+            settings,
+            role,
+            capable,
+            stage,
+            is_heard: false,
+            failure: None,
+            refusal: None,
+            denies_initial: false,
+        }
     }
 
     /// What our side brings along.

@@ -50,20 +50,23 @@ impl Sealed {
         let eno = raw_option(&syn.options, ENO);
         let tep = read(judge_offer(settings.policy, &ours, capable, contents(&eno)))?;
         let answer = answer_eno(tep);
+        let own_capable = answer_of(settings);
         let transcript = Transcript::new(
             &raw_option(&syn.options, MPTCP).unwrap_or_default(),
             &eno.unwrap_or_default(),
-            &ANSWER,
+            &own_capable,
             &answer,
         );
-        let agreed = Agreed { subflow: SubflowId(0), tep, transcript };
+        let denies_initial = has_flag_c(capable);
+        let agreed = Agreed { subflow: SubflowId(0), tep, transcript, denies_initial };
         let stage = Stage::Answered { agreed, eno: answer };
-        Ok(Self::new(settings.clone(), Role::Passive, ANSWER, stage))
+        Ok(Self::new(settings.clone(), Role::Passive, own_capable, stage))
     }
 
     /// A connection that fails before its SYN was looked at.
     pub(in crate::protection) fn unanswered(settings: &SealedSettings) -> Self {
-        Self::new(settings.clone(), Role::Passive, ANSWER, Stage::Failed { was_established: false })
+        let stage = Stage::Failed { was_established: false };
+        Self::new(settings.clone(), Role::Passive, answer_of(settings), stage)
     }
 
     /// A connection whose opening is refused, for this reason.
@@ -108,7 +111,7 @@ impl Sealed {
             &raw_option(answer.options, MPTCP).unwrap_or_default(),
             &eno.unwrap_or_default(),
         );
-        Ok(Agreed { subflow: answer.subflow, tep, transcript })
+        Ok(Agreed { subflow: answer.subflow, tep, transcript, denies_initial: has_flag_c(answer.capable) })
     }
 
     /// The opener of a connection that has to be sealed: what the SYN/ACK makes of it.
@@ -168,7 +171,15 @@ fn read(verdict: Verdict) -> Result<Tep, Unsealed> {
 }
 
 /// The MP_CAPABLE of a sealed SYN/ACK.
-const ANSWER: [u8; 4] = [MPTCP, 4, VERSION, CapableFlags::HMAC_SHA256];
+fn answer_of(settings: &SealedSettings) -> [u8; 4] {
+    let denies_initial = if settings.denies_initial { CapableFlags::DENY_JOIN_ID0 } else { 0 };
+    [MPTCP, 4, VERSION, CapableFlags::HMAC_SHA256 | denies_initial]
+}
+
+/// Whether the sender takes no joins to the address of the first subflow.
+fn has_flag_c(capable: Option<&MpCapable>) -> bool {
+    capable.is_some_and(|capable| capable.flags.contains(CapableFlags::DENY_JOIN_ID0))
+}
 
 /// MP_CAPABLE and ENO of the opener's segments behind the SYN.
 pub(super) fn third_segment(capable: [u8; 4]) -> OptionBytes {
