@@ -14,6 +14,7 @@ mod handshake;
 mod log;
 mod opening;
 mod option_list;
+mod outcome;
 mod payload;
 mod replay_buffer;
 mod signal;
@@ -30,6 +31,7 @@ use crate::packet::{Frame, TcpView, part};
 
 pub use attack::{Attack, AttackName, Expected, Run};
 pub use log::{Injection, InjectionLog};
+pub(crate) use outcome::{Cut, Mark, Outcome, Outgoing};
 
 use acknowledging::Claims;
 use attack::Target;
@@ -43,47 +45,6 @@ const MAX_OLD: usize = 64;
 const OVERTAKING: u32 = 8;
 /// Longest time for which a packet is held back.
 const HOLD: Duration = Duration::from_millis(50);
-
-/// What the injector did to a packet, to be logged when it leaves the path.
-#[derive(Clone, Debug)]
-pub(crate) struct Mark {
-    pub(crate) attack: AttackName,
-    pub(crate) flow: u32,
-    pub(crate) what: String,
-}
-
-/// A packet that goes on.
-pub(crate) struct Outgoing {
-    pub(crate) frame: Frame,
-    pub(crate) mark: Option<Mark>,
-    /// How long it waits behind the link.
-    pub(crate) delay: Duration,
-}
-
-impl Outgoing {
-    pub(crate) const fn untouched(frame: Frame) -> Self {
-        Self { frame, mark: None, delay: Duration::ZERO }
-    }
-}
-
-/// What comes of a packet.
-#[derive(Default)]
-pub(crate) struct Outcome {
-    /// In this order; all in the direction of the packet.
-    pub(crate) packets: Vec<Outgoing>,
-    /// What goes the other way.
-    pub(crate) back: Vec<Outgoing>,
-    /// What was done that no packet shows: some go no further, some later.
-    pub(crate) unseen: Vec<Mark>,
-    pub(crate) cut: Option<Cut>,
-}
-
-/// The path, or all of them, goes dead.
-pub(crate) struct Cut {
-    pub(crate) mark: Mark,
-    pub(crate) lasting: Duration,
-    pub(crate) all_paths: bool,
-}
 
 /// A segment on its way through the armed attacks.
 struct Piece {
