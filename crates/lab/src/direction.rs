@@ -31,7 +31,7 @@ impl Direction {
     }
 
     /// Its place in arrays.
-    pub(crate) const fn index(self) -> usize {
+    pub const fn index(self) -> usize {
         match self {
             Self::ToServer => 0,
             Self::ToClient => 1,

@@ -10,7 +10,7 @@ mod wait;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use nix::sys::eventfd::EventFd;
@@ -93,13 +93,15 @@ pub(crate) struct Parts {
     pub(crate) seed: u64,
     pub(crate) tap: Tap,
     pub(crate) all_dead_until: Arc<AtomicU64>,
+    /// Whether an attacker has seen the end of a connection on any path.
+    pub(crate) is_end: Arc<AtomicBool>,
     pub(crate) tasks: Receiver<Task>,
     pub(crate) wake: Arc<EventFd>,
 }
 
 impl Emulator {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { clock, devices, links, seed, tap, all_dead_until, tasks, wake } = parts;
+        let Parts { clock, devices, links, seed, tap, all_dead_until, is_end, tasks, wake } = parts;
         let mut number = 0;
         let ways = links.map(|config| {
             number += 1;
@@ -114,7 +116,7 @@ impl Emulator {
             all_dead_until,
             flows: Flows::default(),
             tap,
-            injector: Injector::new(seed),
+            injector: Injector::new(seed, is_end),
             series: Series::default(),
             tasks,
             wake,

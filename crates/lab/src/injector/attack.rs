@@ -158,6 +158,20 @@ attacks! {
     ResetAtEnd = "reset-at-end", Established, Always, EndsSoon, [];
     /// Segments with a FIN or DATA_FIN are swallowed.
     DropEnds = "drop-ends", Established, Always, EndsSoon, [];
+    /// Once a FIN or DATA_FIN goes by, `to` one end or either, it becomes a reset for both ends, and so does all that follows on any path.
+    ResetBothAtEnd = "reset-both-at-end", AnyBothWays, Always, EndsInTime, [];
+    /// Once a FIN or DATA_FIN goes by, `to` one end or either, nothing passes on any path any more.
+    CutBothAtEnd = "cut-both-at-end", AnyBothWays, Always, EndsInTime, [];
+    /// One end of each join that completes is reset, the client or with to=server the server; the other is kept alive by forged
+    /// acknowledgments, and left no room for a block.
+    HalfReset = "half-reset", AnyBothWays, Always, CarriesOn, [];
+    /// The same, and the last tagged option of the end that was reset is repeated each second.
+    CheckReplay = "check-replay", AnyBothWays, Always, CarriesOn, [];
+    /// The client's answer to the first share of the keys is held, and the client reset; the server is kept alive by forged
+    /// acknowledgments. The answers on 65 more joins become resets. Then, or after `lasting`, 100 s, the held answer goes on.
+    HeldExchange = "held-exchange", AnyBothWays, Always, CarriesOn, [];
+    /// Once a payload with a mapping goes to the server, nothing passes to the client any more.
+    SwallowAnswers = "swallow-answers", AnyBothWays, Always, DeliversOnce, [];
 }
 
 struct Row {
@@ -188,6 +202,12 @@ pub enum Expected {
     KeepsPace,
     /// Both programs end soon after both have said so, also where every path is attacked.
     EndsSoon,
+    /// Both programs end within seconds, and say what they do not know.
+    EndsInTime,
+    /// The connection carries on over the honest path, and moves from there to another one at once.
+    CarriesOn,
+    /// No byte is delivered twice, whichever servers and paths there are.
+    DeliversOnce,
 }
 
 /// How the attack tests run an attack, beyond what [`Expected`] says.
@@ -275,6 +295,8 @@ pub(crate) enum Target {
     Any,
     /// Segments without SYN and RST in both directions; the direction of the attack is that of the payload that it is about.
     BothWays,
+    /// All segments in both directions; the direction of the attack leads to the end that it is about.
+    AnyBothWays,
 }
 
 /// An attack and when it acts.
@@ -363,6 +385,7 @@ impl Attack {
             AttackName::DelayByChance => Duration::from_secs(2),
             AttackName::JoinFlood => Duration::from_micros(2500),
             AttackName::SynFlood => Duration::from_micros(100),
+            AttackName::HeldExchange => Duration::from_secs(100),
             AttackName::DelayRamp | AttackName::DelayJump | AttackName::AgeEchoes => Duration::from_secs(5),
             _ => Duration::from_secs(3),
         })

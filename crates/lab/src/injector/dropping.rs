@@ -47,7 +47,7 @@ pub(super) fn end(
     Some(vec![Piece::treated(attack, there, what())])
 }
 
-fn has_data_fin(segment: &Segment) -> bool {
+pub(super) fn has_data_fin(segment: &Segment) -> bool {
     plait_wire::options(&segment.options)
         .flatten()
         .any(|option| matches!(option, TcpOption::Mptcp(MptcpOption::Dss(Dss { data_fin: true, .. }))))

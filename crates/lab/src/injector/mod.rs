@@ -12,6 +12,7 @@ mod editing;
 mod flooding;
 mod handshake;
 mod log;
+mod one_sided;
 mod opening;
 mod option_list;
 mod outcome;
@@ -21,6 +22,8 @@ mod signal;
 mod termination;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use plait_base::{Duration, Instant, SeededRandom};
 use plait_wire::{Flags, Segment};
@@ -37,7 +40,10 @@ use acknowledging::Claims;
 use attack::Target;
 use delaying::Turns;
 use flooding::{Floods, Kind};
+use one_sided::OneSided;
+use opening::Answers;
 use replay_buffer::ReplayBuffer;
+use termination::End;
 
 /// Segments kept for replays. Old enough to be acknowledged, few enough to be forgotten.
 const MAX_OLD: usize = 64;
@@ -96,12 +102,16 @@ pub(crate) struct Injector {
     claims: Claims,
     turns: Turns,
     floods: Floods,
+    one_sided: OneSided,
+    answers: Answers,
+    end: End,
     random: SeededRandom,
     pub(crate) log: InjectionLog,
 }
 
 impl Injector {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The injector of a path; `is_end` is the same for all paths of a lab.
+    pub(crate) fn new(seed: u64, is_end: Arc<AtomicBool>) -> Self {
         Self {
             armed: Vec::new(),
             passed: 0,
@@ -111,6 +121,9 @@ impl Injector {
             claims: Claims::default(),
             turns: Turns::default(),
             floods: Floods::default(),
+            one_sided: OneSided::default(),
+            answers: Answers::default(),
+            end: End::of(is_end),
             random: SeededRandom::from_number(seed),
             log: InjectionLog::default(),
         }
@@ -128,6 +141,9 @@ impl Injector {
         self.claims.clear();
         self.turns = Turns::default();
         self.floods.clear();
+        self.one_sided.clear();
+        self.answers = Answers::default();
+        self.end.forget();
     }
 
     /// Attacks that may still act.
@@ -150,7 +166,8 @@ impl Injector {
     /// When a packet held back goes on at the latest, or something forged is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let held = self.held.as_ref().map(|held| held.until);
-        [held, self.claims.deadline(), self.floods.deadline()].into_iter().flatten().min()
+        let others = [self.claims.deadline(), self.floods.deadline(), self.one_sided.deadline()];
+        others.into_iter().chain([held]).flatten().min()
     }
 
     /// What was held back until now, or goes out by itself.
@@ -158,7 +175,8 @@ impl Injector {
         if let Some(held) = self.held.take_if(|held| held.until <= now) {
             return Some((held.direction, held.let_go("nothing overtook it in time")));
         }
-        self.claims.release(now).or_else(|| self.floods.release(now, &mut self.random))
+        let released = self.claims.release(now).or_else(|| self.floods.release(now, &mut self.random));
+        released.or_else(|| self.one_sided.release(now))
     }
 
     /// Treats a TCP packet; `frame` comes back in the outcome, or what became of it.
@@ -319,6 +337,13 @@ impl Injector {
             AttackName::ResetAtEnd | AttackName::DropEnds => {
                 dropping::end(attack.name, &segment, context, outcome)
             }
+            AttackName::ResetBothAtEnd | AttackName::CutBothAtEnd => {
+                self.end.treat(attack, &segment, context, outcome)
+            }
+            AttackName::HalfReset | AttackName::CheckReplay | AttackName::HeldExchange => {
+                self.one_sided.treat(attack, context, segment, outcome)
+            }
+            AttackName::SwallowAnswers => self.answers.swallow(context, outcome),
             AttackName::Cut | AttackName::CutAll => {
                 let all_paths = attack.name == AttackName::CutAll;
                 let what = format!("dead for {} ms", attack.time().as_millis());
@@ -404,10 +429,10 @@ impl Armed {
             Target::Syn => is_syn,
             Target::Payload => !is_syn && payload > 0,
             Target::Established => !is_syn && !flags.contains(Flags::RST),
-            Target::Any => true,
+            Target::Any | Target::AnyBothWays => true,
             Target::BothWays => !is_syn && !flags.contains(Flags::RST),
         };
-        let wanted = wanted.filter(|_| name.target() != Target::BothWays);
+        let wanted = wanted.filter(|_| !matches!(name.target(), Target::BothWays | Target::AnyBothWays));
         fits && passed >= self.due
             && !self.is_spent()
             && wanted.is_none_or(|wanted| wanted == direction)

@@ -81,6 +81,21 @@ pub(super) fn fall_silent(
     is_silent.then(|| swallow(attack.name, context, outcome))
 }
 
+/// What [`AttackName::SwallowAnswers`] has seen on its path.
+#[derive(Default)]
+pub(super) struct Answers {
+    is_swallowed: bool,
+}
+
+impl Answers {
+    /// Swallows all that goes to the client, of any connection, once the server was sent a payload with a mapping.
+    pub(super) fn swallow(&mut self, context: &Context<'_>, outcome: &mut Outcome) -> Option<Vec<Piece>> {
+        self.is_swallowed |= context.flow.sent(Direction::ToServer).has_mapped();
+        let is_answer = context.direction == Direction::ToClient;
+        (self.is_swallowed && is_answer).then(|| swallow(AttackName::SwallowAnswers, context, outcome))
+    }
+}
+
 /// Changes a byte of what is, or is not, mapped.
 pub(super) fn alter(attack: AttackName, segment: Segment) -> Option<Vec<Piece>> {
     if is_mapped(&segment) != (attack == AttackName::BlocksAlteredAlways) {

@@ -1,8 +1,13 @@
 //! Attacks with the signals of TCP that nobody can authenticate.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use plait_wire::{Flags, OptionBytes, Segment};
 
-use super::{AttackName, Piece, option_list};
+use super::dropping::{has_data_fin, swallow};
+use super::{Attack, AttackName, Context, Mark, Outcome, Outgoing, Piece, option_list};
+use crate::packet::Frame;
 
 /// A segment without payload in front of `segment`, with its timestamps and no other option.
 pub(super) fn bare(segment: &Segment) -> Segment {
@@ -45,4 +50,43 @@ pub(super) fn fin(segment: Segment) -> Vec<Piece> {
     let forged = Segment { flags: Flags::FIN.with(Flags::ACK), ..bare(&segment) };
     let what = format!("FIN at sequence number {}", forged.seq.bits());
     vec![Piece::treated(AttackName::Fin, forged, what), Piece::untouched(segment)]
+}
+
+/// Whether the end of a connection has gone by, on any path of the lab.
+pub(super) struct End(Arc<AtomicBool>);
+
+impl End {
+    pub(super) const fn of(is_seen: Arc<AtomicBool>) -> Self {
+        Self(is_seen)
+    }
+
+    pub(super) fn forget(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    /// Ends all that crosses the path from the first FIN or DATA_FIN on: by resets, or without a word.
+    pub(super) fn treat(
+        &self,
+        attack: &Attack,
+        segment: &Segment,
+        context: &Context<'_>,
+        outcome: &mut Outcome,
+    ) -> Option<Vec<Piece>> {
+        let is_wanted = attack.direction.is_none_or(|only| only == context.direction);
+        if is_wanted && (segment.flags.contains(Flags::FIN) || has_data_fin(segment)) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        if !self.0.load(Ordering::Relaxed) {
+            return None;
+        }
+        // What one end resets needs no answer.
+        if attack.name == AttackName::CutBothAtEnd || segment.flags.contains(Flags::RST) {
+            return Some(swallow(attack.name, context, outcome));
+        }
+        let what = || "reset at the end".to_owned();
+        let mark = Mark { attack: attack.name, flow: context.flow.number, what: what() };
+        let (there, back) = reset_of(segment);
+        outcome.back.push(Outgoing { mark: Some(mark), ..Outgoing::untouched(Frame::from_segment(&back)) });
+        Some(vec![Piece::treated(attack.name, there, what())])
+    }
 }
