@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use plait_lab::Program;
+use plait_lab::{Direction, Program};
 
 /// Bytes written and read at a time.
 const CHUNK: usize = 1 << 16;
@@ -147,27 +147,37 @@ pub(crate) struct Exchange {
     pub(crate) hung: bool,
 }
 
-/// A transfer both ways that goes on.
+/// A transfer both ways that goes on. Arrays are indexed by [`Direction::index`].
 pub(crate) struct Running {
     began: Instant,
-    moved: Arc<AtomicU64>,
-    down_until: Arc<AtomicU64>,
+    moved: [Arc<AtomicU64>; 2],
+    until: [Arc<AtomicU64>; 2],
     readers: [JoinHandle<Arrived>; 2],
 }
 
-/// Starts to feed both programs and to read what they give. `moved` counts what arrives.
+/// Starts to feed both programs and to read what they give.
 pub(crate) fn start(client: &mut Program, server: &mut Program, load: &Load) -> Result<Running> {
+    start_held(client, server, load, [u64::MAX, load.holds_down_at.unwrap_or(u64::MAX)])
+}
+
+/// The same, but what goes beyond so many bytes, up and down, waits for [`Running::allow`].
+pub(crate) fn start_held(
+    client: &mut Program,
+    server: &mut Program,
+    load: &Load,
+    until: [u64; 2],
+) -> Result<Running> {
     let [(client_in, client_out), (server_in, server_out)] = [pipes(client)?, pipes(server)?];
-    let moved = Arc::new(AtomicU64::new(0));
+    let moved: [Arc<AtomicU64>; 2] = Default::default();
     let [up, down] = load.sizes;
-    let down_until = Arc::new(AtomicU64::new(load.holds_down_at.unwrap_or(u64::MAX)));
-    feed(client_in, load.up.clone(), up, Arc::new(AtomicU64::new(u64::MAX)));
-    feed(server_in, load.down.clone(), down, Arc::clone(&down_until));
+    let until = until.map(|until| Arc::new(AtomicU64::new(until)));
+    feed(client_in, load.up.clone(), up, Arc::clone(&until[0]));
+    feed(server_in, load.down.clone(), down, Arc::clone(&until[1]));
     let readers = [
-        read(server_out, load.up.clone(), up, Arc::clone(&moved)),
-        read(client_out, load.down.clone(), down, Arc::clone(&moved)),
+        read(server_out, load.up.clone(), up, Arc::clone(&moved[0])),
+        read(client_out, load.down.clone(), down, Arc::clone(&moved[1])),
     ];
-    Ok(Running { began: Instant::now(), moved, down_until, readers })
+    Ok(Running { began: Instant::now(), moved, until, readers })
 }
 
 fn pipes(program: &mut Program) -> Result<(ChildStdin, ChildStdout)> {
@@ -178,12 +188,22 @@ fn pipes(program: &mut Program) -> Result<(ChildStdin, ChildStdout)> {
 impl Running {
     /// Bytes that have arrived so far, both directions together.
     pub(crate) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+        Direction::BOTH.into_iter().map(|direction| self.arrived(direction)).sum()
     }
 
-    /// What was held back of the stream down goes on.
+    /// Bytes that have arrived so far in one direction.
+    pub(crate) fn arrived(&self, direction: Direction) -> u64 {
+        self.moved[direction.index()].load(Ordering::Relaxed)
+    }
+
+    /// Lets so many more bytes of a stream go that is held back.
+    pub(crate) fn allow(&self, direction: Direction, bytes: u64) {
+        self.until[direction.index()].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was held back of either stream goes on.
     pub(crate) fn let_go(&self) {
-        self.down_until.store(u64::MAX, Ordering::Relaxed);
+        self.until.iter().for_each(|until| until.store(u64::MAX, Ordering::Relaxed));
     }
 
     /// Waits until so much has arrived.
@@ -249,7 +269,7 @@ impl Running {
 }
 
 /// Writes the stream, up to `until` until that is more, and then the end of the file. A program that takes no more is seen by how it ends.
-fn feed(mut into: ChildStdin, source: Source, size: u64, until: Arc<AtomicU64>) {
+pub(crate) fn feed(mut into: ChildStdin, source: Source, size: u64, until: Arc<AtomicU64>) {
     std::thread::spawn(move || {
         let (mut room, mut at) = (vec![0; CHUNK], 0);
         while at < size {
@@ -268,7 +288,13 @@ fn feed(mut into: ChildStdin, source: Source, size: u64, until: Arc<AtomicU64>) 
     });
 }
 
-fn read(mut from: ChildStdout, source: Source, size: u64, moved: Arc<AtomicU64>) -> JoinHandle<Arrived> {
+/// Reads a stream to its end on a thread of its own; `moved` counts what arrives of it.
+pub(crate) fn read(
+    mut from: ChildStdout,
+    source: Source,
+    size: u64,
+    moved: Arc<AtomicU64>,
+) -> JoinHandle<Arrived> {
     std::thread::spawn(move || {
         let (mut room, mut expected) = (vec![0; CHUNK], vec![0; CHUNK]);
         let (mut hash, mut first_wrong, mut bytes) = (Sha256::new(), None, 0_u64);

@@ -75,10 +75,20 @@ impl<'a> Fixture<'a> {
         ears: Listening,
         [a, b]: [Conditions; 2],
     ) -> Result<Self> {
-        let paths =
-            vec![PathConfig::new("a", PathClass::Trusted, a), PathConfig::new("b", PathClass::Untrusted, b)];
+        Self::up_along(context, ears, &[("a", a), ("b", b)])
+    }
+
+    /// The same with paths of these names.
+    pub(crate) fn up_along(
+        context: &'a Context<'a>,
+        ears: Listening,
+        paths: &[(&str, Conditions)],
+    ) -> Result<Self> {
+        let class = |name: &str| if name == "b" { PathClass::Untrusted } else { PathClass::Trusted };
+        let path =
+            |(name, conditions): &(&str, Conditions)| PathConfig::new(name, class(name), conditions.clone());
         let config = LabConfig {
-            paths,
+            paths: paths.iter().map(path).collect(),
             captures: (ears == Listening::Capture).then(|| context.directory.to_owned()),
             memory: if ears == Listening::Open { 1 << 30 } else { 0 },
             ..LabConfig::default()
@@ -171,12 +181,21 @@ impl<'a> Fixture<'a> {
 
     /// A program in one of the hosts, with pipes for its standard input and output.
     pub(crate) fn start(&self, side: Side, command: Command) -> Result<Program> {
+        self.start_between(side, command, [End::Pipe, End::Pipe])
+    }
+
+    /// The same with nothing to read, and a file of its own for what it writes.
+    pub(crate) fn start_own(&self, side: Side, command: Command) -> Result<Program> {
+        self.start_between(side, command, [End::Own, End::Own])
+    }
+
+    fn start_between(&self, side: Side, command: Command, [input, output]: [End; 2]) -> Result<Program> {
         let host = match side {
             Side::Client => self.lab.client(),
             Side::Server => self.lab.server(),
         };
         let directory = self.context.directory;
-        Ok(Program::start(host.namespace(), directory, side.name(), command, End::Pipe, End::Pipe)?)
+        Ok(Program::start(host.namespace(), directory, side.name(), command, input, output)?)
     }
 
     /// What a side said about its last connection, if there was one.

@@ -11,14 +11,17 @@ use crate::runner;
 /// Bytes each way of a transfer under attack, for CI.
 const SMALL: u64 = 8 << 20;
 
-/// What `--quick` runs over UDP as well, half a minute in all: an attacker on the bytes, on options, on the end and on the opening, and a stranger.
-const QUICK_OVER_UDP: [&str; 6] = [
+/// What `--quick` runs over UDP as well, a minute in all: an attacker on the bytes, on options, on the life of subflows, on the end and on the
+/// opening, and a stranger.
+const QUICK_OVER_UDP: [&str; 8] = [
     "one-path/flip",
     "one-path/replay",
     "one-path/rst",
     "one-path/split",
     "negotiation/strip-eno-require",
     "opening/synack-bare-first-both-tls",
+    "zombie-subflows/idle-client-tls",
+    "two-instances/tls",
 ];
 
 /// What to run and how.

@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use plait_lab::{Attack, AttackName, Expected};
+use plait_lab::{Attack, AttackName, Direction, Expected, Path};
 
 use super::{Outcome, expected_to, outcome};
 use crate::attacks::case::{Case, Context, Verdict};
-use crate::attacks::exchange::{self, Load};
+use crate::attacks::exchange::{self, Ending, Load};
 use crate::attacks::fixture::{Fixture, Listening};
 
 /// How long both programs may take after the last byte of both streams was read.
 const SOON: Duration = Duration::from_secs(3);
 /// Longest time in which nothing moves before a program is taken for one that never ends.
 const NEVER: Duration = Duration::from_secs(20);
+/// How long both may take where neither can say the last word; and on a machine that does other work.
+const IN_TIME: Duration = Duration::from_secs(5);
+const IN_TIME_QUICK: Duration = Duration::from_secs(8);
 /// Bytes each way.
 const SIZE: u64 = 2 << 20;
 
@@ -27,7 +30,59 @@ pub(crate) fn all() -> Vec<Case> {
                 .push(Case::new(format!("ends/{name}-{handshake}"), about, run).quick_if(handshake == "tls"));
         }
     }
+    let about = "all paths end at the first FIN: both programs end in 5 s, and say what they do not know";
+    for name in expected_to(Expected::EndsInTime) {
+        for (handshake, first) in [("tls", None), ("tcpcrypt", None)].into_iter().chain(FIRST_ENDS) {
+            let run = move |context: &Context<'_>| ends_in_time(context, name, handshake, first);
+            let whose = first.map_or(String::new(), |direction| format!("-{direction}"));
+            let case = Case::new(format!("{name}/{handshake}{whose}"), about, run);
+            cases.push(case.quick_if((handshake, first) == ("tls", None)));
+        }
+    }
     cases
+}
+
+/// The end of which direction the attacker waits for.
+const FIRST_ENDS: [(&str, Option<Direction>); 2] =
+    [("tls", Some(Direction::ToServer)), ("tls", Some(Direction::ToClient))];
+
+/// All that the attacker leaves is what both ends have: every byte.
+fn ends_in_time(
+    context: &Context<'_>,
+    name: AttackName,
+    handshake: &str,
+    first: Option<Direction>,
+) -> Result<Verdict> {
+    let fixture = Fixture::up(context, Listening::Closed)?;
+    let options = ["--handshake", handshake];
+    let mut server = fixture.listen(&options)?;
+    for path in fixture.lab.paths() {
+        path.attack(Attack { direction: first, ..Attack::new(name) })?;
+    }
+    let mut client = fixture.connect(&Fixture::PATHS, &options)?;
+    let running = exchange::start(&mut client, &mut server, &Load::noise(SIZE))?;
+    let exchange = running.finish(&mut client, &mut server, NEVER)?;
+    let logs = fixture.lab.paths().iter().map(Path::injections).collect::<Result<Vec<_>, _>>()?;
+    let struck = logs.iter().filter_map(|log| log.entries.first()).map(|entry| entry.at).min();
+    let struck = struck.with_context(|| format!("no end on any path: {:?}", outcome(&exchange, SIZE)))?;
+    // The log counts from the beginning of the lab.
+    let since = fixture.lab.elapsed().saturating_sub(struck);
+    let took = since.saturating_sub(exchange.ended_at.elapsed());
+    let said = |ending: &Ending| match ending.code {
+        Some(0) => "a clean end".to_owned(),
+        Some(code) => format!("exit {code}: {}", ending.said),
+        None => "none, it was killed".to_owned(),
+    };
+    let (client, server) = (said(&exchange.client), said(&exchange.server));
+    let words =
+        format!("{:.1} s after the end was attacked: client: {client}; server: {server}", took.as_secs_f64());
+    ensure!(!exchange.hung, "no end: {words}");
+    for arrived in [&exchange.up, &exchange.down] {
+        ensure!(arrived.is_equal, "bytes are missing that had crossed the paths before: {words}");
+    }
+    let limit = if context.settings.judges_times { IN_TIME } else { IN_TIME_QUICK };
+    ensure!(took <= limit, "{words}");
+    Ok(Verdict::Passed(words))
 }
 
 fn ends(context: &Context<'_>, name: AttackName, handshake: &str) -> Result<Verdict> {

@@ -6,12 +6,15 @@ pub(crate) mod ends;
 pub(crate) mod every_path;
 pub(crate) mod first_contact;
 pub(crate) mod flood;
+pub(crate) mod instances;
 pub(crate) mod interference;
 pub(crate) mod kernel_tls;
+pub(crate) mod liveness;
 pub(crate) mod memory;
 pub(crate) mod negotiation;
 pub(crate) mod one_path;
 pub(crate) mod opening;
+pub(crate) mod outage;
 pub(crate) mod records;
 pub(crate) mod shares;
 
