@@ -87,6 +87,11 @@ impl Choices {
         Self { prefix, made: Vec::new(), seen, equal_states, is_cut: false }
     }
 
+    /// For one run without an intervention.
+    pub(crate) fn by_default() -> Self {
+        Self::new(Vec::new(), BTreeSet::new(), EqualStates::Follow)
+    }
+
     /// Whether the run is equal to an earlier one from here on.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut

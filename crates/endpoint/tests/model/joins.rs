@@ -31,7 +31,7 @@ const RATCHET_ROUNDS: usize = 4;
 const AFTERMATH: Duration = Duration::from_secs(70);
 
 /// Path 2 is down at first.
-const SETUP: Setup = Setup {
+pub(crate) const SETUP: Setup = Setup {
     servers: 1,
     leads: |_, _| true,
     attacked: 1,
@@ -218,7 +218,7 @@ fn hand_over(world: &mut World<'_>) -> Result<(), Violation> {
 }
 
 /// The attacker lets everything pass. Words arrive, and each direction gets other keys.
-fn keys_move(world: &mut World<'_>) -> Result<(), Violation> {
+pub(crate) fn keys_move(world: &mut World<'_>) -> Result<(), Violation> {
     world.attacker.has_stopped = true;
     let before = generations(world);
     for _ in 0..RATCHET_ROUNDS {
@@ -259,7 +259,11 @@ fn living(world: &World<'_>) -> [BTreeSet<(String, String)>; 2] {
 }
 
 /// Both sides say something, and hear it in time.
-fn say_words(world: &mut World<'_>, bound: Duration, invariant: &'static str) -> Result<(), Violation> {
+pub(crate) fn say_words(
+    world: &mut World<'_>,
+    bound: Duration,
+    invariant: &'static str,
+) -> Result<(), Violation> {
     let before = heard(world);
     world.say(Side::Client, WORDS);
     world.say(Side::Server, WORDS);
@@ -316,12 +320,14 @@ fn agree(world: &mut World<'_>) -> Result<(), Violation> {
     Err(Violation { invariant: "both ends agree on which subflows live", detail })
 }
 
-/// Generations and shares of both ends are the same, no block of the honest paths has failed, and no byte was wrong.
+/// Once what is in the air has arrived, both ends are in step.
 fn in_step(world: &mut World<'_>) -> Result<(), Violation> {
     world.run_for(Duration::from_secs(1));
-    if world.choices.is_cut() {
-        return Ok(());
-    }
+    if world.choices.is_cut() { Ok(()) } else { compare_ends(world) }
+}
+
+/// Generations of both ends are the same, no block of the honest paths has failed, and no byte was wrong.
+pub(crate) fn compare_ends(world: &World<'_>) -> Result<(), Violation> {
     let broken = |invariant, detail| Err(Violation { invariant, detail });
     let [client, server] = ends(world);
     if client.wrong_at.is_some() || server.wrong_at.is_some() || world.accepted.len() > 1 {

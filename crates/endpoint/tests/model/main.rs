@@ -9,6 +9,7 @@ mod attacks;
 mod explorer;
 mod joins;
 mod openings;
+mod seen_to_fail;
 mod segments;
 mod settings;
 mod toy;

@@ -91,15 +91,20 @@ impl Scenario for Openings {
     fn run(&self, choices: &mut Choices, trace: &mut Trace) -> Result<(), Violation> {
         let configs: [Config; 2] = sealed();
         let mut world = World::new(self.0, configs, choices, trace);
-        world.connect(BYTES, true);
-        for (phase, time) in PHASES {
-            world.run_for(time);
-            replay(&mut world);
-            world.phase = phase;
-        }
-        world.run_for(HORIZON);
+        play(&mut world);
         if world.choices.is_cut() { Ok(()) } else { judge(&world) }
     }
+}
+
+/// A whole run.
+pub(crate) fn play(world: &mut World<'_>) {
+    world.connect(BYTES, true);
+    for (phase, time) in PHASES {
+        world.run_for(time);
+        replay(world);
+        world.phase = phase;
+    }
+    world.run_for(HORIZON);
 }
 
 /// The first recorded segment of a kind may arrive again.
@@ -113,7 +118,7 @@ fn replay(world: &mut World<'_>) {
 }
 
 /// What has to hold at the end of a run.
-fn judge(world: &World<'_>) -> Result<(), Violation> {
+pub(crate) fn judge(world: &World<'_>) -> Result<(), Violation> {
     let broken = |invariant, detail| Err(Violation { invariant, detail });
     let client = world.client.as_ref().expect("it was opened");
     let all = world.accepted.iter().chain([client]);

@@ -83,6 +83,8 @@ pub(crate) struct World<'a> {
     pub(crate) client: Option<Application>,
     /// Those that servers were shown, in that order.
     pub(crate) accepted: Vec<Application>,
+    /// The next data block on a path without the attacker is altered, to see that this is noticed.
+    pub(crate) corrupts_next_block: bool,
     /// Paths that carry nothing.
     pub(crate) dead: [bool; PATHS],
     pub(crate) attacker: Attacker,
@@ -162,6 +164,7 @@ impl<'a> World<'a> {
             configs,
             client: None,
             accepted: Vec::new(),
+            corrupts_next_block: false,
             dead: [false; PATHS],
             attacker: Attacker::default(),
             choices,
@@ -371,7 +374,8 @@ impl<'a> World<'a> {
                 let length = segment.payload.len();
                 self.tell(|| format!("path {path}  {} {kind}, {length} bytes", arrow(side, server)));
             }
-            self.fly(self.now + DELAY, to, segment);
+            let is_altered = kind == Kind::DataBlock && core::mem::take(&mut self.corrupts_next_block);
+            self.fly(self.now + DELAY, to, if is_altered { altered(segment) } else { segment });
         }
         if from == CLIENT {
             self.after_segment_of_client(server, kind);
@@ -473,6 +477,15 @@ impl<'a> World<'a> {
         lines.push(format!("air {:?}", flights.collect::<Vec<_>>()));
         lines.join("\n")
     }
+}
+
+/// The segment with its last byte changed.
+fn altered(segment: Segment) -> Segment {
+    let mut bytes = segment.payload.to_vec();
+    if let Some(last) = bytes.last_mut() {
+        *last ^= 1;
+    }
+    Segment { payload: bytes.into(), ..segment }
 }
 
 pub(crate) fn arrow(from: Side, server: usize) -> String {
