@@ -51,7 +51,7 @@ pub(crate) struct Options {
     /// With --protect scramble: what happens while only untrusted paths are left [default: stall].
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) untrusted_only: Option<UntrustedOnly>,
-    /// Congestion control; lia and olia are coupled over the paths, bbr never is.
+    /// Congestion control of each path. Subflows that share a bottleneck are coupled, with bbr they are not.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) congestion: Congestion,
     /// Explicit congestion notification: whether routers may mark packets where they would drop them.
@@ -167,8 +167,10 @@ pub(crate) enum UntrustedOnly {
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Congestion {
-    /// RFC 9438.
+    /// As cubic on a path whose losses come with a queue, as bbr on a path whose losses come without one.
     #[default]
+    Adaptive,
+    /// RFC 9438.
     Cubic,
     /// RFC 5681 and 6582.
     Newreno,
@@ -302,6 +304,7 @@ impl Options {
 impl From<Congestion> for CongestionControl {
     fn from(congestion: Congestion) -> Self {
         match congestion {
+            Congestion::Adaptive => Self::Adaptive,
             Congestion::Cubic => Self::Cubic,
             Congestion::Newreno => Self::NewReno,
             Congestion::Lia => Self::Lia,

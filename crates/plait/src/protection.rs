@@ -50,10 +50,13 @@ pub enum Scheduler {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum CongestionControl {
-    /// CUBIC (RFC 9438), each subflow on its own.
+    /// On each path, as [`CongestionControl::Cubic`] where losses come with a queue, as [`CongestionControl::Bbr`] where they come without one.
+    /// Begins as CUBIC; a path that marks packets ([`Ecn`]) stays with it.
     #[default]
+    Adaptive,
+    /// CUBIC (RFC 9438); subflows that share a bottleneck take together what one TCP connection would.
     Cubic,
-    /// NewReno (RFC 5681, RFC 6582), each subflow on its own.
+    /// NewReno (RFC 5681, RFC 6582), coupled likewise.
     NewReno,
     /// Linked increases (RFC 6356): the subflows together take no more than one TCP connection on the best path.
     Lia,
@@ -165,6 +168,7 @@ impl From<Trust> for Protection {
 impl From<CongestionControl> for ::plait_host::CongestionControl {
     fn from(algorithm: CongestionControl) -> Self {
         match algorithm {
+            CongestionControl::Adaptive => Self::Adaptive,
             CongestionControl::Cubic => Self::Cubic,
             CongestionControl::NewReno => Self::NewReno,
             CongestionControl::Lia => Self::Lia,

@@ -446,7 +446,7 @@ impl Connection {
 
     /// Something was delivered: a controller with a model of the path hears of it in every phase of a recovery.
     fn learn_of_path(&mut self, now: Instant, sample: Option<Sample>, delivery: &Delivery, una: u64) {
-        let Some(sample) = sample.filter(|_| self.send.congestion.leads_recovery()) else { return };
+        let Some(sample) = sample.filter(|_| self.send.congestion.watches_path()) else { return };
         let in_flight = self.pipe();
         // Beside something that was sent again it may not be certain which transmission is answered.
         let newest = delivery.newest.filter(|_| !delivery.again);

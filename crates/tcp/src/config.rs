@@ -81,7 +81,7 @@ impl Default for Config {
             no_delay: false,
             delayed_ack: Duration::from_millis(40),
             ecn: Ecn::Off,
-            congestion: congestion::Algorithm::Cubic,
+            congestion: congestion::Algorithm::default(),
             pacing: true,
             initial_window: 10,
             min_rto: Duration::from_millis(200),

@@ -2,13 +2,14 @@
 
 mod script;
 
+use plait_tcp::congestion::Algorithm;
 use plait_tcp::{Closed, Config, Event, Timer};
 use plait_wire::{OptionBytes, TcpOption};
 use script::{Script, seg};
 
-/// What the window allows leaves at once.
+/// What the window allows leaves at once, and a loss reduces the window: BBR does neither.
 fn config() -> Config {
-    Config { max_super_segment: 1000, pacing: false, ..Config::default() }
+    Config { max_super_segment: 1000, pacing: false, congestion: Algorithm::Cubic, ..Config::default() }
 }
 
 /// A connection with ten segments in flight.
@@ -345,7 +346,8 @@ fn a_part_of_a_record_carries_its_options_when_it_is_sent_again() {
 
 #[test]
 fn whole_super_segments_are_sent_again_as_such() {
-    let mut s = Script::established(Config { pacing: false, ..Config::default() });
+    let mut s =
+        Script::established(Config { max_super_segment: Config::default().max_super_segment, ..config() });
     s.send(5000);
     s.send(5000);
     assert_eq!(s.sent(), ["P. 1:5001/1000 ack 1", "P. 5001:10001/1000 ack 1"]);

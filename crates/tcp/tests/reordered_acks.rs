@@ -2,13 +2,14 @@
 
 mod script;
 
+use plait_tcp::congestion::Algorithm;
 use plait_tcp::{Arrival, Config, DropReason, Timer};
 use plait_wire::{Flags, TcpOption};
 use script::{Script, seg};
 
-/// What the window allows leaves at once.
+/// What the window allows leaves at once, and a loss reduces the window: BBR does neither.
 fn config() -> Config {
-    Config { max_super_segment: 1000, pacing: false, ..Config::default() }
+    Config { max_super_segment: 1000, pacing: false, congestion: Algorithm::Cubic, ..Config::default() }
 }
 
 #[test]

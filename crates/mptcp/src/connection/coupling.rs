@@ -21,7 +21,9 @@ impl Connection {
         let is_sibling = |subflow: &&Subflow| {
             let is_of_group = match algorithm {
                 Algorithm::Lia | Algorithm::Olia => true,
-                Algorithm::NewReno | Algorithm::Cubic => subflow.state.path == own.state.path,
+                Algorithm::NewReno | Algorithm::Cubic | Algorithm::Adaptive => {
+                    subflow.state.path == own.state.path
+                }
                 Algorithm::Bbr => false,
             };
             is_of_group && subflow.state.id != own.state.id && subflow.is_good()

@@ -7,6 +7,7 @@
 //! pacing derives a rate from it. `bbr` keeps a model of the path, which gives both the rate and the window, in every phase
 //! of a recovery too.
 
+mod adaptive;
 pub(crate) mod bbr;
 mod coupled;
 mod cubic;
@@ -19,6 +20,7 @@ use plait_base::{Duration, Instant};
 pub use coupled::{Coupling, Member};
 
 use crate::flight::Sent;
+use adaptive::{Choice, Verdict};
 use bbr::{Bbr, PathAck};
 use coupled::LossIntervals;
 use cubic::Cubic;
@@ -30,7 +32,6 @@ pub enum Algorithm {
     /// RFC 5681 and 6582.
     NewReno,
     /// RFC 9438.
-    #[default]
     Cubic,
     /// Linked increases (RFC 6356): coupled with the other subflows of the connection.
     Lia,
@@ -38,13 +39,16 @@ pub enum Algorithm {
     Olia,
     /// BBR version 3 (draft-ietf-ccwg-bbr): a model of the path in place of a window that falls with each loss. Never coupled.
     Bbr,
+    /// CUBIC on a path whose losses come with a queue, BBR on one whose losses come without. Begins with CUBIC.
+    #[default]
+    Adaptive,
 }
 
 impl Algorithm {
     /// Whether it does something about routers that mark packets (RFC 3168): only then a connection may agree to it.
     pub(crate) fn answers_marks(self) -> bool {
         match self {
-            Self::NewReno | Self::Cubic | Self::Lia | Self::Olia => true,
+            Self::NewReno | Self::Cubic | Self::Lia | Self::Olia | Self::Adaptive => true,
             Self::Bbr => false,
         }
     }
@@ -75,7 +79,13 @@ const MAX_WINDOW: u32 = 1 << 30;
 
 /// One controller; all windows in bytes.
 #[derive(Clone, Debug)]
-pub struct Controller(Kind);
+pub struct Controller {
+    kind: Kind,
+    /// What may put another in its place.
+    choice: Option<Box<Choice>>,
+    initial_window: u32,
+    mss: u16,
+}
 
 #[derive(Clone, Debug)]
 #[expect(
@@ -93,27 +103,34 @@ impl Controller {
     pub fn new(algorithm: Algorithm, mss: u16, initial_window: u32) -> Self {
         let law = match algorithm {
             Algorithm::NewReno => Law::NewReno,
-            Algorithm::Cubic => Law::Cubic(Cubic::default()),
+            Algorithm::Cubic | Algorithm::Adaptive => Law::Cubic(Cubic::default()),
             Algorithm::Lia => Law::Lia { siblings: None },
             Algorithm::Olia => Law::Olia { siblings: None, intervals: LossIntervals::default() },
-            Algorithm::Bbr => return Self(Kind::Bbr(Box::new(Bbr::new(mss, initial_window)))),
+            Algorithm::Bbr => {
+                let kind = Kind::Bbr(Box::new(Bbr::new(mss, initial_window)));
+                return Self { kind, choice: None, initial_window, mss };
+            }
         };
-        Self(Kind::Windowed(Windowed::new(law, mss, initial_window)))
+        let choice = (algorithm == Algorithm::Adaptive).then(|| Box::new(Choice::new()));
+        Self { kind: Kind::Windowed(Windowed::new(law, mss, initial_window)), choice, initial_window, mss }
     }
 
     /// What BBR has to know beside: a seed of the chance that spreads its probes (same seed, same choices), and whether the peer
     /// acknowledges selectively, so that more than one loss can be seen in a round trip.
     pub(crate) fn for_connection(mut self, seed: u64, has_sack: bool) -> Self {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(_) => {}
             Kind::Bbr(bbr) => bbr.on_established(seed, has_sack),
+        }
+        if let Some(choice) = &mut self.choice {
+            choice.on_established(seed, has_sack);
         }
         self
     }
 
     /// Congestion window.
     pub fn window(&self) -> u32 {
-        match &self.0 {
+        match &self.kind {
             Kind::Windowed(windowed) => windowed.window(),
             Kind::Bbr(bbr) => bbr.window(),
         }
@@ -121,7 +138,7 @@ impl Controller {
 
     /// Slow start threshold; `u32::MAX` before the first loss. Of BBR, which has none: its window once it has found the rate.
     pub fn slow_start_threshold(&self) -> u32 {
-        match &self.0 {
+        match &self.kind {
             Kind::Windowed(windowed) => windowed.slow_start_threshold(),
             Kind::Bbr(bbr) if bbr.is_startup() => u32::MAX,
             Kind::Bbr(bbr) => bbr.window(),
@@ -138,7 +155,7 @@ impl Controller {
     /// to spread: before the first sample, and where the round trip is no longer than a quantum. BBR has a rate of its own,
     /// [`Controller::own_rate`].
     pub fn pacing_rate(&self, round_trip: Option<Duration>) -> Option<u64> {
-        match &self.0 {
+        match &self.kind {
             Kind::Windowed(windowed) => windowed.pacing_rate(round_trip),
             Kind::Bbr(bbr) => bbr.pacing_rate(),
         }
@@ -146,7 +163,7 @@ impl Controller {
 
     /// What it is doing, in a word or two; for people.
     pub fn phase(&self) -> &'static str {
-        match &self.0 {
+        match &self.kind {
             Kind::Windowed(_) if self.is_slow_start() => "slow start",
             Kind::Windowed(_) => "avoidance",
             Kind::Bbr(bbr) => bbr.state().name(),
@@ -156,7 +173,7 @@ impl Controller {
     /// Bytes per second that it holds the sender to whether pacing is asked for or not, if it is one that does, and once it has
     /// an idea of it.
     pub fn own_rate(&self) -> Option<u64> {
-        match &self.0 {
+        match &self.kind {
             Kind::Windowed(_) => None,
             Kind::Bbr(bbr) => bbr.pacing_rate(),
         }
@@ -164,7 +181,7 @@ impl Controller {
 
     /// Whether its window counts during a recovery as well, in place of proportional rate reduction.
     pub(crate) fn leads_recovery(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Windowed(_) => false,
             Kind::Bbr(_) => true,
         }
@@ -172,7 +189,7 @@ impl Controller {
 
     /// The model of the path, if it has one.
     pub(crate) fn bbr(&self) -> Option<&Bbr> {
-        match &self.0 {
+        match &self.kind {
             Kind::Windowed(_) => None,
             Kind::Bbr(bbr) => Some(bbr),
         }
@@ -180,7 +197,7 @@ impl Controller {
 
     /// Smoothed bytes between two losses; what OLIA ranks paths by. Zero for the other algorithms.
     pub fn bytes_between_losses(&self) -> u64 {
-        match &self.0 {
+        match &self.kind {
             Kind::Windowed(windowed) => windowed.bytes_between_losses(),
             Kind::Bbr(_) => 0,
         }
@@ -188,7 +205,7 @@ impl Controller {
 
     /// New data was acknowledged, outside of recovery.
     pub fn on_ack(&mut self, ack: &Ack) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_ack(ack),
             Kind::Bbr(_) => {}
         }
@@ -196,27 +213,63 @@ impl Controller {
 
     /// Something was delivered, cumulatively or selectively, in whatever phase of recovery.
     pub(crate) fn on_path_ack(&mut self, ack: &PathAck) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(_) => {}
             Kind::Bbr(bbr) => bbr.on_ack(ack),
+        }
+        let verdict = self.choice.as_mut().map_or(Verdict::Stay, |choice| choice.on_ack(ack));
+        self.follow(verdict, Some(ack));
+    }
+
+    /// Whether it wants to hear of each delivery ([`Controller::on_path_ack`]).
+    pub(crate) fn watches_path(&self) -> bool {
+        self.leads_recovery() || self.choice.is_some()
+    }
+
+    /// Puts the other controller in place where that suits the path better. Each begins with what the other had in flight.
+    fn follow(&mut self, verdict: Verdict, ack: Option<&PathAck>) {
+        let window = self.window().max(self.initial_window);
+        match (verdict, &self.choice) {
+            (Verdict::Stay, _) | (Verdict::Cubic | Verdict::Bbr, None) => {}
+            (Verdict::Bbr, Some(choice)) => {
+                let (seed, has_sack) = choice.for_bbr();
+                let mut bbr = Bbr::new(self.mss, window);
+                bbr.on_established(seed, has_sack);
+                if let Some(ack) = ack {
+                    bbr.on_ack(ack);
+                }
+                self.kind = Kind::Bbr(Box::new(bbr));
+            }
+            (Verdict::Cubic, Some(_)) => {
+                let window = match &self.kind {
+                    Kind::Bbr(bbr) => bbr.path_volume(),
+                    Kind::Windowed(_) => window,
+                };
+                let mut cubic = Windowed::new(Law::Cubic(Cubic::default()), self.mss, self.initial_window);
+                cubic.go_on_with(window);
+                self.kind = Kind::Windowed(cubic);
+            }
         }
     }
 
     /// A range was declared lost, before a recovery begins for it. `lost` are the bytes lost so far, with it, and `delivered`
     /// those delivered.
     pub(crate) fn on_lost(&mut self, now: Instant, sent: &Sent, lost: u64, delivered: u64) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => {
                 windowed.on_lost(u32::try_from(sent.departure.in_flight()).unwrap_or(u32::MAX));
             }
             Kind::Bbr(bbr) => bbr.on_lost(now, sent, lost, delivered),
+        }
+        if let Some(choice) = &mut self.choice {
+            choice.on_lost(sent.at);
         }
     }
 
     /// Loss, once per window of data: a recovery begins. Sets the threshold and the window
     /// that recovery ends with. `in_flight` is what was outstanding before the loss was noticed.
     pub fn on_congestion(&mut self, now: Instant, in_flight: u32) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_congestion(now, in_flight),
             Kind::Bbr(bbr) => bbr.on_recovery(),
         }
@@ -225,7 +278,7 @@ impl Controller {
     /// A loss that a probe has repaired already: no recovery begins for it. `lost` and `delivered` are the bytes lost and delivered
     /// so far.
     pub(crate) fn on_repaired_loss(&mut self, now: Instant, in_flight: u32, lost: u64, delivered: u64) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_congestion(now, in_flight),
             Kind::Bbr(bbr) => bbr.note_loss(lost, delivered),
         }
@@ -233,7 +286,7 @@ impl Controller {
 
     /// The recovery is over: all that was outstanding when it began has arrived.
     pub(crate) fn on_recovered(&mut self) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_recovered(),
             Kind::Bbr(bbr) => bbr.on_recovered(),
         }
@@ -244,15 +297,17 @@ impl Controller {
     /// what was sent before is acknowledged) and not during a recovery. `in_flight` is what was outstanding before the
     /// acknowledgment that told of it. Connections with BBR do not agree to ECN.
     pub fn on_congestion_experienced(&mut self, now: Instant, in_flight: u32) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_congestion_experienced(now, in_flight),
             Kind::Bbr(_) => {}
         }
+        let verdict = self.choice.as_mut().map_or(Verdict::Stay, |choice| choice.on_mark());
+        self.follow(verdict, None);
     }
 
     /// The retransmission timer fired for the first time for this data (RFC 5681, section 3.1): one segment.
     pub fn on_timeout(&mut self, now: Instant, in_flight: u32) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_timeout(now, in_flight),
             Kind::Bbr(bbr) => bbr.on_timeout(),
         }
@@ -260,7 +315,7 @@ impl Controller {
 
     /// What is lost by that timeout is known, and so much is left in flight.
     pub(crate) fn on_timeout_judged(&mut self, in_flight: u32) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(_) => {}
             Kind::Bbr(bbr) => bbr.on_timeout_judged(in_flight),
         }
@@ -268,7 +323,7 @@ impl Controller {
 
     /// The last reduction was a mistake (F-RTO, D-SACK, Eifel): state as before it, or better.
     pub fn undo(&mut self) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.undo(),
             Kind::Bbr(bbr) => bbr.undo(),
         }
@@ -276,7 +331,8 @@ impl Controller {
 
     /// The segment size changed.
     pub fn set_mss(&mut self, mss: u16) {
-        match &mut self.0 {
+        self.mss = mss;
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.set_mss(mss),
             Kind::Bbr(bbr) => bbr.set_mss(mss),
         }
@@ -285,7 +341,7 @@ impl Controller {
     /// Nothing was sent for longer than a retransmission timeout: what the window says of the path is old
     /// (RFC 5681, section 4.1). What was learned is kept in the threshold (RFC 7661, section 4.4.2). BBR keeps its window.
     pub fn on_idle(&mut self, now: Instant) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_idle(now),
             Kind::Bbr(_) => {}
         }
@@ -293,7 +349,7 @@ impl Controller {
 
     /// Something leaves, nothing is in flight, and the owner had had nothing to send.
     pub(crate) fn on_restart(&mut self, now: Instant) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(_) => {}
             Kind::Bbr(bbr) => bbr.on_restart(now),
         }
@@ -303,7 +359,7 @@ impl Controller {
     /// (RFC 7661, section 4.3). It goes half of the way down to them, and comes back by slow start. The window of BBR follows
     /// from what the path was seen to deliver, and stays.
     pub fn on_unused(&mut self, used: u32) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_unused(used),
             Kind::Bbr(_) => {}
         }
@@ -312,7 +368,7 @@ impl Controller {
     /// What it knows of its siblings: for LIA and OLIA all subflows of the connection, for the others those over the same path.
     /// `None` where it has none. BBR does not look at them.
     pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Windowed(windowed) => windowed.set_coupling(coupling),
             Kind::Bbr(_) => {}
         }

@@ -70,6 +70,13 @@ impl Windowed {
         }
     }
 
+    /// Begins in congestion avoidance with this window: another controller has found out what the path carries.
+    pub(super) fn go_on_with(&mut self, window: u32) {
+        self.state.bytes = window.clamp(MIN_WINDOW_SEGMENTS * self.state.mss, MAX_WINDOW);
+        self.state.threshold = self.state.bytes;
+        self.end_search();
+    }
+
     /// Congestion window.
     pub(super) fn window(&self) -> u32 {
         self.state.bytes

@@ -181,6 +181,11 @@ impl Bbr {
         u32::try_from(self.window).unwrap_or(MAX_WINDOW).min(MAX_WINDOW)
     }
 
+    /// Bytes that the path holds without a queue, as far as is known.
+    pub(crate) fn path_volume(&self) -> u32 {
+        u32::try_from(self.product(100)).unwrap_or(MAX_WINDOW).min(MAX_WINDOW)
+    }
+
     pub(crate) fn pacing_rate(&self) -> Option<u64> {
         (self.pacing_rate > 0).then_some(self.pacing_rate)
     }
