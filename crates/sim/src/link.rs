@@ -1,6 +1,7 @@
 //! Links: the model of the crate `link` in both directions, as a box on a path.
 
 use bytes::{Bytes, BytesMut};
+use core::num::NonZeroU64;
 use plait_base::{Duration, Instant};
 use plait_link::{Decision, LinkConfig};
 use plait_wire::Trust;
@@ -33,6 +34,22 @@ impl Link {
     pub fn asymmetric(forward: LinkConfig, backward: LinkConfig, seed: u64) -> Self {
         let (there, back) = (seed.wrapping_mul(2), seed.wrapping_mul(2).wrapping_add(1));
         Self { lanes: [plait_link::Link::new(forward, there), plait_link::Link::new(backward, back)] }
+    }
+
+    /// Bytes that wait at `now` in front of the bottleneck, in one direction.
+    pub fn waiting(&self, now: Instant, direction: Direction) -> u64 {
+        match direction {
+            Direction::Forward => self.lanes[0].waiting(now),
+            Direction::Backward => self.lanes[1].waiting(now),
+        }
+    }
+
+    /// Changes the rate of both directions from `now` on. What waits keeps its place.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<NonZeroU64>) {
+        for lane in &mut self.lanes {
+            let config = LinkConfig { rate, ..lane.config().clone() };
+            lane.set_config(now, config);
+        }
     }
 }
 

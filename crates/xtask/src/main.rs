@@ -3,6 +3,7 @@
 // A tool with threads, files and an exit code: it is outside the deterministic core.
 #![allow(clippy::disallowed_methods)]
 
+mod fairness;
 mod paths;
 
 use clap::{Parser, Subcommand};
@@ -27,11 +28,16 @@ enum Task {
 enum Bench {
     /// Schedulers over pairs of unlike paths: what two paths carry together, beside what each carries alone.
     Paths(paths::Options),
+    /// Beside a connection that comes later: the share of each bottleneck, and how long packets wait there.
+    Fairness(fairness::Options),
 }
 
 fn main() -> ExitCode {
-    let Task::Bench(Bench::Paths(options)) = Arguments::parse().task;
-    paths::run(&options).unwrap_or_else(|error| {
+    let result = match Arguments::parse().task {
+        Task::Bench(Bench::Paths(options)) => paths::run(&options),
+        Task::Bench(Bench::Fairness(options)) => fairness::run(&options),
+    };
+    result.unwrap_or_else(|error| {
         eprintln!("cargo xtask: {error:#}");
         ExitCode::FAILURE
     })

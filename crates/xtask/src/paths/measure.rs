@@ -4,11 +4,12 @@ use core::num::NonZeroU16;
 use plait_base::{Duration, Instant, SeededRandom};
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
 use plait_mptcp::{Config, PathClass, Protect, Scheduler, SealedSettings};
-use plait_sim::{Application, CloseMode, Families, Link, Pair, Workload, World};
+use plait_sim::{Application, CloseMode, Element, Families, Link, Pair, Workload, World};
 use plait_tcp::congestion::Algorithm;
 use std::sync::Arc;
 
 use super::pairs::PathModel;
+use super::recording::Recording;
 
 /// What is the same for a connection over both paths and over each alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Settings {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Congestion {
+    /// CUBIC on clean paths, BBR on those that lose segments or vary in delay without a queue.
+    Adaptive,
     /// RFC 9438.
     Cubic,
     /// Linked increases (RFC 6356).
@@ -68,6 +71,9 @@ pub(crate) enum Size {
     /// 10 MiB.
     #[value(name = "10")]
     TenMib,
+    /// 20 MB, as published measurements have it.
+    #[value(name = "20MB")]
+    TwentyMb,
     /// 100 MiB.
     #[value(name = "100")]
     HundredMib,
@@ -75,8 +81,27 @@ pub(crate) enum Size {
     Steady,
 }
 
+impl Congestion {
+    pub(crate) fn algorithm(self) -> Algorithm {
+        match self {
+            Self::Adaptive => Algorithm::Adaptive,
+            Self::Cubic => Algorithm::Cubic,
+            Self::Lia => Algorithm::Lia,
+            Self::Olia => Algorithm::Olia,
+            Self::Bbr => Algorithm::Bbr,
+        }
+    }
+}
+
 impl Protection {
     pub(crate) const ALL: [Self; 2] = [Self::Plain, Self::Sealed];
+
+    pub(crate) fn settings(self) -> Protect {
+        match self {
+            Self::Plain => Protect::Plain,
+            Self::Sealed => sealed(),
+        }
+    }
 }
 
 impl Rule {
@@ -91,6 +116,7 @@ impl Size {
         match self {
             Self::OneMib => Some(1 << 20),
             Self::TenMib => Some(10 << 20),
+            Self::TwentyMb => Some(20_000_000),
             Self::HundredMib => Some(100 << 20),
             Self::Steady => None,
         }
@@ -118,7 +144,12 @@ pub(crate) fn measure(settings: &Settings, paths: &[PathModel]) -> Figure {
     for (number, path) in paths.iter().enumerate() {
         // What happens on a path by chance is the same where it is alone.
         let seed = settings.seed ^ path.rate << 32 ^ path.round_trip << 16;
-        pair.chain(number, vec![Box::new(Link::new(path.link(), seed))]);
+        let link = Link::new(path.link(), seed);
+        let element: Box<dyn Element> = match path.recording {
+            Some(recording) => Box::new(recording.replay(link)),
+            None => Box::new(link),
+        };
+        pair.chain(number, vec![element]);
     }
     if settings.rule == Rule::Dispersed && paths.len() > 1 {
         let second = pair.paths[1];
@@ -142,8 +173,13 @@ pub(crate) fn measure(settings: &Settings, paths: &[PathModel]) -> Figure {
     figure(&pair, paths.len(), goodput)
 }
 
-/// Goodput after the time that controllers take to settle.
+/// Goodput after the time that controllers take to settle; over recordings, from their beginning to the end of the longest.
 fn steady(pair: &mut Pair, paths: &[PathModel]) -> f64 {
+    if let Some(length) = paths.iter().filter_map(|path| path.recording).map(Recording::length).max() {
+        let since = pair.world.now();
+        pair.world.run_for(length);
+        return rate(heard(&pair.world, pair.server), since, pair.world.now());
+    }
     let longest = paths.iter().map(|path| path.round_trip).max().unwrap_or(0);
     pair.world.run_for(Duration::from_secs(10) + Duration::from_millis(20 * longest));
     let (since, before) = (pair.world.now(), heard(&pair.world, pair.server));
@@ -192,18 +228,10 @@ impl Settings {
                 Rule::RoundRobin => Scheduler::RoundRobin,
                 Rule::Dispersed => Scheduler::Dispersed { max_exposure: MAX_EXPOSURE },
             },
-            protect: match self.protection {
-                Protection::Plain => Protect::Plain,
-                Protection::Sealed => sealed(),
-            },
+            protect: self.protection.settings(),
             ..Config::default()
         };
-        config.tcp.congestion = match self.congestion {
-            Congestion::Cubic => Algorithm::Cubic,
-            Congestion::Lia => Algorithm::Lia,
-            Congestion::Olia => Algorithm::Olia,
-            Congestion::Bbr => Algorithm::Bbr,
-        };
+        config.tcp.congestion = self.congestion.algorithm();
         if let Some(is_paced) = self.pacing {
             config.tcp.pacing = is_paced;
         }

@@ -4,8 +4,9 @@
 //! with that of connections with the same settings over each path alone. Time is simulated: the figures depend on the seed and
 //! the code, not on the machine.
 
-mod measure;
+pub(crate) mod measure;
 mod pairs;
+mod recording;
 mod report;
 
 use anyhow::{Context, ensure};
@@ -34,7 +35,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, value_delimiter = ',')]
     protection: Vec<Protection>,
     /// Congestion controllers.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "cubic")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "adaptive")]
     congestion: Vec<Congestion>,
     /// Sizes of transfer; all without.
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -42,6 +43,16 @@ pub(crate) struct Options {
     /// A few pairs that are unlike each other, the default scheduler, sealed, 1 and 10 MiB: less than a minute.
     #[arg(long, conflicts_with_all = ["scheduler", "protection", "size"])]
     quick: bool,
+    /// Sixteen pairs of access networks that people have, in place of those that span what there is.
+    #[arg(long, conflicts_with = "quick")]
+    published: bool,
+    /// Replay recorded rates: FILE@MS+FILE@MS, with the round trips of both paths (and @PERCENT of loss); in place of all pairs.
+    /// A file has a rate in Mbit/s for each second (.mbps), or is a trace of Mahimahi.
+    #[arg(long, value_name = "RECORDINGS", conflicts_with_all = ["quick", "published"])]
+    trace: Vec<String>,
+    /// Seconds that are replayed of a recording.
+    #[arg(long, default_value_t = 60)]
+    trace_seconds: u64,
     /// Bytes of the send buffer; without, that of the default settings.
     #[arg(long, value_name = "BYTES")]
     send_buffer: Option<usize>,
@@ -82,7 +93,7 @@ enum Which {
 
 /// Measures, prints, writes.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let pairs = options.pairs();
+    let pairs = options.pairs()?;
     if options.list {
         for pair in &pairs {
             println!("{}", pair.name());
@@ -101,12 +112,22 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 impl Options {
-    fn pairs(&self) -> Vec<PathPair> {
+    fn pairs(&self) -> anyhow::Result<Vec<PathPair>> {
         let is_wanted = |name: &str| {
             let named = self.pair.is_empty() || self.pair.iter().any(|text| name.contains(text.as_str()));
             named && (!self.quick || pairs::QUICK.contains(&name))
         };
-        pairs::all().into_iter().filter(|pair| is_wanted(&pair.name())).collect()
+        let all = if !self.trace.is_empty() {
+            self.trace
+                .iter()
+                .map(|text| recording::pair(text, self.trace_seconds))
+                .collect::<anyhow::Result<_>>()?
+        } else if self.published {
+            pairs::published()
+        } else {
+            pairs::all()
+        };
+        Ok(all.into_iter().filter(|pair| is_wanted(&pair.name())).collect())
     }
 
     fn settings(&self) -> Vec<Settings> {

@@ -5,6 +5,8 @@ use core::fmt::Write;
 use plait_base::Duration;
 use plait_sim::{LinkConfig, Loss, megabits, plain_link};
 
+use super::recording::Recording;
+
 /// One path, the same both ways.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct PathModel {
@@ -18,6 +20,8 @@ pub(crate) struct PathModel {
     pub(crate) loss: f64,
     /// Most additional delay in each direction, in milliseconds; it varies and keeps the order.
     pub(crate) jitter: u64,
+    /// Rates that were recorded, in place of the one above, which is their mean.
+    pub(crate) recording: Option<&'static Recording>,
 }
 
 /// Two paths.
@@ -31,7 +35,7 @@ pub(crate) struct PathPair {
 const SHORTEST_QUEUE: u64 = 3000;
 
 const fn path(rate: u64, round_trip: u64) -> PathModel {
-    PathModel { rate, round_trip, queue: 1.0, loss: 0.0, jitter: 0 }
+    PathModel { rate, round_trip, queue: 1.0, loss: 0.0, jitter: 0, recording: None }
 }
 
 impl PathModel {
@@ -73,7 +77,10 @@ impl PathPair {
     /// Rate (Mbit/s) and round trip (ms) of both; what else differs from one bandwidth-delay product of queue, no loss, no jitter.
     pub(crate) fn name(&self) -> String {
         let [a, b] = self.paths;
-        let mut name = format!("{}/{}+{}/{}", a.rate, a.round_trip, b.rate, b.round_trip);
+        let rate = |path: PathModel| {
+            path.recording.map_or_else(|| path.rate.to_string(), |recording| recording.name().to_owned())
+        };
+        let mut name = format!("{}/{}+{}/{}", rate(a), a.round_trip, rate(b), b.round_trip);
         let both = |a: &dyn core::fmt::Display, b: &dyn core::fmt::Display| {
             let (a, b) = (a.to_string(), b.to_string());
             if a == b { a } else { format!("{a}:{b}") }
@@ -107,6 +114,33 @@ pub(crate) const QUICK: [&str; 8] = [
     "50/20+50/20 loss 0:1",
     "50/20+50/20 jitter 0:25",
 ];
+
+/// Pairs like those that publications on Multipath TCP measure with, twice the same access or two that people have at once: fixed
+/// lines, Wi-Fi, LTE, 3G with its long queue, Starlink, a geostationary satellite.
+pub(crate) fn published() -> Vec<PathPair> {
+    let (good, lte) = (path(50, 20), path(30, 50).jitter(10).loss(0.5));
+    let starlink = path(100, 40).jitter(10).loss(0.5);
+    [
+        (good, good),
+        (good, path(50, 60)),
+        (good, path(50, 120)),
+        (good, path(50, 320)),
+        (path(100, 20), path(10, 20)),
+        (good.jitter(20), good.jitter(20)),
+        (good.loss(0.5), good.loss(0.5)),
+        (good.loss(2.0), good.loss(2.0)),
+        (lte, path(20, 60).jitter(10).loss(0.5)),
+        (lte, starlink),
+        (starlink, starlink),
+        (path(300, 8), path(30, 40).jitter(10).loss(0.5)),
+        (path(16, 30).queue(4.0), lte),
+        (path(25, 20).jitter(5).loss(1.0), path(9, 64).queue(4.0)),
+        (path(8, 20).queue(4.0), path(2, 150).queue(10.0)),
+        (path(15, 100).queue(0.5).loss(1.0), path(15, 100).queue(0.5).loss(1.0)),
+    ]
+    .map(|(first, second)| PathPair::new(first, second))
+    .into()
+}
 
 /// All pairs.
 pub(crate) fn all() -> Vec<PathPair> {
@@ -177,6 +211,12 @@ pub(crate) fn all() -> Vec<PathPair> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sixteen_pairs_are_like_published_ones_and_each_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> = published().iter().map(PathPair::name).collect();
+        assert_eq!(names.len(), 16, "{names:?}");
+    }
 
     #[test]
     fn the_pairs_span_what_they_are_meant_to() {

@@ -133,7 +133,7 @@ fn write_table(to: &mut fmt::Formatter<'_>, cells: &[&Cell]) -> fmt::Result {
     for cell in &rows[names[0]] {
         write!(to, " | {:^18}", format!("{:?}", cell.size))?;
     }
-    writeln!(to, " | second path, reinjected")?;
+    writeln!(to, " | second path, reinjected | each alone")?;
     for name in names {
         write!(to, "{name:36}")?;
         for cell in &rows[name] {
@@ -142,7 +142,8 @@ fn write_table(to: &mut fmt::Formatter<'_>, cells: &[&Cell]) -> fmt::Result {
         }
         let last = rows[name].last().expect("a row has cells");
         let second = last.shares.get(1).copied().unwrap_or_default();
-        writeln!(to, " | {:4.1} % {:4.1} %", second * 100.0, last.reinjected * 100.0)?;
+        write!(to, " | {:4.1} % {:4.1} %", second * 100.0, last.reinjected * 100.0)?;
+        writeln!(to, " | {:5.1} + {:5.1}", last.alone[0], last.alone[1])?;
     }
     Ok(())
 }

@@ -1,0 +1,182 @@
+//! `cargo xtask bench fairness`: what a connection takes of bottlenecks beside TCP connections that come later, and how long packets
+//! wait there. Time is simulated.
+
+use clap::ValueEnum;
+use core::fmt;
+use plait_base::Duration;
+use plait_mptcp::Config;
+use plait_sim::{Bottleneck, Fight, LinkConfig, Load, megabits, plain_link};
+use std::process::ExitCode;
+
+use crate::paths::measure::{Congestion, Protection};
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Congestion control of the connection.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "adaptive,cubic,bbr")]
+    congestion: Vec<Congestion>,
+    /// Congestion control of the rivals.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "cubic,bbr")]
+    rival: Vec<Congestion>,
+    /// Cases; all without.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    case: Vec<Case>,
+    /// Lengths of the queue, in bandwidth-delay products.
+    #[arg(long, value_delimiter = ',', default_value = "0.5,1,2,4")]
+    queue: Vec<f64>,
+    /// Protection of the connection.
+    #[arg(long, value_enum, default_value = "plain")]
+    protection: Protection,
+    /// Rate of each bottleneck, Mbit/s.
+    #[arg(long, default_value_t = 20)]
+    rate: u64,
+    /// Round trip without a queue, ms.
+    #[arg(long, default_value_t = 40)]
+    round_trip: u64,
+    /// Seconds that the connection is alone.
+    #[arg(long, default_value_t = 5)]
+    alone: u64,
+    /// Seconds with the rivals before the measurement.
+    #[arg(long, default_value_t = 20)]
+    before: u64,
+    /// Seconds of the measurement.
+    #[arg(long, default_value_t = 40)]
+    seconds: u64,
+    /// Runs, each with a seed of its own; their median counts.
+    #[arg(long, default_value_t = 3)]
+    runs: u64,
+}
+
+/// Where the rivals are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Case {
+    /// One path, one rival.
+    One,
+    /// Two paths with a bottleneck each, one rival on each.
+    Two,
+    /// Two paths over one bottleneck, one rival.
+    Shared,
+    /// No rival: the queue that the connection makes alone.
+    Alone,
+}
+
+/// One run.
+struct Figures {
+    /// The share of each path; of a shared bottleneck, how many times as much as the rival takes.
+    shares: Vec<f64>,
+    /// Median and 95th percentile of the delay at the first bottleneck, in ms.
+    delay: [f64; 2],
+    /// What all carry together, as a part of the rate.
+    used: f64,
+}
+
+/// Measures and prints.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    println!(
+        "{} Mbit/s, {} ms, the rival {} s later; shares and delays are medians of {} runs",
+        options.rate, options.round_trip, options.alone, options.runs
+    );
+    println!(
+        "ours      case    rival     queue | share of each path, or times one TCP | queue p50, p95 ms | used"
+    );
+    let cases = if options.case.is_empty() { Case::value_variants() } else { &options.case[..] };
+    for &ours in &options.congestion {
+        for &case in cases {
+            for (number, &rival) in options.rival.iter().enumerate() {
+                if case == Case::Alone && number > 0 {
+                    continue;
+                }
+                for &queue in &options.queue {
+                    let runs: Vec<Figures> = (1..=options.runs)
+                        .map(|seed| options.fight(ours, case, rival, queue, seed))
+                        .collect();
+                    let row = median(&runs);
+                    println!("{:9} {:7} {:9} {queue:5} | {row}", word(ours), word(case), word(rival));
+                }
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn fight(&self, ours: Congestion, case: Case, rival: Congestion, queue: f64, seed: u64) -> Figures {
+        let product = self.rate * 125 * self.round_trip;
+        let bottleneck = |seed| {
+            let model = LinkConfig {
+                rate: megabits(self.rate),
+                delay: Duration::from_micros(self.round_trip * 500),
+                queue_limit: ((product as f64 * queue) as u64).max(3000),
+                ..plain_link()
+            };
+            Bottleneck::new(model, seed)
+        };
+        let one = bottleneck(seed);
+        let bottlenecks = match case {
+            Case::One | Case::Alone => vec![one],
+            Case::Two => vec![one, bottleneck(seed + 100)],
+            Case::Shared => vec![one.clone(), one],
+        };
+        let mut config = Config { protect: self.protection.settings(), ..Config::default() };
+        config.tcp.congestion = ours.algorithm();
+        let mut fight = Fight::new(seed, &bottlenecks, 0, &config);
+        fight.run_for(Duration::from_secs(self.alone));
+        let mut tcp = Config { multipath: false, ..Config::default() };
+        tcp.tcp.congestion = rival.algorithm();
+        let rivals = match case {
+            Case::One | Case::Shared => 1,
+            Case::Two => 2,
+            Case::Alone => 0,
+        };
+        (0..rivals).for_each(|number| fight.add_rival(number, &tcp));
+        fight.run_for(Duration::from_secs(self.before));
+        self.figures(case, &fight.measure(Duration::from_secs(self.seconds)))
+    }
+
+    fn figures(&self, case: Case, loads: &[Load]) -> Figures {
+        let sum = |bytes: fn(&Load) -> u64| loads.iter().map(bytes).sum::<u64>() as f64;
+        let (ours, rivals) = (sum(|load| load.ours), sum(|load| load.rivals));
+        let shares = match case {
+            Case::One | Case::Two | Case::Alone => loads.iter().map(Load::share).collect(),
+            Case::Shared => vec![ours / rivals.max(1.0)],
+        };
+        let bottlenecks = if case == Case::Two { 2 } else { 1 };
+        let delay = |part: f64| {
+            let looks = &loads[0].waiting;
+            let place = ((looks.len() as f64 * part) as usize).min(looks.len().saturating_sub(1));
+            looks.get(place).copied().unwrap_or(0) as f64 * 8e-3 / self.rate as f64
+        };
+        let most = (self.rate * self.seconds * bottlenecks) as f64 * 125_000.0;
+        Figures { shares, delay: [delay(0.5), delay(0.95)], used: (ours + rivals) / most }
+    }
+}
+
+/// The median of each figure.
+fn median(runs: &[Figures]) -> Figures {
+    let of = |figure: &dyn Fn(&Figures) -> f64| {
+        let mut all: Vec<f64> = runs.iter().map(figure).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(0.0)
+    };
+    let width = runs.first().map_or(0, |run| run.shares.len());
+    Figures {
+        shares: (0..width).map(|place| of(&|run: &Figures| run.shares[place])).collect(),
+        delay: [of(&|run: &Figures| run.delay[0]), of(&|run: &Figures| run.delay[1])],
+        used: of(&|run: &Figures| run.used),
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for share in &self.shares {
+            write!(f, "{share:5.2} ")?;
+        }
+        write!(f, "| {:6.1} {:6.1} | {:4.2}", self.delay[0], self.delay[1], self.used)
+    }
+}
+
+/// What the command line calls it.
+fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
