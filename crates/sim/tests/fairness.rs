@@ -73,6 +73,22 @@ fn a_mesh_over_one_path_takes_the_share_of_one_tcp() {
     }
 }
 
+/// Subflows over different paths that wait in one queue are found out by their delays.
+#[test]
+fn over_a_bottleneck_that_both_paths_share_it_takes_no_more_than_one_tcp_without_being_told() {
+    for seed in 1..3 {
+        let bottleneck = bottleneck(seed);
+        let mut fight = Fight::new(seed, &[bottleneck.clone(), bottleneck], 0, &Config::default());
+        fight.run_for(Duration::from_secs(5));
+        fight.add_rival(0, &rival(Algorithm::Cubic));
+        // Time to see that the queues drain together, and to come to terms.
+        fight.run_for(Duration::from_secs(30));
+        let times = times_one_tcp(&fight.measure(MEASURED));
+        println!("seed {seed}: {times:.2} times one TCP");
+        assert!(times <= 1.2, "{times}");
+    }
+}
+
 /// The rival begins when the connection has the path for itself.
 #[test]
 fn a_tcp_that_comes_later_gets_its_part_of_one_path() {

@@ -463,6 +463,11 @@ impl Connection {
         self.send.progress_at
     }
 
+    /// The last sample of the round trip.
+    pub fn latest_round_trip(&self) -> Option<Duration> {
+        self.send.rtt.latest()
+    }
+
     /// Congestion control.
     pub fn congestion(&self) -> &Controller {
         &self.send.congestion

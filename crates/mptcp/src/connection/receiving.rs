@@ -60,6 +60,7 @@ impl Connection {
                 }
             }
             Arrival::Accepted { offset, window } => {
+                self.watch_delay(now, index);
                 let arrived = Arrived { index, segment, signals: &signals, offset, window };
                 self.on_accepted(now, &arrived, host);
             }

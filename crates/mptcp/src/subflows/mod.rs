@@ -7,6 +7,7 @@ pub(crate) mod life;
 mod memo;
 pub(crate) mod priority;
 pub(crate) mod sealed;
+pub(crate) mod shared;
 pub(crate) mod subflow;
 
 use core::iter::Map;

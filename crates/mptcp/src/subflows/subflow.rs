@@ -11,6 +11,7 @@ use super::life::{Life, Standing};
 use super::memo::Memo;
 use super::priority::Priority;
 use super::sealed::SealedSubflow;
+use super::shared::Delays;
 use crate::receive::mapping::Mappings;
 use crate::{Path, PathClass, Paths, SubflowStatus};
 
@@ -84,6 +85,8 @@ pub(crate) struct SubflowState {
     pub(crate) trial: Trial,
     /// Whether the peer still has it, on a sealed connection.
     pub(crate) life: Life,
+    /// What its delays say of queues that others wait in as well. Kept while there are others.
+    pub(crate) delays: Option<Delays>,
 }
 
 /// What a subflow was opened with.
@@ -247,6 +250,7 @@ impl SubflowState {
                 Kind::JoinActive { .. } | Kind::JoinPassive { .. } => Trial::Pending,
             },
             life: Life::default(),
+            delays: None,
         }
     }
 
