@@ -1,5 +1,5 @@
 //! What `plait` carries over two unlike paths of the lab, beside the kernel's Multipath TCP over the same two, and beside what `plait` carries over
-//! the better one alone. Both have CUBIC.
+//! the better one alone. The kernel has CUBIC.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,9 @@ pub(crate) struct Options {
     /// Bytes from the client to the server.
     #[arg(long, value_name = "BYTES", default_value = "50000000")]
     size: u64,
+    /// Congestion control of plait.
+    #[arg(long, default_value = "adaptive")]
+    congestion: String,
     /// The binary under test.
     #[arg(long, default_value = "target/release/plait")]
     plait: PathBuf,
@@ -97,7 +100,7 @@ impl Line {
 /// Two paths; a connection opens over the first.
 type Pair = [Line; 2];
 
-const PAIRS: [Pair; 10] = [
+const PAIRS: [Pair; 15] = [
     [Line::new(50, 20), Line::new(50, 20)],
     [Line::new(300, 20), Line::new(300, 20)],
     [Line::new(100, 20), Line::new(10, 20)],
@@ -108,6 +111,12 @@ const PAIRS: [Pair; 10] = [
     [Line::new(50, 200), Line::new(50, 20)],
     [Line::new(100, 20).queue(0.25), Line::new(50, 40).queue(0.25)],
     [Line::new(20, 40).queue(10.0), Line::new(100, 20).rough(0.001, 0)],
+    // Losses by chance: two lines, two LTE, LTE and Starlink, delays that vary.
+    [Line::new(50, 20).rough(0.005, 0), Line::new(50, 20).rough(0.005, 0)],
+    [Line::new(50, 20).rough(0.02, 0), Line::new(50, 20).rough(0.02, 0)],
+    [Line::new(30, 50).rough(0.005, 10), Line::new(20, 60).rough(0.005, 10)],
+    [Line::new(30, 50).rough(0.005, 10), Line::new(100, 40).rough(0.005, 10)],
+    [Line::new(50, 20).rough(0.0, 20), Line::new(50, 20).rough(0.0, 20)],
 ];
 
 fn name(pair: &Pair) -> String {
@@ -155,7 +164,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     println!("{:<42} {:>7} {:>15} {:>15}", "", "kernel", "plain (alone)", "sealed (alone)");
     let (watch, mut missed) = (Watch::start(), 0);
     for pair in pairs {
-        let rates = measure(&settings, &root, pair, options.runs.get()).with_context(|| name(pair))?;
+        let rates = measure(&settings, &root, pair, options).with_context(|| name(pair))?;
         missed += usize::from(!print_row(pair, rates));
     }
     println!("\n{missed} pairs miss a goal; {}", watch.end());
@@ -164,12 +173,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Medians in the order of [`MEASURED`], in Mbit/s.
-fn measure(settings: &Settings, root: &Path, pair: &Pair, runs: u32) -> Result<[f64; MEASURED.len()]> {
+fn measure(
+    settings: &Settings,
+    root: &Path,
+    pair: &Pair,
+    options: &Options,
+) -> Result<[f64; MEASURED.len()]> {
     let mut rates = MEASURED.map(|_| Vec::new());
-    for _ in 0..runs {
+    for _ in 0..options.runs.get() {
         for (all, &(system, over_both)) in rates.iter_mut().zip(&MEASURED) {
             let path = if over_both { None } else { Some(better(pair)) };
-            all.push(transfer(settings, root, pair, system, path)?);
+            all.push(transfer(settings, root, pair, (system, &options.congestion), path)?);
         }
     }
     Ok(rates.map(|mut all| {
@@ -183,7 +197,7 @@ fn transfer(
     settings: &Settings,
     root: &Path,
     pair: &Pair,
-    system: System,
+    system: (System, &str),
     alone: Option<&'static str>,
 ) -> Result<f64> {
     let directory = root.join("pair");
@@ -206,7 +220,7 @@ fn transfer(
 
 fn start(
     fixture: &Fixture<'_>,
-    system: System,
+    (system, congestion): (System, &str),
     alone: Option<&'static str>,
     sizes: [u64; 2],
 ) -> Result<[Program; 2]> {
@@ -217,7 +231,7 @@ fn start(
             Ok([peer::start_cubic(fixture, Side::Client, sizes)?, server])
         }
         System::Plait(protection) => {
-            let options = ["--protect", protection];
+            let options = ["--protect", protection, "--congestion", congestion];
             let server = fixture.listen(&options)?;
             let names = alone.map_or(vec!["a", "b"], |path| vec![path]);
             let paths: Vec<String> = names.iter().map(|name| format!("--path={name}=trusted")).collect();

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
@@ -12,8 +13,8 @@ use anyhow::{Result, ensure};
 use plait_lab::wired::{Family, PATHS, Shape, Testbed, device};
 use plait_lab::{End, Program, wait_until};
 
-use super::Setting;
 use super::sockets::{Received, Sockets};
+use super::{Paths, Setting};
 use crate::interop::session::interop;
 
 /// The port that plait connects to.
@@ -30,6 +31,10 @@ pub(crate) struct Conditions {
     pub(crate) megabits: u32,
     pub(crate) before: Duration,
     pub(crate) measured: Duration,
+    /// How long plait is alone.
+    pub(crate) late: Duration,
+    /// Congestion control of the rivals.
+    pub(crate) rival: String,
 }
 
 /// What was carried over one path, Mbit/s of payload.
@@ -43,9 +48,10 @@ pub(crate) struct Carried {
 
 /// What each path carries after the connections have come to terms.
 pub(crate) fn run(setting: Setting, conditions: &Conditions, directory: &Path) -> Result<Vec<Carried>> {
-    let (shape, rivals) = match setting {
-        Setting::Cubic | Setting::Control => (Shape::Routed, PATHS),
-        Setting::Lia | Setting::Olia => (Shape::Shared, 1..=1),
+    let (shape, paths, rivals) = match setting.paths() {
+        Paths::One => (Shape::Routed, 1..=1, 1..=1),
+        Paths::Two => (Shape::Routed, PATHS, PATHS),
+        Paths::Shared => (Shape::Shared, PATHS, 1..=1),
     };
     let bed = Testbed::new(shape)?;
     bed.limit(conditions.megabits)?;
@@ -64,20 +70,20 @@ pub(crate) fn run(setting: Setting, conditions: &Conditions, directory: &Path) -
     }
     let mut clients = Vec::new();
     if setting == Setting::Control {
-        for path in PATHS {
-            clients.push(start.kernel("control", path, OURS)?);
+        for path in paths.clone() {
+            clients.push(start.kernel("control", path, OURS, setting.congestion())?);
         }
     } else {
-        clients.push(start.plait(&conditions.plait, setting)?);
-    }
-    for path in rivals.clone() {
-        clients.push(start.kernel("rival", path, RIVAL)?);
+        clients.push(start.plait(&conditions.plait, setting, paths.clone())?);
     }
     let sockets = || Sockets::of(&bed.server);
-    wait_until("a subflow over each path, and the rivals", TIMEOUT, || {
-        let sockets = sockets()?;
-        anyhow::Ok(sockets.on(OURS).count() == PATHS.count() && sockets.on(RIVAL).count() == rivals.len())
-    })?;
+    let has_begun = || anyhow::Ok(sockets()?.on(OURS).count() == paths.len());
+    wait_until("a subflow over each path", TIMEOUT, has_begun)?;
+    sleep(conditions.late);
+    for path in rivals.clone() {
+        clients.push(start.kernel("rival", path, RIVAL, &conditions.rival)?);
+    }
+    wait_until("the rivals", TIMEOUT, || anyhow::Ok(sockets()?.on(RIVAL).count() == rivals.len()))?;
     sleep(conditions.before);
     let (began, first) = (Instant::now(), sockets()?);
     sleep(conditions.measured);
@@ -85,7 +91,7 @@ pub(crate) fn run(setting: Setting, conditions: &Conditions, directory: &Path) -
     for client in &mut clients {
         ensure!(!client.has_ended()?, "{} has ended: {}", client.name(), client.last_words());
     }
-    PATHS.map(|path| carried(&first, &last, bed.client_address(Family::V4, path), seconds)).collect()
+    paths.map(|path| carried(&first, &last, bed.client_address(Family::V4, path), seconds)).collect()
 }
 
 fn carried(first: &Sockets, last: &Sockets, client: IpAddr, seconds: f64) -> Result<Carried> {
@@ -116,12 +122,12 @@ impl Start<'_> {
         Ok(Program::start(&self.bed.server, self.directory, name, command, End::Own, End::Own)?)
     }
 
-    fn plait(&self, plait: &Path, setting: Setting) -> Result<Program> {
+    fn plait(&self, plait: &Path, setting: Setting, paths: RangeInclusive<u8>) -> Result<Program> {
         let mut command = Command::new(plait);
         let server = self.bed.server_address(Family::V4, 1);
         command.args(["connect", &server.to_string(), &OURS.to_string(), "--protect", "plain"]);
-        command.args(["--congestion", setting.name()]);
-        for path in PATHS {
+        command.args(["--congestion", setting.congestion()]);
+        for path in paths {
             command.args(["--path", &device(path)]);
         }
         let source = End::Given(File::open("/dev/zero")?.into());
@@ -129,14 +135,14 @@ impl Start<'_> {
     }
 
     /// TCP of the kernel over one path.
-    fn kernel(&self, name: &str, path: u8, port: u16) -> Result<Program> {
+    fn kernel(&self, name: &str, path: u8, port: u16, congestion: &str) -> Result<Program> {
         let to = SocketAddr::new(self.bed.server_address(Family::V4, path), port);
         let from = self.bed.client_address(Family::V4, path);
         let mut command = interop()?;
         command.args(["connect", &to.to_string(), "--from", &from.to_string()]);
-        // Namespaces may be kept from CUBIC as their default.
-        command.args(["--congestion", "cubic"]);
-        // More than anybody can say in the time.
+        // The default of a namespace cannot be set everywhere.
+        command.args(["--congestion", congestion]);
+        // More than the connection can send in the time.
         command.args(["--socket", "tcp", "--no-hash", "--send", &(1_u64 << 40).to_string()]);
         let name = format!("{name}-{path}");
         Ok(Program::start(&self.bed.client, self.directory, &name, command, End::Own, End::Own)?)

@@ -32,6 +32,12 @@ pub(crate) struct Options {
     /// Seconds before, in which the connections come to terms.
     #[arg(long, default_value = "10")]
     before: u32,
+    /// Seconds that plait is alone before the rivals begin.
+    #[arg(long, default_value = "0")]
+    late: u32,
+    /// Congestion control of the rivals, a name that the kernel knows.
+    #[arg(long, default_value = "cubic")]
+    rival: String,
     /// Rate of each bottleneck, Mbit/s; 50 ms may wait there.
     #[arg(long, default_value = "20")]
     megabits: NonZeroU32,
@@ -43,28 +49,76 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
-/// Who meets whom, and where.
+/// Which connections meet, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Setting {
-    /// Two paths with a bottleneck each, one TCP (CUBIC) on each; plait with CUBIC.
+    /// Two paths with a bottleneck each, one TCP of the kernel on each; plait as it is by default.
+    Adaptive,
+    /// One path, one TCP of the kernel; plait as it is by default.
+    AdaptiveOne,
+    /// Two paths over one bottleneck, one TCP of the kernel; plait as it is by default.
+    AdaptiveShared,
+    /// As `adaptive`, plait with BBR.
+    Bbr,
+    /// As `adaptive-one`, plait with BBR.
+    BbrOne,
+    /// As `adaptive-shared`, plait with BBR. It has no goal: BBR is not coupled.
+    BbrShared,
+    /// As `adaptive`, plait with CUBIC.
     Cubic,
-    /// Two paths over one bottleneck, one TCP (CUBIC) there; plait with LIA.
+    /// As `adaptive-shared`, plait with LIA.
     Lia,
-    /// The same with OLIA.
+    /// As `adaptive-shared`, plait with OLIA.
     Olia,
-    /// As `cubic`, with another TCP of the kernel on each path in place of plait: what the figures of one run are worth.
+    /// As `adaptive`, with another TCP of the kernel (CUBIC) on each path in place of plait: what the figures of one run are worth.
     Control,
 }
 
+/// The paths of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paths {
+    /// One, with a rival.
+    One,
+    /// Two, each with a bottleneck and a rival of its own.
+    Two,
+    /// Two over one bottleneck, with one rival.
+    Shared,
+}
+
 impl Setting {
-    /// As the table calls it, and `--congestion` where plait takes part.
+    /// The name in the table.
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::Adaptive => "adaptive",
+            Self::AdaptiveOne => "adaptive-one",
+            Self::AdaptiveShared => "adaptive-shared",
+            Self::Bbr => "bbr",
+            Self::BbrOne => "bbr-one",
+            Self::BbrShared => "bbr-shared",
             Self::Cubic => "cubic",
             Self::Lia => "lia",
             Self::Olia => "olia",
             Self::Control => "control",
+        }
+    }
+
+    /// `--congestion` of plait; in `control`, the kernel's congestion control in its place.
+    pub(crate) const fn congestion(self) -> &'static str {
+        match self {
+            Self::Adaptive | Self::AdaptiveOne | Self::AdaptiveShared => "adaptive",
+            Self::Bbr | Self::BbrOne | Self::BbrShared => "bbr",
+            Self::Cubic | Self::Control => "cubic",
+            Self::Lia => "lia",
+            Self::Olia => "olia",
+        }
+    }
+
+    pub(crate) const fn paths(self) -> Paths {
+        match self {
+            Self::AdaptiveOne | Self::BbrOne => Paths::One,
+            Self::Adaptive | Self::Bbr | Self::Cubic | Self::Control => Paths::Two,
+            Self::AdaptiveShared | Self::BbrShared | Self::Lia | Self::Olia => Paths::Shared,
         }
     }
 }
@@ -78,6 +132,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         megabits: options.megabits.get(),
         before: Duration::from_secs(options.before.into()),
         measured: Duration::from_secs(options.seconds.get().into()),
+        late: Duration::from_secs(options.late.into()),
+        rival: options.rival.clone(),
     };
     let wanted = |setting: &&Setting| options.only.is_empty() || options.only.contains(setting);
     let mut rows = Vec::new();

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 
 use clap::ValueEnum;
 
-use super::Setting;
 use super::fight::Carried;
+use super::{Paths, Setting};
 
 /// What plait takes of a path beside one TCP.
 const SHARE: RangeInclusive<f64> = 0.35..=0.65;
@@ -27,11 +27,11 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn new(setting: Setting, run: u32, carried: Vec<Carried>) -> Self {
-        let figures = match setting {
-            Setting::Cubic | Setting::Control => {
+        let figures = match setting.paths() {
+            Paths::One | Paths::Two => {
                 carried.iter().map(|one| one.plait / (one.plait + one.rival)).collect()
             }
-            Setting::Lia | Setting::Olia => {
+            Paths::Shared => {
                 let plait: f64 = carried.iter().map(|one| one.plait).sum();
                 vec![plait / carried.iter().map(|one| one.rival).sum::<f64>()]
             }
@@ -46,10 +46,12 @@ impl Row {
 }
 
 fn reaches(setting: Setting, figure: f64) -> bool {
-    match setting {
-        Setting::Cubic => SHARE.contains(&figure),
-        Setting::Control => true,
-        Setting::Lia | Setting::Olia => figure <= TIMES,
+    if matches!(setting, Setting::Control | Setting::BbrShared) {
+        return true;
+    }
+    match setting.paths() {
+        Paths::One | Paths::Two => SHARE.contains(&figure),
+        Paths::Shared => figure <= TIMES,
     }
 }
 
@@ -87,7 +89,7 @@ pub(crate) fn holds(rows: &[Row]) -> bool {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<6} {:>3} ", self.setting.name(), self.run)?;
+        write!(f, "{:<15} {:>3} ", self.setting.name(), self.run)?;
         for Carried { plait, rival } in &self.carried {
             write!(f, "  {plait:6.2} + {rival:6.2} Mbit/s")?;
         }
@@ -101,18 +103,18 @@ impl fmt::Display for Row {
 /// Lowest, median and highest figure of each setting, and how many runs reach the goal.
 pub(crate) fn summary(rows: &[Row]) -> String {
     let mut text =
-        String::from("setting  figure                      lowest  median  highest   runs that hold");
+        String::from("setting          figure                      lowest  median  highest   runs that hold");
     for Spread { setting, place, lowest, median, highest } in spreads(rows) {
         let of_setting = || rows.iter().filter(|row| row.setting == setting);
-        let what = match setting {
-            Setting::Cubic | Setting::Control => format!("share of path {}", place + 1),
-            Setting::Lia | Setting::Olia => "times one TCP".to_owned(),
+        let what = match setting.paths() {
+            Paths::One | Paths::Two => format!("share of path {}", place + 1),
+            Paths::Shared => "times one TCP".to_owned(),
         };
         let (held, of) = (of_setting().filter(|row| row.holds()).count(), of_setting().count());
         // Writing to a string never fails.
         let _ = write!(
             text,
-            "\n{:<8} {what:<26} {lowest:7.2} {median:7.2} {highest:8.2}   {held} of {of}",
+            "\n{:<16} {what:<26} {lowest:7.2} {median:7.2} {highest:8.2}   {held} of {of}",
             setting.name()
         );
     }
@@ -139,6 +141,14 @@ mod tests {
     fn what_coupled_subflows_take_counts_together() {
         assert!(row(Setting::Lia, &[(5.0, 10.0), (5.0, 0.0)]).holds());
         assert!(!row(Setting::Olia, &[(7.0, 10.0), (7.0, 0.0)]).holds());
+    }
+
+    #[test]
+    fn one_path_and_a_shared_bottleneck_have_the_goals_of_their_kind() {
+        assert!(row(Setting::AdaptiveOne, &[(9.0, 10.0)]).holds());
+        assert!(!row(Setting::BbrOne, &[(15.0, 5.0)]).holds());
+        assert!(!row(Setting::AdaptiveShared, &[(7.0, 10.0), (7.0, 0.0)]).holds());
+        assert!(row(Setting::BbrShared, &[(7.0, 5.0), (7.0, 0.0)]).holds(), "no goal");
     }
 
     #[test]
