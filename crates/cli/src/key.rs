@@ -120,10 +120,8 @@ fn list(store: &KeyStore) -> anyhow::Result<String> {
         let how =
             peer.paths.map_or_else(|| "given".to_owned(), |paths| format!("seen over {}", how_many(paths)));
         let names = peer.names.map_or_else(String::new, |names| format!(", addresses {}", told(names)));
-        let line = format!(
-            "server {} {} since {}, {how}{names}",
-            peer.authority, peer.fingerprint, peer.first_seen
-        );
+        let line =
+            format!("server {} {} since {}, {how}{names}", peer.authority, peer.fingerprint, peer.first_seen);
         text += &(shown(&line) + "\n");
     }
     for client in store.authorized_clients()?.unwrap_or_default().clients {

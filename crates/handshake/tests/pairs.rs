@@ -4,15 +4,13 @@ mod support;
 
 use std::sync::Arc;
 
-use plait_base::{Instant, SeededRandom};
+use plait_base::SeededRandom;
 use plait_handshake::{
     Capabilities, Certificate, ClientPolicy, Fingerprint, Handshake, HandshakeError, KeyExchanges,
     ListenerSettings, OpenerSettings, Peer, PemError, RootCertStore, ServerName, ServerTrust, Tep,
     Transcript, roots_from_pem,
 };
-use plait_protect::sealed::{
-    ConnectionSecrets, Kind, OpenError, OptionContext, ProtectedOptions, Role, SubflowTag, Suite,
-};
+use plait_protect::sealed::Suite;
 use support::{
     Outcome, SERVER, accept, identity, listener, name, now, open, opener, prologues, run, run_through,
     transcript,

@@ -71,9 +71,9 @@ pub use plait_endpoint::{Counters, EndpointConfig};
 pub use plait_mptcp::Counters as StatusCounters;
 pub use plait_mptcp::{
     AttemptOutcome, AttemptStage, AttemptStatus, Config, ConnectionError, Fallback, Joins, Negotiated, Path,
-    PathClass, PathReport, PeerIdentity, PlainReason, Protect, Refusal, RefusalReason, Scheduler, ScrambleSettings,
-    ScrambleStart, ScrambleStatus, SealedSettings, SealedStatus, Seen, Status, SubflowStatus, TrustedPaths,
-    Unscrambled, WithoutTrusted,
+    PathClass, PathReport, PeerIdentity, PlainReason, Protect, Refusal, RefusalReason, Scheduler,
+    ScrambleSettings, ScrambleStart, ScrambleStatus, SealedSettings, SealedStatus, Seen, Status,
+    SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };
 pub use plait_tcp::congestion::Algorithm as CongestionControl;
 pub use plait_tcp::{Closed, Ecn, PeerSyn};

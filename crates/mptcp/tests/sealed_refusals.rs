@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use plait_base::{Random, SeededRandom};
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
 use plait_mptcp::{ConnectionError, Event, Protect, RefusalReason, SealedSettings};
-use plait_protect::handshake::{Failed, Handshake, Handshakes, Peer, Tep, Transcript};
+use plait_protect::handshake::{Failed, Handshake, Handshakes, Introduction, Peer, Tep, Transcript};
 use std::sync::Arc;
 use world::{CLIENT, Link, PORT, SERVER, World, address, pattern};
 
@@ -28,10 +28,11 @@ impl Handshakes for Door {
         &self,
         tep: Tep,
         transcript: &Transcript,
+        introduction: &Introduction,
         random: &mut dyn Random,
         unix_time: u64,
     ) -> Result<Box<dyn Handshake>, Failed> {
-        self.settings.begin(tep, transcript, random, unix_time)
+        self.settings.begin(tep, transcript, introduction, random, unix_time)
     }
 
     fn log_share(&self, session_id: &[u8; 33], agreed: &[u8]) {

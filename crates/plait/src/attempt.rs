@@ -135,6 +135,7 @@ impl Attempt {
                 Error::NegotiationAltered => Obstacle::Altered,
                 Error::PathsMissing
                 | Error::AllPathsLost
+                | Error::EndUnacknowledged
                 | Error::Aborted
                 | Error::PerhapsDelivered
                 | Error::Protocol

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::plait_host::RefusalReason;
 use plait_base::Random;
 use plait_handshake::{ClientPolicy, Fingerprint, Handshakes, ListenerSettings, PublicKey, Tep};
-use plait_protect::handshake::{Failed, Handshake, Peer as ProvedPeer, Transcript};
+use plait_protect::handshake::{Failed, Handshake, Introduction, Peer as ProvedPeer, Transcript};
 
 use crate::status::Peer;
 
@@ -129,10 +129,11 @@ impl Handshakes for Judged {
         &self,
         tep: Tep,
         transcript: &Transcript,
+        introduction: &Introduction,
         random: &mut dyn Random,
         unix_time: u64,
     ) -> Result<Box<dyn Handshake>, Failed> {
-        self.settings.begin(tep, transcript, random, unix_time)
+        self.settings.begin(tep, transcript, introduction, random, unix_time)
     }
 
     fn log_share(&self, session_id: &[u8; 33], agreed: &[u8]) {

@@ -39,7 +39,11 @@ impl Capabilities {
     pub const NONE: Self = Self(0);
 
     /// Those of this implementation.
-    pub const OURS: Self = Self::NONE.with(Capability::Life).with(Capability::Look).with(Capability::Ticket);
+    pub const OURS: Self = Self::NONE
+        .with(Capability::Life)
+        .with(Capability::Refused)
+        .with(Capability::Look)
+        .with(Capability::Ticket);
 
     /// The capabilities with these bits.
     pub const fn from_bits(bits: u32) -> Self {

@@ -176,7 +176,10 @@ fn key_log(fixture: &Fixture<'_>, side: Side) -> std::path::PathBuf {
 /// `plait serve` in front of the service, and what it printed for its clients.
 fn serve(fixture: &Fixture<'_>, service: SocketAddr, handshake: Handshake) -> Result<(Program, String)> {
     let mut command = fixture.plait(Side::Server, "serve");
-    command.args(["--anyone", "--forward", &service.to_string()]).args(Fixture::PATHS).args(handshake.options());
+    command
+        .args(["--anyone", "--forward", &service.to_string()])
+        .args(Fixture::PATHS)
+        .args(handshake.options());
     command.arg("--allow-key-log").env("SSLKEYLOGFILE", key_log(fixture, Side::Server));
     let mut server = fixture.start(Side::Server, command)?;
     let output = server.take_output().context("its standard output is a pipe")?;

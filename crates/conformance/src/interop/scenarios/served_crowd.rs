@@ -283,7 +283,16 @@ fn ticks(process: u32) -> Result<u64> {
 fn serve(bed: &Testbed, plait: &Path, directory: &Path, files: usize) -> Result<Program> {
     let mut command = Command::new("prlimit");
     command.arg(format!("--nofile={}:{files}", files.min(1024))).arg(plait);
-    command.args(["serve", "--listen", &PORT.to_string(), "--forward", SERVICE, "--anyone", "--carrier", "udp"]);
+    command.args([
+        "serve",
+        "--listen",
+        &PORT.to_string(),
+        "--forward",
+        SERVICE,
+        "--anyone",
+        "--carrier",
+        "udp",
+    ]);
     command.args(["--max-connections", "12000", "--keys"]).arg(directory.join("keys"));
     for path in PATHS {
         command.args(["--path", &device(path)]);

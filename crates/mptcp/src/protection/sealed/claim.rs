@@ -7,7 +7,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant};
-use plait_protect::handshake::Peer;
+use plait_protect::handshake::{Capability, Peer};
 use plait_protect::sealed::{OPENING_LEN, Record, RefusalReason};
 
 use super::Sealed;
@@ -218,7 +218,9 @@ impl Established {
         self.claim = Claim::TurnedAway;
         self.refused_at = Some(now);
         self.pending.clear();
-        self.say(Record::Refused(reason));
+        if self.peer_can(Capability::Refused) {
+            self.say(Record::Refused(reason));
+        }
         Claimed::Refused
     }
 
