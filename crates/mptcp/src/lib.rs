@@ -37,7 +37,7 @@ pub use host::{Host, OpeningClaim, OpeningName, Refused, SMALLEST_SHARE};
 pub use memory::Memory;
 pub use opening::{ActiveOpen, Association};
 pub use paths::{Joins, Path, PathClass, Paths, TrustedPaths};
-pub use plait_protect::handshake::{Capabilities, Instance, Introduction, Refusal};
+pub use plait_protect::handshake::{Capabilities, Capability, Instance, Introduction, Refusal};
 pub use plait_protect::scramble::Variant as ScrambleStart;
 pub use plait_protect::sealed::{RefusalReason, Seen};
 pub use protection::keys::token_of;

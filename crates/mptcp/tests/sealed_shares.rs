@@ -108,7 +108,7 @@ fn nothing_is_lost_while_keys_are_mixed_on_paths_that_lose_and_reorder() {
             });
         }
         let seen = watch(&mut world);
-        both_ways(&mut world, 400_000);
+        both_ways(&mut world, 1_500_000);
         let status = world.status(CLIENT);
         generations += status.sealed.map_or(0, |sealed| sealed.generations[0]);
         first += seen.borrow().iter().filter(|&&(path, from, _)| path == 0 && from == CLIENT).count();

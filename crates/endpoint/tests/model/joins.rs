@@ -2,7 +2,7 @@
 //! repeated messages, exchanges of keys; then a handover of the honest path, or talk.
 
 use plait_base::Duration;
-use plait_mptcp::{Config, Protect, Ratchet};
+use plait_mptcp::{Capability, Config, Protect, Ratchet};
 use plait_tcp::FourTuple;
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ const WORDS: usize = 100;
 const WORDS_BOUND: Duration = Duration::from_secs(2);
 /// Within this time words arrive behind a handover. Without an attacker it takes 60 ms.
 const HANDOVER_BOUND: Duration = Duration::from_millis(300);
-/// Within this time both ends know which subflows live: keep-alive finds a silent subflow dead within a minute.
-const AGREEMENT: Duration = Duration::from_secs(75);
+/// Within this time both ends know which subflows live: a silent subflow is asked after half a minute, three times.
+const AGREEMENT: Duration = Duration::from_secs(40);
 /// How long keys serve where the keys have to move on, in place of two minutes.
 const RATCHET: Duration = Duration::from_secs(20);
 /// Each asks the next subflow in turn, and one that the attacker keeps alive does not answer.
@@ -75,6 +75,8 @@ pub(crate) struct Joins {
     pub(crate) sleeps: &'static [u64],
     /// Sides that say something each second.
     pub(crate) talkers: &'static [Side],
+    /// Whether both ends list the authenticated life of subflows.
+    pub(crate) verifies_life: bool,
     pub(crate) end: End,
 }
 
@@ -120,7 +122,7 @@ pub(crate) fn on_exchanges(slot: Slot) -> &'static [Action] {
 impl Scenario for Joins {
     fn run(&self, choices: &mut Choices, trace: &mut Trace) -> Result<(), Violation> {
         let setup = Setup { attacked: self.attacked, alphabet: self.alphabet, ..SETUP };
-        let mut world = World::new(setup, configs(self.end), choices, trace);
+        let mut world = World::new(setup, self.configs(), choices, trace);
         world.connect(GREETING, false);
         world.phase = "attack";
         self.attack(&mut world)?;
@@ -151,6 +153,20 @@ impl Scenario for Joins {
 }
 
 impl Joins {
+    fn configs(&self) -> [Config; 2] {
+        let mut both = sealed();
+        for config in &mut both {
+            let Protect::Sealed(settings) = &mut config.protect else { continue };
+            if self.end == End::Ratchet {
+                settings.ratchet = Ratchet { age: RATCHET, ..Ratchet::default() };
+            }
+            if !self.verifies_life {
+                settings.capabilities = settings.capabilities.without(Capability::Life);
+            }
+        }
+        both
+    }
+
     /// Lets the attack run, while the talkers talk.
     fn attack(&self, world: &mut World<'_>) -> Result<(), Violation> {
         let end = world.now + self.attack;
@@ -177,16 +193,6 @@ impl Joins {
         });
         Ok(())
     }
-}
-
-fn configs(end: End) -> [Config; 2] {
-    let mut both = sealed();
-    for config in &mut both {
-        if let (End::Ratchet, Protect::Sealed(settings)) = (end, &mut config.protect) {
-            settings.ratchet = Ratchet { age: RATCHET, ..Ratchet::default() };
-        }
-    }
-    both
 }
 
 fn last_action(world: &mut World<'_>) -> Last {

@@ -1,7 +1,7 @@
 //! What can be chosen about a sealed connection.
 
 use plait_base::Duration;
-use plait_protect::handshake::{Handshakes, Policy, Tep};
+use plait_protect::handshake::{Capabilities, Handshakes, Policy, Tep};
 use plait_tcp::KeepAlive;
 use std::sync::Arc;
 
@@ -26,6 +26,9 @@ pub struct SealedSettings {
     /// No byte of the application is sent or taken before so many disjoint paths have given a share to the keys; that of the
     /// handshake is one of them. 0 and 1 ask for nothing. What the peer requires holds as well.
     pub require_paths: u8,
+    /// What of the host's capabilities is listed to the peer. Without one of them the connection is as with a peer that lacks it; the models
+    /// of what each is for are searched without it, too.
+    pub capabilities: Capabilities,
     /// When paths in use are asked for another share.
     pub ratchet: Ratchet,
     /// For connections that we open: the application has declared that it does no harm if the bytes that it writes first are delivered
@@ -95,6 +98,7 @@ impl Default for SealedSettings {
                 probes: 3,
             }),
             require_paths: 0,
+            capabilities: Capabilities::OURS,
             ratchet: Ratchet::default(),
             may_repeat: false,
             denies_initial: false,
@@ -113,6 +117,7 @@ impl PartialEq for SealedSettings {
             handshake_timeout,
             keep_alive,
             require_paths,
+            capabilities,
             ratchet,
             may_repeat,
             denies_initial,
@@ -134,6 +139,7 @@ impl PartialEq for SealedSettings {
             && *handshake_timeout == other.handshake_timeout
             && *keep_alive == other.keep_alive
             && *require_paths == other.require_paths
+            && *capabilities == other.capabilities
             && *ratchet == other.ratchet
             && *may_repeat == other.may_repeat
             && *denies_initial == other.denies_initial

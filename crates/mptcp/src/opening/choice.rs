@@ -78,11 +78,17 @@ impl ActiveOpen {
     /// Ends the attempts whose connections have failed.
     fn take_failures(&mut self, now: Instant) -> bool {
         let mut has_failed = false;
-        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
+        let leader = self.leader;
+        let running = self.attempts.iter_mut().enumerate().filter(|(_, attempt)| attempt.is_running());
+        for (number, attempt) in running {
             let Some(end) = attempt.end else { continue };
             let error = end.unwrap_or(ConnectionError::Reset);
-            if error == ConnectionError::PathsMissing {
-                // Under keys of too few paths the peer delivers nothing, and said so itself.
+            // Under keys of too few paths the peer delivers nothing, and said so itself; nor does it where it has refused the attempt that
+            // was told.
+            let is_denied = matches!(error, ConnectionError::RefusedByPeer(_))
+                || attempt.connection.protection.is_denied();
+            let is_refused = error == ConnectionError::PathsMissing || (leader == Some(number) && is_denied);
+            if is_refused {
                 self.instances.retract();
             }
             attempt.note_progress(now);

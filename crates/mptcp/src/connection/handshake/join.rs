@@ -122,7 +122,7 @@ impl Connection {
             return Err(Refused::Malformed);
         }
         let is_full = self.subflows.proved() >= usize::from(self.config.max_subflows);
-        if is_full && !(self.protection.is_sealed() && self.subflows.displaceable().is_some()) {
+        if is_full && !(self.protection.verifies_life() && self.subflows.displaceable().is_some()) {
             return Err(Refused::TooMany);
         }
         Ok((JoinSyn { backup, reserved, address_id, nonce }, path))

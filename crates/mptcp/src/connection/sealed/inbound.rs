@@ -166,6 +166,7 @@ impl Connection {
             // An alert may come in pieces.
             let bytes = state.sealed.inbox.take_all();
             if let Some(why) = established.alert_in(&bytes, state.sealed.inbox.at()) {
+                self.protection.note_denial();
                 self.fail_sealing(why, ConnectionError::HandshakeFailed);
                 return;
             }
@@ -184,6 +185,7 @@ impl Connection {
             && let Some(why) =
                 self.protection.established_mut().and_then(|sealed| sealed.alert_in(bytes, end))
         {
+            self.protection.note_denial();
             self.fail_sealing(why, ConnectionError::HandshakeFailed);
             return;
         }

@@ -213,7 +213,7 @@ impl Connection {
         if self.subflows.proved() < usize::from(self.config.max_subflows) {
             return true;
         }
-        let index = self.subflows.displaceable().filter(|_| self.protection.is_sealed());
+        let index = self.subflows.displaceable().filter(|_| self.protection.verifies_life());
         if let Some(index) = index {
             self.drop_subflow(index, GoneReason::DISPLACED);
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use plait_base::{Instant, SubflowId};
-use plait_protect::handshake::{Capability, Complete, Failed, Handshake, Tep};
+use plait_protect::handshake::{Capability, Complete, Failed, Handshake, Introduction, Tep};
 use plait_protect::sealed::{ConnectionSecrets, Role as End};
 use plait_wire::OptionBytes;
 
@@ -70,6 +70,12 @@ fn end(role: Role) -> End {
 }
 
 impl Sealed {
+    /// What the peer is told of this host: its capabilities as far as the settings list them.
+    fn introduction(&self, host: &dyn Host) -> Introduction {
+        let all = host.introduction();
+        Introduction { capabilities: all.capabilities.and(self.settings.capabilities), ..all }
+    }
+
     /// Begins the handshake that was agreed on, if one was and does not run yet.
     pub(crate) fn begin_handshake(&mut self, now: Instant, host: &mut dyn Host) -> Begun {
         let Stage::Agreed(Agreed { subflow, tep, transcript, denies_initial }) = &self.stage else {
@@ -80,7 +86,7 @@ impl Sealed {
         let Some(ours) = self.ours() else {
             return Begun::Failed("there are no settings for this direction".to_owned());
         };
-        let introduction = host.introduction();
+        let introduction = self.introduction(host);
         match ours.begin(tep, transcript, &introduction, host.secrets(), unix_time) {
             Ok(handshake) => {
                 let mut handshaking =
@@ -164,7 +170,7 @@ impl Sealed {
             received,
         } = complete;
         // What either end does not list is not used in either direction.
-        let capabilities = capabilities.and(host.introduction().capabilities);
+        let capabilities = capabilities.and(self.introduction(host).capabilities);
         let role = end(self.role);
         let secrets = ConnectionSecrets::derive(master, tep.byte());
         let derived = secrets.identity().token(role);

@@ -64,6 +64,8 @@ pub(crate) struct Sealed {
     failure: Option<String>,
     /// The same, if the options of the SYN/ACK are the reason.
     refusal: Option<Refusal>,
+    /// An alert of the peer has said that it does not take us, behind our end of the handshake.
+    is_denied: bool,
     /// The peer takes no joins to the address of the first subflow (flag C).
     denies_initial: bool,
 }
@@ -148,6 +150,18 @@ impl Protection {
         is_plain || self.sealed().is_some_and(|sealed| sealed.denies_initial)
     }
 
+    /// Whether an alert of the peer has ended the handshake behind our end of it: the peer has delivered nothing.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.sealed().is_some_and(|sealed| sealed.is_denied)
+    }
+
+    /// One has.
+    pub(crate) fn note_denial(&mut self) {
+        if let Some(sealed) = self.sealed_mut() {
+            sealed.is_denied = true;
+        }
+    }
+
     /// Whether blocks are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.established().is_some()
@@ -164,6 +178,7 @@ impl Sealed {
             is_heard: false,
             failure: None,
             refusal: None,
+            is_denied: false,
             denies_initial: false,
         }
     }
