@@ -45,7 +45,10 @@ pub enum Refusal {
 }
 
 #[derive(Clone)]
-struct Judge(Arc<dyn Fn(&Applicant) -> Result<(), Refusal> + Send + Sync>);
+struct Judge(Arc<Judgement>);
+
+/// Says whether an applicant may have a connection, or why not.
+type Judgement = dyn Fn(&Applicant) -> Result<(), Refusal> + Send + Sync;
 
 impl fmt::Debug for Judge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

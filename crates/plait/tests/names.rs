@@ -136,7 +136,7 @@ impl Net {
                     let mut listener = server.listen(7443, service).await.expect("free");
                     let accepting = async {
                         loop {
-                            drop(listener.accept().await)
+                            drop(listener.accept().await);
                         }
                     };
                     let _ = timeout(Duration::from_secs(60), async {

@@ -94,8 +94,7 @@ impl Fixture {
 
     /// Bytes that each connection shown at each server has heard.
     fn heard(&self) -> [Vec<u64>; 2] {
-        self.servers
-            .map(|server| self.world.accepted(server).map(|application| application.heard()).collect())
+        self.servers.map(|server| self.world.accepted(server).map(plait_sim::Application::heard).collect())
     }
 }
 

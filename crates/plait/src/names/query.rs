@@ -74,7 +74,7 @@ fn addresses_in(answer: &Message<Vec<u8>>) -> io::Result<Vec<IpAddr>> {
     }
     let Some(name) = answer.canonical_name() else { return Ok(Vec::new()) };
     let records = answer.answer().map_err(io::Error::other)?;
-    let v4 = records.clone().limit_to_in::<A>().filter_map(Result::ok);
+    let v4 = records.limit_to_in::<A>().filter_map(Result::ok);
     let v4 = v4.filter(|record| *record.owner() == name).map(|record| IpAddr::V4(record.data().addr()));
     let v6 = records.limit_to_in::<Aaaa>().filter_map(Result::ok);
     let v6 = v6.filter(|record| *record.owner() == name).map(|record| IpAddr::V6(record.data().addr()));

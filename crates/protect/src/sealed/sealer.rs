@@ -174,7 +174,7 @@ impl Sealer {
     }
 
     /// Keys by which this host proves a join in which it answers or, having begun it, has heard nothing yet: of a generation that the
-    /// peer has. `None` for host B, whose joins follow what A sends ([`Opener::join_keys`]).
+    /// peer has. `None` for host B, whose joins follow what A sends ([`Opener::join_keys`](super::Opener::join_keys)).
     pub fn join_keys(&self) -> Option<JoinKeys<'_>> {
         self.signals.joins().nth(self.unacknowledged())
     }

@@ -59,7 +59,7 @@ impl Connection {
         match step.outcome {
             Some(Ok(complete)) => self.start_sealed(now, index, complete, host),
             Some(Err(error)) if speaks && !error.is_altered => {
-                self.fail_behind_alert(now, error.why, subflow)
+                self.fail_behind_alert(now, error.why, subflow);
             }
             Some(Err(error)) if error.is_altered => {
                 self.fail_sealing(error.why, ConnectionError::NegotiationAltered);
