@@ -45,6 +45,8 @@ mod signals;
 mod suite;
 
 #[cfg(test)]
+mod life_tests;
+#[cfg(test)]
 mod nonce_tests;
 #[cfg(test)]
 mod wycheproof_tests;

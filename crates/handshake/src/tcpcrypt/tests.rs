@@ -59,6 +59,22 @@ fn both_messages_and_the_master_secret_are_the_known_ones() {
     }
 }
 
+/// With both prologues in the transcript: `life.json` is written by `scripts/decode`, which has it from docs/protocol.md alone.
+#[test]
+fn the_master_secret_with_both_prologues_is_the_known_one() {
+    let life = include_str!("../../../protect/tests/vectors/life.json");
+    let life: Value = serde_json::from_str(life).expect("valid JSON");
+    let known = |name: &str| hex(life["tcpcrypt"][name].as_str().expect(name));
+    let options = ["mp_capable_a", "eno_a", "mp_capable_b", "eno_b"].map(known);
+    let [capable_a, eno_a, capable_b, eno_b] = &options;
+    let said = Transcript::new(capable_a, eno_a, capable_b, eno_b);
+    let bound = said.bind(&known("prologue_a"), &known("prologue_b"));
+    let mut a = end(Role::A, "N_A", "priv_A", &[Suite::Aes128Gcm, Suite::ChaCha20Poly1305]);
+    assert_eq!(a.poll_transmit().expect("A speaks first"), known("init1"));
+    assert_eq!(a.handle_bytes(&known("init2"), &bound), Ok(known("init2").len()));
+    assert_eq!(a.poll_complete().expect("it has all").master.expose(), &*known("ms"));
+}
+
 /// The chain of secrets in RFC 8548, sections 3.3 to 3.5, through the same extract and expand.
 #[test]
 fn extract_and_cprf_are_the_known_ones() {
