@@ -73,6 +73,14 @@ fn text(seed: u64, len: usize) -> Vec<u8> {
     (0..len.div_ceil(8) as u64).flat_map(word).take(len).collect()
 }
 
+/// Tells a client how to use its paths from now on.
+fn use_paths(world: &World, client: &Program, paths: &[&str]) {
+    let mut command = Command::new(PLAIT);
+    command.args(["path", "--pid", &client.pid().to_string()]).args(paths).stdin(Stdio::null());
+    let changed = world.client.enter(|| command.output()).expect("entered").expect("built");
+    assert!(changed.status.success(), "{}", String::from_utf8_lossy(&changed.stderr));
+}
+
 /// A transfer in both directions in which a path joins, a share of it goes into the keys, and it goes away again. Returns what
 /// the client and the server have sent.
 fn transfer(world: &World, carrier: &str, handshake: &str) -> [Vec<u8>; 2] {
@@ -96,10 +104,7 @@ fn transfer(world: &World, carrier: &str, handshake: &str) -> [Vec<u8>; 2] {
     input.write_all(&parts[1]).expect("it reads");
     until("two parts", || arrived(&listen) >= 600_000 && arrived(&connect) >= 200_000);
     // The second path is to be used no more.
-    let mut command = Command::new(PLAIT);
-    command.args(["path", "--pid", &connect.pid().to_string(), "wan2=never"]).stdin(Stdio::null());
-    let changed = world.client.enter(|| command.output()).expect("entered").expect("built");
-    assert!(changed.status.success(), "{}", String::from_utf8_lossy(&changed.stderr));
+    use_paths(world, &connect, &["wan2=never"]);
     until("the end of the subflow", || listen.errors().contains("subflow is lost"));
     input.write_all(&parts[2]).expect("it reads");
     drop((input, back));
@@ -191,6 +196,37 @@ fn what_tcpcrypt_seals_over_udp_is_verified_by_the_second_decoder() {
     let sent = transfer(&world, "udp", "tcpcrypt");
     assert_verified(&world, &sent, "tcpcrypt");
     assert_flips_are_found(&world);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn blocks_in_the_syn_of_a_join_are_verified_by_the_second_decoder() {
+    let world = World::without_server("dec_syn");
+    let mut listen = start(&world, &world.server, "server", &["listen", "5000", "--carrier", "tcp"]);
+    listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
+    let words = ["connect", "10.77.1.2", "5000", "--carrier", "tcp", "--handshake", "tcpcrypt"];
+    let mut connect = start(&world, &world.client, "client", &words);
+    let mut input = connect.take_input().expect("a pipe");
+    let parts = [text(5, 50_000), text(6, 50_000)];
+    input.write_all(&parts[0]).expect("it reads");
+    until("a second path", || listen.errors().contains("join is complete"));
+    use_paths(&world, &connect, &["wan2=never"]);
+    until("the end of the subflow", || listen.errors().contains("subflow is lost"));
+    // The only path is exchanged for the other one: no subflow works, and the first SYN brings blocks.
+    use_paths(&world, &connect, &["wan1=never", "wan2=trusted"]);
+    input.write_all(&parts[1]).expect("it reads");
+    until("all of it", || fs::metadata(listen.output()).map_or(0, |file| file.len()) >= 100_000);
+    drop((input, listen.take_input()));
+    for program in [&mut connect, &mut listen] {
+        assert!(program.wait(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
+    }
+    for name in ["client", "server"] {
+        let decoded = Decoded::of(&world, &format!("{name}.pcapng"), &format!("{name}.keylog"));
+        assert_eq!(decoded.code(), Some(0), "at the {name}: {}", decoded.text());
+        let summary = decoded.said("summary").next().expect("a connection");
+        assert!(summary["syn_data"].as_u64() >= Some(1), "at the {name}: {}", decoded.text());
+        assert!(fs::read(world.file("streams").join("0-ab")).expect("a file") == parts.concat());
+    }
 }
 
 #[test]
