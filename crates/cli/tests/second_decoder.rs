@@ -200,7 +200,7 @@ fn what_tcpcrypt_seals_over_udp_is_verified_by_the_second_decoder() {
 
 #[test]
 #[ignore = "needs root"]
-fn blocks_in_the_syn_of_a_join_are_verified_by_the_second_decoder() {
+fn blocks_in_the_syn_of_a_join_and_an_abort_are_verified_by_the_second_decoder() {
     let world = World::without_server("dec_syn");
     let mut listen = start(&world, &world.server, "server", &["listen", "5000", "--carrier", "tcp"]);
     listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
@@ -216,15 +216,18 @@ fn blocks_in_the_syn_of_a_join_are_verified_by_the_second_decoder() {
     use_paths(&world, &connect, &["wan1=never", "wan2=trusted"]);
     input.write_all(&parts[1]).expect("it reads");
     until("all of it", || fs::metadata(listen.output()).map_or(0, |file| file.len()) >= 100_000);
-    drop((input, listen.take_input()));
+    // A program that is told to end aborts its connection.
+    connect.signal(nix::sys::signal::Signal::SIGTERM);
     for program in [&mut connect, &mut listen] {
-        assert!(program.wait(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
+        assert!(!program.wait(TIMEOUT).expect("it ends").success(), "{}", program.last_words());
     }
+    drop(input);
     for name in ["client", "server"] {
         let decoded = Decoded::of(&world, &format!("{name}.pcapng"), &format!("{name}.keylog"));
         assert_eq!(decoded.code(), Some(0), "at the {name}: {}", decoded.text());
         let summary = decoded.said("summary").next().expect("a connection");
         assert!(summary["syn_data"].as_u64() >= Some(1), "at the {name}: {}", decoded.text());
+        assert!(decoded.said("MP_FASTCLOSE").count() >= 1, "at the {name}: {}", decoded.text());
         assert!(fs::read(world.file("streams").join("0-ab")).expect("a file") == parts.concat());
     }
 }
