@@ -17,9 +17,11 @@ that cannot be read."""
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
+        prog="decode",
+        description="Verify captures of sealed connections, by docs/protocol.md alone.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EPILOG,
     )
-    parser.description = "Verify captures of sealed connections, by docs/protocol.md alone."
     parser.add_argument("captures", nargs="*", metavar="CAPTURE")
     parser.add_argument("--keys", action="append", default=[], metavar="FILE", help="a key log; may be repeated")
     parser.add_argument("--json", action="store_true", help="an object a line in place of text")

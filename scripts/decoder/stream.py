@@ -124,7 +124,8 @@ class Stream:
 
     def take(self, body, name, fields):
         self.tell(body, name, fields)
-        is_first, self.records = not self.records, [*self.records, (name, fields)]
+        is_first = not self.records
+        self.records.append((name, fields))
         if self.way == "ab" and is_first != (name == "OPENING"):
             self.fail(body, "OPENING is the first record of A, and no other is")
         if name in ("TICKET", "OPENED") and (self.way != "ba" or not is_first):
