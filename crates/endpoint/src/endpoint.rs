@@ -360,6 +360,14 @@ impl Endpoint {
         asks
     }
 
+    /// Asks the peer of a sealed connection at once whether it has our subflows still; what it answers is in the status.
+    pub fn ask_life(&mut self, now: Instant, id: ConnectionId) {
+        if let Some(entry) = self.held_mut(id) {
+            entry.connection.ask_life();
+            self.on_progress(now, id);
+        }
+    }
+
     /// Ends a connection at once.
     pub fn abort(&mut self, now: Instant, id: ConnectionId) {
         if let Some(entry) = self.held_mut(id) {

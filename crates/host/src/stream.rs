@@ -151,6 +151,13 @@ impl Monitor {
         self.handle.abort();
     }
 
+    /// Asks the peer of a sealed connection at once whether it has our subflows still. Its answers are in the status of each
+    /// ([`SubflowStatus::verified`](plait_mptcp::SubflowStatus::verified)).
+    pub fn ask_life(&self) {
+        let Handle { shared, id } = &*self.handle;
+        shared.change(|state, now| state.endpoint.ask_life(now, *id));
+    }
+
     /// Asks the peer of a sealed connection how our subflows look to it, in a block that is filled up to so many bytes, 32 KiB at most.
     /// The answer is as long, and in the status of each subflow. `false` if the connection is not sealed, or the
     /// peer does not understand the question.

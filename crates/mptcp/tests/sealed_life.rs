@@ -362,6 +362,27 @@ fn an_idle_connection_asks_each_subflow_about_twice_a_minute_and_none_where_sile
 }
 
 #[test]
+fn a_question_of_the_application_is_answered_within_a_round_trip_and_doubt_follows_where_no_answer_comes() {
+    let mut world = sealed(6, two_megabytes_a_second(2), &[Tep::TcpcryptCurve25519]);
+    world.connect();
+    world.wait(3000);
+    let asked = |world: &mut World, wait| {
+        let before = world.now;
+        world.of(CLIENT).ask_life();
+        world.serve(CLIENT);
+        world.wait(wait);
+        let subflows = world.status(CLIENT).subflows;
+        (subflows.iter().filter(|flow| flow.verified >= Some(before)).count(), subflows)
+    };
+    let (answered, subflows) = asked(&mut world, 500);
+    assert!(answered == 2 && subflows.iter().all(|flow| !flow.doubted), "{subflows:?}");
+    world.links[1].is_black_hole = true;
+    let (answered, subflows) = asked(&mut world, 5000);
+    let doubted = subflows.iter().filter(|flow| flow.doubted).count();
+    assert_eq!((answered, doubted), (1, 1), "{subflows:?}");
+}
+
+#[test]
 fn after_an_outage_of_all_paths_bytes_flow_again_within_two_seconds() {
     for outage in [30, 60, 90] {
         for phase in [0, 700, 1300] {

@@ -93,6 +93,12 @@ impl Monitor {
         Some(Status { status: self.inner.status()?, paths, tcp_missing })
     }
 
+    /// Asks the peer of a sealed connection at once whether it has our subflows still; the answers show in
+    /// [`Subflow::verified_at`] and [`Subflow::is_doubted`].
+    pub fn ask_life(&self) {
+        self.inner.ask_life();
+    }
+
     /// Ends the connection at once, in both directions.
     pub fn abort(&self) {
         self.inner.abort();

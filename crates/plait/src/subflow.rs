@@ -165,6 +165,19 @@ impl Subflow {
         })
     }
 
+    /// When something last proved that the peer has it: only on a sealed connection. Counted from an arbitrary moment, the same for all
+    /// connections of a host: for comparing.
+    #[must_use]
+    pub fn verified_at(&self) -> Option<Duration> {
+        self.subflow.verified.map(|verified| verified.saturating_since(plait_base::Instant::ZERO))
+    }
+
+    /// Whether several questions in a row have gone unanswered since then.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        self.subflow.doubted
+    }
+
     /// Whether data can be sent on it now.
     #[must_use]
     pub fn is_usable(&self) -> bool {

@@ -261,6 +261,13 @@ impl ActiveOpen {
         self.chosen_mut().is_some_and(|connection| connection.look(bytes))
     }
 
+    /// As [`Connection::ask_life`], once an attempt was chosen.
+    pub fn ask_life(&mut self) {
+        if let Some(connection) = self.chosen_mut() {
+            connection.ask_life();
+        }
+    }
+
     /// As [`Connection::stop_reading`].
     pub fn stop_reading(&mut self, now: Instant) {
         match self.chosen_mut() {

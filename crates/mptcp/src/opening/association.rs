@@ -195,6 +195,11 @@ impl Association {
         pass!(self.look(bytes))
     }
 
+    /// As [`Connection::ask_life`].
+    pub fn ask_life(&mut self) {
+        pass!(self.ask_life());
+    }
+
     /// As [`Connection::finish`].
     pub fn finish(&mut self, now: Instant) {
         pass!(self.finish(now));

@@ -65,6 +65,8 @@ pub struct SubflowStatus {
     pub usable: bool,
     /// When something last verified that the peer has it: only on a sealed connection.
     pub verified: Option<Instant>,
+    /// Whether several questions in a row have gone unanswered since: it does not count, as long as nothing verifies it.
+    pub doubted: bool,
     /// Backup, said by us or by the peer.
     pub backup: bool,
     /// Its TCP figures.

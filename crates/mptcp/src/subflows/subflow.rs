@@ -478,6 +478,7 @@ impl Subflow {
             tuple: self.state.tuple,
             usable: self.is_good(),
             verified: self.state.life.verified_at(),
+            doubted: self.state.life.is_unverified(),
             backup: self.state.is_backup(),
             tcp: self.tcp.stats(),
             reinjected: self.state.reinjected,

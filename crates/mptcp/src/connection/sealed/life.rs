@@ -55,6 +55,15 @@ impl Connection {
         }
     }
 
+    /// Asks the peer at once, on every subflow, whether it has that subflow still; the answers are in
+    /// [`SubflowStatus::verified`](crate::SubflowStatus::verified). Nothing is asked where the connection is not sealed.
+    pub fn ask_life(&mut self) {
+        self.timers.set(None);
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.state.is_present()) {
+            subflow.state.life.hurry();
+        }
+    }
+
     /// A subflow that has just been opened completely has to show that the peer has it; the handshake has shown that of the first.
     fn begin_life(&mut self, now: Instant, index: usize) {
         let state = &self.subflows[index].state;
