@@ -269,18 +269,22 @@ impl Drop for Dial {
 
 impl Line {
     async fn open(&self) -> io::Result<Stream> {
-        let (remote, protection) = (self.remote.clone(), self.protection.clone());
+        self.open_at(self.remote.clone()).await
+    }
+
+    async fn open_at(&self, remote: Remote) -> io::Result<Stream> {
+        let protection = self.protection.clone();
         Ok(self.host.connect_within(self.limit, remote, protection).await?)
     }
 
-    /// Which instance of the server answers now, asked over a connection of its own: only what is sealed, by who it was at the start,
-    /// counts.
-    pub(crate) async fn instance(&self, limit: Duration) -> Option<Instance> {
+    /// Which instance of the server answers at `address` now, asked over a connection of its own: only what is sealed, by the server of the
+    /// start, counts.
+    pub(crate) async fn instance(&self, address: SocketAddr, limit: Duration) -> Option<Instance> {
         if !matches!(self.server, Peer::Key(_) | Peer::Certificate) {
             return None;
         }
         let asked = timeout(limit, async {
-            let mut stream = self.open().await?;
+            let mut stream = self.open_at(self.remote.clone().at([address])).await?;
             if *stream.peer_identity() != self.server {
                 return Ok(None);
             }

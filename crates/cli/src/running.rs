@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use plait::{Monitor, Status};
+use plait::{Monitor, Status, Subflow};
 use plait_proxy::convert::Instance;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -73,6 +74,33 @@ pub(crate) struct Progress {
     pub(crate) delivered: u64,
     /// Bytes that were read.
     pub(crate) read: u64,
+    pub(crate) life: Life,
+}
+
+/// What proves that the peer of a connection has it still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Life {
+    /// When something last verified any of its subflows, on the clock of the host.
+    pub(crate) verified: Option<Duration>,
+    /// The address of the server on that subflow; on its first one where nothing is ever verified.
+    pub(crate) server: Option<SocketAddr>,
+    /// Whether a subflow that was verified is there still, and answers questions.
+    pub(crate) is_there: bool,
+}
+
+impl Life {
+    fn of(status: &Status) -> Self {
+        let subflows = status.subflows();
+        let latest = subflows.iter().filter(|subflow| subflow.verified_at().is_some());
+        let latest = latest.max_by_key(|subflow| subflow.verified_at());
+        Self {
+            verified: latest.and_then(Subflow::verified_at),
+            server: latest.or(subflows.first()).map(Subflow::peer_addr),
+            is_there: subflows.iter().any(|subflow| {
+                subflow.verified_at().is_some() && !subflow.is_doubted() && subflow.end().is_none()
+            }),
+        }
+    }
 }
 
 impl Running {
@@ -138,7 +166,8 @@ impl Running {
         let of = |(number, live): (&u64, &Live)| {
             let status = live.monitor.status()?;
             let (delivered, read) = (status.bytes_delivered(), status.bytes_read());
-            Some(Progress { number: *number, instance: live.instance, delivered, read })
+            let life = Life::of(&status);
+            Some(Progress { number: *number, instance: live.instance, delivered, read, life })
         };
         state.live.iter().filter_map(of).collect()
     }
@@ -147,6 +176,13 @@ impl Running {
     pub(crate) fn answered(&self, number: u64, instance: Option<Instance>) {
         if let Some(live) = self.state().live.get_mut(&number) {
             live.instance = instance;
+        }
+    }
+
+    /// Asks the peer of a connection at once whether it has that still.
+    pub(crate) fn ask_life(&self, number: u64) {
+        if let Some(live) = self.state().live.get(&number) {
+            live.monitor.ask_life();
         }
     }
 

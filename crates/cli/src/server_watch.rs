@@ -1,11 +1,16 @@
 //! Whether the server that connections go to is still the one that they were opened to.
 //!
-//! A server that is killed says nothing. Started again, it knows none of the old connections, and can only deny them by resets, which
-//! anybody on the way can send. So where a connection stands still, the server is asked over a fresh one which [`Instance`] it is: the
-//! handshake proves that it is the server who answers. If it is another instance, the old connection has no other end any more, and is ended
-//! at once. Nothing else ends one early but `--dead-after`, if that is asked for: who cuts all paths could make use of it.
+//! A server that is killed says nothing. Started again, it knows none of the old connections, and can only deny them by resets, which an
+//! attacker on the way can send. So where a connection stands still, two questions are asked. A fresh connection to the address of the old
+//! one asks which [`Instance`] of the server answers there: the handshake proves that it is the server. And the peer of the old connection is
+//! asked whether it has the subflows still.
+//!
+//! Another instance alone says little: it may be a replica, another server with the same key at the same address. So the old connection is
+//! ended only if also nothing verifies any of its subflows any more, and if the instance was not met while the old connection still went on.
+//! Nothing else ends one early but `--dead-after`, if that is asked for: an attacker who cuts all paths could make use of it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +38,10 @@ const RAREST: Duration = Duration::from_secs(300);
 const SILENT: Duration = Duration::from_secs(3);
 /// How long one question may take.
 const QUESTION: Duration = Duration::from_secs(5);
+/// How long a connection whose subflows were reset has to join again before it counts as lost.
+const JOINING: Duration = Duration::from_secs(1);
+/// Most instances that are remembered: more than servers share a name. The oldest is forgotten first.
+const MAX_MET: usize = 64;
 
 /// What is known of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -40,19 +49,25 @@ struct Watched {
     last: Progress,
     /// When it last went on.
     moved_at: Instant,
+    /// When something last proved that its server lives.
+    lived_at: Instant,
     /// Whether it was in the middle of a transfer then.
     in_transfer: bool,
     /// How long it may stand still from now until the next question.
     patience: Duration,
     asked_at: Option<Instant>,
+    /// Since when its server has not answered a question.
+    silent_since: Option<Instant>,
+    /// The instance that has answered the last question, if that is another one than its own.
+    other: Option<Instance>,
 }
 
 /// All connections to a server.
 #[derive(Debug, Default)]
 struct Watch {
     connections: BTreeMap<u64, Watched>,
-    /// Since when the server has not answered a question.
-    silent_since: Option<Instant>,
+    /// Instances that have answered, and when each did first.
+    met: BTreeMap<Instance, Instant>,
     has_warned: bool,
 }
 
@@ -63,17 +78,24 @@ pub(crate) async fn watch(line: Arc<Line>, dead_after: Option<Duration>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let now = Instant::now();
-        watch.look(now, &line.running.progress(), |number| line.unacknowledged(number));
+        watch.look_at(&line);
         if watch.connections.len() > MANY {
             ticks.reset_after(SLOW_TICK);
         }
-        if watch.is_due(now) {
-            let answered = line.instance(QUESTION).await;
-            watch.asked(now);
+        watch.end_lost(&line);
+        if let Some(address) = watch.due(Instant::now()) {
+            for number in watch.ask(Instant::now(), address) {
+                line.running.ask_life(number);
+            }
+            let answered = line.instance(address, QUESTION).await;
+            // What went on meanwhile did so before the answer counts.
+            watch.look_at(&line);
             match answered {
-                Some(instance) => watch.answers(&line, instance),
-                None => watch.is_silent(&line, now),
+                Some(instance) => {
+                    watch.is_heard(&line);
+                    watch.answers(Instant::now(), address, instance);
+                }
+                None => watch.is_silent(&line, address),
             }
         }
         if let Some(limit) = dead_after {
@@ -83,54 +105,102 @@ pub(crate) async fn watch(line: Arc<Line>, dead_after: Option<Duration>) {
 }
 
 impl Watch {
+    fn look_at(&mut self, line: &Line) {
+        self.look(Instant::now(), &line.running.progress(), |progress| line.unacknowledged(progress));
+    }
+
     /// Takes note of how far each connection is.
     fn look(&mut self, now: Instant, all: &[Progress], unacknowledged: impl Fn(Progress) -> bool) {
         self.connections.retain(|number, _| all.iter().any(|progress| progress.number == *number));
         for progress in all {
+            if let Some(instance) = progress.instance {
+                self.meet(now, instance);
+            }
             let owes = unacknowledged(*progress);
             let begun = Watched {
                 last: *progress,
                 moved_at: now,
+                lived_at: now,
                 in_transfer: owes,
                 patience: IN_TRANSFER,
                 asked_at: None,
+                silent_since: None,
+                other: None,
             };
             let watched = self.connections.entry(progress.number).or_insert(begun);
             let read = progress.read - watched.last.read;
+            let lives = progress.life.verified > watched.last.life.verified;
             if read > 0 || progress.delivered > watched.last.delivered {
-                *watched = Watched { in_transfer: owes || read >= TRANSFER, ..begun };
+                // What is read now may have come long ago.
+                let lived_at = if lives { now } else { watched.lived_at };
+                *watched = Watched { lived_at, in_transfer: owes || read >= TRANSFER, ..begun };
+            } else if lives {
+                // Its server has it: whatever else answers is a replica.
+                (watched.lived_at, watched.silent_since, watched.other) = (now, None, None);
             }
             watched.last = *progress;
             watched.in_transfer |= owes;
         }
     }
 
-    /// Whether the server is to be asked about one of them.
-    fn is_due(&self, now: Instant) -> bool {
-        self.connections.values().any(|watched| watched.is_due(now))
-    }
-
-    /// The server was asked about those that were due.
-    fn asked(&mut self, now: Instant) {
-        for watched in self.connections.values_mut().filter(|watched| watched.is_due(now)) {
-            watched.asked_at = Some(now);
+    fn meet(&mut self, now: Instant, instance: Instance) {
+        if !self.met.contains_key(&instance) && self.met.len() >= MAX_MET {
+            let oldest = self.met.iter().min_by_key(|(_, since)| **since).map(|(oldest, _)| *oldest);
+            oldest.and_then(|oldest| self.met.remove(&oldest));
         }
+        self.met.entry(instance).or_insert(now);
     }
 
-    /// The server has proved who it is, and said which instance.
-    fn answers(&mut self, line: &Line, instance: Instance) {
-        if self.has_warned {
+    /// The address at which the server is to be asked, if any: that of the connection which stands still for longest.
+    fn due(&self, now: Instant) -> Option<SocketAddr> {
+        let is_due = |watched: &&Watched| watched.is_due(now) && watched.last.life.server.is_some();
+        let due = self.connections.values().filter(is_due);
+        due.min_by_key(|watched| watched.asked_at.unwrap_or(watched.moved_at))?.last.life.server
+    }
+
+    /// The server is asked at this address: about these connections.
+    fn ask(&mut self, now: Instant, address: SocketAddr) -> Vec<u64> {
+        let due =
+            self.connections.iter_mut().filter(|(_, watched)| watched.is_due(now) && watched.is_at(address));
+        let asked = due.map(|(number, watched)| {
+            (watched.asked_at, watched.other) = (Some(now), None);
+            *number
+        });
+        asked.collect()
+    }
+
+    fn is_heard(&mut self, line: &Line) {
+        if std::mem::take(&mut self.has_warned) {
             say(&format!("the server {} answers again", line.name));
         }
-        (self.silent_since, self.has_warned) = (None, false);
-        let mut ended = 0;
-        for (number, watched) in &mut self.connections {
-            let is_other = watched.last.instance.is_some_and(|old| old != instance);
-            if watched.asked_at.is_some() && is_other && line.running.abort(*number) {
-                ended += 1;
-            }
+    }
+
+    /// The server has proved its identity at this address, and said which instance of it answers there.
+    fn answers(&mut self, now: Instant, address: SocketAddr, instance: Instance) {
+        self.meet(now, instance);
+        let asked = self.connections.values_mut().filter(|watched| watched.is_at(address));
+        for watched in asked.filter(|watched| watched.asked_at.is_some()) {
+            watched.silent_since = None;
+            watched.other =
+                Some(instance).filter(|other| watched.last.instance.is_some_and(|own| own != *other));
             watched.patience = (watched.patience * 2).min(RAREST);
         }
+    }
+
+    /// Connections whose server was started again, for certain as far as that can be known.
+    fn lost(&self, now: Instant) -> impl Iterator<Item = u64> {
+        let is_lost = move |watched: &Watched| {
+            let Some((other, asked_at)) = watched.other.zip(watched.asked_at) else { return false };
+            // An instance that was met while the server of this connection lived is a replica.
+            let is_newer = self.met.get(&other).is_none_or(|met| *met >= watched.lived_at);
+            let life = watched.last.life;
+            is_newer && life.verified.is_some() && !life.is_there && now.duration_since(asked_at) >= JOINING
+        };
+        self.connections.iter().filter(move |(_, watched)| is_lost(watched)).map(|(number, _)| *number)
+    }
+
+    fn end_lost(&self, line: &Line) {
+        let ended = self.lost(Instant::now()).filter(|number| line.running.abort(*number)).count();
         if ended > 0 {
             say(&format!(
                 "the server {} was started again: {ended} connections to the earlier one were reset",
@@ -139,27 +209,24 @@ impl Watch {
         }
     }
 
-    fn is_silent(&mut self, line: &Line, now: Instant) {
-        let stalled = self.connections.values().filter(|watched| watched.asked_at.is_some());
-        let since = stalled.map(|watched| watched.moved_at).min().unwrap_or(now);
-        self.silent_since.get_or_insert(since);
-        if since.elapsed() >= SILENT && !self.has_warned {
-            self.has_warned = true;
-            say(&format!(
-                "warning: the server {} has not answered on any path for {} s",
-                line.name,
-                since.elapsed().as_secs()
-            ));
-        }
+    fn is_silent(&mut self, line: &Line, address: SocketAddr) {
+        let asked = self.connections.values_mut().filter(|watched| watched.is_at(address));
+        let stalled = asked.filter(|watched| watched.asked_at.is_some());
+        let since = stalled.map(|watched| *watched.silent_since.get_or_insert(watched.moved_at)).min();
+        let Some(since) = since.filter(|since| since.elapsed() >= SILENT && !self.has_warned) else { return };
+        self.has_warned = true;
+        say(&format!(
+            "warning: the server {} has not answered on any path for {} s",
+            line.name,
+            since.elapsed().as_secs()
+        ));
     }
 
     /// Ends those that have stood still for so long while the server did not answer.
     fn give_up(&self, line: &Line, limit: Duration) {
-        if self.silent_since.is_none_or(|since| since.elapsed() < limit) {
-            return;
-        }
         for (number, watched) in &self.connections {
-            if watched.moved_at.elapsed() >= limit {
+            let is_silent = watched.silent_since.is_some_and(|since| since.elapsed() >= limit);
+            if is_silent && watched.moved_at.elapsed() >= limit {
                 line.running.abort(*number);
             }
         }
@@ -174,20 +241,100 @@ impl Watched {
             Some(at) => now.duration_since(at) >= self.patience,
         }
     }
+
+    fn is_at(&self, address: SocketAddr) -> bool {
+        self.last.life.server == Some(address)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::running::Life;
 
     const OLD: Instance = Instance([1; 16]);
+    const OTHER: Instance = Instance([2; 16]);
+    const STILL: Duration = Duration::from_secs(3);
+
+    fn address() -> SocketAddr {
+        ([192, 0, 2, 1], 7443).into()
+    }
+
+    fn life(verified: u64, is_there: bool) -> Life {
+        Life { verified: Some(Duration::from_secs(verified)), server: Some(address()), is_there }
+    }
 
     fn at(read: u64) -> Progress {
-        Progress { number: 1, instance: Some(OLD), delivered: 0, read }
+        Progress { number: 1, instance: Some(OLD), delivered: 0, read, life: life(1, true) }
     }
 
     fn due_after(watch: &Watch, start: Instant) -> Duration {
-        (0..100_000).map(|step| TICK * step).find(|time| watch.is_due(start + *time)).expect("some day")
+        let is_due = |time: &Duration| watch.due(start + *time).is_some();
+        (0..100_000).map(|step| TICK * step).find(is_due).expect("some day")
+    }
+
+    /// A download that stood still, about which the server was asked, and which instance has answered; and when it was asked.
+    fn answered_by(instance: Instance) -> (Watch, Instant) {
+        let (mut watch, start) = (Watch::default(), Instant::now());
+        watch.look(start, &[at(0)], |_| false);
+        watch.look(start, &[at(1_000_000)], |_| false);
+        let asked_at = start + IN_TRANSFER;
+        assert_eq!(watch.due(asked_at), Some(address()));
+        assert_eq!(watch.ask(asked_at, address()), [1]);
+        watch.answers(asked_at + TICK, address(), instance);
+        (watch, asked_at)
+    }
+
+    fn is_lost(watch: &mut Watch, now: Instant, life: Life) -> bool {
+        watch.look(now, &[Progress { life, ..at(1_000_000) }], |_| false);
+        watch.lost(now).eq([1])
+    }
+
+    #[test]
+    fn a_connection_ends_when_another_instance_answers_and_nothing_verifies_a_subflow() {
+        let (mut watch, asked_at) = answered_by(OTHER);
+        assert!(!is_lost(&mut watch, asked_at + TICK, life(1, false)), "it may join again");
+        assert!(!is_lost(&mut watch, asked_at + STILL, life(1, true)), "a subflow is not doubted yet");
+        assert!(is_lost(&mut watch, asked_at + STILL, life(1, false)));
+        let (mut watch, asked_at) = answered_by(OLD);
+        assert!(!is_lost(&mut watch, asked_at + STILL, life(1, false)), "the same instance is no restart");
+    }
+
+    #[test]
+    fn a_connection_lives_on_beside_a_replica_when_a_subflow_is_verified_after_the_question() {
+        let (mut watch, asked_at) = answered_by(OTHER);
+        assert!(!is_lost(&mut watch, asked_at + 2 * TICK, life(2, true)));
+        // All paths fail afterwards, and the replica answers again: it was met while the server of the connection lived.
+        watch.ask(asked_at + STILL, address());
+        watch.answers(asked_at + STILL + TICK, address(), OTHER);
+        assert!(!is_lost(&mut watch, asked_at + 2 * STILL, life(2, false)));
+        // An instance that was not met before may be a server that was started again.
+        watch.ask(asked_at + 3 * STILL, address());
+        watch.answers(asked_at + 3 * STILL + TICK, address(), Instance([3; 16]));
+        assert!(is_lost(&mut watch, asked_at + 4 * STILL, life(2, false)));
+    }
+
+    #[test]
+    fn bytes_that_are_read_after_the_server_has_gone_do_not_make_the_new_instance_a_replica() {
+        let (mut watch, asked_at) = answered_by(OTHER);
+        let late = asked_at + STILL;
+        let gone = Progress { life: life(1, false), ..at(1_100_000) };
+        watch.look(late, &[gone], |_| false);
+        assert_eq!(watch.lost(late).count(), 0, "the application goes on");
+        watch.ask(late + STILL, address());
+        watch.answers(late + STILL, address(), OTHER);
+        watch.look(late + 2 * STILL, &[gone], |_| false);
+        assert!(watch.lost(late + 2 * STILL).eq([1]));
+    }
+
+    #[test]
+    fn an_answer_from_another_address_than_that_of_the_connection_ends_nothing() {
+        let (mut watch, start) = (Watch::default(), Instant::now());
+        watch.look(start, &[at(0)], |_| true);
+        watch.ask(start + STILL, address());
+        watch.answers(start + STILL, ([192, 0, 2, 2], 7443).into(), OTHER);
+        watch.look(start + 2 * STILL, &[Progress { life: life(1, false), ..at(0) }], |_| true);
+        assert_eq!(watch.lost(start + 2 * STILL).count(), 0);
     }
 
     #[test]
@@ -211,12 +358,10 @@ mod tests {
         let mut questions = 0;
         for _ in 0..4 * 3600 {
             now += TICK;
-            if watch.is_due(now) {
+            if let Some(address) = watch.due(now) {
                 questions += 1;
-                watch.asked(now);
-                for watched in watch.connections.values_mut() {
-                    watched.patience = (watched.patience * 2).min(RAREST);
-                }
+                watch.ask(now, address);
+                watch.answers(now, address, OLD);
             }
         }
         assert!((5..25).contains(&questions), "{questions} in an hour");
