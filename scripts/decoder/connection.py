@@ -41,6 +41,7 @@ class Connection:
         names = [[name for bit, name in records.CAPABILITIES.items() if bit & each] for each in capabilities]
         fields = {"handshake": handshake, "suite": suite, "bytes": [len(each) for each in said]}
         fields |= {"capabilities": names, "instance": agreed.prologues[1].instance.hex()}
+        fields["confirmation"] = agreed.confirmation.hex()
         self.tell(first, "ab", "handshake", fields)
         self.gather(first)
         return True

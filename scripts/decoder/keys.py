@@ -17,6 +17,8 @@ SUITES = {
 }
 # Suites of TLS 1.3 and those of the blocks.
 OF_TLS = {0x1301: 0x0001, 0x1302: 0x0002, 0x1303: 0x0010}
+# Length of the confirmation.
+CONFIRMATION = 16
 # Flags in what an option tag covers.
 DATA_FIN, MAPPING, DATA_ACK = 1, 2, 4
 
@@ -61,6 +63,12 @@ def master_of_tls(exporter_secret, transcript):
 
 def master_of_tcpcrypt(shared, nonce_a, transcript, init1, init2):
     return expand(hmac256(nonce_a, transcript + init1 + init2 + shared), b"\x4d", 32)
+
+
+def confirmation_of(secret, transcript):
+    """What B says last in its handshake. `secret` is EXPORTER_SECRET, or the master secret of tcpcrypt."""
+    th = hashlib.sha256(transcript).digest()
+    return expand(hmac256(th, secret), b"mptcpsec confirmation", CONFIRMATION)
 
 
 class Generation:

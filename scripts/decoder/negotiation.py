@@ -94,6 +94,7 @@ class Agreed:
     ms: bytes
     transcript: bytes
     prologues: tuple
+    confirmation: bytes
 
 
 def agree(offers, said, log):
@@ -105,12 +106,16 @@ def agree(offers, said, log):
     prologues = Prologue.parse(said[0], False), Prologue.parse(said[1], True)
     transcript = b"".join(offers[0]) + b"".join(offers[1]) + prologues[0].raw + prologues[1].raw
     behind = [bytes(each[len(prologue.raw) :]) for each, prologue in zip(said, prologues)]
+    behind[1], confirmation = behind[1][: -keys.CONFIRMATION], behind[1][-keys.CONFIRMATION :]
     take = of_tls if tep == 0xA0 else of_tcpcrypt
-    suite, ms = take(tep, behind, transcript, log)
-    return Agreed(tep, suite, ms, transcript, prologues)
+    suite, ms, secret = take(tep, behind, transcript, log)
+    if confirmation != keys.confirmation_of(secret, transcript):
+        raise NegotiationError("the confirmation of B does not fit what both ends have said")
+    return Agreed(tep, suite, ms, transcript, prologues, confirmation)
 
 
 def of_tls(_, said, transcript, log):
+    """Suite, master secret, and the secret of the confirmation."""
     hello, answers = messages_of_tls(said[0]), messages_of_tls(said[1])
     if not hello or hello[0][0] != 1:
         raise NegotiationError("no ClientHello behind the prologue of A")
@@ -126,7 +131,7 @@ def of_tls(_, said, transcript, log):
         raise NegotiationError("no EXPORTER_SECRET in the key log for this client random")
     if suite not in keys.OF_TLS:
         raise NegotiationError(f"cipher suite {suite:04x} of TLS has no suite of blocks")
-    return keys.OF_TLS[suite], keys.master_of_tls(secret, transcript)
+    return keys.OF_TLS[suite], keys.master_of_tls(secret, transcript), secret
 
 
 def messages_of_tls(said):
@@ -135,7 +140,7 @@ def messages_of_tls(said):
     while at < len(said):
         length = int.from_bytes(said[at + 3 : at + 5], "big")
         if at + 5 + length > len(said):
-            raise NegotiationError("the first mapping begins within a record of TLS")
+            raise NegotiationError("the handshake ends within a record of TLS")
         if said[at] == 22:
             handshake += said[at + 5 : at + 5 + length]
         at += 5 + length
@@ -148,10 +153,10 @@ def messages_of_tls(said):
 
 
 def of_tcpcrypt(tep, said, transcript, log):
-    """RFC 8548, section 4.1: magic, length, ciphers (in Init1 behind their count), nonce, public key."""
+    """As `of_tls`. RFC 8548, section 4.1: magic, length, ciphers (in Init1 behind their count), nonce, public key."""
     for message, magic in zip(said, (INIT1, INIT2)):
         if message[:4] != magic or int.from_bytes(message[4:8], "big") != len(message):
-            raise NegotiationError("the first mapping does not begin right behind Init1, or Init2")
+            raise NegotiationError("the first mapping does not begin right behind Init1, or the confirmation behind Init2")
     begins = 9 + 2 * said[0][8], 10
     suite = int.from_bytes(said[1][8:10], "big")
     offered = [int.from_bytes(said[0][at : at + 2], "big") for at in range(9, begins[0], 2)]
@@ -169,7 +174,8 @@ def of_tcpcrypt(tep, said, transcript, log):
             shared = computed
     if shared is None:
         raise NegotiationError("no TCPCRYPT_SHARED_SECRET in the key log for this nonce of A")
-    return suite, keys.master_of_tcpcrypt(shared, nonces[0], transcript, said[0], said[1])
+    ms = keys.master_of_tcpcrypt(shared, nonces[0], transcript, said[0], said[1])
+    return suite, ms, ms
 
 
 def exchange(tep, private, public):

@@ -6,6 +6,7 @@ PADDING = 9
 LIFE, REFUSED, LOOK, TICKET = (1 << bit for bit in range(4))
 CAPABILITIES = {LIFE: "LIFE", REFUSED: "REFUSED", LOOK: "LOOK", TICKET: "TICKET"}
 REASONS = ("closed", "reset", "timed out", "nothing verified it", "interference", "displaced", "path is gone")
+REFUSALS = ("other", "not authorized", "full", "draining")
 
 
 class RecordError(Exception):
@@ -48,6 +49,11 @@ def gone(fields):
     return {"subflow": subflow, "reason": REASONS[reason] if reason < len(REASONS) else reason}
 
 
+def refused(fields):
+    reason = fields.number(1)
+    return {"reason": REFUSALS[reason] if reason < len(REFUSALS) else REFUSALS[0]}
+
+
 def ticket(fields):
     length = fields.number(1)
     if not 1 <= length <= 192:
@@ -84,6 +90,7 @@ RECORDS = {
     0x0F: ("SEEN", seen, LOOK),
     0x10: ("GONE", gone, LIFE),
     0x11: ("VOID", exchange, LIFE),
+    0x12: ("REFUSED", refused, REFUSED),
     0x14: ("AGREED", exchange, 0),
 }
 # Nothing but padding may follow these in a block.

@@ -130,6 +130,8 @@ class Stream:
             self.fail(body, "OPENING is the first record of A, and no other is")
         if name in ("TICKET", "OPENED") and (self.way != "ba" or not is_first):
             self.fail(body, f"{name} is the first record of B alone")
+        if name in ("REFUSED", "REQUIRE") and self.way != "ba":
+            self.fail(body, f"{name} is a record of B alone")
         if name == "MIX":
             if self.mix(fields) is None:
                 self.fail(body, "the secret of this exchange does not follow from captures and key log")

@@ -13,6 +13,8 @@ MS = bytes(range(0x40, 0x60))
 SUBFLOW = 0x2A1EBCDC41F173F1
 EXCHANGE = {"subflow": SUBFLOW, "number": 65537}
 VALUE = 0x1122334455667788
+# Reasons of REFUSED; there is no fifth one.
+REFUSALS = (0, 1, 2, 3, 4)
 OPTION = {2: "f2", 3: "f3"}
 
 
@@ -64,6 +66,7 @@ def life():
         "void": (b"\x11" + exchange).hex(),
         "agreed": (b"\x14" + exchange).hex(),
         "mix": (b"\x03" + exchange).hex(),
+        **{f"refused_{reason}": bytes([0x12, reason]).hex() for reason in REFUSALS},
     }
     return {
         "note": "written by scripts/decode --write-vectors; checks have the value 1122334455667788",
@@ -97,6 +100,7 @@ def of_tls():
         secret = counting(0x11, length)
         out[f"exporter_secret_{length}"] = secret.hex()
         out[f"ms_{length}"] = keys.master_of_tls(secret, transcript).hex()
+        out[f"confirmation_{length}"] = keys.confirmation_of(secret, transcript).hex()
     return out
 
 
@@ -107,7 +111,8 @@ def of_tcpcrypt():
     shared = negotiation.exchange(0x23, private, init2[42:])
     out = {name: value.hex() for name, value in said.items()}
     out["init1"], out["init2"], out["shared_secret"] = init1.hex(), init2.hex(), shared.hex()
-    out["ms"] = keys.master_of_tcpcrypt(shared, nonce, transcript, init1, init2).hex()
+    ms = keys.master_of_tcpcrypt(shared, nonce, transcript, init1, init2)
+    out["ms"], out["confirmation"] = ms.hex(), keys.confirmation_of(ms, transcript).hex()
     return out
 
 
@@ -152,6 +157,10 @@ def check_records(checks, published):
     for name, fields in expected.items():
         found = records.parse(bytes.fromhex(published[name.lower()]), records.LIFE)
         checks.equal(f"life.json, {name} read", found, [(name, fields)])
+    for reason in REFUSALS:
+        found = records.parse(bytes.fromhex(published[f"refused_{reason}"]), records.REFUSED)
+        known = records.REFUSALS[reason % len(records.REFUSALS)]
+        checks.equal(f"life.json, REFUSED {reason} read", found, [("REFUSED", {"reason": known})])
 
 
 def check_sealed(checks, published):

@@ -180,6 +180,26 @@ fn assert_flips_are_found(world: &World) {
     }
 }
 
+/// A confirmation with one other bit is found, and named.
+fn assert_another_confirmation_is_found(world: &World) {
+    let whole = Decoded::of(world, "client.pcapng", "client.keylog");
+    let fields = &whole.said("handshake").next().expect("a handshake")["fields"];
+    let text = fields["confirmation"].as_str().expect("in hexadecimal");
+    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex");
+    let confirmation: Vec<_> = (0..text.len()).step_by(2).map(byte).collect();
+    let mut capture = fs::read(world.file("client.pcapng")).expect("a capture");
+    // A segment may end within it: then eight bytes of it are in one piece all the same.
+    let place = confirmation
+        .windows(8)
+        .find_map(|known| capture.windows(8).position(|window| window == known))
+        .expect("in the capture");
+    capture[place] ^= 0x10;
+    fs::write(world.file("flipped.pcapng"), capture).expect("written");
+    let decoded = Decoded::of(world, "flipped.pcapng", "client.keylog");
+    assert_eq!(decoded.code(), Some(1), "{}", decoded.text());
+    assert!(decoded.text().contains("the confirmation of B does not fit"), "{}", decoded.text());
+}
+
 #[test]
 #[ignore = "needs root"]
 fn what_tls_seals_over_two_paths_is_verified_by_the_second_decoder() {
@@ -187,6 +207,7 @@ fn what_tls_seals_over_two_paths_is_verified_by_the_second_decoder() {
     let sent = transfer(&world, "tcp", "tls");
     assert_verified(&world, &sent, "tls");
     assert_flips_are_found(&world);
+    assert_another_confirmation_is_found(&world);
 }
 
 #[test]
@@ -196,6 +217,7 @@ fn what_tcpcrypt_seals_over_udp_is_verified_by_the_second_decoder() {
     let sent = transfer(&world, "udp", "tcpcrypt");
     assert_verified(&world, &sent, "tcpcrypt");
     assert_flips_are_found(&world);
+    assert_another_confirmation_is_found(&world);
 }
 
 #[test]
@@ -229,6 +251,28 @@ fn blocks_in_the_syn_of_a_join_and_an_abort_are_verified_by_the_second_decoder()
         assert!(summary["syn_data"].as_u64() >= Some(1), "at the {name}: {}", decoded.text());
         assert!(decoded.said("MP_FASTCLOSE").count() >= 1, "at the {name}: {}", decoded.text());
         assert!(fs::read(world.file("streams").join("0-ab")).expect("a file") == parts.concat());
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_refusal_is_verified_by_the_second_decoder() {
+    let world = World::without_server("dec_refused");
+    let words = ["serve", "--forward", "127.0.0.1:9", "--carrier", "tcp"];
+    let mut serve = start(&world, &world.server, "server", &words);
+    let url = serve.wait_for_output("plait://", TIMEOUT).expect("its URL");
+    let mut connect = start(&world, &world.client, "client", &["connect", &url]);
+    assert_eq!(connect.wait(TIMEOUT).expect("it ends").code(), Some(5), "{}", connect.last_words());
+    serve.stop(TIMEOUT).expect("an end");
+    for name in ["client", "server"] {
+        let decoded = Decoded::of(&world, &format!("{name}.pcapng"), &format!("{name}.keylog"));
+        assert_eq!(decoded.code(), Some(0), "at the {name}: {}", decoded.text());
+        let refusals: Vec<_> = decoded.said("REFUSED").collect();
+        assert!(!refusals.is_empty(), "at the {name}: {}", decoded.text());
+        for refusal in refusals {
+            assert_eq!(refusal["from"], "B");
+            assert_eq!(refusal["fields"]["reason"], "not authorized");
+        }
     }
 }
 

@@ -58,3 +58,7 @@ impl Awaited {
         Ok((taken, is_whole))
     }
 }
+
+#[cfg(test)]
+#[path = "confirmation/tests.rs"]
+mod tests;

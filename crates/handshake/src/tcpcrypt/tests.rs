@@ -61,7 +61,7 @@ fn both_messages_and_the_master_secret_are_the_known_ones() {
 
 /// With both prologues in the transcript: `life.json` is written by `scripts/decode`, which has it from docs/protocol.md alone.
 #[test]
-fn the_master_secret_with_both_prologues_is_the_known_one() {
+fn master_secret_and_confirmation_with_both_prologues_are_the_known_ones() {
     let life = include_str!("../../../protect/tests/vectors/life.json");
     let life: Value = serde_json::from_str(life).expect("valid JSON");
     let known = |name: &str| hex(life["tcpcrypt"][name].as_str().expect(name));
@@ -69,10 +69,22 @@ fn the_master_secret_with_both_prologues_is_the_known_one() {
     let [capable_a, eno_a, capable_b, eno_b] = &options;
     let said = Transcript::new(capable_a, eno_a, capable_b, eno_b);
     let bound = said.bind(&known("prologue_a"), &known("prologue_b"));
-    let mut a = end(Role::A, "N_A", "priv_A", &[Suite::Aes128Gcm, Suite::ChaCha20Poly1305]);
+    let offered = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305];
+    let [mut a, mut other] = [(); 2].map(|()| end(Role::A, "N_A", "priv_A", &offered));
+    let mut b = end(Role::B, "N_B", "priv_B", &[Suite::Aes128Gcm]);
     assert_eq!(a.poll_transmit().expect("A speaks first"), known("init1"));
-    assert_eq!(a.handle_bytes(&known("init2"), &bound), Ok(known("init2").len()));
-    assert_eq!(a.poll_complete().expect("it has all").master.expose(), &*known("ms"));
+    assert_eq!(b.handle_bytes(&known("init1"), &bound), Ok(known("init1").len()));
+    let mut said = [known("init2"), known("confirmation")].concat();
+    assert_eq!(b.poll_transmit().expect("B answers"), said);
+    assert_eq!(a.handle_bytes(&said, &bound), Ok(said.len()));
+    for complete in [a.poll_complete(), b.poll_complete()] {
+        assert_eq!(complete.expect("both have all").master.expose(), &*known("ms"));
+    }
+    // One other bit of it, and A has nothing.
+    other.poll_transmit().expect("A speaks first");
+    *said.last_mut().expect("a byte") ^= 1;
+    assert_eq!(other.handle_bytes(&said, &bound), Err(HandshakeError::Unconfirmed));
+    assert!(other.poll_complete().is_none());
 }
 
 /// The chain of secrets in RFC 8548, sections 3.3 to 3.5, through the same extract and expand.

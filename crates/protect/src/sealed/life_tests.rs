@@ -5,8 +5,8 @@ use plait_base::Instant;
 use serde_json::Value;
 
 use super::{
-    Check, ConnectionSecrets, Exchange, GoneReason, MasterSecret, Opener, Record, Role, Sealer, SubflowTag,
-    Suite,
+    Check, ConnectionSecrets, Exchange, GoneReason, MasterSecret, Opener, Record, Records, RefusalReason,
+    Role, Sealer, SubflowTag, Suite,
 };
 use crate::handshake::Transcript;
 
@@ -101,6 +101,19 @@ fn records_of_the_life_of_a_subflow_are_the_known_ones() {
     for (name, record) in records {
         assert_eq!(record.to_bytes()[..], bytes(&known[name]), "{name}");
     }
+}
+
+#[test]
+fn refusals_are_the_known_ones() {
+    let known = &vectors()["records"];
+    let reasons =
+        [RefusalReason::Other, RefusalReason::NotAuthorized, RefusalReason::Full, RefusalReason::Draining];
+    for (number, reason) in reasons.into_iter().enumerate() {
+        assert_eq!(Record::Refused(reason).to_bytes()[..], bytes(&known[format!("refused_{number}")]));
+    }
+    // A number without a reason is another one.
+    let read: Vec<_> = Records::new(&bytes(&known["refused_4"])).collect();
+    assert_eq!(read, [Ok(Record::Refused(RefusalReason::Other))]);
 }
 
 #[test]
