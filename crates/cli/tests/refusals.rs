@@ -86,7 +86,7 @@ fn a_client_that_is_not_authorized_is_told_so_and_the_log_says_how_to_let_it_in_
     assert_ended(&output, 0, &["an authorized client"]);
     assert_eq!(output.stdout, b"hello");
     assert_ended(&client(&world, &["check", &url]), 0, &["an authorized client"]);
-    // Without its file nobody is accepted, again without a restart.
+    // Without its file no client is accepted, again without a restart.
     fs::remove_file(world.file("server/authorized_clients")).expect("there");
     assert_ended(&client(&world, &["check", &url]), 5, &["a list that is gone"]);
     assert_eq!(serve.stop(TIMEOUT).expect("an end").code(), Some(0));

@@ -290,7 +290,7 @@ impl Join {
         let voice = victim.opposite();
         let is_half_seen = self.next(Direction::ToClient).is_none() && self.stage == Stage::Proved;
         let is_struck = match attack.name {
-            // One end's segments take another path: that end can be reset, and nobody can answer for it.
+            // One end's segments take another path: that end can be reset, and the attacker cannot answer for it.
             _ if is_half_seen => direction == Direction::ToServer,
             _ if self.stage != Stage::Complete || direction != Direction::ToServer => false,
             AttackName::CheckReplay => {

@@ -249,7 +249,7 @@ impl Subflows {
     }
 
     /// Which gives way to a join of the peer where as many count as may: of the path that has most of them the one that was verified
-    /// longest ago. The only one of a path never does, or whoever held another path could take it away.
+    /// longest ago. The only one of a path never does, or an attacker on another path could take it away.
     pub(crate) fn displaceable(&self) -> Option<usize> {
         let counted = || {
             let counts = |subflow: &&Subflow| subflow.is_open() && subflow.state.counts();

@@ -74,7 +74,7 @@ fn become_program(program: &[OsString], user: Option<&User>) -> i32 {
         command.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
     }
     let error = command.exec();
-    // An attempt to execute gives SIGPIPE its default back: where nobody reads the message the exit code must still tell.
+    // An attempt to execute gives SIGPIPE its default back: where the message has no reader the exit code must still tell.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGPIPE);
     let _ = signals.thread_block();
