@@ -145,9 +145,7 @@ fn assert_verified(world: &World, sent: &[Vec<u8>; 2], handshake: &str) {
         assert!(of("ab", "GONE") >= 1, "{}", decoded.text());
         assert!(of("ab", "AGREED") + of("ba", "AGREED") >= 1, "{}", decoded.text());
         assert_eq!(of("ab", "OPENING"), 1, "{}", decoded.text());
-        // One or none: a server may have announced its other address before OPENING came, and then gives no ticket.
-        let most = u64::from(handshake == "tls");
-        assert!(of("ba", "TICKET") <= most, "{}", decoded.text());
+        assert_eq!(of("ba", "TICKET"), u64::from(handshake == "tls"), "{}", decoded.text());
         for what in ["transmissions", "acks", "questions", "answers", "shares", "joins"] {
             assert!(summary[what].as_u64() >= Some(1), "{what} at the {name}: {}", decoded.text());
         }

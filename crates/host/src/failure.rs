@@ -58,6 +58,9 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::EndUnacknowledged => {
             "all bytes have arrived in both directions; the peer is gone and has not acknowledged the end"
         }
+        ConnectionError::TailUnacknowledged => {
+            "all bytes of the peer have arrived; every path was reset, and the peer has not acknowledged our last bytes"
+        }
         ConnectionError::Protocol => "the peer broke the protocol",
         ConnectionError::NotScrambled(Unscrambled::Multipath) => {
             "the peer speaks Multipath TCP without scrambling, and that is not allowed"
@@ -88,9 +91,10 @@ fn words(error: ConnectionError) -> &'static str {
 pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: ConnectionError) -> io::Error {
     let kind = match error {
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
-        ConnectionError::TimedOut | ConnectionError::AllPathsLost | ConnectionError::EndUnacknowledged => {
-            io::ErrorKind::TimedOut
-        }
+        ConnectionError::TimedOut
+        | ConnectionError::AllPathsLost
+        | ConnectionError::EndUnacknowledged
+        | ConnectionError::TailUnacknowledged => io::ErrorKind::TimedOut,
         ConnectionError::Unreachable | ConnectionError::NoTrustedPath => io::ErrorKind::HostUnreachable,
         ConnectionError::Reset | ConnectionError::FastClose | ConnectionError::PerhapsDelivered => {
             io::ErrorKind::ConnectionReset

@@ -13,8 +13,8 @@ use crate::subflows::subflow::ResetInfo;
 /// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
 /// to be sent again, as long as nobody hinders it.
 const MAX_CLOSING_WAIT: Duration = Duration::from_secs(2);
-/// How long an end that has everything, and whose every byte is acknowledged, waits for the acknowledgment of its own end while nothing
-/// verified comes: the peer may have all as well, and be gone.
+/// How long an end that has everything waits for what is missing of its acknowledgment while nothing verified comes, where the peer may
+/// have all as well, and be gone.
 const MAX_LAST_ACK_WAIT: Duration = Duration::from_secs(5);
 
 /// Whether the connection lives.
@@ -43,6 +43,19 @@ pub(crate) struct Closing {
     no_subflow_since: Option<Instant>,
     /// None is present that has lasted, since then.
     no_way_since: Option<Instant>,
+    /// How the subflows have ended since something verified came.
+    losses: Losses,
+}
+
+/// How subflows have ended since something verified came last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Losses {
+    /// None has.
+    None,
+    /// Each by a reset: something on each path answers, and the peer may be gone.
+    Resets,
+    /// One in silence, at least: a path may be dead, and come back.
+    Silence,
 }
 
 /// What is known of both streams.
@@ -62,6 +75,8 @@ pub(crate) struct Ends {
     pub(crate) is_verified: bool,
     /// The same of all bytes of both streams and of the peer's end; that the peer has heard of ours is not known.
     pub(crate) lacks_last_ack: bool,
+    /// The peer's end is verified, and all of ours was sent, our end included: the peer may have it.
+    pub(crate) may_have_all: bool,
     /// When something verified has come last.
     pub(crate) heard: Option<Instant>,
 }
@@ -86,8 +101,8 @@ pub(crate) enum Step {
     SendDataFin,
     /// Both directions are through: subflows close in their own time.
     Complete,
-    /// Everything has arrived, and the peer is gone without having acknowledged our end.
-    GiveUpLastAck,
+    /// The peer is gone without having acknowledged all of ours.
+    GiveUp(ConnectionError),
 }
 
 /// What becomes of bytes that can be read.
@@ -109,6 +124,7 @@ impl Default for Closing {
             last_ack_since: None,
             no_subflow_since: None,
             no_way_since: None,
+            losses: Losses::None,
         }
     }
 }
@@ -184,7 +200,12 @@ impl Closing {
             Mode::Multipath if ends.owes_fin => Step::SendDataFin,
             Mode::Multipath if ends.is_acked && ends.is_received => Step::Complete,
             Mode::Multipath if ends.is_verified && self.has_waited(now) => Step::Complete,
-            Mode::Multipath if self.has_waited_for_last_ack(now, ends) => Step::GiveUpLastAck,
+            Mode::Multipath if self.has_waited_for_last_ack(now, ends) => {
+                Step::GiveUp(match ends.lacks_last_ack {
+                    true => ConnectionError::EndUnacknowledged,
+                    false => ConnectionError::TailUnacknowledged,
+                })
+            }
             Mode::Opening | Mode::Plain(_) | Mode::Multipath => Step::Wait,
         }
     }
@@ -197,13 +218,20 @@ impl Closing {
 
     /// Everything has arrived for so long, as far as that can be verified, without a sign of life.
     fn has_waited_for_last_ack(&mut self, now: Instant, ends: &Ends) -> bool {
-        if !ends.lacks_last_ack {
+        let refused_since = self.refused_since().filter(|_| ends.may_have_all);
+        let since = if ends.lacks_last_ack { self.last_ack_since.or(Some(now)) } else { refused_since };
+        let Some(since) = since else {
             self.last_ack_since = None;
             return false;
-        }
-        let since = self.last_ack_since.unwrap_or(now).max(ends.heard.unwrap_or_default());
+        };
+        let since = since.max(ends.heard.unwrap_or_default());
         self.last_ack_since = Some(since);
         since + MAX_LAST_ACK_WAIT <= now
+    }
+
+    /// Since when there is no subflow, where each has ended by a reset. An outage is silent, and may end.
+    fn refused_since(&self) -> Option<Instant> {
+        self.no_subflow_since.filter(|_| self.losses == Losses::Resets)
     }
 
     /// What it waits for.
@@ -227,6 +255,20 @@ impl Closing {
     /// The last subflow that has lasted is gone; those that are present are on trial.
     pub(crate) fn on_no_way(&mut self, now: Instant) {
         self.no_way_since = self.no_way_since.or(Some(now));
+    }
+
+    /// A subflow has ended, by a reset or not.
+    pub(crate) fn on_lost(&mut self, is_reset: bool) {
+        self.losses = match self.losses {
+            Losses::None | Losses::Resets if is_reset => Losses::Resets,
+            Losses::None | Losses::Resets | Losses::Silence => Losses::Silence,
+        };
+    }
+
+    /// Something verified has come on a subflow.
+    pub(crate) fn on_verified(&mut self) {
+        self.losses = Losses::None;
+        self.on_subflow();
     }
 
     /// There is a subflow again.
@@ -271,6 +313,7 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
         | ConnectionError::NotScrambled(_)
         | ConnectionError::NoTrustedPath
         | ConnectionError::EndUnacknowledged
+        | ConnectionError::TailUnacknowledged
         | ConnectionError::AllPathsLost => ResetReason::Unspecified,
     };
     match mode {
@@ -294,6 +337,7 @@ mod tests {
         is_received: false,
         is_verified: false,
         lacks_last_ack: false,
+        may_have_all: false,
         heard: None,
     };
 
@@ -306,10 +350,39 @@ mod tests {
         assert_eq!(closing.closing_deadline(), Some(at(6000)));
         assert_eq!(closing.next_step(at(4000), Mode::Multipath, &ends(3500)), Step::Wait, "the peer lives");
         assert_eq!(closing.closing_deadline(), Some(at(8500)));
-        assert_eq!(closing.next_step(at(8500), Mode::Multipath, &ends(3500)), Step::GiveUpLastAck);
+        assert_eq!(
+            closing.next_step(at(8500), Mode::Multipath, &ends(3500)),
+            Step::GiveUp(ConnectionError::EndUnacknowledged)
+        );
         let acked = Ends { is_verified: true, ..OPEN };
         assert_eq!(closing.next_step(at(8500), Mode::Multipath, &acked), Step::Wait);
         assert_eq!(closing.waits(), Waits::ForNothing);
+    }
+
+    #[test]
+    fn where_each_subflow_was_reset_the_rest_is_waited_for_as_long_and_after_silence_it_is_not_given_up() {
+        let at = Instant::from_millis;
+        let ends = Ends { may_have_all: true, heard: Some(at(900)), ..OPEN };
+        let after = |losses: &[bool], ends: &Ends| {
+            let mut closing = Closing::default();
+            losses.iter().for_each(|is_reset| closing.on_lost(*is_reset));
+            closing.on_no_subflow(at(1000));
+            (
+                closing.next_step(at(1000), Mode::Multipath, ends),
+                closing.next_step(at(6000), Mode::Multipath, ends),
+            )
+        };
+        assert_eq!(
+            after(&[true, true], &ends),
+            (Step::Wait, Step::GiveUp(ConnectionError::TailUnacknowledged))
+        );
+        assert_eq!(after(&[true, false, true], &ends), (Step::Wait, Step::Wait), "a path was silent");
+        assert_eq!(after(&[true, true], &OPEN), (Step::Wait, Step::Wait), "something was never sent");
+        let mut closing = Closing::default();
+        closing.on_lost(true);
+        closing.on_no_subflow(at(1000));
+        closing.on_verified();
+        assert_eq!(closing.next_step(at(9000), Mode::Multipath, &ends), Step::Wait, "there is a way again");
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub enum ConnectionError {
     /// Every byte of both directions has arrived and is acknowledged, and so has the peer's end; the peer is gone, and whether it has
     /// heard of our end is not known.
     EndUnacknowledged,
+    /// Every byte of the peer has arrived, and its end; every subflow and every join was reset, and whether the peer has our last bytes
+    /// is not known.
+    TailUnacknowledged,
     /// The peer broke the protocol.
     Protocol,
     /// Scrambling was asked for and the peer does not do it; no byte of data was sent.

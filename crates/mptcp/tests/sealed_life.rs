@@ -434,6 +434,60 @@ fn an_end_that_lacks_only_the_acknowledgment_of_its_end_is_over_within_five_seco
     }
 }
 
+/// Both ends have every byte of the other and its end, and no acknowledgment of the last bytes gets through.
+fn without_last_acknowledgments() -> World {
+    let mut world = sealed(6, two_megabytes_a_second(2), &[Tep::TcpcryptCurve25519]);
+    world.connect();
+    world.wait(1000);
+    for (side, seed) in [(CLIENT, 1), (SERVER, 2)] {
+        write(&mut world, side, &pattern(8_000, seed));
+        finish(&mut world, side);
+    }
+    // What both say at once arrives.
+    world.wait(5);
+    world.tap = Box::new(|_, _| Fate::Drop);
+    world.run(Duration::from_secs(1), |world| world.sides.iter().all(|side| side.ended));
+    assert!(
+        world.sides[CLIENT].received == pattern(8_000, 2)
+            && world.sides[SERVER].received == pattern(8_000, 1)
+    );
+    assert!(
+        world.sides.iter().all(|side| end(side).is_none()),
+        "neither knows that the other has its last bytes"
+    );
+    world
+}
+
+#[test]
+fn both_ends_are_over_within_five_seconds_where_every_subflow_and_join_is_reset() {
+    let mut world = without_last_acknowledgments();
+    world.tap = Box::new(|_, _| Fate::Reset { back_after: Duration::from_millis(30) });
+    let took =
+        world.run(Duration::from_secs(150), |world| world.sides.iter().all(|side| end(side).is_some()));
+    // The resets come when a segment is sent: the tail is sent again after a timeout.
+    assert!(took <= Duration::from_secs(6), "{took:?}");
+    for side in &world.sides {
+        assert_eq!(end(side), Some(Some(ConnectionError::TailUnacknowledged)));
+    }
+}
+
+#[test]
+fn both_ends_wait_for_a_path_that_is_silent_though_all_is_reset_on_the_other_one() {
+    let mut world = without_last_acknowledgments();
+    world.tap = Box::new(|_, segment: &mut Segment| {
+        match [segment.source.ip(), segment.destination.ip()].contains(&address(1, CLIENT)) {
+            true => Fate::Drop,
+            false => Fate::Reset { back_after: Duration::from_millis(30) },
+        }
+    });
+    world.wait(30_000);
+    assert!(world.sides.iter().all(|side| end(side).is_none()), "an outage may end");
+    world.tap = Box::new(|_, _| Fate::Pass);
+    let took = world.run(Duration::from_secs(60), |world| world.sides.iter().all(|side| end(side).is_some()));
+    assert!(took <= Duration::from_secs(3), "{took:?}");
+    assert!(world.sides.iter().all(|side| end(side) == Some(None)), "both know all");
+}
+
 #[test]
 fn an_end_whose_acknowledgment_is_only_late_waits_for_it_as_long_as_the_peer_lives() {
     let mut world = sealed(6, two_megabytes_a_second(2), &[Tep::TcpcryptCurve25519]);

@@ -136,6 +136,7 @@ impl Attempt {
                 Error::PathsMissing
                 | Error::AllPathsLost
                 | Error::EndUnacknowledged
+                | Error::TailUnacknowledged
                 | Error::Aborted
                 | Error::PerhapsDelivered
                 | Error::Protocol

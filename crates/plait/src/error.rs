@@ -210,9 +210,10 @@ impl From<Error> for io::Error {
 fn kind_of(error: ConnectionError) -> ErrorKind {
     match error {
         ConnectionError::Refused => ErrorKind::Refused,
-        ConnectionError::TimedOut | ConnectionError::AllPathsLost | ConnectionError::EndUnacknowledged => {
-            ErrorKind::TimedOut
-        }
+        ConnectionError::TimedOut
+        | ConnectionError::AllPathsLost
+        | ConnectionError::EndUnacknowledged
+        | ConnectionError::TailUnacknowledged => ErrorKind::TimedOut,
         ConnectionError::Unreachable => ErrorKind::Unreachable,
         ConnectionError::Reset | ConnectionError::FastClose => ErrorKind::Reset,
         ConnectionError::PlainRefused

@@ -25,7 +25,11 @@ impl Connection {
     }
 
     fn may_announce(&self) -> bool {
-        let confirmed = self.protection.is_confirmed() || self.role == Role::Passive;
+        let confirmed = match self.role {
+            Role::Active => self.protection.is_confirmed(),
+            // The first block of a listener has its ticket, and waits for OPENING.
+            Role::Passive => !self.protection.is_sealed() || self.protection.is_settled(),
+        };
         self.config.announce && confirmed && self.mode() == Mode::Multipath && !self.closing.is_over()
     }
 

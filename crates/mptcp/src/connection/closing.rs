@@ -91,6 +91,7 @@ impl Connection {
             is_received: self.incoming.is_finished(),
             is_verified: self.protection.has_both_ends(self.outgoing.acked()),
             lacks_last_ack: self.protection.lacks_last_ack(self.outgoing.acked()),
+            may_have_all: self.outgoing.queued() == 0 && self.protection.may_have_both_ends(),
             heard: self.subflows.heard(),
         };
         match self.closing.next_step(now, self.mode(), &ends) {
@@ -98,7 +99,7 @@ impl Connection {
             Step::SendFin => self.send_fin(),
             Step::SendDataFin => self.send_data_fin(now),
             Step::Complete => self.complete(now),
-            Step::GiveUpLastAck => self.fail(ConnectionError::EndUnacknowledged),
+            Step::GiveUp(error) => self.fail(error),
         }
     }
 

@@ -181,6 +181,7 @@ impl Connection {
         let state = &self.subflows[index].state;
         let (id, path, remote) = (state.id, state.path, state.tuple.remote);
         log::debug!(subflow = id.0, ?path, %remote, ?was, "subflow is lost: its data goes on others");
+        let end = state.end;
         let (is_ours, has_carried) = (state.is_ours(), self.subflows[index].tcp.next_offset() > 1);
         if has_carried {
             self.outgoing.on_lost(id);
@@ -188,7 +189,7 @@ impl Connection {
         match was {
             Stage::Opening | Stage::Unconfirmed { .. } if is_ours => {
                 self.paths.on_join_failed(now, path, remote);
-                let why = match self.subflows[index].state.end {
+                let why = match end {
                     Some(Closed::Refused | Closed::ResetByPeer) => REFUSED,
                     Some(Closed::Unreachable) => {
                         "nothing leads from there to the address that was connected to"
@@ -218,6 +219,7 @@ impl Connection {
         if !self.subflows.has_open() {
             self.paths.hurry(now);
         }
+        self.closing.on_lost(matches!(end, Some(Closed::Refused | Closed::ResetByPeer)));
         // The time of an outage counts from the moment at which the last subflow is given up, not from that at which it is doubted.
         if !self.subflows.has_unended() {
             self.closing.on_no_subflow(now);

@@ -101,7 +101,9 @@ impl fmt::Display for AttemptStatus {
                 ConnectionError::HandshakeFailed => "the handshake failed",
                 ConnectionError::NegotiationAltered => "not one block could be verified",
                 ConnectionError::PathsMissing => "paths are missing in the keys",
-                ConnectionError::AllPathsLost | ConnectionError::EndUnacknowledged => "lost",
+                ConnectionError::AllPathsLost
+                | ConnectionError::EndUnacknowledged
+                | ConnectionError::TailUnacknowledged => "lost",
                 ConnectionError::RefusedByPeer(_) => "refused behind the handshake",
                 ConnectionError::PerhapsDelivered => {
                     "another instance of the server answers there than the one that may have the request"

@@ -160,7 +160,8 @@ fn derive(fixture: &Fixture<'_>) -> Result<Vec<Connection>> {
     };
     ensure!(shared(&client) == shared(&server), "the two key logs have different secrets");
     let is_mixed = |connection: &Connection| (connection.exchanges, connection.captured) == (1, 1);
-    ensure!(client.iter().any(is_mixed), "no connection has had its one exchange of shares yet");
+    let had: Vec<_> = client.iter().map(|connection| (connection.exchanges, connection.captured)).collect();
+    ensure!(client.iter().any(is_mixed), "no connection has had its one exchange of shares yet: {had:?}");
     let joins: usize = client.iter().map(|connection| connection.joins).sum();
     ensure!(joins > 0, "no join has a token that follows from a key log: the secrets are derived wrongly");
     for (mine, theirs) in client.iter_mut().zip(server) {

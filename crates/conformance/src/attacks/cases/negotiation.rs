@@ -23,8 +23,8 @@ const LINGERS_IN_VAIN: Duration = Duration::from_millis(300);
 /// How the program ends where the policy forbids what was to be had, and where its SYN is answered by a reset.
 const FORBIDDEN: i32 = 6;
 const UNREACHABLE: i32 = 4;
-/// What is said of two ends with different transcripts.
-const UNVERIFIED: &str = "not one block could be verified";
+/// What is said of two ends with different transcripts: the client has the confirmation of the server before any block.
+const UNVERIFIED: &str = "the server does not confirm the keys";
 /// What a client says where less than sealed was agreed on.
 const WARNING: &str = "warning: the peer cannot seal";
 
@@ -33,7 +33,7 @@ const WARNING: &str = "warning: the peer cannot seal";
 enum Expected {
     /// An error with this exit code and these words, before a byte of data.
     Refused(i32, &'static str),
-    /// The handshakes end and no block verifies: whoever got the first one says so, and the other may only hear of a reset.
+    /// The handshakes end with different keys: the client says so, and the server may only hear of a reset.
     Unverified,
     /// The server goes on waiting for somebody else, and no byte of data was sent.
     Ignored,

@@ -142,7 +142,7 @@ impl Connection {
         let before = state.life.standing();
         state.life.verify(now, pace, jitter);
         self.follow_trial(now, index);
-        self.closing.on_subflow();
+        self.closing.on_verified();
         let subflow = &mut self.subflows[index];
         let (path, remote) = (subflow.state.path, subflow.state.tuple.remote);
         match before {

@@ -264,6 +264,11 @@ impl Established {
         self.eof_received && ours == Some(acked)
     }
 
+    /// Whether the peer's end has come in order, and ours was sent.
+    pub(super) fn may_have_both_ends(&self) -> bool {
+        self.eof_received && self.is_eof_sent()
+    }
+
     pub(super) fn fast_close(&self) -> [u8; 8] {
         *self.sealer.fast_close()
     }

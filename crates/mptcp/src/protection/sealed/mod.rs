@@ -124,6 +124,11 @@ impl Protection {
         self.established().is_some_and(|established| established.peer_can(Capability::Life))
     }
 
+    /// Whether the peer's end is verified, and ours was sent: the peer may have all of ours, or not.
+    pub(crate) fn may_have_both_ends(&self) -> bool {
+        self.established().is_some_and(Established::may_have_both_ends)
+    }
+
     /// Whether all of that but the acknowledgment of our end is known: the peer may have it, or not.
     pub(crate) fn lacks_last_ack(&self, acked: u64) -> bool {
         self.established().is_some_and(|established| established.lacks_last_ack(acked))
