@@ -1,7 +1,7 @@
 //! The lab as a whole.
 
 use std::path::Path as FilePath;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,10 +45,10 @@ impl Lab {
         }
         let clock = Clock::start();
         let all_dead_until = Arc::new(AtomicU64::new(0));
-        let is_end = Arc::new(AtomicBool::new(false));
+        let ends = Arc::new(AtomicU8::new(0));
         let mut paths = Vec::new();
         for (index, devices) in devices.into_iter().enumerate() {
-            let shared = (Arc::clone(&all_dead_until), Arc::clone(&is_end));
+            let shared = (Arc::clone(&all_dead_until), Arc::clone(&ends));
             paths.push(start_path(&config, index, devices, clock, shared)?);
         }
         Ok(Self { paths, client, server, config, clock })
@@ -150,7 +150,7 @@ fn start_path(
     index: usize,
     devices: [Tun; 2],
     clock: Clock,
-    (all_dead_until, is_end): (Arc<AtomicU64>, Arc<AtomicBool>),
+    (all_dead_until, ends): (Arc<AtomicU64>, Arc<AtomicU8>),
 ) -> Result<Path> {
     let path = &config.paths[index];
     let capture = config.captures.as_deref().map(|directory| capture(directory, config, index, clock));
@@ -167,7 +167,7 @@ fn start_path(
         seed: config.seed.wrapping_mul(1_000_003).wrapping_add(index as u64),
         tap,
         all_dead_until,
-        is_end,
+        ends,
         tasks: received,
         wake: Arc::clone(&wake),
     });

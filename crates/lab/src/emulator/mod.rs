@@ -10,7 +10,7 @@ mod wait;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use nix::sys::eventfd::EventFd;
@@ -94,14 +94,14 @@ pub(crate) struct Parts {
     pub(crate) tap: Tap,
     pub(crate) all_dead_until: Arc<AtomicU64>,
     /// Whether an attacker has seen the end of a connection on any path.
-    pub(crate) is_end: Arc<AtomicBool>,
+    pub(crate) ends: Arc<AtomicU8>,
     pub(crate) tasks: Receiver<Task>,
     pub(crate) wake: Arc<EventFd>,
 }
 
 impl Emulator {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { clock, devices, links, seed, tap, all_dead_until, is_end, tasks, wake } = parts;
+        let Parts { clock, devices, links, seed, tap, all_dead_until, ends, tasks, wake } = parts;
         let mut number = 0;
         let ways = links.map(|config| {
             number += 1;
@@ -116,7 +116,7 @@ impl Emulator {
             all_dead_until,
             flows: Flows::default(),
             tap,
-            injector: Injector::new(seed, is_end),
+            injector: Injector::new(seed, ends),
             series: Series::default(),
             tasks,
             wake,

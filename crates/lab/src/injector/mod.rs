@@ -23,7 +23,7 @@ mod termination;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU8;
 
 use plait_base::{Duration, Instant, SeededRandom};
 use plait_wire::{Flags, Segment};
@@ -110,8 +110,8 @@ pub(crate) struct Injector {
 }
 
 impl Injector {
-    /// The injector of a path; `is_end` is the same for all paths of a lab.
-    pub(crate) fn new(seed: u64, is_end: Arc<AtomicBool>) -> Self {
+    /// The injector of a path; `ends` has the ends that have gone by, and is the same for all paths of a lab.
+    pub(crate) fn new(seed: u64, ends: Arc<AtomicU8>) -> Self {
         Self {
             armed: Vec::new(),
             passed: 0,
@@ -123,7 +123,7 @@ impl Injector {
             floods: Floods::default(),
             one_sided: OneSided::default(),
             answers: Answers::default(),
-            end: End::of(is_end),
+            end: End::of(ends),
             random: SeededRandom::from_number(seed),
             log: InjectionLog::default(),
         }

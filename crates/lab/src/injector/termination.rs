@@ -1,7 +1,8 @@
 //! Attacks with the signals of TCP that nobody can authenticate.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use plait_wire::{Flags, OptionBytes, Segment};
 
@@ -52,19 +53,23 @@ pub(super) fn fin(segment: Segment) -> Vec<Piece> {
     vec![Piece::treated(AttackName::Fin, forged, what), Piece::untouched(segment)]
 }
 
-/// Whether the end of a connection has gone by, on any path of the lab.
-pub(super) struct End(Arc<AtomicBool>);
+/// The directions whose end has gone by on any path of the lab, a bit for each.
+pub(super) struct End(Arc<AtomicU8>);
+
+/// How long bytes of the streams still pass: they were under way when both ends had gone by.
+const UNDER_WAY: Duration = Duration::from_millis(100);
 
 impl End {
-    pub(super) const fn of(is_seen: Arc<AtomicBool>) -> Self {
-        Self(is_seen)
+    pub(super) const fn of(seen: Arc<AtomicU8>) -> Self {
+        Self(seen)
     }
 
     pub(super) fn forget(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Ends all that crosses the path from the first FIN or DATA_FIN on: by resets, or without a word.
+    /// Ends all that crosses the path once a FIN or DATA_FIN of each direction has gone by, or of the attack's: by resets, or without a
+    /// word. The bytes of both streams arrive, and their acknowledgments do not.
     pub(super) fn treat(
         &self,
         attack: &Attack,
@@ -72,11 +77,12 @@ impl End {
         context: &Context<'_>,
         outcome: &mut Outcome,
     ) -> Option<Vec<Piece>> {
-        let is_wanted = attack.direction.is_none_or(|only| only == context.direction);
-        if is_wanted && (segment.flags.contains(Flags::FIN) || has_data_fin(segment)) {
-            self.0.store(true, Ordering::Relaxed);
+        if segment.flags.contains(Flags::FIN) || has_data_fin(segment) {
+            self.0.fetch_or(1 << context.direction.index(), Ordering::Relaxed);
         }
-        if !self.0.load(Ordering::Relaxed) {
+        let wanted = attack.direction.map_or(3, |only| 1 << only.index());
+        let is_under_way = !segment.payload.is_empty() && context.now < context.since + UNDER_WAY;
+        if self.0.load(Ordering::Relaxed) & wanted != wanted || is_under_way {
             return None;
         }
         // What one end resets needs no answer.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use plait_lab::{Attack, AttackName, Direction, Expected, Path};
+use plait_lab::{Attack, AttackName, Expected, Path};
 
 use super::{Outcome, expected_to, outcome};
 use crate::attacks::case::{Case, Context, Verdict};
@@ -33,40 +33,29 @@ pub(crate) fn all() -> Vec<Case> {
                 .push(Case::new(format!("ends/{name}-{handshake}"), about, run).quick_if(handshake == "tls"));
         }
     }
-    let about = "all paths end at the first FIN: both programs end, and say what they do not know";
+    let about = "all paths end once both ends have gone by: both programs end, and say what they do not know";
     for name in expected_to(Expected::EndsInTime) {
-        for (handshake, first) in [("tls", None), ("tcpcrypt", None)].into_iter().chain(FIRST_ENDS) {
-            let run = move |context: &Context<'_>| ends_in_time(context, name, handshake, first);
-            let whose = first.map_or(String::new(), |direction| format!("-{direction}"));
-            let case = Case::new(format!("{name}/{handshake}{whose}"), about, run);
-            let is_quick = name == AttackName::ResetBothAtEnd || first == Some(Direction::ToServer);
-            cases.push(case.quick_if(is_quick));
+        for handshake in ["tls", "tcpcrypt"] {
+            let run = move |context: &Context<'_>| ends_in_time(context, name, handshake);
+            // In silence both wait as long as in an outage.
+            let is_quick = name == AttackName::ResetBothAtEnd;
+            cases.push(Case::new(format!("{name}/{handshake}"), about, run).quick_if(is_quick));
         }
     }
     cases
 }
 
-/// The end of which direction the attacker waits for.
-const FIRST_ENDS: [(&str, Option<Direction>); 2] =
-    [("tls", Some(Direction::ToServer)), ("tls", Some(Direction::ToClient))];
-
 /// All that the attacker leaves is what both ends have: every byte.
-fn ends_in_time(
-    context: &Context<'_>,
-    name: AttackName,
-    handshake: &str,
-    first: Option<Direction>,
-) -> Result<Verdict> {
+fn ends_in_time(context: &Context<'_>, name: AttackName, handshake: &str) -> Result<Verdict> {
     let fixture = Fixture::up(context, Listening::Closed)?;
     let options = ["--handshake", handshake];
     let mut server = fixture.listen(&options)?;
     for path in fixture.lab.paths() {
-        path.attack(Attack { direction: first, ..Attack::new(name) })?;
+        path.attack(Attack::new(name))?;
     }
     let mut client = fixture.connect(&Fixture::PATHS, &options)?;
     let running = exchange::start(&mut client, &mut server, &Load::noise(SIZE))?;
-    // Where the client's end comes last, its bytes are acknowledged.
-    let is_outage = name == AttackName::CutBothAtEnd && first != Some(Direction::ToServer);
+    let is_outage = name == AttackName::CutBothAtEnd;
     let exchange = running.finish(&mut client, &mut server, if is_outage { OUTAGE } else { NEVER })?;
     let logs = fixture.lab.paths().iter().map(Path::injections).collect::<Result<Vec<_>, _>>()?;
     let struck = logs.iter().filter_map(|log| log.entries.first()).map(|entry| entry.at).min();
