@@ -26,11 +26,17 @@ pub(super) fn nonce(first: &First, side: usize) -> Option<&[u8]> {
     said.get(at..at + NONCE_LEN)
 }
 
+/// Init1, or Init2 without the confirmation behind it: its length stands behind the magic number.
+fn message(first: &First, side: usize) -> Option<&[u8]> {
+    let said = first.behind_prologue(side)?;
+    let length = u32::from_be_bytes(said.get(4..8)?.try_into().ok()?);
+    said.get(..usize::try_from(length).ok()?)
+}
+
 /// What follows from what the log has, and the master secret.
 pub(super) fn complete(mut secrets: Vec<Secret>, first: &First) -> Result<(Vec<Secret>, Vec<u8>)> {
     let shared = secrets.iter().find(|secret| secret.name == SHARED).context("no shared secret")?;
-    let said = [0, 1].map(|side| first.behind_prologue(side));
-    let [Some(init1), Some(init2)] = said else { anyhow::bail!("no Init1 and Init2") };
+    let [Some(init1), Some(init2)] = [0, 1].map(|side| message(first, side)) else { anyhow::bail!("no Init1 and Init2") };
     let nonce = nonce(first, 0).context("no nonce")?;
     // HMAC takes keys of any length.
     let mut extract = <Hmac<Sha256> as KeyInit>::new_from_slice(nonce).context("no key")?;
