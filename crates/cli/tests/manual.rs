@@ -94,7 +94,7 @@ fn what_the_readme_says_puts_pages_and_completions_where_they_are_found_in_an_em
 
 #[test]
 fn every_test_that_the_page_on_use_names_is_there() {
-    let page = of_the_project("docs/use.md");
+    let page = of_the_project("docs/notes/use.md");
     let rows: Vec<Vec<&str>> = page
         .lines()
         .filter(|line| line.starts_with("| U"))
