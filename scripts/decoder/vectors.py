@@ -80,7 +80,7 @@ def life():
 
 
 def transcript_of(enos):
-    """Options and prologues of both ends; B's prologue has four bytes that nobody knows."""
+    """Options and prologues of both ends; B's prologue has four unknown bytes."""
     said = {
         "mp_capable_a": bytes.fromhex("1e040200"),
         "eno_a": bytes.fromhex(enos[0]),
