@@ -1,31 +1,31 @@
-//! Buffers for bytes that others hold as well and that therefore cannot be changed where they are.
+//! Buffers for bytes that have several holders and therefore cannot be changed in place.
 //!
-//! Fresh memory costs more than scrambling does: the kernel has to find and clear the pages. So buffers come
-//! back when the last of their bytes is done with. All have one size, so that any of them fits.
+//! Fresh memory costs more than scrambling does: the kernel has to find and clear the pages. A buffer is therefore reused after its last
+//! byte is released. All buffers have one size, so that each of them fits.
 
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Room of a buffer: what a packet or a record holds at most.
+/// Size of a buffer: the longest packet or record.
 const BUFFER: usize = 64 * 1024;
-/// Less than this owns its memory: so at most three quarters of a buffer are ever waste.
+/// Shorter data owns its memory, so that at most three quarters of a buffer are waste.
 const SHORT: usize = BUFFER / 4;
-/// Buffers kept for the next time beside as many as are under way, per direction of a connection. A Data-ACK
-/// sets many free at once, and the next window needs them again; a connection that rests keeps this many.
+/// Free buffers kept beside those in use, per direction of a connection. A Data-ACK frees many buffers at once, and the next window needs
+/// them again. An idle connection keeps this many.
 const MAX_FREE: usize = 32;
 
-/// Buffers that come back.
+/// A pool of reusable buffers.
 #[derive(Clone, Default)]
 pub(crate) struct BufferPool(Arc<Mutex<Buffers>>);
 
 #[derive(Default)]
 struct Buffers {
     free: Vec<Box<[u8]>>,
-    /// How many are under way.
+    /// Number of buffers in use.
     pooled: usize,
 }
 
-/// A buffer under way.
+/// A buffer in use.
 struct PooledBuffer {
     bytes: Box<[u8]>,
     length: usize,
@@ -33,7 +33,7 @@ struct PooledBuffer {
 }
 
 impl BufferPool {
-    /// What `change` makes of `data`: it is given the bytes and where to write as many.
+    /// Returns what `change` makes of `data`. `change` gets the bytes and an output slice of the same length.
     pub(crate) fn changed(&self, data: &[u8], change: impl FnOnce(&[u8], &mut [u8])) -> Bytes {
         if !(SHORT..=BUFFER).contains(&data.len()) {
             let mut own = vec![0; data.len()];
@@ -45,7 +45,7 @@ impl BufferPool {
         Bytes::from_owner(pooled)
     }
 
-    /// A buffer with anything in it: the one used last, which is still in the cache.
+    /// Returns a buffer with arbitrary contents. It is the one used last, which is still in the cache.
     fn take(&self) -> Box<[u8]> {
         let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buffers.pooled += 1;

@@ -1,8 +1,7 @@
 //! Data sequence numbers as offsets from where they start.
 //!
-//! Inside a connection positions in the data stream are 64-bit *offsets* from the initial data sequence
-//! number: the number itself is 0, the first byte of data is 1. They neither wrap nor need a circle to be
-//! compared on; only what goes on the wire or comes from it is a [`Dsn`].
+//! Inside a connection, positions in the data stream are 64-bit *offsets* from the initial data sequence number. The number itself is 0 and
+//! the first byte of data is 1. Offsets neither wrap nor need modular comparison. Only numbers on the wire are a [`Dsn`].
 
 use plait_base::Dsn;
 use plait_wire::{DataAck, DataSequence};
@@ -24,7 +23,7 @@ impl DataSpace {
         self.initial + offset
     }
 
-    /// The offset of a number; `None` for what lies before the start.
+    /// Returns the offset of a number; `None` for a number before the start.
     pub(crate) fn offset(self, dsn: Dsn) -> Option<u64> {
         u64::try_from(dsn.distance(self.initial)).ok()
     }

@@ -1,41 +1,41 @@
-//! What a connection reports.
+//! Events and errors of a connection.
 
 use plait_base::SubflowId;
 use plait_protect::sealed::RefusalReason;
 use plait_tcp::FourTuple;
 
-/// Something the owner has to act on.
+/// An event on which the owner has to act.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A subflow with these addresses exists from now on: segments for them are this connection's.
+    /// A subflow with these addresses now exists. Segments for them belong to this connection.
     SubflowOpened {
-        /// Which.
+        /// The subflow.
         id: SubflowId,
         /// Its addresses.
         tuple: FourTuple,
     },
-    /// It is gone; the four-tuple may be used again.
+    /// The subflow is gone. The four-tuple may be used again.
     SubflowClosed {
-        /// Which.
+        /// The subflow.
         id: SubflowId,
         /// Its addresses.
         tuple: FourTuple,
     },
-    /// Data can flow (Multipath TCP or plain, [`crate::Status`] tells), once the paths are in the keys that are required, if any are.
+    /// Data can flow, with Multipath TCP or plain TCP ([`crate::Status`] tells which). If paths are required in the keys, they are there.
     Connected,
-    /// The paths that are required are in the keys of both directions, see [`SealedStatus::waits_for_paths`](crate::SealedStatus::waits_for_paths):
-    /// data flows from now on.
+    /// The required paths are in the keys of both directions, see [`SealedStatus::waits_for_paths`](crate::SealedStatus::waits_for_paths).
+    /// Data flows from now on.
     PathsMixed,
     /// There is something to read (data, end, or error).
     Readable,
     /// Room to write after a refusal.
     Writable,
-    /// Nothing more comes and nothing can be sent; `None` for an orderly end. Subflows may still have to
-    /// finish closing: the connection is to be polled until [`crate::Connection::is_done`].
+    /// Nothing more arrives and nothing can be sent; `None` for an orderly end. Subflows may still have to finish closing. The owner must
+    /// poll the connection until [`crate::Connection::is_done`].
     Closed(Option<ConnectionError>),
 }
 
-/// How a connection failed.
+/// The reason for which a connection failed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConnectionError {
     /// The peer refused it (RST to the SYN).
@@ -48,63 +48,62 @@ pub enum ConnectionError {
     Reset,
     /// The peer closed it at once (MP_FASTCLOSE).
     FastClose,
-    /// We did.
+    /// This host aborted it.
     Aborted,
-    /// Only plain TCP was to be had and the configuration refuses that.
+    /// Only plain TCP was possible, and the configuration refuses that.
     PlainRefused,
-    /// All subflows were lost and none came back in time: not an end of the data.
+    /// All subflows were lost and no new one was opened in time. The data is not complete.
     AllPathsLost,
-    /// Every byte of both directions has arrived and is acknowledged, and so has the peer's end; the peer is gone, and whether it has
-    /// heard of our end is not known.
+    /// Every byte of both directions and the peer's end have arrived and are acknowledged. The peer is gone, and may not have received our
+    /// end.
     EndUnacknowledged,
     /// Every byte of the peer has arrived, and its end; every subflow and every join was reset, and whether the peer has our last bytes
     /// is not known.
     TailUnacknowledged,
     /// The peer broke the protocol.
     Protocol,
-    /// Scrambling was asked for and the peer does not do it; no byte of data was sent.
+    /// Scrambling is configured and the peer does not support it. No byte of data was sent.
     NotScrambled(Unscrambled),
-    /// Scrambling was asked for, and no path that the first data may take can be used.
+    /// Scrambling is configured, and no usable path may carry the first data.
     NoTrustedPath,
     /// Sealing is required and could not be agreed on, for the reason in
     /// [`SealedStatus::failure`](crate::SealedStatus::failure); no byte of data was sent.
     NotSealed,
-    /// The handshake of a sealed connection failed; the reason is there, too.
+    /// The handshake of a sealed connection failed, for the reason in [`SealedStatus::failure`](crate::SealedStatus::failure).
     HandshakeFailed,
-    /// The handshake of a sealed connection went through, and then not one block could be verified: the two ends have
-    /// different keys as the negotiation was rewritten on the way, or each block was changed. No byte of
-    /// data was delivered.
+    /// The handshake of a sealed connection succeeded, but no block could be verified after it. Either the two ends have different keys
+    /// because the negotiation was rewritten on the path, or each block was changed. No byte of data was delivered.
     NegotiationAltered,
-    /// The peer has refused the connection behind the handshake, in a sealed record; no byte of data was delivered.
+    /// The peer has refused the connection after the handshake, in a sealed record. No byte of data was delivered.
     RefusedByPeer(RefusalReason),
     /// Fewer paths than are required have given a share to the keys, for the reason in
     /// [`SealedStatus::failure`](crate::SealedStatus::failure); no byte of data was sent.
     PathsMissing,
-    /// The connection did not come about, and what the application has said first may have been delivered all the same: it was sent to one
-    /// instance of the server, which did not answer in time on any path. It was repeated to no other instance, as that could deliver it a
-    /// second time. [`SealedSettings::may_repeat`](crate::SealedSettings::may_repeat) allows that.
+    /// The connection was not established, but the first bytes of the application may have been delivered. They were sent to one instance
+    /// of the server, which did not answer in time on any path. They were repeated to no other instance, because that could deliver them a
+    /// second time. [`SealedSettings::may_repeat`](crate::SealedSettings::may_repeat) allows the repetition.
     PerhapsDelivered,
-    /// A data checksum failed and there is no other subflow to carry on with (RFC 8684, section 3.7).
+    /// A data checksum failed and no other subflow is left (RFC 8684, section 3.7).
     Corrupted,
 }
 
-/// What there is in place of a scrambled connection.
+/// The protocol that was found in place of scrambling.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Unscrambled {
     /// The peer speaks Multipath TCP without scrambling (version 1, or without flag D).
     Multipath,
-    /// The peer speaks TCP, or everything else is stripped on the way.
+    /// The peer speaks plain TCP, or the path strips all options.
     Plain,
-    /// Scrambling was agreed on, and then the options no longer got through.
+    /// Scrambling was negotiated, and later the options no longer got through.
     Stripped,
 }
 
-/// Why a read gives no bytes.
+/// The reason for which a read returns no bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadError {
-    /// Nothing there now; [`Event::Readable`] will tell.
+    /// Nothing to read now. [`Event::Readable`] follows.
     WouldBlock,
-    /// The end of the stream: the peer has sent everything and all was read.
+    /// The end of the stream: all bytes of the peer were read.
     End,
     /// The connection failed before the end.
     Failed(ConnectionError),

@@ -1,12 +1,10 @@
 //! A Multipath TCP connection (RFC 8684, version 1) above its subflows.
 //!
-//! A [`Connection`] owns its subflows and the two streams of data sequence numbers. Like everything in the
-//! core it takes segments and moments in and hands segments, deadlines and events out. What it needs from
-//! the host it lives on (paths, ports, randomness) comes in as a [`Host`].
+//! A [`Connection`] owns its subflows and the two streams of data sequence numbers. Like all of the core it takes segments and moments as
+//! input, and returns segments, deadlines and events. It gets paths, ports and randomness from its [`Host`].
 //!
-//! The application's bytes are cut into *blocks* at the moment a subflow can take them; one block is one DSS
-//! mapping is one record of a subflow. Blocks are reference counted: retransmission is the subflow's,
-//! reinjection on another subflow is ours, and neither copies.
+//! The application's bytes are cut into *blocks* when a subflow can take them. One block is one DSS mapping and one record of a subflow.
+//! Blocks are reference counted. The subflow retransmits, the connection reinjects on another subflow, and neither copies.
 
 mod buffer_pool;
 mod closing;

@@ -1,7 +1,7 @@
-//! Logs, where the feature `tracing` is on; else the macros are empty, and what they would have said is not even computed.
+//! Log macros. Without the feature `tracing` they are empty, and their arguments are not evaluated.
 //!
-//! `debug` tells of decisions: what was negotiated, attempts, joins, addresses, resets and why, what is sent again; `trace` where each block goes.
-//! The owner's span says of which connection. Values are fields. Payload, options, keys and tokens never are.
+//! `debug` reports decisions: negotiation, attempts, joins, addresses, resets with their reason, repeated blocks. `trace` reports the
+//! subflow of each block. The owner's span names the connection. Values are fields. Payload, options, keys and tokens are never logged.
 
 #[cfg(feature = "tracing")]
 pub(crate) use tracing::{debug, trace};

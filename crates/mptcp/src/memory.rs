@@ -1,22 +1,22 @@
-//! What a connection keeps in memory, and how much of it the host has.
+//! Memory accounting of a connection.
 //!
-//! The host has so much for all its connections ([`Host::memory_share`](crate::Host::memory_share) is what one of them may have of it). A
-//! connection that has less than it would like offers smaller windows and takes less of its application. Nothing that was promised or
-//! taken is given up for it.
+//! The host has a limit for all its connections. [`Host::memory_share`](crate::Host::memory_share) returns the share of one connection. A
+//! connection with less than it wants offers smaller windows and takes fewer bytes of its application. Offered windows and accepted bytes
+//! are never taken back.
 
 use crate::Connection;
 
 /// Memory of one connection, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// In use: both buffers, bytes that wait out of order on any subflow, and what is known of each segment under way.
+    /// Memory in use: both buffers, bytes that wait out of order on any subflow, and the state of each segment in flight.
     pub used: u64,
-    /// What the peer may still send, by the window that was offered.
+    /// Bytes that the peer may still send by the window offered.
     pub promised: u64,
 }
 
 impl Memory {
-    /// The memory of several, together.
+    /// Returns the sum of several.
     pub(crate) fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |one, other| Self {
             used: one.used + other.used,
@@ -24,19 +24,19 @@ impl Memory {
         })
     }
 
-    /// Both.
+    /// Returns the sum of both.
     pub const fn total(self) -> u64 {
         self.used + self.promised
     }
 }
 
-/// The part of a share that one direction may have.
+/// Returns the part of a share that one direction may use.
 const fn of_one_direction(share: u64) -> u64 {
     share / 2
 }
 
 impl Connection {
-    /// What it has in memory.
+    /// Returns the memory of the connection.
     pub fn memory(&self) -> Memory {
         let of_subflows =
             self.subflows.iter().map(|subflow| subflow.tcp.memory() + subflow.state.waiting_bytes());
@@ -47,7 +47,7 @@ impl Connection {
         }
     }
 
-    /// Of a sealed connection the peer sends no more than MAX_DATA allows.
+    /// The peer of a sealed connection sends no more than MAX_DATA allows.
     fn promised(&self) -> u64 {
         match self.protection.announced() {
             Some(announced) => announced.saturating_sub(self.incoming.next()),
@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    /// The host has so much for it now.
+    /// Sets the share of memory that the host grants now.
     pub(crate) fn set_memory_share(&mut self, share: u64) {
         self.send_share = usize::try_from(of_one_direction(share)).unwrap_or(usize::MAX);
         self.incoming.limit(self.send_share);

@@ -1,4 +1,4 @@
-//! What can be chosen about a connection.
+//! Settings of a connection.
 
 mod scramble;
 mod sealed;
@@ -11,36 +11,36 @@ use plait_base::Duration;
 
 use crate::paths::Joins;
 
-/// Which subflow the next block goes to.
+/// Selects the subflow for the next block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Scheduler {
-    /// The one with the smallest round-trip time that has room.
+    /// The subflow with the smallest round-trip time that has room.
     #[default]
     LowestRtt,
-    /// One after the other.
+    /// Each subflow in turn.
     RoundRobin,
-    /// All of them: each byte is sent on every subflow.
+    /// All subflows: each byte is sent on every subflow.
     Redundant,
-    /// One after the other, and no path that is not trusted sees more than so many bytes of the stream in
-    /// a row, first transmissions and reinjections taken together, as long as there is a trusted path. A gap of
-    /// fewer than 64 bytes does not end a row: a reader of scrambled bytes can bridge it.
+    /// Each subflow in turn, with a limit for paths that are not trusted. As long as there is a trusted path, no untrusted path carries
+    /// more than this many bytes of the stream in a row. First transmissions and reinjections are counted together. A gap of fewer than 64
+    /// bytes does not end a row: an eavesdropper on scrambled bytes can bridge it.
     Dispersed {
-        /// Most bytes in a row.
+        /// Largest number of bytes in a row.
         max_exposure: NonZeroU16,
     },
 }
 
-/// What may happen when the peer or the way does not let Multipath TCP through.
+/// What happens if the peer or the path does not support Multipath TCP.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Fallback {
-    /// Plain TCP then, and the status says why.
+    /// The connection continues as plain TCP, and the status gives the reason.
     #[default]
     Allow,
     /// The connection fails.
     Refuse,
 }
 
-/// What protects the bytes on their way.
+/// Protection of the bytes in transit.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Protect {
     /// Nothing: regular Multipath TCP.
@@ -53,7 +53,7 @@ pub enum Protect {
 }
 
 impl Protect {
-    /// Probing of silent subflows where [`plait_tcp::Config::keep_alive`] does not ask for another.
+    /// Probing of silent subflows if [`plait_tcp::Config::keep_alive`] does not set another.
     pub(crate) fn keep_alive(&self) -> Option<plait_tcp::KeepAlive> {
         match self {
             Self::Plain | Self::Scramble(_) => None,
@@ -61,7 +61,7 @@ impl Protect {
         }
     }
 
-    /// How long a subflow may be silent when it should not be: what probing takes to find it dead.
+    /// How long a subflow may be silent when it should not be: the time in which probing finds it dead.
     pub(crate) fn longest_silence(&self) -> Option<Duration> {
         self.keep_alive().map(|asked| asked.idle + asked.interval * u32::from(asked.probes))
     }
@@ -70,55 +70,55 @@ impl Protect {
 /// Settings of one connection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Settings of every subflow (the MTU is replaced by the path's).
+    /// Settings of every subflow. The MTU of the path replaces the one given here.
     pub tcp: plait_tcp::Config,
-    /// What protects the bytes.
+    /// Protection of the bytes.
     pub protect: Protect,
     /// Scheduler.
     pub scheduler: Scheduler,
-    /// Ask for DSS checksums (RFC 8684, section 3.3.1). Used if either side asks.
+    /// Ask for DSS checksums (RFC 8684, section 3.3.1). They are used if either side asks.
     pub checksum: bool,
-    /// Whether plain TCP is good enough.
+    /// Whether plain TCP is acceptable.
     pub fallback: Fallback,
     /// Offer Multipath TCP at all.
     pub multipath: bool,
     /// Bytes of the application that are kept until the peer acknowledges them.
     pub send_buffer: usize,
-    /// Most bytes kept until the application reads them; bounds the window offered. A connection begins with less and
-    /// is given as much as its application reads in two round trips of the slowest path.
+    /// Largest number of bytes kept until the application reads them. It bounds the window offered. A connection begins with less and gets
+    /// as much as its application reads in two round trips of the slowest path.
     pub receive_buffer: usize,
-    /// Most subflows at a time, those being opened included.
+    /// Largest number of subflows at a time, including those being opened.
     pub max_subflows: u8,
-    /// Most addresses of the peer that are kept.
+    /// Largest number of peer addresses kept.
     pub max_remote_addresses: u8,
     /// Announce our other addresses to the peer (ADD_ADDR).
     pub announce: bool,
     /// Further subflows that we open on connections that we have opened.
     pub joins: Joins,
-    /// Further subflows that we open on connections that were opened to us: only to addresses that the peer has announced, and a
-    /// second later than it could have. None by default, as in Linux: a peer that opens connections to us could have us send SYNs to
-    /// anybody.
+    /// Further subflows that this host opens on connections that the peer has opened. They go only to addresses that the peer has
+    /// announced, and a second later than the peer could have joined. None by default, as in Linux: otherwise a peer that opens a
+    /// connection could make this host send SYNs to any address.
     pub passive_joins: Joins,
-    /// On sealed connections: bring blocks along in the SYN of a join where no subflow works any more.
+    /// On sealed connections: send blocks in the SYN of a join while no subflow works.
     pub join_data: bool,
-    /// How long an attempt to open the connection may go without progress before another path is tried beside it (the
-    /// Connection Attempt Delay of RFC 8305, section 5).
+    /// How long an attempt to open the connection may go without progress before another path is tried in parallel (the Connection Attempt
+    /// Delay of RFC 8305, section 5).
     pub attempt_delay: Duration,
-    /// How long other paths may take to answer when an attempt on one has failed for more than silence. Long enough for a SYN that is lost and
-    /// sent again after a second (RFC 6298, section 2.1).
+    /// How long other paths may take to answer after an attempt on one path has failed for a reason other than silence. Long enough for a
+    /// SYN that is lost and sent again after a second (RFC 6298, section 2.1).
     pub remaining_attempts_timeout: Duration,
-    /// Most blocks of a sealed connection at a time that are left to the runner of its jobs
-    /// ([`Connection::poll_crypto`](crate::Connection::poll_crypto)), to be sealed and as many to be opened. 0: there
-    /// are no jobs, the connection does it itself.
+    /// Largest number of blocks of a sealed connection that are left at a time to the runner of its jobs
+    /// ([`Connection::poll_crypto`](crate::Connection::poll_crypto)): this many to be sealed and as many to be opened. With 0 there are no
+    /// jobs and the connection seals and opens blocks itself.
     pub crypto_jobs: u16,
-    /// Shorter blocks are not worth a job, in bytes.
+    /// Shortest block that is worth a job, in bytes.
     pub shortest_job: usize,
     /// How long a connection without any subflow waits for a new one before it fails.
     pub no_subflow_timeout: Duration,
 }
 
 impl Config {
-    /// Whether the crypto of a block of this length is left to others.
+    /// Whether the crypto of a block of this length is left to the runner of jobs.
     pub(crate) fn is_job(&self, length: usize) -> bool {
         self.crypto_jobs > 0 && length >= self.shortest_job
     }

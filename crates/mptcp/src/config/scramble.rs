@@ -1,31 +1,32 @@
-//! What can be chosen about a scrambled connection.
+//! Settings of a scrambled connection.
 
 use super::Fallback;
 use crate::ScrambleStart;
 
-/// Settings of scrambling. Both hosts choose the same start value, and nothing on the wire tells whether they
-/// did: with different ones the connection works and each side reads noise.
+/// Settings of scrambling. Both hosts choose the same start value, and nothing on the wire tells whether they did. With different values
+/// the connection works and each side reads noise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScrambleSettings {
-    /// What stands before the first byte of each direction.
+    /// Start value before the first byte of each direction.
     pub start: ScrambleStart,
-    /// What may happen where the peer does not scramble: fail, or go on unscrambled (and then, where
+    /// What happens if the peer does not scramble: the connection fails, or continues unscrambled (and, if
     /// [`Config::fallback`](crate::Config::fallback) allows it, in plain TCP).
     pub unscrambled: Fallback,
-    /// Bytes at the start of our direction that only trusted paths carry, the first time and every time. The
-    /// block that the last of them lies in is kept to them as a whole; `u64::MAX` for all there ever are.
+    /// Bytes at the start of our direction that only trusted paths carry, in the first transmission and in each repetition. Trusted paths
+    /// carry the block that contains the last of these bytes as a whole. `u64::MAX` stands for the whole stream.
     pub trusted_bytes: u64,
-    /// What happens when the last trusted path is gone.
+    /// What happens after the last trusted path is gone.
     pub without_trusted: WithoutTrusted,
 }
 
 /// What happens to a scrambled connection while it has no trusted path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WithoutTrusted {
-    /// Nothing is sent before there is one again.
+    /// Nothing is sent until a trusted path is available again.
     #[default]
     Stall,
-    /// Untrusted paths carry everything, first data included; [`ScrambleStatus::degraded`](crate::ScrambleStatus::degraded) tells.
+    /// Untrusted paths carry everything, including the first data. [`ScrambleStatus::degraded`](crate::ScrambleStatus::degraded) reports
+    /// it.
     Degrade,
 }
 
@@ -40,6 +41,5 @@ impl Default for ScrambleSettings {
     }
 }
 
-/// What a segment of any usual path holds: "the first segment", however small the application's first
-/// writes are.
+/// Payload of a segment on any usual path. It stands for "the first segment", even if the application's first writes are small.
 const FIRST_SEGMENT: u64 = 1460;

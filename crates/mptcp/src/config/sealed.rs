@@ -1,4 +1,4 @@
-//! What can be chosen about a sealed connection.
+//! Settings of a sealed connection.
 
 use plait_base::Duration;
 use plait_protect::handshake::{Capabilities, Handshakes, Policy, Tep};
@@ -8,42 +8,42 @@ use std::sync::Arc;
 /// Settings of a sealed connection.
 #[derive(Clone, Debug)]
 pub struct SealedSettings {
-    /// What happens where the peer, or the way to it, does not let us seal.
+    /// What happens if the peer, or the path to it, prevents sealing.
     pub policy: Policy,
-    /// Handshakes, best first. Of these `opener` and `listener` use what can prove the identities that they require
+    /// Handshakes, best first. Of these, `opener` and `listener` use those that can prove the identities that they require
     /// ([`Handshakes::allows`]).
     pub teps: Vec<Tep>,
-    /// What connections that we open bring along.
+    /// Handshake settings for connections that this host opens.
     pub opener: Option<Arc<dyn Handshakes>>,
-    /// What connections that we accept bring along.
+    /// Handshake settings for connections that this host accepts.
     pub listener: Option<Arc<dyn Handshakes>>,
-    /// How long the handshake may take from the SYN/ACK on.
+    /// How long the handshake may take, counted from the SYN/ACK.
     pub handshake_timeout: Duration,
-    /// Probing of silent subflows, where [`plait_tcp::Config::keep_alive`] does not ask for another. An attacker who cuts all
-    /// paths silently leaves a reader who has nothing to send no other way to notice. Probes are TCP's own: an attacker who
-    /// can answer for the peer's TCP can answer them.
+    /// Probing of silent subflows if [`plait_tcp::Config::keep_alive`] does not set another. If an attacker cuts all paths silently, an end
+    /// that only reads has no other way to notice. The probes are TCP's own: an attacker that can answer for the peer's TCP can answer
+    /// them.
     pub keep_alive: Option<KeepAlive>,
-    /// No byte of the application is sent or taken before so many disjoint paths have given a share to the keys; that of the
-    /// handshake is one of them. 0 and 1 ask for nothing. What the peer requires holds as well.
+    /// Number of disjoint paths that must have given a share to the keys before any byte of the application is sent or delivered. The path
+    /// of the handshake is one of them. 0 and 1 require nothing. The peer's own requirement applies as well.
     pub require_paths: u8,
-    /// What of the host's capabilities is listed to the peer. Without one of them the connection is as with a peer that lacks it; the models
-    /// of what each is for are searched without it, too.
+    /// Capabilities of the host that are listed to the peer. Without one of them the connection behaves as with a peer that lacks it. The
+    /// models that show the purpose of each capability are also checked without it.
     pub capabilities: Capabilities,
     /// When paths in use are asked for another share.
     pub ratchet: Ratchet,
-    /// For connections that we open: the application has declared that it does no harm if the bytes that it writes first are delivered
-    /// twice, to two instances of the server. Then they are repeated to whichever instance answers.
+    /// For connections that this host opens: the application has declared that its first bytes may be delivered twice, to two instances of
+    /// the server. They are then repeated to each instance that answers.
     pub may_repeat: bool,
-    /// For connections that we accept: answer with flag C (RFC 8684, section 3.1), because a balancer behind our address may lead a join to another host. Peers
-    /// then join only addresses that we announce, and send nothing but OPENING before it is acknowledged.
+    /// For connections that this host accepts: answer with flag C (RFC 8684, section 3.1), because a balancer in front of the address may
+    /// lead a join to another host. Peers then join only announced addresses, and send only OPENING until it is acknowledged.
     pub denies_initial: bool,
 }
 
-/// How long keys serve until a path is asked for another share: whichever comes first. Who has stolen the memory of a host
-/// reads no more than that.
+/// How long keys are used until a path is asked for another share. The limit that is reached first applies. An attacker that has stolen the
+/// memory of a host can read no more than that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ratchet {
-    /// Time in which anything was sent.
+    /// Time during which bytes were sent.
     pub age: Duration,
     /// Bytes of both directions.
     pub bytes: u64,
@@ -56,22 +56,22 @@ impl Default for Ratchet {
 }
 
 impl SealedSettings {
-    /// For connections that we open: required, all handshakes.
+    /// Settings for connections that this host opens: sealing required, all handshakes.
     pub fn opener(settings: Arc<dyn Handshakes>) -> Self {
         Self { opener: Some(settings), ..Self::default() }
     }
 
-    /// For connections that we accept: required, all handshakes.
+    /// Settings for connections that this host accepts: sealing required, all handshakes.
     pub fn listener(settings: Arc<dyn Handshakes>) -> Self {
         Self { listener: Some(settings), ..Self::default() }
     }
 
-    /// What our SYNs may offer.
+    /// Handshakes that our SYNs may offer.
     pub(crate) fn teps_to_open(&self) -> Vec<Tep> {
         self.teps_of(self.opener.as_ref())
     }
 
-    /// What our SYN/ACKs may agree to.
+    /// Handshakes that our SYN/ACKs may accept.
     pub(crate) fn teps_to_accept(&self) -> Vec<Tep> {
         self.teps_of(self.listener.as_ref())
     }
@@ -90,8 +90,7 @@ impl Default for SealedSettings {
             opener: None,
             listener: None,
             handshake_timeout: Duration::from_secs(20),
-            // A silent path is given up after a minute; the connection then waits for another for as long as
-            // `Config::no_subflow_timeout` says.
+            // A silent path is given up after a minute. The connection then waits for another path for `Config::no_subflow_timeout`.
             keep_alive: Some(KeepAlive {
                 idle: Duration::from_secs(30),
                 interval: Duration::from_secs(10),
@@ -107,7 +106,7 @@ impl Default for SealedSettings {
 }
 
 impl PartialEq for SealedSettings {
-    /// Settings of the handshakes are the same if they are one value.
+    /// Two handshake settings are equal if they are the same value in memory.
     fn eq(&self, other: &Self) -> bool {
         let Self {
             policy,

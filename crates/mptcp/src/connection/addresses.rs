@@ -17,7 +17,7 @@ use crate::subflows::subflow::{Control, ResetInfo, Subflow};
 use crate::{Connection, Host};
 
 impl Connection {
-    /// Tells the peer about paths of ours that it does not know yet.
+    /// Announces paths of ours that the peer does not know yet.
     pub(crate) fn announce_addresses(&mut self, host: &dyn Host) {
         if !self.paths.is_settled() && self.may_announce() {
             self.paths.settle(host.paths(), self.role == Role::Active);
@@ -33,7 +33,7 @@ impl Connection {
         self.config.announce && confirmed && self.mode() == Mode::Multipath && !self.closing.is_over()
     }
 
-    /// Sends the announcements and withdrawals that are due, and what else is repeated.
+    /// Sends the announcements and withdrawals that are due, and other signals that are repeated.
     pub(crate) fn repeat_announcements(&mut self, now: Instant) {
         if self.mode() != Mode::Multipath || self.closing.is_over() {
             return;
@@ -67,7 +67,7 @@ impl Connection {
         told.into_iter().chain(self.repetition_deadline()).min()
     }
 
-    /// The peer announces an address, or echoes one of ours.
+    /// Handles an ADD_ADDR: the peer announces an address, or echoes one of ours.
     pub(crate) fn on_add_addr(&mut self, now: Instant, index: usize, add: &AddAddr, host: &dyn Host) {
         if add.echo {
             self.paths.on_echo(Announcement { id: add.address_id, address: add.address });
@@ -81,15 +81,14 @@ impl Connection {
         if !self.learn_address(now, add.address_id, add.address, add.port, host) {
             return;
         }
-        // The peer repeats it until it sees this.
+        // The peer repeats the announcement until it sees this echo.
         let echo = AddAddr { echo: true, hmac: None, ..*add };
         if self.subflows[index].state.signal(Control::AddAddr(echo)) {
             self.subflows[index].tcp.request_ack();
         }
     }
 
-    /// Remembers an address of the peer that was proved to come from it; `false` if the peer is not to be told that it was
-    /// heard.
+    /// Stores an address of the peer whose origin was proved. Returns `false` if the announcement must not be acknowledged to the peer.
     pub(crate) fn learn_address(
         &mut self,
         now: Instant,
@@ -119,8 +118,8 @@ impl Connection {
         same(&computed, &hmac)
     }
 
-    /// The peer has lost an address. Nobody has to have signed that: what it closes has first to stay silent when it is asked
-    /// (RFC 8684, section 3.4.2), and a subflow that is the last one stays, and shows by itself whether it still works.
+    /// Handles a REMOVE_ADDR. The withdrawal need not be authenticated: a subflow is closed only if it stays silent when it is probed (RFC
+    /// 8684, section 3.4.2). The last subflow stays, and shows by itself whether it still works.
     pub(crate) fn on_remove_addr(&mut self, now: Instant, id: u8) {
         log::debug!(id, "the peer withdraws an address");
         self.paths.forget_remote(id);
@@ -151,8 +150,8 @@ impl Connection {
         }
     }
 
-    /// Something has come in on an open subflow: it answers whether its address is gone, or shows that the peer has not heard how
-    /// it is to be used.
+    /// Handles an arrival on an open subflow. It shows that a withdrawn address still works, or that the peer has not received the priority
+    /// of the subflow.
     pub(crate) fn heed_answers(&mut self, now: Instant, arrived: &Arrived<'_>) {
         let state = &mut self.subflows[arrived.index].state;
         if state.doubt.is_some_and(|doubt| doubt.is_dispelled(now)) {
@@ -172,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// Says once more by MP_PRIO how subflows are to be used.
+    /// Repeats the priorities of subflows by MP_PRIO.
     fn repeat_priorities(&mut self, now: Instant) {
         for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
             if subflow.state.priority.repeat(now) {
@@ -181,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Asks once more those subflows whose address the peer has withdrawn, and leaves those that have not answered.
+    /// Repeats the probe on subflows with a withdrawn address, and leaves the subflows that have not answered.
     fn resolve_doubts(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
             let Subflow { tcp, state, .. } = &mut self.subflows[index];
@@ -207,7 +206,7 @@ impl Connection {
         self.subflows.iter().filter(|subflow| subflow.is_open()).filter_map(of).min()
     }
 
-    /// Tells the peer that an address of ours is gone.
+    /// Announces to the peer that an address of ours is gone.
     pub(crate) fn withdraw(&mut self, own: IpAddr) {
         let Some(id) = self.paths.forget_own(own) else { return };
         if self.mode() == Mode::Multipath && !self.protection.withdraw(id) {

@@ -1,8 +1,8 @@
-//! Which subflows share in one TCP's part of a path.
+//! Selects the subflows that together increase as one TCP connection.
 //!
-//! Those over the same path of ours are taken to share a bottleneck, and those whose delays change together ([`crate::subflows::shared`]): they
-//! increase together as one TCP connection would, whatever the algorithm. Others are independent, unless the algorithm couples them
-//! (RFC 6356, OLIA). BBR is not coupled.
+//! Subflows over the same local path are taken to share a bottleneck, and so are those whose delays change together
+//! ([`crate::subflows::shared`]). They increase together as one TCP connection would, for every algorithm. Others are independent, unless
+//! the algorithm couples them (RFC 6356, OLIA). BBR is not coupled.
 
 use arrayvec::ArrayVec;
 use plait_base::Instant;
@@ -12,16 +12,17 @@ use crate::Connection;
 use crate::subflows::shared::Delays;
 use crate::subflows::subflow::Subflow;
 
-/// Subflows whose congestion control is coupled; further ones are left out of account.
+/// Subflows with coupled congestion control. Further subflows are left out of account.
 const MAX_COUPLED: usize = 32;
 
-/// What subflows over different paths that wait in one queue have of the increase of one TCP: a full queue mostly strikes one of them at a time, so
-/// that together they yield less than one TCP does. Measured in `sim/tests/fairness.rs`; with all of it they take 1.2 times as much.
+/// The part of one TCP's increase for subflows over different paths that share one queue. A full queue mostly drops packets of one of them
+/// at a time, so that together they yield less than one TCP does. Measured in `sim/tests/fairness.rs`: with all of the increase they take
+/// 1.2 times as much.
 const PART_OF_SHARED_QUEUE: f64 = 0.7;
 
 impl Connection {
-    /// Tells the congestion control of a subflow what it has to know of the others, before it hears what was acknowledged. Nobody else
-    /// is told: what they have changed since then counts when something is acknowledged to them.
+    /// Gives the congestion control of a subflow the values of the other subflows before it handles an acknowledgment. The others are not
+    /// updated here. Their own changes count when data of theirs is acknowledged.
     pub(crate) fn couple(&mut self, index: usize) {
         let algorithm = self.config.tcp.congestion;
         let own = &self.subflows[index];
@@ -49,7 +50,7 @@ impl Connection {
         self.subflows[index].tcp.set_coupling(coupling);
     }
 
-    /// Notes the last round trip of a subflow, and looks now and then which others wait in the same queue.
+    /// Notes the last round trip of a subflow, and checks at intervals which other subflows wait in the same queue.
     pub(crate) fn watch_delay(&mut self, now: Instant, index: usize) {
         if self.subflows.len() < 2 {
             return;
@@ -70,7 +71,7 @@ impl Connection {
     }
 }
 
-/// Whether both wait in the same queue, as far as either has found out.
+/// Whether both subflows wait in the same queue, as far as either has found out.
 fn shares_queue(one: &Subflow, other: &Subflow) -> bool {
     let knows = |a: &Subflow, b: &Subflow| {
         a.state.delays.as_ref().is_some_and(|delays| delays.shares_with(b.state.id))

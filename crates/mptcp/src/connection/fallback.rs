@@ -8,24 +8,24 @@ use crate::protection::Mode;
 use crate::subflows::subflow::{Control, ResetInfo};
 use crate::{Connection, PlainReason};
 
-/// Whether mappings were already sent, so that the peer has to be told where they end.
+/// Whether mappings were already sent, so that the peer must learn where they end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mapped {
-    /// Nothing was: both sides know from the handshake.
+    /// No mapping was sent: both sides know it from the handshake.
     Never,
-    /// The next data says with an infinite mapping that it goes on without.
+    /// The next data carries an infinite mapping, which announces the end of mappings.
     Announce,
 }
 
 impl Connection {
-    /// Whether numbers of stream and subflow still go together, and no other subflow is in the way.
+    /// Whether the sequence numbers of stream and subflow still correspond on the first subflow.
     pub(crate) fn can_fall_back(&self, index: usize) -> bool {
         self.protection.can_fall_back()
             && self.outgoing.is_contiguous()
             && self.subflows[index].state.is_first()
     }
 
-    /// From here on the subflow at `index` is the connection.
+    /// Makes the subflow at `index` the whole connection.
     pub(crate) fn fall_back(&mut self, index: usize, reason: PlainReason, mapped: Mapped) {
         if let Mode::Plain(_) = self.mode() {
             return;
@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// The bytes of the mapping at `dsn` are not what was sent.
+    /// Handles a checksum failure: the bytes of the mapping at `dsn` differ from those sent.
     pub(crate) fn on_corrupted(&mut self, index: usize, dsn: Dsn) {
         log::debug!(subflow = self.subflows[index].state.id.0, "data checksum is wrong");
         self.counters.checksum_failures += 1;
@@ -75,7 +75,7 @@ impl Connection {
         self.subflows[index].reset(ResetInfo { fail: Some(dsn.bits()), ..because });
     }
 
-    /// The peer says that what we sent from `dsn` on did not arrive as it was.
+    /// Handles an MP_FAIL: the bytes that this host sent from `dsn` on arrived altered.
     pub(crate) fn on_fail(&mut self, index: usize) {
         if !self.can_fall_back(index) {
             self.subflows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
@@ -94,8 +94,8 @@ impl Connection {
         self.ack_until_infinite(index);
     }
 
-    /// What the peer has sent with mappings it keeps until it is acknowledged at data level; Linux would run
-    /// out of send buffer before it comes to send the infinite mapping.
+    /// Sends Data-ACKs until the infinite mapping arrives. The peer keeps what it has sent with mappings until it is acknowledged at data
+    /// level. Linux would run out of send buffer before it sends the infinite mapping.
     fn ack_until_infinite(&mut self, index: usize) {
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
         //# The receiver SHOULD stop generating Data ACKs after it
@@ -103,14 +103,14 @@ impl Connection {
         self.subflows[index].state.acks_data_still = !self.closing.is_over();
     }
 
-    /// Plain TCP: a segment with data whose mapping is infinite, or is not there, ends the Data-ACKs.
+    /// Ends the Data-ACKs of plain TCP at a segment with data whose mapping is infinite or missing.
     pub(crate) fn watch_for_infinite(&mut self, index: usize, mapping: Option<Mapping>) {
         if mapping.is_none_or(|mapping| mapping.length == 0) {
             self.subflows[index].state.acks_data_still = false;
         }
     }
 
-    /// The options do not get through on this subflow.
+    /// Handles a subflow on which the options are stripped.
     pub(crate) fn on_stripped(&mut self, index: usize) {
         log::debug!(subflow = self.subflows[index].state.id.0, "options are stripped on the way");
         self.counters.stripped += 1;
@@ -126,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// Plain TCP: what the subflow has acknowledged frees the send buffer.
+    /// Plain TCP: bytes that the subflow has acknowledged leave the send buffer.
     pub(crate) fn follow_plain_acks(&mut self) {
         if let (Mode::Plain(tcp), Some(subflow)) = (self.mode(), self.plain_subflow()) {
             let acked = tcp.data_offset(self.subflows[subflow].tcp.acked_offset());
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// The one subflow of plain TCP.
+    /// The single subflow of plain TCP.
     pub(crate) fn plain_subflow(&self) -> Option<usize> {
         match self.mode() {
             Mode::Plain(tcp) => self.subflows.index_of(tcp.subflow()),

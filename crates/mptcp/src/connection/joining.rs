@@ -1,4 +1,4 @@
-//! Further subflows: which the path manager wants are opened, and those whose path has changed are left.
+//! Further subflows: opens those that the path manager wants, and leaves those with a changed path.
 
 use crate::log;
 use core::net::IpAddr;
@@ -37,7 +37,7 @@ impl Connection {
             else {
                 return;
             };
-            // Where the connection began there is the peer, whoever else is where it says.
+            // The peer is at the initial address. At an announced address there may be another host.
             let peer = self.paths.initial_remote().unwrap_or(remote.address);
             if remote.address != peer
                 && let Err(at) = host.claim_join(now, peer.ip(), remote.address)
@@ -71,7 +71,7 @@ impl Connection {
             && self.protection.is_confirmed()
     }
 
-    /// Which further subflows are ours to open.
+    /// Which further subflows this host opens.
     fn joins(&self) -> Joins {
         match self.role {
             Role::Active => self.config.joins,
@@ -79,8 +79,8 @@ impl Connection {
         }
     }
 
-    /// The host learns which paths do not lead to the peer, for other connections. That a join gets through says nothing of how a
-    /// connection would open there.
+    /// Reports to the host which paths do not lead to the peer, for other connections. The success of a join does not show that a
+    /// connection could be opened there.
     fn tell_outcomes(&mut self, now: Instant, host: &mut dyn Host) {
         if !self.paths.has_outcomes() {
             return;
@@ -100,8 +100,8 @@ impl Connection {
         }
     }
 
-    /// The peer has answered on this subflow: others over its path, and over paths of the same device, that still wait for an answer are not
-    /// needed. Where that was preferred and had its time first it has failed: the next join does not wait for it.
+    /// Cancels joins that are no longer needed. The peer has answered on this subflow, so joins that wait for an answer over its path, and
+    /// over paths of the same device, end. A preferred path that had its time first has failed, and the next join does not wait for it.
     pub(crate) fn cancel_slower(&mut self, now: Instant, index: usize) {
         if self.joins() != Joins::OnePerPath {
             return;
@@ -121,8 +121,8 @@ impl Connection {
         }
     }
 
-    /// A subflow that stood still does not any more. What was begun beside it over its path is not needed; if that has come to
-    /// something, this one is not.
+    /// Handles a stalled subflow that makes progress again. A join begun in parallel over its path is cancelled. If that join is complete,
+    /// this subflow is closed.
     pub(crate) fn on_recovered(&mut self, now: Instant, index: usize) {
         if self.joins() != Joins::OnePerPath {
             return;
@@ -141,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// The paths are not what they were.
+    /// Handles a change of the host's paths.
     pub(crate) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
         self.paths.on_paths_changed(host.paths());
         let mut lost_addresses = Vec::new();
@@ -175,11 +175,11 @@ impl Connection {
         }
     }
 
-    /// The path of this subflow is gone.
+    /// Leaves a subflow with a path that is gone.
     fn abandon(&mut self, index: usize) {
         match self.mode() {
-            // TCP outlives the loss of a path, should it come back in time. Other attempts to open the connection have
-            // paths of their own.
+            // TCP survives the loss of a path if the path comes back in time. Other attempts to open the connection have paths of their
+            // own.
             Mode::Plain(_) | Mode::Opening => {}
             Mode::Multipath => {
                 let id = self.subflows[index].state.id;
@@ -189,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Its role may have changed.
+    /// Applies the new backup role of a path.
     fn change_path(&mut self, now: Instant, index: usize, backup: bool) {
         let mode = self.mode();
         let subflow = &mut self.subflows[index];

@@ -1,4 +1,4 @@
-//! The connection.
+//! The connection: its state and its public methods.
 
 mod addresses;
 mod closing;
@@ -40,11 +40,11 @@ use crate::{
     AttemptStatus, Config, ConnectionError, Counters, Host, Negotiated, Path, ReadError, Refused, Status,
 };
 
-/// What an active open begins with.
+/// Parameters of an active open.
 pub(crate) struct Start<'a> {
     /// The path of the first subflow.
     pub(crate) path: &'a Path,
-    /// Where it goes.
+    /// The address of the peer.
     pub(crate) remote: SocketAddr,
     /// All addresses of the peer that are known beforehand, for further subflows.
     pub(crate) remotes: &'a [SocketAddr],
@@ -52,29 +52,29 @@ pub(crate) struct Start<'a> {
     pub(crate) first_id: u32,
 }
 
-/// One Multipath TCP connection, or what is left of it after falling back to TCP.
+/// A Multipath TCP connection, or the plain TCP connection that is left after a fallback.
 pub struct Connection {
     pub(crate) config: Config,
     pub(crate) role: Role,
     pub(crate) opened: Instant,
-    /// What each attempt to open it met.
+    /// The result of each attempt to open it.
     pub(crate) attempts: Vec<AttemptStatus>,
-    /// What protects the bytes, and what is spoken.
+    /// Protection of the bytes, and the mode.
     pub(crate) protection: Protection,
     pub(crate) subflows: Subflows,
-    /// What we send.
+    /// The stream to the peer.
     pub(crate) outgoing: SendStream,
-    /// What the peer sends.
+    /// The stream from the peer.
     pub(crate) incoming: RecvStream,
-    /// How far it is towards its end.
+    /// Progress of closing.
     pub(crate) closing: Closing,
     /// Ways to the peer.
     pub(crate) paths: PathManager,
     pub(crate) notices: Notices,
     pub(crate) counters: Counters,
-    /// What the host has for the bytes of the application, if that is less than the send buffer.
+    /// Memory that the host has for outgoing bytes of the application, if it is less than the send buffer.
     pub(crate) send_share: usize,
-    /// Who asks to be called, and when; `None` if that has to be looked for.
+    /// The deadlines and their owners; `None` if they must be computed.
     timers: Cell<Option<Timers>>,
 }
 
@@ -94,7 +94,7 @@ impl Connection {
         connection
     }
 
-    /// A connection that has failed before there was anything to try.
+    /// Returns a connection that has failed before any attempt.
     pub(crate) fn failed(now: Instant, config: Config, error: ConnectionError) -> Self {
         let protection = Protection::unanswered(&config);
         let mut connection = Self::new(now, config, Role::Active, protection);
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// A SYN with MP_JOIN whose token is this connection's.
+    /// Handles a SYN with MP_JOIN and the token of this connection.
     pub fn handle_join(
         &mut self,
         now: Instant,
@@ -150,7 +150,7 @@ impl Connection {
         result
     }
 
-    /// A segment for one of its subflows.
+    /// Handles a segment for one of its subflows.
     pub fn handle_segment(&mut self, now: Instant, id: SubflowId, segment: &Segment, host: &mut dyn Host) {
         if let Some(index) = self.subflows.index_of(id) {
             self.take_segment(now, index, segment, host);
@@ -158,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// An ICMP error about one of its subflows.
+    /// Handles an ICMP error about one of its subflows.
     pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
         if let Some(index) = self.subflows.index_of(id) {
             self.subflows[index].tcp.handle_icmp(now, error);
@@ -177,20 +177,20 @@ impl Connection {
                 Timer::Data => self.run_data_timer(now),
                 Timer::NoSubflow => self.run_outage(now),
                 Timer::Handshake => self.give_up_handshake(host),
-                // Looked at whatever has happened.
+                // Checked after every event.
                 Timer::Stall | Timer::Join | Timer::Life | Timer::Repair | Timer::Closing => {}
             }
         }
         self.settle(now, host);
     }
 
-    /// The paths of the host have changed (up, down, new, gone, class, backup).
+    /// Handles a change of the host's paths (up, down, new, gone, class, backup).
     pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
         self.follow_paths(now, host);
         self.settle(now, host);
     }
 
-    /// The next segment to send. Call until `None`.
+    /// Returns the next segment to send. Call until `None`.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
         self.timers.set(None);
         let segment = self.next_segment(now);
@@ -200,29 +200,29 @@ impl Connection {
         segment
     }
 
-    /// The next block to be sealed or opened, for whoever runs the jobs of this connection, on this core or another. Call
-    /// until `None`. There are none unless [`Config::crypto_jobs`] says so.
+    /// Returns the next block to be sealed or opened. The runner of this connection's jobs calls it until `None`, on this core or another.
+    /// There are no jobs unless [`Config::crypto_jobs`] allows them.
     pub fn poll_crypto(&mut self) -> Option<CryptoJob> {
         self.next_job()
     }
 
-    /// Whether [`Connection::poll_crypto`] has something to give.
+    /// Whether [`Connection::poll_crypto`] has a job to return.
     pub fn has_crypto(&self) -> bool {
         self.has_jobs()
     }
 
-    /// What came of a job of this connection; results may come in any order.
+    /// Takes the result of a job of this connection. Results may come in any order.
     pub fn handle_crypto(&mut self, now: Instant, result: CryptoResult, host: &mut dyn Host) {
         self.take_result(now, result);
         self.settle(now, host);
     }
 
-    /// The earliest deadline of the connection and all subflows.
+    /// Returns the earliest deadline of the connection and all its subflows.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers().next()
     }
 
-    /// The next event. Call until `None`.
+    /// Returns the next event. Call until `None`.
     pub fn poll_event(&mut self) -> Option<crate::Event> {
         if self.protection.established_mut().is_some_and(Established::poll_paths_mixed) {
             self.notices.push(crate::Event::PathsMixed);
@@ -230,13 +230,13 @@ impl Connection {
         self.notices.pop()
     }
 
-    /// Our token, once Multipath TCP is negotiated or offered passively: joins are looked up by it.
+    /// Returns our token once Multipath TCP is negotiated, or offered passively. Joins are looked up by it.
     pub fn token(&self) -> Option<u32> {
         self.protection.token(self.role)
     }
 
-    /// Room in the send buffer, in bytes; 0 after [`Connection::finish`] or failure. Who is told that there is none is told by
-    /// [`Event::Writable`](crate::Event::Writable) when there is some again.
+    /// Returns the room in the send buffer in bytes; 0 after [`Connection::finish`] or failure. After a return of 0, the connection reports
+    /// [`Event::Writable`](crate::Event::Writable) when room is available.
     pub fn writable(&self) -> usize {
         let room = self.send_room();
         if room == 0 {
@@ -245,8 +245,8 @@ impl Connection {
         room
     }
 
-    /// Room in the send buffer, in bytes, for nobody who would wait for it. It may shrink although nobody writes: what is sealed
-    /// takes more room than what was written.
+    /// Returns the room in the send buffer in bytes, and does not register a waiter. The room may shrink without a write: sealed bytes need
+    /// more room than the bytes that were written.
     pub(crate) fn send_room(&self) -> usize {
         if self.outgoing.is_finished() || self.closing.is_over() {
             return 0;
@@ -254,8 +254,8 @@ impl Connection {
         self.config.send_buffer.min(self.send_share).saturating_sub(self.kept())
     }
 
-    /// Takes bytes of the application; the caller has looked at [`Connection::writable`] (more is a bug of
-    /// the caller and is cut off). Returns how many were taken.
+    /// Takes bytes of the application and returns how many were taken. The caller has checked [`Connection::writable`]. More bytes are a
+    /// bug of the caller and are cut off.
     pub fn write(&mut self, now: Instant, mut data: Bytes) -> usize {
         let _ = now;
         self.timers.set(None);
@@ -273,8 +273,8 @@ impl Connection {
         taken
     }
 
-    /// Takes bytes that its opening has accepted from the application: none of them is cut off, although what is sealed (the
-    /// headers of blocks, control records) has room of its own in the send buffer.
+    /// Takes bytes that the opening has accepted from the application. No byte is cut off, although the overhead of sealing (headers of
+    /// blocks, control records) also needs room in the send buffer.
     pub(crate) fn take_early(&mut self, data: Bytes) {
         self.timers.set(None);
         if !self.outgoing.is_finished() && !self.closing.is_over() {
@@ -282,12 +282,12 @@ impl Connection {
         }
     }
 
-    /// The application waits for room.
+    /// Registers that the application waits for room.
     pub(crate) fn expect_room(&mut self) {
         self.notices.writer_waits();
     }
 
-    /// The next bytes of the peer, in order.
+    /// Returns the next bytes of the peer, in order.
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
         let is_sealed = self.protection.is_sealed();
         let round_trip = || reinjecting::slowest_round_trip(now, &self.subflows, is_sealed);
@@ -307,22 +307,22 @@ impl Connection {
         }
     }
 
-    /// No more writes: DATA_FIN (or FIN) follows the last byte. Reading goes on.
+    /// Ends writing: DATA_FIN (or FIN) follows the last byte. Reading continues.
     pub fn finish(&mut self, now: Instant) {
         self.timers.set(None);
         self.outgoing.finish();
         self.progress_closing(now);
     }
 
-    /// Ends at once: MP_FASTCLOSE, or RST on plain TCP.
+    /// Ends the connection at once: MP_FASTCLOSE, or RST on plain TCP.
     pub fn abort(&mut self, now: Instant) {
         let _ = now;
         self.timers.set(None);
         self.fail(ConnectionError::Aborted);
     }
 
-    /// Nobody waits for it any more: it is aborted, and if it is over already, the subflows that have not closed are reset. Who holds a
-    /// path could keep such a subflow for ever, by a window that stays shut on its FIN.
+    /// Aborts a connection that has no owner any more. If the connection is over already, the subflows that have not closed are reset.
+    /// Otherwise an attacker in control of a path could keep such a subflow forever with a closed window before its FIN.
     pub fn discard(&mut self, now: Instant) {
         self.abort(now);
         for subflow in &mut self.subflows {
@@ -332,25 +332,25 @@ impl Connection {
         }
     }
 
-    /// Nobody will read any more: what still arrives is refused (RST / MP_FASTCLOSE once data comes).
+    /// Ends reading. Data that still arrives is refused (RST or MP_FASTCLOSE once data comes).
     pub fn stop_reading(&mut self, now: Instant) {
         let _ = now;
         self.timers.set(None);
         self.refuse_data();
     }
 
-    /// Whether nothing is left to do, TIME-WAIT included: it can be dropped.
+    /// Whether nothing is left to do, TIME-WAIT included. The owner can then drop the connection.
     pub fn is_done(&self) -> bool {
         self.closing.is_over() && self.subflows.is_empty()
     }
 
-    /// Only TIME-WAIT is left: for each subflow the four-tuple and what is needed to answer for it; the
-    /// endpoint may keep those in a smaller form and drop the connection.
+    /// Whether only TIME-WAIT is left: for each subflow the four-tuple and the state needed to answer for it. The endpoint may keep these
+    /// in a smaller form and drop the connection.
     pub fn is_time_wait(&self) -> bool {
         self.closing.is_over() && self.subflows.iter().all(|subflow| subflow.tcp.state() == State::TimeWait)
     }
 
-    /// What to tell people.
+    /// Returns the status for display.
     pub fn status(&self, now: Instant) -> Status {
         let negotiated = match (self.mode(), self.protection.version()) {
             (Mode::Opening, _) | (Mode::Multipath, None) => Negotiated::Opening,
@@ -373,14 +373,14 @@ impl Connection {
         }
     }
 
-    /// Whether who opened it to us has answered our SYN/ACK, so that its address is its own.
+    /// Whether the peer that opened the connection has answered our SYN/ACK, which validates its address.
     pub fn has_proved_address(&self) -> bool {
         self.subflows
             .first()
             .is_some_and(|subflow| !matches!(subflow.tcp.state(), State::SynReceived | State::Closed))
     }
 
-    /// Whether `segment`, on the first subflow, would show that: it acknowledges our SYN/ACK.
+    /// Whether `segment`, on the first subflow, would validate the address: it acknowledges our SYN/ACK.
     pub fn would_prove_address(&self, segment: &Segment) -> bool {
         self.subflows.first().is_some_and(|subflow| subflow.tcp.is_third_segment(segment))
     }
@@ -390,12 +390,13 @@ impl Connection {
         self.protection.is_sealed()
     }
 
-    /// Fingerprint of the key that the peer of a sealed connection has shown; `None` without a key, and before the handshake is complete.
+    /// Returns the fingerprint of the key that the peer of a sealed connection has shown. `None` without a key, and before the handshake is
+    /// complete.
     pub fn peer_key(&self) -> Option<[u8; 32]> {
         self.protection.established()?.peer_key()
     }
 
-    /// What is spoken.
+    /// Returns the mode: opening, Multipath TCP or plain TCP.
     pub(crate) fn mode(&self) -> Mode {
         self.protection.mode()
     }
@@ -410,7 +411,7 @@ impl Connection {
         }
     }
 
-    /// After anything has happened: passes on what the subflows report, and does what follows from it.
+    /// Handles the reports of the subflows and their consequences. Runs after every event.
     fn settle(&mut self, now: Instant, host: &mut dyn Host) {
         self.timers.set(None);
         self.set_memory_share(host.memory_share());
@@ -426,7 +427,7 @@ impl Connection {
         }
     }
 
-    /// Who asks to be called, and when.
+    /// Collects the deadlines and their owners.
     fn timers(&self) -> Timers {
         let timers = self.timers.get().unwrap_or_else(|| self.look_for_timers());
         self.timers.set(Some(timers));
@@ -455,7 +456,7 @@ impl Connection {
         timers
     }
 
-    /// Runs what is due on the subflows.
+    /// Runs the subflows' timers that are due.
     fn run_subflows(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
             if self.subflows[index].figures().tcp.is_some_and(|at| at <= now) {

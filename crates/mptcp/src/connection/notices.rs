@@ -1,4 +1,4 @@
-//! Events that wait for the owner, each told once until it was acted upon.
+//! Events that wait for the owner. Each is reported once until the owner has acted on it.
 
 use core::cell::Cell;
 use std::collections::VecDeque;
@@ -9,9 +9,9 @@ use crate::{ConnectionError, Event};
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     events: VecDeque<Event>,
-    /// Readable was told and the reader has not come to the end since.
+    /// Readable was reported and the reader has not reached the end of the data since.
     is_readable_told: bool,
-    /// A writer was refused, or was told that there is no room.
+    /// A write was refused, or the writer has learned that there is no room.
     is_writer_waiting: Cell<bool>,
     is_connected_told: bool,
     is_closed_told: bool,
@@ -38,24 +38,24 @@ impl Notices {
         }
     }
 
-    /// There is something to read.
+    /// Reports that there is something to read.
     pub(crate) fn readable(&mut self) {
         if !core::mem::replace(&mut self.is_readable_told, true) {
             self.push(Event::Readable);
         }
     }
 
-    /// The reader has found nothing more.
+    /// Notes that the reader has found nothing more.
     pub(crate) fn reader_waits(&mut self) {
         self.is_readable_told = false;
     }
 
-    /// The writer has found no room.
+    /// Notes that the writer has found no room.
     pub(crate) fn writer_waits(&self) {
         self.is_writer_waiting.set(true);
     }
 
-    /// There is room again.
+    /// Reports room to a waiting writer.
     pub(crate) fn writable(&mut self) {
         if self.is_writer_waiting.take() {
             self.push(Event::Writable);

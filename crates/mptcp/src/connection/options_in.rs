@@ -1,18 +1,18 @@
-//! What the MPTCP options of one segment say, taken out once.
+//! The MPTCP options of one segment, extracted once.
 
 use arrayvec::ArrayVec;
 use plait_protect::sealed::CheckTag;
 use plait_wire::{AddAddr, Dss, MpCapable, MpJoin, MpReset, MptcpOption, Segment, TcpOption, options};
 
-/// Address ids of one REMOVE_ADDR: what fits into the option space.
+/// Largest number of address ids in one REMOVE_ADDR: the option space limits it.
 const MAX_REMOVED: usize = 36;
 /// MP_EXPERIMENTAL (RFC 8684, section 3.9).
 const EXPERIMENTAL: u8 = 0xf;
 /// Generation and tag.
 const TAG_LEN: usize = 9;
 
-/// The MPTCP options of one segment. Of an option that stands there twice the first counts. There may be keys
-/// among them: nothing here can be printed.
+/// The MPTCP options of one segment. If an option occurs twice, the first one counts. The options may contain keys: the type has no `Debug`
+/// output.
 #[derive(Default)]
 pub(crate) struct Signals {
     pub(crate) capable: Option<MpCapable>,
@@ -22,12 +22,12 @@ pub(crate) struct Signals {
     pub(crate) removed: ArrayVec<u8, MAX_REMOVED>,
     /// MP_PRIO: backup or not.
     pub(crate) prio: Option<bool>,
-    /// MP_FAIL: where.
+    /// MP_FAIL: the data sequence number.
     pub(crate) fail: Option<u64>,
-    /// MP_FASTCLOSE: the key it proves itself with.
+    /// MP_FASTCLOSE: the key that authenticates it.
     pub(crate) fast_close: Option<[u8; 8]>,
     pub(crate) reset: Option<MpReset>,
-    /// The tag of a sealed connection: what stands behind the third byte of MP_EXPERIMENTAL.
+    /// The tag of a sealed connection: the bytes after the third byte of MP_EXPERIMENTAL.
     pub(crate) tag: Option<[u8; TAG_LEN]>,
     /// Proof of life, asked for or given.
     pub(crate) check: Option<CheckTag>,
@@ -35,7 +35,7 @@ pub(crate) struct Signals {
     pub(crate) path_key: Option<(u32, u16)>,
     /// Options that could not be read.
     pub(crate) malformed: u32,
-    /// An MPTCP option of any kind was there, a broken one included.
+    /// Whether an MPTCP option of any kind was present, a malformed one included.
     pub(crate) any: bool,
 }
 

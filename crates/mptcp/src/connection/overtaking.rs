@@ -1,8 +1,8 @@
-//! A faster subflow that has nothing new to send sends what slower ones are late with (Raiciu et al. 2012, opportunistic
-//! retransmission), and those are held back if the whole stream stands still for them (penalisation).
+//! Opportunistic retransmission and penalisation (Raiciu et al. 2012). A faster subflow without new data sends blocks that are late on
+//! slower subflows. If the whole stream stands still because of slower subflows, their windows are reduced.
 //!
-//! There is nothing new where the writer has written all, or where window or send buffer are used up. The first copy to arrive
-//! counts, so that a transfer ends no later than the better path alone would end it, but for the time that the copies take there.
+//! There is no new data if the writer has written all, or if the window or the send buffer is used up. The first copy to arrive counts. A
+//! transfer therefore ends no later than on the better path alone, except for the time that the copies take there.
 
 use arrayvec::ArrayVec;
 use plait_base::{Duration, Instant, SubflowId};
@@ -13,21 +13,21 @@ use crate::send::Backlog;
 use crate::send::blocks::{Block, Carrier};
 use crate::subflows::subflow::Subflow;
 
-/// Blocks looked at, from the first without an acknowledgment: bounds the work per segment.
+/// Blocks checked, from the first one that is not acknowledged. Bounds the work per segment.
 const LOOK_AHEAD: usize = 512;
-/// No estimate is longer.
+/// Upper limit of an estimate.
 const LONGEST_TRANSMISSION: Duration = Duration::from_secs(60);
 
-/// What is known of the time that a subflow takes.
+/// Estimates of the time that a subflow needs.
 struct Pace {
     id: SubflowId,
     /// Stream offset below which TCP has seen everything acknowledged.
     acked: u64,
     round_trip: Duration,
-    /// After so long a block is late.
+    /// Age after which a block is late.
     late: Duration,
-    /// What it delivers, in bytes per second: no more than its window speaks for, nor, where it has had enough to send for that to be
-    /// known, its acknowledgments.
+    /// Its delivery rate in bytes per second. The rate is at most what its window allows. If the subflow had enough to send for a
+    /// measurement, the rate is also at most that of its acknowledgments.
     rate: f64,
 }
 
@@ -42,9 +42,9 @@ impl Pace {
         Self { id: subflow.state.id, acked: subflow.tcp.acked_offset(), round_trip, late, rate }
     }
 
-    /// How long the acknowledgment of a block may still take: what is left of a round trip; if it is late, as long as it has been
-    /// waited for. And no less than everything up to its end takes at the rate of the subflow: the smoothed round trip lags behind a
-    /// queue that grows, and knows nothing of what has not left yet.
+    /// Returns how long the acknowledgment of a block may still take: the rest of a round trip, or, for a late block, as long as its age.
+    /// The result is at least the time for everything up to its end at the rate of the subflow. The smoothed round trip lags behind a
+    /// growing queue and does not include bytes that are not sent yet.
     fn remaining(&self, now: Instant, carrier: &Carrier) -> Duration {
         let Some(ahead) = carrier.end.checked_sub(self.acked).filter(|&ahead| ahead > 0) else {
             return Duration::ZERO;
@@ -55,13 +55,13 @@ impl Pace {
     }
 }
 
-/// How long so many bytes take at this rate, in bytes per second.
+/// Returns the time for this many bytes at this rate, in bytes per second.
 fn transmission(bytes: u64, rate: f64) -> Duration {
     Duration::from_secs_f64((bytes as f64 / rate.max(1.0)).min(LONGEST_TRANSMISSION.as_secs_f64()))
 }
 
 impl Connection {
-    /// Sends a block that others carry on a subflow that would bring it sooner.
+    /// Sends a block of another subflow on a subflow that would deliver it sooner.
     pub(super) fn schedule_overtaking(&mut self, now: Instant) -> bool {
         if self.subflows.len() < 2 || self.outgoing.first().is_none() {
             return false;
@@ -89,10 +89,10 @@ impl Connection {
         false
     }
 
-    /// The first block that `by` would bring sooner than those that carry it.
+    /// Returns the first block that `by` would deliver sooner than the subflows that carry it.
     fn overtaken(&self, now: Instant, by: &Candidate, paces: &[Pace]) -> Option<u64> {
-        // The last byte of a copy arrives so much later than its first: a block may have been cut for a window that was larger.
-        // A copy that would win by little is not worth its room.
+        // The last byte of a copy arrives this much later than its first byte: a block may have been cut for a larger window. A copy with a
+        // small gain is not worth its room.
         let is_late = |block: &Block, carrier: &Carrier| {
             let trip = by.srtt + transmission(block.end() - block.start, by.rate);
             let pace = paces.iter().find(|pace| pace.id == carrier.subflow);
@@ -103,13 +103,13 @@ impl Connection {
                 && block.carriers.iter().all(|carrier| is_late(block, carrier))
                 && self.may_carry(&self.subflows[by.index], block.start, block.end())
         };
-        // What the subflow carries itself is not late by its own measure, so it is never copied to it again.
+        // A block of the subflow itself is not late by its own measure, so it is never copied to it again.
         let is_elsewhere = |block: &&Block| !block.is_carried_by(by.id);
         let blocks = self.outgoing.blocks().take(LOOK_AHEAD);
         blocks.filter(is_elsewhere).find(is_overtaken).map(|block| block.start)
     }
 
-    /// The stream stands still for the block at `start`: those that carry it are given less.
+    /// Reduces the windows of the subflows that carry the block at `start`, because the stream stands still for it.
     fn restrain_carriers(&mut self, now: Instant, start: u64) {
         let Some(block) = self.outgoing.block(start) else { return };
         for carrier in &block.carriers {

@@ -1,4 +1,4 @@
-//! Taking segments in: options first, then the bytes they are about.
+//! Handling of segments: first the options, then the bytes to which they refer.
 
 use crate::log;
 use bytes::Bytes;
@@ -15,13 +15,13 @@ use crate::send::Acked;
 use crate::subflows::subflow::{Kind, ResetInfo, Stage};
 use crate::{Connection, ConnectionError, Host};
 
-/// Bytes of a subflow that may wait for a mapping that comes late.
+/// Bytes of a subflow that may wait for a late mapping.
 pub(crate) const MAX_UNMAPPED: usize = 256 << 10;
-/// And for how long.
+/// Time for which they may wait.
 const MAX_UNMAPPED_TIME: Duration = Duration::from_millis(500);
-/// TCP's window on a sealed connection is not smaller than this.
+/// Lower limit of TCP's window on a sealed connection.
 const MIN_SEALED_WINDOW: u32 = 64 << 10;
-/// And not larger than this before the handshake is over: what a peer may make us keep that does not finish it.
+/// Upper limit of that window before the handshake is complete: the memory that a peer can occupy without finishing the handshake.
 const HANDSHAKE_WINDOW: u32 = 64 << 10;
 
 /// An acceptable segment.
@@ -31,7 +31,7 @@ pub(crate) struct Arrived<'a> {
     pub(crate) signals: &'a Signals,
     /// Stream offset of its first byte.
     pub(crate) offset: u64,
-    /// The window it offers.
+    /// The window that the segment offers.
     pub(crate) window: u32,
 }
 
@@ -53,8 +53,8 @@ impl Connection {
         match self.subflows[index].tcp.handle_segment(now, segment) {
             Arrival::Dropped(_) => {
                 self.counters.segments_refused += 1;
-                // A reset that overtook lost data is not where RFC 5961 wants it, and by the time of our challenge its sender
-                // is gone. Its key is more than a sequence number proves.
+                // A reset that overtook lost data does not have the sequence number that RFC 5961 requires, and its sender is gone before
+                // our challenge arrives. Its key proves more than a sequence number.
                 if let Some(key) = signals.fast_close {
                     self.on_fast_close(index, key);
                 }
@@ -77,7 +77,7 @@ impl Connection {
         }
         if segment.flags.contains(Flags::RST) {
             let state = &self.subflows[index].state;
-            // Nobody has signed the reason: on a sealed connection it may not keep us from a path.
+            // The reason is not authenticated: on a sealed connection it must not keep us from a path.
             if let Some(reset) = signals.reset.filter(|_| self.protection.trusts_options()) {
                 self.paths.on_refused(state.path, state.tuple.remote, Refusal::of(reset));
             }
@@ -112,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// The options of an acceptable segment on an established subflow.
+    /// Handles the options of an acceptable segment on an established subflow.
     fn take_signals(&mut self, now: Instant, arrived: &Arrived<'_>, host: &mut dyn Host) {
         let Arrived { index, signals, .. } = *arrived;
         match self.subflows[index].state.stage {
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// DSS options that came before the key.
+    /// Handles DSS options that came before the key.
     pub(crate) fn take_early_mappings(&mut self, index: usize) {
         for (dss, offset) in self.incoming.take_early_mappings() {
             self.subflows[index].state.has_dss = true;
@@ -206,7 +206,7 @@ impl Connection {
         self.declare(index, Mapping { offset, dsn, length, checksum });
     }
 
-    /// The first data of the opener: its place follows from the keys.
+    /// Declares the mapping of the opener's first data: the keys determine its place.
     fn declare_first(&mut self, index: usize, length: u16, checksum: Option<u16>) {
         let Some(session) = self.protection.session() else { return };
         let dsn = session.numbers.incoming.dsn(1);
@@ -234,15 +234,15 @@ impl Connection {
         }
     }
 
-    /// No MPTCP option at all, on a segment that acknowledges data: they are taken out on the way.
+    /// Checks for stripped options: a segment that acknowledges data has no MPTCP option at all.
     fn check_stripped(&mut self, index: usize) {
         let subflow = &self.subflows[index];
         let acked = subflow.tcp.acked_offset();
         if acked > 1 && !(self.protection.is_confirmed() && subflow.state.has_dss) {
             self.on_stripped(index);
         } else if acked > self.outgoing.acked() && self.can_fall_back(index) {
-            // It was Multipath TCP before. Only a peer that has fallen back acknowledges data like that; its
-            // infinite mapping would come with its next data, and it may have none.
+            // The subflow used Multipath TCP before. Only a peer that has fallen back acknowledges data like that. Its infinite mapping
+            // would come with its next data, and it may have none.
             self.fall_back(
                 index,
                 crate::PlainReason::PeerFellBack,
@@ -251,7 +251,7 @@ impl Connection {
         }
     }
 
-    /// Takes what TCP has put in order.
+    /// Takes the bytes that TCP has put in order.
     fn read_subflow(&mut self, now: Instant, index: usize) {
         if self.protection.must_be_sealed() {
             return self.read_sealed(now, index);
@@ -270,12 +270,11 @@ impl Connection {
             self.place_bytes(now, index);
         }
         if had_nothing && self.incoming.next() > 1 {
-            // Like Linux: the first data is acknowledged at once, so that the opener knows that its keys
-            // and its options get through.
+            // Like Linux: the first data is acknowledged at once, so that the opener knows that its keys and its options get through.
             self.subflows[index].tcp.request_ack();
         }
         if was_finished != self.incoming.is_finished() {
-            // So is the end, which TCP does not see.
+            // The end of the stream, which TCP does not see, is acknowledged at once as well.
             self.acknowledge_end();
         }
         self.tell_reader();
@@ -304,7 +303,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that have waited for their mapping long enough.
+    /// Handles bytes that have waited too long for their mapping.
     pub(crate) fn check_unmapped(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
             let since = self.subflows[index].state.unmapped_since;
@@ -341,7 +340,7 @@ impl Connection {
         self.counters.content_conflicts += u64::from(result.conflict);
     }
 
-    /// Acts on what the subflows report.
+    /// Acts on the reports of the subflows.
     pub(crate) fn drain_subflows(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
             while let Some(event) = self.subflows.poll_event(index) {
@@ -357,7 +356,7 @@ impl Connection {
         }
     }
 
-    /// The peer sends nothing more on this subflow.
+    /// Handles the end of the peer's data on this subflow.
     fn on_subflow_finished(&mut self, index: usize) {
         if let Mode::Plain(tcp) = self.mode() {
             if tcp.subflow() == self.subflows[index].state.id {
@@ -371,14 +370,14 @@ impl Connection {
         }
     }
 
-    /// The peer sends nothing more on this subflow: it is left, unless our bytes have no other way. `true` if it is.
+    /// Leaves a subflow on which the peer sends nothing more, unless our bytes have no other path. Returns `true` if it is left.
     pub(crate) fn leave_half_closed(&mut self, index: usize) -> bool {
         let id = self.subflows[index].state.id;
         let others_work = self.subflows.has_other_good(id);
-        // Behind its DATA_FIN the peer waits for our stream and opens no other subflow, however long we are silent.
+        // After its DATA_FIN the peer waits for our stream and opens no other subflow, however long we are silent.
         let is_needed = self.outgoing.queued() > 0 || self.incoming.has_fin();
-        // Nobody has signed the FIN. On a sealed connection the subflow is left in any case, and another takes its place;
-        // its DATA_FIN says that the peer has all of our stream.
+        // The FIN is not authenticated. On a sealed connection the subflow is left in any case, and another takes its place. The peer's
+        // DATA_FIN shows that it has all of our stream.
         let is_left = others_work || !is_needed || self.protection.must_be_sealed();
         if is_left {
             self.outgoing.on_stalled(id, |_| true);
@@ -408,7 +407,7 @@ impl Connection {
         }
     }
 
-    /// Nobody has answered the SYN acceptably.
+    /// Handles a SYN that got no acceptable answer.
     fn fail_to_open(&mut self, why: Closed) {
         let error = match why {
             Closed::Unreachable => ConnectionError::Unreachable,
@@ -421,8 +420,8 @@ impl Connection {
         self.fail(error);
     }
 
-    /// The subflow that has just closed was the first and only one, and the peer has not shown that options
-    /// get through: no other may be opened.
+    /// Whether no other subflow may be opened: the subflow that has just closed was the first and only one, and the peer has not shown that
+    /// options get through.
     fn is_beyond_repair(&self) -> bool {
         self.role == Role::Active
             && !self.protection.is_confirmed()
@@ -439,15 +438,15 @@ impl Connection {
         }
     }
 
-    /// Tells all subflows the window that is left.
+    /// Sets the window that is left on all subflows.
     pub(crate) fn offer_window(&mut self) {
         let mut window = self.incoming.offer_window();
         if self.protection.is_sealed() {
-            // What binds the data is MAX_DATA; this has to let control blocks through as well.
+            // MAX_DATA limits the data. This window must let control blocks through as well.
             window = window.max(MIN_SEALED_WINDOW);
             self.update_window();
         } else if self.protection.must_be_sealed() {
-            // Nobody has proved anything yet, and a handshake is not longer.
+            // The peer is not authenticated yet, and a handshake is not longer than this.
             window = window.min(HANDSHAKE_WINDOW);
         }
         for index in 0..self.subflows.len() {
@@ -456,7 +455,7 @@ impl Connection {
     }
 }
 
-/// How a connection of one subflow has ended.
+/// Returns how a connection with one subflow has ended.
 pub(crate) fn end_of(why: Closed) -> ConnectionError {
     match why {
         Closed::Refused => ConnectionError::Refused,

@@ -1,4 +1,4 @@
-//! What goes out next: what the subflows still have, then blocks that must be sent again, then new ones.
+//! Selection of what is sent next: queued records of the subflows, then blocks that must be sent again, then new blocks.
 
 use crate::log;
 use bytes::Bytes;
@@ -66,7 +66,7 @@ impl Connection {
         None
     }
 
-    /// Gives one record to one subflow. `false` if there is nothing to give, or nobody to take it.
+    /// Gives one record to one subflow. Returns `false` if there is no record, or no subflow to take it.
     fn schedule(&mut self, now: Instant) -> bool {
         if self.closing.is_over() {
             return false;
@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// The subflows that may carry the next bytes, each with room for as many of them as it may carry.
+    /// Returns the subflows that may carry the next bytes, each with the number of bytes that it may carry.
     fn candidates_for_new(&self, now: Instant) -> Candidates {
         let next = self.outgoing.next();
         let trusted = self.trusted_paths();
@@ -153,7 +153,7 @@ impl Connection {
         if let Scheduler::Dispersed { max_exposure } = self.config.scheduler {
             for candidate in &mut candidates {
                 let subflow = &self.subflows[candidate.index];
-                // As much as may be exposed in a row, or a segment, for those that may carry more: all take turns.
+                // The limit of exposed bytes in a row, or one segment for subflows that may carry more. All subflows take turns.
                 let turn = max_exposure.get().max(subflow.tcp.segment_payload(DATA_OPTIONS)).into();
                 let most = allowance(subflow).map_or(turn, |bytes| usize::try_from(bytes).unwrap_or(turn));
                 candidate.room = candidate.room.min(most);
@@ -162,14 +162,14 @@ impl Connection {
         candidates
     }
 
-    /// Of the subflows that `may_carry` it, those that should be given data now: regular ones; backups when none
-    /// of those works; those that are stalled when nothing else is left.
+    /// Returns the subflows that `may_carry` it and should get data now. Regular subflows come first, then backups if no regular one works,
+    /// then stalled subflows if nothing else is left.
     pub(crate) fn candidates(&self, now: Instant, may_carry: impl Fn(&Subflow) -> bool) -> Candidates {
         let may_carry = |subflow: &&Subflow| may_carry(subflow);
         let is_sealed = self.protection.is_sealed();
         let open = || self.subflows.iter().filter(|subflow| subflow.is_open()).filter(may_carry);
         let has_good = open().any(Subflow::is_good);
-        // A subflow that is suspect, or slow at the moment, keeps no backup from being used.
+        // A subflow that is suspect, or slow at the moment, does not prevent the use of a backup.
         let is_slow = |subflow: &Subflow| {
             self.is_queue_long(now, subflow) || subflow.state.sealed.delivery.is_slow(now)
         };
@@ -219,12 +219,11 @@ impl Connection {
             .collect()
     }
 
-    /// Blocks that other subflows could not get through.
+    /// Sends blocks that other subflows could not deliver.
     fn schedule_again(&mut self, now: Instant) -> bool {
         let Some(first) = self.outgoing.first_again() else { return false };
         let end = self.outgoing.block_from(first).map_or(first, Block::end);
-        // What comes first may have to take a subflow that nothing else would, or to wait where something behind
-        // it need not.
+        // The first block may need a subflow that nothing else would use, or wait although a block behind it need not.
         let is_new = |subflow: &Subflow| {
             !self.outgoing.block(first).is_some_and(|block| block.is_carried_by(subflow.state.id))
         };
@@ -250,7 +249,7 @@ impl Connection {
         false
     }
 
-    /// Redundant: whoever has room sends what it has not sent yet.
+    /// Redundant scheduler: each subflow that has room sends the blocks that it has not sent yet.
     fn schedule_copy(&mut self, now: Instant) -> bool {
         if self.config.scheduler != Scheduler::Redundant {
             return false;
@@ -269,8 +268,8 @@ impl Connection {
         false
     }
 
-    /// A subflow whose peer has closed the window, and that has nothing in flight, would never hear of its
-    /// opening again: it gets a segment to probe with. One is enough if the whole connection has to wait.
+    /// Gives a segment for probing to a subflow with a closed window and nothing in flight. Without it the subflow would never learn that
+    /// the window has opened. One such subflow is enough if the whole connection has to wait.
     fn schedule_probe(&mut self, now: Instant, candidates: &[Candidate]) -> bool {
         if self.outgoing.window_left() == 0 && self.outgoing.first().is_some() {
             return false;
@@ -303,7 +302,7 @@ impl Connection {
         self.outgoing.queued() < usize::from(shortest.unwrap_or(0))
     }
 
-    /// Cuts a block for the subflow that was chosen.
+    /// Cuts a block for the selected subflow.
     fn send_new(&mut self, now: Instant, index: usize, room: usize) -> bool {
         if self.protection.is_sealed() {
             return self.send_sealed(now, index, room);
@@ -333,7 +332,7 @@ impl Connection {
         true
     }
 
-    /// Sends a block once more, on this subflow.
+    /// Sends a block once more on this subflow.
     pub(crate) fn resend(&mut self, now: Instant, index: usize, start: u64) -> bool {
         let Some(block) = self.outgoing.block_from(start).filter(|block| block.start == start) else {
             return false;
@@ -344,7 +343,8 @@ impl Connection {
                 let subflow = &mut self.subflows[index];
                 subflow.state.reinjected += sealed.len() as u64;
                 if block.ends_stream() {
-                    // What has arrived is told before, by a segment of its own: the one with the DATA_FIN may be singled out on every path.
+                    // What has arrived is acknowledged before, in a segment of its own: an attacker could drop the segment with the
+                    // DATA_FIN on every path.
                     subflow.tcp.request_ack();
                 }
                 return self.transmit_block(now, index, start);
@@ -379,7 +379,7 @@ impl Connection {
         );
     }
 
-    /// Lets go of subflows that TCP is through with and that have nothing left to send.
+    /// Removes subflows that TCP has finished with and that have nothing left to send.
     pub(crate) fn reap(&mut self) {
         while let Some(subflow) = self.subflows.take_closed() {
             self.protection.forget(&subflow.state);
@@ -388,7 +388,7 @@ impl Connection {
     }
 }
 
-/// The longest super-segment of whole segments.
+/// Returns the length of the longest super-segment of whole segments.
 pub(crate) fn whole_segments(longest: u16, segment: u16) -> usize {
     let segment = segment.max(1);
     usize::from((longest / segment).max(1)) * usize::from(segment)

@@ -1,5 +1,5 @@
-//! Subflows on trial: one that has joined proves little in its first moment, for an attacker who cuts all paths may let joins pass, and
-//! a block behind each of them. An outage ends with a subflow that something verifies later than that.
+//! Subflows on trial. A completed join alone does not end an outage: an attacker that cuts all paths may let joins pass, and a block after
+//! each of them. An outage ends with a subflow that is verified later than that.
 
 use plait_base::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use crate::Connection;
 use crate::protection::Mode;
 use crate::subflows::subflow::{Subflow, Trial};
 
-/// A subflow has lasted on which something has come after so long. It is asked for it then: there may be nothing to say.
+/// Age at which an arrival shows that a subflow lasts. The connection asks for an answer then, because the peer may have nothing to send.
 const LASTING: Duration = Duration::from_secs(1);
 /// How long the answer may take.
 const ANSWER: Duration = Duration::from_secs(3);
 
 impl Connection {
-    /// The join of this subflow is complete. Where nothing is sealed that is all there is to prove.
+    /// Begins the trial of a subflow with a complete join. Without sealing the join is the only proof needed.
     pub(crate) fn begin_trial(&mut self, now: Instant, index: usize) {
         self.closing.on_subflow();
         if self.protection.is_sealed() {
@@ -24,7 +24,7 @@ impl Connection {
         }
     }
 
-    /// Something has verified this subflow.
+    /// Notes that a verified arrival has come on this subflow.
     pub(crate) fn follow_trial(&mut self, now: Instant, index: usize) {
         let state = &mut self.subflows[index].state;
         if let Trial::Since { joined, .. } = state.trial
@@ -35,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// Asks subflows on trial for something, or gives up.
+    /// Asks subflows on trial for an answer, or gives up.
     pub(crate) fn run_no_way(&mut self, now: Instant) -> bool {
         let asks = self.protection.verifies_life();
         for subflow in &mut self.subflows {
@@ -54,12 +54,12 @@ impl Connection {
         self.no_way_deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    /// When subflows on trial are asked, or the connection fails because none has lasted for too long.
+    /// Returns when subflows on trial are asked, or when the connection fails because no subflow has lasted for too long.
     pub(crate) fn no_way_deadline(&self) -> Option<Instant> {
         let end = self.closing.no_way_since()? + self.config.no_subflow_timeout;
         let trials = || self.subflows.iter().filter(|subflow| subflow.state.is_present()).filter_map(trial);
         let probe = trials().filter(|(_, is_probed)| !is_probed).map(|(joined, _)| joined + LASTING).min();
-        // One that has joined in time has the time to prove it.
+        // A subflow that has joined in time gets the time to prove itself.
         let last = trials().map(|(joined, _)| joined).filter(|joined| *joined <= end).max();
         let end = last.map_or(end, |joined| end.max(joined + LASTING + ANSWER));
         let is_multipath = self.mode() == Mode::Multipath;

@@ -1,11 +1,11 @@
-//! Which subflow may carry which bytes: path classes of both sides, and what is left of the trusted ones.
+//! Which subflow may carry which bytes: path classes of both sides, and the number of trusted paths left.
 
 use crate::config::{Protect, WithoutTrusted};
 use crate::subflows::subflow::{Subflow, SubflowState};
 use crate::{Connection, Host, Path, PathClass, Scheduler, TrustedPaths};
 
 impl SubflowState {
-    /// The lower of what both sides think of the way.
+    /// Returns the lower of the classes that both sides give to the path.
     pub(crate) fn trust(&self) -> PathClass {
         self.class.max(self.class_theirs)
     }
@@ -24,8 +24,7 @@ impl Connection {
         }
     }
 
-    /// Whether the subflow may carry the bytes from data offset `start` to `end`, be it for the first time or
-    /// once more.
+    /// Whether the subflow may carry the bytes from data offset `start` to `end`, for the first time or again.
     pub(crate) fn may_carry(&self, subflow: &Subflow, start: u64, end: u64) -> bool {
         let trusted = self.trusted_paths();
         self.protection.may_carry(subflow.state.trust(), trusted, start)
@@ -34,8 +33,8 @@ impl Connection {
                 .is_none_or(|limit| self.outgoing.exposure_allows(&subflow.state, start, end, limit))
     }
 
-    /// Most bytes in a row that an untrusted path may see now. Without a trusted path somebody has to see the
-    /// rest.
+    /// Returns the largest number of bytes in a row that an untrusted path may carry now. Without a trusted path, an untrusted path has to
+    /// carry the rest.
     pub(crate) fn exposure_limit(&self, trusted: TrustedPaths) -> Option<u64> {
         match self.config.scheduler {
             _ if !self.protection.is_readable_in_rows() => None,
@@ -49,7 +48,7 @@ impl Connection {
         }
     }
 
-    /// A subflow is about to carry these bytes.
+    /// Notes that a subflow is about to carry these bytes.
     pub(crate) fn note_carried(&mut self, index: usize, start: u64, length: u64) {
         let trusted = self.trusted_paths();
         let state = &self.subflows[index].state;
@@ -63,10 +62,9 @@ impl Connection {
         }
     }
 
-    /// The user thinks otherwise of the path of a subflow. Where its class decides what it may carry (on a scrambled connection,
-    /// and where untrusted paths see only so many bytes in a row) the subflow is left: what it still has to repeat is not for a path
-    /// that has become untrusted, and the peer learns of the new class when the path is joined again. `false` if nothing changes
-    /// by it.
+    /// Handles a new class that the user has given to the path of a subflow. The subflow is left if its class decides what it may carry: on
+    /// a scrambled connection, and if untrusted paths carry only a limited number of bytes in a row. Its retransmissions must not go over a
+    /// path that has become untrusted. The peer learns the new class when the path is joined again. Returns `false` if nothing changes.
     pub(crate) fn leave_for_class(&mut self, index: usize, class: PathClass) -> bool {
         let state = &mut self.subflows[index].state;
         let is_other = core::mem::replace(&mut state.class, class) != class;
@@ -77,7 +75,7 @@ impl Connection {
     }
 }
 
-/// Whether a first subflow may be opened over this path: the keys go over it, and the first data.
+/// Whether a first subflow may be opened over this path, which then carries the keys and the first data.
 pub(crate) fn may_open_over(protect: &Protect, path: &Path, host: &dyn Host) -> bool {
     match (path.class, protect) {
         (PathClass::Never, _) => false,

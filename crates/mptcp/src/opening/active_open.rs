@@ -1,4 +1,4 @@
-//! The verbs of a connection while it is being opened.
+//! The methods of a connection that is being opened.
 
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -18,41 +18,41 @@ use crate::{
     Status,
 };
 
-/// A connection that is being opened: attempts over one path each, until it is certain which of them is the connection.
+/// A connection that is being opened: attempts over one path each, until one of them becomes the connection.
 pub struct ActiveOpen {
     pub(super) config: Config,
     pub(super) remotes: Vec<SocketAddr>,
     pub(super) opened: Instant,
-    /// Ways that were not tried yet.
+    /// Ways that have not been tried yet.
     pub(super) waiting: VecDeque<Way>,
-    /// All attempts so far, those that failed included: each stays until its subflows are closed, and the one that came
-    /// farthest says how the opening failed. At most one per way.
+    /// All attempts so far, including failed ones. Each stays until its subflows are closed. The attempt with the most progress determines
+    /// how the opening failed. At most one per way.
     pub(super) attempts: Vec<Attempt>,
-    /// Number of the attempt that is the connection, or its remains.
+    /// Number of the attempt that became the connection, or its remains.
     pub(super) chosen: Option<usize>,
-    /// Number of the sealed attempt that is told what the application says, while the peer has not confirmed any; none where several
-    /// instances of the server are known.
+    /// Number of the sealed attempt that gets the application's bytes before the peer has confirmed an attempt. None if several instances
+    /// of the server are known.
     pub(super) leader: Option<usize>,
-    /// When the first attempt has said OPENING.
+    /// When the first attempt sent OPENING.
     pub(super) said_at: Option<Instant>,
-    /// The peer on that attempt: the application goes by that.
+    /// The identity of the peer on that attempt, on which the application relies.
     pub(super) peer: Option<PeerIdentity>,
-    /// Which instances of the server were found, and which of them may have bytes of the application.
+    /// The instances of the server that were found, and the instance that may have bytes of the application.
     pub(super) instances: Instances,
-    /// The name of this opening, once there is something to name.
+    /// The name of this opening, once it is needed.
     pub(super) id: Option<[u8; OPENING_LEN]>,
     pub(super) early: Early,
     pub(super) events: VecDeque<Event>,
-    /// The application was told that data can flow.
+    /// Whether the application has learned that data can flow.
     pub(super) is_connected_told: bool,
-    /// The application was refused room.
+    /// Whether a write of the application found no room.
     pub(super) is_writer_waiting: bool,
-    /// Some attempt has failed for more than silence, or the last one since then has begun.
+    /// When an attempt failed for a reason other than silence, or when the last attempt after that began.
     pub(super) failed_at: Option<Instant>,
 }
 
 impl ActiveOpen {
-    /// Begins with the best way to `remotes`, the same host at several addresses, best first; `None` if there is no way.
+    /// Begins with the best way to `remotes`, which are addresses of one host, best first. Returns `None` if there is no way.
     pub(super) fn start(
         now: Instant,
         config: Config,
@@ -93,7 +93,7 @@ impl ActiveOpen {
         }
     }
 
-    /// As [`Connection::handle_join`], for the attempt whose token it is.
+    /// As [`Connection::handle_join`], for the attempt with that token.
     pub fn handle_join(
         &mut self,
         now: Instant,
@@ -105,7 +105,7 @@ impl ActiveOpen {
         result.unwrap_or(Err(Refused::Malformed))
     }
 
-    /// As [`Connection::answer_join`], for the attempt whose token it is.
+    /// As [`Connection::answer_join`], for the attempt with that token.
     pub fn answer_join(
         &mut self,
         now: Instant,
@@ -116,7 +116,7 @@ impl ActiveOpen {
         self.joined_by(syn).ok_or(Refused::Malformed)?.answer_join(now, syn, nonce, host)
     }
 
-    /// As [`Connection::recall_join`], for the attempt whose token it is.
+    /// As [`Connection::recall_join`], for the attempt with that token.
     pub fn recall_join(
         &mut self,
         then: Instant,
@@ -127,7 +127,7 @@ impl ActiveOpen {
         self.joined_by(syn).ok_or(Refused::Malformed)?.recall_join(then, syn, nonce, host)
     }
 
-    /// The attempt that has the token of this SYN.
+    /// Returns the attempt with the token of this SYN.
     fn joined_by(&mut self, syn: &Segment) -> Option<&mut Connection> {
         let Some(plait_wire::MpJoin::Syn { token, .. }) = Signals::read(syn).join else { return None };
         let attempt = self.attempts.iter_mut().find(|attempt| attempt.connection.token() == Some(token));
@@ -152,7 +152,7 @@ impl ActiveOpen {
         self.settle(now, host);
     }
 
-    /// As [`Connection::handle_paths`]. An attempt whose path has gone is given up if there are others.
+    /// As [`Connection::handle_paths`]. An attempt over a path that has gone is given up if there are others.
     pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
         for attempt in &mut self.attempts {
             attempt.connection.handle_paths(now, host);
@@ -169,7 +169,7 @@ impl ActiveOpen {
         }
     }
 
-    /// As [`Connection::poll_crypto`]: attempts do everything themselves before one of them was chosen.
+    /// As [`Connection::poll_crypto`]. Attempts have no jobs before one of them is chosen.
     pub fn poll_crypto(&mut self) -> Option<CryptoJob> {
         self.chosen_mut()?.poll_crypto()
     }
@@ -282,8 +282,8 @@ impl ActiveOpen {
         }
     }
 
-    /// The application wants neither direction any more, and has written nothing, before any peer has answered: there is nothing to open.
-    /// The end of writing alone is no CLOSE, as the peer's stream is still wanted then.
+    /// Ends the opening if the application has given up both directions and written nothing before any peer has answered. The end of
+    /// writing alone is not a CLOSE, because the application still wants the peer's stream.
     fn delete_if_given_up(&mut self, now: Instant) {
         //= https://www.rfc-editor.org/rfc/rfc9293#section-3.10.4
         //# SYN-SENT STATE
@@ -306,7 +306,7 @@ impl ActiveOpen {
         self.chosen.is_some() && self.attempts.iter().all(|attempt| attempt.connection.is_time_wait())
     }
 
-    /// As [`Connection::status`]: that of the connection, or of the attempt that has come farthest.
+    /// As [`Connection::status`]: that of the connection, or of the attempt with the most progress.
     pub fn status(&self, now: Instant) -> Status {
         let number = self.chosen.unwrap_or_else(|| self.farthest());
         let mut status = self.attempts[number].connection.status(now);
@@ -315,15 +315,15 @@ impl ActiveOpen {
         status
     }
 
-    /// What it has in memory, in all attempts.
+    /// Returns the memory of all attempts.
     pub(crate) fn memory(&self) -> Memory {
-        // What waits in an attempt is shared with what is kept for the others.
+        // Bytes that wait in an attempt are shared with those kept for the other attempts.
         let early = Memory { used: self.early.len() as u64, promised: 0 };
         let attempts = self.attempts.iter().map(|attempt| attempt.connection.memory());
         Memory::sum(attempts.chain([early]))
     }
 
-    /// The connection, once one attempt was chosen and the subflows of all others are closed.
+    /// Returns the connection once one attempt is chosen and the subflows of all others are closed.
     pub(super) fn turn(&mut self, now: Instant) -> Option<Box<Connection>> {
         let chosen = self.chosen?;
         let others = self.attempts.iter().enumerate().filter(|(number, _)| *number != chosen);

@@ -1,4 +1,4 @@
-//! What an endpoint holds: a connection, or what will be one.
+//! An endpoint's entry: a connection, or the opening of one.
 
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -9,15 +9,15 @@ use super::active_open::ActiveOpen;
 use super::ways::no_way;
 use crate::{Config, Connection, CryptoJob, CryptoResult, Event, Host, Memory, ReadError, Refused, Status};
 
-/// A connection as its owner sees it, from the first SYN on: the verbs are those of [`Connection`].
+/// A connection as its owner sees it, from the first SYN on. The methods are those of [`Connection`].
 pub enum Association {
-    /// We are opening it.
+    /// This host is opening it.
     Opening(Box<ActiveOpen>),
-    /// It is open, or is being opened to us, or is over.
+    /// It is open, is being opened by the peer, or is over.
     Connection(Box<Connection>),
 }
 
-/// Calls the method of the same name of whatever it is.
+/// Calls the method of the same name on either variant.
 macro_rules! pass {
     ($self:ident.$verb:ident($($argument:expr),*)) => {
         match $self {
@@ -28,7 +28,7 @@ macro_rules! pass {
 }
 
 impl Association {
-    /// Opens actively towards `remotes`, the same host at several addresses, best first.
+    /// Opens actively towards `remotes`, which are addresses of one host, best first.
     pub fn connect(now: Instant, config: Config, remotes: &[SocketAddr], host: &mut dyn Host) -> Self {
         match ActiveOpen::start(now, config.clone(), remotes, host) {
             Some(open) => Self::Opening(Box::new(open)),
@@ -78,7 +78,7 @@ impl Association {
         pass!(self.recall_join(then, syn, nonce, host))
     }
 
-    /// As [`Connection::has_proved_address`]; an opening of our own has nothing to prove.
+    /// As [`Connection::has_proved_address`]; `true` for an opening of our own.
     pub fn has_proved_address(&self) -> bool {
         match self {
             Self::Opening(_) => true,
@@ -86,7 +86,7 @@ impl Association {
         }
     }
 
-    /// As [`Connection::would_prove_address`]; an opening of our own has nothing to prove.
+    /// As [`Connection::would_prove_address`]; `false` for an opening of our own.
     pub fn would_prove_address(&self, segment: &Segment) -> bool {
         match self {
             Self::Opening(_) => false,
@@ -94,7 +94,7 @@ impl Association {
         }
     }
 
-    /// As [`Connection::is_authenticated`]; an opening of our own is none that waits for the peer's OPENING.
+    /// As [`Connection::is_authenticated`]; `false` for an opening of our own, which does not wait for the peer's OPENING.
     pub fn is_authenticated(&self) -> bool {
         match self {
             Self::Opening(_) => false,
@@ -235,7 +235,7 @@ impl Association {
         pass!(self.status(now))
     }
 
-    /// What it has in memory.
+    /// Returns the memory of the connection.
     pub fn memory(&self) -> Memory {
         pass!(self.memory())
     }

@@ -1,4 +1,4 @@
-//! One attempt: a connection that may become the one.
+//! One attempt: a connection that may become the chosen one.
 
 use crate::log;
 use core::net::SocketAddr;
@@ -11,26 +11,26 @@ use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use crate::subflows::subflow::{Stage, Subflow};
 use crate::{Config, Connection, ConnectionError, Event, Host, Path};
 
-/// An answer of the peer is not waited for longer than this before another attempt begins, whatever the round trips seem to be.
+/// Upper limit of the wait for an answer of the peer before another attempt begins, whatever round-trip time was measured.
 const MAX_ANSWER: Duration = Duration::from_secs(1);
 
-/// Subflows of one attempt have ids from a range of their own, so that an id names a subflow of any of them.
+/// Size of the id range of one attempt. The subflows of each attempt have ids of its own range, so that an id is unique in the opening.
 const IDS: u32 = 1 << 16;
 
 /// One attempt.
 pub(super) struct Attempt {
     pub(super) connection: Box<Connection>,
     pub(super) way: Way,
-    /// How far it came.
+    /// Progress of the attempt.
     pub(super) stage: AttemptStage,
     pub(super) outcome: AttemptOutcome,
-    /// Another one begins then, unless it makes progress before.
+    /// When another attempt begins, unless this one makes progress before.
     pub(super) progress_due: Instant,
-    /// Its connection has said that data can flow.
+    /// Its connection has reported that data can flow.
     pub(super) is_connected: bool,
-    /// The application is to be told that there is something to read once this is the connection.
+    /// The application must learn that there is something to read when this attempt becomes the connection.
     pub(super) is_readable: bool,
-    /// It has been let join over other paths, as the peer is silent.
+    /// It may join over other paths, because the peer is silent.
     pub(super) may_join: bool,
     /// How its connection ended, if it has.
     pub(super) end: Option<Option<ConnectionError>>,
@@ -70,12 +70,12 @@ impl Attempt {
         }
     }
 
-    /// The number of the attempt that a subflow belongs to.
+    /// Returns the number of the attempt of a subflow.
     pub(super) fn number_of(id: plait_base::SubflowId) -> usize {
         (id.0 / IDS) as usize
     }
 
-    /// Our address.
+    /// Returns our address.
     pub(super) fn local_address(&self) -> Option<core::net::IpAddr> {
         self.local.map(|local| local.ip())
     }
@@ -84,12 +84,12 @@ impl Attempt {
         self.outcome == AttemptOutcome::Running
     }
 
-    /// Whether its connection is over, told or not.
+    /// Whether its connection is over, reported or not.
     pub(super) fn has_ended(&self) -> bool {
         self.connection.closing.is_over()
     }
 
-    /// Takes an event of its connection; gives back what the owner of all attempts has to act on.
+    /// Takes an event of its connection. Returns an event on which the owner of all attempts has to act.
     pub(super) fn take_event(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::SubflowOpened { .. } | Event::SubflowClosed { .. } | Event::PathsMixed => {
@@ -103,8 +103,8 @@ impl Attempt {
         None
     }
 
-    /// Looks how far it is. A step that it had not come to before is progress, and there are few steps: somebody who
-    /// feeds it byte by byte cannot hold up the others.
+    /// Updates the stage. A stage that is reached for the first time is progress, and there are few stages. A peer that sends byte by byte
+    /// therefore cannot delay the other attempts.
     pub(super) fn note_progress(&mut self, now: Instant) {
         let stage = self.connection.opening_stage();
         if stage > self.stage {
@@ -113,8 +113,8 @@ impl Attempt {
         }
     }
 
-    /// How long the next step may take. Behind the handshake nothing is left to compute: an answer takes a round trip. What the
-    /// path shows of that may be a lie.
+    /// Returns how long the next step may take. After the handshake nothing is left to compute, so an answer takes a round trip. The
+    /// round-trip time that the path shows may be forged.
     fn progress_time(&self) -> Duration {
         let step = self.connection.config.attempt_delay;
         if self.stage < AttemptStage::Authenticated {
@@ -124,7 +124,7 @@ impl Attempt {
         step.max((2 * round_trips.max().unwrap_or_default()).min(MAX_ANSWER))
     }
 
-    /// Whether it got through over its own path: where the first subflow is silent, alters blocks or is gone, it took a join.
+    /// Whether the attempt succeeded over its own path. If the first subflow is silent, alters blocks or is gone, a join was needed.
     pub(super) fn got_through(&self) -> bool {
         let first = self.connection.subflows.iter().find(|subflow| subflow.state.is_first());
         let is_repaired = self.connection.counters.blocks_repaired > 0;
@@ -132,14 +132,14 @@ impl Attempt {
         !self.may_join && !is_repaired && first.is_some_and(is_well)
     }
 
-    /// It is over, as an attempt.
+    /// Ends the attempt.
     pub(super) fn end(&mut self, now: Instant, outcome: AttemptOutcome) {
         log::debug!(path = ?self.way.path, remote = %self.way.remote, ?outcome, stage = ?self.stage, "attempt to open is over");
         self.outcome = outcome;
         self.ended = Some(now);
     }
 
-    /// For people; `opened` is when the first attempt began.
+    /// Returns the status for display; `opened` is when the first attempt began.
     pub(super) fn status(&self, opened: Instant) -> AttemptStatus {
         let Way { path, remote } = self.way;
         let unspecified = match remote {
@@ -161,7 +161,7 @@ impl Attempt {
 }
 
 impl Connection {
-    /// How far the opening of this connection is.
+    /// Returns the opening stage of this connection.
     fn opening_stage(&self) -> AttemptStage {
         let first = self.subflows.iter().find(|subflow| subflow.state.is_first());
         let is_open = first.is_some_and(|subflow| subflow.state.stage == Stage::Open);

@@ -1,4 +1,4 @@
-//! Which attempt is the connection, and when the next one begins.
+//! Selection of the attempt that becomes the connection, and the start of further attempts.
 
 use plait_base::{Duration, Instant};
 use plait_protect::sealed::OPENING_LEN;
@@ -11,14 +11,14 @@ use crate::protection::sealed::Standing;
 use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use crate::{Connection, ConnectionError, Event, Host, Path, PathClass, Protect};
 
-/// No attempt begins so long after one has said OPENING: the peer does not remember openings for ever.
+/// Time after the first OPENING after which no attempt begins: the peer does not remember openings forever.
 const LAST_START: Duration = Duration::from_secs(60);
-/// No attempt says OPENING so long after the first, where bytes may have been delivered: the peer remembers a claim for two minutes.
-/// That holds as far as the clock of the host counts the time for which it was suspended.
+/// Time after the first OPENING after which no attempt sends OPENING if bytes may have been delivered: the peer remembers a claim for two
+/// minutes. This holds only if the host's clock counts the time during which the host was suspended.
 const LAST_OPENING: Duration = Duration::from_secs(110);
 
 impl ActiveOpen {
-    /// After anything has happened: hears what the attempts report, and does what follows from it.
+    /// Handles the reports of the attempts and their consequences. Runs after every event.
     pub(super) fn settle(&mut self, now: Instant, host: &mut dyn Host) {
         loop {
             (0..self.attempts.len()).for_each(|number| self.drain_events(number));
@@ -45,13 +45,13 @@ impl ActiveOpen {
         }
     }
 
-    /// When there is something to do that no attempt knows of.
+    /// Returns the deadline that belongs to no attempt.
     pub(super) fn own_deadline(&self) -> Option<Instant> {
         if self.chosen.is_some() {
             return None;
         }
         if self.attempts.iter().any(|attempt| attempt.is_running() && attempt.end.is_some()) {
-            // It has failed while it was sending.
+            // The attempt has failed while it was sending.
             return Some(self.opened);
         }
         let next = if self.may_start() { self.next_start() } else { None };
@@ -62,7 +62,7 @@ impl ActiveOpen {
         silent.chain([next, self.last_chance()].into_iter().flatten()).min()
     }
 
-    /// Passes on what the attempt reports.
+    /// Passes on the events of the attempt.
     pub(super) fn drain_events(&mut self, number: usize) {
         let attempt = &mut self.attempts[number];
         let is_chosen = self.chosen == Some(number);
@@ -75,7 +75,7 @@ impl ActiveOpen {
         }
     }
 
-    /// Ends the attempts whose connections have failed.
+    /// Ends the attempts with failed connections.
     fn take_failures(&mut self, now: Instant) -> bool {
         let mut has_failed = false;
         let leader = self.leader;
@@ -83,8 +83,8 @@ impl ActiveOpen {
         for (number, attempt) in running {
             let Some(end) = attempt.end else { continue };
             let error = end.unwrap_or(ConnectionError::Reset);
-            // Under keys of too few paths the peer delivers nothing, and said so itself; nor does it where it has refused the attempt that
-            // was told.
+            // If too few paths are in the keys, the peer delivers nothing, and has said so itself. The same is true if the peer has refused
+            // the attempt that had the bytes.
             let is_denied = matches!(error, ConnectionError::RefusedByPeer(_))
                 || attempt.connection.protection.is_denied();
             let is_refused = error == ConnectionError::PathsMissing || (leader == Some(number) && is_denied);
@@ -128,7 +128,7 @@ impl ActiveOpen {
                         let connection = &mut self.attempts[other].connection;
                         return connection.handle_timeout(now, host);
                     }
-                    // It was given up here: what was said on it is lost.
+                    // The attempt was given up here: the bytes sent on it are lost.
                     let attempt = &mut self.attempts[number];
                     attempt.connection.abort(now);
                     attempt.end(now, AttemptOutcome::Failed(ConnectionError::AllPathsLost));
@@ -137,8 +137,8 @@ impl ActiveOpen {
         }
     }
 
-    /// The handshake of this attempt is through: OPENING goes out at once, and behind it what the application has said, if
-    /// no other attempt was told before.
+    /// Sends OPENING on this attempt, its handshake being complete. If no other attempt was given the application's bytes before, they
+    /// follow at once.
     fn say_opening(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
         let attempt = &mut self.attempts[number];
         let peer = attempt.connection.protection.peer_identity();
@@ -173,8 +173,8 @@ impl ActiveOpen {
         }
     }
 
-    /// Notes which instance of the server this attempt has found. `false` if bytes of the application may have reached another one, or this
-    /// one so long ago that it may have forgotten them.
+    /// Notes the instance of the server that this attempt has found. Returns `false` if another instance may have bytes of the application,
+    /// or if this instance received them so long ago that it may have forgotten them.
     fn meets_right_instance(&mut self, now: Instant, number: usize, host: &mut dyn Host) -> bool {
         let attempt = &self.attempts[number];
         let Some(instance) = attempt.connection.protection.instance() else { return true };
@@ -188,20 +188,20 @@ impl ActiveOpen {
             return true;
         }
         if self.instances.are_several() && self.early.is_silent() {
-            // Nothing was said yet: what will be waits until it is certain which attempt is the connection.
+            // No byte was sent yet. Later bytes wait until one attempt is chosen.
             self.leader = None;
         }
         let is_forgotten = self.said_at.is_some_and(|said| said + LAST_OPENING <= now);
         self.instances.may_tell(instance) && !(self.instances.is_any_told() && is_forgotten)
     }
 
-    /// Whether another instance of the server than that of this attempt may have bytes of the application.
+    /// Whether an instance of the server other than that of this attempt may have bytes of the application.
     fn is_told_to_another(&self, number: usize) -> bool {
         let instance = self.attempts[number].connection.protection.instance();
         instance.is_some_and(|instance| !self.instances.may_tell(instance))
     }
 
-    /// Whether the application has declared that it does no harm if what it says first is delivered twice.
+    /// Whether the application has declared that its first bytes may be delivered twice.
     fn may_repeat(&self) -> bool {
         match &self.config.protect {
             Protect::Sealed(settings) => settings.may_repeat,
@@ -221,7 +221,7 @@ impl ActiveOpen {
         }
     }
 
-    /// Silence behind the handshake, or nobody left to speak: the attempt joins over the other paths.
+    /// Lets the attempt join over the other paths if the peer is silent after the handshake, or if no subflow is left.
     fn watch_silence(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
         let attempt = &mut self.attempts[number];
         let has_no_subflow = attempt.connection.closing.no_subflow_since().is_some();
@@ -232,7 +232,7 @@ impl ActiveOpen {
         }
     }
 
-    /// The attempt that waits for its OPENING to be acknowledged and whose token at the peer is this one.
+    /// Returns the attempt that waits for the acknowledgment of its OPENING and that has this token at the peer.
     fn with_token(&self, token: u32) -> Option<usize> {
         self.attempts.iter().position(|attempt| {
             let protection = &attempt.connection.protection;
@@ -242,7 +242,7 @@ impl ActiveOpen {
         })
     }
 
-    /// This one is the connection. The others are let go.
+    /// Makes this attempt the connection, and gives up the others.
     fn choose(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
         self.chosen = Some(number);
         let path = self.attempts[number].way.path;
@@ -253,7 +253,7 @@ impl ActiveOpen {
                 attempt.connection.abort(now);
                 attempt.end(now, AttemptOutcome::Overtaken);
             }
-            // A path is to blame only where another has got through, and if it had its time.
+            // A path is to blame only if another path succeeded, and if this path had enough time.
             let remote = attempt.way.remote.ip();
             match attempt.outcome {
                 AttemptOutcome::Chosen => host.note_opening(now, path, remote, attempt.got_through()),
@@ -289,7 +289,7 @@ impl ActiveOpen {
         }
     }
 
-    /// The application gives the connection up.
+    /// Aborts the opening for the application.
     pub(crate) fn abort(&mut self, now: Instant) {
         if let Some(connection) = self.chosen_mut() {
             return connection.abort(now);
@@ -301,7 +301,7 @@ impl ActiveOpen {
         self.end_with(self.farthest(), ConnectionError::Aborted);
     }
 
-    /// Nobody waits for it any more, nor for what its attempts have left.
+    /// Discards the opening and the remains of its attempts, which have no owner any more.
     pub(crate) fn discard(&mut self, now: Instant) {
         self.abort(now);
         for attempt in &mut self.attempts {
@@ -309,14 +309,14 @@ impl ActiveOpen {
         }
     }
 
-    /// Nothing is left to try and to hope for.
+    /// Whether no way is left to try, and no attempt can succeed.
     fn is_hopeless(&self, now: Instant) -> bool {
         let runs = self.attempts.iter().any(Attempt::is_running);
         (!runs && self.waiting.is_empty()) || self.last_chance().is_some_and(|at| at <= now)
     }
 
-    /// Something on one path was worse than silence, which may be a lie told on that path alone: the others keep a chance,
-    /// but not as long as where nobody has said anything.
+    /// Returns how long the other attempts may go on after one has failed for a reason other than silence. An attacker on that path alone
+    /// may have caused it, so the other attempts go on. They get less time than if no path had answered.
     fn last_chance(&self) -> Option<Instant> {
         let is_silent = |attempt: &Attempt| attempt.stage == AttemptStage::SynSent;
         let all_silent = self.attempts.iter().filter(|attempt| attempt.is_running()).all(is_silent);
@@ -342,7 +342,7 @@ impl ActiveOpen {
         self.end_with(number, error);
     }
 
-    /// This one speaks for all: it has failed, and so has the opening.
+    /// Ends the opening with the error of this attempt.
     fn end_with(&mut self, number: usize, error: ConnectionError) {
         self.chosen = Some(number);
         self.attempts[number].connection.closing.restate(error);
@@ -351,7 +351,7 @@ impl ActiveOpen {
         self.events.extend([Event::Closed(Some(error)), Event::Readable]);
     }
 
-    /// The attempt that has come farthest; of several the one that still runs, or whose end says most.
+    /// Returns the attempt with the most progress. Of several, it is the one that still runs, or the one with the most specific error.
     pub(super) fn farthest(&self) -> usize {
         let says_much = |attempt: &Attempt| match attempt.outcome {
             AttemptOutcome::Running | AttemptOutcome::Chosen => 4,
@@ -372,12 +372,12 @@ impl ActiveOpen {
         !self.waiting.is_empty() && running < usize::from(self.config.max_subflows).max(1)
     }
 
-    /// When none of those that run has made progress for long enough; `None` if none runs.
+    /// Returns when the running attempts have gone without progress for long enough; `None` if none runs.
     fn next_start(&self) -> Option<Instant> {
         self.attempts.iter().filter(|attempt| attempt.is_running()).map(|attempt| attempt.progress_due).max()
     }
 
-    /// The next way is tried.
+    /// Starts an attempt over the next way.
     fn start_next(&mut self, now: Instant, host: &mut dyn Host) {
         while let Some(way) = self.waiting.pop_front() {
             let is_usable = |path: &&Path| path.up && may_open_over(&self.config.protect, path, host);
@@ -393,7 +393,7 @@ impl ActiveOpen {
         }
     }
 
-    /// Attempts whose paths have gone are given up, unless there is nothing else: TCP outlives a path that comes back.
+    /// Gives up attempts over paths that have gone, unless there is no other attempt: TCP survives the loss of a path that comes back.
     pub(super) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
         if self.chosen.is_some() {
             return;
@@ -410,7 +410,7 @@ impl ActiveOpen {
             return;
         }
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
-            // Behind the handshake an attempt can be joined over another path, and the peer may have claimed it.
+            // After the handshake an attempt can be joined over another path, and the peer may have claimed it.
             if attempt.stage < AttemptStage::Authenticated && is_gone(attempt) {
                 attempt.connection.abort(now);
                 attempt.end(now, AttemptOutcome::PathLost);
@@ -420,7 +420,7 @@ impl ActiveOpen {
 }
 
 impl Connection {
-    /// This connection is what came of an opening: what was said there is its own from now on.
+    /// Turns the opening into this connection, which takes over the bytes written so far.
     pub(super) fn take_over(
         &mut self,
         opened: Instant,

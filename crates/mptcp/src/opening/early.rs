@@ -1,12 +1,12 @@
-//! What the application has said before it is certain which attempt becomes the connection.
+//! The application's bytes before one attempt is chosen.
 
 use bytes::Bytes;
 
 use crate::Connection;
 use plait_base::Instant;
 
-/// The words of an application, kept so that each attempt can be told all of them. Bytes are reference counted: what
-/// is kept here and waits in an attempt is kept once.
+/// Bytes of an application, kept so that each attempt can get all of them. Bytes are reference counted: those that are kept here and wait
+/// in an attempt are in memory once.
 #[derive(Debug, Default)]
 pub(super) struct Early {
     pieces: Vec<Bytes>,
@@ -25,7 +25,7 @@ impl Early {
         self.is_finished
     }
 
-    /// Whether there is nothing that a server could act upon: neither a byte nor the end.
+    /// Whether there is nothing on which a server could act: neither a byte nor the end.
     pub(super) fn is_silent(&self) -> bool {
         self.bytes == 0 && !self.is_finished
     }
@@ -37,7 +37,7 @@ impl Early {
         }
     }
 
-    /// The application will write no more.
+    /// Notes that the application will write no more.
     pub(super) fn finish(&mut self) {
         self.is_finished = true;
     }
@@ -47,12 +47,12 @@ impl Early {
         self.is_finished && self.refuses_data && self.bytes == 0
     }
 
-    /// The application will read no more.
+    /// Notes that the application will read no more.
     pub(super) fn stop_reading(&mut self) {
         self.refuses_data = true;
     }
 
-    /// Tells a connection everything that was said so far.
+    /// Gives a connection all bytes that were written so far.
     pub(super) fn tell(&self, now: Instant, connection: &mut Connection) {
         for piece in &self.pieces {
             connection.take_early(piece.clone());
@@ -65,7 +65,7 @@ impl Early {
         }
     }
 
-    /// It is certain who has been told: nothing needs to be kept.
+    /// Drops the kept bytes: the attempt that has them is known.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }

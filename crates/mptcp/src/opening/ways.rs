@@ -1,4 +1,4 @@
-//! The ways to the peer, best first.
+//! The ways to the peer, best first: each is a path and an address.
 
 use core::net::SocketAddr;
 use plait_base::{Instant, PathId};
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crate::connection::trust::may_open_over;
 use crate::{Config, ConnectionError, Host, Path, PathClass};
 
-/// Ways that are tried at most: an application may know a host by any number of addresses.
+/// Largest number of ways that are tried: an application may know any number of addresses of a host.
 const MAX_WAYS: usize = 64;
 
 /// One path to one address of the peer.
@@ -17,8 +17,8 @@ pub(super) struct Way {
     pub(super) remote: SocketAddr,
 }
 
-/// All ways: those that have not failed lately first, then regular paths before backups, then trusted paths before
-/// untrusted ones, then in the order of preference; the next way differs from the last at both ends if it can.
+/// Returns all ways, best first. Ways without a recent failure come first, then regular paths before backups, trusted paths before
+/// untrusted ones, and the order of preference. If possible, the next way differs from the last at both ends.
 pub(super) fn ways(now: Instant, config: &Config, remotes: &[SocketAddr], host: &dyn Host) -> VecDeque<Way> {
     let usable = |path: &&Path| path.up && may_open_over(&config.protect, path, host);
     let mut paths: Vec<&Path> = host.paths().iter().filter(usable).collect();
@@ -39,7 +39,7 @@ pub(super) fn ways(now: Instant, config: &Config, remotes: &[SocketAddr], host: 
     ways.into_iter().map(|(_, way)| way).take(MAX_WAYS).collect()
 }
 
-/// Why there is no way at all.
+/// Returns the reason for which there is no way.
 pub(super) fn no_way(remotes: &[SocketAddr], host: &dyn Host) -> ConnectionError {
     let is_usable = |path: &Path| path.up && path.class != PathClass::Never;
     let reaches = |path: &Path| remotes.iter().any(|remote| path.local_for(remote.ip()).is_some());

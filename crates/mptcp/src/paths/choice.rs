@@ -1,4 +1,4 @@
-//! Which pair of a path of ours and an address of the peer is joined next.
+//! Selection of the next pair to join: a path of ours and an address of the peer.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant, PathId};
@@ -7,17 +7,17 @@ use super::pairs::Due;
 use super::{Joining, PathManager, Remote};
 use crate::{Path, PathClass, Paths};
 
-/// A passive side leaves the opener so much time to join an address first.
+/// Time that a passive side leaves to the opener to join an address first.
 const PASSIVE_DELAY: Duration = Duration::from_secs(1);
-/// A subflow stands still for so long before another address is tried over its path.
+/// Time for which a subflow stands still before another address is tried over its path.
 const STALL_PATIENCE: Duration = Duration::from_secs(1);
-/// All subflows stand still for so long before one is opened beside them between the same addresses.
+/// Time for which all subflows stand still before another subflow is opened between the same addresses.
 const SAME_PAIR_PATIENCE: Duration = Duration::from_secs(3);
-/// And so long lies between two of those: somebody may let each new subflow through for a moment.
+/// Least time between two such subflows: an attacker may let each new subflow through for a moment.
 const SAME_PAIR_INTERVAL: Duration = Duration::from_secs(600);
-/// Addresses that are tried over one path at a time.
+/// Largest number of addresses tried over one path at a time.
 const MAX_HANGING: usize = 4;
-/// The same of a path that shares its device with another: the other has to find room beside it.
+/// The same for a path that shares its device with another path, which needs room as well.
 const MAX_HANGING_OF_TWINS: usize = 2;
 
 /// Which further subflows a side opens.
@@ -25,14 +25,14 @@ const MAX_HANGING_OF_TWINS: usize = 2;
 pub enum Joins {
     /// None.
     None,
-    /// One over each path, to whichever address of the peer answers there.
+    /// One over each path, to the address of the peer that answers there.
     #[default]
     OnePerPath,
     /// One for each pair of a path and an address of the peer.
     Mesh,
 }
 
-/// A subflow as far as further ones depend on it. A join of the peer counts when it has proved to be the peer's.
+/// The properties of a subflow on which further subflows depend. A join of the peer counts once it is authenticated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Present {
     pub(crate) path: PathId,
@@ -44,15 +44,15 @@ pub(crate) struct Present {
 /// Whether a subflow serves its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
-    /// It does.
+    /// It makes progress.
     Well,
-    /// It makes no progress since then.
+    /// It has made no progress since this moment.
     Stalled(Instant),
-    /// Nobody has answered yet.
+    /// It has no answer yet.
     Hanging,
 }
 
-/// A pair that may be joined, from a moment on.
+/// A pair that may be joined from a given moment on.
 struct Choice<R> {
     at: Instant,
     rank: R,
@@ -61,8 +61,8 @@ struct Choice<R> {
 }
 
 impl PathManager {
-    /// The pair that is due first; of those that are due by now the one that is most likely to answer, then the one whose address
-    /// fewest others go to.
+    /// Returns the pair that is due first. Of the pairs that are due now, it is the one most likely to answer, then the one with the
+    /// address to which the fewest others go.
     pub(super) fn first_due(
         &self,
         joining: Joining,
@@ -91,8 +91,8 @@ impl PathManager {
         best.map(|choice| (choice.at, choice.path, choice.remote))
     }
 
-    /// From when on a path is wanted beside the others over its device: not while one of them does, and a preferred one has its
-    /// time first.
+    /// Returns from when on a path is wanted in addition to the others over its device. It is not wanted while one of them works. A
+    /// preferred path gets its time first.
     fn left_by_twins(
         &self,
         joining: Joining,
@@ -120,15 +120,15 @@ impl PathManager {
             left = left.max(match (begun, of_twin.next().map(|one| one.standing)) {
                 (_, Some(Standing::Stalled(since))) => since + STALL_PATIENCE,
                 (Some(begun), _) => begun + joining.attempt_delay,
-                // It is to be begun itself, or was by the peer.
+                // This host or the peer begins the subflow that is present.
                 (None, Some(Standing::Hanging | Standing::Well) | None) => Instant::ZERO,
             });
         }
         Some(left)
     }
 
-    /// From when on there may be a subflow over `path` to `remote` beside those that are present, at most `most` of which may wait for an
-    /// answer; `None` if not.
+    /// Returns from when on there may be a subflow over `path` to `remote` in addition to those present. At most `most` of these may wait
+    /// for an answer. Returns `None` if there may be none.
     fn free_from(
         &self,
         joining: Joining,
@@ -144,7 +144,7 @@ impl PathManager {
         let mut free = Instant::ZERO;
         for one in present.iter().filter(|one| (one.local, one.remote) == (local, ip)) {
             match one.standing {
-                // Somebody may have ended it on one side only: a NAT, or who can say so in the name of either side.
+                // A NAT, or an attacker that can forge segments of either side, may have ended it on one side only.
                 Standing::Stalled(since) if joining.is_in_need => {
                     let again = self.pairs.begun_beside(path.id, remote.address);
                     let again = again.map_or(Instant::ZERO, |begun| begun + SAME_PAIR_INTERVAL);
@@ -162,8 +162,8 @@ impl PathManager {
         }
     }
 
-    /// The same where one subflow over each path of the opener is enough: there is none that is well, and the address that was tried last
-    /// had its time. An address that the peer has announced since then is worth trying at once.
+    /// The same for [`Joins::OnePerPath`]. No subflow of the path works, and the address that was tried last had enough time. An address
+    /// that the peer has announced since then is tried at once.
     fn free_from_on_path(
         &self,
         joining: Joining,
@@ -172,7 +172,7 @@ impl PathManager {
         present: &[Present],
     ) -> Option<Instant> {
         let (mut free, mut hanging) = (Instant::ZERO, 0);
-        // A path of the opener is known to the other side by its address.
+        // The other side knows a path of the opener by its address.
         let is_same = |one: &&Present| {
             if joining.is_opener { one.path == path } else { one.remote == remote.address.ip() }
         };
@@ -201,7 +201,7 @@ fn may_be_joined(joining: Joining, remote: &Remote) -> bool {
         && (!remote.is_withdrawn || joining.is_in_need)
 }
 
-/// How long the opener is left to join this address first.
+/// Returns how long the opener may join this address first.
 fn grace(joining: Joining, remote: &Remote) -> Instant {
     match remote.announced {
         Some(announced) if !joining.is_opener => announced + PASSIVE_DELAY,
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(next, Some((NOW + STALL_PATIENCE, A, remote(2))));
     }
 
-    /// A device by two carriers, and another device.
+    /// Two paths over one device by two carriers, and a path over another device.
     fn twins() -> Paths {
         let mut paths = two_paths();
         for (id, name) in [(A, "one"), (B, "two"), (C, "one")] {

@@ -1,10 +1,9 @@
-//! Paths of this host, and what a connection knows about ways to its peer: a [`PathManager`] says which addresses are
-//! announced and which further subflows are opened.
+//! Paths of this host and ways to the peer. A [`PathManager`] decides which addresses are announced and which further subflows are opened.
 //!
-//! The opener of the connection opens them: one over each of its paths, to whichever address of the peer answers there, or one
-//! for each pair of path and address ([`Joins`]). The other side opens none unless it is told to, then only to addresses that were
-//! announced to it, and a little later, so that a pair is not joined from both ends at once. A pair that failed or was lost is
-//! tried again with growing distance.
+//! The opener of the connection opens further subflows ([`Joins`]): one over each of its paths, to the address of the peer that answers
+//! there, or one for each pair of path and address. The other side opens none unless it is configured to. It then joins only announced
+//! addresses, and a little later, so that a pair is not joined from both ends at once. A pair that failed or was lost is tried again at
+//! growing intervals.
 
 mod addresses;
 mod choice;
@@ -26,14 +25,14 @@ pub(crate) use reach::is_meaningful;
 use addresses::Addresses;
 use pairs::Pairs;
 
-/// Most outcomes that wait to be told to the host.
+/// Largest number of outcomes that wait to be reported to the host.
 const MAX_OUTCOMES: usize = 16;
 
 /// Ways to the peer: addresses of both sides, and pairs of path and address that have failed.
 #[derive(Debug, Default)]
 pub(crate) struct PathManager {
     addresses: Addresses,
-    /// All paths of ours as they are now have been looked at for announcing.
+    /// Whether all current paths of ours were checked for announcements.
     is_settled: bool,
     pairs: Pairs,
     /// When a pair can be tried again; `None` if none waits.
@@ -41,71 +40,70 @@ pub(crate) struct PathManager {
     is_stopped: bool,
     /// When the last subflow over each path was begun.
     begun: Vec<(PathId, Instant)>,
-    /// What the paths were when they were looked at last.
+    /// The paths at the last check.
     known_paths: Paths,
-    /// What the host has to be told.
+    /// Reports that wait for the host.
     outcomes: Vec<Outcome>,
-    /// What was looked at last, while nothing of it has changed: a packet that says nothing about ways to the peer costs
-    /// no search for one.
+    /// Input of the last search, kept while it has not changed: a packet that does not affect the ways to the peer costs no search.
     looked_at: Option<LookedAt>,
 }
 
-/// What a search for a further subflow depends on, beside what the path manager keeps.
+/// Input of a search for a further subflow, in addition to the state of the path manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct LookedAt {
     joining: Joining,
     present: PresentIds,
 }
 
-/// Subflows whose set is compared; with more there is no telling.
+/// Largest number of subflows that are compared. With more, every check counts as a change.
 pub(crate) const MAX_PRESENT: usize = 32;
 
 /// The ids of the subflows that are present, and whether they make progress; an id has the same addresses for life.
 pub(crate) type PresentIds = ArrayVec<(SubflowId, bool), MAX_PRESENT>;
 
-/// How a join has ended.
+/// The result of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// Whoever answered has proved to be the peer.
+    /// The host that answered is authenticated as the peer.
     Answered(SocketAddr),
-    /// Nobody has, at an address that the peer has not announced itself.
+    /// No host answered as the peer, at an address that the peer has not announced itself.
     Failed(PathId, IpAddr),
 }
 
-/// Which ways are open for further subflows.
+/// The conditions for further subflows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Joining {
-    /// Which further subflows are wanted of this side.
+    /// Which further subflows this side wants.
     pub(crate) wanted: Joins,
-    /// The connection was opened by us.
+    /// Whether this host opened the connection.
     pub(crate) is_opener: bool,
-    /// No subflow makes progress.
+    /// Whether no subflow makes progress.
     pub(crate) is_in_need: bool,
-    /// How long an address may go without an answer before the next is tried beside it.
+    /// How long an address may go without an answer before the next is tried in parallel.
     pub(crate) attempt_delay: Duration,
-    /// The peer wants no further subflows to its initial address (flag C).
+    /// Whether the peer wants no further subflows to its initial address (flag C).
     pub(crate) denies_initial: bool,
-    /// Only a subflow to its initial address is of use now: it has announced the others, and nothing says who it is.
+    /// Whether only the peer's initial address is of use now: the peer has announced the others, and it is not authenticated.
     pub(crate) is_initial_only: bool,
 }
 
-/// What comes of looking for a further subflow to open.
+/// The result of a search for a further subflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NextJoin {
-    /// This one, now.
+    /// Open this one now.
     Open(PathId, Remote),
-    /// None now.
+    /// Open none now.
     Wait,
 }
 
 impl PathManager {
-    /// What the opener knows about the peer beforehand.
+    /// Sets the addresses of the peer that the opener knows beforehand.
     pub(crate) fn set_remotes(&mut self, remotes: &[SocketAddr]) {
         self.looked_at = None;
         self.addresses.set_remotes(remotes);
     }
 
-    /// The addresses of the first subflow: id 0 on both sides.
+    /// Sets the addresses of the first subflow: id 0 on both sides.
     pub(crate) fn set_initial(&mut self, local: IpAddr, remote: SocketAddr) {
         self.looked_at = None;
         self.addresses.set_initial(local, remote);
@@ -116,13 +114,13 @@ impl PathManager {
         self.addresses.local_id(address)
     }
 
-    /// The connection is over.
+    /// Stops: the connection is over.
     pub(crate) fn stop(&mut self) {
         self.is_stopped = true;
         self.next_at = None;
     }
 
-    /// There is no subflow: all pairs that failed may be tried at once.
+    /// Lets all pairs that failed be tried at once, because there is no subflow.
     pub(crate) fn hurry(&mut self, now: Instant) {
         self.looked_at = None;
         self.pairs.hurry(now);
@@ -133,21 +131,21 @@ impl PathManager {
         self.note(Outcome::Answered(remote));
     }
 
-    /// A join has ended before it was complete.
+    /// Handles a join that ended before it was complete.
     pub(crate) fn on_join_failed(&mut self, now: Instant, path: PathId, remote: SocketAddr) {
         self.on_lost(now, path, remote);
-        // What a peer announces is its word alone: no other connection goes by what came of it.
+        // An address that the peer announces is not validated: other connections do not use the result of a join to it.
         if self.addresses.remotes().iter().any(|known| known.address == remote && known.announced.is_none()) {
             self.note(Outcome::Failed(path, remote.ip()));
         }
     }
 
-    /// A subflow over this pair works, or has worked.
+    /// Notes that a subflow over this pair works, or has worked.
     pub(crate) fn on_worked(&mut self, path: PathId, remote: SocketAddr) {
         self.pairs.on_worked(path, remote);
     }
 
-    /// A subflow that worked has ended.
+    /// Handles the end of a subflow that worked.
     pub(crate) fn on_room(&mut self, now: Instant) {
         self.looked_at = None;
         self.pairs.on_room(now);
@@ -163,7 +161,7 @@ impl PathManager {
         !self.outcomes.is_empty()
     }
 
-    /// Takes what the host has to be told.
+    /// Takes the reports for the host.
     pub(crate) fn take_outcomes(&mut self) -> impl Iterator<Item = Outcome> {
         core::mem::take(&mut self.outcomes).into_iter()
     }
@@ -173,25 +171,25 @@ impl PathManager {
         self.pairs.on_lost(now, path, remote);
     }
 
-    /// What a subflow carried over this pair did not arrive: after each time it is tried again later.
+    /// Notes that bytes of a subflow over this pair did not arrive. After each time the pair is tried again later.
     pub(crate) fn on_interference(&mut self, path: PathId, remote: SocketAddr) {
         self.looked_at = None;
         self.pairs.on_interference(path, remote);
     }
 
-    /// The peer has refused this pair.
+    /// Notes that the peer has refused this pair.
     pub(crate) fn on_refused(&mut self, path: PathId, remote: SocketAddr, refusal: Refusal) {
         self.looked_at = None;
         self.pairs.on_refused(path, remote, refusal);
     }
 
-    /// The host lets no join begin before `at`.
+    /// Delays all joins until `at`, as the host requires.
     pub(crate) fn hold_until(&mut self, at: Instant) {
         self.next_at = Some(at);
     }
 
-    /// The further subflow to be opened next, beside those that are `present`; `ids` are theirs, and `has_failed` says whether
-    /// other connections have found that a path does not lead to an address.
+    /// Returns the further subflow to open next, in addition to those `present`, which have the ids `ids`. `has_failed` tells whether other
+    /// connections have found that a path does not lead to an address.
     pub(crate) fn next_join<I: Iterator<Item = Present>>(
         &mut self,
         now: Instant,
@@ -226,19 +224,19 @@ impl PathManager {
         }
     }
 
-    /// No further subflow is wanted now.
+    /// Notes that no further subflow is wanted now.
     pub(crate) fn rest(&mut self) {
         self.next_at = None;
         self.looked_at = None;
     }
 
-    /// When a further subflow may be opened.
+    /// Returns when a further subflow may be opened.
     pub(crate) fn join_deadline(&self) -> Option<Instant> {
         self.next_at
     }
 
-    /// The paths are not what they were: some may have to be announced, and what was against one that has come up, or has other
-    /// addresses now, no longer counts.
+    /// Handles a change of the paths. Some may need an announcement. Earlier failures of a path no longer count if it has come up, or has
+    /// other addresses now.
     pub(crate) fn on_paths_changed(&mut self, paths: &Paths) {
         self.is_settled = false;
         self.looked_at = None;
@@ -252,17 +250,17 @@ impl PathManager {
         self.known_paths = paths.clone();
     }
 
-    /// The paths as they were when they were looked at last.
+    /// Returns the paths at the last check.
     pub(crate) fn known_paths(&self) -> &Paths {
         &self.known_paths
     }
 
-    /// Whether there may be paths of ours that the peer does not know yet.
+    /// Whether all current paths of ours were checked for announcements.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// Notes which paths of ours are to be announced.
+    /// Selects the paths of ours to announce.
     pub(crate) fn settle(&mut self, paths: &Paths, is_opener: bool) {
         self.is_settled = true;
         if self.known_paths.iter().next().is_none() {
@@ -271,15 +269,15 @@ impl PathManager {
         let Some(initial) = self.addresses.initial_remote() else { return };
         for path in paths.iter().filter(|path| path.up && path.class != PathClass::Never) {
             let own = |path: &Path| [path.v4.map(IpAddr::V4), path.v6.map(IpAddr::V6)];
-            // Others reach the device at the same address, whatever carries the segments.
+            // The device has the same address on the other paths over it, whatever carries the segments.
             if paths.twins(path).flat_map(own).flatten().any(|own| self.addresses.is_named(own)) {
                 continue;
             }
             let v4 = path.v4.map(|own| (IpAddr::V4(own), IpAddr::V4(path.public_v4.unwrap_or(own))));
             let v6 = path.v6.map(|own| (IpAddr::V6(own), IpAddr::V6(path.public_v6.unwrap_or(own))));
             let (first, second) = if initial.is_ipv6() { (v6, v4) } else { (v4, v6) };
-            // The opener may have a path without the family of this connection: it is told both. The other side joins
-            // where the opener has not joined by itself: one way per path is enough.
+            // The opener may have a path without the address family of this connection, so the passive side announces both. The passive
+            // side joins only if the opener has not joined by itself: one way per path is enough.
             let told = if is_opener { [first.or(second), None] } else { [first, second] };
             for (own, public) in told.into_iter().flatten() {
                 self.addresses.announce(own, public);
@@ -287,12 +285,12 @@ impl PathManager {
         }
     }
 
-    /// Takes the announcement that is due, to be said in an option, or in a record of a sealed connection.
+    /// Takes the announcement that is due, for an option or for a record of a sealed connection.
     pub(crate) fn take_announcement(&mut self, now: Instant, is_sealed: bool) -> Option<Announcement> {
         self.addresses.take_due(now, is_sealed)
     }
 
-    /// When the next announcement or withdrawal is due.
+    /// Returns when the next announcement or withdrawal is due.
     pub(crate) fn announcement_deadline(&self, is_sealed: bool) -> Option<Instant> {
         self.addresses.deadline(is_sealed)
     }

@@ -1,7 +1,6 @@
 //! MP_CAPABLE: the first subflow (RFC 8684, section 3.1), and the first forks to plain TCP.
 //!
-//! What the options of the three segments decide is for [`Protection`](crate::protection::Protection) to say; here it
-//! is acted upon.
+//! [`Protection`](crate::protection::Protection) decides what the options of the three segments mean. The code here acts on that decision.
 
 use crate::log;
 use plait_base::Instant;
@@ -17,10 +16,10 @@ use crate::subflows::subflow::{Kind, ResetInfo, Stage};
 use crate::{Config, Connection, ConnectionError, Host, Path, PathClass};
 
 impl Connection {
-    /// The path that a SYN without MP_JOIN came over.
+    /// Returns the path over which a SYN without MP_JOIN came.
     ///
     /// # Errors
-    /// Nothing may be opened over it.
+    /// The connection must not be opened over this path.
     pub(crate) fn way_in(config: &Config, syn: &Segment, host: &dyn Host) -> Result<Path, ConnectionError> {
         let path = super::path_of(config, syn.destination.ip(), host);
         match path.class {
@@ -32,7 +31,7 @@ impl Connection {
         }
     }
 
-    /// A SYN opens the connection over `path`: with or without Multipath TCP.
+    /// Opens the connection over `path` in answer to a SYN, with or without Multipath TCP.
     pub(crate) fn answer_syn(
         now: Instant,
         config: Config,
@@ -53,7 +52,7 @@ impl Connection {
         connection
     }
 
-    /// The answer to our SYN on a first subflow.
+    /// Handles the answer to our SYN on a first subflow.
     pub(crate) fn on_first_syn_ack(&mut self, arrived: &Arrived<'_>) {
         let index = arrived.index;
         self.subflows[index].state.stage = Stage::Open;
@@ -72,7 +71,7 @@ impl Connection {
         self.on_opened(index, opened, arrived.window);
     }
 
-    /// Acts on what the first handshake has decided on the subflow at `index`, whose peer offers `window` bytes.
+    /// Applies the result of the first handshake to the subflow at `index`. The peer offers `window` bytes there.
     fn on_opened(&mut self, index: usize, opened: Opened, window: u32) {
         match opened {
             Opened::Multipath => {
@@ -87,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// An acceptable segment on the first subflow while we wait for the key of the opener.
+    /// Handles an acceptable segment on the first subflow before the opener's key has arrived.
     pub(crate) fn on_first_third_ack(&mut self, arrived: &Arrived<'_>) {
         let Arrived { index, segment, signals, .. } = *arrived;
         if segment.flags.contains(Flags::SYN)
@@ -122,7 +121,7 @@ impl Connection {
         }
     }
 
-    /// TCP says that the handshake is complete, and the options did not decide what is spoken.
+    /// Handles a completed TCP handshake for which the options did not decide the mode.
     pub(crate) fn on_established(&mut self, index: usize) {
         let state = &mut self.subflows[index].state;
         if state.stage != Stage::Opening {

@@ -18,15 +18,15 @@ use crate::{Connection, Event, Host, Path, PathClass, Refused};
 
 /// First interval of repeating the third ACK; doubles.
 const THIRD_ACK_INTERVAL: Duration = Duration::from_millis(250);
-/// Then the subflow is given up.
+/// Tries after which the subflow is given up.
 const THIRD_ACK_TRIES: u8 = 6;
-/// Joins of the peer that are subflows while their third segment has not come. Whoever has seen our token can send the SYN
-/// of a join, in anybody's name: none of these gives way to a younger one.
+/// Largest number of the peer's joins that are subflows before their third segment arrives. Any host that has seen our token can send the
+/// SYN of a join, from any source address. Therefore none of these gives way to a younger one.
 const MAX_UNPROVED: usize = 16;
-/// The id of a subflow that has none yet.
+/// The id of a subflow before it gets its own.
 const NOT_ADDED: SubflowId = SubflowId(u32::MAX);
 
-/// What the SYN of a join says.
+/// Content of the SYN of a join.
 #[derive(Clone, Copy)]
 struct JoinSyn {
     backup: bool,
@@ -36,7 +36,7 @@ struct JoinSyn {
 }
 
 impl JoinSyn {
-    /// What the blocks that it brings are tagged with.
+    /// The subflow name in the tags of the blocks that the SYN carries.
     const fn name(self) -> SubflowTag {
         SubflowTag::of_syn(self.nonce, flag_bits(self.backup, self.reserved), self.address_id)
     }
@@ -66,9 +66,9 @@ impl Connection {
         Ok(self.add_join(subflow))
     }
 
-    /// The SYN/ACK to a SYN with MP_JOIN and our token, with `nonce` in it, of which nothing is kept: in place of
-    /// [`Connection::handle_join`] where that has answered [`Refused::Crowded`]. Whoever keeps what the SYN has said calls
-    /// [`Connection::recall_join`] when the third segment has come.
+    /// Returns the SYN/ACK for a SYN with MP_JOIN and our token, with `nonce` in it, and keeps no state. The caller uses it after
+    /// [`Connection::handle_join`] has returned [`Refused::Crowded`]. The caller keeps the content of the SYN, and calls
+    /// [`Connection::recall_join`] when the third segment arrives.
     ///
     /// # Errors
     /// The SYN does not become a subflow.
@@ -84,8 +84,8 @@ impl Connection {
         Ok(self.syn_ack_of(&mut subflow, now))
     }
 
-    /// The SYN of a join has been answered at `then` by [`Connection::answer_join`] with this `nonce`: the subflow is as it was
-    /// then, its SYN/ACK sent, and waits for the third segment, which the caller hands in next.
+    /// Restores the subflow of a SYN that [`Connection::answer_join`] has answered at `then` with this `nonce`. The subflow is in the state
+    /// of that time, with its SYN/ACK sent. It waits for the third segment, which the caller passes in next.
     ///
     /// # Errors
     /// The SYN does not become a subflow.
@@ -102,7 +102,7 @@ impl Connection {
         Ok(self.add_join(subflow))
     }
 
-    /// What the SYN of a join says, and the path that it came over.
+    /// Returns the content of the SYN of a join, and the path over which it came.
     fn check_join(&self, syn: &Segment, host: &dyn Host) -> Result<(JoinSyn, Path), Refused> {
         let signals = Signals::read(syn);
         let Some(MpJoin::Syn { backup, reserved, address_id, token, nonce }) = signals.join else {
@@ -128,7 +128,7 @@ impl Connection {
         Ok((JoinSyn { backup, reserved, address_id, nonce }, path))
     }
 
-    /// The subflow of a join, with our nonce, over `path`; not one of the connection's yet.
+    /// Returns the subflow of a join, with our nonce, over `path`. It is not yet added to the connection.
     fn join_subflow(
         &mut self,
         (now, syn): (Instant, &Segment),
@@ -161,7 +161,7 @@ impl Connection {
         id
     }
 
-    /// The answer to our join.
+    /// Handles the answer to our join.
     pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
         let subflow = &mut self.subflows[arrived.index];
         let Kind::JoinActive { nonce: own, .. } = subflow.state.kind else { return };
@@ -199,7 +199,7 @@ impl Connection {
         self.cancel_slower(now, arrived.index);
     }
 
-    /// Something came back after the third ACK: the peer has it.
+    /// Handles a segment that shows that the peer has received the third ACK.
     pub(crate) fn on_join_confirmed(&mut self, now: Instant, index: usize) {
         log::debug!(subflow = self.subflows[index].state.id.0, path = ?self.subflows[index].state.path, "join is complete");
         self.subflows[index].state.stage = Stage::Open;
@@ -209,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// An acceptable segment on a subflow whose third ACK we wait for.
+    /// Handles an acceptable segment on a subflow that waits for its third ACK.
     pub(crate) fn on_join_third_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
@@ -230,7 +230,7 @@ impl Connection {
             log::debug!(subflow = subflow.state.id.0, path = ?subflow.state.path, "join is complete");
             subflow.state.stage = Stage::Open;
             subflow.tcp.request_ack();
-            // Who has joined waits for the fourth ACK: a share of the keys comes with it.
+            // The peer that joined waits for the fourth ACK, and a share of the keys goes with it.
             subflow.state.sealed.owes_offer = true;
             self.begin_trial(now, arrived.index);
             self.outgoing.on_other_subflow();

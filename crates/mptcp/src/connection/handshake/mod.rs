@@ -1,4 +1,4 @@
-//! How subflows come into being: the first with MP_CAPABLE, the others with MP_JOIN.
+//! Creation of subflows: the first with MP_CAPABLE, the others with MP_JOIN.
 
 mod capable;
 mod join;
@@ -13,13 +13,14 @@ use crate::subflows::sealed::SynData;
 use crate::subflows::subflow::{Kind, Subflow, SubflowState};
 use crate::{Config, Connection, Event, Host, Path};
 
-/// Attempts to open a further subflow: it is not worth two minutes, and there are others.
+/// SYN retries for a further subflow. Two minutes are too long for it, and other paths exist.
 const JOIN_SYN_RETRIES: u8 = 3;
-/// A network may drop SYNs with data: the one that goes without follows soon. It takes as many more to wait as long.
+/// Time until a SYN without data follows a SYN with data, which a network may drop. With the shorter interval two more retries are needed
+/// to wait for the same total time.
 const SYN_DATA_TIMEOUT: Duration = Duration::from_millis(250);
 const SYN_DATA_RETRIES: u8 = JOIN_SYN_RETRIES + 2;
 
-/// Between two SYNs of a join while no subflow can be used.
+/// Time between two SYNs of a join while no subflow can be used.
 const SYN_WAIT_IN_NEED: Duration = Duration::from_millis(1200);
 
 impl Connection {
@@ -77,7 +78,7 @@ impl Connection {
         self.subflows.add(subflow)
     }
 
-    /// A subflow that is not one of the connection's yet.
+    /// Returns a subflow that is not yet added to the connection.
     fn new_subflow(
         &mut self,
         id: SubflowId,
@@ -109,14 +110,14 @@ impl Connection {
         }
     }
 
-    /// The path that a segment to `address` came over.
+    /// Returns the path over which a segment to `address` came.
     pub(crate) fn path_of(&self, address: IpAddr, host: &dyn Host) -> Path {
         path_of(&self.config, address, host)
     }
 }
 
-/// The path that a segment to `address` came over. One that is unknown (it has just gone) has the
-/// strictest class that can still answer.
+/// Returns the path over which a segment to `address` came. An unknown path (one that has just gone) gets the strictest class that can
+/// still answer.
 fn path_of(config: &Config, address: IpAddr, host: &dyn Host) -> Path {
     host.paths().with_address(address).cloned().unwrap_or_else(|| Path {
         id: plait_base::PathId(u8::MAX),
