@@ -1,4 +1,4 @@
-//! Which side of a connection is ours.
+//! The role of this host in a connection.
 
 /// Which side opened the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

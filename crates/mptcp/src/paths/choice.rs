@@ -120,7 +120,7 @@ impl PathManager {
             left = left.max(match (begun, of_twin.next().map(|one| one.standing)) {
                 (_, Some(Standing::Stalled(since))) => since + STALL_PATIENCE,
                 (Some(begun), _) => begun + joining.attempt_delay,
-                // This host or the peer begins the subflow that is present.
+                // This host has not begun a subflow there yet, or the peer has begun one.
                 (None, Some(Standing::Hanging | Standing::Well) | None) => Instant::ZERO,
             });
         }

@@ -295,17 +295,17 @@ impl PathManager {
         self.addresses.deadline(is_sealed)
     }
 
-    /// The peer has echoed an announcement.
+    /// Handles the peer's echo of an announcement.
     pub(crate) fn on_echo(&mut self, echo: Announcement) {
         self.addresses.on_echo(echo);
     }
 
-    /// Our address is no more; its id, if the peer may know it.
+    /// Removes our address. Returns its id, if the peer may know it.
     pub(crate) fn forget_own(&mut self, own: IpAddr) -> Option<u8> {
         self.addresses.forget_own(own)
     }
 
-    /// The peer is to be told that the address with this id is no more.
+    /// Queues the withdrawal of the address with this id.
     pub(crate) fn withdraw(&mut self, id: u8) {
         self.addresses.withdraw(id);
     }
@@ -320,14 +320,14 @@ impl PathManager {
         self.addresses.initial_remote()
     }
 
-    /// The peer has announced an address, of which at most `most` are kept.
+    /// Stores an address that the peer has announced; at most `most` are kept.
     pub(crate) fn learn(&mut self, now: Instant, id: u8, address: SocketAddr, most: usize) -> Learned {
         self.looked_at = None;
         self.pairs.on_announced(now, address);
         self.addresses.learn(now, id, address, most)
     }
 
-    /// The peer has lost an address.
+    /// Handles a withdrawal by the peer.
     pub(crate) fn forget_remote(&mut self, id: u8) {
         self.looked_at = None;
         self.addresses.forget_remote(id);

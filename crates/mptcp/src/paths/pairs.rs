@@ -1,25 +1,25 @@
-//! What is remembered about pairs of a path of ours and an address of the peer: a pair that failed or was lost is tried
-//! again with growing distance, and one over which the peer has never answered is given up in the end.
+//! State of pairs of a path of ours and an address of the peer. A pair that failed or was lost is tried again at growing intervals. A pair
+//! over which the peer has never answered is given up in the end.
 
 use core::net::SocketAddr;
 use plait_base::{Duration, Instant, PathId};
 use plait_wire::{MpReset, ResetReason};
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
-/// Between two attempts over a pair that has never worked on this connection. Whoever answers there may not be the peer.
+/// Longest interval between attempts over a pair that has never worked on this connection. The host that answers there may not be the peer.
 const MAX_BACK_OFF: Duration = Duration::from_secs(4 * 3600);
-/// The same over a pair that has worked, or is refused for now: somebody is there.
+/// The same over a pair that has worked, or is refused for now: the peer is there.
 const MAX_BACK_OFF_OF_KNOWN: Duration = Duration::from_secs(300);
-/// The first after a refusal that another subflow has to make room for.
+/// First interval after a refusal because of the peer's limit: another subflow has to end first.
 const FIRST_BACK_OFF_AT_LIMIT: Duration = Duration::from_secs(10);
 /// How long the peer may take to notice that a subflow has ended.
 const ROOM_DELAY: Duration = Duration::from_secs(1);
-/// Attempts over a pair that has never worked, before it is given up: half a day with the distances above.
+/// Attempts over a pair that has never worked, before it is given up: half a day with the intervals above.
 const MOST_FAILURES: u8 = 17;
-/// Pairs are tried no farther apart while no subflow works: a path that works again is used within two seconds.
+/// Longest interval while no subflow works: a path that works again is used within two seconds.
 const MAX_BACK_OFF_IN_NEED: Duration = Duration::from_millis(500);
-/// Pairs whose failures are remembered. While there are as many, no other is tried: none of them may be forgotten to be tried
-/// at once.
+/// Largest number of pairs with remembered failures. While the list is full, no other pair is tried. No entry may be dropped, because its
+/// pair would then be tried at once.
 const MAX_PAIRS: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,29 +27,29 @@ struct Pair {
     path: PathId,
     remote: SocketAddr,
     failures: u8,
-    /// Not before.
+    /// The earliest time of the next attempt.
     at: Instant,
-    /// A subflow over it has been complete.
+    /// A subflow over it was complete.
     has_worked: bool,
     refusal: Option<Refusal>,
-    /// When a subflow was begun beside one that stood still.
+    /// When a subflow was begun in parallel to a stalled one.
     begun_beside: Option<Instant>,
 }
 
-/// What a refusal says about the next attempt.
+/// The effect of a refusal on the next attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// The peer may take it another time.
+    /// The peer may accept it later.
     ForNow,
-    /// The peer has as many subflows as it takes.
+    /// The peer has reached its limit of subflows.
     AtLimit,
-    /// It is of no use.
+    /// Another attempt is useless.
     ForGood,
 }
 
 impl Refusal {
-    /// What MP_TCPRST says (RFC 8684, section 3.6). The T flag is obeyed but for reasons that pass by their nature. Linux says
-    /// "administratively prohibited", without the flag, when it has as many subflows as its limit allows.
+    /// Returns the meaning of an MP_TCPRST (RFC 8684, section 3.6). The T flag is obeyed, except for reasons that are transient by nature.
+    /// Linux sends "administratively prohibited", without the flag, when it has reached its limit of subflows.
     pub(crate) fn of(reset: MpReset) -> Self {
         match reset.reason {
             _ if reset.transient => Self::ForNow,
@@ -67,9 +67,9 @@ impl Refusal {
 /// Whether a pair may be tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
-    /// From this moment on; it has failed so often.
+    /// From this moment on, after this many failures.
     At(Instant, u8),
-    /// It is refused or given up.
+    /// Never: it is refused or given up.
     Never,
 }
 
@@ -78,7 +78,7 @@ pub(super) enum Due {
 pub(super) struct Pairs(Vec<Pair>);
 
 impl Pairs {
-    /// When this pair may be tried.
+    /// Returns when this pair may be tried.
     pub(super) fn due(&self, path: PathId, remote: SocketAddr) -> Due {
         match self.0.iter().find(|pair| pair.path == path && pair.remote == remote) {
             Some(pair) if pair.is_hopeless() => Due::Never,
@@ -94,7 +94,7 @@ impl Pairs {
         self.0.iter().find(is_it).is_some_and(|pair| pair.failures > 0 || pair.refusal.is_some())
     }
 
-    /// No subflow works: all that failed may be tried soon, what was refused and given up too.
+    /// No subflow works: lets all pairs that failed be tried soon, including those that were refused or given up.
     pub(super) fn hurry(&mut self, now: Instant) {
         for pair in &mut self.0 {
             pair.refusal = None;
@@ -109,19 +109,19 @@ impl Pairs {
         if let Some(pair) = self.entry(path, remote) {
             pair.has_worked = true;
             pair.refusal = None;
-            // The distance shrinks only slowly: a path that breaks again soon is not tried every second.
+            // The interval shrinks only slowly: a path that fails again soon is not tried every second.
             pair.failures = pair.failures.min(MOST_FAILURES / 2).saturating_sub(1);
         }
     }
 
-    /// A subflow over it was in use.
+    /// Notes that a subflow over it was in use.
     pub(super) fn on_worked(&mut self, path: PathId, remote: SocketAddr) {
         if let Some(pair) = self.entry(path, remote) {
             pair.has_worked = true;
         }
     }
 
-    /// When a subflow over it was begun beside one that stood still.
+    /// Returns when a subflow over it was begun in parallel to a stalled one.
     pub(super) fn begun_beside(&self, path: PathId, remote: SocketAddr) -> Option<Instant> {
         self.0.iter().find(|pair| pair.path == path && pair.remote == remote)?.begun_beside
     }
@@ -139,7 +139,7 @@ impl Pairs {
         }
     }
 
-    /// What a subflow carried over this pair did not arrive. That a join gets through the next time says little about it.
+    /// Notes that bytes of a subflow over this pair did not arrive. The success of the next join proves little about it.
     pub(super) fn on_interference(&mut self, path: PathId, remote: SocketAddr) {
         if let Some(pair) = self.entry(path, remote) {
             pair.failures = pair.failures.saturating_add(1);
@@ -152,7 +152,7 @@ impl Pairs {
         }
     }
 
-    /// A subflow that worked has ended: the peer may take another one in its place, as soon as it has noticed.
+    /// Handles the end of a subflow that worked: the peer may accept another one in its place once it has noticed.
     pub(super) fn on_room(&mut self, now: Instant) {
         for pair in self.0.iter_mut().filter(|pair| pair.refusal == Some(Refusal::AtLimit)) {
             pair.at = pair.at.min(now + ROOM_DELAY);
@@ -160,8 +160,8 @@ impl Pairs {
         }
     }
 
-    /// The peer has announced the address anew: what it refused before it may take now. How often it did not answer counts on,
-    /// or an address could be announced again and again to be tried as often.
+    /// Handles a new announcement of the address by the peer: the peer may accept now what it refused before. The number of attempts
+    /// without an answer is kept. Otherwise repeated announcements could cause as many attempts.
     pub(super) fn on_announced(&mut self, now: Instant, remote: SocketAddr) {
         for pair in self.0.iter_mut().filter(|pair| pair.remote == remote) {
             pair.refusal = None;
@@ -190,7 +190,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// How long the next attempt waits after one more failure.
+    /// Returns how long the next attempt waits after one more failure.
     fn wait(&self) -> Duration {
         let (first, most) = match self.refusal {
             Some(Refusal::AtLimit) => (FIRST_BACK_OFF_AT_LIMIT, MAX_BACK_OFF_OF_KNOWN),

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use plait_base::PathId;
 
-/// How far a path is trusted; binds first transmission, retransmission and reinjection alike.
+/// Trust in a path. It applies to first transmission, retransmission and reinjection alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum PathClass {
     /// May carry anything.
@@ -15,23 +15,23 @@ pub enum PathClass {
     Never,
 }
 
-/// One way out of this host.
+/// One path out of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path {
-    /// Its name for life.
+    /// Its id, which never changes.
     pub id: PathId,
-    /// What people call it: the device. Paths of one name are ways over the same device, by different carriers: one subflow
-    /// over either is enough, and the first of them is preferred.
+    /// The name of its device. Paths with the same name use the same device by different carriers. One subflow over any of them is enough,
+    /// and the first of them is preferred.
     pub name: String,
-    /// How far it is trusted.
+    /// Trust in it.
     pub class: PathClass,
     /// Used only when no other path works.
     pub backup: bool,
-    /// The address that segments of ours carry here, if it speaks IPv4.
+    /// The source address of our segments here, if the path has IPv4.
     pub v4: Option<Ipv4Addr>,
     /// The same for IPv6.
     pub v6: Option<Ipv6Addr>,
-    /// The address that others reach it at, where a NAT of ours stands in between; for ADD_ADDR.
+    /// The public address, if a NAT translates our address; for ADD_ADDR.
     pub public_v4: Option<Ipv4Addr>,
     /// The same for IPv6.
     pub public_v6: Option<Ipv6Addr>,
@@ -42,7 +42,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// Our address on it of the same family as `remote`.
+    /// Returns our address on it, of the same family as `remote`.
     pub fn local_for(&self, remote: IpAddr) -> Option<IpAddr> {
         match remote {
             IpAddr::V4(_) => self.v4.map(IpAddr::V4),
@@ -66,7 +66,7 @@ impl Paths {
         self.0.iter().find(|path| path.id == id)
     }
 
-    /// The path that has `address` as ours.
+    /// Returns the path with `address` as our own.
     pub fn with_address(&self, address: IpAddr) -> Option<&Path> {
         self.0.iter().find(|path| path.local_for(address) == Some(address))
     }
@@ -77,7 +77,7 @@ impl Paths {
         self.0.iter().filter(is_twin)
     }
 
-    /// The first of the paths over the same device as this one, if that is known.
+    /// Returns the first of the paths over the same device as this one, if it is known.
     pub(crate) fn device_of(&self, id: PathId) -> PathId {
         let Some(path) = self.get(id) else { return id };
         let first = self.0.iter().find(|other| !path.name.is_empty() && other.name == path.name);
@@ -89,7 +89,7 @@ impl Paths {
         self.device_of(one) == self.device_of(other)
     }
 
-    /// Whether `one` is preferred to `other`, and both are there.
+    /// Whether `one` is preferred to `other`, and both exist.
     pub(crate) fn is_before(&self, one: PathId, other: PathId) -> bool {
         let place = |id| self.0.iter().position(|path| path.id == id);
         place(one).is_some_and(|before| place(other).is_some_and(|after| before < after))
@@ -103,20 +103,20 @@ impl Paths {
         }
     }
 
-    /// Takes a path away.
+    /// Removes a path.
     pub fn remove(&mut self, id: PathId) -> Option<Path> {
         let at = self.0.iter().position(|path| path.id == id)?;
         Some(self.0.remove(at))
     }
 }
 
-/// What a connection has left of its trusted paths.
+/// The state of a connection's trusted paths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TrustedPaths {
     /// A subflow over one of them works.
     Work,
-    /// There are subflows over them, and none makes progress or is open yet.
+    /// Subflows exist over them, but none makes progress or is open yet.
     Stalled,
-    /// There is no subflow over any.
+    /// No subflow exists over any of them.
     Gone,
 }

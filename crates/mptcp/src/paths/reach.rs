@@ -1,24 +1,24 @@
-//! How far an address reaches: one that a peer announces has to mean to us what it means to the peer.
+//! Scope of an address: an announced address must mean the same host to us as to the peer.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// From where an address can be reached.
+/// The hosts from which an address can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Reach {
-    /// From nowhere, or from many hosts at once: unspecified, multicast, broadcast, IPv4 in an IPv6 address.
+    /// No host, or many hosts at once: unspecified, multicast, broadcast, IPv4 in an IPv6 address.
     Nowhere,
-    /// From the same host.
+    /// The same host.
     Host,
-    /// From the same link.
+    /// The same link.
     Link,
-    /// From the same site: private (RFC 1918), shared (RFC 6598), unique local (RFC 4193).
+    /// The same site: private (RFC 1918), shared (RFC 6598), unique local (RFC 4193).
     Site,
-    /// From everywhere.
+    /// All hosts.
     World,
 }
 
 impl Reach {
-    /// That of `address`.
+    /// Returns the scope of `address`.
     pub(super) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => Self::of_v4(v4),
@@ -58,8 +58,8 @@ impl Reach {
     }
 }
 
-/// Whether a peer that is reached at `known` may mean by `announced` what we would reach by it. Link-local addresses need a link to
-/// go with them, which nothing says.
+/// Whether `announced` can mean the same host to us as to a peer that we reach at `known`. A link-local address is meaningless without its
+/// link, which no option names.
 pub(crate) fn is_meaningful(announced: IpAddr, known: IpAddr) -> bool {
     match Reach::of(announced) {
         Reach::Nowhere | Reach::Link => false,

@@ -1,5 +1,5 @@
-//! MP_CAPABLE: how a protection begins, and what the three segments of the first handshake make of it (RFC 8684,
-//! section 3.1; Jadin et al., section III-A).
+//! MP_CAPABLE: the start of a protection, and the effect of the three segments of the first handshake (RFC 8684, section 3.1; Jadin et al.,
+//! section III-A).
 
 use plait_base::SubflowId;
 use plait_protect::handshake::Policy;
@@ -15,28 +15,28 @@ use super::{Mode, Protection};
 use crate::config::Protect;
 use crate::{Config, ConnectionError, Fallback, PlainReason, ScrambleSettings, SealedSettings, Unscrambled};
 
-/// A SYN/ACK, or what there is in its place where both sides have opened at the same time: nothing.
+/// A SYN/ACK. It is empty if both sides have opened at the same time.
 pub(crate) struct SynAck<'a> {
     pub(crate) subflow: SubflowId,
     /// All its options, as they are on the wire.
     pub(crate) options: &'a [u8],
     pub(crate) capable: Option<&'a MpCapable>,
-    /// The SYN that it answers offered nothing.
+    /// Whether the SYN that it answers had no offer.
     pub(crate) was_plain: bool,
 }
 
-/// What the SYN/ACK, or the third ACK, has decided.
+/// The decision of the SYN/ACK, or of the third ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Opened {
-    /// Multipath TCP is spoken.
+    /// Multipath TCP is used.
     Multipath,
     /// The handshake of a sealed connection begins.
     Sealing,
-    /// Plain TCP, for this reason, where that is good enough.
+    /// Plain TCP, for this reason, if the configuration allows it.
     FallBack(PlainReason),
     /// The connection fails.
     Fail(ConnectionError),
-    /// Nothing yet: the segment with the keys is late, or lost and will be sent again.
+    /// Nothing yet: the segment with the keys is late, or is lost and will be sent again.
     NotYet,
     /// The keys are not those of the handshake.
     WrongKeys,
@@ -50,11 +50,11 @@ pub(crate) struct Answered {
 }
 
 impl Protection {
-    /// What the opener's SYN offers. `draw_key` is for Multipath TCP in the clear; an opening that has to be sealed draws
-    /// no such key.
+    /// Returns the offer of the opener's SYN. `draw_key` is for Multipath TCP in the clear; an opening that must be sealed draws no such
+    /// key.
     ///
     /// # Errors
-    /// Beside the protection: what was asked for cannot be.
+    /// The requested protection is not possible.
     pub(crate) fn offer(
         config: &Config,
         draw_key: impl FnOnce() -> [u8; 8],
@@ -73,7 +73,7 @@ impl Protection {
         }
     }
 
-    /// What a connection is that fails before its SYN was looked at.
+    /// Returns the protection of a connection that fails before its SYN was examined.
     pub(crate) fn unanswered(config: &Config) -> Self {
         match &config.protect {
             Protect::Plain => Self::Plain(Plain::opening(None)),
@@ -82,7 +82,7 @@ impl Protection {
         }
     }
 
-    /// What the listener makes of a SYN. `draw_key` is for Multipath TCP in the clear.
+    /// Returns the listener's answer to a SYN. `draw_key` is for Multipath TCP in the clear.
     pub(crate) fn answer(
         config: &Config,
         syn: &Segment,
@@ -103,7 +103,7 @@ impl Protection {
         }
     }
 
-    /// What the opener makes of the SYN/ACK.
+    /// Handles the SYN/ACK at the opener.
     pub(crate) fn take_answer(&mut self, answer: &SynAck<'_>) -> Opened {
         let (next, opened) = match self {
             Self::Plain(plain) => return plain.take_answer(answer.capable, answer.was_plain),
@@ -123,8 +123,8 @@ impl Protection {
         opened
     }
 
-    /// What the listener makes of the opener's first segment behind the SYN. `has_mapping` where it has a DSS, or data
-    /// was sent before it: then the keys were sent, too.
+    /// Handles the opener's first segment after the SYN at the listener. `has_mapping` tells whether it has a DSS, or data was sent before
+    /// it: then the keys were sent, too.
     pub(crate) fn take_third_ack(
         &mut self,
         subflow: SubflowId,
@@ -143,7 +143,7 @@ impl Protection {
             //# The
             //# handshake as described in Section 3.1 SHOULD fall back to regular TCP if either of
             //# the SYN messages does not have the MPTCP options
-            // The third ACK is no different: without the opener's key there is nothing to map with.
+            // The rule holds for the third ACK as well: without the opener's key no mapping is possible.
             return if has_mapping { Opened::NotYet } else { Opened::FallBack(PlainReason::NotInAck) };
         };
         let is_right = match self {
@@ -174,7 +174,7 @@ fn offer_scrambled(
     }
 }
 
-/// Nothing that is plain goes in here, and nothing that is plain comes out.
+/// Returns the sealed protection of an active open, or its failure. No plain protection is passed in or returned.
 fn require_sealed(
     settings: &SealedSettings,
     offered: Option<Sealed>,
@@ -194,7 +194,7 @@ fn prefer_sealed(offered: Option<Sealed>, session: Option<Session>) -> Protectio
     }
 }
 
-/// Why there is nothing to answer a SYN with.
+/// Returns why no answer to a SYN is possible.
 fn lacks(config: &Config, offer: Option<&MpCapable>) -> Option<PlainReason> {
     match offer {
         _ if !config.multipath => Some(PlainReason::NotOffered),

@@ -1,4 +1,4 @@
-//! MP_JOIN: how a further subflow is proved to be the peer's (RFC 8684, section 3.2), and what its reserved bits say.
+//! MP_JOIN: authentication of a further subflow (RFC 8684, section 3.2), and the meaning of its reserved bits.
 
 use super::Protection;
 use super::keys::{join_hmac, same};
@@ -6,8 +6,8 @@ use super::session::Session;
 use crate::PathClass;
 use crate::subflows::subflow::SubflowState;
 
-/// Reserved bit of MP_JOIN that in version 2 says: the sender does not trust the path that this comes over.
-/// The other side has no other way to know which of the subflows to one address of its own these are.
+/// Reserved bit of MP_JOIN in version 2: the sender does not trust the path of this segment. The other side cannot tell otherwise which of
+/// the subflows to one of its addresses these are.
 const UNTRUSTED: u8 = 0b001;
 
 /// The nonces of a join: ours and the peer's.
@@ -39,13 +39,13 @@ impl Protection {
         same(&join_hmac(remote, local, theirs, own), hmac)
     }
 
-    /// What the reserved bits of the peer's MP_JOIN say about its path.
+    /// Returns the class of the peer's path by the reserved bits of its MP_JOIN.
     pub(crate) fn class_of(&self, reserved: u8) -> PathClass {
         let is_scrambled = self.session().is_some_and(|session| session.scrambled);
         if is_scrambled && reserved & UNTRUSTED != 0 { PathClass::Untrusted } else { PathClass::Trusted }
     }
 
-    /// Whether this is what the peer's MP_FASTCLOSE has to prove itself with.
+    /// Whether this key authenticates the peer's MP_FASTCLOSE.
     pub(crate) fn is_fast_close(&self, key: &[u8; 8]) -> bool {
         match self {
             Self::Sealed(sealed) => sealed.is_fast_close(key),
@@ -55,11 +55,11 @@ impl Protection {
         }
     }
 
-    /// What our MP_FASTCLOSE proves itself with over a path of this class.
+    /// Returns the key for our MP_FASTCLOSE over a path of this class.
     pub(super) fn fast_close(&self, class: PathClass) -> Option<[u8; 8]> {
         match self {
             Self::Sealed(sealed) => sealed.fast_close(),
-            // It would be the key that scrambling starts with: the peer learns of the end over the other paths.
+            // It would be the key with which scrambling starts. The peer learns of the end over the other paths.
             Self::Scrambled(_) if class != PathClass::Trusted => None,
             Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => {
                 Some(self.session()?.remote.as_ref()?.bytes())
@@ -68,7 +68,7 @@ impl Protection {
     }
 }
 
-/// What the reserved bits of our MP_JOIN say.
+/// Returns the reserved bits of our MP_JOIN.
 pub(super) fn reserved_bits(session: &Session, class: PathClass) -> u8 {
     match class {
         PathClass::Untrusted if session.scrambled => UNTRUSTED,

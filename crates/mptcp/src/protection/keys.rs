@@ -7,14 +7,14 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// The token by which joins name the connection of this key: the leftmost 32 bits of its SHA-256
-/// (RFC 8684, section 3.2). For hosts that draw keys: no two connections may share a token.
+/// Returns the token by which joins name the connection with this key: the leftmost 32 bits of its SHA-256 (RFC 8684, section 3.2). For
+/// hosts that draw keys: no two connections may share a token.
 pub fn token_of(key: &[u8; 8]) -> u32 {
     Key::new(*key).token()
 }
 
-/// The 64-bit key of one host, wiped when it is dropped and never printed, with what everybody may see of it: token
-/// and initial data sequence number are asked for with every packet, and hashed once.
+/// The 64-bit key of one host, wiped on drop and never printed, with its public values. The token and the initial data sequence number are
+/// needed for every packet and are hashed once.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(crate) struct Key {
     bytes: [u8; 8],
@@ -31,7 +31,7 @@ impl Key {
         Self { bytes, token, initial_dsn: Dsn::new(u64::from_be_bytes(*last)) }
     }
 
-    /// As it goes into an option.
+    /// Returns the bytes for an option.
     pub(crate) fn bytes(&self) -> [u8; 8] {
         self.bytes
     }
@@ -41,19 +41,19 @@ impl Key {
         self.token
     }
 
-    /// Initial data sequence number: the rightmost 64 bits of the key's SHA-256 (section 3.1).
+    /// Returns the initial data sequence number: the rightmost 64 bits of the key's SHA-256 (section 3.1).
     pub(crate) fn initial_dsn(&self) -> Dsn {
         self.initial_dsn
     }
 
-    /// In constant time: the key is what FASTCLOSE proves itself with.
+    /// Compares in constant time: the key authenticates FASTCLOSE.
     pub(crate) fn is(&self, other: &[u8; 8]) -> bool {
         self.bytes.ct_eq(other).into()
     }
 }
 
-/// The HMAC that the owner of `own` puts into a join (section 3.2): keyed with both keys, own first, over
-/// both nonces, own first.
+/// Returns the HMAC that the owner of `own` sends in a join (section 3.2). It is keyed with both keys, own first, and covers both nonces,
+/// own first.
 pub(crate) fn join_hmac(own: &Key, other: &Key, own_nonce: u32, other_nonce: u32) -> [u8; 32] {
     let mut mac = keyed(own, other);
     mac.update(&own_nonce.to_be_bytes());
@@ -61,7 +61,7 @@ pub(crate) fn join_hmac(own: &Key, other: &Key, own_nonce: u32, other_nonce: u32
     mac.finalize().into_bytes().into()
 }
 
-/// What ADD_ADDR carries (section 3.4.1): the rightmost 64 bits of the HMAC over id, address and port.
+/// Returns the HMAC for ADD_ADDR (section 3.4.1): the rightmost 64 bits of the HMAC over id, address and port.
 pub(crate) fn address_hmac(
     announcer: &Key,
     other: &Key,
@@ -80,7 +80,7 @@ pub(crate) fn address_hmac(
     *full.last_chunk::<8>().expect("32 bytes hold 8")
 }
 
-/// Whether two MACs (the shorter one being a truncation) are the same, in constant time.
+/// Whether two MACs (the shorter one is a truncation) are equal, in constant time.
 pub(crate) fn same(computed: &[u8], received: &[u8]) -> bool {
     computed.get(..received.len()).is_some_and(|start| start.ct_eq(received).into())
 }

@@ -1,8 +1,8 @@
-//! What protects the bytes of a connection, from its first SYN on: the seam for scrambling and sealing.
+//! Protection of the bytes of a connection, from its first SYN on: the interface for scrambling and sealing.
 //!
-//! A [`Protection`] is made when the connection is, of what the configuration asks for, and it alone knows which it is.
-//! It writes and judges the options that open a connection, proves joins, says which path class may carry what, changes
-//! the bytes on their way, and says whether the connection may become plain TCP.
+//! A [`Protection`] is created with the connection from its configuration. It writes and checks the options that open a connection,
+//! authenticates joins, decides which path class may carry which bytes, transforms the bytes, and decides whether the connection may become
+//! plain TCP.
 //!
 //! ```text
 //! Preferred ──► Sealed        the peer seals
@@ -11,9 +11,8 @@
 //! Plain                       Multipath TCP ──► TCP
 //! ```
 //!
-//! There is no arrow out of [`Sealed`]: a connection that must be sealed is made as one, and has no state in which it is
-//! plain. Whatever sends or takes bytes in the clear asks for a value that only the others can give: a
-//! [`Session`], or a [`PlainTcp`].
+//! No arrow leads out of [`Sealed`]: a connection that must be sealed is created as one, and has no plain state. Code that sends or takes
+//! bytes in the clear needs a value that only the others can give: a [`Session`], or a [`PlainTcp`].
 
 mod capable;
 mod joins;
@@ -45,7 +44,7 @@ use scrambled::Scrambled;
 use sealed::Sealed;
 use session::{HIGHER_VERSION, Numbers, Session};
 
-/// The protection in use, or asked for.
+/// The protection in use, or requested.
 pub(crate) enum Protection {
     /// None: regular Multipath TCP, or TCP.
     Plain(Plain),
@@ -54,11 +53,11 @@ pub(crate) enum Protection {
     /// Sealing is offered, and the peer's answer decides whether this becomes [`Protection::Sealed`] or
     /// [`Protection::Plain`].
     Preferred(Box<Preferred>),
-    /// Sealing: being agreed on, in use, or failed.
+    /// Sealing: in negotiation, in use, or failed.
     Sealed(Box<Sealed>),
 }
 
-/// What is spoken.
+/// The protocol in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     /// Not yet known.
@@ -80,7 +79,7 @@ impl Protection {
         }
     }
 
-    /// Keys that were exchanged in the clear: what data outside of sealed blocks is mapped with.
+    /// Returns the keys that were exchanged in the clear. They are used for mappings of data outside of sealed blocks.
     pub(crate) fn session(&self) -> Option<&Session> {
         match self {
             Self::Plain(plain) => plain.session(),
@@ -114,12 +113,12 @@ impl Protection {
         }
     }
 
-    /// A Data-ACK has come back: options get through in both directions, and further subflows may be opened.
+    /// Whether a Data-ACK has come back: options get through in both directions, and further subflows may be opened.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.numbers().is_some_and(|numbers| numbers.is_confirmed)
     }
 
-    /// The protocol version spoken.
+    /// Returns the protocol version in use.
     pub(crate) fn version(&self) -> Option<u8> {
         match self {
             Self::Sealed(_) => Some(HIGHER_VERSION),
@@ -143,7 +142,8 @@ impl Protection {
         }
     }
 
-    /// Whether options outside of blocks can be believed as far as anything can, or nobody has signed them.
+    /// Whether options outside of blocks are as trustworthy as they can be; `false` if they are not authenticated although the connection
+    /// is sealed.
     pub(crate) fn trusts_options(&self) -> bool {
         match self {
             Self::Plain(_) | Self::Scrambled(_) => true,
@@ -151,7 +151,7 @@ impl Protection {
         }
     }
 
-    /// Whether sealing is asked for, or in use: there is a step down no more.
+    /// Whether the connection is sealed or must be: it has no fallback.
     pub(crate) fn must_be_sealed(&self) -> bool {
         match self {
             Self::Sealed(_) => true,
@@ -159,8 +159,7 @@ impl Protection {
         }
     }
 
-    /// Whether there is a way back to TCP: where there is one the connection may take it only while the numbers of
-    /// stream and subflow go together.
+    /// Whether a fallback to TCP is possible. If it is, the connection may take it only while the numbers of stream and subflow correspond.
     pub(crate) fn can_fall_back(&self) -> bool {
         match self {
             Self::Plain(_) | Self::Scrambled(_) => self.mode() != Mode::Opening,
@@ -168,10 +167,10 @@ impl Protection {
         }
     }
 
-    /// From here on `subflow` is the connection, unprotected. Its stream offsets are data offsets less `shift`.
+    /// Makes `subflow` the whole connection, unprotected. Its stream offsets are data offsets less `shift`.
     ///
     /// # Errors
-    /// That cannot be: the connection has failed.
+    /// The fallback is not allowed: the connection has failed.
     pub(crate) fn fall_back(
         &mut self,
         fallback: Fallback,
@@ -193,7 +192,7 @@ impl Protection {
         }
     }
 
-    /// How far the opening is, given whether the first subflow is open and has brought anything.
+    /// Returns the stage of the opening, given whether the first subflow is open and has received anything.
     pub(crate) fn opening_stage(&self, is_open: bool, has_read: bool) -> AttemptStage {
         match self {
             Self::Sealed(sealed) => sealed.opening_stage(is_open, has_read),
@@ -202,7 +201,7 @@ impl Protection {
         }
     }
 
-    /// The application's bytes as they get their numbers: late, so that they are still in the cache when they leave.
+    /// Transforms the application's bytes when they get their numbers: late, so that they are still in the cache when they leave.
     pub(crate) fn accept(&mut self, data: Bytes) -> Bytes {
         match self {
             Self::Plain(_) => data,
@@ -211,17 +210,17 @@ impl Protection {
         }
     }
 
-    /// The peer's bytes as they leave for the application.
+    /// Transforms the peer's bytes when the application reads them.
     pub(crate) fn deliver(&mut self, data: Bytes) -> Bytes {
         match self {
             Self::Scrambled(scrambled) => scrambled.descramble(data),
-            // What was sealed is verified and in the clear when it is put in order.
+            // Sealed bytes are already verified and decrypted when they are put in order.
             Self::Plain(_) | Self::Preferred(_) | Self::Sealed(_) => data,
         }
     }
 
-    /// Whether a path of this class may carry the bytes from data offset `start` on; asked for each first
-    /// transmission and each reinjection.
+    /// Whether a path of this class may carry the bytes from data offset `start` on. Checked for each first transmission and each
+    /// reinjection.
     pub(crate) fn may_carry(&self, class: PathClass, trusted: TrustedPaths, start: u64) -> bool {
         match (self, class) {
             (_, PathClass::Never) => false,
@@ -231,7 +230,7 @@ impl Protection {
         }
     }
 
-    /// Whether it matters how much of the stream a path sees in a row: of what is sealed nobody reads anything.
+    /// Whether the number of bytes in a row on one path matters. An eavesdropper can read nothing of sealed bytes.
     pub(crate) fn is_readable_in_rows(&self) -> bool {
         match self {
             Self::Plain(_) | Self::Scrambled(_) => true,
@@ -239,8 +238,8 @@ impl Protection {
         }
     }
 
-    /// Whether a subflow has to be left when the user thinks otherwise of its path: what it still has to repeat is not
-    /// for a path that has become untrusted, and the peer learns of the new class when the path is joined again.
+    /// Whether a subflow must be left when the user changes the class of its path. Its retransmissions must not go over a path that has
+    /// become untrusted, and the peer learns the new class when the path is joined again.
     pub(crate) fn is_bound_to_classes(&self) -> bool {
         match self {
             Self::Scrambled(scrambled) => scrambled.mode() == Mode::Multipath,
@@ -248,36 +247,36 @@ impl Protection {
         }
     }
 
-    /// A path carries so many bytes that it would not if there were a trusted one.
+    /// Counts bytes that a path carries only because there is no trusted path.
     pub(crate) fn note_degraded(&mut self, bytes: u64) {
         if let Self::Scrambled(scrambled) = self {
             scrambled.note_degraded(bytes);
         }
     }
 
-    /// Another address of ours; `false` if that has to be said in an option.
+    /// Announces another address of ours. Returns `false` if an option must carry it.
     pub(crate) fn announce(&mut self, id: u8, address: IpAddr) -> bool {
         self.sealed_mut().map(|sealed| sealed.announce(id, address)).is_some()
     }
 
-    /// An address of ours is gone; `false` if that has to be said in an option.
+    /// Withdraws an address of ours. Returns `false` if an option must carry it.
     pub(crate) fn withdraw(&mut self, id: u8) -> bool {
         self.sealed_mut().map(|sealed| sealed.withdraw(id)).is_some()
     }
 
-    /// What a subflow is to be used for; `false` if that has to be said in an option.
+    /// Sets the priority of a subflow. Returns `false` if an option must carry it.
     pub(crate) fn prioritise(&mut self, subflow: &SubflowState, backup: bool) -> bool {
         self.sealed_mut().map(|sealed| sealed.prioritise(&subflow.sealed, backup)).is_some()
     }
 
-    /// A subflow is gone, and its keys with it.
+    /// Drops the keys of a subflow that is gone.
     pub(crate) fn forget(&mut self, subflow: &SubflowState) {
         if let Self::Sealed(sealed) = self {
             sealed.forget(&subflow.sealed);
         }
     }
 
-    /// Why the first SYN was answered by a reset, as far as that can be known.
+    /// Records why the first SYN was answered by a reset, as far as that can be known.
     pub(crate) fn explain_refusal(&mut self) {
         match self {
             Self::Sealed(sealed) => sealed.explain_refusal(),
@@ -286,7 +285,7 @@ impl Protection {
         }
     }
 
-    /// For people: about scrambling, once it is agreed on.
+    /// Returns the status of scrambling for display, once it is negotiated.
     pub(crate) fn scramble_status(&self, trusted: TrustedPaths) -> Option<ScrambleStatus> {
         match self {
             Self::Scrambled(scrambled) => scrambled.status(trusted),
@@ -294,7 +293,7 @@ impl Protection {
         }
     }
 
-    /// For people: about sealing, where it was asked for and not given up.
+    /// Returns the status of sealing for display, if it was requested and not given up.
     pub(crate) fn sealed_status(&self) -> Option<SealedStatus> {
         match self {
             Self::Sealed(sealed) => Some(sealed.status()),
@@ -318,7 +317,7 @@ impl Protection {
     }
 }
 
-/// What the connection fails with where plain TCP is not good enough.
+/// Returns the error for a connection that does not accept plain TCP.
 fn refused(reason: PlainReason) -> ConnectionError {
     match reason {
         PlainReason::ChecksumFailed => ConnectionError::Corrupted,

@@ -1,4 +1,4 @@
-//! The options that our segments carry.
+//! The options of our segments.
 
 use plait_tcp::{SegmentKind, SegmentOptions};
 use plait_wire::{
@@ -13,18 +13,18 @@ use super::session::Session;
 use super::{Mode, Protection};
 use crate::subflows::subflow::{Control, Kind, Stage, SubflowState};
 
-/// What the streams have to say in options.
+/// The state of the streams for options.
 #[derive(Clone, Copy)]
 pub(crate) struct StreamFacts {
     /// Data offset to acknowledge.
     pub(crate) next: u64,
     /// Data offset of a DATA_FIN that is not acknowledged.
     pub(crate) fin: Option<u64>,
-    /// Data was sent: keys went with it and need not be repeated on ACKs.
+    /// Data was sent. The keys went with it and need not be repeated on ACKs.
     pub(crate) has_sent: bool,
 }
 
-/// What the connection has to say, for the segments of one subflow.
+/// The state of the connection, for the segments of one subflow.
 pub(crate) struct OptionsOut<'a> {
     pub(crate) subflow: &'a mut SubflowState,
     pub(crate) protection: &'a mut Protection,
@@ -40,7 +40,7 @@ impl SegmentOptions for OptionsOut<'_> {
             self.protection.write_options(kind, room, self.subflow, self.stream, &mut written);
         }
         if written.len() <= room {
-            // What does not fit was not promised to anybody.
+            // An option that does not fit was not promised to the peer.
             let _ = out.try_extend_from_slice(&written);
         }
     }
@@ -89,7 +89,7 @@ struct Clear<'a> {
     /// `None` on plain TCP.
     session: Option<&'a Session>,
     stream: StreamFacts,
-    /// A SYN without MP_CAPABLE would be of no use.
+    /// A SYN without MP_CAPABLE would be useless.
     never_plain: bool,
 }
 
@@ -159,10 +159,10 @@ impl Clear<'_> {
             put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
             return;
         }
-        // The HMAC of an announcement shows that the peer has both keys: its echo does not wait behind them.
+        // The HMAC of an announcement shows that the peer has both keys, so its echo does not wait for the keys.
         let needs_keys = !session.numbers.is_confirmed && !self.subflow.owes_echo();
         if self.subflow.kind == Kind::FirstActive && needs_keys && !self.stream.has_sent {
-            // A DATA_FIN does not fit beside them, and either ACK may be lost: they take turns.
+            // A DATA_FIN does not fit together with the keys, and either ACK may be lost: they alternate.
             if self.stream.fin.is_none() || !keys_were_told {
                 self.subflow.keys_told = put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);
                 return;
@@ -189,7 +189,7 @@ impl Clear<'_> {
         put(&MptcpOption::Dss(Dss { data_ack, mapping: None, data_fin: false }), room, out);
     }
 
-    /// The first control option that waits, if it fits.
+    /// Writes the first control option that waits, if it fits.
     fn write_control(&mut self, room: usize, out: &mut OptionBytes) {
         let Some(control) = self.subflow.control.front() else { return };
         let written = match *control {
@@ -219,7 +219,7 @@ fn write_reset(protection: &Protection, subflow: &SubflowState, room: usize, out
     }
 }
 
-/// The options of a record with data: where it belongs, and how much we have.
+/// Returns the options of a record with data: its mapping, and the Data-ACK.
 pub(crate) fn data_options(
     session: &Session,
     next: u64,
@@ -235,8 +235,7 @@ pub(crate) fn data_options(
     single(&MptcpOption::Dss(dss))
 }
 
-/// The options of the first data that the opener sends: the keys once more, in place of a DSS (RFC 8684,
-/// section 3.1).
+/// Returns the options of the first data that the opener sends: the keys again, in place of a DSS (RFC 8684, section 3.1).
 pub(crate) fn first_data_options(session: &Session, payload: &[u8]) -> OptionBytes {
     let length = payload.len() as u16;
     let checked = || data_checksum(session.numbers.outgoing.dsn(1).bits(), 1, length, sum(session, payload));
@@ -248,8 +247,7 @@ pub(crate) fn first_data_options(session: &Session, payload: &[u8]) -> OptionByt
     single(&MptcpOption::Capable(capable))
 }
 
-/// The options of the last record that has any: from here on everything belongs where it stands (section
-/// 3.7). `start` and `offset` are where the infinite mapping begins.
+/// Returns the options of the last record with options: an infinite mapping (section 3.7), which begins at `start` and `offset`.
 pub(crate) fn infinite_options(session: &Session, start: u64, offset: u64) -> OptionBytes {
     let mapping = mapping(session, start, offset as u32, 0, Checksum::default());
     single(&MptcpOption::Dss(Dss { data_ack: None, mapping: Some(mapping), data_fin: false }))
@@ -316,8 +314,8 @@ pub(crate) fn put(option: &MptcpOption<'_>, room: usize, out: &mut OptionBytes) 
     fits
 }
 
-/// MP_EXPERIMENTAL with the low bits 1: a message of an exchange of shares, of so many bytes, begins at this offset of the
-/// subflow. It is to a message what a mapping is to a block, and like that it proves nothing.
+/// Returns MP_EXPERIMENTAL with the low bits 1: a message of an exchange of shares, with `length` bytes, begins at this offset of the
+/// subflow. It is to a message what a mapping is to a block, and like a mapping it proves nothing.
 pub(crate) fn path_key_options(offset: u64, length: u16) -> OptionBytes {
     let mut data = [0; 6];
     data[..4].copy_from_slice(&(offset as u32).to_be_bytes());
@@ -325,7 +323,7 @@ pub(crate) fn path_key_options(offset: u64, length: u16) -> OptionBytes {
     single(&MptcpOption::Unknown { subtype: 0xf, low_bits: 1, data: &data })
 }
 
-/// Whether a segment of ours is of such a message.
+/// Whether a segment of ours belongs to such a message.
 pub(crate) fn is_path_key(options: &[u8]) -> bool {
     let mut all = plait_wire::options(options).flatten();
     all.any(|option| {
@@ -333,7 +331,7 @@ pub(crate) fn is_path_key(options: &[u8]) -> bool {
     })
 }
 
-/// Whether a segment of ours asks for a sign of life, or gives one.
+/// Whether a segment of ours requests a sign of life, or gives one.
 pub(crate) fn is_check(options: &[u8]) -> bool {
     let mut all = plait_wire::options(options).flatten();
     all.any(|option| {

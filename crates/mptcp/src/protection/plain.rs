@@ -1,7 +1,7 @@
-//! No protection: regular Multipath TCP (RFC 8684), or TCP once that has come to nothing.
+//! No protection: regular Multipath TCP (RFC 8684), or TCP after a fallback.
 //!
-//! This is the only value that can be plain TCP, and the only one that gives out [`PlainTcp`], which everything that
-//! sends or takes bytes without a mapping asks for.
+//! Only this type can be plain TCP, and only this type returns a [`PlainTcp`]. All code that sends or takes bytes without a mapping needs
+//! that value.
 
 use plait_base::SubflowId;
 use plait_wire::MpCapable;
@@ -13,7 +13,7 @@ use crate::PlainReason;
 /// An unprotected connection.
 #[derive(Default)]
 pub(crate) struct Plain {
-    /// Keys and numbers; `None` where Multipath TCP was not even offered.
+    /// Keys and numbers; `None` if Multipath TCP was not offered.
     session: Option<Session>,
     state: State,
 }
@@ -42,7 +42,7 @@ impl PlainTcp {
         self.reason
     }
 
-    /// The one subflow.
+    /// Returns the only subflow.
     pub(crate) fn subflow(self) -> SubflowId {
         self.subflow
     }
@@ -54,12 +54,12 @@ impl PlainTcp {
 }
 
 impl Plain {
-    /// Keys are offered, or answered with; or Multipath TCP is out of the question.
+    /// Returns a connection whose keys are offered, or which cannot use Multipath TCP.
     pub(super) fn opening(session: Option<Session>) -> Self {
         Self { session, state: State::Opening }
     }
 
-    /// Both keys are known.
+    /// Returns a connection with both keys.
     pub(super) fn multipath(session: Session) -> Self {
         Self { session: Some(session), state: State::Multipath }
     }
@@ -80,7 +80,7 @@ impl Plain {
         self.session.as_mut()
     }
 
-    /// The SYN/ACK; `was_plain` if the SYN that it answers did not offer anything.
+    /// Handles the SYN/ACK; `was_plain` tells whether the SYN that it answers had no offer.
     pub(super) fn take_answer(&mut self, answer: Option<&MpCapable>, was_plain: bool) -> Opened {
         let Some(session) = &mut self.session else { return Opened::FallBack(PlainReason::NotOffered) };
         match answer {
@@ -94,7 +94,7 @@ impl Plain {
         }
     }
 
-    /// The keys of the third ACK; `false` if they are not those of the handshake.
+    /// Handles the keys of the third ACK. Returns `false` if they are not those of the handshake.
     pub(super) fn take_keys(&mut self, keys: &OpenerKeys) -> bool {
         let is_right = self.session.as_mut().is_some_and(|session| session.take_keys(keys));
         if is_right {
@@ -103,7 +103,7 @@ impl Plain {
         is_right
     }
 
-    /// From here on the subflow is the connection.
+    /// Makes the subflow the whole connection.
     pub(super) fn fall_back(&mut self, reason: PlainReason, subflow: SubflowId, shift: u64) {
         self.state = State::Tcp(PlainTcp { reason, subflow, shift });
     }

@@ -1,6 +1,6 @@
-//! Sealing is offered, and the policy leaves a step down open: the negotiation as a value of its own.
+//! Negotiation of sealing if the policy also allows less.
 //!
-//! The answer to our SYN turns it into one of two others, neither of which can become the other, or this one again.
+//! The answer to our SYN turns it into one of two other values. Neither can become the other, or this one again.
 
 use plait_wire::OptionBytes;
 
@@ -12,11 +12,10 @@ use crate::ConnectionError;
 use crate::status::SealedStatus;
 use crate::subflows::subflow::SubflowState;
 
-/// SYNs that carry an offer before it is left out, because something on the way may drop them for it (the number is
-/// the one of Linux).
+/// SYNs that carry an offer before it is left out, because the path may drop SYNs with it (Linux uses the same number).
 pub(super) const OFFERING_SYNS: u8 = 3;
 
-/// What is offered, and what there is in its place.
+/// The offer, and its replacement.
 pub(crate) struct Preferred {
     sealed: Sealed,
     plain: Plain,
@@ -35,7 +34,7 @@ impl Preferred {
         }
     }
 
-    /// What the SYN/ACK makes of it.
+    /// Handles the SYN/ACK.
     pub(super) fn take_answer(&mut self, answer: &SynAck<'_>) -> (Protection, Opened) {
         match self.sealed.judge_answer(answer) {
             Ok(agreed) => (Protection::Sealed(Box::new(self.sealed.agreed(agreed))), Opened::Sealing),
@@ -51,12 +50,12 @@ impl Preferred {
         }
     }
 
-    /// Why the first SYN was answered by a reset, as far as that can be known.
+    /// Records why the first SYN was answered by a reset, as far as that can be known.
     pub(super) fn explain_refusal(&mut self) {
         self.sealed.explain_refusal();
     }
 
-    /// For people.
+    /// Returns the status for display.
     pub(super) fn status(&self) -> SealedStatus {
         self.sealed.status()
     }

@@ -1,8 +1,8 @@
-//! A scrambled connection: regular Multipath TCP of version 2 with flag D, whose stream is scrambled above the
-//! data sequence numbers (Kato et al. 2017, section III-B), and whose first data keeps to trusted paths.
+//! A scrambled connection: regular Multipath TCP of version 2 with flag D. The stream is scrambled above the data sequence numbers (Kato et
+//! al. 2017, section III-B), and its first data stays on trusted paths.
 //!
-//! Mappings, lengths and acknowledgments are those of the plain stream. Once it is agreed on there is no way back:
-//! neither to TCP nor to an unscrambled stream, so whatever makes regular Multipath TCP fall back ends the connection.
+//! Mappings, lengths and acknowledgments are those of the plain stream. After the negotiation there is no way back to TCP or to an
+//! unscrambled stream. Therefore each reason for a fallback of regular Multipath TCP ends the connection.
 
 use bytes::Bytes;
 use plait_protect::scramble::{Descrambler, Scrambler};
@@ -18,27 +18,27 @@ use crate::event::Unscrambled;
 use crate::status::ScrambleStatus;
 use crate::{ConnectionError, Fallback, PlainReason};
 
-/// Why there is always something to scramble with.
+/// The reason for which the coders always exist.
 const NO_KEYS: &str = "no byte has a number before both keys are known";
 
-/// A connection that is scrambled, or shall be.
+/// A connection that is scrambled, or is to be scrambled.
 pub(crate) struct Scrambled {
     settings: ScrambleSettings,
     stage: Stage,
 }
 
 enum Stage {
-    /// Our SYN offers it.
+    /// Our SYN offers scrambling.
     Offered(Session),
-    /// Our SYN/ACK agrees to it; the key of the opener is to come.
+    /// Our SYN/ACK accepts it. The key of the opener is still missing.
     Answered(Session),
     /// Both keys are known.
     Agreed(Session, Coders),
-    /// It came to nothing, and there is nothing in its place.
+    /// It failed, and there is no replacement.
     Refused,
 }
 
-/// What scrambles and descrambles.
+/// The scrambler and the descrambler.
 struct Coders {
     outgoing: Scrambler,
     incoming: Descrambler,
@@ -48,17 +48,17 @@ struct Coders {
 }
 
 impl Scrambled {
-    /// What our SYN offers.
+    /// Returns the offer of our SYN.
     pub(super) fn offer(settings: ScrambleSettings, session: Session) -> Self {
         Self { settings, stage: Stage::Offered(Session { scrambled: true, ..session }) }
     }
 
-    /// What our SYN/ACK agrees to.
+    /// Returns the acceptance of our SYN/ACK.
     pub(super) fn answer(settings: ScrambleSettings, session: Session) -> Self {
         Self { settings, stage: Stage::Answered(Session { scrambled: true, ..session }) }
     }
 
-    /// The connection fails before anything was agreed on.
+    /// Returns a connection that fails before the negotiation.
     pub(super) fn refused(settings: ScrambleSettings) -> Self {
         Self { settings, stage: Stage::Refused }
     }
@@ -84,13 +84,13 @@ impl Scrambled {
         }
     }
 
-    /// Whether a SYN that does not offer it could be of use.
+    /// Whether a SYN without the offer could be useful.
     pub(super) fn may_omit_offer(&self) -> bool {
         self.settings.unscrambled == Fallback::Allow
     }
 
-    /// The SYN/ACK. Where the peer answers with regular Multipath TCP, and that is good enough, there is a plain
-    /// connection in place of this one.
+    /// Handles the SYN/ACK. If the peer answers with regular Multipath TCP, and the settings allow that, a plain connection replaces this
+    /// one.
     pub(super) fn take_answer(
         &mut self,
         answer: Option<&MpCapable>,
@@ -123,7 +123,7 @@ impl Scrambled {
         }
     }
 
-    /// The keys of the third ACK; `false` if they are not those of the handshake.
+    /// Handles the keys of the third ACK. Returns `false` if they are not those of the handshake.
     pub(super) fn take_keys(&mut self, keys: &OpenerKeys) -> bool {
         match core::mem::replace(&mut self.stage, Stage::Refused) {
             Stage::Answered(mut session) => {
@@ -138,7 +138,7 @@ impl Scrambled {
         }
     }
 
-    /// What waits in the send buffer is scrambled when it gets its number, like all the rest.
+    /// Bytes in the send buffer are scrambled when they get their numbers, like all others.
     fn agreed(&self, session: Session) -> Stage {
         let Some(remote) = &session.remote else { return Stage::Answered(session) };
         let coders = Coders {
@@ -151,15 +151,15 @@ impl Scrambled {
         Stage::Agreed(session, coders)
     }
 
-    /// The plain connection in place of this one: there is one only where nothing was agreed on yet, and the settings
-    /// allow it.
+    /// Returns the plain connection in place of this one. It is possible only before the negotiation is complete, and if the settings allow
+    /// it.
     pub(super) fn step_down(&mut self, reason: PlainReason) -> Result<Plain, ConnectionError> {
         match core::mem::replace(&mut self.stage, Stage::Refused) {
             Stage::Offered(session) if self.may_omit_offer() => {
                 Ok(Plain::opening(Some(Session { scrambled: false, ..session })))
             }
             Stage::Offered(_) | Stage::Refused => Err(ConnectionError::NotScrambled(Unscrambled::Plain)),
-            // What was received in order is still to be read.
+            // Bytes received in order can still be read.
             agreed @ (Stage::Answered(_) | Stage::Agreed(..)) => {
                 self.stage = agreed;
                 Err(match reason {
@@ -177,7 +177,7 @@ impl Scrambled {
         }
     }
 
-    /// The next bytes of the application: in place if nobody else has them.
+    /// Scrambles the next bytes of the application, in place if there is no other holder.
     pub(super) fn scramble(&mut self, data: Bytes) -> Bytes {
         let Stage::Agreed(_, coders) = &mut self.stage else { unreachable!("{NO_KEYS}") };
         match data.try_into_mut() {
@@ -191,7 +191,7 @@ impl Scrambled {
         }
     }
 
-    /// The next bytes of the peer.
+    /// Descrambles the next bytes of the peer.
     pub(super) fn descramble(&mut self, data: Bytes) -> Bytes {
         let Stage::Agreed(_, coders) = &mut self.stage else { unreachable!("{NO_KEYS}") };
         match data.try_into_mut() {
@@ -205,26 +205,26 @@ impl Scrambled {
         }
     }
 
-    /// Whether an untrusted path may carry what starts at data offset `start` (the first byte has 1).
+    /// Whether an untrusted path may carry bytes from data offset `start` on (the first byte has 1).
     pub(super) fn may_leave_trust(&self, trusted: TrustedPaths, start: u64) -> bool {
         match (trusted, self.settings.without_trusted) {
             (TrustedPaths::Work, _) | (TrustedPaths::Stalled, WithoutTrusted::Degrade) => {
                 start > self.settings.trusted_bytes
             }
-            // Who can jam the trusted path must not get the other one to carry everything.
+            // An attacker that can jam the trusted path must not be able to move all bytes to the other one.
             (TrustedPaths::Stalled | TrustedPaths::Gone, WithoutTrusted::Stall) => false,
             (TrustedPaths::Gone, WithoutTrusted::Degrade) => true,
         }
     }
 
-    /// An untrusted path carries so many bytes because there is no trusted one.
+    /// Counts bytes that an untrusted path carries because there is no trusted one.
     pub(super) fn note_degraded(&mut self, bytes: u64) {
         if let Stage::Agreed(_, coders) = &mut self.stage {
             coders.degraded += bytes;
         }
     }
 
-    /// For people, once it is agreed on.
+    /// Returns the status for display, once scrambling is negotiated.
     pub(super) fn status(&self, trusted: TrustedPaths) -> Option<ScrambleStatus> {
         let Stage::Agreed(_, coders) = &self.stage else { return None };
         Some(ScrambleStatus {

@@ -1,4 +1,4 @@
-//! What the two hosts agreed on: keys, numbers, checksums.
+//! The result of the negotiation: keys, numbers, checksums.
 
 use plait_base::Dsn;
 use plait_wire::{CapableFlags, DataAck, MpCapable};
@@ -6,12 +6,12 @@ use plait_wire::{CapableFlags, DataAck, MpCapable};
 use super::keys::Key;
 use crate::data_space::DataSpace;
 
-/// The protocol version spoken (RFC 8684).
+/// The protocol version in use (RFC 8684).
 pub(crate) const VERSION: u8 = 1;
-/// The one that goes with scrambling and sealing.
+/// The protocol version for scrambling and sealing.
 pub(crate) const HIGHER_VERSION: u8 = 2;
 
-/// Data sequence numbers of both directions, and what the options about them have shown so far.
+/// Data sequence numbers of both directions, and the results of their options so far.
 pub(crate) struct Numbers {
     pub(crate) outgoing: DataSpace,
     pub(crate) incoming: DataSpace,
@@ -28,7 +28,7 @@ impl Numbers {
         Self { outgoing, incoming, long_acks: true, is_confirmed: false, is_mapped: false }
     }
 
-    /// The Data-ACK for everything below `next`, as long as the peer wants it.
+    /// Returns the Data-ACK for everything below `next`, in the length that the peer wants.
     pub(crate) fn data_ack(&self, next: u64) -> DataAck {
         let dsn = self.incoming.dsn(next);
         if self.long_acks { DataAck::Long(dsn.bits()) } else { DataAck::Short(dsn.low32()) }
@@ -40,13 +40,13 @@ pub(crate) struct Session {
     pub(crate) local: Key,
     /// Unknown until the peer has sent it (on the SYN/ACK, or on the third ACK).
     pub(crate) remote: Option<Key>,
-    /// Scrambling is offered, or agreed on: version 2 with flag D.
+    /// Whether scrambling is offered or negotiated: version 2 with flag D.
     pub(crate) scrambled: bool,
-    /// DSS checksums are in use.
+    /// Whether DSS checksums are in use.
     pub(crate) checksum: bool,
-    /// The peer wants no further subflows to its initial address (flag C).
+    /// Whether the peer wants no further subflows to its initial address (flag C).
     pub(crate) denies_initial_address: bool,
-    /// Those of the peer exist with its key.
+    /// The numbers of the peer exist once its key is known.
     pub(crate) numbers: Numbers,
 }
 
@@ -56,19 +56,19 @@ impl Session {
         Self { local, remote: None, scrambled: false, checksum, denies_initial_address: false, numbers }
     }
 
-    /// The session that answers this offer.
+    /// Returns the session that answers this offer.
     pub(super) fn answering(offer: &MpCapable, local: Key, checksum: bool) -> Self {
         let mut session = Self::new(local, checksum || offer.flags.contains(CapableFlags::CHECKSUM));
         session.denies_initial_address = offer.flags.contains(CapableFlags::DENY_JOIN_ID0);
         session
     }
 
-    /// The version that is spoken.
+    /// Returns the protocol version in use.
     pub(crate) fn version(&self) -> u8 {
         if self.scrambled { HIGHER_VERSION } else { VERSION }
     }
 
-    /// What the SYN/ACK says; `false` if it is no answer to what we have offered.
+    /// Handles the SYN/ACK. Returns `false` if it does not match our offer.
     pub(super) fn take_answer(&mut self, answer: &MpCapable) -> bool {
         let Some(key) = answer.sender_key.filter(|_| self.is_answered_by(answer)) else { return false };
         self.scrambled = self.scrambled && asks_for_scrambling(answer);
@@ -78,7 +78,7 @@ impl Session {
         true
     }
 
-    /// What the third ACK says; `false` if our key in it is not ours.
+    /// Handles the third ACK. Returns `false` if it does not repeat our key.
     pub(super) fn take_keys(&mut self, keys: &OpenerKeys) -> bool {
         let is_ours = keys.version == self.version() && self.local.is(&keys.listener);
         if is_ours {
@@ -87,8 +87,8 @@ impl Session {
         is_ours
     }
 
-    /// Whether the third ACK repeats our key, and asks for another version or algorithm than was agreed on, or for an
-    /// extension: what it wants is not Multipath TCP as we know it (RFC 8684, section 3.1).
+    /// Whether the third ACK repeats our key but asks for another version, algorithm or extension than was negotiated: it is not a
+    /// Multipath TCP that we know (RFC 8684, section 3.1).
     pub(super) fn is_contradicted_by(&self, keys: &OpenerKeys) -> bool {
         self.local.is(&keys.listener) && (keys.version != self.version() || !has_known_flags(keys.flags))
     }
@@ -123,11 +123,11 @@ impl OpenerKeys {
 /// Whether we can answer a SYN with this option.
 pub(super) fn is_acceptable_offer(offer: &MpCapable) -> bool {
     let MpCapable { version, flags, sender_key, receiver_key: _, data_length: _, checksum: _ } = offer;
-    // What the flags of a higher version mean does not matter: it is answered with ours.
+    // The flags of a higher version do not matter: the answer has our version.
     *version >= VERSION && sender_key.is_none() && (*version > VERSION || has_known_flags(*flags))
 }
 
-/// Version 2 with flag D, and nothing that is unknown.
+/// Whether the option asks for scrambling: version 2 with flag D, and no unknown flag.
 pub(super) fn asks_for_scrambling(option: &MpCapable) -> bool {
     let CapableFlags(flags) = option.flags;
     option.version == HIGHER_VERSION
@@ -135,7 +135,7 @@ pub(super) fn asks_for_scrambling(option: &MpCapable) -> bool {
         && has_known_flags(CapableFlags(flags & !CapableFlags::SCRAMBLE))
 }
 
-/// HMAC-SHA256 and no other algorithm, and no extension that would change the option.
+/// Whether the flags select HMAC-SHA256, no other algorithm, and no extension that would change the option.
 fn has_known_flags(flags: CapableFlags) -> bool {
     const ALGORITHMS: u8 = 0x1f;
     flags.0 & ALGORITHMS == CapableFlags::HMAC_SHA256 && !flags.contains(CapableFlags::EXTENSIBILITY)

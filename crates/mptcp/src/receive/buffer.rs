@@ -1,15 +1,14 @@
-//! How much of the peer's data may wait for the application: little at first, and as much as the connection turns out
-//! to need (dynamic right-sizing; Fisk and Feng, 2001).
+//! Size of the receive buffer: small at first, then as large as the connection needs (dynamic right-sizing; Fisk and Feng, 2001).
 //!
-//! The application shows what it needs by what it reads in one round trip. Twice that keeps all paths busy while one of
-//! them repairs a loss, if the round trip is that of the slowest path (RFC 8684, section 3.3.4). Who does not read is
-//! never given more, so a stranger cannot make an idle connection keep much.
+//! The bytes that the application reads in one round trip show the need. Twice that keeps all paths busy while one of them repairs a loss,
+//! if the round trip is that of the slowest path (RFC 8684, section 3.3.4). Without reads the buffer does not grow, so a peer cannot make
+//! an idle connection keep much.
 
 use plait_base::{Duration, Instant};
 
-/// The buffer of a new connection, in bytes: a first flight and a few of slow start's rounds.
+/// The buffer of a new connection, in bytes: a first flight and a few rounds of slow start.
 pub(crate) const INITIAL: usize = 384 << 10;
-/// The clock of timestamps has no finer steps.
+/// The timestamp clock has no finer resolution.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
 /// Size of the receive buffer of one connection; it only grows.
@@ -21,32 +20,31 @@ pub(crate) struct ReceiveBuffer {
     since: Instant,
     /// Bytes read in the current round.
     read: usize,
-    /// Most that was read in one round.
+    /// Largest number of bytes read in one round.
     most: usize,
 }
 
 impl ReceiveBuffer {
-    /// Of at most `largest` bytes.
+    /// Returns a buffer of at most `largest` bytes.
     pub(crate) fn new(now: Instant, largest: usize) -> Self {
         let size = INITIAL.min(largest);
         Self { size, largest, since: now, read: 0, most: size / 2 }
     }
 
-    /// Bytes that may wait.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The application has read `bytes`; a round trip on the slowest path takes `round_trip`. Whether the buffer grew.
+    /// Notes that the application has read `bytes`; a round trip on the slowest path takes `round_trip`. Returns whether the buffer grew.
     pub(crate) fn on_read(&mut self, now: Instant, bytes: usize, round_trip: Duration) -> bool {
         self.read = self.read.saturating_add(bytes);
         if self.size == self.largest {
             return false;
         }
-        // What is known before the round is over counts at once: on a faster path the sender has doubled its window more than once
-        // by then.
+        // Bytes read before the round is over count at once: on a faster path the sender has doubled its window more than once by then.
         let read = self.read;
-        // A sender that speeds up will have sent more by the time that it hears of the new size.
+        // A sender that speeds up will have sent more before it learns the new size.
         let growth = read.saturating_sub(self.most).saturating_mul(2);
         if now.saturating_since(self.since) >= round_trip.max(SHORTEST_ROUND) {
             self.since = now;

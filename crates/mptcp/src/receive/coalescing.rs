@@ -1,17 +1,18 @@
-//! Bytes of a subflow that wait for what follows them.
+//! Bytes of a subflow that wait for the bytes after them.
 //!
-//! A peer may send a mapping's bytes one by one, each in a packet of its own; what waits must cost what it is worth.
+//! A peer may send the bytes of a mapping one by one, each in a packet of its own. The memory of waiting bytes must be in proportion to
+//! their number.
 
 use bytes::BytesMut;
 use plait_tcp::Chunk;
 use std::collections::VecDeque;
 
-/// Shorter runs of bytes are copied together, lest each keep the buffer of a whole packet alive.
+/// Shorter runs of bytes are copied together, so that they do not keep the buffer of a whole packet each.
 const SHORT: usize = 256;
-/// Up to this much.
+/// Longest run that is copied together.
 const LONGEST: usize = 4096;
 
-/// Puts the next in-order bytes behind those that wait.
+/// Appends the next in-order bytes to those that wait.
 pub(crate) fn push(waiting: &mut VecDeque<Chunk>, chunk: Chunk) {
     match waiting.back_mut() {
         _ if chunk.data.is_empty() => {}

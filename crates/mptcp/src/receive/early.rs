@@ -1,21 +1,20 @@
-//! Bytes of a stream that wait for what lies before them.
+//! Bytes of a stream that wait for earlier bytes.
 //!
-//! Long runs stay in the buffers that they came in. Short ones are copied into pages of the stream, side by side and with
-//! however many gaps between them: so the window bounds what is kept, in bytes, whatever it was cut into, and nothing
-//! in the window has to be dropped.
+//! Long runs stay in the buffers in which they arrived. Short runs are copied into pages of the stream, with any number of gaps between
+//! them. Therefore the window bounds the memory in bytes, however small the pieces are, and no byte in the window has to be dropped.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
 use crate::receive::reassembly::Inserted;
 
-/// Shorter runs are copied, lest a byte keep the buffer of a whole packet alive.
+/// Shorter runs are copied, so that a single byte does not keep the buffer of a whole packet.
 pub(crate) const SMALL: usize = 1024;
-/// Bytes of the stream in a page, which begins at a multiple of it.
+/// Bytes of the stream in a page. A page begins at a multiple of it.
 const PAGE: usize = 4096;
 const WORD: usize = u64::BITS as usize;
 
-/// A stretch of the stream of which some bytes are known.
+/// A part of the stream with some known bytes.
 struct Page {
     bytes: [u8; PAGE],
     /// A bit for each byte.
@@ -23,7 +22,7 @@ struct Page {
 }
 
 impl Page {
-    /// Where the bytes from `from` on cease to be all known, or all unknown.
+    /// Returns the end of the bytes from `from` on that are all known, or all unknown.
     fn stretch(&self, from: usize, known: bool) -> usize {
         let mut at = from;
         while at < PAGE {
@@ -45,10 +44,10 @@ impl Page {
     }
 }
 
-/// What is known of a stretch of the stream.
+/// The first stretch of a range: known or unknown.
 enum Stretch<'a> {
     Known(&'a [u8]),
-    /// So many bytes are not.
+    /// This many bytes are unknown.
     Gap(usize),
 }
 
@@ -56,12 +55,11 @@ enum Stretch<'a> {
 #[derive(Default)]
 pub(crate) struct Early {
     runs: BTreeMap<u64, Bytes>,
-    /// By where they begin.
+    /// Pages by their start.
     pages: BTreeMap<u64, Box<Page>>,
     /// Bytes of all runs.
     run_bytes: usize,
-    /// How many bytes of each page of the stream are known, in either store, and of each area: what has become whole is
-    /// walked over in large steps.
+    /// Number of known bytes per page of the stream, in either store, and per area. Complete pages and areas are passed in large steps.
     pages_known: Counts<{ PAGE as u64 }>,
     areas_known: Counts<AREA>,
 }
@@ -74,7 +72,7 @@ const AREA: u64 = 64 * PAGE as u64;
 struct Counts<const UNIT: u64>(BTreeMap<u64, usize>);
 
 impl<const UNIT: u64> Counts<UNIT> {
-    /// The units that a stretch lies in, and how many of its bytes in each.
+    /// Returns the units of a stretch, with the number of its bytes in each.
     fn parts(mut at: u64, mut length: usize) -> impl Iterator<Item = (u64, usize)> {
         core::iter::from_fn(move || {
             let within = at % UNIT;
@@ -101,7 +99,7 @@ impl<const UNIT: u64> Counts<UNIT> {
         }
     }
 
-    /// Where the units from `at` on, which is where one begins, cease to be known as a whole; `limit` at most.
+    /// Returns the end of the complete units from `at` on, at most `limit`. `at` is the start of a unit.
     fn whole_until(&self, at: u64, limit: u64) -> u64 {
         let mut end = at;
         for (&unit, &known) in self.0.range(at..limit) {
@@ -128,12 +126,12 @@ impl Early {
         self.areas_known.0.clear();
     }
 
-    /// Memory for the bytes that wait.
+    /// Returns the memory for the bytes that wait.
     pub(crate) fn memory(&self) -> usize {
         self.run_bytes + self.pages.len() * size_of::<Page>()
     }
 
-    /// Bytes from `at` up to `end` that are not known.
+    /// Returns the number of unknown bytes between `at` and `end`.
     pub(crate) fn gap(&self, at: u64, end: u64) -> usize {
         match self.look(at, end) {
             Stretch::Known(_) => 0,
@@ -141,8 +139,8 @@ impl Early {
         }
     }
 
-    /// Where what is known from `at` on ends; `at` itself if nothing is. Pages that are known whole are counted and not looked at, so
-    /// that this costs little however many pieces they came in.
+    /// Returns the end of the known bytes from `at` on, or `at` if there are none. Complete pages are counted, not inspected, so the cost
+    /// is small for any number of pieces.
     pub(crate) fn known_until(&self, at: u64) -> u64 {
         let (first, _) = page_of(at);
         let mut end = self.known_in_page(at);
@@ -157,7 +155,7 @@ impl Early {
         self.known_in_page(end)
     }
 
-    /// The same, no further than the end of the page.
+    /// The same, up to the end of the page.
     fn known_in_page(&self, mut at: u64) -> u64 {
         let stop = page_of(at).0 + PAGE as u64;
         while at < stop
@@ -168,7 +166,7 @@ impl Early {
         at
     }
 
-    /// Behind the last byte that is known, or 0.
+    /// Returns the offset after the last known byte, or 0.
     pub(crate) fn end(&self) -> u64 {
         let run = self.runs.last_key_value().map_or(0, |(start, data)| start + data.len() as u64);
         let last_known = |page: &Page| {
@@ -179,7 +177,7 @@ impl Early {
         run.max(page.unwrap_or(0))
     }
 
-    /// Takes those bytes of `data`, which begins at `start`, that are not known.
+    /// Takes the unknown bytes of `data`, which begins at `start`.
     pub(crate) fn insert(&mut self, start: u64, mut data: Bytes, result: &mut Inserted) {
         let mut at = start;
         while !data.is_empty() {
@@ -228,7 +226,7 @@ impl Early {
         self.areas_known.remove(at, length);
     }
 
-    /// The first stretch of `at..end`, which is not empty.
+    /// Returns the first stretch of `at..end`, which is not empty.
     fn look(&self, at: u64, end: u64) -> Stretch<'_> {
         if let Some((&start, run)) = self.runs.range(..=at).next_back()
             && start + run.len() as u64 > at
@@ -253,7 +251,7 @@ impl Early {
         Stretch::Gap((stop - at) as usize)
     }
 
-    /// Keeps bytes of which none is known.
+    /// Stores bytes that are all unknown.
     fn keep(&mut self, mut at: u64, mut data: Bytes) {
         self.count(at, data.len());
         if data.len() >= SMALL {
@@ -271,7 +269,7 @@ impl Early {
     }
 }
 
-/// A copy if the bytes are so few that the buffer they lie in is likely much larger.
+/// Returns a copy if the bytes are so few that their buffer is likely much larger.
 pub(crate) fn unpinned(data: Bytes) -> Bytes {
     if data.len() < SMALL { Bytes::copy_from_slice(&data) } else { data }
 }
@@ -287,7 +285,7 @@ mod tests {
     use super::*;
     use plait_base::{Random, SeededRandom};
 
-    /// The first copy of each byte counts, in whatever pieces it comes.
+    /// The first copy of each byte counts, in any split into pieces.
     #[test]
     fn it_knows_what_a_list_of_bytes_would() {
         const LENGTH: usize = 20_000;

@@ -1,8 +1,7 @@
-//! From the bytes of one subflow to places in the data stream: the mappings that DSS options declare
-//! (RFC 8684, section 3.3).
+//! The mappings of DSS options (RFC 8684, section 3.3): from the bytes of one subflow to places in the data stream.
 //!
-//! A mapping may arrive with the first of the segments that it covers, with each of them, before them, or a
-//! little after them. Once it is declared it cannot change: a later one that contradicts it is dropped.
+//! A mapping may arrive with the first segment that it covers, with each of them, before them, or a little after them. A declared mapping
+//! cannot change: a later one that contradicts it is dropped.
 
 use bytes::Bytes;
 use plait_base::Dsn;
@@ -12,21 +11,20 @@ use std::collections::VecDeque;
 
 use crate::receive::coalescing;
 
-/// Mappings of one subflow that are kept; mappings that continue each other count once. With a window of
-/// 16 MiB and checksums (which prevent joining them) this is one for every 2 KiB. Segments out of order whose mappings are beyond
-/// that are not taken at all.
+/// Largest number of mappings of one subflow. Adjacent mappings that continue each other count once. With a window of 16 MiB and checksums
+/// (which prevent joining them) this is one for every 2 KiB. Out-of-order segments with mappings beyond the limit are dropped.
 const MAX_MAPPINGS: usize = 8192;
 
-/// A run of subflow bytes and where it belongs.
+/// A run of subflow bytes and its place in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mapping {
     /// Stream offset of its first byte in the subflow.
     pub(crate) offset: u64,
     /// Its first data sequence number.
     pub(crate) dsn: Dsn,
-    /// Bytes; a DATA_FIN is not counted.
+    /// Number of bytes without a DATA_FIN.
     pub(crate) length: u64,
-    /// What was declared about the contents.
+    /// The declared checksum of the contents.
     pub(crate) checksum: Option<Declared>,
 }
 
@@ -38,10 +36,10 @@ pub(crate) struct Declared {
     pub(crate) checksum: u16,
 }
 
-/// What became of a mapping.
+/// The result of a declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Declaration {
-    /// Remembered, or known already, or about bytes that are through.
+    /// Stored, already known, or about bytes that were already placed.
     Fine,
     /// It contradicts an earlier one.
     Conflict,
@@ -52,21 +50,21 @@ pub(crate) enum Declaration {
 /// Bytes with their place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Placed {
-    /// These bytes belong there.
+    /// Bytes for this place.
     Data {
         /// Data sequence number of the first one.
         dsn: Dsn,
         /// The bytes.
         data: Bytes,
     },
-    /// The checksum does not fit: the mapping started at `dsn`, and its bytes are not to be trusted.
+    /// The checksum does not match: the mapping started at `dsn`, and its bytes must not be used.
     Corrupted {
         /// Start of the mapping.
         dsn: Dsn,
     },
 }
 
-/// Mappings of one subflow, and the bytes that wait for theirs.
+/// The mappings of one subflow, and the bytes that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings {
     /// Sorted by offset, without overlaps.
@@ -74,7 +72,7 @@ pub(crate) struct Mappings {
     /// In-order bytes of the subflow that have no place yet.
     waiting: VecDeque<Chunk>,
     waiting_bytes: usize,
-    /// The same of the mapping being collected for its checksum, from its start on.
+    /// In-order bytes of the mapping that is being collected for its checksum, from its start on.
     collected: Vec<Bytes>,
     collected_bytes: u64,
     /// Collected, verified, not yet handed out.
@@ -90,7 +88,7 @@ impl Mapping {
         self.dsn + offset.wrapping_sub(self.offset)
     }
 
-    /// Both say the same wherever both say something.
+    /// Whether both mappings agree in their overlap.
     fn agrees_with(&self, other: &Self) -> bool {
         self.dsn_at(other.offset) == other.dsn
     }
@@ -104,7 +102,7 @@ impl Mapping {
 }
 
 impl Mappings {
-    /// Remembers a mapping. `done` is the offset below which the subflow's bytes have been placed.
+    /// Stores a mapping. The subflow's bytes below the offset `done` have been placed.
     pub(crate) fn declare(&mut self, new: Mapping, done: u64) -> Declaration {
         let mut rest = new;
         while rest.length > 0 && rest.end() > done.saturating_sub(self.collected_bytes) {
@@ -118,7 +116,7 @@ impl Mappings {
             if !old.agrees_with(&rest) || old.checksum.is_some() || rest.checksum.is_some() {
                 return Declaration::Conflict;
             }
-            // What lies before the overlap is new; what lies behind it is looked at in the next round.
+            // The part before the overlap is new. The next round handles the part after it.
             let before = Mapping { length: old.offset.saturating_sub(rest.offset), ..rest };
             if before.length > 0 && self.add(at, before, before.offset <= done) == Declaration::TooMany {
                 return Declaration::TooMany;
@@ -129,12 +127,12 @@ impl Mappings {
         Declaration::Fine
     }
 
-    /// Whether no other is kept but that of the next byte of the subflow.
+    /// Whether the list is full: only the mapping of the next byte of the subflow is still accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= MAX_MAPPINGS
     }
 
-    /// Adds a mapping that overlaps none, before the one at index `at`. That of the next byte has always room.
+    /// Adds a mapping that overlaps none, before the one at index `at`. There is always room for the mapping of the next byte.
     fn add(&mut self, at: usize, new: Mapping, is_next: bool) -> Declaration {
         if let Some(before) = at.checked_sub(1).and_then(|i| self.list.get_mut(i))
             && before.is_continued_by(&new)
@@ -149,13 +147,13 @@ impl Mappings {
         Declaration::Fine
     }
 
-    /// Takes the next in-order bytes of the subflow.
+    /// Adds the next in-order bytes of the subflow.
     pub(crate) fn push(&mut self, chunk: Chunk) {
         self.waiting_bytes += chunk.data.len();
         coalescing::push(&mut self.waiting, chunk);
     }
 
-    /// The next bytes whose place is known (and whose checksum fits).
+    /// Returns the next bytes with a known place (and a valid checksum).
     pub(crate) fn place(&mut self) -> Option<Placed> {
         loop {
             if let Some((dsn, data)) = self.verified.pop_front() {
@@ -177,7 +175,7 @@ impl Mappings {
                 return Some(Placed::Data { dsn: mapping.dsn_at(offset), data });
             };
             if offset != mapping.offset + self.collected_bytes {
-                // The start of this mapping went by before it was declared: nothing can be verified.
+                // The start of this mapping was passed before the mapping was declared: it cannot be verified.
                 self.drop_collected();
                 return Some(Placed::Corrupted { dsn: mapping.dsn });
             }
@@ -189,22 +187,22 @@ impl Mappings {
         }
     }
 
-    /// Bytes of the subflow that wait although no mapping says where they belong.
+    /// Returns the number of bytes of the subflow that wait without a mapping.
     pub(crate) fn unmapped(&self) -> usize {
         self.waiting_bytes
     }
 
-    /// Bytes that wait for a mapping, or for the rest of theirs.
+    /// Returns the number of bytes that wait for a mapping, or for the rest of one.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes as u64 + self.collected_bytes
     }
 
-    /// Everything that has not been placed, in order: what plain TCP delivers after a fall-back.
+    /// Returns all bytes without a place, in order: plain TCP delivers them after a fallback.
     pub(crate) fn into_unplaced(self) -> impl Iterator<Item = Bytes> {
         self.collected.into_iter().chain(self.waiting.into_iter().map(|chunk| chunk.data))
     }
 
-    /// Moves what was collected to the verified bytes if its checksum fits. What does not fit stays.
+    /// Moves the collected bytes to the verified ones if the checksum matches. Otherwise they stay.
     fn verify(&mut self, mapping: &Mapping, declared: Declared) -> bool {
         let (mut sum, mut at) = (Checksum::default(), 0);
         for piece in &self.collected {

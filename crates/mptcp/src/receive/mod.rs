@@ -1,4 +1,4 @@
-//! The incoming stream: what the peer has sent, from mappings to the application.
+//! The incoming stream, from mappings to the application.
 
 mod buffer;
 pub(crate) mod coalescing;
@@ -13,7 +13,7 @@ use plait_wire::Dss;
 use buffer::ReceiveBuffer;
 use reassembly::{Inserted, Reassembly};
 
-/// DSS options kept that came before the key of the peer.
+/// Largest number of stored DSS options that came before the key of the peer.
 const MAX_EARLY_MAPPINGS: usize = 64;
 
 /// The incoming stream: reassembly, and a receive buffer that grows with what is read.
@@ -27,7 +27,7 @@ pub(crate) struct RecvStream {
 }
 
 impl RecvStream {
-    /// An empty stream whose first byte is at offset 1, with a buffer of at most `largest` bytes.
+    /// Returns an empty stream with the first byte at offset 1 and a buffer of at most `largest` bytes.
     pub(crate) fn new(now: Instant, largest: usize) -> Self {
         let buffer = ReceiveBuffer::new(now, largest);
         Self {
@@ -38,7 +38,7 @@ impl RecvStream {
         }
     }
 
-    /// The next bytes for the application. `slowest` is the round-trip time of the slowest path.
+    /// Returns the next bytes for the application. `slowest` is the round-trip time of the slowest path.
     pub(crate) fn read(&mut self, now: Instant, slowest: impl FnOnce() -> Duration) -> Option<Bytes> {
         let data = self.reassembly.read()?;
         self.bytes_read += data.len() as u64;
@@ -48,37 +48,37 @@ impl RecvStream {
         Some(data)
     }
 
-    /// Bytes that the application has read.
+    /// Returns the number of bytes that the application has read.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Size that the receive buffer may have now, in bytes.
+    /// Returns the present limit of the receive buffer, in bytes.
     pub(crate) fn buffer_size(&self) -> u64 {
         self.reassembly.size() as u64
     }
 
-    /// The host has so much for it.
+    /// Limits the buffer to the host's share.
     pub(crate) fn limit(&mut self, limit: usize) {
         self.reassembly.limit(limit);
     }
 
-    /// Memory for what has arrived and was not read, in bytes.
+    /// Returns the memory for bytes that have arrived and are not read, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.reassembly.memory()
     }
 
-    /// Bytes that the peer was promised beyond what has arrived in order.
+    /// Returns the number of bytes offered to the peer beyond those that have arrived in order.
     pub(crate) fn promised(&self) -> u64 {
         self.reassembly.promised()
     }
 
-    /// Bytes of the buffer that are free.
+    /// Returns the number of free bytes in the buffer.
     pub(crate) fn free(&self) -> u32 {
         self.reassembly.free()
     }
 
-    /// Offset of the first byte that has not arrived in order; what the Data-ACK says.
+    /// Returns the offset of the first byte that has not arrived in order: the value of the Data-ACK.
     pub(crate) fn next(&self) -> u64 {
         self.reassembly.next()
     }
@@ -103,7 +103,7 @@ impl RecvStream {
         self.reassembly.is_readable()
     }
 
-    /// The window to offer, in bytes from [`RecvStream::next`] on; remembered as offered.
+    /// Returns the window to offer, in bytes from [`RecvStream::next`] on, and stores it as offered.
     pub(crate) fn offer_window(&mut self) -> u32 {
         self.reassembly.offer_window()
     }
@@ -118,40 +118,40 @@ impl RecvStream {
         self.reassembly.deliver_block(length, data);
     }
 
-    /// Bytes without a place of their own, behind everything so far: plain TCP.
+    /// Appends bytes without a mapping: plain TCP.
     pub(crate) fn append(&mut self, data: Bytes) {
         self.reassembly.append(data);
     }
 
-    /// The stream ends at `offset`. `false` if that contradicts what is known; the first word stands.
+    /// Sets the end of the stream to `offset`. Returns `false` if it contradicts bytes, or an end, that have arrived in order.
     pub(crate) fn finish(&mut self, offset: u64) -> bool {
         self.reassembly.finish(offset)
     }
 
-    /// The stream ends behind what has arrived: plain TCP.
+    /// Ends the stream after the bytes that have arrived: plain TCP.
     pub(crate) fn finish_here(&mut self) {
         self.reassembly.finish_here();
     }
 
-    /// No more bytes for the application come, though control blocks may.
+    /// Notes that no more bytes for the application follow. Control blocks may follow.
     pub(crate) fn end_data(&mut self) {
         self.reassembly.end_data();
     }
 
-    /// Plain TCP from now on: what is not in order, and what was said about it, is gone.
+    /// Drops bytes that are not in order, and their mappings, on the change to plain TCP.
     pub(crate) fn drop_early(&mut self) {
         self.reassembly.drop_early();
         self.early_mappings.clear();
     }
 
-    /// Keeps a DSS that came before the peer's key, on a segment at this stream offset; too many are dropped.
+    /// Stores a DSS that came before the peer's key, on a segment at this stream offset. Beyond the limit it is dropped.
     pub(crate) fn keep_early_mapping(&mut self, dss: Dss, offset: u64) {
         if self.early_mappings.len() < MAX_EARLY_MAPPINGS {
             self.early_mappings.push((dss, offset));
         }
     }
 
-    /// The DSS options that came before the peer's key.
+    /// Takes the DSS options that came before the peer's key.
     pub(crate) fn take_early_mappings(&mut self) -> Vec<(Dss, u64)> {
         core::mem::take(&mut self.early_mappings)
     }

@@ -1,23 +1,22 @@
 //! The incoming stream: pieces from all subflows put in order, bounded by the receive buffer.
 //!
-//! Of bytes that arrive more than once the first copy counts. Nothing beyond the largest window ever offered
-//! is kept, so the memory is bounded by the buffer. Everything within is: TCP has acknowledged it, and no subflow sends
-//! it again.
+//! If bytes arrive more than once, the first copy counts. Bytes beyond the largest window ever offered are dropped, so the buffer bounds
+//! the memory. All bytes within the window are kept: TCP has acknowledged them, and no subflow sends them again.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
 
 use crate::receive::early::{Early, SMALL, unpinned};
 
-/// Small pieces for the reader are put together up to this size.
+/// Small pieces for the reader are merged up to this size.
 const GATHER: usize = 8192;
 
-/// What became of a piece, in bytes.
+/// The result for a piece, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Inserted {
-    /// Taken.
+    /// Accepted.
     pub(crate) new: usize,
-    /// Had been there before.
+    /// Already present.
     pub(crate) duplicate: usize,
     /// Beyond the window.
     pub(crate) outside: usize,
@@ -25,9 +24,8 @@ pub(crate) struct Inserted {
     pub(crate) conflict: bool,
 }
 
-/// What a window field may promise beyond the bytes that are free: a subflow rounds up to a unit of its scale
-/// where rounding down would take back what it has offered (RFC 7323, section 2.4). The scale follows from the largest
-/// buffer.
+/// Returns how much a window field may offer beyond the free bytes. A subflow rounds up to a unit of its scale if rounding down would
+/// reduce an earlier offer (RFC 7323, section 2.4). The scale follows from the largest buffer.
 fn rounding(buffer: usize) -> u64 {
     const UNSCALED: usize = 65_535;
     if buffer <= UNSCALED { 0 } else { (buffer / UNSCALED + 1).next_power_of_two() as u64 }
@@ -36,33 +34,33 @@ fn rounding(buffer: usize) -> u64 {
 /// Bytes on their way to the application.
 #[derive(Debug)]
 pub(crate) struct Reassembly {
-    /// Offset of the first byte that has not arrived in order; what the Data-ACK says.
+    /// Offset of the first byte that has not arrived in order: the value of the Data-ACK.
     next: u64,
     /// Size of the buffer.
     buffer: usize,
-    /// What the host has for it, if that is less.
+    /// Memory that the host has for it, if that is less.
     limit: usize,
-    /// A window was offered.
+    /// Whether a window was offered.
     is_offered: bool,
-    /// What a window field may promise beyond it, in bytes.
+    /// Bytes that a window field may offer beyond the window.
     rounding: u64,
     /// Largest right edge of the window ever offered.
     edge: u64,
     early: Early,
     ready: VecDeque<Bytes>,
-    /// Below this the bytes were moved to `ready`, or read. From here to `next` they lie in `early` until somebody reads: a packet
-    /// that closes a gap does not pay for all that was behind it.
+    /// Bytes below this offset were moved to `ready`, or read. Bytes from here to `next` stay in `early` until the application reads. A
+    /// packet that closes a gap therefore does not pay for all bytes after it.
     moved: u64,
-    /// Bytes in order that were not read.
+    /// Number of bytes in order that were not read.
     ready_bytes: usize,
     /// Offset of the DATA_FIN, if one was received.
     fin: Option<u64>,
-    /// No more bytes for the application come, though control blocks may.
+    /// Whether no more bytes for the application follow. Control blocks may follow.
     is_data_over: bool,
 }
 
 impl Reassembly {
-    /// An empty stream whose first byte is at offset 1, with a buffer that may become `largest` bytes.
+    /// Returns an empty stream with the first byte at offset 1 and a buffer that may grow to `largest` bytes.
     pub(crate) fn new(buffer: usize, largest: usize) -> Self {
         let rounding = rounding(largest);
         let edge = 1 + buffer as u64 + rounding;
@@ -87,7 +85,7 @@ impl Reassembly {
         self.buffer = self.buffer.max(buffer);
     }
 
-    /// The host has so much for it. What was offered before stays so.
+    /// Limits the memory to the host's share. Earlier offers remain valid.
     pub(crate) fn limit(&mut self, limit: usize) {
         self.limit = limit;
         if !self.is_offered {
@@ -95,33 +93,33 @@ impl Reassembly {
         }
     }
 
-    /// Bytes that the buffer may have.
+    /// Returns the present limit of the buffer in bytes.
     pub(crate) fn size(&self) -> usize {
         self.buffer.min(self.limit)
     }
 
-    /// Memory for what has arrived, in bytes.
+    /// Returns the memory for bytes that have arrived.
     pub(crate) fn memory(&self) -> usize {
         self.ready_bytes - self.unmoved() + self.early.memory()
     }
 
-    /// Bytes in order that lie in `early`.
+    /// Returns the number of in-order bytes in `early`.
     fn unmoved(&self) -> usize {
         (self.next - self.moved) as usize
     }
 
-    /// Bytes that the peer was promised and has not sent.
+    /// Returns the number of bytes that were offered to the peer and have not arrived.
     pub(crate) fn promised(&self) -> u64 {
         let behind_gaps = self.early.memory().saturating_sub(self.unmoved()) as u64;
         self.edge.saturating_sub(self.next).saturating_sub(behind_gaps)
     }
 
-    /// Bytes that the buffer has room for.
+    /// Returns the number of bytes for which the buffer has room.
     pub(crate) fn free(&self) -> u32 {
         u32::try_from(self.size().saturating_sub(self.ready_bytes)).unwrap_or(u32::MAX)
     }
 
-    /// A verified block in order that takes `length` numbers, and the bytes in it for the application.
+    /// Takes a verified block in order with `length` numbers, and its bytes for the application.
     pub(crate) fn deliver_block(&mut self, length: u64, data: Bytes) {
         while self.move_next() {}
         let end = self.next + length;
@@ -131,12 +129,12 @@ impl Reassembly {
         (self.next, self.moved) = (end, end);
     }
 
-    /// The application has been sent everything.
+    /// Notes that all bytes for the application have arrived.
     pub(crate) fn end_data(&mut self) {
         self.is_data_over = true;
     }
 
-    /// What the Data-ACK says: everything below arrived. A DATA_FIN in order counts as one byte.
+    /// Returns the value of the Data-ACK: everything below it has arrived. A DATA_FIN in order counts as one byte.
     pub(crate) fn next(&self) -> u64 {
         self.next + u64::from(self.is_finished())
     }
@@ -161,10 +159,10 @@ impl Reassembly {
         !self.ready.is_empty() || self.moved < self.next
     }
 
-    /// The window to offer, in bytes from [`Reassembly::next`] on; remembered as offered.
+    /// Returns the window to offer, in bytes from [`Reassembly::next`] on, and stores it as offered.
     pub(crate) fn offer_window(&mut self) -> u32 {
         self.is_offered = true;
-        // Not from what is free: where the rounding let more in than there is room for, it would go on and on.
+        // Not computed from the free bytes: if the rounding has admitted more than there is room for, the window would grow on and on.
         let edge = (self.next + self.size() as u64 + self.rounding).saturating_sub(self.ready_bytes as u64);
         self.edge = self.edge.max(edge);
         self.free()
@@ -202,15 +200,15 @@ impl Reassembly {
         result
     }
 
-    /// Bytes without a place of their own, behind everything so far: plain TCP.
+    /// Appends bytes without a mapping: plain TCP.
     pub(crate) fn append(&mut self, data: Bytes) {
         while self.move_next() {}
         self.deliver(data);
     }
 
-    /// The stream ends at `offset`. `false` if that contradicts what has arrived. Until the end is reached the latest word
-    /// counts: a peer repeats the true one for as long as it is not acknowledged, and without authentication an earlier one
-    /// may have been changed on the way.
+    /// Sets the end of the stream to `offset`. Returns `false` if it contradicts bytes that have arrived. Before the end is reached, the
+    /// latest value counts. A peer repeats the true value until it is acknowledged, and without authentication an earlier value may have
+    /// been forged on the path.
     pub(crate) fn finish(&mut self, offset: u64) -> bool {
         if self.is_finished() {
             return self.fin == Some(offset);
@@ -222,29 +220,29 @@ impl Reassembly {
         is_possible
     }
 
-    /// The stream ends with what has arrived: a FIN on plain TCP.
+    /// Ends the stream with the bytes that have arrived: a FIN on plain TCP.
     pub(crate) fn finish_here(&mut self) {
         self.fin = Some(self.next);
         while self.move_next() {}
         self.early.clear();
     }
 
-    /// Forgets what waits for other pieces: after a fall-back nobody sends those any more.
+    /// Drops the pieces that wait for earlier ones: after a fallback the peer does not send the missing bytes.
     pub(crate) fn drop_early(&mut self) {
         while self.move_next() {}
         self.early.clear();
     }
 
-    /// The next bytes in order.
+    /// Returns the next bytes in order.
     pub(crate) fn read(&mut self) -> Option<Bytes> {
-        // Small pieces are put together as they are moved.
+        // Small pieces are merged as they are moved.
         while self.ready.len() < 2 && self.move_next() {}
         let data = self.ready.pop_front()?;
         self.ready_bytes -= data.len();
         Some(data)
     }
 
-    /// Bytes in order, behind everything so far.
+    /// Appends bytes in order.
     fn deliver(&mut self, data: Bytes) {
         self.next += data.len() as u64;
         self.moved = self.next;
@@ -252,7 +250,7 @@ impl Reassembly {
         self.give(data);
     }
 
-    /// Moves the next bytes that lie in `early` to those that can be read; `false` if there are none.
+    /// Moves the next bytes from `early` to the readable ones. Returns `false` if there are none.
     fn move_next(&mut self) -> bool {
         if self.moved == self.next {
             return false;

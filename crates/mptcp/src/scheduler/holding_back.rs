@@ -1,18 +1,18 @@
-//! When a subflow is not given a block although it has room: a slower path is only used where that helps.
+//! When a subflow with room gets no block: a slower path is used only if that helps.
 //!
-//! There are two reasons to wait for faster subflows. What is left would be through on them before the block is through on the slower
-//! one (ECF, Lim et al. 2017). Or they could fill what is left of the window, or of the send buffer, before that: then they
-//! would stand still until the slow block has arrived (BLEST, Ferlin et al. 2016).
+//! There are two reasons to wait for faster subflows. First, they may complete all remaining bytes before the slower one completes this
+//! block (ECF, Lim et al. 2017). Second, they may fill the rest of the window, or of the send buffer, before that. They would then stand
+//! still until the slow block has arrived (BLEST, Ferlin et al. 2016).
 
 use core::cmp::Ordering;
 
 use super::{Candidate, Demand};
 use crate::send::Backlog;
 
-/// Round trips that differ by less than this factor mean nothing: queues change faster.
+/// Round trips that differ by less than this factor count as equal: queues change faster.
 const UNLIKE: f64 = 2.0;
 
-/// Whether `slow` is to be passed over for now, in favour of faster ones that will have room again by themselves.
+/// Whether `slow` gets nothing for now, in favour of faster subflows that will have room again without further events.
 pub(super) fn waits(slow: &Candidate, candidates: &[Candidate], demand: &Demand) -> bool {
     let is_faster = |other: &&Candidate| {
         other.srtt < slow.srtt
@@ -27,11 +27,11 @@ pub(super) fn waits(slow: &Candidate, candidates: &[Candidate], demand: &Demand)
 struct Faster {
     /// Shortest round trip, in seconds.
     round_trip: f64,
-    /// Bytes per second.
+    /// Rate in bytes per second.
     rate: f64,
     /// Sum of the windows, bytes.
     window: f64,
-    /// What these take before they are full: it only waits for its turn by pacing.
+    /// Bytes that these can take before they are full. They only wait for their turn by pacing.
     paced: f64,
     /// Whether the fastest doubles its window in each round trip.
     is_slow_start: bool,
@@ -51,19 +51,19 @@ impl Faster {
         })
     }
 
-    /// Seconds until so many bytes more are acknowledged.
+    /// Returns the seconds until this many more bytes are acknowledged.
     fn completion(&self, bytes: f64) -> f64 {
         let at_this_rate = self.round_trip + bytes / self.rate.max(1.0);
         if !self.is_slow_start {
             return at_this_rate;
         }
-        // After n round trips it is 2^n - 1 windows.
+        // The sum after n round trips is 2^n - 1 windows.
         let doubling = self.round_trip * (1.0 + (1.0 + bytes / self.window.max(1.0)).log2());
         at_this_rate.min(doubling)
     }
 }
 
-/// Whether all that waits would be through on the faster ones before one block is on `slow`.
+/// Whether the faster subflows would complete all waiting bytes before `slow` completes one block.
 fn is_sooner(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
     match demand.backlog {
         Backlog::Bytes(bytes) if bytes as f64 <= faster.paced => true,
@@ -72,7 +72,7 @@ fn is_sooner(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
     }
 }
 
-/// Whether the faster ones could use up the window while a block is under way on `slow`.
+/// Whether the faster subflows could use up the window while a block is in flight on `slow`.
 fn would_block(faster: &Faster, slow: &Candidate, demand: &Demand) -> bool {
     let trip = slow.srtt.as_secs_f64();
     trip >= UNLIKE * faster.round_trip && faster.rate * trip > demand.window_left as f64 - faster.paced

@@ -1,4 +1,4 @@
-//! The smallest round-trip time that has room; but a slower path only where it helps.
+//! The subflow with the smallest round-trip time that has room; a slower path only if that helps.
 
 use super::{Candidate, Demand, holding_back};
 

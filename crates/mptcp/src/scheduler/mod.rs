@@ -1,6 +1,6 @@
-//! Which subflow the next block goes to.
+//! Selection of the subflow for the next block.
 //!
-//! A scheduler sees figures, not subflows, and gives a verdict; cutting and sending is done elsewhere.
+//! A scheduler gets numbers, not subflows, and returns a verdict. The caller cuts and sends.
 
 mod holding_back;
 mod lowest_rtt;
@@ -12,7 +12,7 @@ use plait_base::{Duration, SubflowId};
 use crate::Scheduler;
 use crate::send::Backlog;
 
-/// A subflow that may be given new data, with or without room at the moment.
+/// A subflow that may get new data, with or without room at the moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Candidate {
     pub(crate) index: usize,
@@ -21,36 +21,36 @@ pub(crate) struct Candidate {
     pub(crate) srtt: Duration,
     /// Bytes that can leave now.
     pub(crate) room: usize,
-    /// Bytes that its window takes, and that wait for their turn by pacing.
+    /// Bytes that its window allows and that wait for their turn by pacing.
     pub(crate) paced: usize,
     /// Congestion window, bytes.
     pub(crate) window: u32,
     /// Bytes in flight.
     pub(crate) in_flight: u32,
-    /// What it delivers, in bytes per second: as far as that can be believed.
+    /// Its delivery rate in bytes per second, as far as the estimate is reliable.
     pub(crate) rate: f64,
-    /// Its window doubles in each round trip.
+    /// Whether its window doubles in each round trip.
     pub(crate) is_slow_start: bool,
 }
 
-/// Subflows that are weighed for one block. Of more than these the last to be opened wait until one of the others is gone.
+/// Largest number of subflows compared for one block. Beyond it, the subflows opened last wait until one of the others is gone.
 pub(crate) const MAX_CANDIDATES: usize = 32;
 
-/// The subflows that are weighed, without an allocation per block.
+/// The compared subflows, without an allocation per block.
 pub(crate) type Candidates = ArrayVec<Candidate, MAX_CANDIDATES>;
 
-/// What the stream looks like.
+/// The state of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Demand {
-    /// What waits for a subflow.
+    /// Bytes that wait for a subflow.
     pub(crate) backlog: Backlog,
-    /// Bytes beyond those that are numbered which the peer's window and the send buffer take.
+    /// Bytes that the peer's window and the send buffer allow beyond the numbered ones.
     pub(crate) window_left: u64,
-    /// The subflow chosen before.
+    /// The subflow selected before.
     pub(crate) last: Option<SubflowId>,
 }
 
-/// The subflow for the next block, as an index into the connection's; `None` to wait.
+/// Returns the subflow for the next block, as an index into the connection's; `None` to wait.
 pub(crate) fn choose(scheduler: Scheduler, candidates: &[Candidate], demand: &Demand) -> Option<usize> {
     match scheduler {
         Scheduler::LowestRtt => lowest_rtt::choose(candidates, demand),
@@ -59,8 +59,8 @@ pub(crate) fn choose(scheduler: Scheduler, candidates: &[Candidate], demand: &De
             let those: Candidates = candidates.iter().filter(helps).copied().collect();
             round_robin::choose(&those, demand)
         }
-        // Redundant: who cuts a new block does not matter, all of them will send it.
-        // Dispersed: what each has room for is limited before, and nobody could take all that waits.
+        // Redundant: any subflow may cut a new block, because all of them will send it. Dispersed: the room of each subflow is limited
+        // before, so no subflow could take all that waits.
         Scheduler::Redundant | Scheduler::Dispersed { .. } => round_robin::choose(candidates, demand),
     }
 }

@@ -1,4 +1,4 @@
-//! One after the other, skipping those without room.
+//! Each subflow in turn, except those without room.
 
 use super::{Candidate, Demand};
 

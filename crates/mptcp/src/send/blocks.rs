@@ -1,6 +1,6 @@
-//! Numbered blocks: what one mapping carries, until the peer has acknowledged it at data level.
+//! Numbered blocks: the content of one mapping, kept until the peer has acknowledged it at data level.
 //!
-//! A block keeps a list of the subflows that carry it. One that has to go out again elsewhere shares its bytes.
+//! A block keeps a list of the subflows that carry it. A repetition on another subflow shares its bytes.
 
 use arrayvec::ArrayVec;
 use bytes::Bytes;
@@ -8,28 +8,28 @@ use plait_base::{Instant, SubflowId};
 
 use super::sealed_body::{News, SealedBody};
 
-/// Subflows that are remembered for one block; a further one takes the place of the oldest.
+/// Subflows remembered for one block. A further one replaces the oldest.
 const MAX_CARRIERS: usize = 8;
 
-/// A subflow that was given a block.
+/// A subflow that carries a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Carrier {
     pub(crate) subflow: SubflowId,
-    /// Stream offset in the subflow behind the last byte.
+    /// Stream offset in the subflow after the last byte.
     pub(crate) end: u64,
-    /// When it was given the block.
+    /// When it got the block.
     pub(crate) since: Instant,
-    /// It was held against the subflow that its TCP has this block acknowledged and the peer has not.
+    /// Whether this block already counts as a denial: the subflow's TCP has it acknowledged and the peer has not.
     pub(crate) is_denied: bool,
 }
 
-/// A block that the peer has acknowledged, and that one subflow alone has carried.
+/// A block that the peer has acknowledged and that only one subflow has carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Covered {
     pub(crate) carrier: Carrier,
-    /// Of the block, in bytes.
+    /// Length of the block in bytes.
     pub(crate) length: u64,
-    /// It was the first without an acknowledgment: the acknowledgment waited for nothing else.
+    /// It was the first unacknowledged block: its acknowledgment did not wait for another block.
     pub(crate) was_first: bool,
 }
 
@@ -40,27 +40,27 @@ pub(crate) struct Block {
     pub(crate) start: u64,
     pub(crate) body: Body,
     pub(crate) carriers: ArrayVec<Carrier, MAX_CARRIERS>,
-    /// Every subflow that was given it has seen it acknowledged by TCP.
+    /// Set once TCP has acknowledged it on every subflow that carries it.
     pub(crate) arrival: Option<Arrival>,
 }
 
-/// TCP has acknowledged all of a block wherever it went.
+/// TCP has acknowledged all of a block on every subflow that carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Arrival {
-    /// Since when; or since when the block has come that is awaited, if that was later.
+    /// The moment of that acknowledgment, or of the arrival of the awaited block if that was later.
     pub(crate) at: Instant,
-    /// What the Data-ACK comes with; nothing is held against anybody before it is there.
+    /// The block with which the Data-ACK comes. No subflow is blamed before that block has arrived.
     pub(crate) awaits: Option<BlockToCome>,
 }
 
-/// A block of the peer's that had begun on this subflow when TCP acknowledged ours: it is there when so many have come whole.
+/// A block of the peer that had begun on this subflow when TCP acknowledged ours. It has arrived once this many blocks are complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockToCome {
     pub(crate) subflow: SubflowId,
     pub(crate) blocks: u64,
 }
 
-/// What a block goes out as.
+/// The content of a block.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// The application's bytes.
@@ -70,7 +70,7 @@ pub(crate) enum Body {
 }
 
 impl Block {
-    /// One that no subflow was given yet.
+    /// Returns a block that no subflow has yet.
     pub(crate) fn new(start: u64, body: Body) -> Self {
         Self { start, body, carriers: ArrayVec::new(), arrival: None }
     }
@@ -83,12 +83,12 @@ impl Block {
         self.start + length as u64
     }
 
-    /// Whether a DATA_FIN goes with it.
+    /// Whether it carries a DATA_FIN.
     pub(crate) fn ends_stream(&self) -> bool {
         matches!(&self.body, Body::Sealed(sealed) if sealed.ends_stream())
     }
 
-    /// Whether it says how far the peer may send.
+    /// Whether it carries urgent records, such as the limit of the peer's sending.
     pub(crate) fn is_urgent(&self) -> bool {
         matches!(&self.body, Body::Sealed(sealed) if sealed.news == News::Urgent)
     }
@@ -97,7 +97,7 @@ impl Block {
         self.carriers.iter().any(|carrier| carrier.subflow == subflow)
     }
 
-    /// A subflow was given it.
+    /// Notes that a subflow got it.
     pub(crate) fn carry(&mut self, carrier: Carrier) {
         self.carriers.retain(|old| old.subflow != carrier.subflow);
         if self.carriers.is_full() {
@@ -106,7 +106,7 @@ impl Block {
         self.carriers.push(carrier);
     }
 
-    /// The subflow that carries it, if there is only one.
+    /// Returns the subflow that carries it, if there is only one.
     pub(crate) fn only_carrier(&self) -> Option<&Carrier> {
         match &self.carriers[..] {
             [only] => Some(only),

@@ -2,20 +2,20 @@
 
 use plait_base::{Duration, Instant};
 
-/// Data acknowledged by TCP but not at data level is sent again after this, or two retransmission timeouts.
+/// Time after which data that is acknowledged by TCP but not at data level is sent again; at least two retransmission timeouts.
 const MIN_DATA_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_DATA_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The timer of one stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DataTimer {
-    /// Runs since then, if it runs.
+    /// When it was started, if it runs.
     since: Option<Instant>,
-    /// Nothing was acknowledged since then.
+    /// The moment since which nothing was acknowledged.
     stuck_since: Option<Instant>,
     /// Timeouts in a row.
     tries: u8,
-    /// Restart with the next moment that is known.
+    /// Whether it restarts at the next known moment.
     moved: bool,
 }
 
@@ -30,13 +30,13 @@ impl DataTimer {
         *self = Self::default();
     }
 
-    /// New data was acknowledged.
+    /// Notes that new data was acknowledged.
     pub(super) fn on_progress(&mut self) {
         self.moved = true;
         self.tries = 0;
     }
 
-    /// Starts, restarts or stops as the stream asks.
+    /// Starts, restarts or stops the timer as the stream requires.
     pub(super) fn follow(&mut self, now: Instant, awaits_ack: bool) {
         if !awaits_ack || self.moved {
             self.stop();
@@ -46,20 +46,20 @@ impl DataTimer {
         }
     }
 
-    /// It has run out.
+    /// Notes that it has expired.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         self.since = Some(now);
         self.tries = self.tries.saturating_add(1);
     }
 
-    /// When it runs out, given the longest retransmission timeout of the subflows in use.
+    /// Returns when it expires, given the longest retransmission timeout of the subflows in use.
     pub(super) fn deadline(&self, slowest: Option<Duration>) -> Option<Instant> {
         let base = (2 * slowest.unwrap_or(MIN_DATA_TIMEOUT)).max(MIN_DATA_TIMEOUT);
         let wait = base * 2u32.pow(u32::from(self.tries.min(6)));
         Some(self.since? + wait.min(MAX_DATA_TIMEOUT))
     }
 
-    /// Since when nothing was acknowledged, if something is to be.
+    /// Returns the moment since which nothing was acknowledged, if an acknowledgment is due.
     pub(super) fn stuck_since(&self) -> Option<Instant> {
         self.stuck_since
     }

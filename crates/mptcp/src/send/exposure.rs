@@ -1,6 +1,6 @@
-//! What of the stream each untrusted path has seen in a row.
+//! The bytes of the stream that each untrusted path has carried in a row.
 //!
-//! Whoever listens on a path sees all that it carries: new data, and what is reinjected. Both count.
+//! An eavesdropper on a path sees all that it carries: new data and reinjected data. Both count.
 
 use core::net::IpAddr;
 use plait_base::PathId;
@@ -9,24 +9,24 @@ use std::collections::BTreeMap;
 use crate::PathClass;
 use crate::subflows::subflow::SubflowState;
 
-/// A gap of fewer bytes does not end a row: a byte on the wire is a sum over 64 bytes before it, so the text before
-/// the gap says what is in it.
+/// A shorter gap does not end a row. A byte on the wire is a sum over the 64 bytes before it, so the text before the gap reveals the text
+/// in it.
 const GAP: u64 = 64;
 
-/// Somebody who listens.
+/// An eavesdropper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Listener {
-    /// On a path of ours.
+    /// It is on a path of ours.
     Path(PathId),
-    /// On the peer's path to this address of it.
+    /// It is on the peer's path to this address of the peer.
     Peer(IpAddr),
 }
 
-/// Rows of bytes (start to end, by data offset) that each of them has seen, as far as they can still grow.
+/// Rows of bytes (start to end, by data offset) that each eavesdropper has seen, as long as they can still grow.
 #[derive(Debug, Default)]
 pub(crate) struct ExposureTracker(Vec<(Listener, BTreeMap<u64, u64>)>);
 
-/// Who listens on a subflow.
+/// Returns the eavesdroppers on a subflow.
 fn listeners(subflow: &SubflowState) -> impl Iterator<Item = Listener> + use<> {
     let ours = (subflow.class != PathClass::Trusted).then_some(Listener::Path(subflow.path));
     let theirs =
@@ -35,8 +35,7 @@ fn listeners(subflow: &SubflowState) -> impl Iterator<Item = Listener> + use<> {
 }
 
 impl ExposureTracker {
-    /// Whether nobody on this subflow sees more than `limit` bytes in a row if it carries those from `start`
-    /// to `end`.
+    /// Whether each eavesdropper on this subflow sees at most `limit` bytes in a row if the subflow carries those from `start` to `end`.
     pub(crate) fn allows(&self, subflow: &SubflowState, start: u64, end: u64, limit: u64) -> bool {
         listeners(subflow).all(|listener| {
             let Some(rows) = self.rows(listener) else { return end - start <= limit };
@@ -46,7 +45,7 @@ impl ExposureTracker {
         })
     }
 
-    /// How many bytes from `start` on, which nobody has seen yet, this subflow may carry; `None` for any number.
+    /// Returns how many bytes from `start` on, which no path has carried yet, this subflow may carry; `None` for any number.
     pub(crate) fn allowance(&self, subflow: &SubflowState, start: u64, limit: u64) -> Option<u64> {
         let left = |listener| {
             let first = self.rows(listener).map_or(start, |rows| joined(rows, start, start).0);
@@ -55,7 +54,7 @@ impl ExposureTracker {
         listeners(subflow).map(left).min()
     }
 
-    /// The subflow carries these bytes.
+    /// Notes that the subflow carries these bytes.
     pub(crate) fn note(&mut self, subflow: &SubflowState, start: u64, end: u64) {
         for listener in listeners(subflow) {
             let at = self.0.iter().position(|(known, _)| *known == listener).unwrap_or_else(|| {
@@ -72,7 +71,7 @@ impl ExposureTracker {
         }
     }
 
-    /// Nothing before `start` will be sent again.
+    /// Drops the rows before `start`, which will not be sent again.
     pub(crate) fn forget_below(&mut self, start: u64) {
         for (_, rows) in &mut self.0 {
             while let Some(row) = rows.first_entry()
@@ -88,10 +87,10 @@ impl ExposureTracker {
     }
 }
 
-/// The row that the bytes from `start` to `end` become part of.
+/// Returns the row that the bytes from `start` to `end` become part of.
 fn joined(rows: &BTreeMap<u64, u64>, start: u64, end: u64) -> (u64, u64) {
     let (mut first, mut last) = (start, end);
-    // At most one row reaches in from before; several may begin within.
+    // At most one row from before overlaps them. Several rows may begin within.
     if let Some((&before, &reach)) = rows.range(..=start).next_back()
         && reach + GAP > start
     {

@@ -1,7 +1,7 @@
 //! The outgoing stream: bytes that wait for a number, and numbered blocks that wait for their Data-ACK.
 //!
-//! What the application writes waits un-numbered. Only when a subflow can take bytes a *block* is cut and
-//! gets its data sequence numbers; it stays here until the peer has acknowledged it at data level.
+//! Bytes of the application wait without numbers. When a subflow can take bytes, a *block* is cut and gets its data sequence numbers. The
+//! block stays here until the peer has acknowledged it at data level.
 
 pub(crate) mod blocks;
 mod data_timer;
@@ -20,39 +20,39 @@ use crate::subflows::subflow::SubflowState;
 use blocks::{Block, Body, Carrier, Covered};
 use sealed_body::SealedBody;
 
-/// What a Data-ACK did.
+/// The effect of a Data-ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Acked {
-    /// It acknowledges so many bytes that were not acknowledged before (a DATA_FIN counts).
+    /// It acknowledges this many bytes for the first time (a DATA_FIN counts).
     New(u64),
     /// Nothing new.
     Old,
-    /// Something that was never sent.
+    /// It acknowledges data that was never sent.
     Beyond,
 }
 
-/// What a data timeout calls for.
+/// The action on a data timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DataTimeout {
     /// All subflows repeat the DATA_FIN.
     RepeatFin,
-    /// The only subflow there ever was is probed: what it has delivered cannot be missing, and if the peer has fallen back, a
-    /// second copy would be new data to it. What can be missing is the Data-ACK: the Linux kernel acknowledges
-    /// for TCP before it has moved the bytes up, and may say nothing when it has.
+    /// The first and only subflow is probed. Its delivered data cannot be missing. If the peer has fallen back, a second copy would be new
+    /// data to the peer. The Data-ACK can be missing: the Linux kernel acknowledges for TCP before it has moved the bytes up, and may send
+    /// nothing when it has.
     Probe,
-    /// This block goes out again.
+    /// This block is sent again.
     Resend {
         /// Its data offset.
         start: u64,
     },
 }
 
-/// What waits for a subflow.
+/// Bytes that wait for a subflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Backlog {
-    /// So many bytes, as far as is known.
+    /// This many bytes, as far as is known.
     Bytes(u64),
-    /// The writer fills all room that there is.
+    /// The writer fills all available room.
     Endless,
 }
 
@@ -61,41 +61,40 @@ pub(crate) enum Backlog {
 pub(crate) struct SendStream {
     queue: VecDeque<Bytes>,
     queued: usize,
-    /// Bytes of the application that have left the queue for blocks which no subflow was given yet.
+    /// Bytes of the application that have left the queue for blocks not yet assigned to a subflow.
     ahead: usize,
     /// Offset of the next block to be cut.
     next: u64,
-    /// First offset that is not acknowledged.
+    /// First unacknowledged offset.
     acked: u64,
     /// Right edge of the peer's window.
     edge: u64,
     blocks: VecDeque<Block>,
-    /// Starts of blocks that are to be sent again on another subflow.
+    /// Starts of blocks that must be sent again on another subflow.
     again: BTreeSet<u64>,
-    /// Sealed blocks that were acknowledged since somebody asked.
+    /// Sealed blocks acknowledged since the last [`SendStream::take_covered`].
     covered: Vec<Covered>,
     /// The application will write no more.
     finished: bool,
     /// The DATA_FIN went out at least once.
     fin_sent: bool,
-    /// Its moment is not when the last byte is numbered, but when the connection says so.
+    /// The DATA_FIN does not follow the last numbered byte at once, but waits for the connection.
     holds_fin: bool,
     /// Bytes of the application in blocks that were sealed and acknowledged.
     delivered: u64,
     timer: DataTimer,
-    /// Data has only ever travelled on one subflow, so that numbers of stream and subflow go together and
-    /// falling back is possible.
+    /// Data has only ever been sent on one subflow. The numbers of stream and subflow correspond, and a fallback is possible.
     is_contiguous: bool,
     /// The writer has more than there is room for.
     is_filled: bool,
-    /// The subflow that was given a new block last.
+    /// The subflow that got the last new block.
     last_chosen: Option<SubflowId>,
-    /// What each untrusted path has seen in a row.
+    /// The bytes that each untrusted path has carried in a row.
     exposure: ExposureTracker,
 }
 
 impl SendStream {
-    /// An empty stream whose first byte is at offset 1.
+    /// Returns an empty stream with the first byte at offset 1.
     pub(crate) fn new() -> Self {
         Self {
             queue: VecDeque::new(),
@@ -119,17 +118,17 @@ impl SendStream {
         }
     }
 
-    /// Bytes kept: waiting or not acknowledged.
+    /// Returns the number of bytes kept: waiting or not acknowledged.
     pub(crate) fn kept(&self) -> usize {
         self.queued() + self.blocks.front().map_or(0, |first| (self.next - first.start) as usize)
     }
 
-    /// Bytes that no subflow was given yet.
+    /// Returns the number of bytes that no subflow has yet.
     pub(crate) fn queued(&self) -> usize {
         self.queued + self.ahead
     }
 
-    /// Bytes that are in no block yet.
+    /// Returns the number of bytes that are in no block yet.
     pub(crate) fn uncut(&self) -> usize {
         self.queued
     }
@@ -142,12 +141,12 @@ impl SendStream {
         self.acked
     }
 
-    /// Right edge of the peer's window.
+    /// Returns the right edge of the peer's window.
     pub(crate) fn edge(&self) -> u64 {
         self.edge
     }
 
-    /// Bytes that the peer's window takes beyond what is numbered.
+    /// Returns the number of bytes that the peer's window allows beyond the numbered ones.
     pub(crate) fn window_left(&self) -> u64 {
         self.edge.saturating_sub(self.next)
     }
@@ -156,7 +155,7 @@ impl SendStream {
         self.finished
     }
 
-    /// Offset of the DATA_FIN, once everything before it is numbered.
+    /// Returns the offset of the DATA_FIN once everything before it is numbered.
     pub(crate) fn fin(&self) -> Option<u64> {
         let is_due = self.fin_sent || !self.holds_fin;
         (self.finished && self.queued() == 0 && is_due).then_some(self.next)
@@ -171,7 +170,7 @@ impl SendStream {
         self.fin().is_some_and(|fin| self.acked > fin)
     }
 
-    /// Whether something that was sent waits for its Data-ACK.
+    /// Whether sent data waits for its Data-ACK.
     pub(crate) fn awaits_ack(&self) -> bool {
         !self.blocks.is_empty() || (self.fin_sent && !self.is_complete())
     }
@@ -187,12 +186,12 @@ impl SendStream {
         self.finished = true;
     }
 
-    /// Whether the writer has more than there is room for.
+    /// Notes whether the writer has more than there is room for.
     pub(crate) fn set_filled(&mut self, is_filled: bool) {
         self.is_filled = is_filled;
     }
 
-    /// What waits for a subflow, now and later.
+    /// Returns the bytes that wait for a subflow, now and later.
     pub(crate) fn backlog(&self) -> Backlog {
         if self.is_filled && !self.finished { Backlog::Endless } else { Backlog::Bytes(self.queued() as u64) }
     }
@@ -201,8 +200,8 @@ impl SendStream {
         self.fin_sent = true;
     }
 
-    /// Numbers the next bytes, at most `max` (not zero) of them: start and payload.
-    /// They become what `change` makes of them; it sees all bytes once and in order.
+    /// Numbers the next bytes, at most `max` (not zero), and returns their start and payload. `change` transforms the bytes; it gets all
+    /// bytes once and in order.
     pub(crate) fn cut(&mut self, max: usize, change: impl FnOnce(Bytes) -> Bytes) -> Option<(u64, Bytes)> {
         let (start, payload) = self.take(max)?;
         let payload = change(payload);
@@ -214,7 +213,7 @@ impl SendStream {
         self.blocks.push_back(Block::new(start, body));
     }
 
-    /// The same for plain TCP: nobody but the one subflow remembers them.
+    /// The same for plain TCP: only the subflow keeps the bytes.
     pub(crate) fn take(&mut self, max: usize) -> Option<(u64, Bytes)> {
         let length = max.min(self.queued);
         let first = self.queue.front_mut().filter(|_| length > 0)?;
@@ -244,23 +243,23 @@ impl SendStream {
         payload.freeze()
     }
 
-    /// Starts, restarts or stops the data timer as the stream asks.
+    /// Starts, restarts or stops the data timer as the stream requires.
     pub(crate) fn follow_timer(&mut self, now: Instant) {
         let awaits_ack = self.awaits_ack();
         self.timer.follow(now, awaits_ack);
     }
 
-    /// Nothing will be sent again.
+    /// Stops the timer: nothing will be sent again.
     pub(crate) fn stop_timer(&mut self) {
         self.timer.stop();
     }
 
-    /// When the data timer runs out, given the longest retransmission timeout of the subflows in use.
+    /// Returns when the data timer expires, given the longest retransmission timeout of the subflows in use.
     pub(crate) fn timer_deadline(&self, slowest: Option<Duration>) -> Option<Instant> {
         self.timer.deadline(slowest)
     }
 
-    /// The data timer has run out: what that calls for.
+    /// Returns the action on the expiry of the data timer.
     pub(crate) fn on_timeout(&mut self, now: Instant) -> DataTimeout {
         self.timer.on_timeout(now);
         match self.first() {
@@ -270,17 +269,17 @@ impl SendStream {
         }
     }
 
-    /// Since when nothing was acknowledged, if something is to be.
+    /// Returns the moment since which nothing was acknowledged, if an acknowledgment is due.
     pub(crate) fn stuck_since(&self) -> Option<Instant> {
         self.timer.stuck_since()
     }
 
-    /// Whether numbers of the stream and of its only subflow still go together.
+    /// Whether the numbers of the stream and of its only subflow still correspond.
     pub(crate) fn is_contiguous(&self) -> bool {
         self.is_contiguous
     }
 
-    /// There is another subflow that may carry data.
+    /// Notes that another subflow may carry data.
     pub(crate) fn on_other_subflow(&mut self) {
         self.is_contiguous = false;
     }
@@ -289,29 +288,29 @@ impl SendStream {
         self.last_chosen
     }
 
-    /// A subflow is given a new block.
+    /// Notes that a subflow gets a new block.
     pub(crate) fn on_chosen(&mut self, subflow: SubflowId) {
         self.last_chosen = Some(subflow);
     }
 
-    /// Whether nobody on this subflow sees more than `limit` bytes in a row if it carries those from `start` to `end`.
+    /// Whether each eavesdropper on this subflow sees at most `limit` bytes in a row if it carries those from `start` to `end`.
     pub(crate) fn exposure_allows(&self, subflow: &SubflowState, start: u64, end: u64, limit: u64) -> bool {
         self.exposure.allows(subflow, start, end, limit)
     }
 
-    /// How many of the next bytes this subflow may carry; `None` for any number.
+    /// Returns how many of the next bytes this subflow may carry; `None` for any number.
     pub(crate) fn exposure_allowance(&self, subflow: &SubflowState, limit: u64) -> Option<u64> {
         self.exposure.allowance(subflow, self.next, limit)
     }
 
-    /// The subflow carries these bytes, where it matters how many in a row.
+    /// Notes that the subflow carries these bytes, if their number in a row matters.
     pub(crate) fn note_exposed(&mut self, subflow: &SubflowState, start: u64, end: u64) {
         let first = self.blocks.front().map_or(start, |block| block.start);
         self.exposure.forget_below(first);
         self.exposure.note(subflow, start, end);
     }
 
-    /// A subflow was given the block that starts at `start`.
+    /// Notes that a subflow got the block that starts at `start`.
     pub(crate) fn on_carried(&mut self, start: u64, carrier: Carrier) {
         self.again.remove(&start);
         if let Some(block) = self.block_mut(start) {
@@ -320,7 +319,7 @@ impl SendStream {
         }
     }
 
-    /// The peer has everything below `ack` and offers `window` bytes from there.
+    /// Handles a Data-ACK: the peer has everything below `ack` and offers `window` bytes from there.
     pub(crate) fn on_data_ack(&mut self, ack: u64, window: u32) -> Acked {
         let last = if self.fin_sent { self.next + 1 } else { self.next };
         if ack > last {
@@ -351,33 +350,33 @@ impl SendStream {
         Acked::New(new)
     }
 
-    /// Bytes of the application that the peer has acknowledged.
+    /// Returns the number of the application's bytes that the peer has acknowledged.
     pub(crate) fn delivered(&self) -> u64 {
         if self.holds_fin { self.delivered } else { self.acked - 1 - u64::from(self.is_complete()) }
     }
 
-    /// The first block that is not acknowledged.
+    /// Returns the first unacknowledged block.
     pub(crate) fn first(&self) -> Option<&Block> {
         self.blocks.front()
     }
 
-    /// The first block at or behind `offset`.
+    /// Returns the first block at or after `offset`.
     pub(crate) fn block_from(&self, offset: u64) -> Option<&Block> {
         self.blocks.get(self.blocks.partition_point(|block| block.start < offset))
     }
 
-    /// The stream is sealed: the DATA_FIN waits until [`SendStream::on_fin_sent`], and windows come in records.
+    /// Prepares a sealed stream: the DATA_FIN waits until [`SendStream::on_fin_sent`], and windows arrive in records.
     pub(crate) fn hold_fin(&mut self, edge: u64) {
         self.holds_fin = true;
         self.edge = edge;
     }
 
-    /// The peer takes everything below `edge`.
+    /// Raises the right edge of the peer's window to `edge`.
     pub(crate) fn raise_edge(&mut self, edge: u64) {
         self.edge = self.edge.max(edge);
     }
 
-    /// Bytes of the application that wait, at most `max`, piece by piece, for a block that is to be sealed.
+    /// Passes waiting bytes of the application, at most `max`, piece by piece to `take`, for a block that will be sealed.
     pub(crate) fn drain_queue(&mut self, max: usize, mut take: impl FnMut(Bytes)) {
         let mut left = max.min(self.queued);
         self.ahead += left;
@@ -393,7 +392,7 @@ impl SendStream {
         }
     }
 
-    /// A block that was sealed at the next number, for its first transmission.
+    /// Adds a block that was sealed at the next number, for its first transmission.
     pub(crate) fn push_sealed(&mut self, sealed: SealedBody) -> u64 {
         let start = self.next;
         self.ahead = self.ahead.saturating_sub(sealed.application_bytes() as usize);
@@ -402,34 +401,34 @@ impl SendStream {
         start
     }
 
-    /// Numbered bytes without an acknowledgment.
+    /// Returns the number of numbered, unacknowledged bytes.
     pub(crate) fn in_doubt(&self) -> u64 {
         self.next.saturating_sub(self.acked)
     }
 
-    /// Sealed blocks that one subflow alone has carried and that were acknowledged since this was called last.
+    /// Returns sealed blocks that only one subflow has carried and that were acknowledged since the last call.
     pub(crate) fn take_covered(&mut self) -> impl Iterator<Item = Covered> + '_ {
         self.covered.drain(..)
     }
 
-    /// The blocks without an acknowledgment, in order.
+    /// Returns the unacknowledged blocks, in order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.blocks.iter()
     }
 
-    /// The first blocks without an acknowledgment.
+    /// Returns the first unacknowledged blocks.
     pub(crate) fn first_blocks(&mut self) -> impl Iterator<Item = &mut Block> {
         self.blocks.iter_mut()
     }
 
-    /// Plain TCP from now on: the subflow alone answers for what it was given. `acked` is what it says.
+    /// Changes to plain TCP: the subflow alone is responsible for its bytes.
     pub(crate) fn forget_blocks(&mut self) {
         self.blocks.clear();
         self.again.clear();
         self.timer.stop();
     }
 
-    /// Plain TCP: the subflow says that everything below `offset` was acknowledged.
+    /// Plain TCP: handles the subflow's acknowledgment of everything below `offset`.
     pub(crate) fn on_plain_ack(&mut self, offset: u64) {
         self.acked = self.acked.max(offset.min(self.next));
     }

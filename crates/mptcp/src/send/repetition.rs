@@ -1,15 +1,15 @@
-//! Blocks that are to go out again, on another subflow: what was lost with one, is late on one, or came damaged.
+//! Blocks that must be sent again on another subflow: lost with a subflow, late on one, or damaged.
 
 use plait_base::SubflowId;
 
 use super::SendStream;
 use super::blocks::{Block, Carrier};
 
-/// Blocks looked at for one that a subflow does not carry already: bounds the work per segment.
+/// Blocks checked for one that a subflow does not carry already: bounds the work per segment.
 const AGAIN_SEARCH: usize = 64;
 
 impl SendStream {
-    /// The first block that is to go out again and that `subflow` does not carry, but may.
+    /// Returns the first block that must be sent again and that `subflow` does not carry, but may.
     pub(crate) fn again_for(&self, subflow: SubflowId, may_carry: impl Fn(&Block) -> bool) -> Option<&Block> {
         let blocks = self.again.iter().filter_map(|&start| self.block(start));
         blocks
@@ -17,24 +17,23 @@ impl SendStream {
             .find(|block| !block.is_carried_by(subflow) && self.is_repeated(block) && may_carry(block))
     }
 
-    /// A DATA_FIN draws resets, of whoever wants the connection to end badly: it is repeated behind nothing that they could take
-    /// along, only when the peer has everything before it.
+    /// Whether the block is repeated. An attacker that wants the connection to end badly answers a DATA_FIN with resets. The DATA_FIN is
+    /// therefore repeated only when the peer has everything before it, so that a reset cannot destroy other data.
     fn is_repeated(&self, block: &Block) -> bool {
         !block.ends_stream() || self.first().is_some_and(|first| first.start == block.start)
     }
 
-    /// Where the first block that is to go out again starts.
+    /// Returns the start of the first block that must be sent again.
     pub(crate) fn first_again(&self) -> Option<u64> {
         let first = self.again.first().copied()?;
         self.block(first).is_none_or(|block| self.is_repeated(block)).then_some(first)
     }
 
-    /// A subflow makes no progress: what only it carries is to go out again elsewhere too. Returns how many
-    /// blocks.
+    /// Handles a subflow without progress: blocks that only it carries are also sent elsewhere. Returns the number of blocks.
     pub(crate) fn on_stalled(&mut self, subflow: SubflowId, is_good: impl Fn(SubflowId) -> bool) -> usize {
         let before = self.again.len();
         for block in &mut self.blocks {
-            // One that did not get the block through is not elsewhere, and may try again.
+            // A subflow that did not deliver the block does not count as a carrier, and may try again.
             let is_elsewhere = |c: &Carrier| c.subflow != subflow && !c.is_denied && is_good(c.subflow);
             if block.is_carried_by(subflow) && !block.carriers.iter().any(is_elsewhere) {
                 block.carriers.retain(|carrier| carrier.subflow == subflow || !carrier.is_denied);
@@ -44,7 +43,7 @@ impl SendStream {
         self.again.len() - before
     }
 
-    /// A subflow is no more.
+    /// Handles the end of a subflow.
     pub(crate) fn on_lost(&mut self, subflow: SubflowId) {
         for block in &mut self.blocks {
             block.carriers.retain(|carrier| carrier.subflow != subflow);
@@ -54,12 +53,12 @@ impl SendStream {
         }
     }
 
-    /// A block that no subflow was given, or only the SYN of one: the next that can takes it.
+    /// Queues a block that no subflow carries, or only the SYN of one. The next possible subflow takes it.
     pub(crate) fn await_carrier(&mut self, start: u64) {
         self.again.insert(start);
     }
 
-    /// What `subflow` alone has carried goes out again elsewhere, of the blocks that its TCP says were delivered up to `acked`.
+    /// Queues the blocks that `subflow` alone has carried and that its TCP reports as delivered up to `acked`.
     pub(crate) fn on_disbelieved(&mut self, subflow: SubflowId, acked: u64) {
         for block in &self.blocks {
             let is_claimed = |carrier: &Carrier| carrier.subflow == subflow && carrier.end <= acked;
@@ -69,13 +68,12 @@ impl SendStream {
         }
     }
 
-    /// Whether the block at `start` is to go out again already.
+    /// Whether the block at `start` is already queued for repetition.
     pub(crate) fn is_again(&self, start: u64) -> bool {
         self.again.contains(&start)
     }
 
-    /// A block did not get through intact: it goes out again, on a subflow that has not carried it if
-    /// `elsewhere`.
+    /// Queues a block that arrived damaged. If `elsewhere`, a subflow that has not carried it must take it.
     pub(crate) fn on_block_corrupted(&mut self, start: u64, elsewhere: bool) {
         if let Some(block) = self.block_mut(start) {
             block.arrival = None;

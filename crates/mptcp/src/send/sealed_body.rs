@@ -2,7 +2,7 @@
 
 use plait_protect::sealed::SealedBlock;
 
-/// A block that was sealed once and is transmitted as often as needed.
+/// A block that was sealed once. It may be transmitted any number of times.
 #[derive(Debug)]
 pub(crate) struct SealedBody {
     pub(crate) block: SealedBlock,
@@ -11,18 +11,18 @@ pub(crate) struct SealedBody {
     pub(crate) news: News,
 }
 
-/// What a block says that matters to how it is transmitted.
+/// The content of a block, as far as it affects the transmission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum News {
     Nothing,
-    /// What counts before all that lies in front of it has come: how far the peer may send, and which subflows are no more.
+    /// Urgent records, which count before earlier blocks arrive: the limit of the peer's sending, and subflows that no longer exist.
     Urgent,
     /// DATA_FIN: it is the last block of the stream.
     End,
 }
 
 impl SealedBody {
-    /// Data sequence numbers that it takes, a DATA_FIN not counted.
+    /// Returns the number of data sequence numbers that it takes, without a DATA_FIN.
     pub(crate) fn len(&self) -> usize {
         self.block.len()
     }

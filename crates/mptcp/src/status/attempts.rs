@@ -1,4 +1,4 @@
-//! What there is to say about the attempts of one opening.
+//! Status of the attempts of one opening.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -7,31 +7,31 @@ use plait_protect::handshake::Refusal;
 
 use crate::ConnectionError;
 
-/// How far an attempt came.
+/// Progress of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AttemptStage {
-    /// The SYN was sent, and nothing acceptable came back.
+    /// The SYN was sent, and no acceptable answer came.
     SynSent,
-    /// TCP is established. A connection that is not sealed needs no more.
+    /// TCP is established. An unsealed connection needs no more.
     Established,
-    /// Sealed: bytes of the peer's handshake came.
+    /// Sealed: bytes of the peer's handshake arrived.
     Handshake,
-    /// Sealed: the handshake is through on our side, and OPENING was sent.
+    /// Sealed: the handshake is complete on our side, and OPENING was sent.
     Authenticated,
-    /// Sealed: the peer has acknowledged OPENING, authentically.
+    /// Sealed: the peer has acknowledged OPENING, with authentication.
     Confirmed,
 }
 
-/// What became of an attempt.
+/// Result of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AttemptOutcome {
-    /// It runs.
+    /// It is running.
     Running,
-    /// It is the connection.
+    /// It became the connection.
     Chosen,
     /// It was given up because another one became the connection first.
     Overtaken,
-    /// Its path went away.
+    /// Its path disappeared.
     PathLost,
     /// It failed.
     Failed(ConnectionError),
@@ -46,17 +46,17 @@ pub struct AttemptStatus {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
-    /// How far it came.
+    /// Its progress.
     pub stage: AttemptStage,
-    /// What became of it.
+    /// Its result.
     pub outcome: AttemptOutcome,
-    /// When it began, after the opening began.
+    /// When it began, relative to the start of the opening.
     pub began: Duration,
-    /// When its outcome was known, after the opening began.
+    /// When its result was known, relative to the start of the opening.
     pub ended: Option<Duration>,
-    /// What the negotiation, the handshake or the blocks had against it, for people.
+    /// The failure of the negotiation, the handshake or the blocks, for display.
     pub why: Option<String>,
-    /// What was wrong with the options of the SYN/ACK, if that is why it failed.
+    /// The fault in the options of the SYN/ACK, if it failed for that reason.
     pub refusal: Option<Refusal>,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for AttemptStage {
     }
 }
 
-/// What is suspected of the path, in a few words.
+/// The suspected problem of the path, in a few words.
 impl fmt::Display for AttemptStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let (Some(why), AttemptOutcome::Failed(_)) = (&self.why, self.outcome) {

@@ -1,4 +1,4 @@
-//! What each path did to a connection: its traffic, and what became of its subflows.
+//! Totals of a connection per path: its traffic, and the ends of its subflows.
 
 use core::fmt;
 use plait_base::PathId;
@@ -6,24 +6,24 @@ use plait_tcp::{Closed, Stats};
 
 use crate::{Status, SubflowStatus};
 
-/// Totals of all subflows that a connection had over one path, those included that have ended and are not listed any more.
+/// Totals of all subflows of a connection over one path, including ended ones that are no longer listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathReport {
     /// The path.
     pub path: PathId,
     /// Subflows over it.
     pub subflows: u64,
-    /// Of these, those on which nothing more came.
+    /// Of these, the number on which nothing arrived any more.
     pub silent: u64,
-    /// Of these, those that were reset by the peer, or in its name.
+    /// Of these, the number reset by the peer, or by an attacker in its name.
     pub reset: u64,
-    /// Of these, those whose SYN was refused, or could not reach the peer.
+    /// Of these, the number with a SYN that was refused or could not reach the peer.
     pub refused: u64,
-    /// Blocks of the peer that did not verify.
+    /// Blocks of the peer that failed verification.
     pub blocks_failed: u64,
-    /// Tags of options that were wrong.
+    /// Wrong option tags.
     pub tags_failed: u64,
-    /// Payload bytes sent for the first time on a subflow, reinjections included.
+    /// Payload bytes sent for the first time on a subflow, including reinjections.
     pub bytes_sent: u64,
     /// Payload bytes received in order.
     pub bytes_received: u64,
@@ -33,18 +33,18 @@ pub struct PathReport {
     pub bytes_reinjected: u64,
     /// Wire segments sent.
     pub segments_sent: u64,
-    /// Those of them that have data.
+    /// Of these, the number with data.
     pub data_segments_sent: u64,
     /// Wire segments declared lost.
     pub segments_lost: u64,
 }
 
-/// Totals for each path that has had a subflow. There are at most as many as ids of paths, 256.
+/// Totals for each path that has had a subflow. There are at most 256, one per path id.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PathReports(Vec<PathReport>);
 
 impl Status {
-    /// What each path did, in the order of their ids.
+    /// Returns the totals of each path, in the order of the path ids.
     pub fn path_reports(&self) -> Vec<PathReport> {
         let mut reports = self.forgotten.clone();
         self.subflows.iter().for_each(|subflow| reports.add(subflow));
@@ -53,7 +53,7 @@ impl Status {
 }
 
 impl PathReports {
-    /// Adds the figures of a subflow to those of its path.
+    /// Adds the totals of a subflow to those of its path.
     pub(crate) fn add(&mut self, subflow: &SubflowStatus) {
         let at = match self.0.binary_search_by_key(&subflow.path, |report| report.path) {
             Ok(at) => at,
@@ -89,7 +89,7 @@ impl PathReport {
     fn add(&mut self, subflow: &SubflowStatus) {
         let is_silent = match subflow.end {
             Some(Closed::TimedOut) => true,
-            // It was given up while its retransmissions were not answered.
+            // It was given up while its retransmissions went unanswered.
             Some(Closed::Aborted) | None => subflow.tcp.backoff > 0,
             Some(Closed::Finished | Closed::ResetByPeer | Closed::Refused | Closed::Unreachable) => false,
         };
@@ -113,7 +113,7 @@ impl PathReport {
     }
 }
 
-/// What is suspected of the path, in a few words.
+/// The suspected problem of the path, in a few words.
 impl fmt::Display for PathReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subflows, silent, reset, refused, blocks_failed, tags_failed, .. } = *self;

@@ -1,7 +1,7 @@
-//! Blocks between their cutting and their first transmission: what the paper calls the encrypt queues.
+//! Blocks between cutting and first transmission: the paper calls them the encrypt queues.
 //!
-//! A block has its numbers from the moment it is cut. It may be sealed elsewhere, and blocks behind it may be ready before it; it
-//! leaves in its turn.
+//! A block gets its numbers when it is cut. It may be sealed elsewhere, and later blocks may be ready before it. Blocks leave in the order
+//! of their numbers.
 
 use plait_base::Dsn;
 use plait_protect::sealed::{Kind, SealedBlock};
@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 
 use crate::send::sealed_body::{News, SealedBody};
 
-/// A block that no subflow was given yet.
+/// A block that is not assigned to a subflow yet.
 #[derive(Debug)]
 struct Waiting {
     dsn: Dsn,
-    /// Data sequence numbers that it takes.
+    /// Number of data sequence numbers that it takes.
     length: u64,
     kind: Kind,
     application: usize,
@@ -26,7 +26,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Ahead(VecDeque<Waiting>);
 
-/// What can be said of the first block.
+/// The state of the first block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct First {
     pub(crate) kind: Kind,
@@ -35,14 +35,14 @@ pub(crate) struct First {
 }
 
 impl Ahead {
-    /// A block of the application's bytes that is being sealed.
+    /// Adds a block of the application's bytes that is being sealed.
     pub(super) fn expect(&mut self, dsn: Dsn, length: u64, application: usize) {
         let waiting =
             Waiting { dsn, length, kind: Kind::Data, application, news: News::Nothing, sealed: None };
         self.0.push_back(waiting);
     }
 
-    /// A block that is sealed already.
+    /// Adds a block that is already sealed.
     pub(super) fn push(&mut self, sealed: SealedBlock, news: News) {
         self.0.push_back(Waiting {
             dsn: sealed.dsn(),
@@ -54,7 +54,7 @@ impl Ahead {
         });
     }
 
-    /// A block has been sealed.
+    /// Stores a block that has been sealed.
     pub(super) fn fill(&mut self, sealed: SealedBlock) {
         if let Some(waiting) = self.0.iter_mut().find(|waiting| waiting.dsn == sealed.dsn()) {
             waiting.sealed = Some(sealed);
@@ -73,12 +73,12 @@ impl Ahead {
         sealed.map(|block| SealedBody { block, application, news })
     }
 
-    /// Blocks.
+    /// Returns the number of blocks.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Data sequence numbers that the blocks take.
+    /// Returns the number of data sequence numbers that the blocks take.
     pub(super) fn numbers(&self) -> u64 {
         self.0.iter().map(|waiting| waiting.length).sum()
     }

@@ -1,27 +1,27 @@
-//! Joins whose SYN brought data and was answered with data: each is answered so once.
+//! Joins with data in the SYN that were answered with data. Each join gets such an answer once.
 //!
-//! A recorded SYN verifies as long as its keys are kept, from whichever address it comes again. Its answer would tell an attacker on one path
-//! the cipher text of blocks that crossed other paths only.
+//! A recorded SYN verifies as long as its keys are kept, from every address from which it is replayed. Its answer would give an attacker on
+//! one path the ciphertext of blocks that crossed only other paths.
 
 use std::collections::BTreeMap;
 
-/// Joins that are remembered, 16 bytes each: as many as a connection makes that changes its only path every second for a quarter of an
-/// hour under the same keys. Beyond it answers have no data, which costs the peer a round trip and nothing else.
+/// Number of remembered joins, 16 bytes each. It suffices for a connection that changes its only path every second for a quarter of an hour
+/// under the same keys. Beyond it answers have no data, which costs the peer a round trip and nothing else.
 const MOST: usize = 1024;
 
-/// Generations whose blocks open beside the newest one: the one before, and the next.
+/// Generations whose blocks open in addition to the newest one: the previous and the next.
 const NEIGHBOURS: u64 = 1;
 
-/// The nonces of their SYNs, each with the newest generation of the peer's keys when it was answered.
+/// The nonces of their SYNs, each with the newest generation of the peer's keys at the time of the answer.
 #[derive(Default)]
 pub(super) struct AnsweredJoins(BTreeMap<u32, u64>);
 
 impl AnsweredJoins {
-    /// Whether the SYN with this nonce, which has just been verified, may be answered with data: it was not yet, and there is room to
-    /// remember it. `generation` is the newest of the peer's keys.
+    /// Whether the SYN with this nonce, which has just been verified, may be answered with data. It may if it was not answered before and
+    /// there is room to remember it. `generation` is the newest of the peer's keys.
     pub(super) fn admit(&mut self, nonce: u32, generation: u64) -> bool {
         if self.0.len() >= MOST {
-            // A SYN that was sealed with older keys does not verify any more.
+            // A SYN that was sealed with older keys no longer verifies.
             self.0.retain(|_, answered| *answered + NEIGHBOURS >= generation);
         }
         if self.0.len() >= MOST || self.0.contains_key(&nonce) {

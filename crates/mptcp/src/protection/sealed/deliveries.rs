@@ -1,16 +1,16 @@
-//! What was seen of TCP's deliveries when blocks were last compared with them.
+//! TCP's deliveries at the last comparison with the blocks.
 
 use plait_base::SubflowId;
 
 use super::established::Established;
 
-/// What it follows from which blocks TCP has delivered.
+/// The values that determine which blocks TCP has delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Deliveries {
-    /// Stream offsets acknowledged, of all subflows together.
+    /// Sum of the acknowledged stream offsets of all subflows.
     pub(crate) acked: u64,
     pub(crate) subflows: usize,
-    /// Of those, subflows that are over and carry nothing any more.
+    /// Number of subflows that are over and carry nothing any more.
     pub(crate) over: usize,
     pub(crate) newest: Option<SubflowId>,
     /// Data offset of the first block.
@@ -18,7 +18,7 @@ pub(crate) struct Deliveries {
 }
 
 impl Established {
-    /// Whether this is not what was seen last.
+    /// Whether `seen` differs from the last values.
     pub(crate) fn is_news(&mut self, seen: Deliveries) -> bool {
         let is_news = self.deliveries.as_ref() != Some(&seen);
         if is_news {

@@ -1,25 +1,26 @@
-//! GONE: which subflows an end has no more, said inside the stream, over whatever path.
+//! GONE: the subflows that an end no longer has, sent inside the stream, over any path.
 //!
-//! TCP tells the end of a subflow to the other end by a segment that an attacker on its path can swallow. So each end says it in a
-//! record as well. The record counts as soon as its block is verified, as news of the window do.
+//! TCP reports the end of a subflow to the other end by a segment that an attacker on its path can drop. Therefore each end also sends a
+//! record. The record takes effect as soon as its block is verified, like an update of the window.
 
 use plait_protect::sealed::{GoneReason, Record, SubflowTag};
 use std::collections::VecDeque;
 
 use super::established::Established;
 
-/// Names of joins that are remembered as given up, of each kind; the oldest is forgotten. A third segment that an attacker holds back
-/// for longer than that makes a subflow that the next question shows to be dead: this memory only saves the time of three questions.
+/// Largest number of remembered names of abandoned joins, of each kind; the oldest is dropped. If an attacker delays a third segment for
+/// longer, it creates a subflow that the next question shows to be dead. This memory only saves the time of three questions.
 const MAX_NAMES: usize = 256;
 
-/// Names of subflows that are no more.
+/// Names of subflows that no longer exist.
 #[derive(Default)]
 pub(super) struct Names {
-    /// The peer has none of these, and there was none here when it said so: a join whose third segment is under way.
+    /// Subflows that the peer does not have, and that this end did not have when the peer reported it: joins with the third segment in
+    /// flight.
     gone: VecDeque<SubflowTag>,
     /// Subflows that have ended here.
     closed: VecDeque<SubflowTag>,
-    /// What the peer has said of subflows and nothing has followed from yet.
+    /// Reports of the peer that are not handled yet.
     heard: Vec<SubflowTag>,
 }
 
@@ -29,7 +30,7 @@ impl Names {
         self.gone.contains(&name)
     }
 
-    /// A subflow has ended here.
+    /// Notes that a subflow has ended here.
     pub(super) fn on_closed(&mut self, name: SubflowTag) {
         remember(&mut self.closed, name);
     }
@@ -46,22 +47,22 @@ fn remember(names: &mut VecDeque<SubflowTag>, name: SubflowTag) {
 }
 
 impl Established {
-    /// Tells the peer that this subflow is no more.
+    /// Tells the peer that this subflow no longer exists.
     pub(crate) fn say_gone(&mut self, name: SubflowTag, reason: GoneReason) {
         self.say(Record::Gone { subflow: name, reason });
     }
 
-    /// The peer says in a verified block that it has no subflow of this name.
+    /// Handles the peer's report, in a verified block, that it has no subflow of this name.
     pub(super) fn hear_gone(&mut self, name: SubflowTag) {
         self.names.heard.push(name);
     }
 
-    /// The next subflow of which the peer has said so.
+    /// Returns the next subflow that the peer has reported as gone.
     pub(crate) fn poll_gone(&mut self) -> Option<SubflowTag> {
         self.names.heard.pop()
     }
 
-    /// There is none here, either: it ended before, or is a join that is not complete yet and is refused when it comes.
+    /// Notes that this end does not have the subflow either. It ended before, or is an incomplete join that will be refused.
     pub(crate) fn note_gone(&mut self, name: SubflowTag) {
         if !self.names.closed.contains(&name) {
             remember(&mut self.names.gone, name);

@@ -1,4 +1,4 @@
-//! The handshake over unmapped bytes, and how its outcome becomes the keys of a connection (Jadin et al., section III-B).
+//! The handshake over unmapped bytes, and the derivation of the connection's keys from its result (Jadin et al., section III-B).
 
 use bytes::Bytes;
 use plait_base::{Instant, SubflowId};
@@ -14,36 +14,36 @@ use crate::Host;
 use crate::role::Role;
 use crate::subflows::inbox::Inbox;
 
-/// Bytes beyond the initial data sequence number that may be sent before the first MAX_DATA has come.
+/// Bytes after the initial data sequence number that may be sent before the first MAX_DATA arrives.
 pub(crate) const INITIAL_WINDOW: u64 = 64 << 10;
 
-/// A handshake that runs.
+/// A running handshake.
 pub(super) struct Handshaking {
     handshake: Box<dyn Handshake>,
     subflow: SubflowId,
     tep: Tep,
     began: Instant,
-    /// What it has to say, for TCP.
+    /// Its output, for TCP.
     outbox: Vec<Bytes>,
-    /// How it ended: told once its last bytes are handed to TCP. The bytes behind it are not its own.
+    /// Its result, returned once its last bytes are given to TCP. Later bytes do not belong to it.
     outcome: Option<Result<Complete, Failed>>,
 }
 
-/// What came of trying to begin a handshake.
+/// The result of starting a handshake.
 pub(crate) enum Begun {
-    /// Its moment has not come, or is over.
+    /// It is not due, or is over.
     NotDue,
     /// It runs on this subflow.
     On(SubflowId),
-    /// It cannot be, for this reason.
+    /// It cannot start, for this reason.
     Failed(String),
 }
 
-/// What a handshake has to say, and how it has ended.
+/// The output of a handshake, and its result.
 pub(crate) struct Step {
-    /// For the subflow of the handshake.
+    /// Messages for the subflow of the handshake.
     pub(crate) messages: Vec<Bytes>,
-    /// What goes with each of them.
+    /// Options for each message.
     pub(crate) options: OptionBytes,
     pub(crate) outcome: Option<Result<Complete, Failed>>,
 }
@@ -53,7 +53,7 @@ impl Handshaking {
         self.tep
     }
 
-    /// Notes what it has to say, and whether it has ended.
+    /// Collects its output and its result.
     fn pump(&mut self) {
         self.outbox.extend(core::iter::from_fn(|| self.handshake.poll_transmit()));
         if self.outcome.is_none() {
@@ -70,13 +70,13 @@ fn end(role: Role) -> End {
 }
 
 impl Sealed {
-    /// What the peer is told of this host: its capabilities as far as the settings list them.
+    /// Returns the introduction for the peer: the capabilities that the settings list.
     fn introduction(&self, host: &dyn Host) -> Introduction {
         let all = host.introduction();
         Introduction { capabilities: all.capabilities.and(self.settings.capabilities), ..all }
     }
 
-    /// Begins the handshake that was agreed on, if one was and does not run yet.
+    /// Starts the negotiated handshake, if there is one that does not run yet.
     pub(crate) fn begin_handshake(&mut self, now: Instant, host: &mut dyn Host) -> Begun {
         let Stage::Agreed(Agreed { subflow, tep, transcript, denies_initial }) = &self.stage else {
             return Begun::NotDue;
@@ -112,7 +112,7 @@ impl Sealed {
         }
     }
 
-    /// Gives the handshake the bytes that are its own; what lies behind them stays in the inbox of its subflow.
+    /// Gives the handshake its bytes. Later bytes stay in the inbox of the subflow.
     pub(crate) fn read_handshake(&mut self, inbox: &mut Inbox) {
         let Stage::Handshaking(handshaking) = &mut self.stage else { return };
         while handshaking.outcome.is_none()
@@ -126,7 +126,7 @@ impl Sealed {
         }
     }
 
-    /// What the handshake has to say, and how it has ended; `None` if none runs.
+    /// Returns the output of the handshake and its result; `None` if none runs.
     pub(crate) fn poll_handshake(&mut self) -> Option<Step> {
         let options = match (self.role, self.is_heard) {
             (Role::Active, false) => third_segment(self.capable),
@@ -137,10 +137,10 @@ impl Sealed {
         Some(Step { messages, options, outcome: handshaking.outcome.take() })
     }
 
-    /// Both sides have the keys: what the handshake has come to, on a subflow that goes this way, is the connection from here on.
+    /// Establishes the connection from a complete handshake on a subflow that goes this way. Both sides have the keys.
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason for which it is not established.
     pub(crate) fn establish(
         &mut self,
         now: Instant,
@@ -148,7 +148,7 @@ impl Sealed {
         way: Way,
         host: &mut dyn Host,
     ) -> Result<(), &'static str> {
-        // Whatever the handshake has let through: from here on data may flow.
+        // A check in addition to that of the handshake: data may flow from here on.
         if !self.ours().is_some_and(|ours| ours.admits(&complete.peer)) {
             return Err("the handshake has not proved the identity that is required of the peer");
         }
@@ -169,7 +169,7 @@ impl Sealed {
             sent,
             received,
         } = complete;
-        // What either end does not list is not used in either direction.
+        // A capability that either end does not list is not used in either direction.
         let capabilities = capabilities.and(self.introduction(host).capabilities);
         let role = end(self.role);
         let secrets = ConnectionSecrets::derive(master, tep.byte());
@@ -193,7 +193,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// When the handshake, or an attempt that nobody has claimed, is given up; without any subflow since
+    /// Returns when the handshake, or an unclaimed attempt, is given up. The connection has been without any subflow since
     /// `no_subflow_since`.
     pub(crate) fn handshake_deadline(&self, no_subflow_since: Option<Instant>) -> Option<Instant> {
         let timeout = self.settings.handshake_timeout;

@@ -1,7 +1,7 @@
 //! Encryption and decryption as jobs that may run on another core (Jadin et al., section IV).
 //!
-//! A job owns all that it needs: a share of the key, the nonce, the header, the bytes. It can be run once, because running
-//! takes it, and nobody but the sealer makes those that seal: so no nonce is used twice, wherever jobs run.
+//! A job owns all that it needs: a share of the key, the nonce, the header, the bytes. It can run only once, because running consumes it.
+//! Only the sealer creates sealing jobs. Therefore no nonce is used twice, on whatever core the jobs run.
 
 use plait_protect::sealed::{OpenError, OpenJob, Opened, SealJob, SealedBlock};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ enum Work {
     Open { ticket: Ticket, job: OpenJob },
 }
 
-/// What came of a [`CryptoJob`], for the connection that it is from.
+/// The result of a [`CryptoJob`], for its connection.
 #[derive(Debug)]
 #[must_use = "the connection waits for it"]
 pub struct CryptoResult(pub(super) Outcome);
@@ -28,12 +28,12 @@ pub(super) enum Outcome {
     Opened { ticket: Ticket, result: Result<Opened, OpenError> },
 }
 
-/// Names a block that is being opened.
+/// Identifies a block that is being opened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Ticket(pub(super) u64);
 
 impl CryptoJob {
-    /// Does it: some 30 microseconds for 64 KiB.
+    /// Runs the job: some 30 microseconds for 64 KiB.
     pub fn run(self) -> CryptoResult {
         CryptoResult(match self.0 {
             Work::Seal(job) => Outcome::Sealed(job.run()),
@@ -42,7 +42,7 @@ impl CryptoJob {
     }
 }
 
-/// The jobs of one connection that nobody has taken yet.
+/// The jobs of one connection that no runner has taken yet.
 #[derive(Default)]
 pub(super) struct Jobs(VecDeque<CryptoJob>);
 

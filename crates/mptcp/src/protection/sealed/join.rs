@@ -1,4 +1,4 @@
-//! MP_JOIN with the secrets of a sealed connection: what both hosts said in the SYNs is covered.
+//! MP_JOIN with the secrets of a sealed connection: it authenticates the content of both SYNs.
 
 use plait_protect::sealed::{JoinHmacs, JoinKeys, SubflowTag};
 
@@ -8,12 +8,12 @@ use crate::subflows::sealed::SealedSubflow;
 use crate::subflows::subflow::SubflowState;
 
 impl Established {
-    /// Keys by which we prove a join, of a generation that the peer has.
+    /// Returns the keys for the proof of our join, of a generation that the peer has.
     fn join_keys(&self) -> Option<JoinKeys<'_>> {
         self.sealer.join_keys().or_else(|| self.opener.join_keys())
     }
 
-    /// Keys by which the peer may have proved one: joins follow the generations of the opener's direction.
+    /// Returns the keys with which the peer may have proved its join: joins follow the generations of the opener's direction.
     fn joins(&self) -> impl Iterator<Item = JoinKeys<'_>> {
         self.sealer.joins().chain(self.opener.joins())
     }
@@ -23,7 +23,7 @@ impl Established {
         Some(self.identity.join(self.join_keys()?, self.role.peer(), &subflow.transcript(theirs, own)))
     }
 
-    /// The join has proved both ends, or not. What an earlier subflow did to blocks counts against one on the same way.
+    /// Sets the name of a subflow after its join. Damage to blocks on an earlier subflow counts against one over the same way.
     fn name(&self, subflow: &mut SubflowState, tag: Option<SubflowTag>) {
         subflow.sealed.tag = tag;
         if self.is_suspect((subflow.path, subflow.tuple.remote.ip())) {
@@ -33,7 +33,7 @@ impl Established {
 }
 
 impl Sealed {
-    /// A subflow is gone, and its keys with it.
+    /// Drops the keys of a subflow that is gone.
     pub(crate) fn forget(&mut self, subflow: &SealedSubflow) {
         if let (Stage::Established(established), Some(tag)) = (&mut self.stage, subflow.tag) {
             established.forget_offers(subflow);
@@ -43,7 +43,7 @@ impl Sealed {
         }
     }
 
-    /// Whether the SYN/ACK to our join comes from the peer. The subflow then has its name, and what proves us.
+    /// Whether the SYN/ACK to our join comes from the peer. If so, the subflow gets its name and our proof.
     pub(crate) fn is_join_answer(
         &self,
         subflow: &mut SubflowState,
@@ -59,7 +59,7 @@ impl Sealed {
         right.is_some()
     }
 
-    /// Whether the third segment of the peer's join comes from it, and the peer has not given the join up since. The subflow then has
+    /// Whether the third segment of the peer's join comes from it, and the peer has not given the join up since. If so, the subflow gets
     /// its name.
     pub(crate) fn is_join_ack(
         &self,

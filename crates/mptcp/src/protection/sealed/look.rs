@@ -1,34 +1,35 @@
-//! How the subflows of one end look at the other: asked and answered inside the stream, so that nobody on the way can lie about it.
+//! Questions about the state of subflows at the other end. Question and answer are inside the stream, so that an attacker on the path
+//! cannot forge them.
 //!
-//! Question and answer are control blocks that are filled up with padding, to a length that whoever asks has chosen: so they also try the
-//! path. An answer is never longer than the question, and one waits at most: whoever asks gains nothing that sending would not give.
+//! Both are control blocks with padding, to a length that the asking end has chosen: they also test the path. An answer is never longer
+//! than its question, and at most one waits. Asking therefore gives a peer no more than sending would.
 
 use plait_protect::sealed::{BLOCK_OVERHEAD, BlockBuffer, Record, Seen, SubflowTag};
 
-/// Bytes of the longest question, and so of the longest answer.
+/// Length of the longest question, and so of the longest answer.
 const MAX_LOOK: usize = 32 << 10;
 
-/// What is to be asked and answered.
+/// Pending questions and answers.
 #[derive(Default)]
 pub(super) struct Look {
     question: Option<usize>,
-    /// Bytes of the peer's question, until what there is to be seen is known.
+    /// Length of the peer's question, until the answer is known.
     asked: Option<usize>,
     answer: Option<(usize, Vec<Record>)>,
 }
 
 impl Look {
-    /// The peer is to be asked, in a block of so many bytes of plain text.
+    /// Queues a question to the peer, in a block of this many bytes of plaintext.
     pub(super) fn ask(&mut self, bytes: usize) {
         self.question = Some(bytes.clamp(1, MAX_LOOK));
     }
 
-    /// The peer has asked, in a block of so many bytes.
+    /// Handles a question of the peer, in a block of this many bytes.
     pub(super) fn on_question(&mut self, bytes: usize) {
         self.asked = Some(bytes.min(MAX_LOOK));
     }
 
-    /// What there is to be seen: of as many subflows as there is room for.
+    /// Queues the answer: the states of as many subflows as there is room for.
     pub(super) fn answer(&mut self, seen: impl Iterator<Item = (SubflowTag, Seen)>) {
         if let Some(bytes) = self.asked.take() {
             let records = seen.take(bytes / Seen::MAX_RECORD);
@@ -41,7 +42,7 @@ impl Look {
         self.question.is_none() && self.answer.is_none()
     }
 
-    /// The plain text of the next block, if its block is no longer than `room`.
+    /// Returns the plaintext of the next block, if that block is not longer than `room`.
     pub(super) fn next_block(&mut self, room: u64) -> Option<BlockBuffer> {
         let fits = |bytes: usize| (bytes + BLOCK_OVERHEAD) as u64 <= room;
         if let Some((bytes, records)) = self.answer.take_if(|(bytes, _)| fits(*bytes)) {

@@ -1,14 +1,14 @@
-//! A share of the keys from every path: exchanges that cross one path only, and what they have come to.
+//! A share of the keys from every path: exchanges that cross one path only, and their results.
 //!
-//! On a subflow that has joined its responder speaks first ([`PathOffer`]), on one that is in use the opener of the
-//! connection. The end that has offered says AGREED when it has the answer. The end that has answered then says MIX, or VOID if it
-//! has forgotten the exchange in the meantime: an attacker on the path may have held the answer back. MIX is answered by MIX. So each
-//! MIX finds a peer that has the secret, too, and no end has to keep what the other may never come back to. A generation of keys
-//! follows from what was said in the one before it.
+//! On a subflow that has joined, the responder sends the first message ([`PathOffer`]). On a subflow in use, the opener of the connection
+//! does. The end that has offered says AGREED when it has the answer. The end that has answered then says MIX. If it has forgotten the
+//! exchange in the meantime, because an attacker on the path has delayed the answer, it says VOID. MIX is answered by MIX. Therefore each
+//! MIX finds a peer that has the secret, too. No end has to keep state to which the other may never return. A generation of keys follows
+//! from the messages of the previous generation.
 //!
-//! Which shares are of different paths is for the opener to say, in its message of each exchange: it has the devices. What a
-//! listener could go by instead, the addresses of the opener, would take one path with an address of each family for two, and two
-//! paths behind one NAT for one. An opener that lies has the keys of the connection anyway.
+//! The opener decides which shares are of different paths, in its message of each exchange, because it knows the devices. A listener could
+//! only use the addresses of the opener. It would take one path with an address of each family for two, and two paths behind one NAT for
+//! one. A dishonest opener has the keys of the connection anyway.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant, PathId, Random};
@@ -24,56 +24,56 @@ use super::records::Broken;
 use crate::subflows::sealed::SealedSubflow;
 use crate::{PeerIdentity, Ratchet};
 
-/// Exchanges that are kept at once, of which each takes some 300 bytes. Beyond that the oldest answer whose subflow is gone is forgotten:
-/// an attacker on one path may let us answer and swallow what we say, again and again.
+/// Largest number of exchanges at a time, some 300 bytes each. Beyond it the oldest answer of a subflow that is gone is dropped. An
+/// attacker on one path may let us answer and drop our answers, again and again.
 const MAX_EXCHANGES: usize = 64;
-/// A join that was refused ends the wait for required paths after so long: another one may be under way.
+/// Time after a refused join at which the wait for required paths ends: another join may be in progress.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
 
-/// The path of the handshake, and whatever counts as no other one.
+/// The path of the handshake, and every path that does not count as another one.
 const HANDSHAKE: PathNumber = PathNumber(0);
 
-/// Where a subflow goes: our path, and the peer's address.
+/// The way of a subflow: our path, and the peer's address.
 pub(crate) type Way = (PathId, IpAddr);
 
-/// What is known about shares of the keys.
+/// State of the shares of the keys.
 pub(super) struct Mixing {
-    /// Disjoint paths that have to be in the keys before a byte of the application is sent or taken.
+    /// Disjoint paths that must be in the keys before a byte of the application is sent or delivered.
     required: u8,
     /// Whether bytes of the application wait for that.
     is_held: bool,
-    /// The application was told that they do not any more.
+    /// The application has learned that its bytes no longer wait.
     is_told: bool,
-    /// From which generation of the peer's keys on they are taken.
+    /// The generation of the peer's keys from which on bytes of the application are accepted.
     taken_from: Option<u64>,
-    /// Where the peer answered the handshake.
+    /// The address at which the peer answered the handshake.
     first_remote: IpAddr,
-    /// The opener's paths, by their numbers; that of the handshake is the first.
+    /// The opener's paths by number. The path of the handshake is the first.
     paths: Vec<PathId>,
     exchanges: Vec<Pending>,
-    /// Paths beside that of the handshake which have given something to the keys of what we send, and from which generation on.
+    /// Paths other than that of the handshake with a share in the keys of our direction, each with its first generation.
     sent: BTreeMap<PathNumber, u64>,
-    /// The same of what the peer sends.
+    /// The same for the peer's direction.
     received: BTreeMap<PathNumber, u64>,
     ratchet: RatchetState,
-    /// Why a path is not in the keys: the first reason.
+    /// The first reason for which a path is not in the keys.
     refusal: Option<(PathId, Instant, &'static str)>,
 }
 
-/// An exchange that is not over.
+/// An exchange in progress.
 struct Pending {
     exchange: Exchange,
     stage: Stage,
-    /// Its subflow is.
+    /// Whether its subflow is gone.
     is_gone: bool,
 }
 
 enum Stage {
-    /// We have spoken.
+    /// We have sent the offer.
     Offered(PathOffer),
-    /// We have answered. The other side may never hear it.
+    /// We have sent the answer. The other side may never receive it.
     Answered(Share),
-    /// Both have the secret, and know it. It goes into the keys of one direction, then into those of the other.
+    /// Both ends have the secret, and know it. It goes into the keys of one direction, then into those of the other.
     Agreed { path: PathNumber, ours: Option<MixSecret>, theirs: Option<MixSecret> },
 }
 
@@ -82,7 +82,7 @@ impl Stage {
         Self::Agreed { path, theirs: Some(secret.duplicate()), ours: Some(secret) }
     }
 
-    /// Whether the other side is sure that we have the secret: then we have to.
+    /// Whether the other side relies on our having the secret.
     fn is_promised(&self) -> bool {
         match self {
             Self::Agreed { .. } => true,
@@ -99,14 +99,14 @@ impl Pending {
 
 #[derive(Default)]
 struct RatchetState {
-    /// When keys were mixed last, or the first byte was seen, and how many bytes both had sent by then.
+    /// When keys were mixed last, or the first byte was seen, with the number of bytes that both ends had sent by then.
     since: Option<(Instant, u64)>,
     /// Serves the subflows in turn.
     turns: u64,
 }
 
 impl Mixing {
-    /// `required`: so many paths have to be in the keys. The handshake has gone the way `first`.
+    /// Returns the state if `required` paths must be in the keys. The handshake went over the way `first`.
     pub(super) fn new(required: u8, (path, first_remote): Way) -> Self {
         let mut new = Self {
             required: 0,
@@ -131,7 +131,7 @@ impl Mixing {
         }
     }
 
-    /// Whether there is room for another exchange, or can be made.
+    /// Whether there is room for another exchange, or room can be made.
     fn make_room(&mut self) -> bool {
         let may_go = |pending: &Pending| pending.is_gone && !pending.stage.is_promised();
         let oldest = self.exchanges.iter().position(may_go);
@@ -147,20 +147,20 @@ impl Mixing {
         self.exchanges.iter_mut().find(|pending| pending.exchange == exchange)
     }
 
-    /// Drops what has served both directions.
+    /// Drops exchanges that have served both directions.
     fn tidy(&mut self) {
         self.exchanges
             .retain(|pending| !matches!(pending.stage, Stage::Agreed { ours: None, theirs: None, .. }));
     }
 
-    /// The opener's number for one of its paths.
+    /// Returns the opener's number for one of its paths.
     fn number(&mut self, path: PathId) -> PathNumber {
         let known = self.paths.iter().position(|known| *known == path);
         let number = known.unwrap_or_else(|| {
             self.paths.push(path);
             self.paths.len() - 1
         });
-        // There are no more paths than a byte can name.
+        // A byte can number all paths.
         PathNumber(u8::try_from(number).unwrap_or_default())
     }
 
@@ -170,27 +170,27 @@ impl Mixing {
         }
     }
 
-    /// Paths that are in the keys of a generation, that of the handshake included.
+    /// Returns the number of paths in the keys of a generation, including that of the handshake.
     fn count(list: &BTreeMap<PathNumber, u64>, generation: u64) -> usize {
         1 + list.values().filter(|&&since| since <= generation).count()
     }
 }
 
-/// What a message over one path has come to.
+/// The result of a message over one path.
 pub(crate) enum PathKey {
-    /// This goes back over the same subflow.
+    /// An answer, to be sent over the same subflow.
     Answer(Vec<u8>),
-    /// Both have the secret.
+    /// Both ends have the secret.
     Agreed,
-    /// Nobody asked for it, or there is no room.
+    /// This end did not ask for it, or there is no room.
     Ignored,
-    /// It is not the peer's, or not for now.
+    /// It is not from the peer, or not valid now.
     Wrong,
 }
 
 impl Established {
-    /// Who we are in an exchange over a subflow that goes this way. While nothing says who the listener is, an address that it has announced
-    /// may be that of somebody between it and us: a share from there is not that of another path.
+    /// Returns our role in an exchange over a subflow that goes this way. If the listener is not authenticated, an address that it has
+    /// announced may be that of an attacker on the path. A share from there does not count as that of another path.
     fn speaker(&mut self, (path, remote): Way) -> Speaker {
         match self.role {
             End::A if self.knows_peer() || remote == self.mixing.first_remote => {
@@ -201,7 +201,7 @@ impl Established {
         }
     }
 
-    /// Begins an exchange over a subflow: the message to be sent there. One at a time: whoever answers has at most one to keep.
+    /// Begins an exchange over a subflow and returns its message. One at a time: the answering end keeps at most one.
     pub(crate) fn offer_path(
         &mut self,
         subflow: &mut SealedSubflow,
@@ -222,7 +222,7 @@ impl Established {
         Some(message)
     }
 
-    /// Takes a message of an exchange.
+    /// Handles a message of an exchange.
     pub(crate) fn take_path_key(
         &mut self,
         subflow: &mut SealedSubflow,
@@ -247,7 +247,7 @@ impl Established {
         message: &[u8],
         with: (&mut dyn Random, ShareLog<'_>),
     ) -> PathKey {
-        // Each is answered once: two answers would share a key and a nonce.
+        // Each message is answered once: two answers would share a key and a nonce.
         let Some(next) = exchange.number.checked_add(1).filter(|_| exchange.number >= subflow.next_exchange)
         else {
             return PathKey::Wrong;
@@ -292,7 +292,8 @@ impl Established {
         PathKeys::new(&self.sealer, &self.opener)
     }
 
-    /// The peer has our answer. An exchange that was forgotten is no fault of the peer's: it is told so, and nothing comes of it.
+    /// Handles AGREED: the peer has our answer. A forgotten exchange is not the peer's fault: this end sends VOID, and the exchange has no
+    /// effect.
     pub(super) fn confirm_exchange(&mut self, exchange: Exchange) -> Result<(), Broken> {
         let index = self.mixing.exchanges.iter().position(|pending| pending.exchange == exchange);
         let Some(index) = index else {
@@ -300,14 +301,14 @@ impl Established {
             return Ok(());
         };
         let Pending { stage, is_gone, .. } = self.mixing.exchanges.remove(index);
-        // Only an end that has offered has an answer.
+        // Only the end that has offered gets an answer.
         let Stage::Answered(share) = stage else { return Err(Broken) };
         self.mixing.exchanges.push(Pending { exchange, stage: Stage::agreed(share), is_gone });
         self.say(Record::Mix(exchange));
         Ok(())
     }
 
-    /// The peer has forgotten an exchange that we have the answer of: neither end has said MIX.
+    /// Handles VOID: the peer has forgotten an exchange whose answer we have. Neither end has said MIX.
     pub(super) fn void_exchange(&mut self, exchange: Exchange) {
         self.mixing.exchanges.retain(|pending| {
             let is_untouched = matches!(pending.stage, Stage::Agreed { ours: Some(_), theirs: Some(_), .. });
@@ -315,7 +316,7 @@ impl Established {
         });
     }
 
-    /// The subflow is gone: who has spoken there hears no answer any more.
+    /// Drops the offers on a subflow that is gone: no answer can arrive there.
     pub(super) fn forget_offers(&mut self, subflow: &SealedSubflow) {
         let is_of_it = |pending: &Pending| Some(pending.exchange.subflow) == subflow.tag;
         self.mixing
@@ -326,7 +327,7 @@ impl Established {
         }
     }
 
-    /// A MIX record of ours is about to be sealed: what goes into the next generation with it.
+    /// Returns the secret for the next generation when our MIX record is about to be sealed.
     pub(super) fn mix_ours(&mut self, exchange: Exchange) -> Option<MixSecret> {
         let generation = self.sealer.generation();
         let pending = self.mixing.find(exchange)?;
@@ -337,12 +338,12 @@ impl Established {
         Some(mix)
     }
 
-    /// The peer's MIX has come in a block of this generation.
+    /// Handles the peer's MIX in a block of this generation.
     pub(super) fn mix_theirs(&mut self, exchange: Exchange, generation: u64) -> Result<(), Broken> {
         let pending = self.mixing.find(exchange).ok_or(Broken)?;
         let Stage::Agreed { path, ours, theirs } = &mut pending.stage else { return Err(Broken) };
         let (mix, path) = (theirs.take().ok_or(Broken)?, *path);
-        // Who has answered hears here that the other side knows; the other side has said its own.
+        // The end that has answered learns here that the other side knows. The other side has already sent its own MIX.
         let is_ours_to_say = ours.is_some();
         self.opener.handle_mix(generation, mix).map_err(|_| Broken)?;
         Mixing::note(&mut self.mixing.received, path, generation + 1);
@@ -354,13 +355,13 @@ impl Established {
         Ok(())
     }
 
-    /// What the other side requires as well.
+    /// Adds the requirement of the other side.
     pub(super) fn require(&mut self, paths: u8) {
         self.mixing.require(paths);
         self.review();
     }
 
-    /// Looks again whether enough paths are in the keys: they have changed, or what is required.
+    /// Checks again whether enough paths are in the keys, after a change of the keys or of the requirement.
     pub(super) fn review(&mut self) {
         let required = usize::from(self.mixing.required);
         if self.mixing.is_held {
@@ -373,12 +374,12 @@ impl Established {
         }
     }
 
-    /// Disjoint paths that have to be in the keys.
+    /// Returns the number of disjoint paths that must be in the keys.
     pub(crate) fn required(&self) -> u8 {
         self.mixing.required
     }
 
-    /// Whether the handshake has proved that the peer is who it should be.
+    /// Whether the handshake has authenticated the peer.
     pub(crate) fn knows_peer(&self) -> bool {
         match self.peer_identity() {
             PeerIdentity::Key { is_known, .. } => is_known,
@@ -387,7 +388,7 @@ impl Established {
         }
     }
 
-    /// Paths in the keys: of what we send, and of what the peer does.
+    /// Returns the number of paths in the keys: of our direction, and of the peer's.
     pub(crate) fn mixed_paths(&self) -> [usize; 2] {
         [
             Mixing::count(&self.mixing.sent, self.sealer.generation()),
@@ -395,13 +396,13 @@ impl Established {
         ]
     }
 
-    /// Whether either direction lacks paths that are required.
+    /// Whether either direction lacks required paths.
     pub(super) fn waits_for_paths(&self) -> bool {
         let required = usize::from(self.mixing.required);
         required > 1 && self.mixed_paths().into_iter().any(|paths| paths < required)
     }
 
-    /// Tells once that none lacks them any more, where some are required.
+    /// Reports once that neither direction lacks required paths any more, if some are required.
     pub(crate) fn poll_paths_mixed(&mut self) -> bool {
         let is_news = self.mixing.required > 1 && !self.mixing.is_told && !self.waits_for_paths();
         self.mixing.is_told |= is_news;
@@ -413,24 +414,24 @@ impl Established {
         self.mixing.is_held
     }
 
-    /// Whether bytes of the application may come in this generation.
+    /// Whether bytes of the application may arrive in this generation.
     pub(super) fn takes_data(&self, generation: u64) -> bool {
         self.mixing.taken_from.is_some_and(|from| from <= generation)
     }
 
-    /// A join over this path came to nothing.
+    /// Notes that a join over this path failed.
     pub(crate) fn note_refusal(&mut self, now: Instant, path: PathId, why: &'static str) {
         if self.mixing.required > 1 && self.mixing.refusal.is_none() {
             self.mixing.refusal = Some((path, now, why));
         }
     }
 
-    /// The first path whose join came to nothing while paths are missing, and why.
+    /// Returns the first path with a failed join while paths are missing, and the reason.
     pub(crate) fn refusal(&self) -> Option<(PathId, &'static str)> {
         self.mixing.refusal.map(|(path, _, why)| (path, why))
     }
 
-    /// When the wait for paths ends, if an opening may take `timeout`.
+    /// Returns when the wait for paths ends, if an opening may take `timeout`.
     pub(super) fn mixing_deadline(&self, timeout: Duration) -> Option<Instant> {
         if self.claim == Claim::TurnedAway || !self.holds_data() {
             return None;
@@ -439,8 +440,8 @@ impl Established {
         Some(self.mixing.refusal.map_or(whole, |(_, since, _)| whole.min(since + AFTER_REFUSAL)))
     }
 
-    /// Whether it is time for another exchange, given how many bytes both sides have sent; if so, its number. Nothing is
-    /// exchanged where nothing is sent.
+    /// Returns the number of another exchange if it is due, given how many bytes both sides have sent. Nothing is exchanged if nothing is
+    /// sent.
     pub(crate) fn poll_ratchet(&mut self, now: Instant, bytes: u64, limits: Ratchet) -> Option<u64> {
         let (then, before) = *self.mixing.ratchet.since.get_or_insert((now, bytes));
         let moved = bytes.saturating_sub(before);

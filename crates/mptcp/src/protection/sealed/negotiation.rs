@@ -1,4 +1,4 @@
-//! What the SYNs offer and answer (Jadin et al., section III-A): MP_CAPABLE of version 2 beside TCP-ENO.
+//! Offers and answers of the SYNs (Jadin et al., section III-A): MP_CAPABLE of version 2 together with TCP-ENO.
 
 use plait_base::SubflowId;
 use plait_protect::handshake::{
@@ -15,20 +15,20 @@ use crate::{ConnectionError, SealedSettings};
 /// Kind of MPTCP options, and of TCP-ENO.
 const MPTCP: u8 = 30;
 const ENO: u8 = 69;
-/// The version that goes with sealing.
+/// The protocol version for sealing.
 const VERSION: u8 = 2;
 
-/// Why the SYNs have not agreed on sealing.
+/// The reason for which the SYNs have not negotiated sealing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::protection) enum Unsealed {
-    /// The policy allows what is left. Only the negotiation of a connection that is not sealed yet can act on this.
+    /// The policy allows the remaining protocol. Only the negotiation of a connection that is not sealed yet can act on this.
     StepDown,
-    /// It does not, for this reason.
+    /// The policy does not allow it, for this reason.
     Refused(Refusal),
 }
 
 impl Sealed {
-    /// What our SYN offers, if there is anything to offer.
+    /// Returns the offer of our SYN, if there is anything to offer.
     pub(in crate::protection) fn offer(settings: &SealedSettings, checksum: bool) -> Option<Self> {
         let teps = settings.teps_to_open();
         if settings.policy == Policy::Off || teps.is_empty() {
@@ -40,7 +40,7 @@ impl Sealed {
         Some(Self::new(settings.clone(), Role::Active, capable, stage))
     }
 
-    /// The listener: what to make of this SYN. The subflow for the answer is yet to be made.
+    /// Returns the listener's answer to this SYN. The subflow for the answer does not exist yet.
     pub(in crate::protection) fn answer(
         settings: &SealedSettings,
         syn: &Segment,
@@ -63,37 +63,37 @@ impl Sealed {
         Ok(Self::new(settings.clone(), Role::Passive, own_capable, stage))
     }
 
-    /// A connection that fails before its SYN was looked at.
+    /// Returns a connection that fails before its SYN was examined.
     pub(in crate::protection) fn unanswered(settings: &SealedSettings) -> Self {
         let stage = Stage::Failed { was_established: false };
         Self::new(settings.clone(), Role::Passive, answer_of(settings), stage)
     }
 
-    /// A connection whose opening is refused, for this reason.
+    /// Returns a connection that is refused for this reason.
     pub(in crate::protection) fn refused(settings: &SealedSettings, why: String) -> Self {
         Self { failure: Some(why), ..Self::unanswered(settings) }
     }
 
-    /// The same offer, agreed on.
+    /// Returns the same offer in the negotiated state.
     pub(in crate::protection) fn agreed(&self, agreed: Agreed) -> Self {
         Self::new(self.settings.clone(), self.role, self.capable, Stage::Agreed(agreed))
     }
 
-    /// The same offer, come to nothing for this reason.
+    /// Returns the same offer in the failed state, with this reason.
     pub(in crate::protection) fn failed(&self, why: String) -> Self {
         let stage = Stage::Failed { was_established: false };
         Self { failure: Some(why), ..Self::new(self.settings.clone(), self.role, self.capable, stage) }
     }
 
-    /// A reset in answer to our SYN may come from a host that requires what somebody took out of it: it looks like
-    /// any other.
+    /// Records the reason of a reset in answer to our SYN. It may come from a host that requires the offer which was stripped from the SYN:
+    /// it looks like any other reset.
     pub(in crate::protection) fn explain_refusal(&mut self) {
         let why =
             "nobody listens there, or the offer to seal was stripped from our SYN and the peer requires it";
         self.failure = Some(why.to_owned());
     }
 
-    /// The opener: what to make of this SYN/ACK.
+    /// Returns the opener's judgment of this SYN/ACK.
     pub(in crate::protection) fn judge_answer(&self, answer: &SynAck<'_>) -> Result<Agreed, Unsealed> {
         let Stage::Offered { eno: offered } = &self.stage else {
             return Err(Unsealed::Refused(Refusal::NotOffered));
@@ -114,7 +114,7 @@ impl Sealed {
         Ok(Agreed { subflow: answer.subflow, tep, transcript, denies_initial: has_flag_c(answer.capable) })
     }
 
-    /// The opener of a connection that has to be sealed: what the SYN/ACK makes of it.
+    /// Handles the SYN/ACK at the opener of a connection that must be sealed.
     pub(in crate::protection) fn take_answer(&mut self, answer: &SynAck<'_>) -> Opened {
         match self.judge_answer(answer) {
             Ok(agreed) => {
@@ -122,12 +122,12 @@ impl Sealed {
                 Opened::Sealing
             }
             Err(Unsealed::Refused(refusal)) => self.refuse(refusal),
-            // A policy may have been changed behind our back; this connection was made to be sealed.
+            // The policy may have changed in the meantime. This connection was created to be sealed.
             Err(Unsealed::StepDown) => self.refuse(Refusal::PlainTcp),
         }
     }
 
-    /// The listener: the first segment behind the SYN.
+    /// Handles the first segment after the SYN at the listener.
     pub(in crate::protection) fn take_third_ack(
         &mut self,
         subflow: SubflowId,
@@ -161,7 +161,7 @@ impl Sealed {
     }
 }
 
-/// A verdict, with the ways on that are not sealed as one.
+/// Returns the verdict, with all unsealed alternatives as one.
 fn read(verdict: Verdict) -> Result<Tep, Unsealed> {
     match verdict {
         Verdict::Sealed(tep) => Ok(tep),
@@ -170,18 +170,18 @@ fn read(verdict: Verdict) -> Result<Tep, Unsealed> {
     }
 }
 
-/// The MP_CAPABLE of a sealed SYN/ACK.
+/// Returns the MP_CAPABLE of a sealed SYN/ACK.
 fn answer_of(settings: &SealedSettings) -> [u8; 4] {
     let denies_initial = if settings.denies_initial { CapableFlags::DENY_JOIN_ID0 } else { 0 };
     [MPTCP, 4, VERSION, CapableFlags::HMAC_SHA256 | denies_initial]
 }
 
-/// Whether the sender takes no joins to the address of the first subflow.
+/// Whether the sender accepts no joins to the address of the first subflow.
 fn has_flag_c(capable: Option<&MpCapable>) -> bool {
     capable.is_some_and(|capable| capable.flags.contains(CapableFlags::DENY_JOIN_ID0))
 }
 
-/// MP_CAPABLE and ENO of the opener's segments behind the SYN.
+/// Returns MP_CAPABLE and ENO for the opener's segments after the SYN.
 pub(super) fn third_segment(capable: [u8; 4]) -> OptionBytes {
     let mut options = OptionBytes::new();
     options.extend(capable);
@@ -190,7 +190,7 @@ pub(super) fn third_segment(capable: [u8; 4]) -> OptionBytes {
     options
 }
 
-/// What stands behind kind and length.
+/// Returns the content after kind and length.
 fn contents(option: &Option<OptionBytes>) -> Option<Eno<'_>> {
     option.as_ref().map(|option| Eno { contents: &option[2..] })
 }

@@ -32,7 +32,7 @@ impl Sealed {
         }
     }
 
-    /// Writes what the first SYN offers.
+    /// Writes the offer of the first SYN.
     pub(in crate::protection) fn write_offer(&self, out: &mut OptionBytes) {
         if let Stage::Offered { eno } = &self.stage {
             put_first(self.capable, eno, out);
@@ -41,7 +41,7 @@ impl Sealed {
 
     fn write_syn(&mut self, subflow: &mut SubflowState, out: &mut OptionBytes) {
         match subflow.kind {
-            // Nothing is gained by leaving it out, however often it goes unanswered.
+            // Leaving the offer out gains nothing, however often the SYN goes unanswered.
             Kind::FirstActive => self.write_offer(out),
             Kind::JoinActive { nonce, peer_nonce: _ } => {
                 let Some(established) = self.established() else { return };
@@ -116,7 +116,8 @@ fn put_first(capable: [u8; 4], eno: &OptionBytes, out: &mut OptionBytes) {
 }
 
 impl Established {
-    /// A question or an answer of [`Life`](crate::subflows::life::Life), if one waits. A Data-ACK does not fit beside it and follows.
+    /// Writes a question or an answer of [`Life`](crate::subflows::life::Life), if one waits. A Data-ACK does not fit together with it and
+    /// follows.
     fn write_check(&mut self, room: usize, subflow: &mut SubflowState, out: &mut OptionBytes) -> bool {
         let (Some(tag), Some(check)) = (subflow.sealed.tag, subflow.life.next_check()) else { return false };
         let fits = room >= CHECK_OPTION_LEN;
@@ -127,8 +128,8 @@ impl Established {
         fits
     }
 
-    /// A Data-ACK with its tag. Where TCP has to report missing bytes it gives way to that once it was told, and every second time in any
-    /// case: an option for selective acknowledgments does not fit beside it, and other subflows may give it something new to tell with
+    /// Writes a Data-ACK with its tag. There is no room for selective acknowledgments together with it. If TCP has to report missing bytes,
+    /// the Data-ACK gives way once it was sent, and every second time in any case. Otherwise other subflows may cause a new Data-ACK with
     /// each segment.
     fn write_data_ack(&mut self, room: usize, subflow: &mut SubflowState, next: u64, out: &mut OptionBytes) {
         let Some(tag) = subflow.sealed.tag else { return };

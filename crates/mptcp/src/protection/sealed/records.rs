@@ -1,4 +1,4 @@
-//! Control records: what regular Multipath TCP says in options, said inside the stream.
+//! Control records: the signals that regular Multipath TCP sends in options, inside the stream.
 
 use core::net::IpAddr;
 use plait_base::Dsn;
@@ -11,17 +11,17 @@ use super::handshaking::INITIAL_WINDOW;
 use crate::subflows::sealed::SealedSubflow;
 
 impl Sealed {
-    /// Another address of ours.
+    /// Announces another address of ours.
     pub(crate) fn announce(&mut self, id: u8, address: IpAddr) {
         self.say(Record::AddAddr { id, address, port: 0 });
     }
 
-    /// An address of ours is gone.
+    /// Withdraws an address of ours.
     pub(crate) fn withdraw(&mut self, id: u8) {
         self.say(Record::RemoveAddr { id });
     }
 
-    /// What a subflow is to be used for.
+    /// Sets the priority of a subflow.
     pub(crate) fn prioritise(&mut self, subflow: &SealedSubflow, backup: bool) {
         if let Some(tag) = subflow.tag {
             self.say(Record::Prio { subflow: tag, backup });
@@ -35,37 +35,37 @@ impl Sealed {
     }
 }
 
-/// The peer has broken the rules of records.
+/// The peer has broken the rules for records.
 pub(crate) struct Broken;
 
-/// A record that is acted upon outside of the protection.
+/// A record that the connection handles.
 pub(crate) enum ForConnection {
     /// An address of the peer, with a port if it differs.
     AddAddr { id: u8, address: IpAddr, port: Option<u16> },
     /// An address of the peer is gone.
     RemoveAddr { id: u8 },
-    /// What a subflow is to be used for.
+    /// The priority of a subflow.
     Prio { subflow: SubflowTag, backup: bool },
-    /// Which opening this is an attempt of, and how many paths it requires in the keys.
+    /// The opening of this attempt, and the number of paths that it requires in the keys.
     Opening([u8; OPENING_LEN], u8),
     /// The listener requires more.
     Require(u8),
     /// The listener refuses the opening.
     Refused(RefusalReason),
-    /// The peer asks how its subflows look here.
+    /// The peer asks for the state of its subflows here.
     Look,
-    /// How a subflow of ours looks to the peer.
+    /// The state of a subflow of ours at the peer.
     Seen { subflow: SubflowTag, seen: Seen },
 }
 
 impl Established {
-    /// The records of a block that is in order. `true` if the peer's data ends with them.
+    /// Handles the records of a block that is in order. Returns `true` if the peer's data ends with them.
     ///
     /// # Errors
-    /// They are none, or not those of an honest peer.
+    /// The records are malformed, or break the rules.
     pub(super) fn take_records(&mut self, plain: &[u8], generation: u64) -> Result<bool, Broken> {
         let mut ends = false;
-        // Nothing of a block that cannot be read counts.
+        // If a block cannot be parsed, none of its records counts.
         let records = Records::new(plain).collect::<Result<Vec<_>, _>>().map_err(|_| Broken)?;
         for record in records {
             if !self.admits(&record) {
@@ -86,7 +86,7 @@ impl Established {
                 Record::Void(exchange) => self.void_exchange(exchange),
                 Record::Token(token) => self.peer_token = token,
                 Record::Ticket(ticket) => self.take_ticket(&ticket)?,
-                // Urgent news have counted since their block was verified.
+                // Urgent records took effect when their block was verified.
                 Record::MaxData(_) | Record::Gone { .. } | Record::Opened(_) => {}
                 Record::Opening { .. }
                 | Record::Require(_)
@@ -96,7 +96,7 @@ impl Established {
                 | Record::Prio { .. }
                 | Record::Look
                 | Record::Seen { .. } => {
-                    // At most as many as one window of blocks holds; acted upon before the next segment.
+                    // At most as many as one window of blocks holds. They are handled before the next segment.
                     self.arrived.push_back(record);
                 }
             }
@@ -104,16 +104,16 @@ impl Established {
         Ok(ends)
     }
 
-    /// The listener's ticket for our next handshake: at most one, in its first block.
+    /// Handles the listener's ticket for our next handshake: at most one, in its first block.
     fn take_ticket(&mut self, ticket: &SessionTicket) -> Result<(), Broken> {
-        // A listener has let go of its handshake before.
+        // A listener has dropped its handshake before.
         let mut handshake = self.handshake.take().ok_or(Broken)?;
         handshake.handle_ticket(ticket);
         Ok(())
     }
 
-    /// Urgent news in a block that was verified, in order or not: how far we may send, of which the largest counts, and which subflows
-    /// the peer has no more.
+    /// Handles the urgent records of a verified block, in order or not: the limit of sending (the largest counts), and the subflows that
+    /// the peer no longer has.
     pub(super) fn urgent_in(&mut self, plain: &[u8]) -> Option<u64> {
         let mut edge = None;
         for record in Records::new(plain).map_while(Result::ok) {
@@ -126,7 +126,7 @@ impl Established {
         edge
     }
 
-    /// The next record of the peer that is to be acted upon.
+    /// Returns the next record of the peer that the connection must handle.
     pub(crate) fn poll_record(&mut self) -> Option<ForConnection> {
         loop {
             return Some(match self.arrived.pop_front()? {
@@ -154,8 +154,8 @@ impl Established {
         }
     }
 
-    /// Tells the peer how much more it may send, once that is worth a block: we have everything below `next`, and room for
-    /// `free` bytes of a buffer of `size`.
+    /// Queues a MAX_DATA once the increase is worth a block. Everything below `next` has arrived, and `free` bytes of a buffer of `size`
+    /// are free.
     pub(crate) fn update_window(&mut self, next: u64, free: u32, size: u64) {
         if self.eof_received || !(self.claim.may_carry() || self.claim == Claim::Unsaid) {
             return;
@@ -170,7 +170,7 @@ impl Established {
         self.say_window();
     }
 
-    /// Tells the peer how far it may send, at the next occasion.
+    /// Sends MAX_DATA at the next occasion.
     pub(crate) fn say_window(&mut self) {
         self.pending.retain(|record| !matches!(record, Record::MaxData(_)));
         self.say(Record::MaxData(self.numbers.incoming.dsn(self.announced).bits()));
@@ -192,7 +192,7 @@ mod tests {
     use super::super::mixing::Mixing;
     use super::*;
 
-    /// A handshake that is over, and counts the tickets that it is given.
+    /// A handshake that is over, and counts the tickets that it receives.
     struct Over(Arc<AtomicUsize>);
 
     impl Handshake for Over {
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// An opener behind its handshake, and how many tickets that was given.
+    /// Returns an opener after its handshake, and the number of tickets that the handshake received.
     fn opener() -> (Established, Arc<AtomicUsize>) {
         let master = MasterSecret::filled_by::<()>(|bytes| {
             bytes.fill(1);

@@ -1,4 +1,4 @@
-//! Sealing what goes out: one block per mapping, encrypted once, tagged for each transmission.
+//! Sealing of outgoing data: one block per mapping, encrypted once, tagged for each transmission.
 
 use bytes::Bytes;
 use plait_base::Instant;
@@ -14,18 +14,17 @@ use super::established::Established;
 use crate::protection::options::put;
 use crate::send::sealed_body::{News, SealedBody};
 
-/// Control blocks may go so far beyond the window of the data, lest two ends that both wait for room wait for
-/// ever. The receiver takes twice as much.
+/// Control blocks may exceed the window of the data by this much. Otherwise two ends that both wait for room would wait forever. The
+/// receiver accepts twice as much.
 pub(super) const CONTROL_SLACK: u64 = 8 << 10;
-/// The longest control block that we send.
+/// The longest control block that this end sends.
 const MAX_CONTROL: usize = 256;
 /// ADD_ADDR with an IPv6 address. A ticket is longer, and comes first.
 const LONGEST_RECORD: usize = 21;
 const _: () = assert!(2 + MAX_TICKET <= MAX_CONTROL - BLOCK_OVERHEAD, "a ticket fits into the first block");
 
 impl Established {
-    /// Whether there is a control block to be sealed; `all_cut` if our application has ended its stream and all of it is in
-    /// blocks.
+    /// Whether a control block must be sealed. `all_cut` tells whether our application has ended its stream and all of it is in blocks.
     pub(crate) fn has_control(&self, now: Instant, all_cut: bool) -> bool {
         !self.ahead.ends_stream()
             && (!self.pending.is_empty()
@@ -35,25 +34,26 @@ impl Established {
                 || (all_cut && (!self.is_eof_sent() || self.eof_received)))
     }
 
-    /// A ticket is said in our first block, or not at all: the opener waits no longer for it. An attempt that is not the connection gives none.
+    /// Whether our ticket is due. It goes into our first block or is not sent: the opener does not wait longer for it. An attempt that is
+    /// not the connection sends none.
     fn is_ticket_due(&self) -> bool {
         self.ticket.is_some() && self.claim == Claim::Settled && self.sealed_blocks == 0
     }
 
-    /// Whether the block to leave next is a control block.
+    /// Whether the next block to leave is a control block.
     pub(crate) fn is_control_next(&self) -> bool {
         self.ahead.first().is_some_and(|first| first.kind == Kind::Control)
     }
 
-    /// Whether a control block may be sealed, given how many blocks may wait at most, the next data offset, and the right edge
-    /// of the window.
+    /// Whether a control block may be sealed, given the largest number of waiting blocks, the next data offset, and the right edge of the
+    /// window.
     pub(crate) fn has_room_for_control(&self, most: usize, next: u64, edge: u64) -> bool {
         let end = next + self.ahead.numbers() + MAX_CONTROL as u64;
         self.ahead.len() < most && end <= edge + CONTROL_SLACK
     }
 
-    /// Seals what [`Established::has_control`] speaks of. Control blocks are short: they are sealed here and now. Those of
-    /// [`Look`](super::look::Look) are not, and stay within the window, which has `room` for so many bytes.
+    /// Seals the block that [`Established::has_control`] reports. Control blocks are short and are sealed at once. Those of
+    /// [`Look`](super::look::Look) are longer, and must stay within the window, which has `room` for this many bytes.
     pub(crate) fn seal_control(&mut self, now: Instant, all_cut: bool, room: u64) -> Result<(), KeyUsedUp> {
         if self.sealer.is_update_due(now)
             && let Ok(block) = self.sealer.update_keys(now)
@@ -101,7 +101,7 @@ impl Established {
         Ok(())
     }
 
-    /// Has a block of data sealed, of so many bytes of the application: by a job, or here.
+    /// Has a data block with this many bytes of the application sealed, by a job or at once.
     pub(crate) fn cut(
         &mut self,
         plain: BlockBuffer,
@@ -121,17 +121,17 @@ impl Established {
         Ok(())
     }
 
-    /// What can be said of the first block that no subflow was given yet.
+    /// Returns the state of the first block that is not assigned to a subflow.
     pub(crate) fn first_ahead(&self) -> Option<First> {
         self.ahead.first()
     }
 
-    /// Blocks that no subflow was given yet.
+    /// Returns the number of blocks that are not assigned to a subflow.
     pub(crate) fn ahead(&self) -> usize {
         self.ahead.len()
     }
 
-    /// Data sequence numbers that they take.
+    /// Returns the number of data sequence numbers that they take.
     pub(crate) fn numbers_ahead(&self) -> u64 {
         self.ahead.numbers()
     }
@@ -141,8 +141,8 @@ impl Established {
         self.ahead.pop()
     }
 
-    /// Payload and options of a block for the stream offset `offset` of `subflow`, with a Data-ACK for everything below
-    /// `acknowledged`; the cipher text stays what it is. `None` if the keys of the tag are gone.
+    /// Returns payload and options of a block for the stream offset `offset` of `subflow`, with a Data-ACK for everything below
+    /// `acknowledged`. The ciphertext does not change. Returns `None` if the keys of the tag are gone.
     pub(crate) fn transmit(
         &mut self,
         body: &mut SealedBody,

@@ -1,8 +1,8 @@
-//! Blocks in the SYN of a join, or in its SYN/ACK: bytes beside the stream of the subflow, which take no sequence numbers.
+//! Blocks in the SYN of a join, or in its SYN/ACK. Their bytes are not part of the subflow's stream and take no sequence numbers.
 //!
-//! `DATA_ACK(8) || DSN(8) || length(2) || block || DSN(8) || …`, up to the end or a length of 0; what lies behind that is padding. Each
-//! block is what it would be in a mapping, its option tag made with the name of the SYN (`SubflowTag::of_syn`) or, in the SYN/ACK, of the subflow,
-//! at offset 0.
+//! `DATA_ACK(8) || DSN(8) || length(2) || block || DSN(8) || …`, up to the end or a length of 0; the rest is padding. Each block is the
+//! same as in a mapping. Its option tag is made with the name of the SYN (`SubflowTag::of_syn`) or, in the SYN/ACK, of the subflow, at
+//! offset 0.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use plait_base::Dsn;
@@ -11,20 +11,20 @@ use plait_protect::sealed::{BLOCK_OVERHEAD, OptionContext, ProtectedOptions, Sub
 use super::established::Established;
 use crate::send::sealed_body::SealedBody;
 
-/// Bytes in front of the first block, and in front of each.
+/// Bytes before the first block, and before each block.
 const HEAD: usize = 8;
 const ENTRY: usize = 10;
-/// The least that a SYN with something in it has.
+/// Least length of a SYN payload with a block.
 const LEAST: usize = HEAD + ENTRY + BLOCK_OVERHEAD;
 
-/// The payload of a SYN while it is written.
+/// The payload of a SYN during its construction.
 pub(crate) struct SynPayload {
     bytes: BytesMut,
     room: usize,
 }
 
 impl SynPayload {
-    /// Of `room` bytes at most, beginning with a Data-ACK; `None` if no block would fit.
+    /// Returns a payload of at most `room` bytes that begins with a Data-ACK; `None` if no block would fit.
     pub(crate) fn new(room: usize, data_ack: Dsn) -> Option<Self> {
         if room < LEAST {
             return None;
@@ -34,7 +34,7 @@ impl SynPayload {
         Some(Self { bytes, room })
     }
 
-    /// Bytes that a block may have.
+    /// Returns the largest length of a block.
     pub(crate) fn room(&self) -> usize {
         (self.room - self.bytes.len()).saturating_sub(ENTRY)
     }
@@ -43,7 +43,7 @@ impl SynPayload {
         self.bytes.len() == HEAD
     }
 
-    /// A block in two pieces: all but the option tag, and that.
+    /// Adds a block in two pieces: the block without the option tag, and the tag.
     fn put(&mut self, dsn: Dsn, block: &[u8], tag: &[u8]) {
         self.bytes.put_u64(dsn.bits());
         self.bytes.put_u16((block.len() + tag.len()) as u16);
@@ -51,19 +51,20 @@ impl SynPayload {
         self.bytes.put_slice(tag);
     }
 
-    /// As long as it has become.
+    /// Returns the payload with its present length.
     pub(crate) fn finish(self) -> Bytes {
         self.bytes.freeze()
     }
 
-    /// As long as it may be: the answer to a SYN is not longer than that, so that nobody gains by sending one in another's name.
+    /// Returns the payload padded to its largest length. The answer to a SYN is not longer than the SYN, so that an attacker with a forged
+    /// source address cannot use it for amplification.
     pub(crate) fn finish_padded(mut self) -> Bytes {
         self.bytes.resize(self.room, 0);
         self.bytes.freeze()
     }
 }
 
-/// What the payload of a SYN says: the Data-ACK, and the blocks.
+/// Returns the content of a SYN's payload: the Data-ACK, and the blocks.
 pub(crate) fn blocks_in(mut payload: Bytes) -> Option<(Dsn, impl Iterator<Item = (Dsn, Bytes)>)> {
     if payload.len() < LEAST {
         return None;
@@ -80,7 +81,8 @@ pub(crate) fn blocks_in(mut payload: Bytes) -> Option<(Dsn, impl Iterator<Item =
 }
 
 impl Established {
-    /// Puts a block into the first segment of the join with this `name`, which has room for it; `false` if the keys of its tag are gone.
+    /// Puts a block into the first segment of the join with this `name`, which has room for it. Returns `false` if the keys of its tag are
+    /// gone.
     pub(crate) fn put_in_syn(
         &self,
         body: &mut SealedBody,

@@ -1,8 +1,7 @@
-//! From a mapping that is complete to bytes in the stream: window and duplicates, option tag, decryption here or
-//! elsewhere, order.
+//! From a complete mapping to bytes in the stream: check of the window and of duplicates, option tag, decryption (here or in a job), order.
 //!
-//! Blocks are opened in whatever order that goes, and are delivered in the order of their numbers. Of two copies of a
-//! block that are being opened at the same time the first that is genuine counts: nothing is known of either before.
+//! Blocks are opened in any order, and are delivered in the order of their numbers. If two copies of a block are being opened at the same
+//! time, the first genuine copy counts: neither is verified before.
 
 use bytes::Bytes;
 use plait_base::SubflowId;
@@ -18,24 +17,24 @@ use super::sealing::CONTROL_SLACK;
 use crate::receive::early::unpinned;
 use crate::subflows::inbox::Declared;
 
-/// A block whose option tag is right, on its way through decryption.
+/// A block with a valid option tag, in decryption.
 #[derive(Debug)]
 pub(crate) struct Opening {
     subflow: SubflowId,
-    /// Where it begins in the stream of the subflow.
+    /// Its start in the stream of the subflow.
     place: u64,
     /// Data offset.
     offset: u64,
     length: u64,
     data_fin: bool,
-    /// What its Data-ACK acknowledges.
+    /// The offset that its Data-ACK acknowledges.
     acked: Option<u64>,
 }
 
-/// A verified block on its way into the stream.
+/// A verified block that waits to be put into the stream.
 ///
-/// However many wait, the window bounds them: each takes at least the numbers of its own overhead, which keeping an
-/// empty one costs about four times, and no two take the same.
+/// The window bounds the number of waiting blocks: each takes at least the numbers of its own overhead, and no two take the same. Keeping
+/// an empty block costs about four times that overhead.
 #[derive(Debug)]
 pub(super) struct Early {
     length: u64,
@@ -49,44 +48,44 @@ enum Contents {
         plain: Bytes,
         generation: u64,
     },
-    /// As it came: a record takes more room than its bytes.
+    /// The record as it arrived: a parsed record takes more room than its bytes.
     Control {
         plain: Bytes,
         generation: u64,
     },
 }
 
-/// What is to become of a block that fills a mapping.
+/// The verdict on a block that fills a mapping.
 pub(crate) enum Examined {
-    /// It is decrypted.
+    /// It must be decrypted.
     Open(Opening, OpenJob),
-    /// It was delivered, or waits to be: our Data-ACK may have been lost. What its own acknowledges counts.
+    /// It was delivered, or waits for delivery: our Data-ACK may have been lost. Its own Data-ACK counts.
     Duplicate { length: u64, acked: Option<u64> },
     /// There is no room for it.
     Outside { length: u64 },
 }
 
-/// What has become of a block that was decrypted.
+/// The result for a block that was decrypted.
 pub(crate) enum Taken {
-    /// It was not sealed by the peer.
+    /// The peer did not seal it.
     Forged,
-    /// A copy that was opened at the same time was faster.
+    /// A copy that was opened at the same time was complete before.
     Duplicate { length: u64, acked: Option<u64> },
-    /// The peer breaks the rules: its numbers are those of another block.
+    /// The peer breaks the rules: its numbers belong to another block.
     Broken,
-    /// It waits for its turn. What it acknowledges, and how far it opens the window of the data, counts already.
+    /// It waits for its turn. Its Data-ACK and its update of the data window already count.
     Kept { acked: Option<u64>, edge: Option<u64> },
 }
 
 /// The next verified block in order.
 pub(crate) struct InOrder {
-    /// Data sequence numbers that it takes.
+    /// Number of data sequence numbers that it takes.
     pub(crate) length: u64,
     /// Bytes for the application.
     pub(crate) data: Bytes,
-    /// The application's data ends with it, though control blocks may follow.
+    /// Whether the application's data ends with it. Control blocks may follow.
     pub(crate) ends_data: bool,
-    /// It is the last block of the stream.
+    /// Whether it is the last block of the stream.
     pub(crate) data_fin: bool,
 }
 
@@ -95,25 +94,24 @@ impl Opening {
         self.subflow
     }
 
-    /// Bytes of the block.
+    /// Returns the number of bytes of the block.
     pub(crate) fn len(&self) -> usize {
         self.length as usize
     }
 }
 
 impl Established {
-    /// The next job that nobody has taken.
+    /// Returns the next job that no runner has taken.
     pub(crate) fn poll_job(&mut self) -> Option<CryptoJob> {
         self.jobs.pop()
     }
 
-    /// Whether there is one.
+    /// Whether there is such a job.
     pub(crate) fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// What came of a job; if it was one of decryption that is still waited for, what it was about, to be handed to
-    /// [`Established::take_opened`].
+    /// Handles the result of a job. For a decryption that is still needed, returns its block for [`Established::take_opened`].
     pub(crate) fn take_result(
         &mut self,
         result: CryptoResult,
@@ -128,17 +126,17 @@ impl Established {
         }
     }
 
-    /// Where the first block of this subflow begins that is being opened elsewhere.
+    /// Returns the start of the first block of this subflow that a job is opening.
     pub(crate) fn first_opening(&self, subflow: SubflowId) -> Option<u64> {
         self.opening.values().filter(|opening| opening.subflow == subflow).map(|opening| opening.place).min()
     }
 
-    /// Blocks that are being opened elsewhere.
+    /// Returns the number of blocks that jobs are opening.
     pub(crate) fn opening(&self) -> usize {
         self.opening.len()
     }
 
-    /// Leaves the decryption to somebody else.
+    /// Leaves the decryption to a job.
     pub(crate) fn open_elsewhere(&mut self, opening: Opening, job: OpenJob) {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
@@ -146,11 +144,10 @@ impl Established {
         self.jobs.open(ticket, job);
     }
 
-    /// Everything that comes before decryption. Data offsets below `acked` are acknowledged by the peer, those below `next`
-    /// have arrived in order.
+    /// Makes all checks before decryption. The peer acknowledges data offsets below `acked`; those below `next` have arrived in order.
     ///
     /// # Errors
-    /// The block, or what the mapping says of it, is not the peer's.
+    /// The block, or its mapping, is not from the peer.
     pub(crate) fn examine(
         &mut self,
         (subflow, tag): (SubflowId, SubflowTag),
@@ -189,7 +186,7 @@ impl Established {
         offset.is_some_and(|offset| offset + length as u64 <= next)
     }
 
-    /// A block has been opened, or not.
+    /// Handles the result of a decryption.
     pub(crate) fn take_opened(
         &mut self,
         opening: &Opening,
@@ -214,7 +211,7 @@ impl Established {
         let (contents, edge) = match opened.kind {
             Kind::Data => (Contents::Data { plain, generation: opened.generation }, None),
             Kind::Control => {
-                // Urgent news need not wait for what lies before them.
+                // Urgent records need not wait for earlier blocks.
                 let edge = self.urgent_in(&plain);
                 (Contents::Control { plain, generation: opened.generation }, edge)
             }
@@ -223,8 +220,8 @@ impl Established {
         Taken::Kept { acked, edge }
     }
 
-    /// The block at `next`, if it is there and verified: what its records say has counted, as far as that concerns the
-    /// protection; [`Established::poll_record`] has the rest.
+    /// Returns the block at `next`, if it has arrived and is verified. The protection has handled the records that concern it.
+    /// [`Established::poll_record`] returns the others.
     ///
     /// # Errors
     /// The peer breaks the rules.
@@ -232,7 +229,7 @@ impl Established {
         let Some(Early { length, contents, data_fin }) = self.early.remove(&next) else { return Ok(None) };
         let (data, ends_data) = match contents {
             Contents::Data { .. } if self.eof_received || self.claim == Claim::Awaited => return Err(Broken),
-            // The application is shown another attempt, or none.
+            // The application uses another attempt, or none.
             Contents::Data { .. } if self.claim == Claim::TurnedAway => (Bytes::new(), false),
             Contents::Data { generation, .. } if !self.takes_data(generation) => return Err(Broken),
             Contents::Data { plain, generation: _ } => (plain, false),
@@ -242,12 +239,12 @@ impl Established {
         Ok(Some(InOrder { length, data, ends_data, data_fin }))
     }
 
-    /// Whether a DATA_FIN counts: only behind a verified EOF.
+    /// Whether a DATA_FIN counts: only after a verified EOF.
     pub(crate) fn may_end(&self) -> bool {
         self.eof_received
     }
 
-    /// Whether a block that waits has numbers of this one: blocks are sealed once, so an honest peer sends no such.
+    /// Whether a waiting block overlaps the numbers of this one. Blocks are sealed once, so an honest peer sends no such block.
     fn overlaps(&self, offset: u64, length: u64) -> bool {
         let before = self.early.range(..offset).next_back();
         before.is_some_and(|(start, block)| start + block.length > offset)

@@ -1,4 +1,4 @@
-//! What of that which comes in outside of blocks the peer has said: tagged Data-ACKs and DATA_FINs, and alerts.
+//! Verification of signals outside of blocks: tagged Data-ACKs, DATA_FINs, and alerts.
 
 use bytes::Bytes;
 use plait_protect::handshake::Failed;
@@ -9,44 +9,44 @@ use super::claim::Claim;
 use super::established::Established;
 use super::{Sealed, Stage};
 
-/// What the options of a segment without a block say.
+/// The options of a segment without a block.
 pub(crate) struct Said {
     pub(crate) ack: Option<DataAck>,
     /// The data sequence number of a DATA_FIN.
     pub(crate) fin: Option<DataSequence>,
-    /// What stands behind the third byte of MP_EXPERIMENTAL.
+    /// The bytes after the third byte of MP_EXPERIMENTAL.
     pub(crate) tag: Option<[u8; 9]>,
 }
 
-/// What that is worth.
+/// The result of the verification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Worth {
-    /// The peer has said it: data offsets. A DATA_FIN counts only behind a verified EOF.
+    /// The peer has sent it, with these data offsets. A DATA_FIN counts only after a verified EOF.
     Genuine { acked: Option<u64>, fin: Option<u64> },
-    /// There is no tag, or one whose keys are gone or yet to come: nothing can be guessed so.
+    /// There is no tag, or its keys are gone or not yet known: an attacker cannot guess tags this way.
     Nothing,
-    /// The tag is wrong: somebody guesses, or changes options.
+    /// The tag is wrong: an attacker guesses tags, or changes options.
     Guessed,
 }
 
-/// What the bytes of a subflow are for.
+/// The consumer of a subflow's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
     /// The handshake.
     Handshake,
     /// Blocks.
     Blocks,
-    /// Nobody, now.
+    /// None at present.
     Nobody,
 }
 
 impl Sealed {
-    /// A non-SYN segment of the other side has come: it has our ENO options.
+    /// Notes that a non-SYN segment of the other side has arrived: it has our ENO options.
     pub(crate) fn on_heard(&mut self) {
         self.is_heard = true;
     }
 
-    /// What the bytes of a subflow are for now.
+    /// Returns the consumer of a subflow's bytes at present.
     pub(crate) fn reader(&self) -> Reader {
         match self.stage {
             Stage::Handshaking(_) => Reader::Handshake,
@@ -59,8 +59,8 @@ impl Sealed {
 }
 
 impl Established {
-    /// What the options of a segment without a block on `subflow` are worth. Data offsets below `acked` are acknowledged by
-    /// the peer, those below `next` have arrived in order.
+    /// Verifies the options of a segment without a block on `subflow`. The peer acknowledges data offsets below `acked`; those below `next`
+    /// have arrived in order.
     pub(crate) fn check(&mut self, subflow: SubflowTag, said: &Said, (acked, next): (u64, u64)) -> Worth {
         let numbers = &self.numbers;
         let data_ack = said.ack.map(|ack| numbers.outgoing.ack_number(ack, acked));
@@ -80,7 +80,7 @@ impl Established {
         }
     }
 
-    /// What a CHECK on `subflow` is worth.
+    /// Verifies a CHECK on `subflow`.
     pub(crate) fn check_life(&mut self, subflow: SubflowTag, tag: &CheckTag) -> Worth {
         match self.opener.check_life(subflow, tag) {
             Ok(()) => Worth::Genuine { acked: None, fin: None },
@@ -89,7 +89,7 @@ impl Established {
         }
     }
 
-    /// The peer has everything below the data offset `acked`, and had not before.
+    /// Notes that the peer has acknowledged everything below the data offset `acked`, for the first time.
     pub(crate) fn on_acked(&mut self, acked: u64) {
         if self.claim == Claim::Said {
             self.claim = Claim::Settled;
@@ -97,13 +97,13 @@ impl Established {
         self.sealer.handle_data_ack(self.numbers.outgoing.dsn(acked));
     }
 
-    /// Whether an alert may come in place of blocks: the server may have refused our key after we were through.
+    /// Whether an alert may arrive in place of blocks: the server may have refused our key after our handshake was complete.
     pub(crate) fn awaits_alert(&self) -> bool {
         self.handshake.is_some() && !self.has_opened()
     }
 
-    /// Why the peer has refused us, if these bytes without a mapping complete its alert. They end at the offset `end` of the first
-    /// subflow; those that have been looked at before are passed over.
+    /// Returns the reason of the peer's refusal if these unmapped bytes complete its alert. They end at the offset `end` of the first
+    /// subflow. Bytes that were checked before are skipped.
     pub(crate) fn alert_in(&mut self, bytes: &Bytes, end: u64) -> Option<String> {
         if !self.awaits_alert() {
             return None;
