@@ -1,11 +1,11 @@
-//! What a connection waits for: one table of who asked, and when.
+//! Timers of a connection: one table of their owners and times.
 //!
-//! The deadlines themselves are kept where they follow from: a subflow knows its own, the data stream its timer. The table
-//! is made of them when somebody asks for the next one, and says in the end which of them is due.
+//! The owner of a deadline keeps it: a subflow knows its own, the data stream its timer. The table is built when the next deadline is
+//! needed, and it tells which timers are due.
 
 use plait_base::Instant;
 
-/// Who asks to be called.
+/// The timers of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Timer {
     /// TCP, on any of the subflows.
@@ -14,13 +14,13 @@ pub(crate) enum Timer {
     ThirdAck,
     /// An address is announced or withdrawn, for the first time or once more (section 3.4).
     Announcement,
-    /// Bytes of a subflow have waited long enough for their mapping.
+    /// Bytes of a subflow have waited too long for their mapping.
     Unmapped,
     /// Data that should have been acknowledged is sent again.
     Data,
     /// A subflow makes no progress: others take over.
     Stall,
-    /// There has been no subflow, or nothing that can be believed, for too long.
+    /// For too long there has been no subflow, or no authenticated arrival.
     NoSubflow,
     /// A further subflow may be opened.
     Join,
@@ -28,14 +28,14 @@ pub(crate) enum Timer {
     Handshake,
     /// A subflow of a sealed connection is asked for a sign of life.
     Life,
-    /// The first block of a sealed connection counts as corrupted.
+    /// The first block of a sealed connection counts as damaged.
     Repair,
-    /// Both ends of a sealed connection are verified: what acknowledges that has been waited for long enough.
+    /// Both ends of a sealed connection are verified. The wait for the last acknowledgment is over.
     Closing,
 }
 
 impl Timer {
-    /// All, in the order in which those that are due at the same time are run.
+    /// All timers, in the order in which those due at the same time run.
     const ALL: [Self; 12] = [
         Self::Subflows,
         Self::ThirdAck,
@@ -52,22 +52,22 @@ impl Timer {
     ];
 }
 
-/// When each of them wants to be called.
+/// The time of each timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Timers([Option<Instant>; Timer::ALL.len()]);
 
 impl Timers {
-    /// `timer` wants to be called then.
+    /// Sets the time of `timer`.
     pub(crate) fn set(&mut self, timer: Timer, at: Option<Instant>) {
         self.0[timer as usize] = at;
     }
 
-    /// The next moment at which anybody wants to be called.
+    /// Returns the earliest time of all timers.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.0.iter().flatten().min().copied()
     }
 
-    /// Those that are due, in the order in which they are to be run.
+    /// Returns the timers that are due, in the order in which they must run.
     pub(crate) fn due(self, now: Instant) -> impl Iterator<Item = Timer> {
         Timer::ALL.into_iter().filter(move |&timer| self.0[timer as usize].is_some_and(|at| at <= now))
     }

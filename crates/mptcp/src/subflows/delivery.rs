@@ -1,69 +1,70 @@
-//! What one subflow of a sealed connection has delivered, by authenticated Data-ACKs: nobody else on its path can say it.
+//! Deliveries of one subflow of a sealed connection, measured by authenticated Data-ACKs, which an attacker on the path cannot forge.
 //!
-//! TCP's own acknowledgments are whatever somebody on the path wants them to be. They move TCP; what a subflow is worth
-//! follows from here.
+//! An attacker on the path can forge TCP's own acknowledgments. They drive TCP; the assessment of a subflow uses the values here.
 
 use plait_base::{Duration, Instant};
 
-/// Blocks that TCP has acknowledged and the peer has not after which a subflow is left, if there is another.
+/// Denials after which a subflow is left, if there is another. A denial is a block that TCP has acknowledged and the peer has not.
 const MAX_DENIALS: u32 = 8;
-/// A subflow over a path that was left for this begins with so many.
+/// Denials with which a subflow begins after an earlier one over the same path was left for them.
 const DENIALS_OF_SUSPECT: u32 = 4;
-/// Of so many it is no longer believed that they were an accident.
+/// Denials from which on the subflow is suspect.
 const MANY_DENIALS: u32 = 2;
-/// One is forgotten for each so many blocks that were delivered.
+/// Delivered blocks for which one denial is dropped.
 const BLOCKS_PER_DENIAL: u32 = 128;
-/// A regular subflow whose flight takes longer, and twice the shortest of its round trips, keeps no backup from being used.
+/// Limit for a flight. A regular subflow with a longer flight (that also exceeds twice its shortest round trip) does not prevent the use of
+/// a backup.
 const LONGEST_FLIGHT: Duration = Duration::from_millis(500);
-/// A rate is measured over two round trips, and never over less than this.
+/// Least duration of a rate measurement. The usual duration is two round trips.
 const SHORTEST_MEASURE: Duration = Duration::from_millis(100);
-/// After so many of these times without a block nothing had been asked for.
+/// After this many measurement times without a block, the subflow was idle.
 const IDLE: u32 = 10;
-/// A subflow that delivers less than one in so many parts of the most that it has delivered keeps no backup from being used.
+/// A subflow that delivers less than this part (one in 8) of its best rate does not prevent the use of a backup.
 const STARVED: f64 = 8.0;
-/// One that was slow stays slow until it delivers more than one in so many parts of it.
+/// A slow subflow stays slow until it delivers more than this part (one in 4) of its best rate.
 const WEAK: f64 = 4.0;
-/// What is left of the most that was delivered, after each measure: half in ten seconds or more.
+/// The part of the best rate that remains after each measurement: half of it in ten seconds or more.
 const FADING: f64 = 63.0 / 64.0;
-/// So much faster than it has been a subflow may say that it is: one in slow start doubles in each round trip.
+/// The largest credible ratio of a claimed rate to the measured one: a subflow in slow start doubles in each round trip.
 const MOST_CREDIT: f64 = 4.0;
-/// A subflow that loses more than one segment in so many for a while keeps no backup from being used: congestion control makes hardly
-/// anything of such a path, and no queue drops as much for long.
+/// A subflow that loses more than one segment in this many for a while does not prevent the use of a backup. Congestion control achieves
+/// hardly anything on such a path, and no queue drops that many for long.
 const SEGMENTS_PER_LOSS: f64 = 25.0;
-/// So many losses more than that are a while; and what counts of them in one round trip, as a queue that overflows drops many at once.
+/// The number of excess losses that makes it a while. It also limits the losses counted in one round trip, because a queue that overflows
+/// drops many segments at once.
 const MANY_LOSSES: f64 = 7.0;
 const LOSSES_PER_ROUND: u64 = 3;
-/// Weight of the newest sample of the round trip is one in so many.
+/// The weight of the newest round-trip sample is one in this many.
 const SMOOTHING: u32 = 8;
 
-/// What became of the blocks that one subflow was given.
+/// Results of the blocks that one subflow was given.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     round_trip: Option<Duration>,
     denials: u32,
-    /// Blocks delivered since a denial was forgotten last.
+    /// Blocks delivered since the last denial was dropped.
     delivered: u32,
-    /// What TCP had been given at some moment, and has not seen acknowledged.
+    /// The end of TCP's bytes at some moment, not acknowledged yet, and that moment.
     flight: Option<(u64, Instant)>,
-    /// How long that may take before backups are used too.
+    /// How long that may take before backups are used as well.
     longest_flight: Duration,
-    /// The flight before it took longer.
+    /// Whether the previous flight took longer.
     was_slow: bool,
-    /// Since when a rate is measured, and the bytes delivered since.
+    /// Start of the rate measurement, and the bytes delivered since.
     measure: Option<(Instant, u64)>,
-    /// What was measured last, in bytes per second.
+    /// The last measured rate, in bytes per second.
     rate: Option<f64>,
-    /// Most that was measured; it fades.
+    /// The best measured rate, which fades.
     best_rate: f64,
     losses: Losses,
 }
 
-/// The losses beyond those that are usual, by their cumulative sum (Page 1954).
+/// Losses beyond the usual rate, by their cumulative sum (Page 1954).
 #[derive(Clone, Copy, Debug, Default)]
 struct Losses {
-    /// Segments sent and lost until now.
+    /// Segments sent and lost so far.
     seen: [u64; 2],
-    /// Since when a round trip is counted, and its losses.
+    /// Start of the current round trip, and its losses.
     round: (Instant, u64),
     excess: f64,
     is_lossy: bool,
@@ -84,15 +85,15 @@ impl Losses {
 }
 
 impl Delivery {
-    /// The peer has acknowledged a block that went over this subflow alone and was given to it at `since`. `was_first` if it
-    /// was the first without an acknowledgment.
+    /// Handles a block that the peer has acknowledged and that only this subflow has carried, since `since`. `was_first` if it was the
+    /// first unacknowledged block.
     pub(crate) fn on_covered(&mut self, now: Instant, since: Instant, was_first: bool) {
         self.delivered += 1;
         if self.delivered >= BLOCKS_PER_DENIAL {
             self.delivered = 0;
             self.denials = self.denials.saturating_sub(1);
         }
-        // One behind the first may have waited for those before it, which others carried.
+        // A later block may have waited for earlier ones on other subflows.
         if was_first {
             let sample = now.saturating_since(since);
             let smoothed = self.round_trip.map_or(sample, |old| (old * (SMOOTHING - 1) + sample) / SMOOTHING);
@@ -100,7 +101,7 @@ impl Delivery {
         }
     }
 
-    /// A block of so many bytes was delivered.
+    /// Notes that a block of this many bytes was delivered.
     pub(crate) fn measure(&mut self, now: Instant, bytes: u64) {
         let shortest = self.shortest_measure();
         let Some((since, before)) = self.measure else {
@@ -120,7 +121,7 @@ impl Delivery {
         self.measure = Some((now, 0));
     }
 
-    /// What it delivers in so long at the rate that was measured last, in bytes.
+    /// Returns the bytes that it delivers in this time at the last measured rate.
     pub(crate) fn bytes_in(&self, time: Duration) -> Option<f64> {
         self.rate.map(|rate| rate * time.as_secs_f64())
     }
@@ -129,7 +130,7 @@ impl Delivery {
         (2 * self.round_trip.unwrap_or_default()).max(SHORTEST_MEASURE)
     }
 
-    /// The rate of a measure that should be over and is not, although the subflow has been given enough: nothing comes.
+    /// Returns the rate of a measurement that should be complete and is not, although the subflow got enough: no acknowledgment comes.
     fn unfinished(&self, now: Instant) -> Option<f64> {
         let shortest = self.shortest_measure();
         let (since, bytes) = self.measure?;
@@ -139,24 +140,24 @@ impl Delivery {
         (is_busy && is_due).then(|| bytes as f64 / passed.as_secs_f64())
     }
 
-    /// Whether it has been far from what it can do. One that was slow has to prove that it is not any more.
+    /// Whether its rate has been far below its best. A slow subflow has to show that it is not slow any more.
     fn is_weak(&self) -> bool {
         self.rate.is_some_and(|rate| rate < self.best_rate / WEAK)
     }
 
-    /// Whether it delivers hardly anything of what it once did.
+    /// Whether it delivers only a small part of its best rate.
     fn is_starved(&self, now: Instant) -> bool {
         self.unfinished(now).is_some_and(|rate| rate < self.best_rate / STARVED)
     }
 
-    /// What it delivers, in bytes per second, if window and round trip say `claimed`. Who makes up acknowledgments makes the window as
-    /// wide as he likes, and others must not wait for what he cannot carry.
+    /// Returns its delivery rate in bytes per second, given the rate `claimed` by window and round trip. An attacker that forges
+    /// acknowledgments can widen the window at will. Other subflows must not wait for bytes that this one cannot carry.
     pub(crate) fn believed(&self, now: Instant, claimed: f64) -> f64 {
         let rate = self.unfinished(now).or(self.rate);
         rate.map_or(claimed, |rate| claimed.min(MOST_CREDIT * rate))
     }
 
-    /// TCP has been given all below `given` and seen all below `acked` acknowledged.
+    /// Notes that TCP has all bytes below `given` and has all below `acked` acknowledged.
     pub(crate) fn on_flight(&mut self, now: Instant, given: u64, acked: u64, min_rtt: Duration) {
         self.longest_flight = LONGEST_FLIGHT.max(2 * min_rtt);
         let is_through = self.flight.is_some_and(|(end, _)| end <= acked);
@@ -168,7 +169,7 @@ impl Delivery {
         }
     }
 
-    /// TCP has sent so many segments with data by now, and of so many it has seen that they were lost, or arrived twice.
+    /// Notes the number of data segments that TCP has sent so far, and the number of these that were lost or arrived twice.
     pub(crate) fn on_harm(&mut self, now: Instant, sent: u64, harmed: u64, min_rtt: Duration) {
         self.losses.on_sent(now, sent, harmed, min_rtt);
     }
@@ -177,24 +178,23 @@ impl Delivery {
         self.flight.is_some_and(|(_, since)| now.saturating_since(since) > self.longest_flight)
     }
 
-    /// Whether TCP has waited for what it had in flight for so long that the subflow is not enough, whether the data is
-    /// there or not.
+    /// Whether TCP has waited so long for its bytes in flight that the subflow alone is not enough, whether the bytes have arrived or not.
     pub(crate) fn is_slow(&self, now: Instant) -> bool {
         self.was_slow || self.losses.is_lossy || self.is_flight_long(now) || self.is_starved(now)
     }
 
-    /// TCP says that a block was delivered, and the peer asks for it.
+    /// Notes a denial: TCP reports that a block was delivered, and the peer asks for it.
     pub(crate) fn on_denied(&mut self) {
         self.deny(1);
     }
 
-    /// It stands still, and its TCP has not noticed. That is reason enough to use a backup beside it, and counts as one.
+    /// Notes that it stands still without its TCP noticing. That justifies a backup, and counts as one slow flight.
     pub(crate) fn on_late(&mut self) {
         self.deny(1);
         self.denials = self.denials.max(MANY_DENIALS);
     }
 
-    /// An earlier subflow over the same path was left for what became of its blocks.
+    /// Makes it suspect, because an earlier subflow over the same path was left for denials.
     pub(crate) fn suspect(&mut self) {
         self.denials = self.denials.max(DENIALS_OF_SUSPECT);
     }
@@ -204,18 +204,17 @@ impl Delivery {
         self.delivered = 0;
     }
 
-    /// Whether what TCP says of this subflow is not believed any more.
+    /// Whether TCP's reports about this subflow are no longer credible.
     pub(crate) fn is_suspect(&self) -> bool {
         self.denials >= MANY_DENIALS
     }
 
-    /// Whether it is to be left.
+    /// Whether it must be left.
     pub(crate) fn is_used_up(&self) -> bool {
         self.denials >= MAX_DENIALS
     }
 
-    /// The round trip to count with: it is at least what blocks have taken that were acknowledged. TCP's is for what waits
-    /// in queues.
+    /// Returns the effective round trip: at least the time that acknowledged blocks have taken. TCP's own is for bytes in queues.
     pub(crate) fn round_trip(&self, of_tcp: Duration) -> Duration {
         self.round_trip.map_or(of_tcp, |proved| proved.max(of_tcp))
     }
@@ -227,7 +226,7 @@ mod tests {
 
     const TRIP: Duration = Duration::from_millis(20);
 
-    /// Rounds of so many segments each, of which `lost` says how many are lost.
+    /// Runs rounds of `segments` each; `lost` returns the number of losses in a round.
     fn after_rounds(rounds: u64, segments: u64, lost: impl Fn(u64) -> u64) -> Losses {
         let (mut losses, mut total) = (Losses::default(), 0);
         for round in 1..=rounds {

@@ -1,22 +1,22 @@
-//! A subflow whose address the peer has withdrawn is asked whether it still works (RFC 8684, section 3.4.2): REMOVE_ADDR is
-//! an option that nobody has to have signed.
+//! A subflow with an address that the peer has withdrawn is asked whether it still works (RFC 8684, section 3.4.2). REMOVE_ADDR is an
+//! option without authentication.
 
 use plait_base::{Duration, Instant};
 
-/// Questions before it is believed.
+/// Questions before the withdrawal is believed.
 const QUESTIONS: u8 = 3;
 
-/// The address of the subflow was withdrawn. While nobody knows better it is given nothing new.
+/// The doubt about a subflow with a withdrawn address. Until it is resolved the subflow gets nothing new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Doubt {
-    /// What comes earlier was under way when it was asked.
+    /// An earlier arrival was already in flight when the question was sent.
     answer_from: Instant,
     next: Instant,
     wait: Duration,
     asked: u8,
 }
 
-/// What is to be done about it now.
+/// The action at a given moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Nothing.
@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
 }
 
 impl Doubt {
-    /// It is asked for the first time `now`. Its answer takes no less than `min_rtt`, and no longer than `longest_trip`.
+    /// Starts with the first question `now`. The answer takes at least `min_rtt` and at most `longest_trip`.
     pub(crate) fn new(now: Instant, min_rtt: Option<Duration>, longest_trip: Duration) -> Self {
         let answer_from = now + min_rtt.unwrap_or_default();
         Self { answer_from, next: now + longest_trip, wait: longest_trip, asked: 1 }
@@ -39,12 +39,12 @@ impl Doubt {
         now >= self.answer_from
     }
 
-    /// When there is something to do.
+    /// Returns when the next action is due.
     pub(crate) fn deadline(&self) -> Instant {
         self.next
     }
 
-    /// What is to be done now.
+    /// Returns the action that is due now.
     pub(crate) fn resolve(&mut self, now: Instant) -> Verdict {
         if now < self.next {
             Verdict::Wait

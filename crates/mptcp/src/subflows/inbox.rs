@@ -1,7 +1,7 @@
 //! From the bytes of one subflow to blocks: one mapping is one block.
 //!
-//! Mappings are not authenticated before the block in them is. So they are only proposals about where a block
-//! starts and ends: one that turns out wrong must not take down more of the stream than itself.
+//! A mapping is not authenticated before its block is. It is therefore only a proposal about the start and end of a block. A wrong mapping
+//! must not destroy more of the stream than its own block.
 
 use bytes::{Bytes, BytesMut};
 use plait_tcp::Chunk;
@@ -10,37 +10,37 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::receive::coalescing;
 
-/// Mappings of one subflow that are kept: with blocks of one segment of 1400 bytes they cover 5.7 MB.
+/// Largest number of mappings of one subflow. With blocks of one segment of 1400 bytes they cover 5.7 MB.
 const MAX_DECLARED: usize = 4096;
 
-/// A mapping as it was declared.
+/// A declared mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Declared {
     pub(crate) dsn: DataSequence,
     /// Stream offset in the subflow: all 64 bits of the relative subflow sequence number.
     pub(crate) offset: u64,
-    /// Bytes of the block; a DATA_FIN is not counted.
+    /// Length of the block without a DATA_FIN.
     pub(crate) length: u16,
     pub(crate) data_fin: bool,
     pub(crate) data_ack: Option<DataAck>,
 }
 
-/// What was declared of a run of bytes.
+/// The declared content of a run of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Run {
     Block(Declared),
-    /// A message of an exchange of shares, of so many bytes: no part of the stream.
+    /// A message of an exchange of shares with this many bytes. It is not part of the stream.
     PathKey(u16),
 }
 
-/// What comes next.
+/// The next item.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Nothing, or not all of it.
+    /// Nothing complete.
     Nothing,
     /// All bytes of a mapping.
     Block(Declared, Bytes),
-    /// Bytes in front of the next mapping that no mapping covers.
+    /// Unmapped bytes before the next mapping.
     Garbage(Bytes),
     /// A message of an exchange of shares.
     PathKey(Bytes),
@@ -48,10 +48,10 @@ pub(crate) enum Next {
     Unmapped(usize),
 }
 
-/// What became of a mapping.
+/// The result of a declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Declaration {
-    /// Kept, known already, or about bytes that are through.
+    /// Stored, already known, or about bytes that were already taken.
     Fine,
     /// Another one starts at the same byte.
     Conflict,
@@ -80,7 +80,7 @@ impl Inbox {
         self.declare_run(new.offset, Run::Block(new))
     }
 
-    /// A message of an exchange of shares begins at this offset of the subflow.
+    /// Declares a message of an exchange of shares that begins at this offset of the subflow.
     pub(crate) fn declare_path_key(&mut self, offset: u64, length: u16) -> Declaration {
         self.declare_run(offset, Run::PathKey(length))
     }
@@ -105,28 +105,28 @@ impl Inbox {
         }
     }
 
-    /// Whether a mapping is kept whose bytes have not all been taken.
+    /// Whether there is a mapping whose bytes have not all been taken.
     pub(crate) fn is_amid(&self) -> bool {
         self.declared.last_key_value().is_some_and(|(&offset, _)| offset >= self.at)
     }
 
-    /// Whether no other mapping is kept but those that begin with the next byte to come.
+    /// Whether the list is full: only mappings that begin with the next byte are still accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.declared.len() >= MAX_DECLARED
     }
 
-    /// Takes the next in-order bytes of the subflow.
+    /// Adds the next in-order bytes of the subflow.
     pub(crate) fn push(&mut self, chunk: Chunk) {
         self.waiting_bytes += chunk.data.len();
         coalescing::push(&mut self.waiting, chunk);
     }
 
-    /// Bytes that wait.
+    /// Returns the number of waiting bytes.
     pub(crate) fn waiting_bytes(&self) -> u32 {
         u32::try_from(self.waiting_bytes).unwrap_or(u32::MAX)
     }
 
-    /// Takes up to `max` bytes off the front, whatever is declared about them.
+    /// Takes up to `max` bytes off the front, ignoring the mappings.
     pub(crate) fn take(&mut self, max: usize) -> Option<Bytes> {
         let first = self.waiting.front_mut()?;
         let length = first.data.len().min(max);
@@ -140,12 +140,12 @@ impl Inbox {
         Some(data)
     }
 
-    /// Takes all bytes that wait, in one piece, whatever is declared about them.
+    /// Takes all waiting bytes in one piece, ignoring the mappings.
     pub(crate) fn take_all(&mut self) -> Bytes {
         self.gather(self.waiting_bytes)
     }
 
-    /// Stream offset of the first byte that has not been taken.
+    /// Returns the stream offset of the first byte that has not been taken.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
@@ -186,8 +186,7 @@ impl Inbox {
         }
     }
 
-    /// A block was wrong, and so may its length have been: if another mapping starts inside of it, go on
-    /// there.
+    /// Handles a damaged block, whose length may have been wrong as well: if another mapping starts inside it, processing continues there.
     pub(crate) fn resume(&mut self, payload: Bytes) {
         let start = self.at - payload.len() as u64;
         if let Some((&offset, _)) = self.declared.range(start + 1..self.at).next() {
@@ -195,7 +194,7 @@ impl Inbox {
         }
     }
 
-    /// `length` bytes in one piece; so many wait.
+    /// Returns `length` bytes in one piece. At least this many are waiting.
     fn gather(&mut self, length: usize) -> Bytes {
         let first = self.take(length).unwrap_or_default();
         if first.len() == length {

@@ -1,39 +1,39 @@
-//! Whether the peer still has a subflow, as far as that can be verified.
+//! Verification that the peer still has a subflow.
 //!
-//! TCP's word counts for nothing here: an attacker on the path speaks TCP to both ends and can keep a subflow alive at one end that
-//! the other end has lost. Two things verify a subflow of a sealed connection: the answer to a question of ours
-//! ([`Check`](plait_protect::sealed::Check)), and the tag of a block at a subflow offset above every one that was verified before. A
-//! repeated Data-ACK verifies nothing, as its tag knows no offset.
+//! TCP's state proves nothing here. An attacker on the path can speak TCP to both ends, and can keep a subflow alive at one end that the
+//! other end has lost. Two things verify a subflow of a sealed connection. One is the answer to a question of ours
+//! ([`Check`](plait_protect::sealed::Check)). The other is the tag of a block at a subflow offset above all that were verified before. A
+//! repeated Data-ACK verifies nothing, because its tag does not cover an offset.
 
 use plait_base::{Duration, Instant};
 
-/// Questions in a row that may go unanswered.
+/// Largest number of unanswered questions in a row.
 const MAX_UNANSWERED: u8 = 3;
-/// The first answer is waited for so long at least, whatever the retransmission timeout is.
+/// Least wait for the first answer, whatever the retransmission timeout is.
 const MIN_WAIT: Duration = Duration::from_millis(200);
-/// And so long at most: between two questions on a subflow that does not answer.
+/// Longest wait between two questions on a subflow that does not answer.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-/// Between two questions while no subflow can be used: a path that works again is used within two seconds.
+/// Wait between two questions while no subflow can be used: a path that works again is used within two seconds.
 const WAIT_IN_NEED: Duration = Duration::from_millis(1500);
-/// A subflow is given up after so long without anything verified, as by the probes of TCP.
+/// Time without verification after which a subflow is given up, as by the probes of TCP.
 const GIVEN_UP: Duration = Duration::from_secs(60);
 
-/// What is known of the life of one subflow. Where nothing is sealed it stays [`Standing::Unasked`].
+/// The verification state of one subflow. Without sealing it stays [`Standing::Unasked`].
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     standing: Standing,
-    /// When it was complete.
+    /// When its handshake was complete.
     begun: Instant,
-    /// When it was verified last.
+    /// When it was last verified.
     verified: Option<Instant>,
     /// Offset of the last block that verified it; the first byte of a subflow has the offset 1.
     highest: u64,
-    /// The value of the last question, as long as it is not answered.
+    /// The value of the last question, until it is answered.
     outstanding: Option<u64>,
     unanswered: u8,
-    /// When it was asked last.
+    /// When the last question was sent.
     asked: Option<Instant>,
-    /// When it is asked again.
+    /// When the next question is due.
     next: Option<Instant>,
     /// A question that waits for a segment.
     question: Option<u64>,
@@ -44,49 +44,49 @@ pub(crate) struct Life {
 /// Whether a subflow counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Standing {
-    /// It need not prove anything.
+    /// It need not be verified.
     #[default]
     Unasked,
-    /// Nothing has verified it yet, and the time for that is not over.
+    /// It has not been verified yet, and the time for that is not over.
     Fresh,
-    /// Something has.
+    /// It was verified.
     Verified,
     /// Three questions in a row went unanswered: it does not count.
     Unverified,
 }
 
-/// How patient the questions are.
+/// The timing of the questions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pace {
-    /// How long a verified subflow may be silent before it is asked; `None` if the application wants silence.
+    /// How long a verified subflow may be silent before a question; `None` if the application wants silence.
     pub(crate) idle: Option<Duration>,
     /// Retransmission timeout of the subflow.
     pub(crate) rto: Duration,
-    /// No subflow can be used.
+    /// Whether no subflow can be used.
     pub(crate) is_in_need: bool,
 }
 
-/// What a moment calls for.
+/// The action at a given moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// Nothing.
     Wait,
-    /// A question is to be asked.
+    /// Send a question.
     Ask,
-    /// From now on it does not count; a question is to be asked all the same.
+    /// It does not count from now on. A question is sent all the same.
     Doubt,
-    /// It is to be reset.
+    /// It must be reset.
     GiveUp,
 }
 
 impl Life {
-    /// It is complete, and is asked at once.
+    /// Starts the verification of a complete subflow with a question at once.
     pub(crate) fn begin(&mut self, now: Instant) {
         let highest = self.highest;
         *self = Self { standing: Standing::Fresh, begun: now, next: Some(now), highest, ..Self::default() };
     }
 
-    /// The handshake on it has proved both ends.
+    /// Starts with a subflow on which the handshake has authenticated both ends.
     pub(crate) fn begin_verified(&mut self, now: Instant, pace: Pace, jitter: u32) {
         self.begin(now);
         self.verify(now, pace, jitter);
@@ -101,19 +101,19 @@ impl Life {
         self.standing == Standing::Unverified
     }
 
-    /// When something verified it last, if anything has.
+    /// Returns when it was last verified, if ever.
     pub(crate) fn verified_at(&self) -> Option<Instant> {
         self.verified
     }
 
-    /// A block was verified whose mapping begins at this offset of the subflow. Whether that is news.
+    /// Handles a verified block with a mapping at this offset of the subflow. Returns whether the offset is new.
     pub(crate) fn is_new_block(&mut self, offset: u64) -> bool {
         let is_new = offset > self.highest && self.standing != Standing::Unasked;
         self.highest = self.highest.max(offset);
         is_new
     }
 
-    /// Whether this is the value of the question that waits for its answer, which counts once.
+    /// Whether this is the value of the outstanding question, whose answer counts once.
     pub(crate) fn is_answer(&mut self, value: u64) -> bool {
         let is_right = self.outstanding == Some(value);
         if is_right {
@@ -122,19 +122,19 @@ impl Life {
         is_right
     }
 
-    /// Something has verified it.
+    /// Notes that it was verified.
     pub(crate) fn verify(&mut self, now: Instant, pace: Pace, jitter: u32) {
         self.standing = Standing::Verified;
         (self.verified, self.unanswered, self.outstanding) = (Some(now), 0, None);
         self.next = pace.idle.map(|idle| now + shortened(idle, jitter));
     }
 
-    /// The peer asks. The answer goes with the next segment without payload.
+    /// Handles a question of the peer. The answer goes with the next segment without payload.
     pub(crate) fn on_question(&mut self, value: u64) {
         self.answer = Some(value);
     }
 
-    /// When it wants to be looked at.
+    /// Returns its next deadline.
     pub(crate) fn deadline(&self, pace: Pace) -> Option<Instant> {
         match self.standing {
             Standing::Unasked => None,
@@ -147,7 +147,7 @@ impl Life {
         }
     }
 
-    /// What is due. `value`: random, for a question.
+    /// Returns the action that is due. `value` is random, for a question.
     pub(crate) fn on_time(&mut self, now: Instant, pace: Pace, value: impl FnOnce() -> u64) -> Step {
         if self.deadline(pace).is_none_or(|deadline| deadline > now) {
             return Step::Wait;
@@ -164,7 +164,7 @@ impl Life {
         Step::Ask
     }
 
-    /// Asks now, whatever is due.
+    /// Sends a question now, whatever is due.
     pub(crate) fn ask(&mut self, now: Instant, pace: Pace, value: u64) {
         if self.standing == Standing::Unasked {
             return;
@@ -175,20 +175,20 @@ impl Life {
         self.next = Some(now + wait);
     }
 
-    /// Is to be asked at once.
+    /// Makes a question due at once.
     pub(crate) fn hurry(&mut self) {
         if self.standing != Standing::Unasked {
             self.next = Some(Instant::ZERO);
         }
     }
 
-    /// What is to go with a segment without payload: the answer first, as the peer waits for it.
+    /// Returns the check for a segment without payload. An answer goes first, because the peer waits for it.
     pub(crate) fn next_check(&self) -> Option<plait_protect::sealed::Check> {
         use plait_protect::sealed::Check;
         self.answer.map(Check::Answer).or(self.question.map(Check::Question))
     }
 
-    /// It went with one.
+    /// Notes that the check was sent.
     pub(crate) fn on_said(&mut self) {
         if self.answer.take().is_none() {
             self.question = None;
@@ -196,7 +196,8 @@ impl Life {
     }
 }
 
-/// Between three quarters of `idle` and all of it: subflows of many connections that began together do not ask together.
+/// Returns a time between three quarters of `idle` and `idle`, so that subflows of many connections that began together do not ask
+/// together.
 fn shortened(idle: Duration, jitter: u32) -> Duration {
     idle - idle / 4 / 256 * (jitter % 256)
 }
@@ -212,7 +213,7 @@ mod tests {
         Instant::from_millis(millis)
     }
 
-    /// Runs what is due until `end`: what happened when, in milliseconds.
+    /// Runs all actions until `end` and returns them with their times in milliseconds.
     fn steps(life: &mut Life, pace: Pace, end: u64) -> Vec<(Step, u64)> {
         let mut steps = Vec::new();
         while let Some(due) = life.deadline(pace).filter(|due| *due <= at(end)) {

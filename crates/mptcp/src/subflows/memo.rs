@@ -1,8 +1,7 @@
-//! What is remembered of a subflow while nothing touches it: figures that follow from it alone, and which looks at it have found
-//! nothing to do.
+//! A memo per subflow: values that depend on this subflow alone, and the checks that have found nothing to do.
 //!
-//! Whoever gets a subflow to change it touches it ([`Subflows`](super::Subflows) sees to that), and so it is looked at again.
-//! A packet for one subflow costs no look at the others, but where one depends on them.
+//! Every mutable access through [`Subflows`](super::Subflows) clears the memo, so that the subflow is checked again. A packet for one
+//! subflow causes no check of the others, unless one depends on them.
 
 use core::cell::OnceCell;
 use plait_base::{Duration, Instant};
@@ -11,39 +10,39 @@ use plait_tcp::congestion::Member;
 
 use super::subflow::{Stage, Subflow, UNKNOWN_RTT};
 
-/// Who looks at subflows after something has happened.
+/// The checks of subflows after an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
-    /// For what TCP reports.
+    /// Events of TCP.
     Events,
-    /// For segments to send.
+    /// Segments to send.
     Segments,
-    /// For what has become of blocks.
+    /// Deliveries of blocks.
     Deliveries,
-    /// For progress that is missing.
+    /// Missing progress.
     Stall,
-    /// For the window that was offered.
+    /// The offered window.
     Window,
 }
 
-/// What is remembered of one subflow.
+/// The memo of one subflow.
 #[derive(Debug)]
 pub(super) struct Memo {
     figures: OnceCell<Figures>,
-    /// A bit for each [`Look`] that has nothing to do before the subflow is touched.
+    /// A bit for each [`Look`] that has nothing to do until the subflow changes.
     done: u8,
     /// The window that was offered last.
     window: Option<u32>,
 }
 
-/// What follows from one subflow alone, and from no moment.
+/// Values that depend on one subflow alone, and not on the time.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// When TCP asks to be called.
+    /// TCP's deadline.
     pub(crate) tcp: Option<Instant>,
-    /// When its third ACK is to be repeated.
+    /// When its third ACK must be repeated.
     pub(crate) third_ack: Option<Instant>,
-    /// When it counts as stalled by the measure of its TCP.
+    /// When it counts as stalled by its TCP.
     pub(crate) stall: Option<Instant>,
     /// Retransmission timeout.
     pub(crate) rto: Duration,
@@ -51,9 +50,9 @@ pub(crate) struct Figures {
     pub(crate) backoff: u8,
     /// Stream offset below which TCP has seen everything acknowledged.
     pub(crate) acked: u64,
-    /// What the congestion control of others has to know of it.
+    /// The values that the congestion control of other subflows needs.
     pub(crate) member: Member,
-    /// The peer sends nothing more on it, and we may.
+    /// Whether the peer sends nothing more on it while we may send.
     pub(crate) is_half_closed: bool,
 }
 
@@ -81,7 +80,7 @@ impl Memo {
         self.done |= 1 << look as u8;
     }
 
-    /// Whether this window is another than that which was offered last; it is noted as offered.
+    /// Whether this window differs from the last one offered. Stores it as offered.
     pub(super) fn offers_another(&mut self, window: u32) -> bool {
         self.window.replace(window) != Some(window)
     }
@@ -93,7 +92,7 @@ impl Memo {
 }
 
 impl Subflow {
-    /// What follows from it alone.
+    /// Returns the values that depend on it alone.
     pub(crate) fn figures(&self) -> &Figures {
         self.memo.figures.get_or_init(|| Figures::of(self))
     }

@@ -1,4 +1,4 @@
-//! The subflows of a connection: which there are, which can be used, and which there have been.
+//! The subflows of a connection: present, usable and past ones.
 
 pub(crate) mod delivery;
 pub(crate) mod doubt;
@@ -23,37 +23,36 @@ use subflow::{Subflow, Trial};
 
 pub(crate) use memo::Look;
 
-/// All subflows, in the order in which they were opened. A place among them is an index until one is let go of
-/// ([`Subflows::take_closed`]).
+/// All subflows, in the order in which they were opened. An index is valid until a subflow is removed ([`Subflows::take_closed`]).
 #[derive(Default)]
 pub(crate) struct Subflows {
     subflows: Vec<Subflow>,
     past: VecDeque<SubflowStatus>,
-    /// Totals of those that `past` has no room for any more.
+    /// Totals of the subflows for which `past` has no room.
     forgotten: PathReports,
     next_id: u32,
 }
 
 impl Subflows {
-    /// None yet; the first will have the id `first_id`.
+    /// Returns an empty list. The first subflow will have the id `first_id`.
     pub(crate) fn new(first_id: u32) -> Self {
         Self { next_id: first_id, ..Self::default() }
     }
 
-    /// An id for the next one, used once.
+    /// Returns an unused id for the next subflow.
     pub(crate) fn draw_id(&mut self) -> SubflowId {
         let id = SubflowId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         id
     }
 
-    /// Adds one, and says where it is.
+    /// Adds a subflow and returns its index.
     pub(crate) fn add(&mut self, subflow: Subflow) -> usize {
         self.subflows.push(subflow);
         self.subflows.len() - 1
     }
 
-    /// Lets go of one that TCP is through with and that has nothing left to send, if there is one.
+    /// Removes a subflow that TCP has finished with and that has nothing left to send, if there is one.
     pub(crate) fn take_closed(&mut self) -> Option<Subflow> {
         let index = self.subflows.iter().position(Subflow::is_closed)?;
         let subflow = self.subflows.remove(index);
@@ -76,7 +75,7 @@ impl Subflows {
         self.subflows.iter()
     }
 
-    /// All, to be changed.
+    /// Returns all subflows for modification.
     pub(crate) fn iter_mut(&mut self) -> AllTouched<'_> {
         self.subflows.iter_mut().map(touched as fn(&mut Subflow) -> &mut Subflow)
     }
@@ -85,29 +84,29 @@ impl Subflows {
         self.subflows.get_mut(index).map(touched)
     }
 
-    /// Whether the subflow at `index` was touched since the last such look at it was through.
+    /// Whether the subflow at `index` has changed since the last complete check of this kind.
     pub(crate) fn wants(&self, look: Look, index: usize) -> bool {
         !self.subflows[index].memo.is_done(look)
     }
 
-    /// The subflow at `index`, to be asked for a segment: that has changed nothing where it had none.
+    /// Returns the subflow at `index` to ask it for a segment. If it has none, it counts as unchanged.
     pub(crate) fn speaker(&mut self, index: usize) -> &mut Subflow {
         &mut self.subflows[index]
     }
 
-    /// Whether it had one.
+    /// Notes whether it had a segment.
     pub(crate) fn on_spoken(&mut self, index: usize, has_sent: bool) {
         let subflow = &mut self.subflows[index];
         if has_sent {
             touched(subflow);
         } else {
-            // It may have noted how long it waits.
+            // It may have stored how long it waits.
             subflow.memo.forget_figures();
             subflow.memo.set_done(Look::Segments);
         }
     }
 
-    /// Notes how long what its TCP has in flight takes.
+    /// Notes the duration of TCP's present flight.
     pub(crate) fn note_flight(&mut self, now: Instant, index: usize) {
         let subflow = &mut self.subflows[index];
         if !subflow.memo.is_done(Look::Deliveries) {
@@ -122,12 +121,12 @@ impl Subflows {
         }
     }
 
-    /// A look at it is through: there is nothing to do before it is touched.
+    /// Notes that a check is complete: there is nothing to do until the subflow changes.
     pub(crate) fn on_looked(&mut self, look: Look, index: usize) {
         self.subflows[index].memo.set_done(look);
     }
 
-    /// The next event of its TCP.
+    /// Returns the next event of its TCP.
     pub(crate) fn poll_event(&mut self, index: usize) -> Option<Event> {
         let subflow = &mut self.subflows[index];
         if subflow.memo.is_done(Look::Events) {
@@ -140,12 +139,12 @@ impl Subflows {
         event
     }
 
-    /// Whether it may have a segment to send: it was touched since it had none, or its TCP has waited for a moment that is over.
+    /// Whether it may have a segment to send: it has changed since it had none, or TCP's deadline has passed.
     pub(crate) fn may_speak(&self, now: Instant, index: usize) -> bool {
         self.wants(Look::Segments, index) || self.subflows[index].figures().tcp.is_some_and(|at| at <= now)
     }
 
-    /// Tells its TCP the window that is left. One that it was told already is news only where the subflow has moved.
+    /// Sets the remaining window of its TCP. A window that is already set is news only if the subflow has progressed.
     pub(crate) fn offer_window(&mut self, index: usize, window: u32) {
         let subflow = &mut self.subflows[index];
         let window = window.saturating_sub(subflow.state.sealed.backlog());
@@ -158,7 +157,7 @@ impl Subflows {
         subflow.memo.set_done(Look::Window);
     }
 
-    /// Where the subflow with this id is.
+    /// Returns the index of the subflow with this id.
     pub(crate) fn index_of(&self, id: SubflowId) -> Option<usize> {
         self.subflows.iter().position(|subflow| subflow.state.id == id)
     }
@@ -171,12 +170,12 @@ impl Subflows {
         self.subflows.first()
     }
 
-    /// Whether one has these addresses.
+    /// Whether a subflow has these addresses.
     pub(crate) fn has_tuple(&self, tuple: &FourTuple) -> bool {
         self.subflows.iter().any(|subflow| subflow.state.tuple == *tuple)
     }
 
-    /// Those that further ones depend on.
+    /// Returns the subflows that affect further joins.
     pub(crate) fn present_for_joins(&self) -> impl Iterator<Item = Present> {
         let counts = |subflow: &&Subflow| subflow.state.counts() && !subflow.state.is_unproved_join();
         self.subflows.iter().filter(counts).map(|subflow| Present {
@@ -191,37 +190,37 @@ impl Subflows {
         })
     }
 
-    /// Whether there is one as far as limits and further joins are concerned.
+    /// Whether there is a subflow that counts for limits and further joins.
     pub(crate) fn has_present(&self) -> bool {
         self.subflows.iter().any(|subflow| subflow.state.is_present())
     }
 
-    /// Whether one is present that has lasted.
+    /// Whether a present subflow has lasted.
     pub(crate) fn has_lasting(&self) -> bool {
         self.subflows.iter().any(|subflow| subflow.state.is_present() && subflow.state.trial == Trial::Over)
     }
 
-    /// Whether one has been opened completely and is in use: one that hangs while it is being opened is none, nor one that nothing verifies.
+    /// Whether a subflow is completely open and in use. Subflows that are still being opened, or are unverified, do not count.
     pub(crate) fn has_open(&self) -> bool {
         self.subflows.iter().any(|subflow| subflow.is_open() && subflow.state.counts())
     }
 
-    /// Whether one has been opened completely and has not ended, whatever it is worth.
+    /// Whether a subflow was completely opened and has not ended, verified or not.
     pub(crate) fn has_unended(&self) -> bool {
         self.subflows.iter().any(Subflow::is_open)
     }
 
-    /// Whether one should be given data.
+    /// Whether a subflow should get data.
     pub(crate) fn has_good(&self) -> bool {
         self.subflows.iter().any(Subflow::is_good)
     }
 
-    /// Whether one other than `id` should be given data.
+    /// Whether a subflow other than `id` should get data.
     pub(crate) fn has_other_good(&self, id: SubflowId) -> bool {
         self.subflows.iter().any(|subflow| subflow.state.id != id && subflow.is_good())
     }
 
-    /// Which are present; `None` if they are too many to tell.
+    /// Returns the ids of the present ones; `None` if there are too many.
     pub(crate) fn present_ids(&self) -> Option<PresentIds> {
         let present = || self.subflows.iter().filter(|subflow| subflow.state.counts());
         let is_well = |subflow: &Subflow| !subflow.state.is_hanging() && subflow.state.stall.is_none();
@@ -229,13 +228,13 @@ impl Subflows {
         (self.subflows.len() <= MAX_PRESENT).then_some(ids)
     }
 
-    /// How many count against the limit where we open another: all of them, but those that nothing verifies.
+    /// Returns the number that counts against the limit for our own joins: all except unverified ones.
     pub(crate) fn present(&self) -> usize {
         self.subflows.iter().filter(|subflow| subflow.state.counts()).count()
     }
 
-    /// How many count where the peer opens another: whoever has seen our token can send the SYN of a join, and
-    /// must not keep the peer out with it.
+    /// Returns the number that counts against the limit for the peer's joins. Any host that has seen our token can send the SYN of a join,
+    /// and must not be able to keep the peer out with it.
     pub(crate) fn proved(&self) -> usize {
         self.subflows
             .iter()
@@ -243,13 +242,13 @@ impl Subflows {
             .count()
     }
 
-    /// When something verified has come last on any of those that are present.
+    /// Returns the last time at which a present subflow was verified.
     pub(crate) fn heard(&self) -> Option<Instant> {
         self.subflows.iter().filter_map(|subflow| subflow.state.life.verified_at()).max()
     }
 
-    /// Which gives way to a join of the peer where as many count as may: of the path that has most of them the one that was verified
-    /// longest ago. The only one of a path never does, or an attacker on another path could take it away.
+    /// Returns the subflow that gives way to a join of the peer when the limit is reached. It is the one verified longest ago, on the path
+    /// with most subflows. The only subflow of a path never gives way, or an attacker on another path could remove it.
     pub(crate) fn displaceable(&self) -> Option<usize> {
         let counted = || {
             let counts = |subflow: &&Subflow| subflow.is_open() && subflow.state.counts();
@@ -264,26 +263,26 @@ impl Subflows {
         of_fullest.min_by_key(|&index| self.subflows[index].state.life.verified_at())
     }
 
-    /// Joins of the peer whose third segment has not come.
+    /// Returns the number of the peer's joins whose third segment has not arrived.
     pub(crate) fn unproved(&self) -> usize {
         self.subflows.iter().filter(|subflow| subflow.state.is_unproved_join()).count()
     }
 
-    /// Totals of those that [`Subflows::status`] does not list any more.
+    /// Returns the totals of the subflows that [`Subflows::status`] no longer lists.
     pub(crate) fn forgotten(&self) -> &PathReports {
         &self.forgotten
     }
 
-    /// All that there ever were, as far as they are remembered.
+    /// Returns the status of all remembered subflows, present and past.
     pub(crate) fn status(&self) -> Vec<SubflowStatus> {
         self.past.iter().cloned().chain(self.subflows.iter().map(Subflow::status)).collect()
     }
 }
 
-/// Subflows that are to be changed.
+/// Subflows for modification.
 pub(crate) type AllTouched<'a> = Map<IterMut<'a, Subflow>, fn(&mut Subflow) -> &mut Subflow>;
 
-/// Whoever may change a subflow gets it from here: what is remembered of it counts no more.
+/// Clears the memo of a subflow. Each mutable access goes through this function.
 fn touched(subflow: &mut Subflow) -> &mut Subflow {
     subflow.memo.forget();
     subflow

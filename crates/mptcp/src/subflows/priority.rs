@@ -1,14 +1,14 @@
-//! MP_PRIO (RFC 8684, section 3.3.8) is not acknowledged: it is said again until what the peer sends shows that it was heard.
+//! MP_PRIO (RFC 8684, section 3.3.8) has no acknowledgment: it is repeated until the peer's segments show that it was received.
 
 use plait_base::{Duration, Instant};
 
 /// First interval; doubles.
 const INTERVAL: Duration = Duration::from_millis(200);
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
-/// Repetitions that nothing has to call for.
+/// Repetitions without a cause.
 const REPEATS: u8 = 3;
 
-/// What the peer was told about the use of a subflow since it was opened.
+/// The priority of a subflow that the peer was told since the subflow was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Priority(Option<Said>);
 
@@ -16,27 +16,27 @@ pub(crate) struct Priority(Option<Said>);
 struct Said {
     at: Instant,
     times: u8,
-    /// It is said again at the next moment without being called for.
+    /// Whether it is repeated at the next deadline without a cause.
     repeats: bool,
 }
 
 impl Priority {
-    /// It was said, for the first time.
+    /// Notes that it was sent for the first time.
     pub(crate) fn on_said(&mut self, now: Instant) {
         self.0 = Some(Said { at: now, times: 1, repeats: true });
     }
 
-    /// Whether anything was said.
+    /// Whether a priority was sent.
     pub(crate) fn is_said(&self) -> bool {
         self.0.is_some()
     }
 
-    /// When it is said again.
+    /// Returns when it is repeated.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.0.filter(|said| said.repeats).map(|said| said.next())
     }
 
-    /// Whether it is to be said again now, because it may have been lost.
+    /// Whether it must be repeated now, because it may have been lost.
     pub(crate) fn repeat(&mut self, now: Instant) -> bool {
         match &mut self.0 {
             Some(said) if said.repeats && said.next() <= now => {
@@ -48,11 +48,11 @@ impl Priority {
         }
     }
 
-    /// Data has come. Whether it is to be said again, because the data should have gone elsewhere: as a subflow is a backup, and
-    /// others work (`is_unwanted`).
+    /// Handles arriving data. Returns whether the priority must be repeated because the data should have gone elsewhere: the subflow is a
+    /// backup, and others work (`is_unwanted`).
     pub(crate) fn on_data(&mut self, now: Instant, is_unwanted: bool) -> bool {
         match &mut self.0 {
-            // It is used: that is all that was asked for.
+            // The subflow is used as requested.
             said if !is_unwanted => {
                 if let Some(said) = said {
                     said.repeats = false;

@@ -1,4 +1,4 @@
-//! What a sealed connection knows about one subflow.
+//! State of one subflow that only a sealed connection has.
 
 use bytes::Bytes;
 use plait_protect::sealed::{GoneReason, JoinTranscript, PathNumber, Seen, SubflowTag};
@@ -6,111 +6,111 @@ use plait_protect::sealed::{GoneReason, JoinTranscript, PathNumber, Seen, Subflo
 use super::delivery::Delivery;
 use super::inbox::Inbox;
 
-/// Beside what every connection knows about a subflow.
+/// Additional state of a subflow on a sealed connection.
 #[derive(Default)]
 pub(crate) struct SealedSubflow {
-    /// Its name in the keys; `None` until its handshake has proved both ends.
+    /// Its name in the keys; `None` until its handshake has authenticated both ends.
     pub(crate) tag: Option<SubflowTag>,
-    /// HMAC_A of a join that we began: what the third segment proves us with, however often it is said.
+    /// HMAC_A of a join that we began: our proof in the third segment and its repetitions.
     pub(crate) proof: Option<[u8; 20]>,
-    /// The opener's number for its path, once an exchange has told.
+    /// The opener's number for its path, once an exchange has transmitted it.
     pub(crate) path_number: Option<PathNumber>,
-    /// The peer has said that it has no such subflow.
+    /// Whether the peer has reported that it has no such subflow.
     pub(crate) is_gone: bool,
-    /// What the peer is told when it ends, where TCP would not say it.
+    /// The reason that the peer gets when it ends, if TCP would not report it.
     pub(crate) gone_reason: Option<GoneReason>,
     pub(crate) inbox: Inbox,
-    /// Blocks that came whole, whatever they were worth.
+    /// Number of complete blocks, valid or not.
     pub(crate) blocks_whole: u64,
-    /// What has become of the blocks that it was given.
+    /// Results of the blocks that it was given.
     pub(crate) delivery: Delivery,
-    /// What the SYN of a join said: low four bits of its third byte, and the address id.
+    /// Content of the SYN of a join: the low four bits of its third byte, and the address id.
     initiator: (u8, u8),
     /// The same of the SYN/ACK.
     responder: (u8, u8),
-    /// What goes along in the first segment of a join, beside the stream of the subflow.
+    /// The state of blocks in the first segment of a join, outside the stream of the subflow.
     pub(crate) syn_data: SynData,
-    /// Blocks that failed verification, runs of bytes without a mapping included.
+    /// Blocks that failed verification, including runs of unmapped bytes.
     pub(crate) failures: u64,
     /// Option tags of segments without a block that were wrong.
     pub(crate) tags_failed: u64,
     /// The number of the next exchange of shares over it.
     pub(crate) next_exchange: u32,
-    /// We are to speak first in one.
+    /// Whether we must send the first message of an exchange.
     pub(crate) owes_offer: bool,
-    /// A message of one, which came whole.
+    /// A complete message of an exchange.
     pub(crate) path_key: Option<Bytes>,
-    /// Where our last message of one ends in the stream of the subflow.
+    /// The end of our last message of an exchange in the stream of the subflow.
     pub(crate) message_end: u64,
-    /// Data offset that was acknowledged here last.
+    /// Data offset that was last acknowledged here.
     pub(crate) told: u64,
-    /// The last segment without payload said so.
+    /// Whether the last segment without payload carried that acknowledgment.
     pub(crate) has_just_told: bool,
-    /// Blocks wait in the inbox because enough are being opened.
+    /// Whether blocks wait in the inbox because enough are being opened.
     pub(crate) is_paused: bool,
-    /// How it looks to the peer, as it has said last, and how often it has.
+    /// Its state at the peer by the last answer, and the number of answers.
     pub(crate) seen: Option<Seen>,
     pub(crate) times_seen: u64,
-    /// TCP has to report missing bytes, which needs the room of a tag.
+    /// Whether TCP has to report missing bytes, which needs the room of a tag.
     pub(crate) has_gaps: bool,
 }
 
 /// Blocks in the SYN of a join, or in the SYN/ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum SynData {
-    /// None are to go along.
+    /// None are sent along.
     #[default]
     None,
-    /// As many as fit are to go along with the SYN.
+    /// As many as fit must be sent with the SYN.
     Due,
-    /// They went with the first SYN; those that repeat it go without.
+    /// They were sent with the first SYN. Its repetitions carry none.
     Sent,
-    /// Blocks came with a SYN and were the peer's: the SYN/ACK may be as long as that was, header and payload of TCP together.
+    /// Valid blocks of the peer came with a SYN. The SYN/ACK may be as long as that SYN, TCP header and payload together.
     Answerable { length: usize },
 }
 
 impl SealedSubflow {
-    /// The name of a join in its SYN, which has said what it has to say.
+    /// Returns the name of a join in its SYN.
     pub(crate) fn syn_name(&self, initiator_nonce: u32) -> SubflowTag {
         SubflowTag::of_syn(initiator_nonce, self.initiator.0, self.initiator.1)
     }
 
-    /// Blocks that failed verification.
+    /// Returns the number of blocks that failed verification.
     pub(crate) fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// Option tags of segments without a block that were wrong.
+    /// Returns the number of wrong option tags of segments without a block.
     pub(crate) fn tags_failed(&self) -> u64 {
         self.tags_failed
     }
 
-    /// Bytes that wait for their mapping, or for the rest of their block.
+    /// Returns the number of bytes that wait for their mapping, or for the rest of their block.
     pub(crate) fn waiting_bytes(&self) -> u32 {
         self.inbox.waiting_bytes()
     }
 
-    /// Bytes that TCP has acknowledged and that wait to be opened: TCP's window is smaller by as much.
+    /// Returns the number of bytes that TCP has acknowledged and that wait to be opened. TCP's window is smaller by this number.
     pub(crate) fn backlog(&self) -> u32 {
         if self.is_paused { self.inbox.waiting_bytes() } else { 0 }
     }
 
-    /// Whether as many mappings are kept as may be.
+    /// Whether the list of mappings is full.
     pub(crate) fn has_full_inbox(&self) -> bool {
         self.inbox.is_full()
     }
 
-    /// What the SYN of the join said.
+    /// Stores the content of the SYN of the join.
     pub(crate) fn initiator_said(&mut self, backup: bool, reserved: u8, address_id: u8) {
         self.initiator = (flag_bits(backup, reserved), address_id);
     }
 
-    /// What the SYN/ACK of the join said.
+    /// Stores the content of the SYN/ACK of the join.
     pub(crate) fn responder_said(&mut self, backup: bool, reserved: u8, address_id: u8) {
         self.responder = (flag_bits(backup, reserved), address_id);
     }
 
-    /// Whether TCP waits for bytes before those it has.
+    /// Notes whether TCP waits for earlier bytes.
     pub(crate) fn note_gaps(&mut self, has_gaps: bool) {
         self.has_gaps = has_gaps;
     }

@@ -1,27 +1,27 @@
-//! Whether two subflows share a bottleneck, by how their delays change: a queue that both wait in grows and drains for both at once.
+//! Detection of a shared bottleneck by the delays of two subflows: a common queue grows and drains for both at once.
 //!
-//! The mean round trip of each fifth of a second is kept, for half a minute. Compared is what changes from one to the next, and not the
-//! delays themselves: those of two paths that fill their queues at the same pace look alike for long, and only the moments at which they drain
-//! tell them apart. One drain at the same time is chance: the largest change that both have in common does not count.
+//! The mean round trip of each fifth of a second is kept, for half a minute. The changes from one mean to the next are compared, not the
+//! delays themselves. The delays of two paths whose queues fill at the same pace look alike for long, and only the moments of draining tell
+//! them apart. One drain at the same time is chance: the largest common change does not count.
 //!
-//! An attacker on one path can make its delays follow those of another path, if the attacker sees them: then both subflows increase as one TCP
-//! does. Alone on its path each of them is as fast as before.
+//! An attacker on one path that sees the delays of another path can imitate them. Both subflows then increase as one TCP connection does.
+//! Alone on its path, each of them is as fast as before.
 
 use arrayvec::ArrayVec;
 use plait_base::{Duration, Instant, SubflowId};
 
-/// What one mean is about.
+/// Duration covered by one mean.
 const BIN: Duration = Duration::from_millis(200);
-/// Means that are kept: enough for several drains of a queue.
+/// Number of means kept: enough for several drains of a queue.
 const BINS: usize = 128;
-/// Changes that both must have seen.
+/// Least number of changes that both subflows must have.
 const LEAST_COMMON: usize = 25;
-/// Correlation, without the largest common change, from which a bottleneck counts as shared, and below which no longer.
+/// Correlation, without the largest common change, from which on a bottleneck counts as shared, and below which it no longer does.
 const ENTER: f32 = 0.35;
 const LEAVE: f32 = 0.05;
-/// Changes that are smaller than so many milliseconds, as a root mean square, say nothing.
+/// Least root mean square of the changes, in milliseconds. Smaller changes are not significant.
 const LEAST_CHANGE: f32 = 0.4;
-/// Others that are remembered; further ones count as independent.
+/// Largest number of other subflows remembered. Further ones count as independent.
 const MAX_OTHERS: usize = 8;
 
 /// The delays of one subflow, and the subflows that wait in the same queue.
@@ -29,7 +29,7 @@ const MAX_OTHERS: usize = 8;
 pub(crate) struct Delays {
     /// The mean round trip of each of the last bins, in milliseconds, where there was one.
     means: Box<[Option<f32>; BINS]>,
-    /// The bin that is being filled: its number, counted from the start of time, and sum and count of its samples.
+    /// The current bin: its number, counted from the start of time, and the sum and count of its samples.
     bin: u64,
     sum: f32,
     count: f32,
@@ -42,7 +42,7 @@ impl Delays {
         Self { means, bin: 0, sum: 0.0, count: 0.0, shares_with: ArrayVec::new() }
     }
 
-    /// Takes a round trip. Returns whether a bin is complete by that.
+    /// Adds a round trip. Returns whether it completes a bin.
     pub(crate) fn take(&mut self, now: Instant, round_trip: Duration) -> bool {
         let bin = u64::try_from(u128::from(now.as_nanos()) / BIN.as_nanos()).unwrap_or(u64::MAX);
         let is_next = bin > self.bin;
@@ -59,18 +59,18 @@ impl Delays {
         is_next
     }
 
-    /// The mean of a bin that is complete and not too old.
+    /// Returns the mean of a bin that is complete and not too old.
     fn mean(&self, bin: u64) -> Option<f32> {
         let is_kept = bin < self.bin && bin + BINS as u64 > self.bin;
         self.means[place(bin)].filter(|_| is_kept)
     }
 
-    /// How far the delay has changed from the bin before to this one.
+    /// Returns the change of the delay from the previous bin to this one.
     fn change(&self, bin: u64) -> Option<f32> {
         Some(self.mean(bin)? - self.mean(bin.checked_sub(1)?)?)
     }
 
-    /// Looks whether the subflow `id` with these delays waits in the same queue.
+    /// Checks whether the subflow `id` with these delays waits in the same queue.
     pub(crate) fn compare(&mut self, id: SubflowId, other: &Self) {
         let known = self.shares_with.iter().position(|known| *known == id);
         let likeness = self.likeness(other);
@@ -79,14 +79,14 @@ impl Delays {
                 self.shares_with.swap_remove(place);
             }
             None if likeness.is_some_and(|likeness| likeness >= ENTER) => {
-                // More than fit count as independent.
+                // Subflows beyond the limit count as independent.
                 let _ = self.shares_with.try_push(id);
             }
             Some(_) | None => {}
         }
     }
 
-    /// The correlation of the changes without the largest common one; `None` where there is too little to compare.
+    /// Returns the correlation of the changes without the largest common one; `None` if there is too little to compare.
     fn likeness(&self, other: &Self) -> Option<f32> {
         let newest = self.bin.min(other.bin);
         let bins = newest.saturating_sub(BINS as u64)..newest;
@@ -122,7 +122,7 @@ mod tests {
 
     const OTHER: SubflowId = SubflowId(7);
 
-    /// Delays whose queue grows by 0.5 ms in each bin and drains by 20 ms each `period` bins, `shift` bins later than at first.
+    /// Returns delays of a queue that grows by 0.5 ms in each bin and drains by 20 ms each `period` bins, `shift` bins later than at first.
     fn sawtooth(period: u64, shift: u64, bins: u64) -> Delays {
         let mut delays = Delays::new();
         for bin in 1..=bins {

@@ -1,4 +1,4 @@
-//! One subflow with what the connection knows about it.
+//! One subflow with the state that the connection keeps for it.
 
 use crate::log;
 use plait_base::{Duration, Instant, PathId, SubflowId};
@@ -15,52 +15,52 @@ use super::shared::Delays;
 use crate::receive::mapping::Mappings;
 use crate::{Path, PathClass, Paths, SubflowStatus};
 
-/// Control options that wait for a segment; more are dropped and counted.
+/// Largest number of control options that wait for a segment. Further ones are dropped and counted.
 const MAX_CONTROL: usize = 16;
 
-/// A subflow: the TCP connection, and the rest. The two are apart so that the rest can write the options
-/// while the former asks for them.
+/// A subflow: the TCP connection, and the remaining state. The two are separate so that the state can write the options while TCP asks for
+/// them.
 pub(crate) struct Subflow {
     pub(crate) tcp: plait_tcp::Connection,
     pub(crate) state: SubflowState,
     pub(super) memo: Memo,
 }
 
-/// Everything about a subflow that is not TCP.
+/// The state of a subflow outside TCP.
 pub(crate) struct SubflowState {
     pub(crate) id: SubflowId,
     pub(crate) tuple: FourTuple,
     pub(crate) path: PathId,
-    /// What we think of its path.
+    /// Our class for its path.
     pub(crate) class: PathClass,
-    /// What the peer has said of its own.
+    /// The peer's class for its path.
     pub(crate) class_theirs: PathClass,
     pub(crate) kind: Kind,
     pub(crate) stage: Stage,
     /// Address id of our address.
     pub(crate) local_address: u8,
-    /// Address id of the peer's, if it has told.
+    /// Address id of the peer's address, if the peer has sent one.
     pub(crate) remote_address: Option<u8>,
-    /// We want it used as a backup.
+    /// Whether we want it used as a backup.
     pub(crate) backup_ours: bool,
-    /// The peer does.
+    /// Whether the peer does.
     pub(crate) backup_theirs: bool,
-    /// What the peer was told of `backup_ours` since the subflow was opened.
+    /// The `backup_ours` that the peer was told since the subflow was opened.
     pub(crate) priority: Priority,
-    /// The peer has withdrawn its address, and it is being found out whether that is so.
+    /// The peer has withdrawn its address, and the subflow is being probed.
     pub(crate) doubt: Option<Doubt>,
     pub(crate) mappings: Mappings,
     /// Stream offset below which all bytes were read.
     pub(crate) read: u64,
-    /// Bytes without a mapping wait since then.
+    /// When unmapped bytes began to wait.
     pub(crate) unmapped_since: Option<Instant>,
     /// Options that wait for a segment without payload.
     pub(crate) control: VecDeque<Control>,
-    /// What a reset says.
+    /// Options of a reset.
     pub(crate) reset_info: ResetInfo,
-    /// No progress although others make some: carries nothing new until that changes.
+    /// Set while it makes no progress although others do. It carries nothing new until that changes.
     pub(crate) stall: Option<Stall>,
-    /// It is given less than its window for a while.
+    /// Set while it gets less than its window.
     pub(crate) restraint: Option<Restraint>,
     /// Redundant scheduling: data offset up to which everything was sent here.
     pub(crate) copied: u64,
@@ -68,28 +68,28 @@ pub(crate) struct SubflowState {
     pub(crate) reinjected: u64,
     /// A DSS arrived here.
     pub(crate) has_dss: bool,
-    /// MP_CAPABLE was left out of the last SYN.
+    /// Whether MP_CAPABLE was left out of the last SYN.
     pub(crate) plain_syn: bool,
-    /// The last ACK had both keys: a DATA_FIN goes with the next.
+    /// Whether the last ACK had both keys: a DATA_FIN goes with the next one.
     pub(crate) keys_told: bool,
-    /// The infinite mapping is to go with the next data.
+    /// Whether the infinite mapping must go with the next data.
     pub(crate) announce_infinite: bool,
-    /// Wrong keys of MP_FASTCLOSE that came here.
+    /// Number of wrong MP_FASTCLOSE keys that arrived here.
     pub(crate) bad_fast_closes: u64,
-    /// What a sealed connection knows about it.
+    /// Additional state on a sealed connection.
     pub(crate) sealed: SealedSubflow,
-    /// Plain TCP after MP_FAIL, and the infinite mapping of the peer has not come yet.
+    /// Whether it is plain TCP after MP_FAIL, and the peer's infinite mapping has not arrived yet.
     pub(crate) acks_data_still: bool,
-    /// How it ended, if it has.
+    /// How it ended, if it has ended.
     pub(crate) end: Option<Closed>,
     pub(crate) trial: Trial,
     /// Whether the peer still has it, on a sealed connection.
     pub(crate) life: Life,
-    /// What its delays say of queues that others wait in as well. Kept while there are others.
+    /// Its delays, for the detection of shared queues. Kept while there are other subflows.
     pub(crate) delays: Option<Delays>,
 }
 
-/// What a subflow was opened with.
+/// The handshake that opened a subflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// MP_CAPABLE, by us.
@@ -99,19 +99,19 @@ pub(crate) enum Kind {
     /// MP_JOIN, by us.
     JoinActive {
         nonce: u32,
-        /// Known from the SYN/ACK.
+        /// Taken from the SYN/ACK.
         peer_nonce: Option<u32>,
     },
     /// MP_JOIN, by the peer.
     JoinPassive { nonce: u32, peer_nonce: u32 },
 }
 
-/// How far a subflow is.
+/// Progress of a subflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// Its handshake is not complete.
     Opening,
-    /// Joined by us; the third ACK is repeated until the peer shows that it has it.
+    /// Joined by us. The third ACK is repeated until the peer shows that it has received it.
     Unconfirmed {
         /// When to repeat it.
         again: Instant,
@@ -120,9 +120,9 @@ pub(crate) enum Stage {
     },
     /// In use.
     Open,
-    /// Being closed: carries nothing new.
+    /// It is being closed and carries nothing new.
     Leaving,
-    /// TCP says that it is over; TIME-WAIT may be running.
+    /// TCP has ended; TIME-WAIT may be running.
     Over,
 }
 
@@ -131,13 +131,13 @@ pub(crate) enum Stage {
 pub(crate) enum Trial {
     /// Its join is not complete.
     Pending,
-    /// Nothing has come but in its first moment.
+    /// Nothing has arrived after its first moment.
     Since {
         joined: Instant,
-        /// It was asked for something.
+        /// Whether it was asked for an answer.
         is_probed: bool,
     },
-    /// It has.
+    /// It has lasted.
     Over,
 }
 
@@ -145,14 +145,14 @@ pub(crate) enum Trial {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stall {
     pub(crate) since: Instant,
-    /// What the peer had acknowledged.
+    /// The offset that the peer had acknowledged.
     pub(crate) acked: u64,
-    /// What it had been given.
+    /// The end of the bytes that it had.
     pub(crate) until: u64,
 }
 
-/// What a subflow for which the whole stream has stood still may have in flight: half of its window, and twice as much after each
-/// round trip since.
+/// Limit of bytes in flight for a subflow for which the whole stream has stood still: half of its window, doubled after each round trip
+/// since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Restraint {
     pub(crate) bytes: u32,
@@ -160,7 +160,7 @@ pub(crate) struct Restraint {
 }
 
 impl Restraint {
-    /// Bytes that may be in flight.
+    /// Returns the largest number of bytes in flight.
     fn limit(self, now: Instant, round_trip: Duration) -> u64 {
         let passed = now.saturating_since(self.since).as_micros();
         let round_trips = (passed / round_trip.as_micros().max(1)).min(32) as u32;
@@ -177,7 +177,7 @@ pub(crate) enum Control {
     Fail { dsn: u64 },
 }
 
-/// What the options of a reset say.
+/// The options of a reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ResetInfo {
     /// MP_FASTCLOSE: the connection is over, not just this subflow.
@@ -189,25 +189,25 @@ pub(crate) struct ResetInfo {
 }
 
 impl ResetInfo {
-    /// The subflow is reset for this reason.
+    /// Returns the options of a reset for this reason.
     pub(crate) fn because(reason: ResetReason) -> Self {
         Self { reason: Some(MpReset { transient: false, reserved: 0, reason }), ..Self::default() }
     }
 
-    /// The same, and it may be tried again.
+    /// The same, with permission to try again.
     pub(crate) fn for_now(reason: ResetReason) -> Self {
         Self { reason: Some(MpReset { transient: true, reserved: 0, reason }), ..Self::default() }
     }
 }
 
 impl SubflowState {
-    /// Our device, by the first of the paths over it, and the address of the peer.
+    /// Returns its way: our device, named by the first of the paths over it, and the address of the peer.
     pub(crate) fn way(&self, paths: &Paths) -> (PathId, core::net::IpAddr) {
         (paths.device_of(self.path), self.tuple.remote.ip())
     }
 
-    /// What is known of a subflow that begins, over `path`. `addresses` are the address ids of ours and of the peer's, if it has
-    /// told.
+    /// Returns the state of a subflow that begins over `path`. `addresses` are the address ids of ours and of the peer's address, if the
+    /// peer has sent one.
     pub(crate) fn new(
         id: SubflowId,
         (tuple, kind): (FourTuple, Kind),
@@ -254,7 +254,7 @@ impl SubflowState {
         }
     }
 
-    /// Queues an option; `false` if too many wait already. Nothing waits twice.
+    /// Queues an option, unless it already waits. Returns `false` if too many wait.
     pub(crate) fn signal(&mut self, control: Control) -> bool {
         if self.control.contains(&control) {
             return true;
@@ -266,12 +266,12 @@ impl SubflowState {
         fits
     }
 
-    /// Whether an announcement of the peer, proved to be its own, is to be echoed.
+    /// Whether an authenticated announcement of the peer needs an echo.
     pub(crate) fn owes_echo(&self) -> bool {
         self.control.iter().any(|control| matches!(control, Control::AddAddr(add) if add.echo))
     }
 
-    /// Bytes in order that wait for their mapping, or for the rest of their block.
+    /// Returns the number of in-order bytes that wait for their mapping, or for the rest of their block.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.mappings.waiting_bytes() + u64::from(self.sealed.waiting_bytes())
     }
@@ -287,7 +287,7 @@ impl SubflowState {
         }
     }
 
-    /// Whether we have opened it: the peer's address is one where it listens.
+    /// Whether we have opened it: the peer listens at its address.
     pub(crate) fn is_ours(&self) -> bool {
         match self.kind {
             Kind::FirstActive | Kind::JoinActive { .. } => true,
@@ -295,7 +295,7 @@ impl SubflowState {
         }
     }
 
-    /// Whether it exists as far as limits and the mesh are concerned.
+    /// Whether it counts for limits and for the mesh.
     pub(crate) fn is_present(&self) -> bool {
         match self.stage {
             Stage::Opening | Stage::Unconfirmed { .. } | Stage::Open => true,
@@ -303,12 +303,12 @@ impl SubflowState {
         }
     }
 
-    /// The same where only what is verified counts: three questions in a row went unanswered on a subflow that does not.
+    /// The same without unverified subflows, on which three questions in a row went unanswered.
     pub(crate) fn counts(&self) -> bool {
         self.is_present() && !self.life.is_unverified()
     }
 
-    /// Whether nothing has ever verified it, on a sealed connection.
+    /// Whether it has never been verified, on a sealed connection.
     pub(crate) fn is_unproven(&self) -> bool {
         match self.life.standing() {
             Standing::Fresh => true,
@@ -317,9 +317,9 @@ impl SubflowState {
         }
     }
 
-    /// Whether nobody has answered on it: our SYN, or for so long what proves that the join is ours that it may never arrive.
+    /// Whether it has no answer yet: to our SYN, or for long to the proof of our join, which may never arrive.
     pub(crate) fn is_hanging(&self) -> bool {
-        /// Half a second and more of patience lies before the third time it is said.
+        /// At least half a second passes before the third transmission.
         const LONG: u8 = 2;
         match self.stage {
             Stage::Opening => true,
@@ -328,7 +328,7 @@ impl SubflowState {
         }
     }
 
-    /// The peer's join, before it has proved that it is the peer's.
+    /// Whether it is a join of the peer that is not authenticated yet.
     pub(crate) fn is_unproved_join(&self) -> bool {
         matches!((self.stage, self.kind), (Stage::Opening, Kind::JoinPassive { .. }))
     }
@@ -339,12 +339,12 @@ impl Subflow {
         Self { tcp, state, memo: Memo::default() }
     }
 
-    /// Whether it may be given data at all.
+    /// Whether it may carry data at all.
     pub(crate) fn is_open(&self) -> bool {
         self.state.stage == Stage::Open && self.state.class != PathClass::Never
     }
 
-    /// Whether it should be given data.
+    /// Whether it should get data.
     pub(crate) fn is_good(&self) -> bool {
         self.is_open()
             && self.state.stall.is_none()
@@ -352,12 +352,12 @@ impl Subflow {
             && !self.state.life.is_unverified()
     }
 
-    /// Whether it should be given data before any backup is.
+    /// Whether it should get data before any backup does.
     pub(crate) fn is_regular(&self) -> bool {
         self.is_good() && !self.state.is_backup() && !self.state.sealed.delivery.is_suspect()
     }
 
-    /// Whether both cross one path of the peer: by the number that the opener has told, sealed, or by the address where it has not.
+    /// Whether both cross the same path of the peer: by the number that the opener has sent, sealed, or else by the address.
     pub(crate) fn shares_path(&self, other: &Self) -> bool {
         match (self.state.sealed.path_number, other.state.sealed.path_number) {
             (Some(one), Some(two)) => one == two,
@@ -367,23 +367,23 @@ impl Subflow {
         }
     }
 
-    /// Whether something was given to it that the peer has not acknowledged.
+    /// Whether it carries bytes that the peer has not acknowledged.
     pub(crate) fn is_busy(&self) -> bool {
         self.tcp.acked_offset() < self.tcp.next_offset()
     }
 
-    /// When it counts as stalled unless it makes progress before.
+    /// Returns when it counts as stalled unless it makes progress before.
     pub(crate) fn stall_deadline(&self, stats: &Stats) -> Option<Instant> {
         self.is_busy()
             .then(|| self.tcp.last_progress() + longest_trip_of(stats.srtt.unwrap_or(UNKNOWN_RTT), stats))
     }
 
-    /// The smoothed round trip to count with: TCP's, and where Data-ACKs can be believed at least what those prove.
+    /// Returns the effective smoothed round trip: TCP's own, and, if Data-ACKs are authenticated, at least the one they prove.
     pub(crate) fn round_trip(&self, stats: &Stats) -> Duration {
         self.state.sealed.delivery.round_trip(stats.srtt.unwrap_or(UNKNOWN_RTT))
     }
 
-    /// Bytes that it may be given, now or when it is their turn by pacing.
+    /// Returns the number of bytes that it may get, now or after its turn by pacing.
     pub(crate) fn room(&self, now: Instant, stats: &Stats) -> usize {
         let capacity = self.tcp.window_capacity();
         self.state.restraint.map_or(capacity, |restraint| {
@@ -394,8 +394,8 @@ impl Subflow {
         })
     }
 
-    /// The whole stream has stood still for what it carries: it is given half of its window, at most once in a round trip. What it
-    /// has in flight is no measure: where the stream has stood still for a while that is next to nothing on every subflow.
+    /// Limits it to half of its window, at most once in a round trip, because the whole stream has stood still for its bytes. Its bytes in
+    /// flight are no measure: after a standstill every subflow has almost none.
     pub(crate) fn restrain(&mut self, now: Instant) {
         let stats = self.tcp.stats();
         let is_new = |old: Restraint| now.saturating_since(old.since) > self.round_trip(&stats);
@@ -406,14 +406,14 @@ impl Subflow {
         }
     }
 
-    /// The longest time that a block may take without anything being wrong, by the measure of this subflow.
+    /// Returns the longest normal transfer time of a block by the measure of this subflow.
     pub(crate) fn longest_trip(&self) -> Duration {
         let stats = self.tcp.stats();
         longest_trip_of(self.round_trip(&stats), &stats)
     }
 
-    /// Whether its bytes are not to be taken, as there is no room for their mapping: what TCP has acknowledged nobody sends
-    /// again. That of the next bytes has always room, so that those that wait for them can go on.
+    /// Whether its bytes must be refused because there is no room for their mapping: no subflow repeats bytes that TCP has acknowledged.
+    /// There is always room for the mapping of the next byte, so that the bytes that wait for it can proceed.
     pub(crate) fn lacks_room_for(&self, segment: &Segment) -> bool {
         let is_full = self.state.mappings.is_full() || self.state.sealed.has_full_inbox();
         is_full && !segment.payload.is_empty() && !self.tcp.is_in_order(segment)
@@ -433,29 +433,29 @@ impl Subflow {
         self.tcp.abort();
     }
 
-    /// The peer is told, by MP_PRIO, whether we want it used as a backup.
+    /// Tells the peer by MP_PRIO whether we want it used as a backup.
     pub(crate) fn say_priority(&mut self, backup: bool) {
-        // What was to be said before is not so any more.
+        // An earlier priority that still waits is obsolete.
         self.state.control.retain(|waiting| !matches!(waiting, Control::Prio { .. }));
         if self.state.signal(Control::Prio { backup }) {
             self.tcp.request_ack();
         }
     }
 
-    /// Gives it up while it is being opened: another subflow over its path has been faster.
+    /// Gives it up while it is being opened, because another subflow over its path was faster.
     pub(crate) fn cancel(&mut self) {
         log::debug!(subflow = self.state.id.0, path = ?self.state.path, "join is given up: another was faster");
         self.state.stage = Stage::Leaving;
         self.tcp.abort();
     }
 
-    /// Nothing new goes out on it; a FIN follows what did.
+    /// Sends nothing new on it. A FIN follows the bytes already given to it.
     pub(crate) fn leave(&mut self) {
         self.state.stage = Stage::Leaving;
         self.tcp.finish();
     }
 
-    /// The connection is complete: nobody waits for what it still does.
+    /// Ends it after the connection is complete: its remaining work is not needed.
     pub(crate) fn part(&mut self, now: Instant) {
         match self.state.stage {
             Stage::Open if self.state.stall.is_none() => self.leave(),
@@ -496,9 +496,9 @@ fn longest_trip_of(round_trip: Duration, stats: &Stats) -> Duration {
     (STALL_ROUND_TRIPS * round_trip + 4 * stats.rttvar).max(MIN_STALL)
 }
 
-/// Round-trip time of a subflow that has not measured any.
+/// Assumed round-trip time of a subflow without a measurement.
 pub(crate) const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 /// Round trips without progress after which others take over.
 pub(crate) const STALL_ROUND_TRIPS: u32 = 3;
-/// And never sooner than this: delayed ACKs and schedulers take their time.
+/// Least such time: delayed ACKs and schedulers need it.
 const MIN_STALL: Duration = Duration::from_millis(150);

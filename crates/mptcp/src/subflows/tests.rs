@@ -24,7 +24,7 @@ fn path() -> Path {
     }
 }
 
-/// So many subflows whose SYN is yet to be sent.
+/// Returns this many subflows whose SYN has not been sent.
 fn subflows(count: u16) -> Subflows {
     let mut subflows = Subflows::new(0);
     for number in 0..count {
@@ -39,7 +39,7 @@ fn subflows(count: u16) -> Subflows {
     subflows
 }
 
-/// After everything has been looked at, and nothing was found to do.
+/// The state after all checks have found nothing to do.
 fn at_rest(count: u16) -> Subflows {
     let mut subflows = subflows(count);
     for index in 0..subflows.len() {
@@ -68,7 +68,7 @@ fn of_32_subflows_the_one_that_is_touched_is_looked_at_again_and_no_other() {
     assert_eq!(computed, 31, "nothing is computed anew for the others");
 }
 
-/// The twin: whoever changes all touches all.
+/// The failing twin: a mutable access to all subflows marks all of them as changed.
 #[test]
 fn a_change_of_all_subflows_has_all_of_them_looked_at() {
     let mut subflows = at_rest(32);
