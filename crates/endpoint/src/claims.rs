@@ -1,8 +1,8 @@
-//! Openings that were claimed: of several attempts to open one connection an application is shown one.
+//! Claimed openings: of several attempts to open one connection, the application gets one.
 //!
-//! A claim is kept for its whole time. If it made room for another, an attempt that was held back could be granted the same opening a
-//! second time. So room for newcomers is kept in advance: a holder that has three times as many claims as it leaves free is refused,
-//! and the holder that has most is refused first.
+//! A claim is kept for its whole time. If it were dropped for another claim, a delayed attempt could be granted the same opening a second
+//! time. Therefore room for newcomers is kept in advance. A holder with three times as many claims as it leaves free is refused, and the
+//! holder with most is refused first.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant};
@@ -11,46 +11,46 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::prefix::Prefix;
 
-/// How long a claim is remembered. An attempt lives for twenty seconds at most before it is claimed, and an opener begins
-/// no further one a minute after its first.
+/// How long a claim is remembered. An unclaimed attempt lives for twenty seconds at most, and an opener begins no further attempt a minute
+/// after its first.
 const REMEMBERED: Duration = Duration::from_secs(120);
 
-/// A holder has fewer claims than so many times what it leaves free. One large client, as a gateway is, may have three quarters in all,
-/// and of a number of large ones each leaves a part for newcomers.
+/// A holder has fewer claims than this many times what it leaves free. A single large client, such as a gateway, may have three quarters of
+/// all. Several large clients together leave a part for newcomers.
 const TIMES_FREE: usize = 3;
 
-/// Claims of openings, by the tokens that follow from the secrets of the claimers.
+/// Claims of openings, by tokens that are derived from the secrets of the claimers.
 pub(crate) struct Claims {
     most: usize,
     claimed: BTreeMap<OpeningName, u32>,
-    /// In the order in which they are forgotten.
+    /// Claims in the order of their expiry.
     order: VecDeque<Remembered>,
-    /// Claims of each holder that has any.
+    /// Number of claims of each holder that has any.
     held: BTreeMap<Holder, usize>,
     refused: u64,
 }
 
-/// A claim and its end.
+/// A claim and its expiry.
 struct Remembered {
     until: Instant,
     name: OpeningName,
     from: IpAddr,
 }
 
-/// Clients whose claims are counted together. Each claim counts for one holder of every kind, but a site, which IPv4 has not.
+/// Clients whose claims are counted together. Each claim counts for one holder of every kind. An IPv4 address has no site.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Holder {
     /// A site of IPv6, or a network.
     Prefix(Prefix),
     Address(IpAddr),
-    /// The client that has shown the key with this fingerprint, from all its addresses.
+    /// The client with the key of this fingerprint, from all its addresses.
     Client([u8; 32]),
-    /// The clients of one address that have shown no key.
+    /// The clients of one address without a key.
     Nameless(IpAddr),
 }
 
 impl Holder {
-    /// The holders that a claim counts for, the widest first.
+    /// Returns the holders for which a claim counts, the widest first.
     fn all(from: IpAddr, client: Option<[u8; 32]>) -> impl Iterator<Item = Self> {
         let network = Prefix::of(from);
         let site = Some(network.widest()).filter(|site| *site != network);
@@ -61,12 +61,12 @@ impl Holder {
 }
 
 impl Claims {
-    /// Remembers at most `most`.
+    /// Returns an empty list that keeps at most `most` claims.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, claimed: BTreeMap::new(), order: VecDeque::new(), held: BTreeMap::new(), refused: 0 }
     }
 
-    /// The connection with `token`, which was opened from the address `from`, claims an opening.
+    /// Claims an opening for the connection with `token`, which was opened from the address `from`.
     pub(crate) fn claim(
         &mut self,
         now: Instant,
@@ -90,13 +90,13 @@ impl Claims {
         OpeningClaim::Granted
     }
 
-    /// Claims that were refused since the start.
+    /// Returns the number of claims refused since the start.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whether each holder has fewer claims than [`TIMES_FREE`] times what is free for it: of all places, and of those of the holders
-    /// that it is a part of. So a holder without a claim finds room as long as there is any.
+    /// Whether each holder has fewer claims than [`TIMES_FREE`] times what is free for it: of all places, and of those of the holders that
+    /// include it. A holder without a claim therefore finds room as long as there is any.
     fn has_room(&self, from: IpAddr, client: Option<[u8; 32]>) -> bool {
         let mut free = self.most.saturating_sub(self.claimed.len());
         for holder in Holder::all(from, client) {
@@ -143,7 +143,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// Claims with ids that no other claim has.
+    /// Makes claims with ids that no other claim has.
     struct Crowd {
         claims: Claims,
         now: Instant,
@@ -161,7 +161,7 @@ mod tests {
             self.claims.claim(self.now, name, address(from), self.next) == OpeningClaim::Granted
         }
 
-        /// How many of `tries` are granted.
+        /// Returns how many of `tries` are granted.
         fn granted(&mut self, tries: u32, from: impl Fn(u32) -> (String, Option<u8>)) -> usize {
             let claim = |number| {
                 let (from, client) = from(number);

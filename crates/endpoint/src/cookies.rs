@@ -1,5 +1,5 @@
-//! SYN cookies (RFC 4987, section 3.6): what is needed to go on from a SYN/ACK of which nothing was kept, by a keyed hash of
-//! the addresses, the peer's initial sequence number and the time.
+//! SYN cookies (RFC 4987, section 3.6): state of a stateless SYN/ACK, as a keyed hash of the addresses, the peer's initial sequence number
+//! and the time.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant, SeqNum};
@@ -9,9 +9,9 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::offer::Offer;
 use crate::prefix::Prefix;
 
-/// An answer is good in the slot of time in which it was given, and in the next.
+/// A cookie is valid in the time slot in which it was sent, and in the next.
 const SLOT: Duration = Duration::from_secs(30);
-/// What each hash is for, so that none can stand for another.
+/// Purposes of the hashes, which keep them distinct.
 const OPENING: u8 = 1;
 const TAG: u8 = 2;
 const JOIN: u8 = 3;
@@ -21,37 +21,37 @@ const SOURCE: u8 = 4;
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(crate) struct Cookies {
     key: [u8; 32],
-    /// When one was given last.
+    /// When a cookie was last sent.
     #[zeroize(skip)]
     given: Option<Instant>,
 }
 
-/// What a stateless SYN/ACK begins with.
+/// The values with which a stateless SYN/ACK begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cookie {
     pub(crate) seq: SeqNum,
-    /// Our key for Multipath TCP in the clear: the third segment repeats it (RFC 8684, section 3.1).
+    /// Our key for Multipath TCP in the clear. The third segment repeats it (RFC 8684, section 3.1).
     pub(crate) key: [u8; 8],
 }
 
 impl Cookies {
-    /// Made from the secret of the initial sequence numbers, which shows in none of them.
+    /// Derives the key from the secret of the initial sequence numbers, which none of them reveals.
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
         Self { key: blake3::derive_key("plait 2026-11-22 stateless answers to SYNs", secret), given: None }
     }
 
-    /// For the SYN/ACK to a SYN that carries `offer`.
+    /// Returns the cookie for the SYN/ACK to a SYN that carries `offer`.
     pub(crate) fn give(&mut self, now: Instant, tuple: &FourTuple, theirs: SeqNum, offer: Offer) -> Cookie {
         self.given = Some(now);
         self.cookie(slot(now), tuple, theirs, offer)
     }
 
-    /// Whether there may be answers to stateless SYN/ACKs yet. Where there was no flood, nothing is taken for one.
+    /// Whether answers to stateless SYN/ACKs may still arrive. Without a recent flood no segment is taken for such an answer.
     pub(crate) fn may_come_back(&self, now: Instant) -> bool {
         self.given.is_some_and(|given| now.saturating_since(given) < SLOT * 2)
     }
 
-    /// What was offered by the peer whose segment acknowledges `ours`, if that is a cookie.
+    /// Returns the offer of the peer whose segment acknowledges `ours`, if that is a cookie.
     pub(crate) fn take(
         &self,
         now: Instant,
@@ -68,7 +68,7 @@ impl Cookies {
         })
     }
 
-    /// Eight bits that are carried, hidden, and 24 that nobody else can compute.
+    /// Returns eight hidden bits of the offer, and 24 bits that an attacker cannot compute.
     fn cookie(&self, slot: u64, tuple: &FourTuple, theirs: SeqNum, offer: Offer) -> Cookie {
         let hash = self.hash(OPENING, slot, tuple, theirs.bits());
         let (key, _) = hash[8..].split_first_chunk().expect("24 bytes hold 8");
@@ -79,13 +79,13 @@ impl Cookies {
         Cookie { seq: SeqNum::new(u32::from_be_bytes([hash[0] ^ offer.bits, a, b, c])), key: *key }
     }
 
-    /// The nonce of a SYN/ACK to a join.
+    /// Returns the nonce of a SYN/ACK to a join.
     pub(crate) fn join_nonce(&self, then: Instant, tuple: &FourTuple, theirs: u32) -> u32 {
         let [a, b, c, d, ..] = self.hash(JOIN, then.as_nanos(), tuple, theirs);
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// A number for a source that nobody else can compute, or choose sources for.
+    /// Returns a number for a source. An attacker can neither compute it nor choose sources for a given number.
     pub(crate) fn number_of_source(&self, prefix: Prefix) -> u64 {
         let mut input = blake3::Hasher::new_keyed(&self.key);
         input.update(&[SOURCE]);

@@ -1,4 +1,4 @@
-//! Which connection a segment or a join belongs to.
+//! Lookup of the connection for a segment or a join.
 
 use plait_base::SubflowId;
 use plait_tcp::FourTuple;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::ConnectionId;
 
-/// Who a four-tuple belongs to.
+/// The owner of a four-tuple.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
     pub(crate) connection: ConnectionId,
@@ -16,8 +16,7 @@ pub(crate) struct Owner {
 
 /// All names by which connections are found: four-tuples for segments, tokens for joins.
 ///
-/// Each name is listed a second time under its connection, so that a connection that goes away takes its
-/// names with it and nothing is searched.
+/// Each name is also listed under its connection. The names of a connection can therefore be removed with it, without a search.
 #[derive(Default)]
 pub(crate) struct Demux {
     tuples: BTreeMap<FourTuple, Owner>,
@@ -32,17 +31,17 @@ struct Names {
 }
 
 impl Demux {
-    /// Who `tuple` belongs to.
+    /// Returns the owner of `tuple`.
     pub(crate) fn owner(&self, tuple: &FourTuple) -> Option<Owner> {
         self.tuples.get(tuple).copied()
     }
 
-    /// Whose token `token` is.
+    /// Returns the connection with `token`.
     pub(crate) fn token_owner(&self, token: u32) -> Option<ConnectionId> {
         self.tokens.get(&token).copied()
     }
 
-    /// Keeps `tuple` for a subflow that `connection` is about to open. `false` if it is taken.
+    /// Reserves `tuple` for a subflow that `connection` is about to open. Returns `false` if it is taken.
     #[must_use]
     pub(crate) fn claim_tuple(&mut self, connection: ConnectionId, tuple: FourTuple) -> bool {
         if self.tuples.contains_key(&tuple) {
@@ -53,7 +52,7 @@ impl Demux {
         true
     }
 
-    /// `tuple` is a subflow of `connection` from now on. `false` if another connection has it.
+    /// Binds `tuple` to a subflow of `connection`. Returns `false` if another connection has it.
     #[must_use]
     pub(crate) fn bind(&mut self, connection: ConnectionId, subflow: SubflowId, tuple: FourTuple) -> bool {
         match self.tuples.get_mut(&tuple) {
@@ -70,7 +69,7 @@ impl Demux {
         }
     }
 
-    /// The subflow is gone: `tuple` is free, unless a younger subflow of the connection has it already.
+    /// Frees `tuple` of a subflow that is gone, unless a younger subflow of the connection has it already.
     pub(crate) fn unbind(&mut self, connection: ConnectionId, subflow: SubflowId, tuple: &FourTuple) {
         let Some(owner) = self.tuples.get(tuple) else { return };
         if owner.connection != connection || owner.subflow.is_some_and(|bound| bound != subflow) {
@@ -82,17 +81,17 @@ impl Demux {
         }
     }
 
-    /// All four-tuples.
+    /// Returns all four-tuples.
     pub(crate) fn tuples(&self) -> impl Iterator<Item = &FourTuple> {
         self.tuples.keys()
     }
 
-    /// The four-tuples of `connection`.
+    /// Returns the four-tuples of `connection`.
     pub(crate) fn tuples_of(&self, connection: ConnectionId) -> &[FourTuple] {
         self.names.get(&connection).map_or(&[], |names| &names.tuples)
     }
 
-    /// Keeps `token` for `connection`. `false` if another connection has it.
+    /// Reserves `token` for `connection`. Returns `false` if another connection has it.
     #[must_use]
     pub(crate) fn claim_token(&mut self, connection: ConnectionId, token: u32) -> bool {
         match self.tokens.get(&token) {
@@ -105,7 +104,7 @@ impl Demux {
         }
     }
 
-    /// The connection is gone, and all its names with it.
+    /// Removes all names of a connection that is gone.
     pub(crate) fn forget(&mut self, connection: ConnectionId) {
         let Some(Names { tuples, tokens }) = self.names.remove(&connection) else { return };
         for tuple in &tuples {
@@ -116,7 +115,7 @@ impl Demux {
         }
     }
 
-    /// Names that are kept: four-tuples and tokens. Zero once all connections are gone.
+    /// Returns the number of four-tuples and tokens. Zero once all connections are gone.
     pub(crate) fn len(&self) -> usize {
         self.tuples.len() + self.tokens.len() + self.names.len()
     }

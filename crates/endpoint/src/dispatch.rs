@@ -1,4 +1,4 @@
-//! Arriving segments: whose they are, and what is said to those that are nobody's.
+//! Arriving segments: lookup of their connections, and answers to segments without one.
 
 use plait_base::{Instant, SubflowId};
 use plait_mptcp::{Association, Protect, Refused, SMALLEST_SHARE};
@@ -11,19 +11,19 @@ use crate::reset::reset_for;
 use crate::time_wait::Verdict;
 use crate::{Arrival, ConnectionId, Endpoint, log};
 
-/// What a segment begins that proves the address of a half-open connection's peer.
+/// What begins with a segment that validates the peer's address of a half-open connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begins {
-    /// It is proved already, or the connection is not half open.
+    /// Nothing: the address is already validated, or the connection is not half open.
     Nothing,
-    /// The connection is complete.
+    /// The complete connection.
     Connection,
     /// A handshake, or what may be one.
     Handshake,
 }
 
 impl Endpoint {
-    /// Takes one segment, maybe a super-segment.
+    /// Handles one segment, which may be a super-segment.
     pub fn handle_segment(&mut self, arrival: Arrival, segment: &Segment) {
         let Arrival { at: now, path } = arrival;
         if path.is_some_and(|path| !self.around.is_of_path(segment.destination.ip(), path)) {
@@ -66,7 +66,7 @@ impl Endpoint {
         }
     }
 
-    /// Hands a segment to the connection that it belongs to; `false` if there is none.
+    /// Passes a segment to its connection. Returns `false` if there is none.
     pub(crate) fn deliver(&mut self, now: Instant, segment: &Segment) -> bool {
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
         let Some(Owner { connection: id, subflow: Some(subflow) }) = self.around.demux.owner(&tuple) else {
@@ -83,7 +83,7 @@ impl Endpoint {
         self.hand_over(now, id, subflow, segment, begins)
     }
 
-    /// Hands a segment that has waited to its connection, if it is still that one's.
+    /// Passes a segment that has waited to its connection, if that still owns the four-tuple.
     pub(crate) fn hand_over_held(&mut self, now: Instant, id: ConnectionId, segment: &Segment) {
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
         let owner = self.around.demux.owner(&tuple).filter(|owner| owner.connection == id);
@@ -92,7 +92,7 @@ impl Endpoint {
         self.hand_over(now, id, subflow, segment, begins);
     }
 
-    /// Hands a segment to this connection; `false` if it is gone.
+    /// Passes a segment to this connection. Returns `false` if it is gone.
     fn hand_over(
         &mut self,
         now: Instant,
@@ -112,7 +112,7 @@ impl Endpoint {
         let complete = entry.complete_handshake();
         if begins != Begins::Nothing && entry.connection.has_proved_address() && !entry.connection.is_done() {
             entry.is_quiet = false;
-            // Others have no handshake, and are complete.
+            // Other connections have no handshake, and are complete.
             if begins == Begins::Handshake {
                 self.begin_handshake(now, id, segment.source);
             }
@@ -124,7 +124,7 @@ impl Endpoint {
         true
     }
 
-    /// What there would be if the address of its peer were proved now.
+    /// Returns what begins if the address of its peer is validated now.
     fn begins_with_proof(&mut self, id: ConnectionId) -> Begins {
         let Some(Entry { stage: Stage::HalfOpen(listener), .. }) = self.connections.get(&id) else {
             return Begins::Nothing;
@@ -137,7 +137,7 @@ impl Endpoint {
         if seals { Begins::Handshake } else { Begins::Connection }
     }
 
-    /// A segment of no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
+    /// Handles a segment without a connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
     fn handle_stranger(&mut self, now: Instant, segment: &Segment) {
         if segment.flags.contains(Flags::RST) {
             self.note_stranger(now, segment.source, "reset dropped: no such connection");
@@ -159,7 +159,7 @@ impl Endpoint {
         self.reset(now, segment, None);
     }
 
-    /// A SYN that opens a connection.
+    /// Handles a SYN that opens a connection.
     fn handle_syn(&mut self, now: Instant, syn: &Segment) {
         let Some((listener_id, listener)) = self.listeners.on_port(syn.destination.port()) else {
             self.note_stranger(now, syn.source, "reset: nobody listens on the port");
@@ -184,7 +184,7 @@ impl Endpoint {
             return;
         }
         let from = syn.source.ip();
-        // Should all that are half open become connections, there has to be memory for them.
+        // If all half-open entries become connections, there must be memory for them.
         let has_memory = self.around.memory.takes_connections(1 + self.half_open.unproved());
         if !has_memory || !self.half_open.takes_syn(from, &self.config) {
             self.answer_statelessly(now, syn, listener_id);
@@ -205,7 +205,7 @@ impl Endpoint {
         self.on_progress(now, id);
     }
 
-    /// A SYN that joins a connection.
+    /// Handles a SYN that joins a connection.
     fn handle_join(&mut self, now: Instant, syn: &Segment, token: u32) {
         let Some(id) = self.joinable(token) else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.2
@@ -240,15 +240,15 @@ impl Endpoint {
         self.reset(now, segment, Some(reason));
     }
 
-    /// The connection that has `token` and says so itself: a token is kept for a connection before it is
-    /// known whether there will be Multipath TCP.
+    /// Returns the connection that has `token` and confirms it. A token is reserved for a connection before it is known whether Multipath TCP
+    /// is negotiated.
     pub(crate) fn joinable(&self, token: u32) -> Option<ConnectionId> {
         let id = self.around.demux.token_owner(token)?;
         let entry = self.connections.get(&id)?;
         entry.connection.has_token(token).then_some(id)
     }
 
-    /// Takes an ICMP error about a segment of ours.
+    /// Handles an ICMP error about a segment of ours.
     pub fn handle_icmp(&mut self, arrival: Arrival, error: &IcmpError) {
         let Arrival { at: now, path } = arrival;
         if path.is_some_and(|path| !self.around.is_of_path(error.source.ip(), path)) {
@@ -274,7 +274,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends a SYN/ACK of which nothing is kept.
+    /// Sends a SYN/ACK without state.
     pub(crate) fn answer_stranger(&mut self, answer: Segment) {
         if !self.replies.push_syn_ack(answer) {
             self.counters.replies_limited += 1;
@@ -290,7 +290,7 @@ impl Endpoint {
     }
 }
 
-/// The token of a SYN with MP_JOIN.
+/// Returns the token of a SYN with MP_JOIN.
 fn join_token(syn: &Segment) -> Option<u32> {
     options(&syn.options).find_map(|option| match option {
         Ok(TcpOption::Mptcp(MptcpOption::Join(MpJoin::Syn { token, .. }))) => Some(token),

@@ -1,4 +1,4 @@
-//! The endpoint.
+//! The endpoint: all connections of a host.
 
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -20,25 +20,25 @@ use crate::ready::{Alarms, ReadyQueue};
 use crate::surroundings::Surroundings;
 use crate::{Counters, EndpointConfig, Event, log};
 
-/// Names a connection; never used twice in the life of an endpoint.
+/// The id of a connection; never reused in the life of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub u64);
 
-/// Names a listener.
+/// The id of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenerId(pub u32);
 
-/// When and where a segment or an ICMP error has arrived.
+/// Time and path of the arrival of a segment or an ICMP error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// When it was read from the device, or whatever it came by.
+    /// When it was read from the device or other carrier.
     pub at: Instant,
-    /// The path that it came over, where its carrier knows. A segment for the address of another path is not ours then.
+    /// The path over which it came, if the carrier knows it. A segment for the address of another path is then refused.
     pub path: Option<PathId>,
 }
 
 impl Arrival {
-    /// An arrival of which only the destination address says the path.
+    /// Returns an arrival whose path follows from the destination address alone.
     pub const fn at(at: Instant) -> Self {
         Self { at, path: None }
     }
@@ -47,13 +47,13 @@ impl Arrival {
 /// A segment, or a super-segment, to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// What is to be sent.
+    /// The segment.
     pub segment: Segment,
     /// The path that has its source address.
     pub path: Option<PathId>,
 }
 
-/// Why a connection cannot even be tried.
+/// The reason for which a connection cannot be attempted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {
     /// No path that is up has an address of the family.
@@ -64,18 +64,17 @@ pub enum ConnectError {
     NoAddress,
 }
 
-/// Why a port cannot be listened on.
+/// The reason for which a port cannot be listened on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListenError {
-    /// Somebody does already.
+    /// Another listener has the port.
     InUse,
 }
 
 /// All connections of a host.
 ///
-/// After each `handle_*` and each call for an application, drain [`Endpoint::poll_transmit`], then
-/// [`Endpoint::poll_event`], then ask [`Endpoint::poll_timeout`]. Where connections have jobs for others
-/// ([`Config::crypto_jobs`]), drain [`Endpoint::poll_crypto`] too.
+/// After each `handle_*` and each call for an application, drain [`Endpoint::poll_transmit`], then [`Endpoint::poll_event`], then call
+/// [`Endpoint::poll_timeout`]. If connections have crypto jobs ([`Config::crypto_jobs`]), drain [`Endpoint::poll_crypto`] too.
 pub struct Endpoint {
     pub(crate) config: EndpointConfig,
     pub(crate) connections: BTreeMap<ConnectionId, Entry>,
@@ -85,36 +84,36 @@ pub struct Endpoint {
     pub(crate) half_open: HalfOpen,
     pub(crate) pending_joins: PendingJoins,
     pub(crate) ready: ReadyQueue,
-    /// Connections to which something has happened since the alarms were last right, some of them more than once.
+    /// Connections changed since the alarms were last updated. Some are listed more than once.
     pub(crate) changed: Vec<ConnectionId>,
-    /// Connections with blocks to be sealed or opened elsewhere.
+    /// Connections with blocks for jobs.
     pub(crate) crypto_ready: ReadyQueue,
-    /// Their jobs that were handed out and have not come back.
+    /// Jobs that are handed out and not returned yet.
     pub(crate) jobs_out: usize,
     pub(crate) alarms: Alarms,
     pub(crate) notices: Notices,
-    /// The first that was refused since the driver last asked; the others are only counted.
+    /// The first refused peer since the driver last asked. The others are only counted.
     pub(crate) unsealed: Option<Unsealed>,
     pub(crate) replies: Replies,
-    /// Whether an answer to a stranger was to go before what connections have to send, the last time.
+    /// Whether the last turn was that of answers to unknown peers rather than of connections.
     pub(crate) replies_first: bool,
-    /// What strangers have made us log.
+    /// Log lines caused by unknown peers.
     #[cfg(feature = "tracing")]
     pub(crate) repetitions: plait_base::LogLimits,
-    /// All totals but the ones that can be counted when they are asked for.
+    /// All totals except those that can be computed on demand.
     pub(crate) counters: Counters,
 }
 
 impl Endpoint {
-    /// An endpoint without paths, whose randomness follows from two independent seeds: what everybody may see is drawn from the first,
-    /// keys from the second. Same seeds, same bytes: on a real host [`Endpoint::with_random`].
+    /// Returns an endpoint without paths and with deterministic randomness from two independent seeds. Values that are visible on the wire
+    /// come from the first, keys from the second. Same seeds, same bytes: a real host uses [`Endpoint::with_random`].
     pub fn new(config: EndpointConfig, wire_seed: [u8; 32], secret_seed: [u8; 32]) -> Self {
         let wire = Box::new(SeededRandom::new(wire_seed));
         Self::with_random(config, wire, Box::new(SecretRandom::new(secret_seed)))
     }
 
-    /// An endpoint without paths. What everybody may see is drawn from `wire`, keys from `secret`; each is asked whenever something is
-    /// needed, and nothing is drawn ahead.
+    /// Returns an endpoint without paths. Values that are visible on the wire come from `wire`, keys from `secret`. Each value is drawn
+    /// when it is needed, and none is drawn ahead.
     pub fn with_random(
         config: EndpointConfig,
         wire: Box<dyn Random + Send>,
@@ -143,24 +142,24 @@ impl Endpoint {
         }
     }
 
-    /// Adds a path or replaces the one with its id; running connections use it.
+    /// Adds a path or replaces the one with its id. Running connections use it.
     pub fn set_path(&mut self, now: Instant, path: Path) {
         if self.around.paths.get(path.id) == Some(&path) {
             return;
         }
-        // People are told by whoever knows what carries it: a device may be several paths.
+        // The driver, which knows the carrier, informs the user: a device may be several paths.
         log::debug!(path = path.name, id = ?path.id, up = path.up, v4 = ?path.v4, v6 = ?path.v6, mtu = path.mtu, "path changes");
         self.around.closed_ways.forget(path.id);
         let before = self.around.paths.get(path.id);
         if before.is_none_or(|before| (before.v4, before.v6) != (path.v4, path.v6)) {
-            // It may lead into another network.
+            // The path may lead into another network.
             self.around.syn_data_ways.forget(path.id);
         }
         self.around.paths.insert(path);
         self.on_paths_changed(now);
     }
 
-    /// Takes a path away; running connections leave it.
+    /// Removes a path. Running connections leave it.
     pub fn remove_path(&mut self, now: Instant, id: PathId) {
         if self.around.paths.remove(id).is_some() {
             log::info!(path = ?id, "path is gone");
@@ -170,18 +169,18 @@ impl Endpoint {
         }
     }
 
-    /// Sets the source of the date, which is asked once for each handshake. Certificates and tickets are judged by it. Without it the
-    /// year is 1970, and all certificates are from the future.
+    /// Sets the source of the date. It is read once for each handshake, for certificates and tickets. Without it the year is 1970, and all
+    /// certificates are from the future.
     pub fn set_wall_clock(&mut self, clock: Box<dyn WallClock + Send>) {
         self.around.wall_clock = clock;
     }
 
-    /// The paths.
+    /// Returns the paths.
     pub fn paths(&self) -> &Paths {
         &self.around.paths
     }
 
-    /// Opens a connection to a host known by these addresses, best first.
+    /// Opens a connection to a host with these addresses, best first.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -216,7 +215,7 @@ impl Endpoint {
         self.listeners.open(port, config, self.config.backlog)
     }
 
-    /// Stops listening; connections that were accepted go on, the others are reset.
+    /// Stops listening. Accepted connections go on, the others are reset.
     pub fn stop_listening(&mut self, now: Instant, id: ListenerId) {
         let mut left = self.listeners.close(id);
         left.extend(self.half_open.iter().filter(|connection| {
@@ -228,7 +227,7 @@ impl Endpoint {
         }
     }
 
-    /// The next connection that somebody opened to us, and where from.
+    /// Returns the next connection that a peer has opened, and the address of the peer.
     pub fn accept(&mut self, id: ListenerId) -> Option<(ConnectionId, SocketAddr)> {
         let (connection, remote) = self.listeners.dequeue(id)?;
         if self.listeners.has_waiting(id) {
@@ -242,7 +241,7 @@ impl Endpoint {
         Some((connection, remote))
     }
 
-    /// Runs what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.around.time_waits.handle_timeout(now);
         while let Some(id) = self.alarms.pop_due(now) {
@@ -260,10 +259,9 @@ impl Endpoint {
         self.begin_waiting_handshakes(now);
     }
 
-    /// The next block to be sealed or opened, and whose it is; `None` as well while
-    /// [`EndpointConfig::max_crypto_jobs`] are under way. Whoever takes a job brings the result to
-    /// [`Endpoint::handle_crypto`], in any order. There are jobs if [`Config::crypto_jobs`] asks for them, and then
-    /// this is to be drained behind [`Endpoint::poll_transmit`].
+    /// Returns the next block to be sealed or opened, with its connection. Returns `None` also while [`EndpointConfig::max_crypto_jobs`]
+    /// are in progress. The runner of a job passes the result to [`Endpoint::handle_crypto`], in any order. There are jobs if
+    /// [`Config::crypto_jobs`] allows them. Then the driver drains this after [`Endpoint::poll_transmit`].
     pub fn poll_crypto(&mut self) -> Option<(ConnectionId, CryptoJob)> {
         if self.jobs_out >= self.config.max_crypto_jobs {
             return None;
@@ -280,7 +278,7 @@ impl Endpoint {
         None
     }
 
-    /// What came of a job; nothing happens if the connection is gone.
+    /// Handles the result of a job. It has no effect if the connection is gone.
     pub fn handle_crypto(&mut self, now: Instant, id: ConnectionId, result: CryptoResult) {
         self.jobs_out = self.jobs_out.saturating_sub(1);
         if let Some(entry) = self.connections.get_mut(&id) {
@@ -289,11 +287,11 @@ impl Endpoint {
         }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let mut changed = core::mem::take(&mut self.changed);
         for id in changed.drain(..) {
-            // The others have had nothing more to send, and their alarms are set.
+            // The other connections have had nothing more to send, and their alarms are set.
             if self.ready.contains(id) {
                 self.set_alarm(id);
             }
@@ -303,7 +301,7 @@ impl Endpoint {
         [self.alarms.next(), time_wait, self.half_open.next_vacancy()].into_iter().flatten().min()
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             let event = self.notices.pop()?;
@@ -319,12 +317,12 @@ impl Endpoint {
         }
     }
 
-    /// Room in the send buffer of a connection; 0 if it cannot be written to (any more).
+    /// Returns the room in the send buffer of a connection; 0 if it cannot be written to (any more).
     pub fn writable(&self, id: ConnectionId) -> usize {
         self.held(id).map_or(0, |entry| entry.connection.writable())
     }
 
-    /// Gives bytes to a connection and returns how many it took. 0: wait for [`Event::Writable`].
+    /// Gives bytes to a connection and returns how many it took. After 0, wait for [`Event::Writable`].
     pub fn write(&mut self, now: Instant, id: ConnectionId, data: Bytes) -> usize {
         let Some(entry) = self.held_mut(id) else { return 0 };
         let taken = entry.connection.write(now, data);
@@ -332,7 +330,7 @@ impl Endpoint {
         taken
     }
 
-    /// The next bytes in order. [`ReadError::WouldBlock`] for a connection that does not exist.
+    /// Returns the next bytes in order. [`ReadError::WouldBlock`] for a connection that does not exist.
     pub fn read(&mut self, now: Instant, id: ConnectionId) -> Result<Bytes, ReadError> {
         let entry = self.held_mut(id).ok_or(ReadError::WouldBlock)?;
         let read = entry.connection.read(now);
@@ -343,7 +341,7 @@ impl Endpoint {
         read
     }
 
-    /// No more writes on a connection.
+    /// Ends writing on a connection.
     pub fn finish(&mut self, now: Instant, id: ConnectionId) {
         if let Some(entry) = self.held_mut(id) {
             entry.connection.finish(now);
@@ -351,8 +349,8 @@ impl Endpoint {
         }
     }
 
-    /// Asks the peer of a sealed connection how our subflows look to it, in a block of so many bytes; its answer is in the status. `false`
-    /// if the connection is not sealed, or not open yet, or the peer does not understand the question.
+    /// Asks the peer of a sealed connection for the state of our subflows there, in a block of this many bytes. The answer appears in the
+    /// status. Returns `false` if the connection is not sealed, is not open yet, or the peer does not support the question.
     pub fn look(&mut self, now: Instant, id: ConnectionId, bytes: usize) -> bool {
         let Some(entry) = self.held_mut(id) else { return false };
         let asks = entry.connection.look(bytes);
@@ -360,7 +358,7 @@ impl Endpoint {
         asks
     }
 
-    /// Asks the peer of a sealed connection at once whether it has our subflows still; what it answers is in the status.
+    /// Asks the peer of a sealed connection at once whether it still has our subflows. The answer appears in the status.
     pub fn ask_life(&mut self, now: Instant, id: ConnectionId) {
         if let Some(entry) = self.held_mut(id) {
             entry.connection.ask_life();
@@ -368,7 +366,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends a connection at once.
+    /// Aborts a connection at once.
     pub fn abort(&mut self, now: Instant, id: ConnectionId) {
         if let Some(entry) = self.held_mut(id) {
             entry.connection.abort(now);
@@ -376,7 +374,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends all connections at once, those too that nobody holds (any more): the host stops.
+    /// Aborts all connections at once, including those without an owner, because the host stops.
     pub fn abort_all(&mut self, now: Instant) {
         let all: Vec<_> = self.connections.keys().copied().collect();
         for id in all {
@@ -384,11 +382,11 @@ impl Endpoint {
         }
     }
 
-    /// The application has let go of it: what was written is still delivered, then it is closed and
-    /// forgotten; the id is no longer valid.
+    /// Releases a connection of an application. Written bytes are still delivered, then the connection is closed and removed. The id is no
+    /// longer valid.
     ///
-    /// Bytes that the application has not read are lost, which the peer is told by a reset or MP_FASTCLOSE
-    /// in place of an orderly end (RFC 9293, section 3.6.1).
+    /// Bytes that the application has not read are lost. The peer learns this by a reset or MP_FASTCLOSE in place of an orderly end (RFC
+    /// 9293, section 3.6.1).
     pub fn release(&mut self, now: Instant, id: ConnectionId) {
         let Some(entry) = self.held_mut(id) else { return };
         match entry.connection.read(now) {
@@ -402,41 +400,41 @@ impl Endpoint {
         self.on_progress(now, id);
     }
 
-    /// How a connection ended, once it is over: behind [`Event::Closed`].
+    /// Returns how a connection ended, once it is over: after [`Event::Closed`].
     ///
-    /// Not the same as the end of reading: who has heard the peer to its end, and is reset then, still has
-    /// to learn that what he wrote was lost.
+    /// This differs from the end of reading: an application that has read the peer's stream to its end, and is reset then, still has to
+    /// learn that the bytes it wrote were lost.
     pub fn end(&self, id: ConnectionId) -> Option<Result<(), ConnectionError>> {
         self.held(id)?.end
     }
 
-    /// What there is to say about a connection.
+    /// Returns the status of a connection.
     pub fn status(&self, now: Instant, id: ConnectionId) -> Option<Status> {
         self.held(id).map(|entry| entry.connection.status(now))
     }
 
-    /// A stranger that was refused because its connection could not be sealed, and how many there have been in all.
-    /// Of several since the last call it is the first: strangers do not make us keep anything.
+    /// Returns an unknown peer that was refused because its connection could not be sealed, and the total number of these. Of several since
+    /// the last call it is the first: unknown peers cannot occupy memory here.
     pub fn take_unsealed(&mut self) -> Option<(Unsealed, u64)> {
         Some((self.unsealed.take()?, self.counters.unsealed_refused))
     }
 
-    /// Whether these addresses are those of a subflow, of one that is about to be, or of one in TIME-WAIT.
+    /// Whether these addresses belong to a subflow, to one that is about to be opened, or to one in TIME-WAIT.
     pub fn has_tuple(&self, tuple: &FourTuple) -> bool {
         self.around.demux.owner(tuple).is_some() || self.around.time_waits.contains(tuple)
     }
 
-    /// Whether all that is left of a subflow with these addresses is TIME-WAIT.
+    /// Whether only TIME-WAIT is left of a subflow with these addresses.
     pub fn is_in_time_wait(&self, tuple: &FourTuple) -> bool {
         self.around.demux.owner(tuple).is_none() && self.around.time_waits.contains(tuple)
     }
 
-    /// The ports of this host that subflows are bound to, or are about to be.
+    /// Returns the ports of this host that subflows use, or are about to use.
     pub fn local_ports(&self) -> BTreeSet<u16> {
         self.around.demux.tuples().map(|tuple| tuple.local.port()).collect()
     }
 
-    /// Totals.
+    /// Returns the totals.
     pub fn counters(&self) -> Counters {
         Counters {
             connections: self.connections.len(),
@@ -467,7 +465,7 @@ impl Endpoint {
             .any(|path| path.up && path.class != PathClass::Never && path.local_for(remote.ip()).is_some())
     }
 
-    /// The connection, if an application holds it.
+    /// Returns the connection, if an application holds it.
     fn held(&self, id: ConnectionId) -> Option<&Entry> {
         self.connections.get(&id).filter(|entry| entry.stage == Stage::Held)
     }

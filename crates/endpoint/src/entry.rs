@@ -1,4 +1,4 @@
-//! One connection as the endpoint keeps it, and the stages of its life.
+//! One connection in the endpoint, and the stages of its life.
 
 use core::net::SocketAddr;
 use plait_base::{Duration, Instant};
@@ -9,45 +9,45 @@ use crate::time_wait::TimeWait;
 use crate::{Event, ListenerId};
 use plait_wire::{Flags, Segment};
 
-/// Who a connection belongs to at present.
+/// The present owner of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Somebody has begun to open it to us.
+    /// None yet: a peer has begun to open it.
     HalfOpen(ListenerId),
-    /// It is complete and waits to be accepted.
+    /// It is complete and waits for accept.
     Waiting(ListenerId),
     /// An application holds it.
     Held,
-    /// Nobody holds it (any more): it is forgotten as soon as its last words are said.
+    /// No owner (any more): it is removed as soon as its last segments are sent.
     Orphan {
-        /// When it is looked at again.
+        /// When its progress is checked again.
         check: Instant,
-        /// Bytes delivered when it was last looked at.
+        /// Bytes delivered at the last check.
         delivered: u64,
     },
 }
 
-/// A connection with what the endpoint knows about it.
+/// A connection with its state in the endpoint.
 pub(crate) struct Entry {
     pub(crate) connection: Association,
     pub(crate) stage: Stage,
-    /// Who opened it, or whom it was opened to.
+    /// The peer that opened it, or to which it was opened.
     pub(crate) remote: SocketAddr,
     /// Its entry among the alarms.
     pub(crate) alarm: Option<Instant>,
-    /// A stranger has begun it, and so many of them have lately been told of that it is not, before it has proved its address.
+    /// Whether it is not logged: an unknown peer has begun it, its address is not validated, and too many such were logged recently.
     pub(crate) is_quiet: bool,
-    /// What it had in memory when it was looked at last.
+    /// Its memory at the last check.
     pub(crate) memory: Option<Memory>,
-    /// The peer has opened it.
+    /// Whether the peer has opened it.
     pub(crate) is_theirs: bool,
     /// How it ended, once it is over.
     pub(crate) end: Option<Result<(), ConnectionError>>,
     /// How long TIME-WAIT lasts.
     time_wait: Duration,
-    /// What each subflow has said last since the connection is over.
+    /// The last segment of each subflow since the connection is over.
     remnants: Vec<TimeWait>,
-    /// What an application is told when it accepts the connection.
+    /// Events for the application that will accept the connection.
     pub(crate) held_events: Vec<Event>,
 }
 
@@ -73,13 +73,13 @@ impl Entry {
         }
     }
 
-    /// Where the handshake of a half-open connection is complete: the fingerprint of the key that the client has shown, if it has.
+    /// Returns the fingerprint of the client's key, if it has one, once the handshake of a half-open connection is complete.
     pub(crate) fn complete_handshake(&self) -> Option<Option<[u8; 32]>> {
         let is_complete = matches!(self.stage, Stage::HalfOpen(_)) && self.connection.is_authenticated();
         is_complete.then(|| self.connection.peer_key())
     }
 
-    /// Remembers what goes out at the very end: it is all that TIME-WAIT needs.
+    /// Stores the last segments: TIME-WAIT needs only these.
     pub(crate) fn note_last_words(&mut self, now: Instant, segment: &Segment) {
         if self.end.is_none() || !segment.payload.is_empty() || segment.flags.contains(Flags::RST) {
             return;
@@ -89,8 +89,8 @@ impl Entry {
         self.remnants.push(remnant);
     }
 
-    /// What is left of the connection, if nobody holds it and nothing but TIME-WAIT is left of its subflows,
-    /// which have the four-tuples `bound`.
+    /// Returns the remains of the connection if it has no owner and only TIME-WAIT is left of its subflows, which have the four-tuples
+    /// `bound`.
     pub(crate) fn remains(&self, bound: &[FourTuple]) -> Option<Vec<TimeWait>> {
         match self.stage {
             Stage::Orphan { check: _, delivered: _ } if self.connection.is_time_wait() => {}
@@ -102,7 +102,7 @@ impl Entry {
             .collect()
     }
 
-    /// When it wants to be woken.
+    /// Returns its next deadline.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let own = self.connection.poll_timeout();
         match self.stage {
@@ -111,7 +111,7 @@ impl Entry {
         }
     }
 
-    /// Whether it can be forgotten.
+    /// Whether it can be removed.
     pub(crate) fn is_over(&self) -> bool {
         match self.stage {
             Stage::HalfOpen(_) | Stage::Waiting(_) | Stage::Held => false,

@@ -1,7 +1,7 @@
-//! Connections that a client has begun to open to us, in two pools: those that wait for the third segment of TCP's handshake,
-//! which any sender can begin with any source address, and those of addresses that have answered, whose handshake of TLS or tcpcrypt runs.
-//! None of the first pool can take a place of the second, and none of either gives way to a SYN. A connection that finds no place in the
-//! second pool ([`Places`]) waits for one ([`WaitingRoom`]).
+//! Connections that a client has begun to open, in two pools. The first pool waits for the third segment of TCP's handshake; any sender can
+//! begin one with any source address. The second pool has validated addresses, and runs the handshake of TLS or tcpcrypt. None of the first
+//! pool can take a place of the second, and none of either gives way to a SYN. A connection without a place in the second pool ([`Places`])
+//! waits for one ([`WaitingRoom`]).
 
 use core::net::IpAddr;
 use plait_base::Instant;
@@ -18,19 +18,19 @@ use crate::{ConnectionId, EndpointConfig};
 #[derive(Default)]
 pub(crate) struct HalfOpen {
     unproved: BTreeMap<ConnectionId, Prefix>,
-    /// How many each network has of the first pool, and each site all its networks together.
+    /// Number of entries of each network in the first pool, and of each site for all its networks.
     unproved_of: BTreeMap<Prefix, usize>,
     handshakes: Places,
-    /// Those of the first pool whose address has answered.
+    /// Entries of the first pool with a validated address.
     waiting: WaitingRoom,
-    /// Since when there is a place again that was offered to none of those that wait.
+    /// Since when a place is free that was not offered to any waiting entry.
     vacant: Option<Instant>,
-    /// Up to when places that were lent long enough were offered to those that wait.
+    /// The time up to which expired loans of places were offered to waiting entries.
     offered: Instant,
 }
 
 impl HalfOpen {
-    /// A SYN has come.
+    /// Adds an entry after a SYN.
     pub(crate) fn insert(&mut self, id: ConnectionId, from: IpAddr) {
         let prefix = Prefix::of(from);
         self.unproved.insert(id, prefix);
@@ -39,26 +39,26 @@ impl HalfOpen {
         }
     }
 
-    /// The address `from` of `id` has answered, and its handshake begins.
+    /// Begins the handshake of `id`: its address `from` is validated.
     pub(crate) fn prove(&mut self, now: Instant, id: ConnectionId, from: IpAddr) {
         if self.remove_unproved(id) {
             self.handshakes.take(now, id, from);
         }
     }
 
-    /// The handshake of `id` is complete, and has shown a key with this fingerprint, or none.
+    /// Notes that the handshake of `id` is complete, with a key of this fingerprint or none.
     pub(crate) fn complete(&mut self, now: Instant, id: ConnectionId, client: Option<[u8; 32]>) {
         self.handshakes.complete(now, id, client);
     }
 
-    /// It is half open no longer, in one way or the other.
+    /// Removes an entry that is no longer half open.
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         self.waiting.remove(id);
         self.remove_unproved(id);
         self.handshakes.leave(id);
     }
 
-    /// `false` if it is not one of the first pool.
+    /// Removes it from the first pool. Returns `false` if it is not there.
     fn remove_unproved(&mut self, id: ConnectionId) -> bool {
         let Some(prefix) = self.unproved.remove(&id) else { return false };
         for (prefix, _) in prefix.levels() {
@@ -80,26 +80,26 @@ impl HalfOpen {
         self.unproved.len() < limits.max_half_open && Prefix::of(from).levels().all(is_below)
     }
 
-    /// Whether a handshake with `from`, which answers now, may begin: not before those that wait for the same place.
+    /// Whether a handshake with `from`, which answers now, may begin. Those that wait for the same place come first.
     pub(crate) fn room(&mut self, now: Instant, from: IpAddr, limits: &EndpointConfig) -> Room {
         self.vacate(now);
         let room = self.room_for_eldest(now, from, limits);
-        // A free place is offered to those that wait, and at once.
+        // A free place is offered at once to those that wait.
         let is_promised = room == Room::Free && self.waiting.is_waited_in(Prefix::of(from));
         if is_promised || self.waiting.is_waited_at(from) { Room::Full } else { room }
     }
 
-    /// The same for the one that has waited longest.
+    /// The same for the entry that has waited longest.
     pub(crate) fn room_for_eldest(&self, now: Instant, from: IpAddr, limits: &EndpointConfig) -> Room {
         self.handshakes.room(now, from, limits)
     }
 
-    /// The places of handshakes that were quickly over are free again.
+    /// Frees the places of handshakes that ended quickly.
     fn vacate(&mut self, now: Instant) {
         self.vacant = self.vacant.or(self.handshakes.vacate(now));
     }
 
-    /// Keeps what `id` says until there is a place for it; `false` if there is no room to keep it.
+    /// Stores the segment of `id` until there is a place for it. Returns `false` if there is no room for it.
     pub(crate) fn hold(
         &mut self,
         id: ConnectionId,
@@ -110,17 +110,17 @@ impl HalfOpen {
         self.waiting.hold(id, from, segment, limits)
     }
 
-    /// Whether one more with `from`, of which nothing is kept yet, may wait for a place.
+    /// Whether one more with `from`, which has no state yet, may wait for a place.
     pub(crate) fn may_wait(&self, from: IpAddr, limits: &EndpointConfig) -> bool {
         self.unproved.len() < limits.max_half_open && self.waiting.takes(from, limits)
     }
 
-    /// How many wait for a place.
+    /// Returns how many wait for a place.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// When there is a place for one that waits.
+    /// Returns when there is a place for a waiting entry.
     pub(crate) fn next_vacancy(&self) -> Option<Instant> {
         if self.waiting.len() == 0 {
             return None;
@@ -128,7 +128,7 @@ impl HalfOpen {
         self.vacant.or_else(|| self.handshakes.next_change(self.offered))
     }
 
-    /// One that has waited long enough, and what it has said.
+    /// Returns one that has waited long enough, and its segments.
     pub(crate) fn next_waiting(
         &mut self,
         now: Instant,
@@ -136,7 +136,7 @@ impl HalfOpen {
     ) -> Option<(ConnectionId, Vec<Segment>)> {
         self.vacate(now);
         let handshakes = &self.handshakes;
-        // Where no place is free, all prefixes are looked at to find whose could be taken: for one of those that wait.
+        // If no place is free, the search for one to take inspects all prefixes. It is made for only one of those that wait.
         let most = if handshakes.are_left(limits) { usize::MAX } else { 1 };
         let has_room = |from| handshakes.room(now, from, limits) != Room::Full;
         let next = self.waiting.next(most, |from| handshakes.of(from), has_room);
@@ -146,7 +146,7 @@ impl HalfOpen {
         next
     }
 
-    /// It gives its place to another.
+    /// Gives its place to another.
     pub(crate) fn displace(&mut self, id: ConnectionId) {
         self.handshakes.displace(id);
     }
@@ -156,22 +156,22 @@ impl HalfOpen {
         self.unproved.contains_key(&id)
     }
 
-    /// Those that wait for the third segment.
+    /// Returns the number of those that wait for the third segment.
     pub(crate) fn unproved(&self) -> usize {
         self.unproved.len()
     }
 
-    /// Both pools together.
+    /// Returns the size of both pools together.
     pub(crate) fn len(&self) -> usize {
         self.unproved.len() + self.handshakes.len()
     }
 
-    /// Handshakes that run.
+    /// Returns the number of running handshakes.
     pub(crate) fn handshakes(&self) -> usize {
         self.handshakes.len()
     }
 
-    /// All of both pools.
+    /// Returns all ids of both pools.
     pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> {
         self.unproved.keys().copied().chain(self.handshakes.iter())
     }
@@ -203,7 +203,7 @@ mod tests {
         Ipv6Addr::new(0x2001, 0xdb8, site, network, 0, 0, 0, 1).into()
     }
 
-    /// A handshake begins if it may.
+    /// Begins a handshake if it may.
     fn begin(pools: &mut HalfOpen, now: Instant, id: u64, from: u8) -> Room {
         let room = pools.room(now, host(from), &LIMITS);
         if let Room::InPlaceOf(other) = room {

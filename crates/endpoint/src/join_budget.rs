@@ -1,8 +1,8 @@
-//! How many joins this host may have begun that nobody has answered: where a peer says that it can be reached there may be
-//! nobody, or somebody who has asked for nothing.
+//! Budget for joins of this host that were begun and not answered. At an address that a peer announces there may be no host, or one that
+//! has not asked for anything.
 //!
-//! Joins that are given up because another was faster, or because their connection has ended, are among those: a host of many short connections
-//! would soon have no second path for its long ones. So an address is proved once for all connections with the peer.
+//! Joins that are cancelled because another was faster, or because their connection has ended, count as well. A host with many short
+//! connections would soon have no second path for its long ones. Therefore an address is validated once for all connections with the peer.
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant};
@@ -10,43 +10,43 @@ use std::collections::BTreeMap;
 
 use crate::prefix::Prefix;
 
-/// Joins towards one peer that may be begun at a time without an answer, and how fast there are more.
+/// Unanswered joins towards one peer at a time, and the rate of further ones.
 const PEER: Rate = Rate { burst: 256, interval: Duration::from_secs(1) };
-/// The same towards all.
+/// The same towards all peers.
 const HOST: Rate = Rate { burst: 2048, interval: Duration::from_nanos(62_500_000) };
-/// Peers that are told apart. One that has used nothing for a while needs no entry.
+/// Largest number of peers counted separately. A peer with an unused budget needs no entry.
 const MOST_PEERS: usize = 4096;
-/// How long joins to an address that has answered one cost nothing.
+/// How long joins to a validated address cost nothing.
 const PROVED: Duration = Duration::from_secs(600);
-/// Addresses of which that is remembered. Joins to others cost what they always do.
+/// Largest number of validated addresses. Joins to others have their normal cost.
 const MOST_PROVED: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Rate {
     burst: u32,
-    /// In which one more is allowed.
+    /// Time after which one more is allowed.
     interval: Duration,
 }
 
-/// What is left of one allowance: so many are used, counted from `since`.
+/// The state of one budget: the number used, counted from `since`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     joins: u32,
     since: Instant,
 }
 
-/// What is left for joins.
+/// The budgets for joins.
 #[derive(Default)]
 pub(crate) struct JoinBudget {
     host: Used,
     peers: BTreeMap<Prefix, Used>,
-    /// Addresses at which these peers have answered, and when they did last. Nobody else is believed to be there: not even a neighbour of the peer's, who
-    /// could send us to it as often as he likes.
+    /// Addresses at which these peers have answered, with the last time. The entry does not count for other peers: a neighbour of the peer
+    /// could otherwise send us there as often as it likes.
     proved: BTreeMap<(IpAddr, SocketAddr), Instant>,
 }
 
 impl JoinBudget {
-    /// Takes one for a join to `remote` on a connection with `peer`; when there is one if there is none now.
+    /// Takes one for a join to `remote` on a connection with `peer`. If none is left, returns when there is one.
     pub(crate) fn claim(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) -> Result<(), Instant> {
         let prefix = Prefix::of(peer).widest();
         if self.is_proved(now, &(peer, remote)) {
@@ -73,10 +73,10 @@ impl JoinBudget {
         Ok(())
     }
 
-    /// The peer itself has answered one at `remote`: it does not count, and neither do others there for a while.
+    /// Returns one to the budget, because the peer itself has answered at `remote`. Further joins there cost nothing for a while.
     pub(crate) fn give_back(&mut self, now: Instant, peer: IpAddr, remote: SocketAddr) {
         let place = (peer, remote);
-        // It has cost nothing: what was taken for joins elsewhere is not made up for.
+        // It has cost nothing, so nothing is returned for joins elsewhere.
         if self.is_proved(now, &place) {
             self.proved.insert(place, now);
             return;
@@ -110,7 +110,7 @@ impl Used {
         }
     }
 
-    /// When there is one again, if there is none.
+    /// Returns when there is one again, if there is none.
     fn next(self, rate: Rate) -> Option<Instant> {
         (self.joins >= rate.burst).then(|| self.since + rate.interval)
     }
@@ -127,7 +127,7 @@ mod tests {
         Ipv4Addr::from_bits(0x0a00_0000 + (number << 8)).into()
     }
 
-    /// Where a peer says that it can be reached as well.
+    /// Another address that a peer has announced.
     const THERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 443);
     const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 2)), 443);
 
@@ -148,7 +148,7 @@ mod tests {
     fn joins_that_are_answered_cost_nothing() {
         let mut budget = JoinBudget::default();
         for number in 0..10_000 {
-            // Each somewhere else: nothing is known of it.
+            // Each goes to another address, which is unknown.
             let remote = SocketAddr::new(peer(number), 443);
             assert_eq!(budget.claim(NOW, peer(1), remote), Ok(()));
             budget.give_back(NOW, peer(1), remote);
@@ -161,7 +161,7 @@ mod tests {
         let mut budget = JoinBudget::default();
         assert_eq!(budget.claim(NOW, peer(1), THERE), Ok(()));
         budget.give_back(NOW, peer(1), THERE);
-        // Given up, all of them: others were faster.
+        // All were cancelled because others were faster.
         assert_eq!(claims(&mut budget, NOW, peer(1), 100_000), 100_000);
         assert_eq!(claims(&mut budget, NOW, peer(2), 1000), 256, "nobody else has answered there");
         let neighbour = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0101));

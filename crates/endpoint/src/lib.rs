@@ -1,13 +1,11 @@
 //! Many connections on one host.
 //!
-//! The endpoint knows which connection a packet belongs to, who listens, who may open how much, and which of
-//! its connections have something to send. It is the whole of the core as a driver sees it: packets and
-//! moments in, packets, deadlines and events out.
+//! The endpoint finds the connection of a packet, keeps the listeners, limits the openings of each source, and selects the connection that
+//! sends next. A driver sees the core through it: packets and moments as input; packets, deadlines and events as output.
 //!
-//! A connection lives through stages: *half open* while somebody opens it to us, *waiting* until it is
-//! accepted, *held* by an application, and *orphan* when the application has let go of it and it still has
-//! to deliver what was written. Strangers can only make the first two, and both are limited ([`EndpointConfig`]);
-//! beyond the limits SYNs are answered without keeping anything.
+//! A connection passes through stages: *half open* while a peer opens it, *waiting* until it is accepted, *held* by an application, and
+//! *orphan* after the application has released it while written bytes still have to be delivered. Unknown peers can only create the first
+//! two, and both are limited ([`EndpointConfig`]). Beyond the limits SYNs are answered without state.
 
 mod claims;
 mod cookies;

@@ -1,4 +1,4 @@
-//! How connections come, change hands and go.
+//! Creation, change of ownership and removal of connections.
 
 use core::net::SocketAddr;
 use plait_base::Instant;
@@ -9,7 +9,7 @@ use crate::notices::Unsealed;
 use crate::{ConnectionId, Endpoint, Event, log};
 
 impl Endpoint {
-    /// Something has happened to the connection: acts on its events, and lets it send.
+    /// Handles progress of the connection: acts on its events, and lets it send.
     pub(crate) fn on_progress(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
         self.weigh(id);
@@ -18,17 +18,17 @@ impl Endpoint {
         self.note_jobs(id);
     }
 
-    /// Its deadline may be another: its alarm is set when somebody asks for the earliest.
+    /// Notes that its deadline may have changed. Its alarm is set when the earliest deadline is needed.
     pub(crate) fn note_changed(&mut self, id: ConnectionId) {
         if self.changed.last() != Some(&id) {
             self.changed.push(id);
         }
     }
 
-    /// Notes what the connection has in memory.
+    /// Updates the memory of the connection in the totals.
     fn weigh(&mut self, id: ConnectionId) {
         if let Some(entry) = self.connections.get_mut(&id) {
-            // Those whose address is not proved are few, and have a limit of their own.
+            // Connections without a validated address are few, and have a limit of their own.
             let is_counted = !self.half_open.is_unproved(id);
             let memory = is_counted.then(|| entry.connection.memory());
             self.around.memory.change(core::mem::replace(&mut entry.memory, memory), memory);
@@ -41,7 +41,7 @@ impl Endpoint {
         }
     }
 
-    /// The connection has nothing to send for now.
+    /// Handles a connection that has nothing to send for now.
     pub(crate) fn on_silence(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
         self.note_jobs(id);
@@ -62,7 +62,7 @@ impl Endpoint {
         }
     }
 
-    /// The paths of the host are not what they were: every connection has to know.
+    /// Passes a change of the host's paths to every connection.
     pub(crate) fn on_paths_changed(&mut self, now: Instant) {
         let ids: Vec<_> = self.connections.keys().copied().collect();
         for id in ids {
@@ -73,8 +73,8 @@ impl Endpoint {
         }
     }
 
-    /// Sets the alarm of the connection to its deadline. One that rings too early is left where it is, and moved when it
-    /// rings: with every packet deadlines move away, and seldom come nearer.
+    /// Sets the alarm of the connection to its deadline. An alarm that is too early stays, and moves when it expires: with every packet
+    /// deadlines move later, and seldom earlier.
     pub(crate) fn set_alarm(&mut self, id: ConnectionId) {
         if let Some(entry) = self.connections.get_mut(&id) {
             let deadline = entry.deadline();
@@ -87,7 +87,7 @@ impl Endpoint {
         }
     }
 
-    /// Nobody holds the connection any more.
+    /// Makes a connection without an owner an orphan.
     pub(crate) fn disown(&mut self, now: Instant, id: ConnectionId) {
         self.half_open.remove(id);
         if let Some(entry) = self.connections.get_mut(&id) {
@@ -96,7 +96,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends a connection, whoever holds it.
+    /// Aborts a connection with any owner.
     pub(crate) fn abort_any(&mut self, now: Instant, id: ConnectionId) {
         if let Some(entry) = self.connections.get_mut(&id) {
             entry.connection.abort(now);
@@ -104,7 +104,7 @@ impl Endpoint {
         }
     }
 
-    /// An orphan may take its time to deliver what was written, but not stand still for ever.
+    /// Checks an orphan. It may take time to deliver written bytes, but must not stand still forever.
     pub(crate) fn check_orphan(&mut self, now: Instant, id: ConnectionId) {
         let Some(entry) = self.connections.get_mut(&id) else { return };
         let Stage::Orphan { check, delivered: before } = entry.stage else { return };
@@ -120,7 +120,7 @@ impl Endpoint {
         }
     }
 
-    /// Drops the connection and all names it had.
+    /// Drops the connection and all its names.
     pub(crate) fn forget(&mut self, id: ConnectionId) {
         self.half_open.remove(id);
         self.around.demux.forget(id);
@@ -228,12 +228,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether the log tells that `what` has happened to the connection: always, if it is one of ours.
+    /// Whether the log reports that `what` has happened to the connection: always, if this host opened it.
     fn is_told_of(&mut self, now: Instant, id: ConnectionId, what: &'static str) -> bool {
         !self.connections.get(&id).is_some_and(|entry| entry.is_theirs) || self.is_told(now, what)
     }
 
-    /// Notes a stranger that could not be sealed as required, if that is what it was. One that was told of paths which it lacks ends the
+    /// Notes an unknown peer that could not be sealed as required, if that is the error. A peer that learns which paths it lacks ends the
     /// connection itself.
     fn note_unsealed(&mut self, now: Instant, id: ConnectionId, error: Option<ConnectionError>) {
         let Some(entry) = self.connections.get(&id) else { return };
@@ -252,13 +252,13 @@ impl Endpoint {
         }
     }
 
-    /// Somebody was refused whose connection cannot be sealed, where nothing less is allowed.
+    /// Notes a peer that was refused because its connection cannot be sealed, although sealing is required.
     pub(crate) fn note_unsealed_stranger(&mut self, remote: SocketAddr, why: String) {
         self.counters.unsealed_refused += 1;
         self.unsealed.get_or_insert(Unsealed { remote, why });
     }
 
-    /// Tells the application, or keeps it for the one that will accept the connection.
+    /// Reports an event to the application, or keeps it for the one that will accept the connection.
     fn tell(&mut self, id: ConnectionId, event: Event) {
         let Some(Entry { stage, held_events, .. }) = self.connections.get_mut(&id) else { return };
         match stage {

@@ -1,48 +1,48 @@
-//! What strangers can make an endpoint keep or send.
+//! Limits for the state and traffic that unknown peers can cause.
 
 use plait_base::{Duration, Instant};
 use plait_wire::Segment;
 use std::collections::VecDeque;
 
-/// Limits of an endpoint: what strangers can make it keep.
+/// Limits of an endpoint, in particular for state that unknown peers can cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndpointConfig {
-    /// Connections that wait for the third segment of TCP's handshake, over all listeners. SYNs beyond are answered without
-    /// keeping anything (SYN cookies, RFC 4987), so that none pushes out another.
+    /// Connections that wait for the third segment of TCP's handshake, over all listeners. Further SYNs are answered without state (SYN
+    /// cookies, RFC 4987), so that none displaces another.
     pub max_half_open: usize,
-    /// Of these from one network: 24 bits of an IPv4 address, 64 bits of an IPv6 address. From a site of IPv6, 48 bits, four times
-    /// as many.
+    /// Of these, the limit for one network: 24 bits of an IPv4 address, 64 bits of an IPv6 address. The limit for a site of IPv6 (48 bits)
+    /// is four times as high.
     pub max_half_open_per_prefix: usize,
-    /// Handshakes of sealed connections that run at once, with addresses that have answered. Each can make us keep some
-    /// 100 KiB. When there are as many, a site, network or address with fewer takes a place of the one that has most. Among those alike a place is
-    /// lent for 8 seconds while others want it, for 3 once the handshake is complete. Any other newcomer waits, with what it has said (8 KiB).
-    /// No more than [`max_half_open`](Self::max_half_open) wait, a quarter of them from one network, three quarters of that from one
-    /// address, and from no more than 64 networks; the others have to say it again.
+    /// Handshakes of sealed connections that run at once, with validated addresses. Each can occupy some 100 KiB. At the limit, a site,
+    /// network or address with fewer takes a place of the one that has most. Between equal holders a place is lent for 8 seconds while
+    /// others want it, or for 3 seconds once the handshake is complete. Any other newcomer waits, with its segments (8 KiB). At most
+    /// [`max_half_open`](Self::max_half_open) wait: a quarter of them from one network, three quarters of that from one address, and from
+    /// at most 64 networks. The segments of others are dropped, and they have to repeat them.
     pub max_handshakes: usize,
-    /// Of these with one network; with a site of IPv6 four times as many. A place is taken for a quarter of a second at least.
+    /// Of these, the limit for one network; for a site of IPv6 four times as high. A place is taken for at least a quarter of a second.
     pub max_handshakes_per_prefix: usize,
-    /// Joins that were answered and are not subflows yet, beyond 16 of each connection: 64 bytes each. When there are as
-    /// many, the oldest is forgotten; one prefix can have no more than one in 256.
+    /// Joins that were answered and are not subflows yet, beyond 16 of each connection: 64 bytes each. At the limit the oldest is dropped.
+    /// One prefix can have at most one in 256.
     pub max_pending_joins: usize,
-    /// Complete connections that nobody has accepted yet, per listener.
+    /// Complete connections that are not accepted yet, per listener.
     pub backlog: usize,
     /// All connections.
     pub max_connections: usize,
-    /// Memory of all connections, in bytes: their buffers on both sides, what waits out of order, what is known of segments under way, and
-    /// what peers may still send by the windows offered. Half of it is for everybody alike, 128 KiB for each connection; those that want more
-    /// share what is left of the other half, and offer smaller windows as it fills. Without room for 128 KiB a connection is not begun.
+    /// Memory of all connections, in bytes: their buffers on both sides, out-of-order bytes, the state of segments in flight, and the bytes
+    /// that peers may still send by the windows offered. Half of it is divided equally, 128 KiB for each connection. Connections that want
+    /// more share the rest of the other half, and offer smaller windows as it fills. Without room for 128 KiB a connection is not begun.
     pub memory: u64,
     /// Four-tuples in TIME-WAIT.
     pub max_time_wait: usize,
-    /// Openings of sealed connections that were claimed within the last two minutes. More are refused, those of the largest holder first:
-    /// a client, an address, a network and a site have no more each than three times what they leave free. Each is 160 to 430 bytes, the
-    /// more the more holders there are.
+    /// Openings of sealed connections that were claimed within the last two minutes. Further ones are refused, those of the largest holder
+    /// first. A client, an address, a network and a site each have at most three times what they leave free. Each opening takes 160 to 430
+    /// bytes, more with more holders.
     pub max_openings: usize,
-    /// Blocks of all connections together that are being sealed or opened elsewhere; the others wait in their
-    /// connections, whose windows bound them.
+    /// Blocks of all connections together that jobs are sealing or opening. Further blocks wait in their connections, where the windows
+    /// limit them.
     pub max_crypto_jobs: usize,
-    /// How long a connection that its application has let go of may stand still, with nothing delivered
-    /// and the peer not closing, before it is aborted.
+    /// How long a connection that its application has released may stand still, with nothing delivered and the peer not closing, before it
+    /// is aborted.
     pub orphan_timeout: Duration,
 }
 
@@ -74,22 +74,22 @@ impl Default for EndpointConfig {
     }
 }
 
-/// Answers to segments that belong to no connection. Whoever can make us send them could hit a third
-/// party with them or use up our line, so there are few, and the excess is counted.
+/// Answers to segments that belong to no connection. An attacker that can trigger them could direct them at a third party or fill our line.
+/// Therefore they are few, and the excess is counted.
 pub(crate) struct Replies {
     queue: VecDeque<Segment>,
-    /// Answers that may be given now.
+    /// Answers that may be sent now.
     budget: u32,
-    /// Up to when time has been turned into budget.
+    /// The time up to which the budget was refilled.
     refilled: Instant,
 }
 
-/// Answers per second in the long run. A host that has lost its state resets the few hundred connections it
-/// had well within a second; a flood gets little more than 40 kB/s of answers.
+/// Answers per second in the long run. A host that has lost its state resets its few hundred connections well within a second. A flood gets
+/// little more than 40 kB/s of answers.
 const REPLIES_PER_SECOND: u64 = 1000;
 /// Answers at once.
 const REPLY_BURST: u32 = 256;
-/// Answers to SYNs that wait to be sent: the driver takes them with each segment that it hands in.
+/// Answers to SYNs that wait to be sent. The driver fetches them with each segment that it passes in.
 const MAX_ANSWERS: usize = 1024;
 /// Time that one answer costs.
 const REPLY_INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / REPLIES_PER_SECOND);
@@ -101,7 +101,7 @@ impl Default for Replies {
 }
 
 impl Replies {
-    /// Queues `reply`; `false` if there have been too many.
+    /// Queues `reply`. Returns `false` if there have been too many.
     #[must_use]
     pub(crate) fn push(&mut self, now: Instant, reply: Segment) -> bool {
         let earned = now.saturating_since(self.refilled).as_nanos() / REPLY_INTERVAL.as_nanos();
@@ -121,8 +121,8 @@ impl Replies {
         true
     }
 
-    /// Queues the answer to a SYN. There may be as many as SYNs: it is at most twelve bytes longer than the SYN (our
-    /// key), is never sent again, and to leave it out would be what a flood wants.
+    /// Queues the answer to a SYN. There may be as many answers as SYNs. An answer is at most twelve bytes longer than the SYN (our key)
+    /// and is never repeated, and its omission would be the goal of a flood.
     #[must_use]
     pub(crate) fn push_syn_ack(&mut self, answer: Segment) -> bool {
         let fits = self.queue.len() < MAX_ANSWERS;
@@ -132,7 +132,7 @@ impl Replies {
         fits
     }
 
-    /// The next answer to send.
+    /// Returns the next answer to send.
     pub(crate) fn pop(&mut self) -> Option<Segment> {
         self.queue.pop_front()
     }

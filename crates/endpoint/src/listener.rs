@@ -1,4 +1,4 @@
-//! Who may connect to us, and who is waiting to be let in.
+//! Listeners, and the connections that wait for accept.
 
 use core::net::SocketAddr;
 use plait_mptcp::Config;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::{ConnectionId, ListenError, ListenerId};
 
-/// One port that is listened on.
+/// A port with a listener.
 pub(crate) struct Listener {
     pub(crate) config: Config,
     port: u16,
@@ -20,13 +20,13 @@ impl Listener {
         self.queue.len() >= self.backlog
     }
 
-    /// A complete connection waits to be accepted; the caller has looked at [`Listener::is_full`].
+    /// Adds a complete connection that waits for accept. The caller has checked [`Listener::is_full`].
     pub(crate) fn enqueue(&mut self, id: ConnectionId, remote: SocketAddr) {
         self.queue.push_back((id, remote));
     }
 }
 
-/// All ports that are listened on.
+/// All ports with a listener.
 #[derive(Default)]
 pub(crate) struct Listeners {
     listeners: BTreeMap<ListenerId, Listener>,
@@ -52,20 +52,20 @@ impl Listeners {
         Ok(id)
     }
 
-    /// Stops listening, and says who was still waiting.
+    /// Stops listening, and returns the connections that still waited.
     pub(crate) fn close(&mut self, id: ListenerId) -> Vec<ConnectionId> {
         let Some(listener) = self.listeners.remove(&id) else { return Vec::new() };
         self.ports.remove(&listener.port);
         listener.queue.into_iter().map(|(connection, _)| connection).collect()
     }
 
-    /// Who listens on `port`.
+    /// Returns the listener on `port`.
     pub(crate) fn on_port(&self, port: u16) -> Option<(ListenerId, &Listener)> {
         let id = *self.ports.get(&port)?;
         Some((id, self.listeners.get(&id)?))
     }
 
-    /// The listener `id`.
+    /// Returns the listener `id`.
     pub(crate) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         self.listeners.get_mut(&id)
     }
@@ -75,7 +75,7 @@ impl Listeners {
         self.listeners.get_mut(&id)?.queue.pop_front()
     }
 
-    /// Whether somebody waits at `id`.
+    /// Whether a connection waits at `id`.
     pub(crate) fn has_waiting(&self, id: ListenerId) -> bool {
         self.listeners.get(&id).is_some_and(|listener| !listener.queue.is_empty())
     }

@@ -1,10 +1,11 @@
-//! Logs, where the feature `tracing` is on; else the macros are empty, and what they would have said is not even computed.
+//! Log macros. Without the feature `tracing` they are empty, and their arguments are not evaluated.
 //!
-//! `info` tells of connections and paths that come and go, without addresses; `debug` of what is dropped, refused or limited, and why;
-//! `trace` of each segment that belongs to no connection (the others are told of by `tcp`). Values are fields. Payload and options never are.
+//! `info` reports connections and paths that come and go, without addresses. `debug` reports dropped, refused or limited events with their
+//! reason. `trace` reports each segment that belongs to no connection (`tcp` reports the others). Values are fields. Payload and options
+//! are never logged.
 //!
-//! Up to `debug` a stranger cannot fill the log: of what anybody can bring about a few lines are written, and then one in a while
-//! that says how many more there were like it (`more_like_it`).
+//! Up to `debug` an unknown peer cannot fill the log. Of events that any host can cause, a few lines are written. After that, one line at
+//! intervals gives the number of further such events (`more_like_it`).
 
 #[cfg(feature = "tracing")]
 mod on {
@@ -16,18 +17,18 @@ mod on {
 
     /// Lines about segments, for each kind.
     const MOST_OF_SEGMENTS: u32 = 4;
-    /// Connections of others that are told of as ours are.
+    /// Connections of other hosts that are logged like our own.
     const MOST_CONNECTIONS: u32 = 64;
 
     impl Endpoint {
-        /// A stranger's segment is treated like this.
+        /// Logs the treatment of a segment from an unknown peer.
         pub(crate) fn note_stranger(&mut self, now: Instant, from: SocketAddr, what: &'static str) {
             if let Some(more_like_it) = self.repetitions.note(now, what, MOST_OF_SEGMENTS) {
                 debug!(%from, more_like_it, "{what}");
             }
         }
 
-        /// Whether one more connection of somebody else, to which `what` has happened, is told of.
+        /// Whether one more connection of another host, to which `what` has happened, is logged.
         pub(crate) fn is_told(&mut self, now: Instant, what: &'static str) -> bool {
             match self.repetitions.note(now, what, MOST_CONNECTIONS) {
                 Some(0) => true,
@@ -40,24 +41,24 @@ mod on {
         }
     }
 
-    /// As [`within`], unless it is not told of.
+    /// Runs `act` as [`within`] does, unless the connection is not logged.
     pub(crate) fn of<T>(id: ConnectionId, is_quiet: bool, act: impl FnOnce() -> T) -> T {
         if is_quiet { unheard(act) } else { within(id, act) }
     }
 
     pub(crate) use tracing::{debug, info, trace};
 
-    /// What is said while this runs is said of the connection.
+    /// Runs `act` in the log span of the connection.
     pub(crate) fn within<T>(id: ConnectionId, act: impl FnOnce() -> T) -> T {
         tracing::debug_span!("connection", id = id.0).in_scope(act)
     }
 
-    /// Of what this does nothing is said: it is done for an answer to a stranger.
+    /// Runs `act` without logging, for an answer to an unknown peer.
     pub(crate) fn unheard<T>(act: impl FnOnce() -> T) -> T {
         tracing::dispatcher::with_default(&tracing::Dispatch::none(), act)
     }
 
-    /// What protects the bytes of a connection, in words.
+    /// Describes the protection of a connection.
     pub(crate) fn protection(status: &Status) -> String {
         if let Some(sealed) = &status.sealed
             && let Some(suite) = sealed.suite

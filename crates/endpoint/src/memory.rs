@@ -1,24 +1,24 @@
-//! The memory of all connections together: a cap, and what one connection may have of it.
+//! Memory of all connections together: a limit, and the share of one connection.
 //!
-//! Half of the cap is for everybody alike: each connection has [`SMALLEST_SHARE`] of it, whatever the others do. The other half is for
-//! those that want more; of what is left of it each may take an eighth, so that the share of all becomes smaller as it fills
-//! (dynamic thresholds; Choudhury and Hahne, 1998), and windows with it. Counted is what is kept and what was promised by windows, so that
-//! the cap holds though all peers send what they may.
+//! Half of the limit is divided equally: each connection has [`SMALLEST_SHARE`] of it, whatever the others do. The other half is for
+//! connections that want more. Each may take an eighth of what is left of it, so that all shares, and windows, shrink as it fills (dynamic
+//! thresholds; Choudhury and Hahne, 1998). Stored bytes and offered windows both count, so that the limit holds even if all peers send all
+//! that they may.
 
 use plait_mptcp::{Memory, SMALLEST_SHARE};
 
-/// Of what is left for those that want more, one connection may take one part in so many.
+/// One connection may have one part in this many of what is left of the second half.
 const PARTS: u64 = 8;
 
-/// All memory of connections, in bytes.
+/// The memory of all connections, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryPool {
     cap: u64,
-    /// In use.
+    /// Memory in use.
     used: u64,
-    /// Set aside: what is in use or promised, and for each connection no less than the smallest share.
+    /// Memory in use or offered, and at least the smallest share for each connection.
     set_aside: u64,
-    /// Of that, beyond the smallest shares.
+    /// The part of that beyond the smallest shares.
     elastic: u64,
 }
 
@@ -27,7 +27,7 @@ impl MemoryPool {
         Self { cap, used: 0, set_aside: 0, elastic: 0 }
     }
 
-    /// A connection that had `before` has `now`; `None` where there is none.
+    /// Replaces the memory of a connection, `before` by `now`; `None` if there is none.
     pub(crate) fn change(&mut self, before: Option<Memory>, now: Option<Memory>) {
         if let Some(memory) = before {
             self.used -= memory.used;
@@ -41,27 +41,27 @@ impl MemoryPool {
         }
     }
 
-    /// What one connection may have now, in bytes.
+    /// Returns the present share of one connection, in bytes.
     pub(crate) fn share(&self) -> u64 {
         SMALLEST_SHARE + (self.cap / 2).saturating_sub(self.elastic) / PARTS
     }
 
-    /// Whether there is room for so many connections more.
+    /// Whether there is room for this many more connections.
     pub(crate) fn takes_connections(&self, more: usize) -> bool {
         self.set_aside.saturating_add(SMALLEST_SHARE * more as u64) <= self.cap
     }
 
-    /// Whether nothing more can be kept: more than was promised has come, or what it costs is more than its bytes.
+    /// Whether nothing more can be stored: more than the offered bytes has arrived, or the overhead exceeds the bytes.
     pub(crate) fn is_full(&self) -> bool {
         self.used >= self.cap
     }
 
-    /// Bytes in use.
+    /// Returns the bytes in use.
     pub(crate) fn used(&self) -> u64 {
         self.used
     }
 
-    /// Bytes in use or promised.
+    /// Returns the bytes in use or offered.
     pub(crate) fn set_aside(&self) -> u64 {
         self.set_aside
     }

@@ -1,31 +1,31 @@
-//! What the driver tells applications.
+//! Events of the endpoint for applications.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::{ConnectionId, ListenerId};
 
-/// What the driver tells applications.
+/// An event that the driver passes to an application.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Event {
-    /// A connection opened by [`crate::Endpoint::connect`] is ready, or the paths have been mixed that it waited for, as its status says.
+    /// A connection opened by [`crate::Endpoint::connect`] is ready, or the paths that it waited for are in the keys (see its status).
     Connected(ConnectionId),
-    /// [`crate::Endpoint::accept`] has something.
+    /// [`crate::Endpoint::accept`] has a connection.
     Incoming(ListenerId),
-    /// [`crate::Endpoint::read`] has something (data, end, error).
+    /// [`crate::Endpoint::read`] has data, the end, or an error.
     Readable(ConnectionId),
     /// [`crate::Endpoint::write`] takes bytes again.
     Writable(ConnectionId),
-    /// Over, in order or not; [`crate::Endpoint::end`] says which.
+    /// The connection is over, in order or not; [`crate::Endpoint::end`] tells which.
     Closed(ConnectionId),
 }
 
-/// A stranger whose connection could not be sealed, where nothing less is allowed.
+/// An unknown peer whose connection could not be sealed, although sealing is required.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unsealed {
-    /// Who it was, by its own account: anybody can send a SYN in another's name.
+    /// Its source address, which an attacker can forge in a SYN.
     pub remote: SocketAddr,
-    /// What was missing or altered, for people.
+    /// The missing or altered part, for display.
     pub why: String,
 }
 

@@ -1,12 +1,13 @@
-//! What a stateless answer carries of the SYN that it answers: eight bits in our initial sequence number, and five more in
-//! the timestamp where both hosts use timestamps. What comes back is a SYN again, and a connection is made of that; what does
-//! not fit is either not negotiated at all (a segment size is rounded down; window scaling and SACK need the timestamp), or
-//! the SYN gets no such answer: MP_CAPABLE and TCP-ENO come back byte by byte, as the transcript of a sealed connection needs
-//! them.
+//! Content of a SYN that a stateless answer carries: eight bits in our initial sequence number, and five more in the timestamp if both
+//! hosts use timestamps.
+//!
+//! The returned bits are turned into a SYN again, and a connection is made from that. A value that does not fit is not negotiated: a
+//! segment size is rounded down, and window scaling and SACK need the timestamp. MP_CAPABLE and TCP-ENO must come back byte by byte,
+//! because the transcript of a sealed connection needs them. If they do not fit, the SYN gets no such answer.
 
 use plait_wire::{MptcpOption, OptionBytes, Segment, TcpOption, options, pad_options};
 
-/// Segment sizes, rounded down to.
+/// Segment sizes to which a size is rounded down.
 const SIZES: [u16; 8] = [48, 536, 1024, 1220, 1340, 1380, 1440, 1460];
 /// Kind and length of MP_CAPABLE in a SYN.
 const CAPABLE: [u8; 2] = [30, 4];
@@ -16,7 +17,7 @@ const DENY_JOIN_ID0: u8 = 0x20;
 const CHECKSUM: u8 = 0x80;
 /// Kind of TCP-ENO.
 const ENO: u8 = 69;
-/// The contents of the ENO options of hosts that offer what we know, in any order that RFC 8547 allows; the first is none.
+/// Contents of the ENO options of hosts that offer handshakes we support, in any order that RFC 8547 allows. The first one is empty.
 const ENO_OFFERS: [&[u8]; 10] = [
     &[],
     &[0xa0, 0x01],
@@ -29,26 +30,26 @@ const ENO_OFFERS: [&[u8]; 10] = [
     &[0x23, 0x21, 0xa0, 0x01],
     &[0x21, 0x23, 0xa0, 0x01],
 ];
-/// Five bits are as many.
+/// Number of openings. Five bits can represent it.
 const OPENINGS: u8 = 9 + 2 * ENO_OFFERS.len() as u8;
 /// No window scaling.
 const UNSCALED: u8 = 15;
 const SACK: u8 = 0x10;
 
-/// What is carried.
+/// The carried content of a SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
-    /// Which segment size (three bits), and which opening (five bits).
+    /// The index of the segment size (three bits), and of the opening (five bits).
     pub(crate) bits: u8,
-    /// Window scale (four bits) and SACK, where there are timestamps.
+    /// Window scale (four bits) and SACK, if there are timestamps.
     pub(crate) stamp_bits: Option<u8>,
 }
 
-/// Bits of a timestamp that [`Offer::stamp_bits`] takes.
+/// The bits of a timestamp that [`Offer::stamp_bits`] uses.
 pub(crate) const STAMP_MASK: u32 = 0x1f;
 
 impl Offer {
-    /// What `syn` offers to a listener that may seal or not, and uses timestamps or not. `None` if it cannot be carried.
+    /// Returns the offer of `syn` to a listener that may seal or not, and uses timestamps or not. `None` if it cannot be carried.
     pub(crate) fn of(syn: &Segment, seals: bool, has_stamps: bool) -> Option<Self> {
         let (mut size, mut scale, mut sack, mut is_stamped) = (None, None, false, false);
         let (mut capable, mut eno) = (None, None);
@@ -79,12 +80,12 @@ impl Offer {
         Some(Self { bits: opening << 3 | size, stamp_bits })
     }
 
-    /// What was carried comes back: `None` if nobody has sent that.
+    /// Restores an offer from its bits; `None` if no host has sent them.
     pub(crate) fn from_bits(bits: u8, stamp_bits: Option<u8>) -> Option<Self> {
         (bits >> 3 < OPENINGS).then_some(Self { bits, stamp_bits })
     }
 
-    /// The options of the SYN, as far as they were carried; `stamp` is the timestamp of the peer.
+    /// Returns the options of the SYN that were carried; `stamp` is the timestamp of the peer.
     pub(crate) fn options(self, stamp: u32) -> OptionBytes {
         let mut out = OptionBytes::new();
         let size = SIZES[usize::from(self.bits & 7)];
@@ -112,7 +113,7 @@ impl Offer {
     }
 }
 
-/// The number of an opening: version and flags of MP_CAPABLE, and the contents of ENO.
+/// Returns the number of an opening: version and flags of MP_CAPABLE, and the contents of ENO.
 fn opening(capable: Option<(u8, u8)>, eno: Option<&[u8]>) -> Option<u8> {
     (0..OPENINGS).find(|&number| {
         let (version_and_flags, contents) = match opened(number) {
@@ -125,7 +126,7 @@ fn opening(capable: Option<(u8, u8)>, eno: Option<&[u8]>) -> Option<u8> {
     })
 }
 
-/// The opening of this number: without Multipath TCP; version 1; version 2 with scrambling; version 2.
+/// Returns the opening with this number: without Multipath TCP; version 1; version 2 with scrambling; version 2.
 fn opened(number: u8) -> Option<(u8, u8, &'static [u8])> {
     let flag = |bit: u8, flag: u8| if bit & 1 != 0 { flag } else { 0 };
     match number {

@@ -1,31 +1,32 @@
-//! Joins that were answered and are not subflows yet, because too many of their connection are: what their SYNs have said,
-//! in 64 bytes each. The third segment of a join proves the peer by an HMAC over both nonces, and repeats neither of
-//! them, nor the token; so that much has to be kept, and nothing else is.
+//! Joins that were answered and are not subflows yet, because too many of their connection are. The content of each SYN takes 64 bytes.
 //!
-//! Sources are spread over sets by a keyed hash of their prefix. A set that is full forgets its oldest: a flood from one
-//! prefix pushes out nobody outside that set, and one from everywhere needs as many SYNs as there are places altogether.
+//! The third segment of a join authenticates the peer by an HMAC over both nonces. It repeats neither the nonces nor the token, so these
+//! must be stored, and nothing else is.
+//!
+//! Sources are distributed over sets by a keyed hash of their prefix. A full set drops its oldest entry. A flood from one prefix displaces
+//! only entries of its own set. A flood from everywhere needs as many SYNs as there are places in all.
 
 use plait_base::{Instant, SeqNum};
 use plait_tcp::FourTuple;
 use plait_wire::{MpJoin, MptcpOption, OptionBytes, Segment, TcpOption, options, pad_options};
 use std::collections::VecDeque;
 
-/// Sets of sources.
+/// Number of sets of sources.
 const SETS: usize = 256;
 
-/// All of them.
+/// All pending joins.
 pub(crate) struct PendingJoins {
-    /// In each set.
+    /// Largest number in each set.
     most: usize,
     sets: Vec<VecDeque<(Source, PendingJoin)>>,
-    /// In all sets together: every stray ACK asks whether there are any.
+    /// Number in all sets. Every stray ACK checks whether there are any.
     len: usize,
 }
 
-/// Local and remote port, and the remote address: with the set that is all, up to our own address.
+/// Local and remote port, and the remote address. With the set they identify the four-tuple except for our own address.
 type Source = [u8; 20];
 
-/// What the SYN of a join has said.
+/// Content of the SYN of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PendingJoin {
     /// When it was answered.
@@ -47,12 +48,12 @@ const SACK: u8 = 0x10;
 const STAMPED: u8 = 0x20;
 
 impl PendingJoins {
-    /// Keeps at most `most`, rounded to the number of sets.
+    /// Returns an empty table that keeps at most `most`, rounded to the number of sets.
     pub(crate) fn new(most: usize) -> Self {
         Self { most: most.div_ceil(SETS), sets: Vec::new(), len: 0 }
     }
 
-    /// The answer to this SYN is of this moment: of the first, where it is a repetition.
+    /// Stores a join and returns the stored one: for a repeated SYN that of the first SYN, with its time.
     pub(crate) fn insert(&mut self, set: u64, tuple: &FourTuple, join: PendingJoin) -> PendingJoin {
         if self.sets.is_empty() {
             self.sets.resize_with(SETS, VecDeque::new);
@@ -76,14 +77,14 @@ impl PendingJoins {
         join
     }
 
-    /// What the SYN has said whose answer `segment` acknowledges, maybe.
+    /// Returns the SYN content for this four-tuple, if there is any.
     pub(crate) fn find(&self, set: u64, tuple: &FourTuple) -> Option<PendingJoin> {
         let source = source(tuple);
         let set = self.sets.get(set as usize % SETS)?;
         set.iter().find(|(known, _)| *known == source).map(|(_, join)| *join)
     }
 
-    /// It is a subflow now, or will never be one.
+    /// Removes a join that is a subflow now, or never will be.
     pub(crate) fn remove(&mut self, set: u64, tuple: &FourTuple) {
         let source = source(tuple);
         if let Some(set) = self.sets.get_mut(set as usize % SETS) {
@@ -99,7 +100,7 @@ impl PendingJoins {
 }
 
 impl PendingJoin {
-    /// What `syn` says at `now`, if it is the SYN of a join.
+    /// Returns the content of `syn` at `now`, if it is the SYN of a join.
     pub(crate) fn of(now: Instant, syn: &Segment) -> Option<Self> {
         let mut said = Self {
             then: now,
@@ -137,7 +138,7 @@ impl PendingJoin {
         is_join.then_some(said)
     }
 
-    /// The options of the SYN.
+    /// Returns the options of the SYN.
     pub(crate) fn options(&self) -> OptionBytes {
         let mut out = OptionBytes::new();
         let scale = self.tcp & 0xf;
@@ -164,7 +165,7 @@ impl PendingJoin {
         out
     }
 
-    /// Whether both are the same SYN, the one maybe sent later.
+    /// Whether both are the same SYN. One may be a repetition.
     fn repeats(&self, other: &Self) -> bool {
         Self { then: other.then, stamp: other.stamp, ..*self } == *other
     }

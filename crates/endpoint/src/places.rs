@@ -1,8 +1,8 @@
-//! Places of handshakes with addresses that have answered: how many there are, and which of them gives way to a newcomer.
+//! Places of handshakes with validated addresses: their number, and the one that gives way to a newcomer.
 //!
-//! There are limits for a network, for a site of IPv6, and for all together. Where one is reached, a place is taken from the holder
-//! that has most within it: a site among all, a network of the site, an address of the network, a client of the address. Among
-//! holders that have alike a place is lent for seconds: it is taken when that time is over and another handshake wants it.
+//! There are limits for a network, for a site of IPv6, and for all together. If a limit is reached, a place is taken from the holder with
+//! most places within it: a site among all, a network of the site, an address of the network, a client of the address. Between equal
+//! holders a place is lent for some seconds: after that time another handshake may take it.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant};
@@ -11,47 +11,47 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::prefix::Prefix;
 use crate::{ConnectionId, EndpointConfig};
 
-/// A place is taken for so long at least: what a handshake costs is mostly spent in its first moment.
+/// Least time for which a place is taken: most of the cost of a handshake arises in its first moment.
 const SHORTEST: Duration = Duration::from_millis(250);
 
-/// How long a place is lent while a handshake runs and others want the place. A path with a round trip of a second passes in that time,
-/// with one loss in each direction: a round trip to the end of the handshake, and a retransmission timeout of three seconds (RFC 6298) for each loss.
+/// Loan time of a place while a handshake runs and others want the place. A path with a round trip of a second and one loss in each
+/// direction needs less: a round trip to the end of the handshake, and a retransmission timeout of three seconds (RFC 6298) for each loss.
 const LENT: Duration = Duration::from_secs(8);
 
-/// The same once the handshake is complete. An honest opener says OPENING in the flight that completes it, or a round trip later
-/// (tcpcrypt). In this time TCP has sent that three times, the timeout being one second and then two (RFC 6298).
+/// The same once the handshake is complete. An honest opener sends OPENING in the flight that completes the handshake, or a round trip
+/// later (tcpcrypt). In this time TCP has sent it three times, with timeouts of one and then two seconds (RFC 6298).
 const LENT_COMPLETE: Duration = Duration::from_secs(3);
 
-/// Handshakes that run, and those that were quickly over.
+/// Running handshakes, and those that ended quickly.
 #[derive(Default)]
 pub(crate) struct Places {
     taken: BTreeMap<ConnectionId, Taken>,
-    /// Ends of the time for which each is lent.
+    /// Ends of the loan times.
     ends: BTreeSet<(Instant, ConnectionId)>,
-    /// Places of handshakes that are over, up to this moment.
+    /// Places of ended handshakes that stay taken up to this moment.
     lingering: BTreeMap<(Instant, ConnectionId), IpAddr>,
     prefixes: BTreeMap<Prefix, usize>,
     addresses: BTreeMap<IpAddr, usize>,
 }
 
-/// A place that is taken.
+/// A place in use.
 struct Taken {
     from: IpAddr,
-    /// When the address was proved.
+    /// When the address was validated.
     since: Instant,
     lent_until: Instant,
-    /// The handshake is complete.
+    /// Set once the handshake is complete.
     client: Option<Client>,
 }
 
-/// What a complete handshake has shown of the client: the fingerprint of its key, if it has one.
+/// The client of a complete handshake: the fingerprint of its key, if it has one.
 type Client = Option<[u8; 32]>;
 
 /// Whether a handshake may begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
     Free,
-    /// In the place of this one, whose holder has more than its share, or which was lent long enough.
+    /// It may, in the place of this one. The holder of that place has more than its share, or the loan time is over.
     InPlaceOf(ConnectionId),
     /// Not now.
     Full,
@@ -74,7 +74,7 @@ impl Scope {
         }
     }
 
-    /// The next narrower scope with `from` in it.
+    /// Returns the next narrower scope that includes `from`.
     fn part_with(self, from: IpAddr) -> Option<Self> {
         let network = Prefix::of(from);
         match self {
@@ -87,7 +87,7 @@ impl Scope {
 }
 
 impl Places {
-    /// The address of `id` has answered.
+    /// Takes a place for `id`, whose address has been validated.
     pub(crate) fn take(&mut self, now: Instant, id: ConnectionId, from: IpAddr) {
         let lent_until = now + LENT;
         let taken = Taken { from, since: now, lent_until, client: None };
@@ -100,7 +100,7 @@ impl Places {
         }
     }
 
-    /// The handshake of `id` is complete, and has shown this of its client; OPENING has to come yet.
+    /// Notes that the handshake of `id` is complete and has shown this client. OPENING is still missing.
     pub(crate) fn complete(&mut self, now: Instant, id: ConnectionId, client: Client) {
         if let Some(taken) = self.taken.get_mut(&id).filter(|taken| taken.client.is_none()) {
             self.ends.remove(&(taken.lent_until, id));
@@ -110,7 +110,7 @@ impl Places {
         }
     }
 
-    /// The handshake is over, in one way or the other.
+    /// Releases the place of a handshake that is over.
     pub(crate) fn leave(&mut self, id: ConnectionId) {
         if let Some(Taken { from, since, lent_until, client: _ }) = self.taken.remove(&id) {
             self.ends.remove(&(lent_until, id));
@@ -118,7 +118,7 @@ impl Places {
         }
     }
 
-    /// It gives its place to another at once.
+    /// Releases its place to another at once.
     pub(crate) fn displace(&mut self, id: ConnectionId) {
         if let Some(Taken { from, since: _, lent_until, client: _ }) = self.taken.remove(&id) {
             self.ends.remove(&(lent_until, id));
@@ -126,7 +126,7 @@ impl Places {
         }
     }
 
-    /// The places of handshakes that were quickly over are free again: since when the first of them is.
+    /// Frees the places of handshakes that ended quickly. Returns since when the first of them is free.
     pub(crate) fn vacate(&mut self, now: Instant) -> Option<Instant> {
         let mut first = None;
         while let Some(entry) = self.lingering.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -137,7 +137,7 @@ impl Places {
         first
     }
 
-    /// When one is free again, or was lent long enough, behind `after`.
+    /// Returns when a place is free again, or its loan time ends, later than `after`.
     pub(crate) fn next_change(&self, after: Instant) -> Option<Instant> {
         let lingering = self.lingering.first_key_value().map(|((at, _), _)| *at);
         let lent = self.ends.range((after, ConnectionId(u64::MAX))..).next().map(|(at, _)| *at);
@@ -152,22 +152,22 @@ impl Places {
         }
     }
 
-    /// Whether there are places but for the limits of prefixes.
+    /// Whether there are free places, apart from the limits of prefixes.
     pub(crate) fn are_left(&self, limits: &EndpointConfig) -> bool {
         self.taken.len() + self.lingering.len() < limits.max_handshakes
     }
 
-    /// Places of this address.
+    /// Returns the number of places of this address.
     pub(crate) fn of(&self, from: IpAddr) -> usize {
         self.count(Scope::Address(from))
     }
 
-    /// Handshakes that run.
+    /// Returns the number of running handshakes.
     pub(crate) fn len(&self) -> usize {
         self.taken.len()
     }
 
-    /// All of them.
+    /// Returns all ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> {
         self.taken.keys().copied()
     }
@@ -177,7 +177,7 @@ impl Places {
         self.prefixes.is_empty() && self.addresses.is_empty() && self.ends.is_empty()
     }
 
-    /// The narrowest scope with `from` in it that has as many places as it may.
+    /// Returns the narrowest scope that includes `from` and is at its limit.
     fn crowded(&self, from: IpAddr, limits: &EndpointConfig) -> Option<Scope> {
         let is_full = |&(prefix, networks): &(Prefix, usize)| {
             self.count(Scope::Prefix(prefix)) >= networks * limits.max_handshakes_per_prefix
@@ -186,7 +186,8 @@ impl Places {
         prefix.or_else(|| (!self.are_left(limits)).then_some(Scope::All))
     }
 
-    /// Whose place in `scope` a newcomer takes: that of the holder with most, if it has more than the newcomer's would have then.
+    /// Returns the place in `scope` that a newcomer takes: one of the holder with most, if that has more than the newcomer's holder would
+    /// then have.
     fn displaced_by(&self, now: Instant, from: IpAddr, scope: Scope) -> Option<ConnectionId> {
         let mut within = Some(scope);
         while let Some(whole) = within {
@@ -210,7 +211,7 @@ impl Places {
         }
     }
 
-    /// The part of a scope with the most places, and how many.
+    /// Returns the part of a scope with the most places, and their number.
     fn largest_part(&self, scope: Scope) -> Option<(Scope, usize)> {
         let prefixes = self.prefixes.iter().map(|(prefix, count)| (*prefix, *count));
         let prefix = |(prefix, count)| (Scope::Prefix(prefix), count);
@@ -237,7 +238,8 @@ impl Places {
         self.taken.iter().find(|(_, taken)| is_meant(taken)).map(|(id, _)| *id)
     }
 
-    /// Behind the address of a newcomer, which has not shown a key yet: the oldest of the client whose key was shown most often.
+    /// Returns the oldest place of the client whose key was shown most often, behind the address of a newcomer. The newcomer has not shown
+    /// a key yet.
     fn of_largest_client(&self, from: IpAddr) -> Option<ConnectionId> {
         let (mut clients, mut nameless) = (BTreeMap::<[u8; 32], usize>::new(), 0);
         for taken in self.taken.values().filter(|taken| taken.from == from) {
@@ -251,7 +253,7 @@ impl Places {
         self.oldest(|taken| taken.from == from && taken.client == Some(Some(key)))
     }
 
-    /// The one that was lent longest, if its time is over: never one of a holder with fewer than the newcomer's.
+    /// Returns the place with the longest loan, if its time is over. It is never one of a holder with fewer places than the newcomer's.
     fn lent_longest(&self, now: Instant, from: IpAddr, scope: Scope) -> Option<ConnectionId> {
         let over = self.ends.range(..=(now, ConnectionId(u64::MAX)));
         let may_go = |id: &ConnectionId| {
@@ -261,7 +263,7 @@ impl Places {
         over.map(|(_, id)| *id).find(may_go)
     }
 
-    /// Whether the part of `scope` with `holder` has at least as many places as that with `newcomer`, of the widest parts that differ.
+    /// Whether the part of `scope` with `holder` has at least as many places as that with `newcomer`, for the widest parts that differ.
     fn has_no_fewer(&self, scope: Scope, holder: IpAddr, newcomer: IpAddr) -> bool {
         let (mut parts, mut whole) = (None, Some(scope));
         while let Some(within) = whole
@@ -303,7 +305,7 @@ mod tests {
         Ipv4Addr::new(10, 0, network, host).into()
     }
 
-    /// The places of these addresses, taken now, with ids that count up.
+    /// Takes places for these addresses now, with ascending ids.
     fn taken(addresses: &[IpAddr]) -> Places {
         let mut places = Places::default();
         for (id, from) in addresses.iter().enumerate() {

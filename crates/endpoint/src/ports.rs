@@ -2,18 +2,17 @@
 
 use plait_base::Random;
 
-/// The ports that are drawn from. RFC 6056, section 3.2 asks for as wide a range as possible; the lower
-/// half is left to services, so that a forwarded or filtered service port is never hit by chance.
+/// The first port of the range. RFC 6056, section 3.2 asks for a range as wide as possible. The lower half is left to services, so that a
+/// forwarded or filtered service port is never used by chance.
 const FIRST: u16 = 32_768;
-/// How many there are.
+/// Number of ports in the range.
 const COUNT: u64 = 1 << 15;
 
-/// Independent draws before the range is walked through. With half of the ports taken, all draws fail in
-/// one of 65,536 cases.
+/// Independent draws before the range is searched in order. With half of the ports taken, all draws fail in one of 65,536 cases.
 const DRAWS: u32 = 16;
 
-/// A port for which `is_free`, drawn so that nobody can foresee it (RFC 6056, section 3.3.1, algorithm 1;
-/// the walk behind the draws begins at a random place too). `None` if all are taken.
+/// Returns a port for which `is_free` holds, drawn unpredictably (RFC 6056, section 3.3.1, algorithm 1; the search after the draws also
+/// begins at a random place). `None` if all are taken.
 pub(crate) fn draw_port(random: &mut dyn Random, mut is_free: impl FnMut(u16) -> bool) -> Option<u16> {
     for _ in 0..DRAWS {
         let port = port_number(random.below(COUNT));
@@ -25,7 +24,7 @@ pub(crate) fn draw_port(random: &mut dyn Random, mut is_free: impl FnMut(u16) ->
     (0..COUNT).map(|step| port_number((start + step) % COUNT)).find(|port| is_free(*port))
 }
 
-/// The port at `index` below [`COUNT`].
+/// Returns the port at `index` below [`COUNT`].
 fn port_number(index: u64) -> u16 {
     FIRST | index as u16
 }

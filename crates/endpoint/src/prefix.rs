@@ -1,14 +1,14 @@
-//! Sources taken together: whoever has one address of a network can usually send from all of them.
+//! Sources that are counted together: a host with one address of a network can usually send from all of them.
 //!
-//! An IPv4 network is a /24. Of IPv6 a subscriber is given between a /64, one network, and a /48, 65,536 of them (RFC 6177), so
-//! that a source is counted as both: as its network and as its site.
+//! An IPv4 network is a /24. An IPv6 subscriber gets between a /64, one network, and a /48, 65,536 of them (RFC 6177). An IPv6 source is
+//! therefore counted as both: as its network and as its site.
 
 use core::net::IpAddr;
 
-/// Of what one network may have, a whole site has so many times as much.
+/// The limit of a site, as a multiple of the limit of a network.
 pub(crate) const NETWORKS_PER_SITE: usize = 4;
 
-/// Addresses that are taken together.
+/// Addresses that are counted together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Prefix {
     /// The first 24 bits of an IPv4 address.
@@ -20,7 +20,7 @@ pub(crate) enum Prefix {
 }
 
 impl Prefix {
-    /// The network of an address.
+    /// Returns the network of an address.
     pub(crate) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => {
@@ -34,13 +34,13 @@ impl Prefix {
         }
     }
 
-    /// Whether an address is one of it.
+    /// Whether it includes an address.
     pub(crate) fn contains(self, address: IpAddr) -> bool {
         let network = Self::of(address);
         network == self || network.widest() == self
     }
 
-    /// The widest that somebody may have to himself: a network of IPv4, a site of IPv6.
+    /// Returns the widest prefix that one subscriber may have: a network of IPv4, a site of IPv6.
     pub(crate) fn widest(self) -> Self {
         match self {
             Self::V6([a, b, c, d, e, f, _, _]) => Self::Site([a, b, c, d, e, f]),
@@ -48,13 +48,13 @@ impl Prefix {
         }
     }
 
-    /// What a source of this network counts as, and how many times the limit of a network holds for each.
+    /// Returns the prefixes for which a source of this network counts, each with its multiple of a network's limit.
     pub(crate) fn levels(self) -> impl Iterator<Item = (Self, usize)> {
         let site = Some(self.widest()).filter(|site| *site != self);
         core::iter::once((self, 1)).chain(site.map(|site| (site, NETWORKS_PER_SITE)))
     }
 
-    /// As bytes, for a hash; never the same for two prefixes.
+    /// Returns the bytes for a hash; distinct for distinct prefixes.
     pub(crate) fn bytes(self) -> [u8; 9] {
         match self {
             Self::V4([a, b, c]) => [4, a, b, c, 0, 0, 0, 0, 0],

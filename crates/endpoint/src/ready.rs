@@ -1,4 +1,4 @@
-//! Whose turn it is: connections with something to send, and connections that want to be woken.
+//! Queues of connections: those with something to send, and those that wait for a time.
 
 use plait_base::Instant;
 use std::collections::{BTreeSet, VecDeque};
@@ -13,40 +13,39 @@ pub(crate) struct ReadyQueue {
 }
 
 impl ReadyQueue {
-    /// `id` may have something to send; its turn is the last, unless it is waiting already.
+    /// Adds `id` at the end, unless it is in the queue already.
     pub(crate) fn mark(&mut self, id: ConnectionId) {
         if self.members.insert(id) {
             self.turns.push_back(id);
         }
     }
 
-    /// Whose turn it is.
+    /// Returns the connection that is served next.
     pub(crate) fn next(&self) -> Option<ConnectionId> {
         self.turns.front().copied()
     }
 
-    /// The one whose turn it is has sent something: the others first, then it again.
+    /// Moves the first connection, which has sent something, to the end.
     pub(crate) fn rotate(&mut self) {
         if let Some(id) = self.turns.pop_front() {
             self.turns.push_back(id);
         }
     }
 
-    /// The one whose turn it is has nothing (more).
+    /// Removes the first connection, which has nothing (more) to send.
     pub(crate) fn retire(&mut self) {
         if let Some(id) = self.turns.pop_front() {
             self.members.remove(&id);
         }
     }
 
-    /// Whether `id` waits.
+    /// Whether `id` is in the queue.
     pub(crate) fn contains(&self, id: ConnectionId) -> bool {
         self.members.contains(&id)
     }
 }
 
-/// When each connection wants to be woken. A connection remembers its own entry and hands it in to change
-/// it, so that none is ever stale.
+/// Alarms of connections. A connection stores its own entry and passes it in to change it, so that no entry is ever stale.
 #[derive(Default)]
 pub(crate) struct Alarms(BTreeSet<(Instant, ConnectionId)>);
 
@@ -64,12 +63,12 @@ impl Alarms {
         }
     }
 
-    /// The earliest.
+    /// Returns the earliest alarm.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// Takes out the earliest one that is due.
+    /// Removes and returns the earliest connection that is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<ConnectionId> {
         let (at, id) = *self.0.first()?;
         if at > now {

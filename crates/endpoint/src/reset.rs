@@ -1,14 +1,14 @@
-//! The answer to a segment that belongs to nobody.
+//! The answer to a segment without a connection.
 
 use bytes::Bytes;
 use plait_base::SeqNum;
 use plait_wire::{Flags, MpReset, MptcpOption, OptionBytes, ResetReason, Segment, TcpOption};
 
-/// The reset that answers `stray`, with an MP_TCPRST option if there is a `reason` that the peer can learn
-/// from. `None` for a reset: those are never answered.
+/// Returns the reset that answers `stray`, with an MP_TCPRST option if there is a `reason` that helps the peer. `None` for a reset: resets
+/// are never answered.
 ///
-/// RFC 9293, section 3.10.7.1: "If the ACK bit is off, sequence number zero is used" and the segment is
-/// acknowledged; else the reset takes its sequence number from the acknowledgment.
+/// RFC 9293, section 3.10.7.1: "If the ACK bit is off, sequence number zero is used" and the segment is acknowledged. Otherwise the reset
+/// takes its sequence number from the acknowledgment.
 pub(crate) fn reset_for(stray: &Segment, reason: Option<ResetReason>) -> Option<Segment> {
     if stray.flags.contains(Flags::RST) {
         return None;
@@ -20,7 +20,7 @@ pub(crate) fn reset_for(stray: &Segment, reason: Option<ResetReason>) -> Option<
     };
     let mut reset = bare_segment(stray, seq, ack, flags);
     if let Some(reason) = reason {
-        // Room may be made; all else stays as it is (RFC 8684, section 3.6).
+        // Resources may become free. Other reasons are permanent (RFC 8684, section 3.6).
         let transient = reason == ResetReason::LackOfResources;
         let option = TcpOption::Mptcp(MptcpOption::Reset(MpReset { transient, reserved: 0, reason }));
         let fits = option.emit(&mut reset.options);
@@ -29,8 +29,8 @@ pub(crate) fn reset_for(stray: &Segment, reason: Option<ResetReason>) -> Option<
     Some(reset)
 }
 
-/// A segment without payload and options back to where `stray` came from. It is of no flow of ours, so it has no flow label
-/// (RFC 6437, section 2): one that follows from the addresses would cost a stranger nothing to ask for, and tell nobody anything.
+/// Returns a segment without payload and options to the source of `stray`. It belongs to no flow of ours, so it has no flow label (RFC
+/// 6437, section 2). A label derived from the addresses would be free to query for any host and useful to none.
 pub(crate) fn bare_segment(stray: &Segment, seq: SeqNum, ack: SeqNum, flags: Flags) -> Segment {
     Segment {
         source: stray.destination,

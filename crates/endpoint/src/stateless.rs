@@ -1,9 +1,9 @@
-//! Answers of which nothing is kept, or next to nothing: SYN/ACKs to first SYNs when too many connections are half open, and
-//! to joins when too many of a connection are.
+//! Answers with no or almost no state: SYN/ACKs to first SYNs when too many connections are half open, and to joins when too many joins of
+//! a connection are.
 //!
-//! Both are what a connection says that is made for the purpose and dropped again, or a subflow of it. When the third segment
-//! comes, it is made once more, of the same SYN at the same moment, and goes on from there. So there is one way to answer a SYN,
-//! and what the answer did not carry was not negotiated.
+//! A connection, or a subflow of it, is made for the answer and dropped again. When the third segment arrives, it is made once more, from
+//! the same SYN at the same moment, and continues from there. Therefore a SYN has only one answer, and a value that the answer did not
+//! carry was not negotiated.
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant, PathId, Random, SeqNum};
@@ -24,18 +24,18 @@ use crate::reset::bare_segment;
 use crate::surroundings::{HostView, token_of};
 use crate::{ConnectionId, Endpoint, ListenerId, log};
 
-/// The round trip of a handshake that nobody has measured, because it has no timestamps.
+/// Assumed round trip of a handshake without timestamps, which cannot be measured.
 const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(500);
-/// Longer ones are not believed: the answer would be good no more.
+/// Longer round trips are implausible: the answer would no longer be valid.
 const LONGEST_ROUND_TRIP: u32 = 60_000;
-/// The owner of what is made for one answer.
+/// The owner of a connection that exists for one answer only.
 const NOBODY: ConnectionId = ConnectionId(u64::MAX);
 
-/// Handshakes that waited and begin in one call.
+/// Number of waiting handshakes that begin in one call.
 const HANDSHAKES_AT_ONCE: usize = 8;
 
 impl Endpoint {
-    /// Answers a SYN to a listener, and keeps nothing.
+    /// Answers a SYN to a listener without state.
     pub(crate) fn answer_statelessly(&mut self, now: Instant, syn: &Segment, listener: ListenerId) {
         let Some(config) = self.listeners.get_mut(listener).map(|listener| listener.config.clone()) else {
             return;
@@ -53,11 +53,11 @@ impl Endpoint {
         let tuple = tuple_of(syn);
         let cookie = self.around.cookies.give(now, &tuple, syn.seq, offer);
         if self.around.demux.token_owner(token_of(&cookie.key)).is_some() {
-            // One in four thousand million for each connection; the next slot has another key.
+            // This happens once in four thousand million connections. The next slot has another key.
             self.counters.syn_limited += 1;
             return;
         }
-        // Nothing keeps whether it asks for ECN: what comes back could not go on with that.
+        // A request for ECN is not stored, so the connection could not continue with it.
         let (flags, options) = (Flags::SYN, offer.options(stamp_of(syn).unwrap_or(0)));
         let syn = Segment { flags, options, ..syn.clone() };
         let host = &mut Recalling { view: self.around.lend_to(NOBODY), tuple, cookie, claims: false };
@@ -81,8 +81,8 @@ impl Endpoint {
         self.reply(now, answer);
     }
 
-    /// A segment that belongs to nobody, if it is the third of a handshake whose second was stateless: then the connection,
-    /// or the subflow, is made, and goes on. `false` if it is something else.
+    /// Handles a segment without a connection that may be the third of a handshake with a stateless second. If it is, the connection or the
+    /// subflow is made and continues. Otherwise returns `false`.
     pub(crate) fn take_third_segment(&mut self, now: Instant, segment: &Segment) -> bool {
         if !segment.flags.contains(Flags::ACK) || segment.flags.contains(Flags::SYN) {
             return false;
@@ -147,7 +147,7 @@ impl Endpoint {
         true
     }
 
-    /// When the SYN/ACK left that `echo` answers.
+    /// Returns when the SYN/ACK left that `echo` answers.
     fn answered_at(&mut self, now: Instant, tuple: &FourTuple, echo: Option<u32>) -> Instant {
         let offset = self.around.start_of(tuple, now).timestamp_offset;
         let clock = (now.as_millis() as u32).wrapping_add(offset);
@@ -157,7 +157,7 @@ impl Endpoint {
         now - elapsed
     }
 
-    /// Answers the SYN of a join to the connection `id`, and keeps what it has said.
+    /// Answers the SYN of a join to the connection `id`, and stores its content.
     pub(crate) fn answer_join_statelessly(
         &mut self,
         now: Instant,
@@ -220,8 +220,8 @@ impl Endpoint {
         true
     }
 
-    /// Whether the handshake that `segment` would begin has to wait for a place. Then it is kept, or, where too many wait, dropped: its
-    /// sender says it again by and by.
+    /// Whether the handshake that `segment` would begin has to wait for a place. If so, the segment is stored, or dropped if too many wait.
+    /// The sender repeats a dropped segment.
     pub(crate) fn is_held_back(&mut self, now: Instant, id: ConnectionId, segment: &Segment) -> bool {
         let (from, limits) = (segment.source, &self.config);
         if self.half_open.room(now, from.ip(), limits) != Room::Full {
@@ -238,7 +238,7 @@ impl Endpoint {
         self.counters.handshakes_limited += 1;
     }
 
-    /// Handshakes that wait begin, as far as there are places for them, and a few at a time: each is computed here, and others want to send.
+    /// Begins waiting handshakes for which there are places, a few at a time: each is computed here, and others want to send.
     pub(crate) fn begin_waiting_handshakes(&mut self, now: Instant) {
         for _ in 0..HANDSHAKES_AT_ONCE {
             let Some((id, segments)) = self.half_open.next_waiting(now, &self.config) else { return };
@@ -248,7 +248,7 @@ impl Endpoint {
         }
     }
 
-    /// The address of `id` has answered: its handshake begins, in the place of another if there is no more room.
+    /// Begins the handshake of `id`, whose address is validated, in the place of another if there is no free one.
     pub(crate) fn begin_handshake(&mut self, now: Instant, id: ConnectionId, from: SocketAddr) {
         if let Room::InPlaceOf(other) = self.half_open.room_for_eldest(now, from.ip(), &self.config) {
             self.note_stranger(
@@ -264,12 +264,12 @@ impl Endpoint {
     }
 }
 
-/// The host as it was when a stateless answer was given, or is when it is given.
+/// The host as it was when a stateless answer was sent, or as it is when one is sent.
 struct Recalling<'a> {
     view: HostView<'a>,
     tuple: FourTuple,
     cookie: Cookie,
-    /// The token of the key is the connection's from now on.
+    /// Whether the token of the key belongs to the connection from now on.
     claims: bool,
 }
 
@@ -375,7 +375,7 @@ fn echo_of(segment: &Segment) -> Option<u32> {
     stamps(segment).map(|(_, echo)| echo)
 }
 
-/// Sets the low bits of our timestamp, at most 31 ms back: never ahead of the clock, so that no later one is older.
+/// Sets the low bits of our timestamp, at most 31 ms back. It is never ahead of the clock, so that no later one is older.
 fn put_into_stamp(bits: u8, field: &mut OptionBytes) {
     let mut at = 0;
     while let Some(&kind) = field.get(at) {

@@ -1,4 +1,4 @@
-//! What a connection finds around it: paths, ports, names, randomness.
+//! The host of a connection: paths, ports, names, randomness.
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, PathId, Random, WallClock};
@@ -17,15 +17,14 @@ use crate::time_wait::TimeWaits;
 use crate::way_memory::{InstanceMemory, WayMemory};
 use crate::{ConnectionId, EndpointConfig};
 
-/// Everything of the endpoint but the connections themselves, so that a connection can be lent the one
-/// while the other is being changed.
+/// The endpoint without its connections, so that a connection can borrow it while it is being changed.
 pub(crate) struct Surroundings {
     pub(crate) paths: Paths,
     pub(crate) demux: Demux,
     pub(crate) time_waits: TimeWaits,
     /// Ways over which no connection could be opened.
     pub(crate) closed_ways: WayMemory,
-    /// Ways that swallow SYNs with data.
+    /// Ways that drop SYNs with data.
     pub(crate) syn_data_ways: WayMemory,
     /// Instances of servers that were found.
     instances: InstanceMemory,
@@ -33,15 +32,15 @@ pub(crate) struct Surroundings {
     pub(crate) claims: Claims,
     isns: IsnGenerator,
     pub(crate) cookies: Cookies,
-    /// What everybody may see is drawn from here.
+    /// Source of values that are visible on the wire.
     wire: Box<dyn Random + Send>,
-    /// Keys are drawn from here, and nothing else is.
+    /// Source of keys, and of nothing else.
     secret: Box<dyn Random + Send>,
-    /// Asked for the date at each handshake.
+    /// Read for the date at each handshake.
     pub(crate) wall_clock: Box<dyn WallClock + Send>,
     /// What this host tells its peers about itself.
     introduction: Introduction,
-    /// What all connections have in memory.
+    /// Memory of all connections.
     pub(crate) memory: MemoryPool,
 }
 
@@ -77,17 +76,17 @@ impl Surroundings {
         }
     }
 
-    /// Where a connection between these addresses starts counting that begins `now`.
+    /// Returns the initial sequence number of a connection between these addresses that begins `now`.
     pub(crate) fn start_of(&self, tuple: &FourTuple, now: Instant) -> Isn {
         self.isns.isn(tuple, now)
     }
 
-    /// The host as `connection` sees it.
+    /// Returns the host as `connection` sees it.
     pub(crate) fn lend_to(&mut self, connection: ConnectionId) -> HostView<'_> {
         HostView { surroundings: self, connection }
     }
 
-    /// Whether `address` is the one that we have on `path`.
+    /// Whether `address` is ours on `path`.
     pub(crate) fn is_of_path(&self, address: IpAddr, path: PathId) -> bool {
         self.paths.with_address(address).is_some_and(|found| found.id == path)
     }
@@ -97,7 +96,7 @@ impl Surroundings {
         self.paths.with_address(address).is_some()
     }
 
-    /// What people call the path that has `address`.
+    /// Returns the name of the path with `address`.
     #[cfg(feature = "tracing")]
     pub(crate) fn path_name(&self, address: IpAddr) -> Option<&str> {
         self.paths.with_address(address).map(|path| path.name.as_str())
@@ -208,7 +207,7 @@ impl Host for HostView<'_> {
     }
 }
 
-/// The token of a key: the most significant 32 bits of its SHA-256 (RFC 8684, section 3.2).
+/// Returns the token of a key: the most significant 32 bits of its SHA-256 (RFC 8684, section 3.2).
 pub(crate) fn token_of(key: &[u8; 8]) -> u32 {
     let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(key));
     u32::from_be_bytes([a, b, c, d])
@@ -228,7 +227,7 @@ mod tests {
         Surroundings::new(&FEW, wire, Box::new(SecretRandom::new([2; 32])))
     }
 
-    /// What a virtual machine finds that is started twice from one snapshot: all memory is equal, what the system gives is not.
+    /// The randomness of a virtual machine that is started twice from one snapshot: all memory is equal, the system's randomness is not.
     struct System(u64);
 
     impl Random for System {

@@ -1,10 +1,11 @@
 //! TIME-WAIT without the connection (RFC 9293, section 3.10.7.4; RFC 6191).
 //!
-//! What a closed connection still owes its peer is the acknowledgment of a FIN that is sent again, and
-//! that its four-tuple is not taken for a new connection while old segments may be under way. A few
-//! numbers are enough for both. Whoever is on the way can make a segment with bytes of each acknowledgment, so that two hosts
-//! in TIME-WAIT answer each other until it is over: answers are limited as those of a connection are to what proves nothing.
-//! The peer's FIN has a limit of its own, which whoever does not see its number cannot use up.
+//! A closed connection still has to acknowledge a repeated FIN, and to keep its four-tuple from reuse while old segments may be in flight.
+//! A few numbers suffice for both.
+//!
+//! An attacker on the path can make a segment with payload from each acknowledgment, so that two hosts in TIME-WAIT answer each other until
+//! it ends. Therefore answers are limited, as those of a connection are to segments that prove nothing. The peer's FIN has a limit of its
+//! own, which an attacker without knowledge of its number cannot use up.
 
 use plait_base::{Duration, Instant, SeqNum};
 use plait_tcp::{Challenge, ChallengeLimit, FourTuple};
@@ -13,27 +14,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::reset::bare_segment;
 
-/// What is left of a connection.
+/// The remains of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeWait {
     pub(crate) tuple: FourTuple,
-    /// Behind our FIN.
+    /// The sequence number after our FIN.
     pub(crate) seq: SeqNum,
-    /// Behind the peer's FIN.
+    /// The sequence number after the peer's FIN.
     pub(crate) ack: SeqNum,
     /// The window field of its last segment.
     pub(crate) window: u16,
-    /// Its flow label: what is said once more goes the way of the rest.
+    /// Its flow label, so that a repeated acknowledgment takes the same route.
     pub(crate) flow_label: u32,
-    /// If they were agreed on.
+    /// The timestamps, if they were negotiated.
     pub(crate) timestamps: Option<TimeWaitTimestamps>,
     /// 2 MSL.
     pub(crate) lasts: Duration,
 }
 
 impl TimeWait {
-    /// What the last segment without payload that a subflow has sent says: both sequence numbers, and both
-    /// clocks.
+    /// Returns the remains by the last segment without payload that a subflow has sent: both sequence numbers, and both clocks.
     pub(crate) fn after(now: Instant, last: &Segment, lasts: Duration) -> Self {
         let stamp = timestamps_of(last);
         Self {
@@ -54,20 +54,20 @@ impl TimeWait {
 /// The timestamps of a connection that ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeWaitTimestamps {
-    /// Added to the millisecond clock to give TSval.
+    /// Added to the millisecond clock for TSval.
     pub(crate) offset: u32,
-    /// The last one of the peer.
+    /// The last timestamp of the peer.
     pub(crate) recent: u32,
 }
 
-/// What becomes of a segment for a four-tuple in TIME-WAIT.
+/// The result for a segment whose four-tuple may be in TIME-WAIT.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Not in TIME-WAIT at all.
+    /// The four-tuple is not in TIME-WAIT.
     NotHere,
-    /// Nothing is said.
+    /// No answer.
     Ignore,
-    /// To be answered with this acknowledgment.
+    /// Answer with this acknowledgment.
     Answer(Segment),
     /// A new connection: the four-tuple has left TIME-WAIT.
     Reused,
@@ -80,7 +80,7 @@ pub(crate) struct TimeWaits {
     order: BTreeSet<(Instant, FourTuple)>,
 }
 
-/// What is left of a connection, while it is.
+/// The remains of a connection with their end.
 #[derive(Clone, Copy)]
 struct Kept {
     remnant: TimeWait,
@@ -88,22 +88,22 @@ struct Kept {
     answers: Answers,
 }
 
-/// What is answered still.
+/// Limits of the answers.
 #[derive(Clone, Copy, Default)]
 struct Answers {
-    /// To the FIN that the connection ended with.
+    /// For the FIN with which the connection ended.
     fins: ChallengeLimit,
-    /// To whatever else has bytes.
+    /// For all other segments with payload.
     others: ChallengeLimit,
 }
 
 impl TimeWaits {
-    /// Keeps at most `limit`.
+    /// Returns an empty table that keeps at most `limit`.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, kept: BTreeMap::new(), order: BTreeSet::new() }
     }
 
-    /// Keeps `remnant`. `false` if another had to go before its time.
+    /// Adds `remnant`. Returns `false` if another was removed before its time.
     #[must_use]
     pub(crate) fn insert(&mut self, now: Instant, remnant: TimeWait) -> bool {
         if self.limit == 0 {
@@ -126,17 +126,17 @@ impl TimeWaits {
         self.kept.contains_key(tuple)
     }
 
-    /// How many are kept.
+    /// Returns the number of four-tuples.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// When the first one ends.
+    /// Returns when the first one ends.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Ends those whose time is over.
+    /// Removes those whose time is over.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         while let Some((at, tuple)) = self.order.first().copied()
             && at <= now
@@ -146,14 +146,13 @@ impl TimeWaits {
         }
     }
 
-    /// Takes a segment for `tuple`.
+    /// Handles a segment for `tuple`.
     pub(crate) fn handle_segment(&mut self, now: Instant, tuple: &FourTuple, segment: &Segment) -> Verdict {
         let Some(kept) = self.kept.get_mut(tuple) else { return Verdict::NotHere };
         let remnant = kept.remnant;
         if segment.flags.contains(Flags::RST) {
-            // A peer that no longer knows the connection answers our acknowledgment with exactly the number in it, and
-            // cannot open another one before we have let go. RFC 1337 warns of resets that are merely old: those have
-            // another number.
+            // A peer that no longer knows the connection answers our acknowledgment with exactly the number in it. It cannot open another
+            // connection before this entry is removed. RFC 1337 warns of resets that are merely old: those have another number.
             if segment.seq == remnant.ack {
                 self.remove(tuple);
             }
@@ -166,15 +165,14 @@ impl TimeWaits {
             self.remove(tuple);
             return Verdict::Reused;
         }
-        // An acknowledgment that takes no sequence space is not answered: two hosts in TIME-WAIT would
-        // answer each other without end.
+        // An acknowledgment without sequence space is not answered: two hosts in TIME-WAIT would answer each other without end.
         if segment.len_seq() == 0 {
             return Verdict::Ignore;
         }
         let is_fin = segment.flags.contains(Flags::FIN) && segment.seq + segment.len_seq() == remnant.ack;
         let limit = if is_fin { &mut kept.answers.fins } else { &mut kept.answers.others };
         let challenge = limit.ask(now);
-        // RFC 9293, section 3.10.7.4: a FIN that is sent again begins the time anew.
+        // RFC 9293, section 3.10.7.4: a repeated FIN restarts the time.
         if is_fin {
             let _ = self.insert(now, remnant);
         }
@@ -191,10 +189,10 @@ impl TimeWaits {
     }
 }
 
-/// Whether a SYN can be told from one of the connection that ended.
+/// Whether a SYN is distinct from the connection that ended.
 ///
-/// RFC 6191, section 2: by a timestamp that is greater, or the same with a greater sequence number; where
-/// one of the two connections has no timestamps, by the sequence number.
+/// RFC 6191, section 2: by a timestamp that is greater, or equal with a greater sequence number. If one of the two connections has no
+/// timestamps, by the sequence number.
 fn is_newer(remnant: &TimeWait, syn: &Segment) -> bool {
     let later_seq = syn.seq.is_after(remnant.ack);
     match (remnant.timestamps, timestamps_of(syn)) {
@@ -202,13 +200,13 @@ fn is_newer(remnant: &TimeWait, syn: &Segment) -> bool {
             let ahead = new.wrapping_sub(old.recent).cast_signed();
             ahead > 0 || (ahead == 0 && later_seq)
         }
-        // New timestamps beside an old connection without any: the new connection can use PAWS at once.
+        // The new connection has timestamps and the old one has none: the new connection can use PAWS at once.
         (None, Some(_)) => true,
         (Some(_) | None, None) => later_seq,
     }
 }
 
-/// TSval and TSecr.
+/// Returns TSval and TSecr.
 fn timestamps_of(segment: &Segment) -> Option<(u32, u32)> {
     options(&segment.options).find_map(|option| match option {
         Ok(TcpOption::Timestamps { value, echo }) => Some((value, echo)),
@@ -216,7 +214,7 @@ fn timestamps_of(segment: &Segment) -> Option<(u32, u32)> {
     })
 }
 
-/// The last acknowledgment of the connection once more.
+/// Returns the last acknowledgment of the connection once more.
 fn acknowledgment(now: Instant, remnant: &TimeWait, segment: &Segment) -> Segment {
     let mut ack = bare_segment(segment, remnant.seq, remnant.ack, Flags::ACK);
     ack.window = remnant.window;

@@ -1,13 +1,13 @@
-//! Whose segment leaves next.
+//! Selection of the segment that leaves next.
 
 use plait_base::Instant;
 
 use crate::{Endpoint, Transmit, log};
 
 impl Endpoint {
-    /// The next segment to be sent.
+    /// Returns the next segment to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        // In turns: nobody who makes us answer without end keeps connections from sending.
+        // They take turns: a flood that causes answers without end does not keep connections from sending.
         self.replies_first = !self.replies_first;
         if self.replies_first {
             self.transmit_reply().or_else(|| self.transmit_of_connection(now))

@@ -1,8 +1,8 @@
-//! Handshakes that wait for a place: what their openers have said is kept, and each network is served in its turn. Of a network the
-//! address with the fewest handshakes is served first, and of an address the connection that came first.
+//! Handshakes that wait for a place. The segments of their openers are stored, and each network is served in turn. Within a network the
+//! address with the fewest handshakes is served first, and within an address the connection that came first.
 //!
-//! Left to TCP, each would try again later and later, and a connection that comes new would take the place that has become free: some of a
-//! crowd would not get one in the time of a handshake. Only an address that has answered our SYN/ACK waits here.
+//! With TCP's retries alone, each would try again later and later, and a new connection would take a place that becomes free. Some of a
+//! large group would not get one in the time of a handshake. Only an address that has answered our SYN/ACK waits here.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,31 +13,31 @@ use plait_wire::Segment;
 use crate::prefix::Prefix;
 use crate::{ConnectionId, EndpointConfig};
 
-/// Prefixes that may wait at a time: a place that has become free is offered to each in turn.
+/// Largest number of waiting prefixes: a free place is offered to each in turn.
 const MAX_PREFIXES: usize = 64;
-/// Addresses of a network that may wait at a time: the one with the fewest handshakes is looked for among them.
+/// Largest number of waiting addresses of a network. The one with the fewest handshakes is searched among them.
 const MAX_ADDRESSES: usize = 64;
-/// Of one connection, segments and bytes of payload: the third segment, and the first message of a handshake.
+/// Segments and payload bytes stored for one connection: the third segment, and the first message of a handshake.
 const MAX_SEGMENTS: usize = 4;
 const MAX_BYTES: usize = 2048;
-/// Of all that wait, one prefix may have this part, and of the prefixes one site.
+/// Of all waiting connections one prefix may have this part, and of the prefixes one site.
 const PREFIX_PART: usize = 4;
 
-/// All that wait.
+/// All waiting connections.
 #[derive(Default)]
 pub(crate) struct WaitingRoom {
     held: BTreeMap<ConnectionId, Held>,
-    /// Those that wait of each network; none of them is empty.
+    /// Waiting connections of each network; none is empty.
     queues: BTreeMap<Prefix, Queue>,
     /// The prefix that was asked last.
     turn: Option<Prefix>,
 }
 
-/// Those that wait of one network.
+/// Waiting connections of one network.
 #[derive(Default)]
 struct Queue {
     len: usize,
-    /// Of each address the eldest first, as ids count up; none of them is empty.
+    /// Of each address the oldest first, as ids ascend; none is empty.
     addresses: BTreeMap<IpAddr, BTreeSet<ConnectionId>>,
 }
 
@@ -54,7 +54,7 @@ impl Queue {
         }
     }
 
-    /// Whether one more with `from` may wait where `most` of the network may: an address leaves a quarter of that to its neighbours.
+    /// Whether one more with `from` may wait if `most` of the network may. An address leaves a quarter of that to its neighbours.
     fn takes(&self, from: IpAddr, most: usize) -> bool {
         self.len < most
             && match self.addresses.get(&from) {
@@ -63,14 +63,14 @@ impl Queue {
             }
     }
 
-    /// The eldest of the address with the fewest `handshakes`; of addresses alike the one that has waited longest.
+    /// Returns the oldest connection of the address with the fewest `handshakes`; of equal addresses the one that has waited longest.
     fn first(&self, handshakes: impl Fn(IpAddr) -> usize) -> Option<(IpAddr, ConnectionId)> {
         let eldest = self.addresses.iter().filter_map(|(from, ids)| Some((*from, *ids.first()?)));
         eldest.min_by_key(|(from, id)| (handshakes(*from), *id))
     }
 }
 
-/// What one has said.
+/// The segments of one connection.
 struct Held {
     from: IpAddr,
     segments: Vec<Segment>,
@@ -87,12 +87,12 @@ impl WaitingRoom {
         self.held.len()
     }
 
-    /// Whether one of the same network waits: its neighbours of the same site are not kept waiting by it.
+    /// Whether a connection of the same network waits. It does not delay other networks of the same site.
     pub(crate) fn is_waited_in(&self, prefix: Prefix) -> bool {
         self.queues.contains_key(&prefix)
     }
 
-    /// Whether one with the same address waits, behind which others of that address have to wait, too.
+    /// Whether a connection with the same address waits. Others of that address have to wait after it.
     pub(crate) fn is_waited_at(&self, from: IpAddr) -> bool {
         self.queues.get(&Prefix::of(from)).is_some_and(|queue| queue.addresses.contains_key(&from))
     }
@@ -108,13 +108,14 @@ impl WaitingRoom {
             }
     }
 
-    /// Whether so many networks of the same site wait that no other of them may. An IPv4 network is a site of its own.
+    /// Whether the site has the largest number of waiting networks, so that no other of them may wait. An IPv4 network is a site of its
+    /// own.
     fn is_site_full(&self, prefix: Prefix) -> bool {
         let of_site = self.queues.keys().filter(|other| other.widest() == prefix.widest());
         of_site.count() >= MAX_PREFIXES / PREFIX_PART
     }
 
-    /// Keeps what `id` says until there is a place for it; `false` if there is no room to keep it.
+    /// Stores the segment of `id` until there is a place for it. Returns `false` if there is no room for it.
     pub(crate) fn hold(
         &mut self,
         id: ConnectionId,
@@ -141,7 +142,7 @@ impl WaitingRoom {
         fits
     }
 
-    /// It waits no longer: what it has said.
+    /// Removes a connection that no longer waits, and returns its segments.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Vec<Segment> {
         let Some(Held { from, segments }) = self.held.remove(&id) else { return Vec::new() };
         let prefix = Prefix::of(from);
@@ -154,8 +155,8 @@ impl WaitingRoom {
         segments
     }
 
-    /// The one to be served next: each prefix in its turn, and `most` of them asked. Of a prefix the one is asked for whose address has the
-    /// fewest `handshakes`, which gets a place before its neighbours would.
+    /// Returns the connection to serve next: each prefix in turn, with at most `most` asked. Within a prefix it is the one of the address
+    /// with the fewest `handshakes`.
     pub(crate) fn next(
         &mut self,
         most: usize,
@@ -217,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Who waits, each with one segment.
+    /// Returns a room with these connections, each with one segment.
     fn room(waiting: &[(u64, u8)]) -> WaitingRoom {
         let mut room = WaitingRoom::default();
         for &(id, network) in waiting {

@@ -1,17 +1,17 @@
-//! Ways that have failed: which paths did not get something through lately, and whereto; and which instances of servers were found there.
+//! Recent failures of paths by address, and the instances of servers that were found there.
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant, PathId};
 use plait_mptcp::Instance;
 use std::collections::VecDeque;
 
-/// How long it counts that a connection could not be opened. Whoever sits on a path costs one connection in so long a quarter of a
-/// second or more; a path that is well again is back at its place after it.
+/// How long a failed opening counts. An attacker on a path costs one connection in this time a quarter of a second or more. A path that
+/// works again is back in its place after it.
 const NO_OPENING: Duration = Duration::from_secs(180);
-/// How long it counts that a SYN with data came to nothing. What drops them is a device on the way, and stays; one that was lost by
-/// chance costs the joins of so long a round trip, where they are in need of it.
+/// How long a failed SYN with data counts. A device on the path that drops such SYNs stays there. A chance loss costs the joins of this
+/// time one round trip, if they need the data.
 const NO_SYN_DATA: Duration = Duration::from_secs(3600);
-/// Failures that are remembered; one more, and the oldest is forgotten.
+/// Largest number of remembered failures. A further one replaces the oldest.
 const MOST: usize = 256;
 
 /// Failures, oldest first.
@@ -27,24 +27,24 @@ struct Failure {
 }
 
 impl WayMemory {
-    /// Of connections that could not be opened.
+    /// Returns a memory for connections that could not be opened.
     pub(crate) const fn of_openings() -> Self {
         Self { lasts: NO_OPENING, failures: VecDeque::new() }
     }
 
-    /// Of SYNs with data that came to nothing.
+    /// Returns a memory for SYNs with data that failed.
     pub(crate) const fn of_syn_data() -> Self {
         Self { lasts: NO_SYN_DATA, failures: VecDeque::new() }
     }
 
-    /// Whether it failed lately over `path` to `remote`, while something else got through.
+    /// Whether it failed recently over `path` to `remote` while something else succeeded.
     pub(crate) fn has_failed(&self, now: Instant, path: PathId, remote: IpAddr) -> bool {
         self.failures
             .iter()
             .any(|failure| (failure.path, failure.remote) == (path, remote) && now < failure.at + self.lasts)
     }
 
-    /// Whether it got through this time.
+    /// Notes whether it succeeded this time.
     pub(crate) fn note(&mut self, now: Instant, path: PathId, remote: IpAddr, got_through: bool) {
         let lasts = self.lasts;
         self.failures
@@ -57,17 +57,17 @@ impl WayMemory {
         }
     }
 
-    /// The path is new, or not what it was.
+    /// Drops the entries of a path that is new or has changed.
     pub(crate) fn forget(&mut self, path: PathId) {
         self.failures.retain(|failure| failure.path != path);
     }
 }
 
-/// How long an instance of a server counts that was found at an address. Where two count, an opening there takes one round trip more: for so
-/// long after a server was started again, and all the time where several share an address.
+/// How long an instance of a server counts after it was found at an address. If two count, an opening there takes one more round trip. This
+/// lasts for that time after a restart of the server, and always if several servers share an address.
 const INSTANCE: Duration = Duration::from_secs(3600);
 
-/// Instances of servers, those found last at the end.
+/// Instances of servers, the last found at the end.
 #[derive(Default)]
 pub(crate) struct InstanceMemory {
     found: VecDeque<Found>,
@@ -80,7 +80,7 @@ struct Found {
 }
 
 impl InstanceMemory {
-    /// This instance answers at `remote`. Two for an address are enough to know that there are several.
+    /// Notes that this instance answers at `remote`. Two per address suffice to know that there are several.
     pub(crate) fn note(&mut self, now: Instant, remote: SocketAddr, instance: Instance) {
         let is_same = |found: &Found| (found.remote, found.instance) == (remote, instance);
         self.found.retain(|found| !is_same(found) && now < found.at + INSTANCE);
@@ -93,7 +93,7 @@ impl InstanceMemory {
         self.found.push_back(Found { remote, instance, at: now });
     }
 
-    /// Whether more than one counts at these addresses, which are of one server.
+    /// Whether more than one instance counts at these addresses, which belong to one server.
     pub(crate) fn has_several(&self, now: Instant, remotes: &[SocketAddr]) -> bool {
         let counts = |found: &&Found| remotes.contains(&found.remote) && now < found.at + INSTANCE;
         let mut instances = self.found.iter().filter(counts).map(|found| found.instance);
