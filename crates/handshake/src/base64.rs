@@ -1,11 +1,11 @@
-//! Base64 without padding (RFC 4648), in the two alphabets that fingerprints and keys are written in.
+//! Base64 without padding (RFC 4648), in the two alphabets of fingerprints and keys.
 
-/// Which 64 characters.
+/// The 64 characters.
 #[derive(Clone, Copy)]
 pub(crate) enum Alphabet {
     /// Section 4: `+` and `/`.
     Standard,
-    /// Section 5: `-` and `_`, fit for addresses.
+    /// Section 5: `-` and `_`, suitable for addresses.
     Url,
 }
 
@@ -48,8 +48,8 @@ pub(crate) fn encode(alphabet: Alphabet, bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of `text`, which has no padding. `None` for any character out of place and for bits left over that are
-/// not zero: one value has one spelling.
+/// Returns the bytes of `text`, which has no padding. `None` for a character outside the alphabet, and for remaining bits that are not
+/// zero: one value has one spelling.
 pub(crate) fn decode(alphabet: Alphabet, text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for group in text.as_bytes().chunks(4) {

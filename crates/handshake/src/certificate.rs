@@ -1,4 +1,4 @@
-//! Certificates and their roots, as they stand in PEM files.
+//! Certificates and root certificates, in the format of PEM files.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 pub struct Certificate {
     /// The chain.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The key of the first certificate in it.
+    /// The key of the first certificate.
     pub key: Zeroizing<PrivateKeyDer<'static>>,
 }
 
@@ -21,7 +21,7 @@ impl Certificate {
     /// Reads the chain from one PEM file and the key from another, which may be the same.
     ///
     /// # Errors
-    /// [`PemError`]: something is missing, or the key is not the certificate's.
+    /// [`PemError`]: a part is missing, or the key does not belong to the certificate.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, PemError> {
         let chain = certificates(chain)?;
         let key = Zeroizing::new(PrivateKeyDer::from_pem_slice(key).map_err(|_| PemError::NoKey)?);
@@ -45,10 +45,10 @@ impl fmt::Debug for Certificate {
 /// Reads the roots that a client trusts from a PEM file.
 ///
 /// # Errors
-/// [`PemError::NoCertificate`]: there is none in it that can be a root.
+/// [`PemError::NoCertificate`]: the file has no certificate that can be a root.
 pub fn roots_from_pem(pem: &[u8]) -> Result<RootCertStore, PemError> {
     let mut roots = RootCertStore::empty();
-    // Bundles of an operating system have odd ones among them, which no chain will lead to.
+    // Bundles of operating systems contain unusable certificates. No chain leads to these.
     let (taken, _odd) = roots.add_parsable_certificates(certificates(pem)?);
     if taken == 0 { Err(PemError::NoCertificate) } else { Ok(roots) }
 }
@@ -58,7 +58,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     found.ok().filter(|found| !found.is_empty()).ok_or(PemError::NoCertificate)
 }
 
-/// Why a PEM file is of no use.
+/// The reason for which a PEM file cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PemError {
     /// No usable section `CERTIFICATE`.

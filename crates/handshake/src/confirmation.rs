@@ -1,8 +1,8 @@
-//! What the server says last: that it has the same keys, from the same negotiation and the same prologues.
+//! The server's confirmation: its last message, which proves that it has the same keys, negotiation and prologues.
 //!
-//! The client sends bytes of the application as soon as its handshake is over, before anything that the server has sealed can have come.
-//! Without a confirmation it would send them to whatever instance the prologue names, and an attacker on one path could name one that
-//! does not exist. With it, a changed byte of the negotiation or of a prologue ends the attempt before a byte was sent.
+//! The client sends bytes of the application as soon as its handshake is over, before sealed bytes of the server can arrive. Without a
+//! confirmation it would send them to any instance that the prologue names, and an attacker on one path could name one that does not exist.
+//! With it, a changed byte of the negotiation or of a prologue ends the attempt before a byte is sent.
 //!
 //! ```text
 //! confirmation = HKDF-Expand(HKDF-Extract(TH, S), "mptcpsec confirmation", 16)
@@ -22,7 +22,7 @@ pub(crate) const LEN: usize = 16;
 
 const LABEL: &[u8] = b"mptcpsec confirmation";
 
-/// The confirmation of a server with this secret.
+/// Returns the confirmation of a server with this secret.
 ///
 /// # Errors
 /// None: the output is short.
@@ -33,7 +33,7 @@ pub(crate) fn confirmation(secret: &[u8], transcript: &BoundTranscript) -> Resul
     Ok(out)
 }
 
-/// A client's wait for it.
+/// The client's state while it waits for the confirmation.
 pub(crate) struct Awaited {
     expected: [u8; LEN],
     seen: Vec<u8>,
@@ -44,10 +44,10 @@ impl Awaited {
         Self { expected, seen: Vec::with_capacity(LEN) }
     }
 
-    /// Takes what belongs to it from the start of `bytes`; returns how many bytes that are, and whether it is whole.
+    /// Takes the bytes of the confirmation from the start of `bytes`. Returns their number, and whether the confirmation is complete.
     ///
     /// # Errors
-    /// It is another one.
+    /// The confirmation is a different one.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), HandshakeError> {
         let taken = bytes.len().min(LEN - self.seen.len());
         self.seen.put_slice(&bytes[..taken]);

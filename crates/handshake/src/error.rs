@@ -1,4 +1,4 @@
-//! How a handshake fails.
+//! Errors of a handshake.
 
 use core::fmt;
 
@@ -6,42 +6,42 @@ use rustls::CertificateError;
 
 use crate::fingerprint::Fingerprint;
 
-/// Why there is no sealed connection. Whatever it is, the connection ends before a byte of data.
+/// The reason for which there is no sealed connection. In each case the connection ends before a byte of data.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HandshakeError {
-    /// The peer sent more than [`MAX_PEER_BYTES`](crate::MAX_PEER_BYTES), or one message longer than any can be.
+    /// The peer sent more than [`MAX_PEER_BYTES`](crate::MAX_PEER_BYTES), or a message beyond the largest length.
     TooLong,
-    /// Bytes that no peer sends that follows the protocol.
+    /// The peer sent bytes that violate the protocol.
     Malformed(&'static str),
-    /// The server does not confirm the keys that the client has: the negotiation, or a prologue, was changed on the way.
+    /// The server's confirmation does not match the client's keys: the negotiation, or a prologue, was changed on the path.
     Unconfirmed,
-    /// Unmapped bytes behind the peer's last handshake message.
+    /// Unmapped bytes after the peer's last handshake message.
     BytesBehindTheEnd,
-    /// The peer's public key leads to a secret that anybody can compute, or lies on no curve.
+    /// The peer's public key leads to a secret that any host can compute, or lies on no curve.
     WeakKey,
     /// No cipher suite that both hosts have, or one that was not offered.
     NoCommonSuite,
-    /// The server's key is none of the pinned ones. Either it was replaced, or there is a man in the middle.
+    /// The server's key is not a pinned one: it was replaced, or there is a man in the middle.
     WrongServerKey {
-        /// The key it showed.
+        /// The key that the server has shown.
         shown: Fingerprint,
     },
     /// The client's key is not among the authorised ones.
     UnknownClientKey {
-        /// The key it showed.
+        /// The key that the client has shown.
         shown: Fingerprint,
     },
-    /// A raw public key that is not of Ed25519.
+    /// A raw public key other than Ed25519.
     KeyType,
-    /// The peer has, or wants, another kind of identity than we: a certificate, a raw key, or none at all.
+    /// The peer has, or requires, a different kind of identity: a certificate, a raw key, or none.
     IdentityKind,
-    /// The peer speaks another protocol than `mptcpsec/2` inside TLS.
+    /// The peer uses a protocol other than `mptcpsec/2` inside TLS.
     Protocol,
-    /// The peer gave up and told us why in a TLS alert; the number is of RFC 8446, section 6.
+    /// The peer gave up and sent a TLS alert. The number is from RFC 8446, section 6.
     PeerGaveUp(u8),
-    /// Any other complaint of TLS, most of all about certificates.
+    /// Any other error of TLS, mostly about certificates.
     Tls(rustls::Error),
-    /// Our own settings make no handshake possible.
+    /// The local settings make every handshake impossible.
     Settings(&'static str),
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for HandshakeError {
 
 impl core::error::Error for HandshakeError {}
 
-/// What a TLS alert means here (RFC 8446, section 6.2).
+/// Returns the meaning of a TLS alert here (RFC 8446, section 6.2).
 fn alert_words(alert: u8) -> String {
     match alert {
         42 | 45 | 46 | 48 => "it does not trust our certificate or key".to_owned(),
@@ -87,10 +87,10 @@ fn alert_words(alert: u8) -> String {
     }
 }
 
-/// The alert of a host whose identity is of another kind than the peer wants (RFC 7250, section 4.2).
+/// The alert of a host with an identity of a kind that the peer does not accept (RFC 7250, section 4.2).
 pub(crate) const UNSUPPORTED_CERTIFICATE: u8 = 43;
 
-/// Only a server is ever known by a certificate.
+/// Only a server is identified by a certificate.
 fn write_certificate_error(error: &CertificateError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -115,7 +115,7 @@ fn write_certificate_error(error: &CertificateError, f: &mut fmt::Formatter<'_>)
     }
 }
 
-/// What a verifier of ours found, on its way through rustls.
+/// An error of our verifiers, passed through rustls.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Found(pub(crate) HandshakeError);
 

@@ -7,15 +7,15 @@ use crate::base64::{Alphabet, decode, encode};
 
 /// SHA-256 of a public key's SubjectPublicKeyInfo.
 ///
-/// Two spellings: `SHA256:` and 43 characters of base64 for people, and the 43 characters in the alphabet of
-/// addresses alone, as in `plait://HOST:7443#FINGERPRINT`. Both are read wherever one is expected.
+/// It has two spellings. `SHA256:` and 43 characters of base64 are for display. The 43 characters in the URL-safe alphabet alone are for
+/// addresses, as in `plait://HOST:7443#FINGERPRINT`. Parsers accept both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 const PREFIX: &str = "SHA256:";
 
 impl Fingerprint {
-    /// The fingerprint with these bytes.
+    /// Returns the fingerprint with these bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -25,7 +25,7 @@ impl Fingerprint {
         &self.0
     }
 
-    /// The spelling for addresses.
+    /// Returns the spelling for addresses.
     pub fn compact(&self) -> String {
         encode(Alphabet::Url, &self.0)
     }
@@ -56,8 +56,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// The text is no fingerprint: neither `SHA256:` with 43 characters of base64, nor 43 characters of its form for
-/// addresses.
+/// The text is not a fingerprint: neither `SHA256:` with 43 characters of base64, nor the 43 characters for addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParseFingerprintError;
 

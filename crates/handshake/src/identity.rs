@@ -24,7 +24,7 @@ const PKCS8_PREFIX: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 impl Identity {
-    /// A new identity from 32 bytes of `random`, which must be the source for secrets.
+    /// Generates an identity from 32 bytes of `random`, which must be the source for secrets.
     pub fn generate(random: &mut dyn Random) -> Self {
         let mut pkcs8 = Zeroizing::new(vec![0; PKCS8_PREFIX.len() + 32]);
         let (prefix, seed) = pkcs8.split_at_mut(PKCS8_PREFIX.len());
@@ -36,7 +36,7 @@ impl Identity {
     /// Reads a PKCS#8 document.
     ///
     /// # Errors
-    /// [`IdentityError::Key`] if it is no Ed25519 key, or its two halves do not belong together.
+    /// [`IdentityError::Key`] if it is not an Ed25519 key, or if its two halves do not match.
     pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, IdentityError> {
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8).map_err(|_| IdentityError::Key)?;
         let public = pair.public_key().as_ref().try_into().map_err(|_| IdentityError::Key)?;
@@ -46,15 +46,15 @@ impl Identity {
     /// Reads a PEM file with one `PRIVATE KEY`.
     ///
     /// # Errors
-    /// [`IdentityError`] if there is none in it, or not of Ed25519.
+    /// [`IdentityError`] if there is none in it, or if it is not Ed25519.
     pub fn from_pem(pem: &[u8]) -> Result<Self, IdentityError> {
         let key = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(|_| IdentityError::Pem)?;
-        // rustls leaves it to us to wipe what it has read.
+        // rustls does not wipe the bytes that it has read.
         let key = Zeroizing::new(key);
         Self::from_pkcs8(key.secret_pkcs8_der())
     }
 
-    /// The PKCS#8 document, for a file that only its owner can read.
+    /// Returns the PKCS#8 document, for a file that only its owner can read.
     pub fn to_pkcs8(&self) -> Zeroizing<Vec<u8>> {
         self.pkcs8.clone()
     }
@@ -84,7 +84,7 @@ impl Identity {
         self.public
     }
 
-    /// The key as TLS takes it, borrowed: a copy would outlive us unwiped.
+    /// Returns the key for TLS, borrowed: a copy would stay in memory unwiped.
     pub(crate) fn private_key(&self) -> PrivatePkcs8KeyDer<'_> {
         PrivatePkcs8KeyDer::from(&self.pkcs8[..])
     }
@@ -96,7 +96,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why a file is not an identity.
+/// The reason for which a file is not an identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdentityError {
     /// No PEM section `PRIVATE KEY`.
@@ -126,7 +126,7 @@ pub struct PublicKey([u8; 32]);
 /// SubjectPublicKeyInfo (RFC 8410, section 4) of an Ed25519 key up to its 32 bytes.
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// What a public key's line starts with.
+/// The start of a public key's line.
 const KEY_TYPE: &str = "plait-ed25519";
 
 impl PublicKey {
@@ -140,7 +140,7 @@ impl PublicKey {
         &self.0
     }
 
-    /// What names it.
+    /// Returns its fingerprint.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest::digest(&digest::SHA256, &self.spki()).as_ref());

@@ -1,11 +1,11 @@
-//! How two hosts come to share secrets: TLS 1.3 and tcpcrypt.
+//! Handshakes of sealed connections: TLS 1.3 and tcpcrypt.
 //!
-//! What a connection knows of a handshake is [`plait_protect::handshake`]: the negotiation in the SYNs, and a trait for what runs
-//! over the bytes behind them. Here are its two implementations, TLS 1.3 and tcpcrypt, as one [`Handshake`], and what
-//! they are made from: [`OpenerSettings`] and [`ListenerSettings`] are [`Handshakes`].
+//! A connection uses the interface [`plait_protect::handshake`]: the negotiation in the SYNs, and a trait for the exchange over the bytes
+//! after them. This crate has its two implementations, TLS 1.3 and tcpcrypt, as one [`Handshake`]. Handshakes are made from
+//! [`OpenerSettings`] and [`ListenerSettings`], which are [`Handshakes`].
 //!
-//! Randomness is an argument, with one exception: rustls and AWS-LC draw what TLS needs (ephemeral keys, hello
-//! randoms) from the operating system themselves, and cannot be told otherwise.
+//! Randomness is an argument, with one exception. rustls and AWS-LC draw the randomness of TLS (ephemeral keys, hello randoms) from the
+//! operating system, and this cannot be changed.
 
 mod base64;
 mod certificate;

@@ -1,4 +1,4 @@
-//! The handshake as the connection sees it.
+//! The handshake as a connection sees it.
 
 use core::fmt;
 
@@ -18,22 +18,21 @@ use plait_protect::handshake::{
     PrologueReader, Tep, Transcript,
 };
 
-/// The most bytes that a peer may send for its handshake. A TLS flight with a long certificate chain and ML-KEM keys
-/// stays below 20 KiB; what is kept of it at any time is bounded by this, too.
+/// Largest number of bytes that a peer may send for its handshake. A TLS flight with a long certificate chain and ML-KEM keys stays below
+/// 20 KiB. This also bounds the bytes kept at any time.
 pub const MAX_PEER_BYTES: u64 = 64 * 1024;
 
-/// The same behind the prologue.
+/// The same after the prologue.
 pub(crate) const MAX_EXCHANGE_BYTES: u64 = MAX_PEER_BYTES - MAX_PROLOGUE as u64;
 
-/// A handshake over the unmapped bytes of the first subflow: the prologues of both ends, and behind them TLS 1.3 or tcpcrypt.
+/// A handshake over the unmapped bytes of the first subflow: the prologues of both ends, then TLS 1.3 or tcpcrypt.
 ///
-/// After [`open`](Self::open) or [`accept`](Self::accept), and after each [`handle_bytes`](Self::handle_bytes), even if
-/// that failed: send what [`poll_transmit`](Self::poll_transmit) gives, in order, then ask
-/// [`poll_complete`](Self::poll_complete).
+/// After [`open`](Self::open) or [`accept`](Self::accept), and after each [`handle_bytes`](Self::handle_bytes), even a failed one: send the
+/// output of [`poll_transmit`](Self::poll_transmit) in order, then call [`poll_complete`](Self::poll_complete).
 pub struct Handshake {
     role: Role,
     ours: Prologue,
-    /// Whether it is still to be sent, in front of our first bytes.
+    /// Whether it must still be sent, before our first bytes.
     is_prologue_due: bool,
     theirs: Theirs,
     exchange: Exchange,
@@ -41,28 +40,27 @@ pub struct Handshake {
 
 /// The prologue of the peer.
 enum Theirs {
-    /// It has not come whole.
+    /// It is not complete.
     Awaited { negotiated: Transcript, reader: PrologueReader },
-    /// It has, and so everything that the keys depend on is known.
+    /// It has arrived: everything on which the keys depend is known.
     Here { prologue: Prologue, transcript: BoundTranscript },
-    /// It is none.
+    /// It is malformed.
     Malformed,
 }
 
-/// What runs behind the prologues.
+/// The exchange after the prologues.
 enum Exchange {
-    /// TLS 1.3, of which the connection keeps an exported secret.
+    /// TLS 1.3. The connection keeps a secret exported from it.
     Tls13(Box<Tls>),
     /// tcpcrypt's key exchange.
     Tcpcrypt(Box<Tcpcrypt>),
 }
 
 impl Handshake {
-    /// Host A's part, which understands these `capabilities`. `random` is the source for secrets; `wall_clock` is for the dates in
-    /// certificates.
+    /// Begins as host A with these `capabilities`. `random` is the source for secrets; `wall_clock` is for the dates in certificates.
     ///
     /// # Errors
-    /// [`HandshakeError::Settings`] and [`HandshakeError::Tls`] where the settings do not fit together.
+    /// [`HandshakeError::Settings`] and [`HandshakeError::Tls`] if the settings do not fit together.
     pub fn open(
         tep: Tep,
         settings: &OpenerSettings,
@@ -81,7 +79,7 @@ impl Handshake {
         Ok(Self::new(Role::A, Prologue::of_client(capabilities), transcript, exchange))
     }
 
-    /// Host B's part, which introduces itself like this.
+    /// Begins as host B with this introduction.
     ///
     /// # Errors
     /// As [`Handshake::open`].
@@ -109,12 +107,12 @@ impl Handshake {
         Self { role, ours, is_prologue_due: true, theirs, exchange }
     }
 
-    /// Takes unmapped bytes of the peer, as they come, and says how many of them belong to the handshake: all, unless
-    /// it ends among them. Nothing may follow its end without a mapping, so bytes given after it are an error; with
-    /// TLS it may be the alert by which a server refuses our key.
+    /// Takes unmapped bytes of the peer in any pieces. Returns how many of them belong to the handshake: all, unless it ends among them. No
+    /// unmapped bytes may follow its end, so bytes given after it are an error. With TLS they may be the alert by which a server refuses
+    /// our key.
     ///
     /// # Errors
-    /// The handshake has failed for good. Send what there is to transmit (an alert), then reset the connection.
+    /// The handshake has failed permanently. Send the remaining output (an alert), then reset the connection.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
         let in_front = self.take_prologue(bytes)?;
         let Theirs::Here { transcript, .. } = &self.theirs else { return Ok(in_front) };
@@ -126,7 +124,7 @@ impl Handshake {
         Ok(in_front + behind)
     }
 
-    /// Takes what belongs to the prologue of the peer, if it is not here yet.
+    /// Takes the bytes of the peer's prologue, if it is not complete yet.
     fn take_prologue(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
         const MALFORMED: HandshakeError = HandshakeError::Malformed("not a prologue of mptcpsec/2");
         let (negotiated, reader) = match &mut self.theirs {
@@ -152,19 +150,19 @@ impl Handshake {
         }
     }
 
-    /// Bytes to be sent next, unmapped.
+    /// Returns the bytes to send next, unmapped.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         let bytes = scrubbed(|| match &mut self.exchange {
             Exchange::Tls13(tls) => tls.poll_transmit(),
             Exchange::Tcpcrypt(tcpcrypt) => tcpcrypt.poll_transmit(),
         })?;
-        // Both in one piece, so that they leave in one flight.
+        // Both are in one piece, so that they leave in one flight.
         let is_first = core::mem::take(&mut self.is_prologue_due);
         Some(if is_first { [self.ours.as_bytes(), &bytes].concat().into() } else { bytes })
     }
 
-    /// The outcome, once: as soon as the peer's last byte was taken and our own last byte was handed out. From then on
-    /// both directions carry mapped bytes only.
+    /// Returns the outcome, once: after the peer's last byte was taken and our own last byte was handed out. From then on both directions
+    /// carry mapped bytes only.
     pub fn poll_complete(&mut self) -> Option<Complete> {
         let Theirs::Here { prologue: theirs, .. } = &self.theirs else { return None };
         let complete = scrubbed(|| match &mut self.exchange {
@@ -188,12 +186,12 @@ impl Handshake {
         })
     }
 
-    /// For a client, after the outcome: takes the server's ticket, [`Complete::ticket`] of the other side, for later handshakes with the same
-    /// settings. It has to come by the sealed connection and no other way. One that makes no sense, or a second one, is none.
+    /// For a client, after the outcome: takes the server's ticket, [`Complete::ticket`] of the other side, for later handshakes with the
+    /// same settings. It must come by the sealed connection. An invalid ticket, or a second one, is ignored.
     pub fn handle_ticket(&mut self, ticket: &SessionTicket) {
         scrubbed(|| match &mut self.exchange {
             Exchange::Tls13(tls) => tls.handle_ticket(ticket),
-            // Sessions of tcpcrypt (RFC 8548, section 3.5) are not continued.
+            // Sessions of tcpcrypt (RFC 8548, section 3.5) are not resumed.
             Exchange::Tcpcrypt(_) => {}
         });
     }
@@ -211,23 +209,24 @@ impl fmt::Debug for Handshake {
 /// The outcome of a handshake.
 #[derive(Debug)]
 pub struct Complete {
-    /// Everything else is derived from it: [`ConnectionSecrets::derive`](plait_protect::sealed::ConnectionSecrets::derive).
+    /// All keys are derived from it: [`ConnectionSecrets::derive`](plait_protect::sealed::ConnectionSecrets::derive).
     pub master: MasterSecret,
-    /// What was negotiated; its [`byte`](Tep::byte) starts the session id.
+    /// The negotiated TEP. Its [`byte`](Tep::byte) starts the session id.
     pub tep: Tep,
     /// The AEAD of the blocks.
     pub suite: Suite,
-    /// How the secret was agreed on, for the status: `X25519MLKEM768`, `X25519`, `secp256r1`.
+    /// The key exchange, for the status: `X25519MLKEM768`, `X25519`, `secp256r1`.
     pub key_exchange: &'static str,
     /// The identity of the peer.
     pub peer: Peer,
-    /// What the peer understands.
+    /// The capabilities of the peer.
     pub capabilities: Capabilities,
-    /// Of a server: which run of it this is.
+    /// The instance, if the peer is a server.
     pub instance: Option<Instance>,
-    /// An earlier session was continued: the peer is who proved to be that then, and nothing was signed. Keys were agreed on anew.
+    /// Whether an earlier session was resumed. The peer has the identity that was authenticated then, and nothing was signed. The keys are
+    /// new.
     pub is_resumed: bool,
-    /// Of a server: what its client needs to continue this session, to be sent over the sealed connection.
+    /// If this host is the server: the ticket with which its client can resume this session, to be sent over the sealed connection.
     pub ticket: Option<SessionTicket>,
     /// Handshake bytes we sent: our first mapping starts at relative subflow sequence number 1 + this.
     pub sent: u64,
@@ -235,7 +234,7 @@ pub struct Complete {
     pub received: u64,
 }
 
-/// The outcome of what runs behind the prologues; bytes are counted from there on.
+/// The outcome of the exchange after the prologues. Bytes are counted from there on.
 #[derive(Debug)]
 pub(crate) struct Exchanged {
     pub(crate) master: MasterSecret,
@@ -249,7 +248,7 @@ pub(crate) struct Exchanged {
     pub(crate) received: u64,
 }
 
-/// The identity of the peer, as far as it was proved.
+/// The authenticated identity of the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Peer {
     /// None: encrypted, not authenticated.
@@ -258,10 +257,10 @@ pub enum Peer {
     Key {
         /// The key.
         key: PublicKey,
-        /// Whether it was in our list beforehand; if not the caller decides what it is worth.
+        /// Whether it is in the configured list. If not, the caller decides whether to accept it.
         is_known: bool,
     },
-    /// The owner of a certificate that our roots vouch for.
+    /// The owner of a certificate that our root certificates verify.
     Certificate {
         /// The end entity's certificate.
         end_entity: CertificateDer<'static>,

@@ -1,4 +1,4 @@
-//! Settings as makers of handshakes, for connections.
+//! Settings as factories of handshakes.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::fingerprint::Fingerprint;
 use crate::machine::{Complete, Handshake, Peer};
 use crate::settings::{ClientPolicy, ListenerSettings, OpenerSettings, ServerTrust};
 
-/// In the key log: what an exchange of shares has agreed on, beside the session id of its connection.
+/// In the key log: the result of an exchange of shares, with the session id of its connection.
 const LOGGED_SHARE: &str = "MPTCPSEC_SHARE";
 
 impl Handshakes for OpenerSettings {

@@ -1,7 +1,7 @@
-//! Sessions of a server that clients may continue.
+//! Sessions of a server that clients may resume.
 //!
-//! A client's ticket is a random name of 32 bytes, and what belongs to it is kept here, so that there is no key under which all tickets could be
-//! read, a ticket says nothing about who has it, and it counts once.
+//! A ticket is a random name of 32 bytes, and the state of its session is kept here. Therefore there is no key that would reveal the
+//! content of all tickets. A ticket says nothing about its client, and it counts once.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -14,50 +14,49 @@ use zeroize::Zeroizing;
 use crate::settings::{ClientPolicy, KeyExchanges, ListenerSettings};
 use crate::tickets::{is_over, is_recent};
 
-/// Sessions that a server keeps in memory for clients who come back. Clones are the same sessions; each of them is continued once.
+/// Sessions that a server keeps in memory for returning clients. Clones share the sessions; each session is resumed once.
 #[derive(Clone, Default)]
 pub struct Sessions(Arc<Mutex<Kept>>);
 
-/// All sessions; beyond that the oldest is forgotten, and its client shakes hands in full. Anybody whom the listener takes can bring that
-/// about.
+/// Largest number of sessions. Beyond it the oldest is dropped, and its client makes a full handshake. Any accepted client can cause that.
 const MAX_SESSIONS: usize = 4096;
-/// Bytes of one as rustls writes it down: some 80, a name of up to 255, and a raw key of the client of 44.
+/// Largest size of a session as rustls encodes it: some 80 bytes, a name of up to 255, and a raw key of the client of 44.
 pub(crate) const MAX_SESSION: usize = 512;
 
 #[derive(Default)]
 struct Kept {
     by_name: BTreeMap<Vec<u8>, (u64, Session)>,
-    /// Their names in the order in which they came.
+    /// Names of the sessions in the order of arrival.
     by_age: BTreeMap<u64, Vec<u8>>,
     next: u64,
 }
 
 /// One session, for rustls.
 pub(crate) struct Session {
-    /// Under which settings it was made.
+    /// The settings under which it was made.
     pub(crate) terms: Terms,
-    /// When the two have proved who they are.
+    /// When the two sides were authenticated.
     pub(crate) proved_at: UnixTime,
     pub(crate) secrets: Zeroizing<Vec<u8>>,
 }
 
-/// SHA-256 of all that a listener goes by. A session is continued under the terms under which it began: a client that is no longer listed, a key of
-/// ours that was replaced, a suite that is no longer allowed, all call for a handshake in full.
+/// SHA-256 of all settings of a listener. A session is resumed only under the terms under which it began. A client that is no longer
+/// listed, a replaced key of ours, or a suite that is no longer allowed requires a full handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms([u8; 32]);
 
 impl Sessions {
-    /// How many there are.
+    /// Returns the number of sessions.
     pub fn len(&self) -> usize {
         self.with(|kept| kept.by_name.len())
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The session with this name, which nobody gets again: when its two sides have proved who they are, and its secrets.
+    /// Removes the session with this name. Returns when its two sides were authenticated, and its secrets.
     pub(crate) fn take(
         &self,
         name: &[u8],
@@ -73,7 +72,7 @@ impl Sessions {
         (made_under == terms && is_recent(proved_at, now)).then_some((proved_at, secrets))
     }
 
-    /// Keeps a session.
+    /// Stores a session.
     pub(crate) fn put(&self, name: Vec<u8>, session: Session, now: UnixTime) {
         self.with(|kept| {
             kept.forget_old(now);
@@ -94,7 +93,7 @@ impl Sessions {
 }
 
 impl Kept {
-    /// Those that are of no use any more. One that continues another may wait behind younger ones, for a day at most.
+    /// Drops sessions that are no longer useful. One that resumes another may wait behind younger ones, for a day at most.
     fn forget_old(&mut self, now: UnixTime) {
         while let Some((_, first)) = self.by_age.first_key_value()
             && let Some((_, session)) = self.by_name.get(first)
@@ -150,7 +149,7 @@ impl Terms {
     }
 }
 
-/// Fields with their lengths before them, so that no two lists of them are alike.
+/// A hash of fields with their lengths before them, so that distinct lists have distinct hashes.
 struct Summary(digest::Context);
 
 impl Summary {

@@ -1,4 +1,4 @@
-//! What a handshake needs to know beforehand.
+//! Settings of handshakes.
 
 use core::fmt;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::identity::Identity;
 use crate::sessions::Sessions;
 use crate::tickets::Tickets;
 
-/// How the active opener knows the server.
+/// How the opener authenticates the server.
 #[derive(Clone, Debug)]
 pub enum ServerTrust {
-    /// By one of these raw public keys, as ssh knows its hosts.
+    /// By one of these raw public keys, like the host keys of ssh.
     Pinned(Vec<Fingerprint>),
-    /// Any raw public key will do; [`Peer::Key`](crate::Peer::Key) reports it, and the caller compares or asks before
-    /// it sends data.
+    /// Any raw public key is accepted. [`Peer::Key`](crate::Peer::Key) reports it, and the caller compares it or asks the user before it
+    /// sends data.
     AcceptNew,
-    /// By a certificate for its name under one of these roots.
+    /// By a certificate for its name under one of these root certificates.
     Roots(Arc<RootCertStore>),
 }
 
 impl ServerTrust {
-    /// Whether the server has to be told which name is asked for: only a certificate is for a name.
+    /// Whether the server must learn the requested name: only a certificate is for a name.
     pub(crate) fn needs_name(&self) -> bool {
         match self {
             Self::Roots(_) => true,
@@ -36,30 +36,30 @@ impl ServerTrust {
     }
 }
 
-/// Which clients a listener takes.
+/// The clients that a listener accepts.
 #[derive(Clone, Debug)]
 pub enum ClientPolicy {
-    /// Anybody; no client is asked for a key.
+    /// All clients. No client is asked for a key.
     Anonymous,
-    /// Anybody; a client that has a key shows it, and [`Peer::Key`](crate::Peer::Key) reports it.
+    /// All clients. A client that has a key shows it, and [`Peer::Key`](crate::Peer::Key) reports it.
     AskForKey,
     /// Only clients with one of these keys.
     Authorised(Vec<Fingerprint>),
 }
 
-/// Which key exchanges a handshake may use.
+/// The key exchanges that a handshake may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum KeyExchanges {
     /// The hybrid first, then those that a quantum computer could break.
     #[default]
     All,
-    /// Only the hybrid of X25519 and ML-KEM-768, which TLS 1.3 has and tcpcrypt has not: what is recorded today stays secret if either
-    /// of the two holds.
+    /// Only the hybrid of X25519 and ML-KEM-768, which TLS 1.3 has and tcpcrypt lacks. Bytes recorded today stay secret if either of the
+    /// two remains unbroken.
     PostQuantum,
 }
 
 impl KeyExchanges {
-    /// Whether a handshake of this kind can do with them.
+    /// Whether a handshake of this kind can use them.
     pub(crate) fn allow(self, tep: Tep) -> bool {
         match self {
             Self::All => true,
@@ -68,23 +68,23 @@ impl KeyExchanges {
     }
 }
 
-/// What the active opener brings along.
+/// Settings of the opener.
 #[derive(Clone)]
 pub struct OpenerSettings {
-    /// Cipher suites, best first. They go for the handshake and for the blocks.
+    /// Cipher suites, best first, for the handshake and for the blocks.
     pub suites: Vec<Suite>,
-    /// How the keys may be agreed on.
+    /// The allowed key exchanges.
     pub key_exchanges: KeyExchanges,
-    /// The server's name, for certificates, which are asked for by it in clear (RFC 6066, section 3). With raw keys it stays here, and any
-    /// name or address will do.
+    /// The server's name for certificates, which are requested by this name in clear (RFC 6066, section 3). With raw keys it is not sent,
+    /// and any name or address is valid.
     pub server_name: ServerName<'static>,
-    /// How it is known.
+    /// How the server is authenticated.
     pub server: ServerTrust,
-    /// Our own key, for servers that ask for one.
+    /// Our own key, for servers that request one.
     pub identity: Option<Arc<Identity>>,
-    /// What servers have given us for later handshakes, with which these cost less; `None`: each handshake is in full.
+    /// Tickets from servers, which make later handshakes cheaper; `None`: each handshake is a full one.
     pub tickets: Option<Tickets>,
-    /// Where the secrets of TLS and tcpcrypt go for analysis (SSLKEYLOGFILE): with them all of a connection can be read.
+    /// The log of the secrets of TLS and tcpcrypt, for analysis (SSLKEYLOGFILE). With it all bytes of a connection can be read.
     pub key_log: Arc<dyn KeyLog>,
 }
 
@@ -116,22 +116,22 @@ impl fmt::Debug for OpenerSettings {
     }
 }
 
-/// What a listener brings along.
+/// Settings of a listener.
 #[derive(Clone)]
 pub struct ListenerSettings {
     /// Cipher suites, best first.
     pub suites: Vec<Suite>,
-    /// How the keys may be agreed on.
+    /// The allowed key exchanges.
     pub key_exchanges: KeyExchanges,
     /// Our key, for clients that pin or learn it.
     pub identity: Option<Arc<Identity>>,
-    /// Our certificate, for clients that go by roots.
+    /// Our certificate, for clients that require one.
     pub certificate: Option<Arc<Certificate>>,
-    /// Whom we take.
+    /// The accepted clients.
     pub clients: ClientPolicy,
-    /// Sessions that clients may continue, to whom their tickets cost less; `None`: each handshake is in full.
+    /// Sessions that clients may resume by cheaper handshakes; `None`: each handshake is a full one.
     pub sessions: Option<Sessions>,
-    /// Where the secrets of TLS and tcpcrypt go for analysis.
+    /// The log of the secrets of TLS and tcpcrypt, for analysis.
     pub key_log: Arc<dyn KeyLog>,
 }
 

@@ -1,8 +1,8 @@
-//! tcpcrypt's key exchange (RFC 8548, section 3.3): Init1 from A, Init2 from B, and both have a secret.
+//! tcpcrypt's key exchange (RFC 8548, section 3.3): after Init1 from A and Init2 from B both have a secret.
 //!
-//! Two things differ from the RFC. The transcript that goes into the secret is the one of both SYNs with MP_CAPABLE
-//! and ENO and of both prologues, and in place of its frames come our blocks, whose master secret is one more output of the CPRF.
-//! It is anonymous: it keeps eavesdroppers out, not a man in the middle who is there from the first segment on.
+//! It differs from the RFC in two things. The transcript in the secret covers both SYNs with MP_CAPABLE and ENO, and both prologues. Our
+//! blocks replace the RFC's frames, and their master secret is one more output of the CPRF. It is anonymous: it protects against
+//! eavesdroppers, not against a man in the middle that is present from the first segment on.
 
 mod agreement;
 mod message;
@@ -46,18 +46,18 @@ enum State {
         private: PrivateKey,
         collector: Collector,
     },
-    /// A that has Init2, and waits for the confirmation of B.
+    /// A, which has Init2 and waits for the confirmation of B.
     Confirming {
         complete: Box<Exchanged>,
         awaited: Awaited,
     },
     Agreed(Box<Exchanged>),
-    /// The outcome was handed out, or there is none.
+    /// The outcome was returned, or there is none.
     Over,
 }
 
-/// In the key log: a private key beside the nonce of its owner, and the shared secret ES beside the nonce of A. All else follows from
-/// these and from what is on the wire.
+/// In the key log: a private key with the nonce of its owner, and the shared secret ES with the nonce of A. All keys follow from these and
+/// from the bytes on the wire.
 const LOGGED_PRIVATE_KEY: &str = "TCPCRYPT_PRIVATE_KEY";
 const LOGGED_SHARED_SECRET: &str = "TCPCRYPT_SHARED_SECRET";
 
@@ -98,7 +98,7 @@ impl Tcpcrypt {
         Ok(Self { tep, curve, suites, nonce, key_log, state, outgoing, sent: 0 })
     }
 
-    /// Takes bytes of the peer. The master secret follows from `transcript`, which is the same each time.
+    /// Takes bytes of the peer. The master secret depends on `transcript`, which is the same each time.
     pub(crate) fn handle_bytes(
         &mut self,
         bytes: &[u8],
@@ -235,7 +235,7 @@ impl Tcpcrypt {
         self.key_log.log(LOGGED_SHARED_SECRET, nonce_a, shared.as_slice());
         let [transcript, init1, init2] = *said;
         let parts = [transcript, init1, init2, shared.as_slice()];
-        // Reserved in full, so that no growing leaves a copy of the secret behind.
+        // Reserved in full, so that no reallocation leaves a copy of the secret in memory.
         let mut material = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
         parts.iter().for_each(|part| material.extend_from_slice(part));
         let session = Hkdf::extract(nonce_a, &material);

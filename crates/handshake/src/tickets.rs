@@ -1,11 +1,11 @@
-//! Tickets of servers, by which a client opens its next connection to one of them with less.
+//! Tickets of servers, with which a client opens its next connection to them more cheaply.
 //!
-//! **What a ticket stands for.** It continues a session in which the server has proved who it is. So it counts only where that proof would do
-//! now: for the same name, the same trust, the same key of ours, the same cipher suites and key exchanges ([`Context`]), and if the
-//! verifier of that handshake still takes what the server has shown. It is good for a day after the server has signed something
-//! ([`MAX_AGE`]), however often the session was continued in between. Keys are agreed on anew in any case.
+//! **Meaning of a ticket.** It resumes a session in which the server was authenticated. It therefore counts only if that authentication
+//! would succeed now: for the same name, the same trust, the same key of ours, the same cipher suites and key exchanges ([`Context`]), and
+//! if the verifier of that handshake still accepts the server's identity. It is valid for a day after the server has signed something
+//! ([`MAX_AGE`]), however often the session was resumed in between. The keys are new in any case.
 //!
-//! **Once.** A ticket is taken out to be offered and does not come back: whoever sees two connections open sees no ticket twice.
+//! **Once.** A ticket is removed when it is offered and does not come back: an observer of two connections sees no ticket twice.
 
 use core::fmt;
 use core::time::Duration;
@@ -20,21 +20,21 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use crate::identity::PublicKey;
 use crate::settings::{KeyExchanges, OpenerSettings, ServerTrust};
 
-/// How long a proof of identity is good for.
+/// How long an authentication is valid.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Tickets that a client keeps in memory. Clones are the same tickets; each of them is offered once.
+/// Tickets that a client keeps in memory. Clones share the tickets; each ticket is offered once.
 #[derive(Clone, Default)]
 pub struct Tickets(Arc<Mutex<VecDeque<Ticket>>>);
 
-/// Tickets for one server: as many as connections to it are opened at about the same time.
+/// Tickets for one server: the number of connections that are opened to it at about the same time.
 const MAX_FOR_ONE: usize = 8;
 /// All tickets.
 const MAX_TICKETS: usize = 256;
-/// Bytes of the chain that the server has shown: a ticket is no place to store more.
+/// Largest size of a server's certificate chain, so that a ticket cannot be used to store more.
 const MAX_CHAIN: usize = 8 << 10;
 
-/// All that has to be the same where a ticket is offered.
+/// All settings that must be equal when a ticket is offered.
 #[derive(Clone)]
 pub(crate) struct Context {
     server_name: ServerName<'static>,
@@ -44,36 +44,36 @@ pub(crate) struct Context {
     key_exchanges: KeyExchanges,
 }
 
-/// What judges the server, and what we show: rustls continues a session only with the very values that it began with.
+/// The verifier of the server, and our identity. rustls resumes a session only with the same values in memory.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) verifier: Arc<dyn ServerCertVerifier>,
     pub(crate) ours: Arc<dyn ResolvesClientCert>,
 }
 
-/// A ticket and what it stands for.
+/// A ticket and its session.
 pub(crate) struct Ticket {
     pub(crate) context: Context,
     pub(crate) credentials: Credentials,
-    /// What the server has shown.
+    /// The identity that the server has shown.
     pub(crate) chain: Vec<CertificateDer<'static>>,
-    /// When it has signed something.
+    /// When the server has signed something.
     pub(crate) proved_at: UnixTime,
     pub(crate) session: Tls13ClientSessionValue,
 }
 
 impl Tickets {
-    /// How many there are.
+    /// Returns the number of tickets.
     pub fn len(&self) -> usize {
         self.with(|tickets| tickets.len())
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The latest ticket that is good in this context, which nobody gets again.
+    /// Removes and returns the latest ticket that is valid in this context.
     pub(crate) fn take(&self, context: &Context, now: UnixTime) -> Option<Ticket> {
         self.with(|tickets| {
             tickets.retain(|ticket| is_recent(ticket.proved_at, now));
@@ -87,7 +87,7 @@ impl Tickets {
         })
     }
 
-    /// Keeps a ticket, in the place of the oldest if there are too many.
+    /// Stores a ticket, in place of the oldest if there are too many.
     pub(crate) fn put(&self, ticket: Ticket) {
         if ticket.chain.iter().map(|shown| shown.len()).sum::<usize>() > MAX_CHAIN {
             return;
@@ -136,7 +136,7 @@ impl Context {
         let is_same_trust = match (server, &other.server) {
             (ServerTrust::Pinned(ours), ServerTrust::Pinned(theirs)) => ours == theirs,
             (ServerTrust::AcceptNew, ServerTrust::AcceptNew) => true,
-            // Each keeps its roots alive, so that no others can be at the same address.
+            // Each keeps its roots alive, so that no other roots can have the same address.
             (ServerTrust::Roots(ours), ServerTrust::Roots(theirs)) => Arc::ptr_eq(ours, theirs),
             (ServerTrust::Pinned(_) | ServerTrust::AcceptNew | ServerTrust::Roots(_), _) => false,
         };
@@ -149,7 +149,8 @@ impl Context {
 }
 
 impl Ticket {
-    /// rustls does not look at the chain of a session that it continues: a certificate may have expired since.
+    /// Whether the server's identity is still valid. rustls does not check the chain of a resumed session: a certificate may have expired
+    /// since.
     fn is_still_believed(&self, now: UnixTime) -> bool {
         let Some((end_entity, intermediates)) = self.chain.split_first() else { return false };
         let name = &self.context.server_name;
@@ -157,12 +158,12 @@ impl Ticket {
     }
 }
 
-/// Whether what was proved at that time counts no longer, and never will.
+/// Whether an authentication at that time is no longer valid, and never will be.
 pub(crate) fn is_over(proved_at: UnixTime, now: UnixTime) -> bool {
     now.as_secs().saturating_sub(proved_at.as_secs()) >= MAX_AGE.as_secs()
 }
 
-/// Whether what was proved at that time still counts. A clock that has been put back says nothing about any age.
+/// Whether an authentication at that time is still valid. After a clock was set back, no age is known.
 pub(crate) fn is_recent(proved_at: UnixTime, now: UnixTime) -> bool {
     proved_at.as_secs() <= now.as_secs() && !is_over(proved_at, now)
 }

@@ -1,13 +1,12 @@
 //! TLS 1.3 as a key exchange (Jadin et al., section III-B; RFC 5705, RFC 8446 section 7.5).
 //!
-//! An ordinary rustls connection runs over the unmapped bytes until both Finished messages are through. Then one
-//! secret is exported, with the hash of the transcript as context, and the record layer is not used any more. rustls is fed
-//! record by record, never beyond the record that ends the handshake, so the end is known to the byte: neither side sends
-//! a record after its Finished. Only what the server of rustls has to say then, the ticket for a later handshake, is
-//! carried on, by the sealed connection ([`Complete::ticket`]).
+//! An ordinary rustls connection runs over the unmapped bytes until both Finished messages are through. Then one secret is exported, with
+//! the hash of the transcript as context, and the record layer is not used any more. rustls gets record after record, and none after the
+//! record that ends the handshake. The end is therefore known to the byte: neither side sends a record after its Finished. The only later
+//! output of a rustls server is the ticket for a later handshake. The sealed connection carries it ([`Complete::ticket`]).
 //!
-//! A client is complete before the server has seen its key. If the server does not like the key its alert comes as
-//! unmapped bytes behind the handshake; the client's connection is kept to read it.
+//! A client is complete before the server has seen its key. If the server refuses the key, its alert comes as unmapped bytes after the
+//! handshake. The client keeps the TLS connection to read it.
 
 mod client;
 mod exporter;
@@ -40,7 +39,7 @@ use crate::settings::{KeyExchanges, ListenerSettings, OpenerSettings};
 use crate::tickets::Context;
 use plait_protect::handshake::{BoundTranscript, Tep};
 
-/// What both sides name in ALPN: this connection is not mistaken for another use of TLS, nor the reverse.
+/// The ALPN name of both sides, which keeps this use of TLS distinct from others.
 const ALPN: &[u8] = b"mptcpsec/2";
 
 /// The label under which the master secret is exported.
@@ -55,28 +54,28 @@ pub(crate) struct Tls {
     outgoing: Vec<u8>,
     known_keys: KnownKeys,
     resuming: Resuming,
-    /// Has the exporter secret from the moment at which there is one, until it is used.
+    /// Holds the exporter secret from its creation until its use.
     exporter: Arc<ExporterTap>,
 }
 
-/// What is done about sessions that are continued.
+/// Handling of resumed sessions.
 enum Resuming {
-    /// Nothing: each handshake is in full.
+    /// None: each handshake is a full one.
     Never,
-    /// A client's part.
+    /// The client's part.
     Client(Box<resuming::Client>, Arc<Slot>),
-    /// A server's.
+    /// The server's part.
     Server(Arc<resuming::Server>),
 }
 
 enum State {
-    /// A server before the whole of the ClientHello.
+    /// A server before the ClientHello is complete.
     Hello {
         acceptor: Box<Acceptor>,
         configs: Box<ServerConfigs>,
     },
     Running(Box<Connection>),
-    /// A client that has all of TLS, and waits for the confirmation of the server.
+    /// A client that has finished TLS and waits for the confirmation of the server.
     Confirming {
         connection: Box<Connection>,
         complete: Box<Exchanged>,
@@ -90,11 +89,11 @@ enum State {
     Failed,
 }
 
-/// Which raw keys count as known in the report.
+/// The raw keys that count as known in the report.
 enum KnownKeys {
-    /// The verifier let only known ones through.
+    /// All: the verifier accepts only known keys.
     All,
-    /// The verifier let anybody through.
+    /// None: the verifier accepts every key.
     None,
 }
 
@@ -144,7 +143,7 @@ impl Tls {
         }
     }
 
-    /// Takes bytes of the peer. The master secret follows from `transcript`, which is the same each time.
+    /// Takes bytes of the peer. The master secret depends on `transcript`, which is the same each time.
     pub(crate) fn handle_bytes(
         &mut self,
         bytes: &[u8],
@@ -188,7 +187,7 @@ impl Tls {
         }
     }
 
-    /// A server whose flight is out has the exporter secret, and confirms.
+    /// Sends the confirmation: a server has the exporter secret once its flight is out.
     fn confirm(&mut self, transcript: &BoundTranscript) -> Result<(), HandshakeError> {
         if let State::Running(connection) = &self.state
             && matches!(**connection, Connection::Server(_))
@@ -199,7 +198,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Takes what belongs to the server's confirmation.
+    /// Takes the bytes of the server's confirmation.
     fn handle_confirmation(&mut self, bytes: &[u8]) -> Result<usize, HandshakeError> {
         let State::Confirming { awaited, .. } = &mut self.state else {
             return Err(HandshakeError::BytesBehindTheEnd);
@@ -216,7 +215,7 @@ impl Tls {
         Ok(taken)
     }
 
-    /// Has rustls read a ticket, and keeps what it makes of it: the last thing that this handshake is for.
+    /// Gives a ticket to rustls and stores the result: the last task of this handshake.
     pub(crate) fn handle_ticket(&mut self, ticket: &SessionTicket) {
         let State::Agreed { mut connection, .. } = core::mem::replace(&mut self.state, State::Failed) else {
             return;
@@ -258,14 +257,14 @@ impl Tls {
             match read {
                 Ok(0) => return Err(HandshakeError::BytesBehindTheEnd),
                 Ok(_) => {}
-                // rustls says so where more waits than one handshake message can have.
+                // rustls returns this error if the waiting bytes exceed the largest handshake message.
                 Err(_) => return Err(HandshakeError::TooLong),
             }
         }
         Ok(())
     }
 
-    /// A whole record is in: lets rustls work on it.
+    /// Lets rustls process a complete record.
     fn handle_record(&mut self, transcript: &BoundTranscript) -> Result<(), HandshakeError> {
         self.state = match core::mem::replace(&mut self.state, State::Failed) {
             State::Hello { acceptor, configs } => self.handle_hello(acceptor, configs)?,
@@ -275,7 +274,7 @@ impl Tls {
                 Err(error) => return Err(self.fail(connection, error)),
             },
             State::Agreed { mut connection, .. } => {
-                // Behind the end there is room for one thing only: the server's refusal of our key.
+                // After the end only one message is possible: the server's refusal of our key.
                 process(&mut connection)?;
                 return Err(HandshakeError::BytesBehindTheEnd);
             }
@@ -301,7 +300,8 @@ impl Tls {
         let config = match configs.choose(&accepted.client_hello(), store) {
             Ok(config) => config,
             Err(error) => {
-                // A fatal alert in a record of its own (RFC 8446, section 6): rustls has no configuration to say it in.
+                // A fatal alert in a record of its own (RFC 8446, section 6): rustls has no configuration with which it could send the
+                // alert.
                 self.outgoing.extend_from_slice(&[21, 3, 3, 0, 2, 2, UNSUPPORTED_CERTIFICATE]);
                 return Err(error);
             }
@@ -361,7 +361,7 @@ impl Tls {
         Ok(State::Confirming { connection, complete, awaited })
     }
 
-    /// What a server says behind its client's Finished. It belongs to the sealed connection and not here.
+    /// Returns the ticket that a server sends after its client's Finished. The sealed connection carries it.
     fn ticket(&self, connection: &mut Connection) -> Option<SessionTicket> {
         let Resuming::Server(server) = &self.resuming else { return None };
         let mut record = Vec::new();
@@ -399,12 +399,12 @@ fn process(connection: &mut Connection) -> Result<(), HandshakeError> {
     connection.process_new_packets().map(drop).map_err(HandshakeError::from)
 }
 
-/// Writing into memory does not fail; an alert that is not written is only a less friendly end.
+/// Writing into memory does not fail. A missing alert is only a less friendly end.
 fn write_all(out: &mut Vec<u8>, mut write: impl FnMut(&mut dyn io::Write) -> io::Result<usize>) {
     while matches!(write(out), Ok(1..)) {}
 }
 
-/// Our provider: the cipher suites asked for, in their order, and the hybrid key exchange first, or alone.
+/// Returns our provider: the requested cipher suites in their order, and the hybrid key exchange first, or alone.
 fn provider(suites: &[Suite], key_exchanges: KeyExchanges) -> Result<Arc<CryptoProvider>, HandshakeError> {
     let cipher_suites: Vec<_> = suites
         .iter()
@@ -443,7 +443,7 @@ fn group_name(group: NamedGroup) -> &'static str {
     }
 }
 
-/// rustls asks for the time through an object; ours says what it was told.
+/// rustls reads the time through an object. Ours returns the time that it was given.
 #[derive(Debug)]
 struct WallClock(UnixTime);
 

@@ -1,4 +1,4 @@
-//! What the papers weigh against byte-wise scrambling, as plain functions: none of it is a mode of a connection.
+//! The alternatives to byte-wise scrambling in the papers, as plain functions. None of them is a mode of a connection.
 //!
 //! | approach | source | why the papers did not take it |
 //! |---|---|---|
@@ -6,9 +6,9 @@
 //! | [`network_coding`] | Kato 2017, Figure 5 | packets of unequal length need padding |
 //! | [`block_chaining`] | Kato 2017, Figure 6 | the last block needs padding |
 //! | [`ciphers`] | Kato 2017, section IV | time per byte, on their machine |
-//! | [`methods`] | Kato 2017, Table II | all of that table, to be timed by whoever has a clock |
+//! | [`methods`] | Kato 2017, Table II | all of that table, for a caller with a clock to time |
 //!
-//! Only the first hides anything from someone who knows the method: fewer than `k` shares say nothing.
+//! Only the first hides anything from an attacker that knows the method: fewer than `k` shares reveal nothing.
 
 pub mod block_chaining;
 pub mod ciphers;

@@ -1,4 +1,4 @@
-//! What happens to the bytes of a connection: plain, scrambled, sealed.
+//! Protection of the bytes of a connection: scrambling and sealing.
 
 #[cfg(feature = "alternatives")]
 pub mod alternatives;

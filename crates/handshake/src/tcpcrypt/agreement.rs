@@ -52,7 +52,7 @@ pub(super) struct PrivateKey {
 const ATTEMPTS: u32 = 8;
 
 impl PrivateKey {
-    /// A new key, which `log` is shown.
+    /// Generates a key, and shows it to `log`.
     pub(super) fn generate(
         curve: Curve,
         random: &mut dyn Random,

@@ -12,21 +12,20 @@ pub(super) const INIT2_MAGIC: u32 = 0x0971_05e0;
 /// N_A_LEN and N_B_LEN of all TEPs (section 5).
 pub(super) const NONCE_LEN: usize = 32;
 
-/// The longest message that is taken. Ours have 111 bytes at most; the RFC has bytes at the end that a receiver must
-/// ignore, and 255 ciphers may be listed.
+/// Largest message accepted. Ours have 111 bytes at most. The RFC allows trailing bytes that a receiver must ignore, and up to 255 ciphers.
 const MAX_MESSAGE: usize = 4096;
 
 /// Magic and message length.
 const PREFIX_LEN: usize = 8;
 
-/// One message, parsed: the ciphers that we have among those listed (in Init2: at most the one chosen).
+/// One parsed message: the listed ciphers that we support (in Init2: at most the chosen one).
 pub(super) struct Init<'a> {
     pub(super) suites: Vec<Suite>,
     pub(super) nonce: &'a [u8; NONCE_LEN],
     pub(super) public: &'a [u8],
 }
 
-/// Gathers the bytes of one message and stops behind its last.
+/// Collects the bytes of one message and stops after its last.
 pub(super) struct Collector {
     magic: u32,
     bytes: BytesMut,
@@ -37,8 +36,8 @@ impl Collector {
         Self { magic, bytes: BytesMut::new() }
     }
 
-    /// Takes what belongs to the message from the start of `input`; gives the message when it is whole. What is wrong
-    /// in the first eight bytes is found there, before the rest is waited for.
+    /// Takes the bytes of the message from the start of `input`. Returns the message when it is complete. An error in the first eight bytes
+    /// is found before the rest arrives.
     pub(super) fn take(&mut self, input: &[u8]) -> Result<(usize, Option<Bytes>), HandshakeError> {
         let prefix = input.len().min(PREFIX_LEN.saturating_sub(self.bytes.len()));
         self.bytes.extend_from_slice(&input[..prefix]);
@@ -100,7 +99,7 @@ pub(super) fn parse_init2(message: &[u8], curve: Curve) -> Result<Init<'_>, Hand
     parse(cipher, rest, curve)
 }
 
-/// Nonce and public key; what stands behind them is ignored, as section 4.1 wants it.
+/// Parses nonce and public key. Bytes after them are ignored, as section 4.1 requires.
 fn parse<'a>(ciphers: &[u8], rest: &'a [u8], curve: Curve) -> Result<Init<'a>, HandshakeError> {
     let (nonce, rest) = split(rest, NONCE_LEN)?;
     let (public, _) = split(rest, curve.encoded_len())?;

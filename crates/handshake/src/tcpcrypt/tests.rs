@@ -18,7 +18,7 @@ fn known(name: &str) -> Vec<u8> {
     hex(vectors()[name].as_str().expect(name))
 }
 
-/// A source that gives out what the test wrote down.
+/// A source of the bytes that the test has written down.
 struct Script(Vec<u8>);
 
 impl Random for Script {

@@ -19,7 +19,7 @@ use crate::identity::Identity;
 use crate::settings::{OpenerSettings, ServerTrust};
 use crate::tickets::Credentials;
 
-/// What judges the server, and what we show it.
+/// Returns the verifier of the server, and our identity.
 pub(super) fn credentials(settings: &OpenerSettings) -> Result<Credentials, HandshakeError> {
     let provider = provider(&settings.suites, settings.key_exchanges)?;
     let algorithms = provider.signature_verification_algorithms;
@@ -37,7 +37,7 @@ pub(super) fn credentials(settings: &OpenerSettings) -> Result<Credentials, Hand
     Ok(Credentials { verifier, ours })
 }
 
-/// A configuration for one handshake, which looks for its ticket in `store`.
+/// Returns the configuration for one handshake, which looks for its ticket in `store`.
 pub(super) fn config(
     settings: &OpenerSettings,
     credentials: &Credentials,
@@ -52,7 +52,7 @@ pub(super) fn config(
         .with_client_cert_resolver(Arc::clone(&credentials.ours));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.enable_early_data = false;
-    // The name of the server crosses the path in clear: it is sent where a certificate for it is asked for, and nowhere else.
+    // The name of the server crosses the path in clear: it is sent only if a certificate for it is required.
     config.enable_sni = settings.server.needs_name();
     config.resumption = match store {
         Some(store) => Resumption::store(store).tls12_resumption(Tls12Resumption::Disabled),
@@ -62,7 +62,7 @@ pub(super) fn config(
     Ok(config)
 }
 
-/// We show nothing.
+/// A client without an identity.
 #[derive(Debug)]
 struct NoIdentity;
 
@@ -76,7 +76,7 @@ impl ResolvesClientCert for NoIdentity {
     }
 }
 
-/// With a list of pinned keys all that get through are known.
+/// With a list of pinned keys, all accepted keys are known.
 pub(super) fn known_keys(settings: &OpenerSettings) -> KnownKeys {
     match settings.server {
         ServerTrust::Pinned(_) => KnownKeys::All,

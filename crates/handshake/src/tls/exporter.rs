@@ -1,7 +1,7 @@
 //! The exporter secret of TLS, for the confirmation of the server.
 //!
-//! rustls exports nothing before a handshake is over on both sides, and the server confirms in its first flight. It tells the secret to key
-//! logs as soon as there is one; here is one that keeps it until it is used.
+//! rustls exports nothing before a handshake is complete on both sides, but the server confirms in its first flight. rustls passes the
+//! secret to key logs as soon as it exists. This key log keeps it until it is used.
 
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustls::KeyLog;
 use zeroize::Zeroizing;
 
-/// What rustls calls it in key logs.
+/// Its name in key logs of rustls.
 const EXPORTER_SECRET: &str = "EXPORTER_SECRET";
 
-/// The key log of one handshake: passes everything on.
+/// The key log of one handshake, which passes everything on.
 pub(super) struct ExporterTap {
     log: Arc<dyn KeyLog>,
     secret: Mutex<Option<Zeroizing<Vec<u8>>>>,
@@ -23,7 +23,7 @@ impl ExporterTap {
         Arc::new(Self { log: Arc::clone(log), secret: Mutex::new(None) })
     }
 
-    /// The secret, once.
+    /// Returns the secret, once.
     pub(super) fn take(&self) -> Option<Zeroizing<Vec<u8>>> {
         self.secret.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,8 +1,8 @@
-//! Where the records of TLS end (RFC 8446, section 5.1).
+//! Boundaries of TLS records (RFC 8446, section 5.1).
 
 use crate::error::HandshakeError;
 
-/// Follows record boundaries, so that no byte behind the last record of the handshake is touched.
+/// Follows record boundaries, so that no byte after the last record of the handshake is taken.
 #[derive(Default)]
 pub(super) struct RecordScanner {
     header: [u8; HEADER_LEN],
@@ -43,7 +43,7 @@ impl RecordScanner {
         Ok((header + body, ends))
     }
 
-    /// Another protocol is noticed here, before its bytes are taken for a length and waited for.
+    /// Detects another protocol before its bytes are taken for a length and waited for.
     fn check_start(&self) -> Result<(), HandshakeError> {
         match self.header[..self.have.min(2)] {
             [] | [20..=23] | [20..=23, 3] => Ok(()),

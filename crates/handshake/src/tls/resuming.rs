@@ -1,8 +1,8 @@
-//! Continuing a session (RFC 8446, section 2.2), `psk_dhe_ke` alone: what rustls asks of a store, for one handshake each.
+//! Resumption of a session (RFC 8446, section 2.2), `psk_dhe_ke` only: the session stores of rustls, one for each handshake.
 //!
-//! rustls would have one store for all handshakes, by the name of the server alone, and leaves out what it has verified before. Here each handshake
-//! gets at most one ticket, which [`Tickets`](crate::Tickets) or [`Sessions`](crate::Sessions) have judged by all that counts, and what it
-//! brings is kept only if the handshake has come to something. There is no early data.
+//! rustls expects one store for all handshakes, indexed by the server's name alone, and does not repeat its verification. Here each
+//! handshake gets at most one ticket, which [`Tickets`](crate::Tickets) or [`Sessions`](crate::Sessions) have checked against all settings.
+//! Its result is stored only if the handshake has succeeded. There is no early data.
 
 use core::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -21,22 +21,22 @@ pub(super) struct Client {
     tickets: Tickets,
     context: Context,
     credentials: Credentials,
-    /// When the server has signed something, if the session is continued that we offer to.
+    /// When the server has signed something, if the session that we offer is resumed.
     proved_before: Option<UnixTime>,
     now: UnixTime,
 }
 
-/// What rustls gets and gives.
+/// The ticket for rustls, and the one from rustls.
 pub(super) struct Slot {
     offered: Mutex<Option<Tls13ClientSessionValue>>,
     given: Mutex<Option<Tls13ClientSessionValue>>,
 }
 
 impl Client {
-    /// With a ticket, if there is one; else with these credentials.
+    /// Returns a store with a ticket, if there is one, or else with these credentials.
     ///
     /// # Errors
-    /// The credentials cannot be made.
+    /// The credentials cannot be created.
     pub(super) fn new<E>(
         tickets: &Tickets,
         context: Context,
@@ -57,7 +57,7 @@ impl Client {
         &self.credentials
     }
 
-    /// Keeps what rustls was given behind this handshake.
+    /// Stores the ticket that rustls got after this handshake.
     pub(super) fn keep(&self, connection: &Connection, slot: &Slot) {
         let Some(session) = take(&slot.given) else { return };
         let Some(shown) = connection.peer_certificates() else { return };
@@ -74,7 +74,7 @@ impl Client {
 }
 
 impl ClientSessionStore for Slot {
-    /// The first group of our list is tried first, whatever a server has chosen once.
+    /// The first group of our list is tried first, whatever a server has chosen before.
     fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
 
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
@@ -109,12 +109,12 @@ pub(super) struct Server {
     sessions: Sessions,
     terms: Terms,
     now: UnixTime,
-    /// When both have proved who they are, if a session is continued.
+    /// When both sides were authenticated, if a session is resumed.
     proved_before: Mutex<Option<UnixTime>>,
     made: Mutex<Option<Made>>,
 }
 
-/// A session that rustls has made: its name and its secrets.
+/// A session created by rustls: its name and its secrets.
 struct Made(Vec<u8>, Zeroizing<Vec<u8>>);
 
 impl Server {
@@ -123,7 +123,7 @@ impl Server {
         Self { sessions: sessions.clone(), terms, now, proved_before, made }
     }
 
-    /// The handshake has come to something: keeps the session that its ticket stands for. `false` if there is none.
+    /// Stores the session of the ticket after a successful handshake. Returns `false` if there is none.
     pub(super) fn keep(&self, connection: &Connection) -> bool {
         let Some(Made(name, secrets)) = take(&self.made) else { return false };
         let proved_at = if is_resumed(connection) { take(&self.proved_before) } else { Some(self.now) };
@@ -165,7 +165,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Whether the handshake has continued a session.
+/// Whether the handshake has resumed a session.
 pub(super) fn is_resumed(connection: &Connection) -> bool {
     connection.handshake_kind() == Some(HandshakeKind::Resumed)
 }

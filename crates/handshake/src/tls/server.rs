@@ -1,4 +1,4 @@
-//! The server's configuration, which depends on what the client can do.
+//! The server's configuration, which depends on the client's abilities.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::{ALPN, KnownKeys, WallClock, provider};
 use crate::error::HandshakeError;
 use crate::settings::{ClientPolicy, ListenerSettings};
 
-/// What is needed to make a configuration once the ClientHello is here.
+/// The parts of a configuration, which is created when the ClientHello has arrived.
 ///
-/// A verifier that wants raw keys refuses clients that have none, and a server that shows raw keys refuses clients
-/// that want certificates. So the choice is made per client, from the certificate types it offers.
+/// A verifier that requires raw keys refuses clients without one, and a server that shows raw keys refuses clients that require
+/// certificates. Therefore the configuration is chosen per client, by the certificate types that it offers.
 pub(super) struct ServerConfigs {
     provider: Arc<CryptoProvider>,
     settings: ListenerSettings,
@@ -42,7 +42,7 @@ impl ServerConfigs {
         Ok(Self { provider, settings: settings.clone(), wall_clock, key_log })
     }
 
-    /// The configuration for this client, which looks for its session in `store`.
+    /// Returns the configuration for this client, which looks for its session in `store`.
     pub(super) fn choose(
         &self,
         hello: &ClientHello<'_>,
@@ -82,7 +82,7 @@ impl ServerConfigs {
             (Some(_), None) | (None, None) => return Err(HandshakeError::IdentityKind),
         };
         config.alpn_protocols = vec![ALPN.to_vec()];
-        // One: a client that comes back is given the next.
+        // One ticket: a returning client gets the next one.
         config.send_tls13_tickets = usize::from(store.is_some());
         config.session_storage = store.unwrap_or_else(|| Arc::new(NoServerSessionStorage {}));
         config.max_early_data_size = 0;
@@ -91,7 +91,7 @@ impl ServerConfigs {
     }
 }
 
-/// With a list of authorised keys all that get through are known.
+/// With a list of authorised keys, all accepted keys are known.
 pub(super) fn known_keys(settings: &ListenerSettings) -> KnownKeys {
     match settings.clients {
         ClientPolicy::Authorised(_) => KnownKeys::All,

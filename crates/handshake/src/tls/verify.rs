@@ -1,4 +1,4 @@
-//! Raw public keys (RFC 7250), checked as ssh checks its hosts.
+//! Raw public keys (RFC 7250), checked like the host keys of ssh.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
@@ -14,17 +14,17 @@ use crate::error::{Found, HandshakeError};
 use crate::fingerprint::Fingerprint;
 use crate::identity::PublicKey;
 
-/// The raw key in what rustls calls a certificate, if it is one.
+/// Returns the raw key in the value that rustls calls a certificate, if it is one.
 pub(super) fn raw_key(shown: &CertificateDer<'_>) -> Option<PublicKey> {
     PublicKey::from_spki(shown)
 }
 
-/// Which raw keys pass.
+/// The accepted raw keys.
 #[derive(Clone, Debug)]
 pub(super) enum Accepted {
     Any,
     Listed(Vec<Fingerprint>),
-    /// For servers: no client is asked. rustls wants a verifier of raw keys even so, where a client offers one.
+    /// For servers: no client is asked. rustls still needs a verifier of raw keys if a client offers one.
     NotAsked,
 }
 
@@ -64,7 +64,7 @@ impl RawKeyVerifier {
     }
 }
 
-/// What rustls asks of the verifier of either side alike.
+/// The methods that rustls requires of the verifier on either side.
 macro_rules! signatures_of_raw_keys {
     () => {
         fn verify_tls12_signature(
@@ -96,7 +96,7 @@ macro_rules! signatures_of_raw_keys {
     };
 }
 
-/// As rustls takes it, which then tells the peer that it is about its key.
+/// Wraps the error for rustls, which then tells the peer that the fault is its key.
 fn found(error: HandshakeError) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Found(error)))))
 }

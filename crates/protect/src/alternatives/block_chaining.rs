@@ -1,14 +1,14 @@
 //! Block chaining without encryption: each block is XORed with the plain block before it (Kato 2017, Figure 6).
 //!
-//! Who sees two neighbouring blocks of the wire and knows one plain block knows the next: as weak as
-//! scrambling, and longer by the padding.
+//! From two neighbouring blocks on the wire and one plain block the next plain block follows. It is as weak as scrambling, and longer by
+//! the padding.
 
 /// The bytes are not what [`chain`] writes: not a whole number of blocks, or the padding is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotChained;
 
-/// Pads `plain` to whole blocks of `N` bytes (1 to `N` bytes, each saying how many) and chains them, starting
-/// with `vector`. `N` is between 1 and 255.
+/// Pads `plain` to whole blocks of `N` bytes (with 1 to `N` bytes, each of which is their number) and chains them, starting with `vector`.
+/// `N` is between 1 and 255.
 #[must_use]
 pub fn chain<const N: usize>(vector: [u8; N], plain: &[u8]) -> Vec<u8> {
     const { assert!(N >= 1 && N <= 255, "a padding byte says how many there are") };

@@ -1,4 +1,4 @@
-//! DES, TDEA and AES in ECB and CBC: what the papers measured scrambling against.
+//! DES, TDEA and AES in ECB and CBC: the ciphers with which the papers compare scrambling.
 //!
 //! ECB shows equal blocks as equal, CBC without a tag lets blocks be changed, DES is broken. For
 //! comparison only; a connection is protected by `sealed`.
@@ -25,7 +25,7 @@ pub enum Cipher {
     Aes256(Aes256),
 }
 
-/// How blocks hang together (SP 800-38A).
+/// Modes of operation (SP 800-38A).
 #[derive(Clone, Copy, Debug)]
 pub enum Mode<'a> {
     /// Each block on its own.

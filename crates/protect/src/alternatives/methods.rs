@@ -1,5 +1,5 @@
-//! The methods of Table II of Kato 2017 and 2018, and what plait uses in their place: what is done to a message of whole blocks,
-//! and back. Nothing here knows the time; the bench `scramble` and `plait lab figures` have clocks.
+//! The methods of Table II of Kato 2017 and 2018, and those that plait uses instead. Each transforms a message of whole blocks, and back.
+//! The code here does not know the time; the bench `scramble` and `plait lab figures` have clocks.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,22 +10,22 @@ use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafe
 use super::ciphers::{Cipher, Mode};
 use crate::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
 
-/// One way to hide a message.
+/// A method to hide a message.
 pub struct Method {
-    /// For tables.
+    /// Its name for tables.
     pub name: String,
-    /// What kind of thing it is.
+    /// Its kind.
     pub kind: Kind,
     /// Encrypts, seals or scrambles.
     pub hide: Work,
-    /// Undoes that: it is given what was hidden last.
+    /// Reverses that for the message that was hidden last.
     pub show: Work,
 }
 
-/// What is done to a message in place.
+/// An operation on a message in place.
 pub type Work = Box<dyn FnMut(&mut [u8])>;
 
-/// What kind of method it is.
+/// Kinds of methods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A block cipher in a mode of operation: without a tag.
@@ -100,7 +100,7 @@ fn cipher<E: std::fmt::Debug>(
 fn sealing(name: &str, make: impl Fn() -> LessSafeKey) -> Method {
     let nonce = || Nonce::assume_unique_for_key([0; 12]);
     let (near, far) = (make(), make());
-    // What would stand behind the message.
+    // The tag that would follow the message.
     let last = Rc::new(Cell::new([0; 16]));
     let tag = Rc::clone(&last);
     Method {

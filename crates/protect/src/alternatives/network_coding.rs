@@ -1,8 +1,7 @@
 //! Network coding: the XOR of several packets in place of one of them (Kato 2017, Figure 5).
 //!
-//! With packet A on a trusted path and A XOR B on the other, the other path alone shows neither; but what is
-//! known of A there is known of B. Packets of unequal length are filled up with zeros, and their lengths travel in
-//! front, XORed like the rest.
+//! With packet A on a trusted path and A XOR B on the other, the other path alone reveals neither. Known bytes of A reveal the same bytes
+//! of B. Packets of unequal length are padded with zeros, and their lengths precede them, XORed like the rest.
 
 /// Longest packet, in bytes.
 pub const MAX_PACKET: usize = u16::MAX as usize;
@@ -11,7 +10,7 @@ pub const MAX_PACKET: usize = u16::MAX as usize;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLong;
 
-/// The coded bytes do not yield a packet with those that are known.
+/// The coded bytes and the known packets do not give a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAPacket;
 
@@ -26,7 +25,7 @@ pub fn combine(packets: &[&[u8]]) -> Result<Vec<u8>, TooLong> {
     Ok(coded)
 }
 
-/// The one packet that `coded` has and `known` has not.
+/// Returns the packet that is in `coded` and not in `known`.
 pub fn missing(mut coded: Vec<u8>, known: &[&[u8]]) -> Result<Vec<u8>, NotAPacket> {
     for packet in known {
         let length = u16::try_from(packet.len()).map_err(|_| NotAPacket)?;

@@ -6,16 +6,16 @@
 use plait_base::Random;
 use zeroize::Zeroize;
 
-/// What one path carries: as many bytes as the secret.
+/// The share of one path: as many bytes as the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Share {
-    /// Where the polynomials were evaluated: 1 to 255.
+    /// The place where the polynomials were evaluated: 1 to 255.
     pub x: u8,
     /// One value per byte of the secret.
     pub values: Vec<u8>,
 }
 
-/// Why bytes cannot be split, or shares not combined.
+/// The reason for which bytes cannot be split, or shares cannot be combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SharingError {
     /// `k` is zero or larger than `n`.
@@ -28,8 +28,8 @@ pub enum SharingError {
     Length,
 }
 
-/// Splits `secret` into `n` shares, any `k` of which give it back. `random` is the source for secrets; it gives
-/// `k - 1` bytes per byte of the secret.
+/// Splits `secret` into `n` shares. Any `k` of them restore it. `random` is the source for secrets; it gives `k - 1` bytes per byte of the
+/// secret.
 pub fn split(secret: &[u8], k: u8, n: u8, random: &mut impl Random) -> Result<Vec<Share>, SharingError> {
     if k == 0 || k > n {
         return Err(SharingError::Threshold);
@@ -50,7 +50,7 @@ pub fn split(secret: &[u8], k: u8, n: u8, random: &mut impl Random) -> Result<Ve
     Ok(shares)
 }
 
-/// The secret, from at least `k` shares. Fewer, or wrong ones, give bytes that mean nothing: nothing here can tell.
+/// Restores the secret from at least `k` shares. Fewer, or wrong ones, give meaningless bytes, which cannot be detected here.
 pub fn combine(shares: &[Share]) -> Result<Vec<u8>, SharingError> {
     let first = shares.first().ok_or(SharingError::NoShares)?;
     let mut secret = vec![0; first.values.len()];

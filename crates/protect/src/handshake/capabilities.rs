@@ -1,12 +1,12 @@
-//! What a host understands beyond the mandatory rest of version 2.
+//! Capabilities: the features of a host beyond the mandatory part of version 2.
 
 use core::fmt;
 
-/// A feature of the wire format that a host may lack. What the peer does not list is not sent to it.
+/// A feature of the wire format that a host may lack. It is not used towards a peer that does not list it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Capability {
     /// Bit 0: the authenticated life of subflows: the control record GONE (0x10) and the tagged option CHECK. A host that lists it answers
-    /// questions. Where either end does not list it, subflows live as long as TCP says.
+    /// questions. If either end does not list it, TCP alone decides about the life of subflows.
     Life,
     /// Bit 1: the control record REFUSED (0x12).
     Refused,
@@ -30,7 +30,7 @@ impl Capability {
     }
 }
 
-/// The capabilities of one host: 32 bits, of which unknown ones are kept and mean nothing.
+/// The capabilities of one host: 32 bits. Unknown bits are kept and have no meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Capabilities(u32);
 
@@ -55,19 +55,19 @@ impl Capabilities {
         self.0
     }
 
-    /// These and this one.
+    /// Adds this one.
     #[must_use]
     pub const fn with(self, capability: Capability) -> Self {
         Self(self.0 | capability.bit())
     }
 
-    /// These without this one.
+    /// Removes this one.
     #[must_use]
     pub const fn without(self, capability: Capability) -> Self {
         Self(self.0 & !capability.bit())
     }
 
-    /// Those that both lists have.
+    /// Returns those that are in both lists.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)

@@ -1,5 +1,5 @@
-//! How two hosts come to share a secret, as far as a connection has to know: what the SYNs negotiate, and a [`Handshake`]
-//! as bytes in, bytes out and an outcome.
+//! The interface of handshakes for a connection: the negotiation in the SYNs, and a [`Handshake`] with bytes as input and output, and an
+//! outcome.
 //!
 //! Three steps, each a value without I/O:
 //!
@@ -9,11 +9,11 @@
 //! 2. [`Handshake`]: runs over the unmapped bytes that open the first subflow in each direction. It begins with a [`Prologue`] in
 //!    each direction, which says in clear what its sender understands. It takes bytes, gives
 //!    bytes, and ends at an exact byte: the first mapped byte follows directly. [`Handshakes`] makes them.
-//! 3. [`Complete`]: the master secret, which depends on the transcript, and who the peer is.
+//! 3. [`Complete`]: the master secret, which depends on the transcript, and the identity of the peer.
 //!
-//! The transcript is in the master secret only. Where somebody on the path has rewritten the negotiation both
-//! handshakes succeed and their secrets differ: the first block does not open
-//! ([`OpenError::FirstOptionTag`](crate::sealed::OpenError::FirstOptionTag)), before any byte was delivered.
+//! The transcript is only in the master secret. If an attacker on the path has rewritten the negotiation, both handshakes succeed and their
+//! secrets differ. The first block then does not open ([`OpenError::FirstOptionTag`](crate::sealed::OpenError::FirstOptionTag)), so no byte
+//! is delivered.
 
 mod capabilities;
 mod negotiation;
@@ -39,36 +39,35 @@ pub use transcript::{BoundTranscript, Transcript};
 
 /// One end of a handshake over the unmapped bytes of the first subflow.
 ///
-/// After it was begun, and after each [`handle_bytes`](Self::handle_bytes), even if that failed: send what
-/// [`poll_transmit`](Self::poll_transmit) gives, in order, then ask [`poll_complete`](Self::poll_complete).
+/// After its start, and after each [`handle_bytes`](Self::handle_bytes), even a failed one: send the output of
+/// [`poll_transmit`](Self::poll_transmit) in order, then call [`poll_complete`](Self::poll_complete).
 pub trait Handshake: Send {
-    /// Takes unmapped bytes of the peer, as they come, and says how many of them belong to the handshake: all, unless
-    /// it ends among them. Bytes given after its end are an error; they may be the alert by which the peer refuses us.
+    /// Takes unmapped bytes of the peer in any pieces. Returns how many of them belong to the handshake: all, unless it ends among them.
+    /// Bytes given after its end are an error. They may be the alert by which the peer refuses us.
     ///
     /// # Errors
-    /// The handshake has failed for good. Send what there is to transmit (an alert), then end the connection.
+    /// The handshake has failed permanently. Send the remaining output (an alert), then end the connection.
     fn handle_bytes(&mut self, bytes: &[u8]) -> Result<usize, Failed>;
 
-    /// Bytes to be sent next, unmapped.
+    /// Returns the bytes to send next, unmapped.
     fn poll_transmit(&mut self) -> Option<Bytes>;
 
-    /// The outcome, once: as soon as the peer's last byte was taken and our own last byte was handed out. From then on
-    /// both directions carry mapped bytes only.
+    /// Returns the outcome, once: after the peer's last byte was taken and our own last byte was handed out. From then on both directions
+    /// carry mapped bytes only.
     fn poll_complete(&mut self) -> Option<Complete>;
 
-    /// Takes the ticket that the server has given for a later handshake, after the outcome. One that makes no sense is none: nothing
-    /// depends on it.
+    /// Takes the server's ticket for a later handshake, after the outcome. An invalid ticket is ignored: nothing depends on it.
     fn handle_ticket(&mut self, ticket: &SessionTicket);
 }
 
-/// What one side brings along: whom it takes for its peer, and how it begins handshakes.
+/// The settings of one side: the accepted peers, and the start of handshakes.
 pub trait Handshakes: Send + Sync + fmt::Debug {
-    /// Whether this protocol can prove as much about the peer as is asked for: what proves nobody's identity is neither
-    /// offered nor answered where an identity is required.
+    /// Whether this protocol can authenticate the peer as the settings require. An anonymous protocol is neither offered nor answered if an
+    /// identity is required.
     fn allows(&self, tep: Tep) -> bool;
 
-    /// Begins a handshake. `introduction` is what this host tells the peer about itself; `random` is the source for secrets;
-    /// `unix_time` is seconds since 1970-01-01 UTC, for the dates in certificates.
+    /// Begins a handshake. `introduction` is this host's introduction for the peer; `random` is the source for secrets; `unix_time` is in
+    /// seconds since 1970-01-01 UTC, for the dates in certificates.
     ///
     /// # Errors
     /// The settings do not fit together.
@@ -81,33 +80,31 @@ pub trait Handshakes: Send + Sync + fmt::Debug {
         unix_time: u64,
     ) -> Result<Box<dyn Handshake>, Failed>;
 
-    /// For who analyses connections: what an exchange of shares over one path has agreed on
-    /// ([`ShareLog`](crate::sealed::ShareLog)).
+    /// Logs the result of an exchange of shares over one path, for the analysis of connections ([`ShareLog`](crate::sealed::ShareLog)).
     fn log_share(&self, session_id: &[u8; 33], agreed: &[u8]);
 
-    /// Whether data may flow to and from this peer: asked once more when the handshake is over, whatever it has let
-    /// through.
+    /// Whether data may flow to and from this peer. Checked again after the handshake, independently of its result.
     fn admits(&self, peer: &Peer) -> bool;
 
-    /// Whether the opener at `remote` may have a connection, as this peer. A listener asks when OPENING was verified and before the
-    /// opening is claimed, and answers a refusal with the reason.
+    /// Whether the opener at `remote` may have a connection, as this peer. A listener calls it after OPENING was verified and before the
+    /// opening is claimed. The listener answers a refusal with the reason.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason of the refusal.
     fn judge(&self, peer: &Peer, remote: SocketAddr) -> Result<(), RefusalReason> {
         let _ = (peer, remote);
         Ok(())
     }
 }
 
-/// Why there is no sealed connection.
+/// The reason for which there is no sealed connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
-    /// For people.
+    /// The reason for display.
     pub why: String,
-    /// The peer gave up, and told us.
+    /// Whether the peer gave up and sent the reason.
     pub by_peer: bool,
-    /// The two ends have different keys, as the negotiation or a prologue was changed on the way.
+    /// Whether the two ends have different keys, because the negotiation or a prologue was changed on the path.
     pub is_altered: bool,
 }
 
@@ -122,23 +119,23 @@ impl core::error::Error for Failed {}
 /// The outcome of a handshake.
 #[derive(Debug)]
 pub struct Complete {
-    /// Everything else is derived from it: [`ConnectionSecrets::derive`](crate::sealed::ConnectionSecrets::derive).
+    /// All keys are derived from it: [`ConnectionSecrets::derive`](crate::sealed::ConnectionSecrets::derive).
     pub master: MasterSecret,
-    /// What was negotiated; its [`byte`](Tep::byte) starts the session id.
+    /// The negotiated TEP. Its [`byte`](Tep::byte) starts the session id.
     pub tep: Tep,
     /// The AEAD of the blocks.
     pub suite: Suite,
-    /// How the secret was agreed on, for the status: `X25519MLKEM768`, `X25519`, `secp256r1`.
+    /// The key exchange, for the status: `X25519MLKEM768`, `X25519`, `secp256r1`.
     pub key_exchange: &'static str,
-    /// Who the peer is.
+    /// The identity of the peer.
     pub peer: Peer,
-    /// What the peer understands: what it does not list is not sent to it.
+    /// The capabilities of the peer. A feature that it does not list is not used.
     pub capabilities: Capabilities,
-    /// For a client: which run of the server this is.
+    /// For a client: the instance of the server.
     pub instance: Option<Instance>,
-    /// It has continued an earlier session: the peer is who proved to be that then, and nothing was signed.
+    /// Whether it has resumed an earlier session: the peer has the identity that was authenticated then, and nothing was signed.
     pub is_resumed: bool,
-    /// For the client, to be said in a sealed block: by this its next handshake can continue this session.
+    /// The ticket for the client, to be sent in a sealed block: with it the client's next handshake can resume this session.
     pub ticket: Option<SessionTicket>,
     /// Handshake bytes we sent: our first mapping starts at relative subflow sequence number 1 + this.
     pub sent: u64,
@@ -146,23 +143,23 @@ pub struct Complete {
     pub received: u64,
 }
 
-/// Who the peer is, as far as it was proved.
+/// The authenticated identity of the peer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Peer {
-    /// Nobody in particular: encrypted, not authenticated.
+    /// None: encrypted, not authenticated.
     #[default]
     Anonymous,
     /// The owner of a raw public key.
     Key {
-        /// The key as it stands in files of known keys.
+        /// The key in the format of files of known keys.
         line: String,
-        /// What names it: SHA-256 of its SubjectPublicKeyInfo.
+        /// Its fingerprint: SHA-256 of its SubjectPublicKeyInfo.
         fingerprint: [u8; 32],
-        /// The same for people.
+        /// The fingerprint for display.
         name: String,
-        /// Whether it was one that we had asked for.
+        /// Whether it is a key that the configuration lists.
         is_known: bool,
     },
-    /// The owner of a certificate that our roots vouch for.
+    /// The owner of a certificate that our root certificates verify.
     Certificate,
 }

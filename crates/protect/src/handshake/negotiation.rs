@@ -1,7 +1,7 @@
-//! What the SYNs offer and answer, and what follows from it (Jadin et al., section III-A; RFC 8547, section 4).
+//! Offers and answers of the SYNs, and their result (Jadin et al., section III-A; RFC 8547, section 4).
 //!
-//! MP_CAPABLE of version 2 and a TCP-ENO option belong together: one without the other means that somebody on the
-//! path took it away, or that the peer wants something else.
+//! MP_CAPABLE of version 2 and a TCP-ENO option belong together. One without the other means that an attacker or a middlebox has removed
+//! the other, or that the peer requests something else.
 //!
 //! | answer to our offer              | `require`            | `prefer`             |
 //! |----------------------------------|----------------------|----------------------|
@@ -10,8 +10,8 @@
 //! | neither                          | refused              | plain TCP            |
 //! | anything in between              | refused              | refused              |
 //!
-//! In between the peer may believe that the connection is sealed; to go on in clear would leave it waiting, or be
-//! what an attacker wants.
+//! In the case in between, the peer may believe that the connection is sealed. To continue in clear would leave it waiting, or serve an
+//! attacker.
 
 use core::fmt;
 
@@ -19,19 +19,19 @@ use plait_wire::{CapableFlags, Eno, EnoSuboption, Malformed, MpCapable, OptionBy
 
 use super::tep::Tep;
 
-/// What the user wants of a connection.
+/// The user's requirement for a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Policy {
     /// Sealed, or not at all.
     #[default]
     Require,
-    /// Sealed where the peer can do it, else regular Multipath TCP or plain TCP; the status says which.
+    /// Sealed if the peer supports it, else regular Multipath TCP or plain TCP. The status tells which.
     Prefer,
     /// Nothing sealed is offered or accepted.
     Off,
 }
 
-/// What becomes of the connection.
+/// The result for the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Sealed: start the handshake of this protocol.
@@ -44,7 +44,7 @@ pub enum Verdict {
     Refuse(Refusal),
 }
 
-/// Why a connection is refused: what was stripped, altered, or not available.
+/// The reason for which a connection is refused: a stripped, altered or unavailable option.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
     /// Neither MP_CAPABLE nor ENO.
@@ -57,18 +57,17 @@ pub enum Refusal {
     CapableMissing,
     /// ENO beside an MP_CAPABLE of this version.
     VersionAltered(u8),
-    /// An ENO option that breaks its own rules.
+    /// A malformed ENO option.
     EnoMalformed,
     /// ENO, but both hosts claim the same role.
     SameRole,
     /// No TEP that both hosts have.
     NoCommonTep,
-    /// An MP_CAPABLE that does not ask for HMAC-SHA256, or asks for an extension that nobody knows, or has a key
-    /// where none belongs.
+    /// An MP_CAPABLE that does not ask for HMAC-SHA256, asks for an unknown extension, or has a key where none is allowed.
     CapableAltered,
     /// The third segment of the opening came without ENO.
     AckWithoutEno,
-    /// Something sealed was answered that we did not offer.
+    /// A sealed answer that does not match our offer.
     NotOffered,
 }
 
@@ -100,8 +99,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The ENO option of A's SYN, kind and length included: `teps` without data first, those with data last. Empty if
-/// there are none: then nothing is offered.
+/// Returns the ENO option of A's SYN, kind and length included: `teps` without data first, those with data last. Empty if there are none:
+/// then nothing is offered.
 pub fn offer_eno(teps: &[Tep]) -> OptionBytes {
     let (with_data, without): (Vec<_>, Vec<_>) = teps
         .iter()
@@ -139,8 +138,7 @@ fn eno(suboptions: impl Iterator<Item = EnoSuboption<'static>>) -> OptionBytes {
     option
 }
 
-/// What host A makes of B's SYN/ACK, after a SYN with `offered` TEPs. `eno` is the option's contents behind kind
-/// and length.
+/// Returns host A's verdict on B's SYN/ACK, after a SYN with `offered` TEPs. `eno` is the content of the option after kind and length.
 pub fn judge_answer(
     policy: Policy,
     offered: &[Tep],
@@ -164,7 +162,7 @@ pub fn judge_answer(
     }
 }
 
-/// What host B makes of A's SYN. `ours` in order of preference. Any verdict but `Refuse` says what to answer.
+/// Returns host B's verdict on A's SYN. `ours` is in order of preference. Each verdict except `Refuse` determines the answer.
 pub fn judge_offer(
     policy: Policy,
     ours: &[Tep],
@@ -179,7 +177,7 @@ pub fn judge_offer(
     match (policy, sealed) {
         (Policy::Require | Policy::Prefer, Ok(tep)) => Verdict::Sealed(tep),
         (Policy::Require, Err(refusal)) => Verdict::Refuse(refusal),
-        // Nothing is agreed on yet, so the answer may step down: A's policy judges it.
+        // Nothing is negotiated yet, so the answer may step down: A's policy judges it.
         (Policy::Prefer, Err(_)) | (Policy::Off, _) => match capable {
             Some(_) => Verdict::Multipath,
             None => Verdict::Plain,
@@ -187,11 +185,11 @@ pub fn judge_offer(
     }
 }
 
-/// What host B makes of A's first segment behind the SYN, after a sealed answer. A host that went on without
-/// encryption would send no ENO here.
+/// Returns host B's verdict on A's first segment after the SYN, after a sealed answer. A host that continued without encryption would send
+/// no ENO here.
 ///
 /// # Errors
-/// [`Refusal`] where options are missing or were rewritten.
+/// [`Refusal`] if options are missing or were rewritten.
 pub fn judge_ack(capable: Option<&MpCapable>, eno: Option<Eno<'_>>) -> Result<(), Refusal> {
     if eno.is_none() {
         return Err(Refusal::AckWithoutEno);
@@ -213,7 +211,7 @@ fn without_eno(policy: Policy, capable: Option<&MpCapable>, side: Side) -> Verdi
         Some(_) => match side {
             // Version 2 without encryption is an offer of its own (scrambling, or nothing).
             Side::Offer => (Refusal::EnoMissing, Verdict::Multipath),
-            // The peer answered version 2 to an offer with ENO: it may well think that this is sealed.
+            // The peer answered an offer with ENO by version 2: it may believe that the connection is sealed.
             Side::Answer => return Verdict::Refuse(Refusal::EnoMissing),
         },
     };
@@ -223,7 +221,7 @@ fn without_eno(policy: Policy, capable: Option<&MpCapable>, side: Side) -> Verdi
     }
 }
 
-/// The version of MP_CAPABLE that goes with ENO.
+/// The version of MP_CAPABLE for ENO.
 const SEALED_VERSION: u8 = 2;
 
 fn check_capable(capable: Option<&MpCapable>) -> Result<(), Refusal> {
@@ -237,7 +235,7 @@ fn check_capable(capable: Option<&MpCapable>) -> Result<(), Refusal> {
     if is_sealed_form { Ok(()) } else { Err(Refusal::CapableAltered) }
 }
 
-/// The TEPs of a SYN's option that we know, in its order.
+/// Returns the TEPs of a SYN's option that we support, in its order.
 fn read_eno(eno: Eno<'_>, sender_role: u8) -> Result<Vec<Tep>, Refusal> {
     let suboptions: Vec<_> =
         eno.suboptions().collect::<Result<_, Malformed>>().map_err(|_| Refusal::EnoMalformed)?;

@@ -11,7 +11,7 @@ fn capable(version: u8) -> MpCapable {
     }
 }
 
-/// The contents of an option as the receiver's parser hands them over.
+/// Returns the content of an option as the receiver's parser returns it.
 fn contents(option: &[u8]) -> Option<Eno<'_>> {
     match option {
         [] => None,
@@ -69,7 +69,7 @@ fn a_peer_without_encryption_is_refused_or_said() {
     }
 }
 
-/// Each middlebox on the answer's way, under both policies: an answer that is half sealed is never a step down.
+/// Each middlebox on the answer's path, under both policies: a partly sealed answer never steps down.
 #[test]
 fn an_answer_that_somebody_touched_is_refused_under_any_policy() {
     let good = answer_eno(Tep::Tls13);

@@ -1,13 +1,13 @@
-//! What each end says in clear in front of its first handshake bytes.
+//! Prologues: the clear bytes that each end sends before its handshake.
 //!
 //! ```text
 //! A: length(1) || capabilities(4) || unknown
 //! B: length(1) || capabilities(4) || instance(16) || unknown
 //! ```
 //!
-//! `length` counts the bytes behind it. Unknown bytes are skipped, and are bound all the same: both prologues are part of the
-//! [`Transcript`](super::Transcript) from which the keys follow. A changed byte means different keys at the two ends, so it costs
-//! the attempt to open on which it was changed.
+//! `length` counts the bytes after it. Unknown bytes are skipped, but they are authenticated as well: both prologues are part of the
+//! [`Transcript`](super::Transcript) from which the keys are derived. A changed byte leads to different keys at the two ends, and to the
+//! failure of that attempt.
 
 use core::fmt;
 
@@ -17,14 +17,14 @@ use plait_base::Random;
 use super::Capabilities;
 use crate::sealed::Role;
 
-/// The longest prologue in bytes, its length included. Ours have 21 at most; the rest is room for later versions, and little
-/// enough that it can be kept before anything is known about the peer.
+/// Length of the longest prologue in bytes, including its length field. Ours have 21 at most. The rest is room for later versions, and is
+/// small enough to be kept before the peer is authenticated.
 pub const MAX_PROLOGUE: usize = 64;
 
 const CAPABILITIES_LEN: usize = 4;
 
-/// Names one run of a server: random, drawn when it starts. Two servers behind one name have different instances, and so has a
-/// server that was started again.
+/// Identifies one run of a server: random, drawn at its start. Two servers with one name have different instances, and so have two runs of
+/// one server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instance([u8; Self::LEN]);
 
@@ -32,7 +32,7 @@ impl Instance {
     /// Its length in bytes.
     pub const LEN: usize = 16;
 
-    /// A new one from `random`.
+    /// Draws a new instance from `random`.
     pub fn draw(random: &mut dyn Random) -> Self {
         let mut bytes = [0; Self::LEN];
         random.fill(&mut bytes);
@@ -56,32 +56,32 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// What a host tells its peers about itself.
+/// The information that a host gives its peers about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Introduction {
-    /// What it understands.
+    /// Its capabilities.
     pub capabilities: Capabilities,
-    /// Which run of it this is. Only a server says it: a client would be recognised by it.
+    /// The instance of its present run. Only a server sends it: a client could be recognised by it.
     pub instance: Instance,
 }
 
-/// The prologue of one end, as it is on the wire.
+/// The prologue of one end, as on the wire.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prologue {
     bytes: ArrayVec<u8, MAX_PROLOGUE>,
-    /// What the sender understands.
+    /// The capabilities of the sender.
     pub capabilities: Capabilities,
-    /// Which run of the server this is; `None` from a client.
+    /// The instance of the server; `None` from a client.
     pub instance: Option<Instance>,
 }
 
 impl Prologue {
-    /// That of a client.
+    /// Returns the prologue of a client.
     pub fn of_client(capabilities: Capabilities) -> Self {
         Self::new(capabilities, None)
     }
 
-    /// That of a server.
+    /// Returns the prologue of a server.
     pub fn of_server(introduction: &Introduction) -> Self {
         Self::new(introduction.capabilities, Some(introduction.instance))
     }
@@ -100,11 +100,11 @@ impl Prologue {
     }
 }
 
-/// A prologue that is none, or is shorter than what it must have, or longer than [`MAX_PROLOGUE`].
+/// A malformed prologue: shorter than the required fields, or longer than [`MAX_PROLOGUE`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MalformedPrologue;
 
-/// Gathers the prologue of the peer and stops behind its last byte.
+/// Collects the prologue of the peer and stops after its last byte.
 #[derive(Debug)]
 pub struct PrologueReader {
     from: Role,
@@ -112,13 +112,12 @@ pub struct PrologueReader {
 }
 
 impl PrologueReader {
-    /// For the prologue of `from`.
+    /// Returns a reader for the prologue of `from`.
     pub fn new(from: Role) -> Self {
         Self { from, bytes: ArrayVec::new() }
     }
 
-    /// Takes what belongs to the prologue from the start of `input`; returns how many bytes that are, and the prologue when it is
-    /// whole.
+    /// Takes the bytes of the prologue from the start of `input`. Returns their number, and the prologue when it is complete.
     ///
     /// # Errors
     /// [`MalformedPrologue`] as soon as the length is seen.

@@ -13,12 +13,12 @@ pub enum Tep {
     TcpcryptP256,
 }
 
-/// The identifier for experiments (RFC 8547, section 7.2), and the data that says which one.
+/// The identifier for experiments (RFC 8547, section 7.2), and the data that identifies ours.
 const EXPERIMENTAL: u8 = 0x20;
 const TLS13_DATA: &[u8] = &[0x01];
 
 impl Tep {
-    /// All of them, in the order of preference where nothing else is said.
+    /// All of them, in the default order of preference.
     pub const ALL: [Self; 3] = [Self::Tls13, Self::TcpcryptCurve25519, Self::TcpcryptP256];
 
     /// The first byte of its suboption, v bit included, as host B sends it. It starts the session id (RFC 8547,
@@ -40,7 +40,7 @@ impl Tep {
         }
     }
 
-    /// Whether it can prove who the peer is. Whoever requires an identity offers only such.
+    /// Whether it can authenticate the peer. A host that requires an identity offers only such TEPs.
     pub const fn proves_identity(self) -> bool {
         match self {
             Self::Tls13 => true,
@@ -56,8 +56,8 @@ impl Tep {
         }
     }
 
-    /// The TEP that a suboption offers. Data behind a tcpcrypt identifier would be an offer to resume, which we read
-    /// as the offer of a fresh exchange that it also is (RFC 8548, section 3.2).
+    /// Returns the TEP that a suboption offers. Data after a tcpcrypt identifier would be an offer to resume. It is read as the offer of a
+    /// fresh exchange, which it also is (RFC 8548, section 3.2).
     pub(super) fn of(suboption: &EnoSuboption<'_>) -> Option<Self> {
         match *suboption {
             EnoSuboption::Global(_) => None,

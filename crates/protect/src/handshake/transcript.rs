@@ -1,17 +1,16 @@
-//! What both SYNs said, and what both ends said in front of their handshakes.
+//! Transcript of both SYNs and of both prologues.
 
 use core::fmt;
 
 use aws_lc_rs::digest;
 
-/// The negotiation as both hosts saw it: A's MP_CAPABLE, A's ENO, B's MP_CAPABLE, B's ENO, each as it was on the
-/// wire with kind and length. Own options as sent, the other's as received. Keys follow from it only together with both
-/// prologues: [`bind`](Self::bind).
+/// The negotiation as both hosts saw it: A's MP_CAPABLE, A's ENO, B's MP_CAPABLE, B's ENO, each as on the wire with kind and length. Own
+/// options are as sent, the other's as received. Keys are derived from it only together with both prologues: [`bind`](Self::bind).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Transcript(Vec<u8>);
 
-/// The [`Transcript`] and both prologues behind it. If an attacker changed a byte of either on the way, the two hosts have different
-/// ones, and so different keys.
+/// The [`Transcript`] followed by both prologues. If an attacker changed a byte of either on the path, the two hosts have different
+/// transcripts, and so different keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BoundTranscript(Vec<u8>);
 

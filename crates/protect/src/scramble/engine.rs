@@ -1,4 +1,4 @@
-//! Which code does the work: portable words, AVX2, or AVX-512, chosen when the program runs.
+//! The implementations: portable words, AVX2, or AVX-512, chosen at run time.
 //!
 //! All three work on blocks of 64 bytes, so that the window of one block lies in the block before it.
 //!

@@ -1,6 +1,6 @@
-//! Where blocks are read and where they are written: changed where they stand, or on their way into another buffer.
+//! Places of blocks: changed in place, or on the way into another buffer.
 //!
-//! What is on its way has to be copied in any case; to change it then saves a second pass over the memory.
+//! Bytes that are copied in any case are changed on the way, which saves a second pass over the memory.
 
 use super::engine::Block;
 

@@ -19,7 +19,7 @@ pub(super) fn scramble(window: &Block, xor: u8, blocks: impl Places, tail: Optio
     }
 }
 
-/// What scrambling looks back at.
+/// The state of scrambling.
 struct Sums {
     before: Words,
     /// The XOR of the last 64 bytes, in every byte.
@@ -65,7 +65,7 @@ pub(super) fn descramble(window: &Block, xor: u8, blocks: impl Places, tail: Opt
     }
 }
 
-/// What descrambling looks back at.
+/// The state of descrambling.
 struct Past {
     plain: Words,
     /// The last word of `Y`.

@@ -105,8 +105,8 @@ struct Direction {
 }
 
 impl Direction {
-    /// Lets `work` change all whole blocks, and what is left behind the last one as a block that is filled up. XOR
-    /// runs from old bytes to new ones only, so the filling changes nothing before it.
+    /// Lets `work` change all whole blocks, and the rest as a padded block. XOR goes from old bytes to new ones only, so the padding
+    /// changes nothing before it.
     fn change(
         &self,
         bytes: &mut [u8],

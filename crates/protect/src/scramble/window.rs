@@ -4,8 +4,8 @@ use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// How many plain bytes before it a byte is mixed with. The papers' claim: up to 63 well-known bytes in a
-/// protocol's header do not give the next one away (Kato 2017, III-B).
+/// Number of preceding plain bytes with which a byte is mixed. The papers' claim: up to 63 known bytes in a protocol's header do not reveal
+/// the next one (Kato 2017, III-B).
 pub const WINDOW: usize = 64;
 
 /// What the window holds before the first byte of a direction. Both hosts are configured alike.

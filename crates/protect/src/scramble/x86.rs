@@ -1,8 +1,7 @@
 //! The vector code of x86-64 and the one place of this crate with `unsafe`.
 //!
-//! A value of [`Avx2`] or [`Avx512`] exists only where the processor was asked and has the instructions;
-//! calling the code through it is what the `unsafe` blocks rest on. The other two kinds are a load and a
-//! store of as many bytes as the reference covers.
+//! A value of [`Avx2`] or [`Avx512`] exists only after the processor was asked and has the instructions. The `unsafe` blocks that call the
+//! code rely on it. The other `unsafe` blocks are a load and a store of as many bytes as the reference covers.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::{
@@ -197,7 +196,7 @@ fn scramble_avx2(window: &Block, blocks: impl Places, tail: Option<&mut Block>) 
     for (first, second) in first.each().zip(second.each()) {
         sums.scramble(first, second);
     }
-    // What is left follows on the second half; nobody wants what comes out of the first place.
+    // The rest follows on the second half. The output of the first place is not used.
     let mut nothing = [0; 64];
     for place in odd.each() {
         sums.scramble(&mut nothing, place);

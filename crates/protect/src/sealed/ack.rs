@@ -15,7 +15,7 @@ pub const ACK_OPTION_LEN: usize = 12;
 
 const TAG_LEN: usize = 8;
 
-/// What a segment without a block says, and what must not be forged.
+/// The content of a segment without a block that must be authenticated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckContext<'a> {
     /// The subflow it goes over.
@@ -24,7 +24,7 @@ pub struct AckContext<'a> {
     pub data_ack: Option<Dsn>,
     /// The data sequence number of a DATA_FIN that comes without data (SSN 0, length 1).
     pub data_fin: Option<Dsn>,
-    /// Other options in the segment that must not be forged.
+    /// Other options in the segment that must be authenticated.
     pub options: ProtectedOptions<'a>,
 }
 
@@ -71,7 +71,7 @@ impl AckTag {
         option
     }
 
-    /// Reads what stands behind the third byte of an MP_EXPERIMENTAL option; `None` if it is not a tag.
+    /// Parses the bytes after the third byte of an MP_EXPERIMENTAL option; `None` if it is not a tag.
     pub fn parse(data: &[u8]) -> Option<Self> {
         let (generation, tag) = data.split_first()?;
         // The upper two bits are a block's type, which is missing here.

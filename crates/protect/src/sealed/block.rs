@@ -67,7 +67,7 @@ impl Header {
 pub struct BlockBuffer {
     /// Behind a byte for the header.
     bytes: BytesMut,
-    /// What belongs behind them. It is copied by whoever seals the block, who may be another thread.
+    /// The pieces after them. The sealing thread, which may be another one, copies them.
     pieces: Vec<Bytes>,
     pieces_len: usize,
 }
@@ -80,14 +80,14 @@ impl BlockBuffer {
         Self { bytes, pieces: Vec::new(), pieces_len: 0 }
     }
 
-    /// Takes a piece that fits (see [`BlockBuffer::room`]; the rest is cut off), without copying it.
+    /// Appends a piece that fits (see [`BlockBuffer::room`]; the rest is cut off), without copying it.
     pub fn append(&mut self, mut piece: Bytes) {
         piece.truncate(self.room());
         self.pieces_len += piece.len();
         self.pieces.push(piece);
     }
 
-    /// Copies from `bytes` what fits and says how much that was.
+    /// Copies as much of `bytes` as fits and returns its length.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.room());
         if self.pieces.is_empty() {
@@ -113,8 +113,7 @@ impl BlockBuffer {
         self.len() == 0
     }
 
-    /// Lays the header in front, lets `encrypt` work on the plain bytes in place, and puts the tag that it gives
-    /// behind them.
+    /// Puts the header in front, lets `encrypt` work on the plain bytes in place, and appends the tag that it returns.
     pub(super) fn seal(
         self,
         header: Header,
@@ -143,7 +142,7 @@ impl From<&[u8]> for BlockBuffer {
 }
 
 impl fmt::Debug for BlockBuffer {
-    /// The length only: these are the bytes that nobody may see.
+    /// Prints only the length: the bytes are secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BlockBuffer({} bytes)", self.len())
     }
@@ -224,7 +223,7 @@ impl SealedBlock {
         key.tag(&message, data_tag(bytes))
     }
 
-    /// Writes the option tag behind the block: in place where nobody else holds the bytes.
+    /// Writes the option tag behind the block, in place if there is no other holder of the bytes.
     pub(super) fn transmit(&mut self, key: &OptionKey, context: &OptionContext<'_>) -> Payload {
         let tag = self.tag(key, context);
         let (mut body, copied) = match core::mem::replace(&mut self.body, Body::Sent(Bytes::new())) {

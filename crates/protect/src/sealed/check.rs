@@ -1,9 +1,9 @@
 //! CHECK: proof of life of one subflow, beside the stream.
 //!
 //! A question has a random value of 64 bits, which its sender uses once; the answer repeats it. Both are options of segments without
-//! payload on that subflow alone: nothing sends them again elsewhere, and each may be lost. TCP's acknowledgments prove nothing, because
-//! an attacker on the path can write them. The answer to a question of one's own proves that the peer still has the subflow, and that
-//! its path carries both directions.
+//! payload on that subflow alone: they are never repeated elsewhere, and each may be lost. TCP's acknowledgments prove nothing, because an
+//! attacker on the path can write them. The answer to an own question proves that the peer still has the subflow, and that its path carries
+//! both directions.
 
 use plait_base::Dsn;
 
@@ -20,7 +20,7 @@ const QUESTION: u8 = 0xf2;
 /// The same in an answer.
 const ANSWER: u8 = 0xf3;
 
-/// What a CHECK says.
+/// The content of a CHECK.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
     /// Does the peer still have this subflow? The value is random and used once.
@@ -83,8 +83,7 @@ impl CheckTag {
         option
     }
 
-    /// Reads what stands behind the third byte of an MP_EXPERIMENTAL option, whose low four bits are `low_bits`; `None` if it is no
-    /// CHECK.
+    /// Parses the bytes after the third byte of an MP_EXPERIMENTAL option with the low four bits `low_bits`; `None` if it is not a CHECK.
     pub fn parse(low_bits: u8, data: &[u8]) -> Option<Self> {
         let (generation, rest) = data.split_first()?;
         // The upper two bits are a block's type, which is missing here.
@@ -99,7 +98,7 @@ impl CheckTag {
         Some(Self { check, generation: header.0.generation(), tag: tag.try_into().ok()? })
     }
 
-    /// What it says, which is to be believed only after [`Opener::check_life`](super::Opener::check_life).
+    /// Returns its content, which is authenticated only after [`Opener::check_life`](super::Opener::check_life).
     pub fn check(&self) -> Check {
         self.check
     }

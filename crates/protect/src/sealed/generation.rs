@@ -8,13 +8,12 @@ use super::schedule::DirectionSecrets;
 use super::secret::MixSecret;
 use super::suite::Suite;
 
-/// Block key and option keys that were derived so far. The block key is shared with sealing and opening jobs that
-/// run elsewhere.
+/// Block key and option keys derived so far. The block key is shared with sealing and opening jobs.
 pub(super) struct Generation {
     number: u64,
     secrets: DirectionSecrets,
     block_key: Arc<BlockKey>,
-    /// One entry per subflow of the connection; the connection says when one is gone.
+    /// One entry per subflow of the connection. The connection reports when one is gone.
     option_keys: Vec<(SubflowTag, OptionKey)>,
 }
 
@@ -24,7 +23,7 @@ impl Generation {
         Self::numbered(0, secrets, suite)
     }
 
-    /// The one after this, with what paths have given to it.
+    /// Returns the next generation, with the shares of paths.
     pub(super) fn next(&self, suite: Suite, mixes: &[MixSecret]) -> Self {
         Self::numbered(self.number + 1, self.secrets.next(mixes), suite)
     }
@@ -52,7 +51,7 @@ impl Generation {
         &self.option_keys[index].1
     }
 
-    /// The option key of a name that may come to nothing: not kept, so that whoever invents names fills nothing.
+    /// Returns the option key of a name that may never become a subflow. It is not stored, so that invented names use no memory.
     pub(super) fn option_key_once(&self, subflow: SubflowTag) -> OptionKey {
         self.secrets.option_key(subflow)
     }
@@ -61,7 +60,7 @@ impl Generation {
         self.option_keys.retain(|(of, _)| *of != subflow);
     }
 
-    /// What is left when all blocks of it have come: keys for tags that are still under way.
+    /// Returns the rest after all its blocks have arrived: keys for tags that are still in flight.
     pub(super) fn retire(self) -> RetiredGeneration {
         RetiredGeneration { wire: self.wire(), option_keys: self.option_keys }
     }
@@ -81,7 +80,7 @@ impl Generation {
     }
 }
 
-/// A generation whose blocks have all come: no block opens with it.
+/// A generation whose blocks have all arrived. No block opens with it.
 pub(super) struct RetiredGeneration {
     wire: u8,
     option_keys: Vec<(SubflowTag, OptionKey)>,

@@ -17,7 +17,7 @@ impl Hkdf {
         Self(Salt::new(HKDF_SHA256, salt).extract(material))
     }
 
-    /// HKDF-Extract under a salt that is secret, too: whoever lacks either of them lacks the outcome.
+    /// HKDF-Extract under a salt that is secret as well: without either of them the output cannot be computed.
     pub(super) fn extract_into(salt: &[u8; 32], material: &[&[u8]], out: &mut [u8; 32]) {
         let mut extract = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, salt));
         for piece in material {
@@ -70,7 +70,7 @@ impl fmt::Debug for Hkdf {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutputTooLong;
 
-/// What keeps these labels apart from those of TLS.
+/// Prefix that separates these labels from those of TLS.
 const LABEL_PREFIX: &[u8] = b"mptcpsec ";
 
 struct Length(usize);

@@ -1,4 +1,4 @@
-//! What names a sealed connection beside its blocks: tokens, initial data sequence numbers, and the proof of a join.
+//! Identity of a sealed connection outside its blocks: tokens, initial data sequence numbers, and the proof of a join.
 
 use core::fmt;
 
@@ -21,12 +21,12 @@ pub struct ConnectionIdentity {
 }
 
 impl ConnectionIdentity {
-    /// The token by which `role` knows the connection: what an MP_JOIN sent to it carries.
+    /// Returns the token by which `role` knows the connection. An MP_JOIN sent to it carries this token.
     pub fn token(&self, role: Role) -> u32 {
         *self.tokens.of(role)
     }
 
-    /// The initial data sequence number of what `role` sends.
+    /// Returns the initial data sequence number of the stream that `role` sends.
     pub fn idsn(&self, role: Role) -> Dsn {
         *self.idsns.of(role)
     }

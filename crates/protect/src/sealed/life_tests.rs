@@ -1,5 +1,5 @@
-//! CHECK, the records of a subflow's life and the secrets beside the stream against known answers: `life.json`, written by `scripts/decode`,
-//! which has them from docs/protocol.md alone.
+//! CHECK, the records of a subflow's life and the secrets of signals against known answers: `life.json`, written by `scripts/decode`, which
+//! derives them from docs/protocol.md alone.
 
 use plait_base::Instant;
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn subflow(hex: &Value) -> SubflowTag {
     SubflowTag(u64::from_str_radix(hex.as_str().expect("a string"), 16).expect("hex"))
 }
 
-/// What an end seals and opens with when both directions are in this generation, and the peer has acknowledged that.
+/// Returns the sealer and opener of an end when both directions are in this generation, and the peer has acknowledged that.
 fn end(role: Role, generation: u64) -> (Sealer, Opener) {
     let ms = bytes(&vectors()["ms"]);
     let master = MasterSecret::filled_by::<()>(|out| {

@@ -1,10 +1,10 @@
-//! How much one generation of keys may protect.
+//! Limits of the use of one generation of keys.
 
 use plait_base::Duration;
 
 use super::suite::Suite;
 
-/// When a sender moves on to the next generation of keys: whichever comes first.
+/// Limits after which a sender begins the next generation of keys. The limit reached first applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyLimits {
     /// Plain bytes sealed under one key.
@@ -30,8 +30,8 @@ impl KeyLimits {
         }
     }
 
-    /// The point of no return: a peer that acknowledges nothing can delay a key update, but not for ever.
-    /// No block is sealed beyond it.
+    /// Whether the hard limit is reached. A peer that acknowledges nothing can delay a key update, but not forever. No block is sealed
+    /// beyond it.
     pub(super) const fn is_used_up(&self, bytes: u64, calls: u64) -> bool {
         bytes >= self.bytes.saturating_mul(HARD_FACTOR) || calls >= self.calls.saturating_mul(HARD_FACTOR)
     }

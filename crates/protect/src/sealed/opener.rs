@@ -16,21 +16,20 @@ use super::secret::{MixSecret, PathSecret};
 use super::signals::{JoinKeys, SignalSecrets, Signals};
 use super::suite::Suite;
 
-/// Opens what the peer sends: blocks in any order, each on its own.
+/// Opens the peer's blocks in any order, each on its own.
 ///
-/// It holds the keys of three generations: the current one, the one before until told that nothing of it can
-/// still come, and the one after as soon as a block claims to be of it. The first block that really is makes it
-/// the current one.
+/// It holds the keys of three generations: the current one, the previous one until all its blocks have arrived, and the next one as soon as
+/// a block claims it. The first block that opens with the next generation makes it the current one.
 pub struct Opener {
     suite: Suite,
-    /// The one before `previous`, or that one once all of its blocks have come: Data-ACKs may be under way on slower subflows.
+    /// The generation before `previous`, or `previous` once all its blocks have arrived: Data-ACKs may be in flight on slower subflows.
     retired: Option<RetiredGeneration>,
     previous: Option<Generation>,
     current: Generation,
     next: Option<Generation>,
-    /// What the peer says beside the stream.
+    /// The secrets of the peer's signals outside the stream.
     signals: Signals,
-    /// What paths have given to the next generation.
+    /// The shares of paths for the next generation.
     mixes: Vec<MixSecret>,
     has_opened: bool,
 }
@@ -59,12 +58,11 @@ impl Opener {
         self.has_opened
     }
 
-    /// Opens the block that fills the mapping at `dsn`: checks the option tag, then decrypts in place. `payload` is
-    /// all of the mapping, without the DATA_FIN; if somebody else holds its bytes too they are copied first, and
-    /// [`Opened::copied`] says so.
+    /// Opens the block that fills the mapping at `dsn`: checks the option tag, then decrypts in place. `payload` is all of the mapping,
+    /// without the DATA_FIN. If its bytes have another holder they are copied first, and [`Opened::copied`] reports it.
     ///
     /// # Errors
-    /// [`OpenError`] says which check failed. Nothing of the block may be used then: it is as if it had not come.
+    /// [`OpenError`] tells which check failed. Nothing of the block may be used then: it counts as not received.
     pub fn open(
         &mut self,
         dsn: Dsn,
@@ -76,7 +74,7 @@ impl Opener {
         Ok(opened)
     }
 
-    /// The first half of [`Opener::open`]: all but the decryption, which may run elsewhere and in any order.
+    /// The first half of [`Opener::open`]: all except the decryption, which may run in a job and in any order.
     ///
     /// # Errors
     /// As [`Opener::open`], except [`OpenError::DataTag`].
@@ -109,7 +107,7 @@ impl Opener {
         Ok(OpenJob { key, generation: generation.number(), header, kind, dsn, payload })
     }
 
-    /// The last half of [`Opener::open`]: takes note of what a job opened.
+    /// The last half of [`Opener::open`]: registers a block that a job has opened.
     pub fn finish(&mut self, opened: &Opened) {
         self.has_opened = true;
         if opened.generation == self.current.number() + 1 {
@@ -122,8 +120,7 @@ impl Opener {
         &self.current
     }
 
-    /// A KEY_UPDATE record came, in order, in a block of generation `closed`: all older blocks have arrived. Wipes
-    /// the keys they needed.
+    /// Handles a KEY_UPDATE record that came, in order, in a block of generation `closed`: all older blocks have arrived. Wipes their keys.
     ///
     /// # Errors
     /// [`OpenError::Generation`] if that generation is not the newest or the one before: a peer that follows
@@ -139,16 +136,16 @@ impl Opener {
         Ok(())
     }
 
-    /// A MIX record came, in order, in a block of generation `said_in`: the next generation follows from this, too.
+    /// Handles a MIX record that came, in order, in a block of generation `said_in`: the next generation depends on it as well.
     ///
     /// # Errors
-    /// [`OpenError::Generation`] if the next generation has begun: a peer that follows the rules says it before.
+    /// [`OpenError::Generation`] if the next generation has begun: a peer that follows the rules sends MIX before.
     pub fn handle_mix(&mut self, said_in: u64, mix: MixSecret) -> Result<(), OpenError> {
         if said_in != self.current.number() {
             return Err(OpenError::Generation((said_in & 0x3f) as u8));
         }
         self.mixes.push(mix);
-        // Somebody may have claimed it already; it was not this.
+        // A forged block may have caused its derivation. It was not this generation.
         self.next = None;
         Ok(())
     }
@@ -168,7 +165,7 @@ impl Opener {
         self.signals.is_fast_close(key)
     }
 
-    /// What the peer's messages over single paths are sealed with in the generation of these six bits, if it is kept.
+    /// Returns the secret of the peer's messages over single paths in the generation of these six bits, if it is kept.
     pub(super) fn path_secret(&self, wire: u8) -> Option<&PathSecret> {
         self.signals.of_wire(wire).map(SignalSecrets::path)
     }
@@ -230,14 +227,14 @@ impl Opener {
         self.previous = Some(core::mem::replace(&mut self.current, next));
     }
 
-    /// Whether these six bits rather mean a generation whose keys are wiped than one that is to come.
+    /// Whether these six bits stand for a past generation with wiped keys rather than for a future one.
     pub fn is_past(&self, wire: u8) -> bool {
         let behind = self.current.wire().wrapping_sub(wire) & 0x3f;
         (1..0x20).contains(&behind)
     }
 
-    /// The generation that these six bits mean. The next one is derived when it is first claimed and then kept,
-    /// so a forger can make us do that work once per generation.
+    /// Returns the generation of these six bits. The next one is derived when it is first claimed and then kept, so that an attacker can
+    /// cause that work once per generation.
     fn generation_mut(&mut self, wire: u8) -> Option<&mut Generation> {
         if self.current.wire() == wire {
             return Some(&mut self.current);
@@ -263,8 +260,8 @@ impl fmt::Debug for Opener {
     }
 }
 
-/// A block whose option tag is right, before its decryption. Nothing of it is to be believed yet: an attacker may
-/// have changed the cipher text and left the tags alone.
+/// A block with a valid option tag, before its decryption. Its content is not authenticated yet: an attacker may have changed the
+/// ciphertext and kept the tags.
 pub struct OpenJob {
     key: Arc<BlockKey>,
     generation: u64,
@@ -308,7 +305,7 @@ pub struct Opened {
     pub dsn: Dsn,
     /// The plain text.
     pub plain: BytesMut,
-    /// Bytes that had to be copied because somebody else held the payload: 0 or all of it.
+    /// Bytes that were copied because the payload had another holder: 0 or all of it.
     pub copied: usize,
 }
 
@@ -325,7 +322,7 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// Which check a block or a tag did not pass. All but the last are what anybody on the path can cause.
+/// The check that a block or a tag failed. An attacker on the path can cause all of them except the last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum OpenError {
     /// The mapping is shorter than an empty block, or longer than a mapping can be.
@@ -337,10 +334,9 @@ pub enum OpenError {
     /// The option tag is wrong: the DSS option, a protected option or the data tag were changed, or the block
     /// was replayed on another subflow or at another place.
     OptionTag,
-    /// The option tag is right, the cipher text is not.
+    /// The option tag is valid, the ciphertext is not.
     DataTag,
-    /// As [`OpenError::OptionTag`], and no block was ever opened on this connection. If the peer's
-    /// retransmissions fail as well, the two ends do not have the same keys: somebody rewrote the negotiation,
-    /// and the transcripts in the keys differ.
+    /// As [`OpenError::OptionTag`], and no block was ever opened on this connection. If the peer's retransmissions fail as well, the two
+    /// ends have different keys: an attacker has rewritten the negotiation, and the transcripts in the keys differ.
     FirstOptionTag,
 }

@@ -22,8 +22,8 @@ impl SubflowTag {
     /// The subflow that the handshake ran on.
     pub const FIRST: Self = Self(0);
 
-    /// The name that a join has in its SYN, before both ends have proved themselves: bit 63, then what the SYN says. No subflow
-    /// has such a name, so no tag that is right in a SYN is right elsewhere, or in another SYN. `flags`: low four bits of the third
+    /// Returns the name of a join in its SYN, before both ends are authenticated: bit 63, then the content of the SYN. No subflow has such
+    /// a name, so that a tag which is valid in a SYN is valid neither elsewhere nor in another SYN. `flags`: low four bits of the third
     /// byte of MP_JOIN; `address`: address id.
     pub const fn of_syn(nonce: u32, flags: u8, address: u8) -> Self {
         Self(OF_SYN | (flags as u64 & 0x0f) << 40 | (address as u64) << 32 | nonce as u64)
@@ -51,19 +51,19 @@ impl<'a> ProtectedOptions<'a> {
     }
 }
 
-/// What one transmission of a block says beside the block itself, and what must not be forged.
+/// The content of one transmission of a block, outside the block, that must be authenticated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OptionContext<'a> {
     /// The subflow it goes over.
     pub subflow: SubflowTag,
-    /// Where its mapping begins in the subflow (the first byte behind the SYN is 1): all 64 bits of what the DSS option
-    /// names by its lower 32, or an old transmission would be right again after 4 GiB.
+    /// Start of its mapping in the subflow (the first byte after the SYN is 1). All 64 bits are covered, while the DSS option has the lower
+    /// 32. Otherwise an old transmission would be valid again after 4 GiB.
     pub offset: u64,
     /// The Data-ACK of the DSS option, all 64 bits even where four bytes are sent.
     pub data_ack: Option<Dsn>,
     /// DATA_FIN: the mapping ends the stream. The data-level length then counts it (RFC 8684, section 3.3.3).
     pub data_fin: bool,
-    /// Other options beside the DSS that must not be forged.
+    /// Other options in addition to the DSS that must be authenticated.
     pub options: ProtectedOptions<'a>,
 }
 
@@ -153,8 +153,7 @@ impl OptionKey {
         tag
     }
 
-    /// Not inlined: what BLAKE3 keeps of the key in its state is then in frames below the caller's, which
-    /// [`wipe_stack`] goes over.
+    /// Not inlined: BLAKE3's copies of the key are then in frames below the caller's, which [`wipe_stack`] overwrites.
     #[inline(never)]
     fn hash(&self, message: &[u8], tag: &mut [u8]) {
         let hash = blake3::keyed_hash(&self.0, message);

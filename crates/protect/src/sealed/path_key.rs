@@ -1,10 +1,11 @@
 //! PATHKEY: a share of the keys that crosses one path only.
 //!
-//! Both hosts send 32 random bytes and one half of a fresh key exchange (X25519 and ML-KEM-768) as bytes of a single subflow
-//! that no mapping covers: they are never sent again elsewhere. What comes of it goes into the next generation of both
-//! directions. Who has recorded every other path, and breaks everything else one day, still lacks the random bytes; who
-//! has seen all paths, and knew all secrets of the connection, lacks what the shares agree on. The idea of a secret from every
-//! path is that of SMKEX (Costea et al., CCS 2018); the paths that they have in mind are the paths of Multipath TCP.
+//! Both hosts send 32 random bytes and one half of a fresh key exchange (X25519 and ML-KEM-768) as unmapped bytes of a single subflow.
+//! These are never repeated elsewhere. The result goes into the next generation of both directions.
+//!
+//! An attacker that has recorded every other path, and later breaks everything else, still lacks the random bytes. An attacker that has
+//! recorded all paths, and knew all secrets of the connection, lacks the agreed secret of the shares. The idea of a secret from every path
+//! is that of SMKEX (Costea et al., CCS 2018); its paths are the paths of Multipath TCP.
 
 use core::fmt;
 use core::ops::Range;
@@ -27,32 +28,32 @@ use super::secret::{MixSecret, PathSecret};
 use super::suite::Suite;
 use crate::scrub::scrubbed;
 
-/// Names one exchange: no two of a connection have the same name.
+/// Identifies one exchange, uniquely within a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Exchange {
     /// The subflow that both messages cross.
     pub subflow: SubflowTag,
-    /// Counts the exchanges of a subflow. At one for each GiB there is no end to them.
+    /// The number of the exchange on its subflow. At one exchange per GiB the numbers do not run out.
     pub number: u32,
 }
 
-/// The opener's number for one of its paths. The opener alone knows which of its subflows cross the same device, so it says in its message
-/// of an exchange, to nobody but the listener, from which path the share is; so both ends count the same paths. 0 is the path of the
-/// handshake, and stands for every share that does not count as one of another path.
+/// The opener's number for one of its paths. Only the opener knows which of its subflows cross the same device. Its message of an exchange
+/// therefore carries the number of the path, hidden from all but the listener, so that both ends count the same paths. 0 is the path of the
+/// handshake, and every share that does not count as one of another path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathNumber(pub u8);
 
-/// Who takes part in an exchange.
+/// The role in an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Speaker {
     /// The opener of the connection, over this path of its own.
     Opener(PathNumber),
-    /// The listener, which hears of the path from the opener.
+    /// The listener, which learns the path from the opener.
     Listener,
 }
 
 impl Speaker {
-    /// What its message says of the path.
+    /// Returns the path number for its message.
     fn says(self) -> u8 {
         match self {
             Self::Opener(PathNumber(path)) => path,
@@ -60,7 +61,7 @@ impl Speaker {
         }
     }
 
-    /// Of which path the share is, where the other side's message says `heard`.
+    /// Returns the path of the share if the other side's message has the number `heard`.
     fn path(self, heard: u8) -> Result<PathNumber, PathKeyError> {
         match self {
             Self::Opener(path) if heard == 0 => Ok(path),
@@ -70,11 +71,11 @@ impl Speaker {
     }
 }
 
-/// What an exchange has come to; both ends have the same.
+/// The result of an exchange, which is the same at both ends.
 pub struct Share {
-    /// The path that it is of.
+    /// The path of the share.
     pub path: PathNumber,
-    /// What goes into the keys.
+    /// The secret for the keys.
     pub secret: MixSecret,
 }
 
@@ -103,7 +104,7 @@ const ANSWER: u8 = 2;
 /// Keeps what this derives apart from everything else.
 const LABEL: &[u8] = b"mptcpsec v2 path mix";
 
-/// The half of an exchange that its first speaker keeps: what its keys follow from. Taking the answer uses it up.
+/// The half of an exchange that the offering end keeps: the private keys. Taking the answer consumes it.
 pub struct PathOffer {
     exchange: Exchange,
     us: Speaker,
@@ -115,7 +116,7 @@ pub struct PathOffer {
 type OfferSeed = [u8; 32 + 32 + 64];
 
 impl PathOffer {
-    /// Which exchange it belongs to.
+    /// Returns its exchange.
     pub fn exchange(&self) -> Exchange {
         self.exchange
     }
@@ -128,7 +129,7 @@ impl PathOffer {
         private_key(&self.random[32..64])
     }
 
-    /// Made anew where it is needed, lest its 2,400 bytes lie about for a round trip.
+    /// Generated again when it is needed, so that its 2,400 bytes do not stay in memory for a round trip.
     fn ml_kem(&self) -> MlKem768KeyPair {
         mlkem768::generate_key_pair(*self.random.last_chunk().expect("the seed is longer"))
     }
@@ -145,21 +146,20 @@ impl fmt::Debug for PathOffer {
     }
 }
 
-/// Why a message of an exchange is not taken. It costs the subflow what a wrong block does.
+/// The reason for which a message of an exchange is refused. It counts against the subflow like a wrong block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathKeyError {
     /// It was not sealed by the peer for this exchange.
     Forged,
-    /// The peer sealed it, and there is no key in it: an all-zero agreement (RFC 7748, section 6.1), or an ML-KEM key that is
-    /// none (FIPS 203, section 7.2).
+    /// The peer sealed it without a usable key: an all-zero agreement (RFC 7748, section 6.1), or an invalid ML-KEM key (FIPS 203, section
+    /// 7.2).
     Weak,
-    /// The listener has numbered a path: only the opener does.
+    /// The listener has numbered a path, which only the opener does.
     NumberedByListener,
 }
 
-/// Somebody who analyses connections is shown what an exchange has agreed on: the session id of the connection
-/// ([`ConnectionIdentity::session_id`]), and subflow, number and both agreements of the exchange. With the messages of the
-/// exchange, which cross one path only, its secret follows from that.
+/// A log for the analysis of connections. It gets the session id of the connection ([`ConnectionIdentity::session_id`]), and subflow,
+/// number and both agreements of the exchange. With the messages of the exchange, which cross one path only, its secret can be computed.
 pub type ShareLog<'a> = &'a dyn Fn(&[u8; 33], &[u8]);
 
 /// The secrets of both directions that hide messages over single paths.
@@ -175,8 +175,8 @@ impl<'a> PathKeys<'a> {
         Self { ours, theirs }
     }
 
-    /// Seals a message of ours. `fresh` is what its key follows from beside its name: its own fresh bytes, and in an answer those of the
-    /// offer before them.
+    /// Seals a message of ours. Its key depends on its name and on `fresh`: its own fresh bytes, preceded in an answer by those of the
+    /// offer.
     fn seal(self, kind: u8, exchange: Exchange, fresh: &Fresh<'_>, text: &[u8]) -> Vec<u8> {
         let (wire, secret) = self.ours.path_secret();
         let (key, nonce) = path_key(secret, kind, exchange, fresh);
@@ -190,7 +190,7 @@ impl<'a> PathKeys<'a> {
         message
     }
 
-    /// Opens a message of the peer. `offered` are the fresh bytes of our offer, where this is the answer to it.
+    /// Opens a message of the peer. `offered` are the fresh bytes of our offer, if this is the answer to it.
     fn open<const TEXT: usize>(
         self,
         kind: u8,
@@ -213,7 +213,7 @@ impl<'a> PathKeys<'a> {
     }
 }
 
-/// The fresh bytes that the key of a message follows from.
+/// The fresh bytes on which the key of a message depends.
 struct Fresh<'a> {
     /// In an answer, those of the offer.
     offered: &'a [u8],
@@ -222,10 +222,10 @@ struct Fresh<'a> {
 }
 
 impl ConnectionIdentity {
-    /// Begins an exchange: `us` speaks first. Gives its message and what has to be kept.
+    /// Begins an exchange in which `us` sends the first message. Returns the message and the state to keep.
     ///
     /// # Errors
-    /// [`PathKeyError::Weak`] where the source of randomness is broken.
+    /// [`PathKeyError::Weak`] if the source of randomness is broken.
     pub fn offer_path(
         &self,
         keys: PathKeys<'_>,
@@ -244,10 +244,10 @@ impl ConnectionIdentity {
         })
     }
 
-    /// Answers the message of the other side: gives ours, and what has come of it.
+    /// Answers the message of the other side: returns our message and the result.
     ///
     /// # Errors
-    /// [`PathKeyError`] says what is wrong with the message.
+    /// [`PathKeyError`] tells the fault in the message.
     pub fn answer_path(
         &self,
         keys: PathKeys<'_>,
@@ -283,7 +283,7 @@ impl ConnectionIdentity {
     /// Takes the answer to our message.
     ///
     /// # Errors
-    /// [`PathKeyError`] says what is wrong with it; the exchange is over.
+    /// [`PathKeyError`] tells the fault in it; the exchange is over.
     pub fn finish_path(
         &self,
         keys: PathKeys<'_>,
@@ -340,19 +340,19 @@ fn path_key(
     (BlockKey::filled_by(Suite::Aes256Gcm, |key, _| key.copy_from_slice(&bytes[..32])), nonce)
 }
 
-/// What a message says of itself in clear, in front of its fresh bytes.
+/// Returns the clear start of a message, before its fresh bytes.
 fn name(kind: u8, generation: u8, exchange: Exchange) -> [u8; NAME_LEN] {
     let [a, b, c, d] = exchange.number.to_be_bytes();
     [kind, generation, a, b, c, d]
 }
 
-/// The exchange that a message belongs to, which crossed this subflow; `None` if it is too short to say so.
+/// Returns the exchange of a message that crossed this subflow; `None` if it is too short.
 pub fn exchange_of(subflow: SubflowTag, message: &[u8]) -> Option<Exchange> {
     let &[_, _, a, b, c, d] = message.first_chunk::<NAME_LEN>()?;
     Some(Exchange { subflow, number: u32::from_be_bytes([a, b, c, d]) })
 }
 
-/// What both sides have sent, and what their shares agree on.
+/// Returns the secret from both messages and from the agreements of their shares.
 fn mix(exchange: Exchange, offered: &[u8], answered: &[u8], agreed: [&[u8; 32]; 2]) -> MixSecret {
     MixSecret::extract(&[
         LABEL,

@@ -105,7 +105,7 @@ fn a_message_is_good_for_its_exchange_its_sender_and_its_connection_only() {
 
 #[test]
 fn the_same_exchange_twice_has_other_keys_each_time() {
-    // Both nonces of a join have 32 bits: an attacker who waits long enough has an exchange with the same name begun again.
+    // Both nonces of a join have 32 bits: an attacker that waits long enough sees an exchange with the same name begun again.
     let [a, b] = ends(1);
     let (first, question) = b.offer(Speaker::Listener, EXCHANGE, 1);
     let (second, again) = b.offer(Speaker::Listener, EXCHANGE, 2);

@@ -1,4 +1,4 @@
-//! Control records: what blocks of type 10 carry.
+//! Control records: the content of blocks of type 10.
 //!
 //! They are part of the stream, so they arrive once and in order. Several may share a block.
 
@@ -11,8 +11,7 @@ use super::option_tag::SubflowTag;
 use super::path_key::Exchange;
 use super::session_ticket::{MAX_TICKET, SessionTicket};
 
-/// The most records that one block may have; padding does not count. A connection has a handful of addresses and
-/// subflows to speak about.
+/// Largest number of records in one block, without padding. A connection has a handful of addresses and subflows.
 pub const MAX_RECORDS: usize = 64;
 
 /// One control record.
@@ -22,8 +21,7 @@ pub enum Record {
     Eof,
     /// 02: the next block has the next generation of keys. Only padding may follow in its block.
     KeyUpdate,
-    /// 04: data sequence numbers from the start of the stream up to this one may be sent. It is the window that
-    /// binds the connection.
+    /// 04: data sequence numbers from the start of the stream up to this one may be sent. It is the flow-control window of the connection.
     MaxData(u64),
     /// 05: another address of the sender.
     AddAddr {
@@ -39,25 +37,25 @@ pub enum Record {
         /// Address id.
         id: u8,
     },
-    /// 07: what a subflow is to be used for.
+    /// 07: the priority of a subflow.
     Prio {
         /// The subflow, which need not be the one that carries the record.
         subflow: SubflowTag,
-        /// From now on a backup.
+        /// Whether it is a backup from now on.
         backup: bool,
     },
     /// 08: the sender's token from now on, because the derived one was taken.
     Token(u32),
-    /// 03: what this exchange over one path has come to goes into the sender's next generation of keys.
+    /// 03: the result of this exchange over one path goes into the sender's next generation of keys.
     Mix(Exchange),
-    /// 10: the sender has no such subflow any more. It counts as soon as its block is verified, whatever is missing before it.
+    /// 10: the sender no longer has this subflow. It counts as soon as its block is verified, whatever is missing before it.
     Gone {
         /// The subflow, or the join that was on its way to become one.
         subflow: SubflowTag,
-        /// Why, for the receiver's log and status; nothing depends on it.
+        /// The reason, for the receiver's log and status only.
         reason: GoneReason,
     },
-    /// 11: the sender does not know this exchange any more: nothing comes of it in either direction.
+    /// 11: the sender no longer knows this exchange: it has no result in either direction.
     Void(Exchange),
     /// 14: the sender has both messages of this exchange, and hence its secret. [`Record::Mix`] or [`Record::Void`] answers.
     Agreed(Exchange),
@@ -65,40 +63,39 @@ pub enum Record {
     Opening {
         /// This connection is an attempt of the opening with this name, which its other attempts have too.
         name: [u8; OPENING_LEN],
-        /// Disjoint paths that have to be in the keys, on both sides, before a byte of the application is sent; the path of
-        /// the handshake is one of them. 0 and 1 ask for nothing.
+        /// Disjoint paths that must be in the keys, on both sides, before a byte of the application is sent. The path of the handshake is
+        /// one of them. 0 and 1 require nothing.
         paths: u8,
     },
-    /// 0b: the listener's answer where another attempt has claimed the opening: the token that follows from the
-    /// secrets of that one.
+    /// 0b: the listener's answer if another attempt has claimed the opening: the token derived from the secrets of that attempt.
     Opened(u32),
-    /// 0c: the listener wants so many paths in the keys, and the opener has not said so: this is the end.
+    /// 0c: the listener requires this many paths in the keys, and the opener has not: the connection ends.
     Require(u8),
     /// 0d: the listener's first record, if it gives the opener a ticket for its next handshake.
     Ticket(SessionTicket),
-    /// 0e: how do the sender's subflows look at the other end? The answer is no longer than the block of the question.
+    /// 0e: the question for the state of the sender's subflows at the other end. The answer is no longer than the block of the question.
     Look,
-    /// 0f: how a subflow looks at the end of the sender, in answer to [`Record::Look`].
+    /// 0f: the state of a subflow at the sender, in answer to [`Record::Look`].
     Seen {
         /// The subflow.
         subflow: SubflowTag,
-        /// What is to be seen.
+        /// Its state.
         seen: Seen,
     },
     /// 12: the listener refuses the opening, whichever attempt brings it.
     Refused(RefusalReason),
 }
 
-/// Why a listener refuses an opening.
+/// The reason for which a listener refuses an opening.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RefusalReason {
     /// 00: a reason that has no number, or a number that this version does not know.
     Other,
-    /// 01: the key that the opener has proved is not on the list of the listener, or the opener has proved none.
+    /// 01: the opener's authenticated key is not on the listener's list, or the opener has none.
     NotAuthorized,
-    /// 02: the listener has as many connections as it may have, or remembers as many openings.
+    /// 02: the listener has reached its limit of connections or of remembered openings.
     Full,
-    /// 03: the listener ends, and takes nothing new.
+    /// 03: the listener is ending, and accepts no new connection.
     Draining,
 }
 
@@ -117,13 +114,13 @@ impl RefusalReason {
             1 => Self::NotAuthorized,
             2 => Self::Full,
             3 => Self::Draining,
-            // Later versions may have more reasons; the opening is refused whatever they are.
+            // Later versions may have more reasons. The opening is refused for every reason.
             0 | 4..=u8::MAX => Self::Other,
         }
     }
 }
 
-/// For people.
+/// The reason for display.
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -135,7 +132,7 @@ impl fmt::Display for RefusalReason {
     }
 }
 
-/// Why a subflow has ended at the sender of [`Record::Gone`]. A value that a receiver does not know is kept as it is.
+/// The reason for which a subflow has ended at the sender of [`Record::Gone`]. Unknown values are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GoneReason(pub u8);
 
@@ -146,9 +143,9 @@ impl GoneReason {
     pub const RESET: Self = Self(1);
     /// TCP was not answered in time.
     pub const TIMED_OUT: Self = Self(2);
-    /// Nothing that could be verified has come for too long.
+    /// Nothing was verified for too long.
     pub const UNVERIFIED: Self = Self(3);
-    /// What it carried was altered.
+    /// Its bytes were altered.
     pub const INTERFERENCE: Self = Self(4);
     /// A younger subflow has taken its place.
     pub const DISPLACED: Self = Self(5);
@@ -156,10 +153,10 @@ impl GoneReason {
     pub const PATH_GONE: Self = Self(6);
 }
 
-/// What a host sees of a subflow that leads to it: somebody on the way may have changed it.
+/// The state of a subflow as the receiving host sees it: a middlebox may have changed it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Seen {
-    /// Where its segments come from.
+    /// The source address of its segments.
     pub address: SocketAddr,
     /// The segment size that its SYN named, or its SYN/ACK; 0 if none.
     pub mss: u16,
@@ -243,7 +240,7 @@ impl Record {
         out
     }
 
-    /// One byte of padding: it hides how long a control block really is.
+    /// One byte of padding, which hides the real length of a control block.
     pub const PADDING: u8 = 9;
 
     /// Whether nothing but padding may follow in the same block.
@@ -319,8 +316,8 @@ const MAX_RECORD_LEN: usize = 1 + 1 + MAX_TICKET;
 
 /// The records of one control block, in order.
 ///
-/// The block was sealed by the peer, so an error here is not an attack but a peer that breaks the rules: the
-/// connection ends. Read all records before acting on the first.
+/// The peer sealed the block, so an error here is not an attack but a violation by the peer: the connection ends. Read all records before
+/// acting on the first.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
@@ -429,7 +426,7 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// How a peer broke the rules for control records.
+/// The violation of the rules for control records by a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordError {
     /// The block ends within a record.

@@ -1,4 +1,4 @@
-//! The key schedule: from the master secret to everything else.
+//! The key schedule: all keys from the master secret.
 
 use core::fmt;
 
@@ -52,7 +52,7 @@ impl<T> PerRole<T> {
     }
 }
 
-/// Everything derived from one master secret, before the ends are told apart.
+/// All values derived from one master secret, before they are assigned to the two ends.
 pub struct ConnectionSecrets {
     identity: ConnectionIdentity,
     signals: PerRole<SignalSecrets>,
@@ -116,7 +116,7 @@ impl ConnectionSecrets {
         ]
     }
 
-    /// The tokens and numbers, for a look before the connection starts.
+    /// Returns the tokens and numbers, which can be checked before the connection starts.
     pub fn identity(&self) -> &ConnectionIdentity {
         &self.identity
     }
@@ -161,8 +161,8 @@ impl DirectionSecrets {
         Self { data: DataSecret::derive(root, data), option: OptionSecret::derive(root, option) }
     }
 
-    /// The next generation: `XL(ts, "ku")` and `XL(os, "ku")`, and where paths have given something, that and these.
-    /// It does not lead back.
+    /// Returns the next generation: `XL(ts, "ku")` and `XL(os, "ku")`, combined with the shares of paths if there are any. It cannot be
+    /// reversed.
     pub(super) fn next(&self, mixes: &[MixSecret]) -> Self {
         let (data, option) = (Hkdf::from_secret(self.data.expose()), Hkdf::from_secret(self.option.expose()));
         if mixes.is_empty() {

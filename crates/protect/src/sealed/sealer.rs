@@ -1,9 +1,8 @@
 //! The sending half of a direction.
 //!
-//! A nonce is a data sequence number, and only the [`Sealer`] has data sequence numbers to give: it takes plain
-//! bytes, seals them at its next number, and moves on by the length of the block. It cannot be cloned or wound
-//! back, and a block that is sealed is only ever given another option tag. So no nonce is used twice, whatever
-//! the callers do.
+//! A nonce is a data sequence number, and only the [`Sealer`] assigns data sequence numbers. It takes plain bytes, seals them at its next
+//! number, and advances by the length of the block. It cannot be cloned or reset, and a sealed block only ever gets another option tag.
+//! Therefore no nonce is used twice, whatever the callers do.
 
 use core::fmt;
 use std::sync::Arc;
@@ -22,15 +21,15 @@ use super::secret::{MixSecret, PathSecret};
 use super::signals::{JoinKeys, Signals};
 use super::suite::Suite;
 
-/// Seals what this host sends.
+/// Seals the bytes that this host sends.
 pub struct Sealer {
     suite: Suite,
     limits: KeyLimits,
     next: Dsn,
     current: Generation,
-    /// What is said beside the stream.
+    /// The secrets of our signals outside the stream.
     signals: Signals,
-    /// The next generation is wanted for another reason than the age of this one.
+    /// Whether the next generation is requested for a reason other than the age of this one.
     is_asked_to_update: bool,
     /// First number sealed under the current generation, and when it came into use.
     began: Dsn,
@@ -39,7 +38,7 @@ pub struct Sealer {
     calls: u64,
     /// Kept until everything sealed under it is acknowledged: its blocks may have to be tagged again.
     previous: Option<Generation>,
-    /// What paths have given to the next generation.
+    /// The shares of paths for the next generation.
     mixes: Vec<MixSecret>,
     /// First number behind the last MIX record that is not acknowledged.
     announced: Option<Dsn>,
@@ -88,13 +87,13 @@ impl Sealer {
     /// Encrypts `plain` at the next data sequence number, in place.
     ///
     /// # Errors
-    /// [`KeyUsedUp`] where the keys are far past their limits, because key updates did not happen.
+    /// [`KeyUsedUp`] if the keys are far past their limits, because key updates did not happen.
     pub fn seal(&mut self, kind: Kind, plain: BlockBuffer) -> Result<SealedBlock, KeyUsedUp> {
         self.begin(kind, plain).map(SealJob::run)
     }
 
-    /// Takes the next data sequence number for `plain` and leaves the encryption to the job, which may run
-    /// elsewhere. Jobs of one sealer may finish in any order.
+    /// Takes the next data sequence number for `plain` and leaves the encryption to the job. Jobs of one sealer may run anywhere and finish
+    /// in any order.
     ///
     /// # Errors
     /// As [`Sealer::seal`].
@@ -116,9 +115,8 @@ impl Sealer {
         })
     }
 
-    /// Seals a control block whose MIX records name the exchanges that these secrets come from, in this order. The next
-    /// generation follows from them, too; it begins when the peer has acknowledged the block, so that the peer always knows
-    /// from what.
+    /// Seals a control block whose MIX records name the exchanges of these secrets, in this order. The next generation depends on them as
+    /// well. It begins when the peer has acknowledged the block, so that the peer always knows them.
     ///
     /// # Errors
     /// As [`Sealer::seal`].
@@ -136,21 +134,21 @@ impl Sealer {
         Ok(block)
     }
 
-    /// The payload of one transmission of `block`: the first, or a reinjection with another context. No
-    /// encryption happens here. `None` if everything of its generation is acknowledged, so that nobody needs it.
+    /// Returns the payload of one transmission of `block`: the first, or a reinjection with another context. No encryption happens here.
+    /// `None` if everything of its generation is acknowledged, so that the block is no longer needed.
     pub fn transmit(&mut self, block: &mut SealedBlock, context: &OptionContext<'_>) -> Option<Payload> {
         let key = self.generation_mut(block.generation())?.option_key(context.subflow);
         Some(block.transmit(key, context))
     }
 
-    /// The option tag of one transmission of `block` alone, for a payload in two pieces: behind
-    /// [`SealedBlock::shared`]. `None` as with [`Sealer::transmit`].
+    /// Returns only the option tag of one transmission of `block`, for a payload in two pieces: after [`SealedBlock::shared`]. `None` as
+    /// with [`Sealer::transmit`].
     pub fn tag(&mut self, block: &SealedBlock, context: &OptionContext<'_>) -> Option<[u8; OPTION_TAG_LEN]> {
         let key = self.generation_mut(block.generation())?.option_key(context.subflow);
         Some(block.tag(key, context))
     }
 
-    /// The same for a transmission in the SYN of a join, or in its SYN/ACK: nothing is kept of a subflow that may come to nothing.
+    /// The same for a transmission in the SYN of a join, or in its SYN/ACK: no state is kept for a subflow that may never exist.
     pub fn tag_once(&self, block: &SealedBlock, context: &OptionContext<'_>) -> Option<[u8; OPTION_TAG_LEN]> {
         let key = self.kept(block.generation())?.option_key_once(context.subflow);
         Some(block.tag(&key, context))
@@ -173,8 +171,9 @@ impl Sealer {
         self.is_asked_to_update = true;
     }
 
-    /// Keys by which this host proves a join in which it answers or, having begun it, has heard nothing yet: of a generation that the
-    /// peer has. `None` for host B, whose joins follow what A sends ([`Opener::join_keys`](super::Opener::join_keys)).
+    /// Returns the keys with which this host proves a join that it answers, or that it has begun without an answer so far. They are of a
+    /// generation that the peer has. `None` for host B, whose joins follow the direction of A
+    /// ([`Opener::join_keys`](super::Opener::join_keys)).
     pub fn join_keys(&self) -> Option<JoinKeys<'_>> {
         self.signals.joins().nth(self.unacknowledged())
     }
@@ -184,18 +183,18 @@ impl Sealer {
         self.signals.joins()
     }
 
-    /// What an MP_FASTCLOSE of this host carries in the place of the key. Sending it gives it away, which is its purpose.
+    /// Returns the value that replaces the key in an MP_FASTCLOSE of this host. Sending it reveals it, as intended.
     pub fn fast_close(&self) -> &[u8; 8] {
         self.signals.of_age(self.unacknowledged()).1.fast_close()
     }
 
-    /// What this host's messages over single paths are sealed with: six bits of the generation, and its secret.
+    /// Returns the secret of this host's messages over single paths, with six bits of its generation.
     pub(super) fn path_secret(&self) -> (u8, &PathSecret) {
         let (wire, secrets) = self.signals.of_age(self.unacknowledged());
         (wire, secrets.path())
     }
 
-    /// How many generations the peer may not have heard of: it has that before while the KEY_UPDATE that ended it is not acknowledged.
+    /// Returns how many generations the peer may not know: one while the KEY_UPDATE that ended the previous one is not acknowledged.
     fn unacknowledged(&self) -> usize {
         usize::from(self.previous.is_some())
     }
@@ -212,9 +211,9 @@ impl Sealer {
     /// Seals a KEY_UPDATE record as the last block of the current generation and moves on to the next.
     ///
     /// # Errors
-    /// [`UpdateRefused`] while blocks of the previous generation are not acknowledged: the receiver keeps two
-    /// generations, so no third may begin; or while a MIX record is not: the receiver has to know what the next
-    /// generation follows from before anything of it comes.
+    /// [`UpdateRefused`] while blocks of the previous generation are not acknowledged: the receiver keeps two generations, so no third may
+    /// begin. Also while a MIX record is not acknowledged: the receiver has to know the inputs of the next generation before its first
+    /// block.
     pub fn update_keys(&mut self, now: Instant) -> Result<SealedBlock, UpdateRefused> {
         if self.previous.is_some() {
             return Err(UpdateRefused::PreviousInUse);
@@ -237,7 +236,7 @@ impl Sealer {
         Ok(block)
     }
 
-    /// Everything before `acked` is acknowledged by a verified Data-ACK: wipes what only that needed.
+    /// Handles a verified Data-ACK for everything before `acked`: wipes the keys that only this needed.
     pub fn handle_data_ack(&mut self, acked: Dsn) {
         if acked.is_at_or_after(self.began) {
             self.previous = None;
@@ -309,16 +308,16 @@ impl fmt::Debug for SealJob {
     }
 }
 
-/// The keys have protected all that they may, because the peer never let them be updated. The connection ends.
+/// The keys have reached their limit, because the peer never allowed an update. The connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyUsedUp;
 
-/// Why there is no key update now.
+/// The reason for which no key update is possible now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateRefused {
     /// Blocks of the previous generation are still unacknowledged; try again later.
     PreviousInUse,
-    /// The peer has not acknowledged what the next generation is to be made of; try again later.
+    /// The peer has not acknowledged the inputs of the next generation; try again later.
     MixUnacknowledged,
     /// Too late: see [`KeyUsedUp`].
     KeyUsedUp,

