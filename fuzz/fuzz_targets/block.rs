@@ -1,4 +1,4 @@
-//! A block that nobody vouches for.
+//! A block of unknown origin.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A handshake with somebody on the path.
+//! A handshake with an attacker on the path.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Somebody on the paths of a whole sealed connection.
+//! An attacker on the paths of a whole sealed connection.
 
 #![no_main]
 #![allow(dead_code, reason = "each target calls one of the properties")]

@@ -1,4 +1,4 @@
-//! Somebody who holds one of the two paths of a sealed connection.
+//! An attacker in control of one of the two paths of a sealed connection.
 
 #![no_main]
 

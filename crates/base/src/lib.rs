@@ -1,8 +1,7 @@
-//! Time, sequence numbers, ids, seedable randomness and the limits of logs: what all other crates count in.
+//! Time, sequence numbers, ids, seedable randomness and limits of logs, for all other crates.
 //!
-//! Nothing here knows a protocol: [`Instant`] is a plain count of nanoseconds, [`SeqNum`] and [`Dsn`]
-//! are positions in two number spaces that must never mix, [`Random`] is where unpredictable bytes
-//! come from. None of it asks the operating system for anything.
+//! Nothing here depends on a protocol. [`Instant`] is a count of nanoseconds. [`SeqNum`] and [`Dsn`] are positions in two number spaces
+//! that must never mix. [`Random`] is the source of unpredictable bytes. Nothing here calls the operating system.
 
 #![cfg_attr(not(test), no_std)]
 

@@ -1,5 +1,5 @@
-//! How often a line of the log is written that others cause: so many in a while, then none, then one that tells how many more
-//! there were. A million segments of a stranger do not make a million lines.
+//! Rate limit for log lines that other hosts cause: a number of lines in a while, then none, then one with the number of omitted lines. A
+//! million segments of an unknown peer do not cause a million lines.
 
 use alloc::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ impl LogLimit {
     }
 }
 
-/// The limits of lines of several kinds, each known by what it says. What it says is part of the program: nobody else makes this
-/// longer.
+/// The limits of lines of several kinds, each identified by its text. The texts are part of the program, so that other hosts cannot add
+/// entries.
 #[derive(Default, Debug)]
 pub struct LogLimits(BTreeMap<&'static str, LogLimit>);
 

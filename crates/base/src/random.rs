@@ -6,9 +6,8 @@ use zeroize::Zeroizing;
 
 /// A source of unpredictable bytes.
 ///
-/// Two separate sources exist per endpoint: one for what everybody sees on the wire (initial sequence
-/// numbers, ports, nonces of a join), one for secrets (keys). They are never the same object, so that
-/// the first cannot give the second away.
+/// Two separate sources exist per endpoint: one for values that are visible on the wire (initial sequence numbers, ports, nonces of a
+/// join), one for secrets (keys). They are never the same object, so that the first cannot reveal the second.
 pub trait Random {
     /// Fills all of `out`.
     fn fill(&mut self, out: &mut [u8]);

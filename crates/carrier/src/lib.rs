@@ -1,10 +1,9 @@
-//! What carries the segments of an endpoint.
+//! Carriers of the segments of an endpoint.
 //!
-//! An endpoint takes and gives TCP segments with addresses; how they reach the other host is a carrier's business. There are two.
-//! One puts each segment, or each super-segment, into an IP packet: [`IpPacket`] writes it in the form that a
-//! TUN device takes, and [`plait_wire::Packet::parse`] takes an arriving one apart. The other puts it into datagrams of UDP
-//! ([`tcp_in_udp`]), which need no privilege and pass where options of TCP do not. What is none of ours ends here and is
-//! counted ([`MalformedCounts`]).
+//! An endpoint takes and returns TCP segments with addresses. A carrier transports them to the other host. There are two. One puts each
+//! segment, or each super-segment, into an IP packet: [`IpPacket`] writes it in the format of a TUN device, and
+//! [`plait_wire::Packet::parse`] parses an arriving one. The other puts it into UDP datagrams ([`tcp_in_udp`]), which need no privilege and
+//! pass where TCP options do not. Foreign packets are dropped here and counted ([`MalformedCounts`]).
 
 mod ip_packet;
 mod malformed;

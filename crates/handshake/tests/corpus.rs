@@ -6,7 +6,7 @@ mod replay;
 
 use replay::{Effort, replay};
 
-/// Each try makes keys, and every byte is covered by somebody's hash: a sample will do.
+/// Each try makes keys, and a hash covers every byte: a sample is enough.
 const EFFORT: Effort = Effort { bytes: 200, step: 7 };
 
 #[test]

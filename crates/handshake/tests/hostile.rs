@@ -1,4 +1,4 @@
-//! Bytes from somebody who wants harm: no panic, no completion, bounded memory.
+//! Bytes from a hostile peer: no panic, no completion, bounded memory.
 
 mod support;
 
@@ -90,8 +90,8 @@ proptest! {
         }
     }
 
-    /// Somebody changes, removes or inserts bytes. Both ends may notice; in no case do both complete with the same secret,
-    /// unless only what TLS leaves open was touched (a record's version number).
+    /// An attacker changes, removes or inserts bytes. Both ends may notice. In no case do both complete with the same secret, unless the
+    /// change is confined to a field that TLS does not authenticate (a record's version number).
     #[test]
     fn an_altered_handshake_fails_or_shares_no_secret(
         tep in any_tep(),

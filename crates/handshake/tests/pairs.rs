@@ -116,7 +116,7 @@ fn the_hybrid_key_exchange_comes_first() {
     assert_eq!(outcome.a.expect("A").key_exchange, "X25519MLKEM768");
 }
 
-/// Somebody on the path hides the hybrid from the server, or the client is one that has none.
+/// An attacker on the path hides the hybrid from the server, or the client does not have it.
 #[test]
 fn where_the_hybrid_is_required_nothing_else_is_agreed_on() {
     const HYBRID: [u8; 2] = [0x11, 0xec];
@@ -139,7 +139,7 @@ fn where_the_hybrid_is_required_nothing_else_is_agreed_on() {
     let strict_opener = OpenerSettings { key_exchanges: KeyExchanges::PostQuantum, ..opener() };
     let outcome = through(&strict_opener, &listener());
     assert!(outcome.a.is_err() && outcome.b.is_err(), "{outcome:?}");
-    // Nobody in between: they agree.
+    // Without an attacker they agree.
     let outcome = run(open(Tep::Tls13, &strict_opener), accept(Tep::Tls13, &strict_listener), usize::MAX);
     assert_eq!(outcome.a.expect("A").key_exchange, "X25519MLKEM768");
 }

@@ -49,7 +49,7 @@ fn meet(opener: &OpenerSettings, listener: &ListenerSettings) -> Met {
     meet_at(now(), opener, listener, |_, _| {}, |ticket| Some(ticket.clone()))
 }
 
-/// A handshake at this time, with somebody on the path, and somebody who carries the ticket.
+/// A handshake at this time, with an attacker on the path, and a carrier of the ticket.
 fn meet_at(
     now: UnixTime,
     opener: &OpenerSettings,
@@ -155,7 +155,7 @@ fn a_ticket_is_used_once_on_either_side() {
     assert!(
         kept.is_empty() && has_extension(&with, PRE_SHARED_KEY) && !has_extension(&without, PRE_SHARED_KEY)
     );
-    // Somebody has recorded the hello and is faster.
+    // An attacker has recorded the hello and is faster.
     let answers = [(); 2].map(|()| {
         let mut server = accept(Tep::Tls13, &listener);
         server.handle_bytes(&with).expect("a hello");
@@ -164,7 +164,7 @@ fn a_ticket_is_used_once_on_either_side() {
     assert!(answers[0] < answers[1], "whoever comes second is answered in full: {answers:?}");
 }
 
-/// Who sees hellos finds nothing in them that was seen before: neither a name of a session nor how old it is.
+/// An observer of hellos finds nothing in them that was seen before: neither a name of a session nor its age.
 #[test]
 fn no_two_hellos_of_a_client_have_a_ticket_in_common() {
     let (opener, listener) = (opener(), listener());
@@ -323,7 +323,7 @@ fn a_certificate_that_has_expired_since_is_not_believed_for_the_sake_of_a_ticket
     assert!(why.contains("expired"), "{why}");
 }
 
-/// Somebody on the path changes the name of the session, its age or its binder.
+/// An attacker on the path changes the name of the session, its age or its binder.
 #[test]
 fn an_altered_offer_costs_its_attempt_and_the_next_one_is_in_full() {
     for from_end in [1, 20, 40, 60] {

@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 use crate::system::open_key_log;
 
-/// A key log in the format of NSS, for Wireshark and its like. With it the connections can be read, so it is a file of ours that nobody
-/// else can read.
+/// A key log in the format of NSS, for Wireshark and similar tools. It decrypts the connections, so it is a file of ours that no other user
+/// can read.
 pub struct KeyLogFile {
     path: PathBuf,
     file: Mutex<Written>,
@@ -23,7 +23,7 @@ struct Written {
     has_failed: bool,
 }
 
-/// Why secrets cannot go to a file.
+/// The reason for which secrets cannot be written to a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenKeyLogError {
@@ -49,7 +49,7 @@ pub enum OpenKeyLogError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The system cannot say who can read it.
+    /// The system cannot tell which users can read it.
     #[error("no keys are written to {}: this system does not say who could read them there", file.display())]
     Unchecked {
         /// Its name.

@@ -181,7 +181,7 @@ impl KnownPeers {
         Ok(self.all()?.into_iter().find(|peer| peer.authority == authority))
     }
 
-    /// The server at `authority` has this key, as somebody knows who gives it, and is known by it from now on if it is not known by now.
+    /// Stores the key that the user knows for the server at `authority`, unless it has a key already.
     ///
     /// # Errors
     /// [`KnownPeersError::AnotherKey`]; or the file cannot be read or written.

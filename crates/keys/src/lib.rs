@@ -1,4 +1,4 @@
-//! The files with identities: our own key, keys that are trusted, and peers that are known.
+//! Key files: our own key, trusted keys, and known peers.
 //!
 //! All are text. By default they are in `~/.config/plait`, for root in `/etc/plait`:
 //!
@@ -9,10 +9,11 @@
 //! | `known_peers` | `HOST:PORT SHA256:… first-seen [paths=N] [names=BASIS]` | [`KnownPeers`] |
 //! | `authorized_clients` | `[allow=RULES] plait-ed25519 BASE64 comment` | [`read_list`]; its rules are of `proxy` |
 //!
-//! What is read belongs to us or to root, and so does its directory, to which no other user can write. What is secret is read only where its owner alone can read it ([`read_secret`]); what decides which peers are trusted, only where nobody
-//! else can change it ([`read_list`]). A file is replaced as a whole, so that a program that reads at the same time sees the old or the new one.
+//! A file must belong to us or to root, and so must its directory, to which no other user can write. A secret is read only if its owner
+//! alone can read it ([`read_secret`]). A list of trusted peers is read only if no other user can change it ([`read_list`]). A file is
+//! replaced as a whole, so that a program that reads at the same time sees the old or the new one.
 //!
-//! Where files have no permission bits (Windows) neither is checked, which a warning says, and no key log is written.
+//! On systems without permission bits (Windows) neither is checked, which a warning reports, and no key log is written.
 
 #![allow(clippy::disallowed_methods, reason = "keys are in files")]
 

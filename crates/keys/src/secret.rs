@@ -99,7 +99,7 @@ pub fn read_secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, ReadSecretError> {
     Ok(secret)
 }
 
-/// Why a list of those whom we trust cannot be read from a file.
+/// The reason for which a list of trusted peers cannot be read from a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadListError {

@@ -1,5 +1,5 @@
-//! Where files have no permission bits: who can read or change one is not checked, which is said. On Windows what a user's profile
-//! inherits is for the user alone, until somebody changes that.
+//! Key files on systems without permission bits: readers and writers of a file are not checked, and a warning reports it. On Windows the
+//! files of a user's profile are inherited as private to that user, until the permissions are changed.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -55,7 +55,7 @@ pub(crate) fn open_lock(file: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(file)
 }
 
-/// There is no key log: with it all connections can be read, and nobody would know by whom.
+/// Refuses a key log: it decrypts all connections, and its readers could not be checked.
 pub(crate) fn open_key_log(path: &Path) -> Result<File, OpenKeyLogError> {
     Err(OpenKeyLogError::Unchecked { file: path.to_owned() })
 }

@@ -78,7 +78,7 @@ pub(crate) fn open_lock(file: &Path) -> io::Result<File> {
 
 /// Opens a key log to append to it, or makes it, for its owner only.
 pub(crate) fn open_key_log(path: &Path) -> Result<File, OpenKeyLogError> {
-    // Without waiting for whoever reads from a pipe.
+    // Without waiting for the reader of a pipe.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600).custom_flags(flags.bits());

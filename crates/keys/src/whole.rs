@@ -49,8 +49,8 @@ impl Stamp {
     }
 }
 
-/// Keeps all others who ask for it from changing `file` until what is returned is dropped. It is a file of its own beside it, because what
-/// is replaced has no lock that lasts.
+/// Locks `file` against all other programs that use this lock, until the returned value is dropped. The lock is a separate file, because a
+/// file that is replaced cannot keep a lock.
 ///
 /// # Errors
 /// The lock cannot be made.

@@ -1,13 +1,11 @@
 //! A deterministic model of one direction of a link.
 //!
-//! [`Link`] decides and never carries: it is told when a packet is offered and how long it is, and says
-//! whether and when the packet arrives. The simulator and the lab's emulator hold the bytes; both get the
-//! same answers for the same seed. Knows nothing of any protocol above it.
+//! [`Link`] decides and does not transport. It gets the time and the length of a packet, and returns whether and when the packet arrives.
+//! The simulator and the lab's emulator hold the bytes; both get the same answers for the same seed. It depends on no protocol above it.
 //!
-//! A packet meets, in this order: the MTU, the queue in front of the bottleneck (drop-tail, in bytes), the
-//! bottleneck itself (a token bucket), loss on the way, delay with jitter, being held back (reordering),
-//! duplication, corruption. Each kind of chance has a generator of its own, so that adding one to a
-//! configuration leaves the decisions of the others as they were.
+//! A packet passes, in this order: the MTU, the queue in front of the bottleneck (drop-tail, in bytes), the bottleneck itself (a token
+//! bucket), loss, delay with jitter, reordering, duplication, corruption. Each kind of chance has its own generator, so that adding one to
+//! a configuration does not change the decisions of the others.
 //!
 //! ```
 //! use plait_base::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! Packet captures.
 //!
-//! [`Writer`] writes pcapng (draft-ietf-opsawg-pcapng) with the interfaces named at the start, one for each path, and
-//! nanosecond timestamps. [`Reader`] reads pcapng and the older pcap, of whatever byte order and resolution. Neither
-//! looks into the packets.
+//! [`Writer`] writes pcapng (draft-ietf-opsawg-pcapng) with nanosecond timestamps. The interfaces are named at the start, one for each
+//! path. [`Reader`] reads pcapng and the older pcap, in any byte order and resolution. Neither parses the packets.
 //!
 //! ```
 //! use plait_pcap::{Interface, Packet, Reader, Writer};

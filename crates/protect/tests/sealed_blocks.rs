@@ -320,7 +320,7 @@ fn what_paths_have_given_is_in_the_next_generation_once_the_peer_has_acknowledge
     let mut said = a.sealer.seal_mixing((&b"MIX, MIX"[..]).into(), [sent_one, sent_two]).expect("fresh keys");
     assert!(!a.sealer.is_update_due(Instant::ZERO), "the peer may not know yet");
     assert_eq!(a.sealer.update_keys(Instant::ZERO).map(|_| ()), Err(UpdateRefused::MixUnacknowledged));
-    // Somebody has the receiver look into the generation to come before it has heard what that is made of.
+    // An attacker makes the receiver derive the next generation before it knows its inputs.
     let early = Bytes::from_static(&[1; 80]);
     assert_eq!(
         b.opener.open(a.sealer.next_dsn(), &CONTEXT, early).map(|_| ()),

@@ -155,8 +155,8 @@ impl Connection {
     ) -> Result<(), (Answer, DropReason)> {
         let Some(clock) = &self.timestamps else { return Ok(()) };
         let Some(stamp) = view.timestamps else {
-            // A peer that has restarted knows nothing of the timestamps of the connection before (RFC 5961, section 4). All
-            // else is dropped: who cannot see timestamps must not be able to write into the stream (RFC 7323, section 3.2).
+            // A peer that has restarted does not have the timestamps of the previous connection (RFC 5961, section 4). All other segments
+            // are dropped: an attacker that cannot see timestamps must not be able to write into the stream (RFC 7323, section 3.2).
             let has_syn = segment.flags.contains(Flags::SYN);
             let refusal = if has_syn {
                 (Answer::Limited, DropReason::UnexpectedSyn)

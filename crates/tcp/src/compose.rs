@@ -76,9 +76,9 @@ impl Connection {
         self.finish_segment(draft, all)
     }
 
-    /// Bytes of a full segment that are given up to tell what has arrived behind a gap (RFC 2018, section 3: in all
-    /// acknowledgments that leave meanwhile). Who gives options has made its records as long as segments are, and little
-    /// room is left beside them: such segments tell it where they are short, and acknowledgments of their own do.
+    /// Bytes of a full segment that are given up to report data after a gap (RFC 2018, section 3: in all acknowledgments sent meanwhile).
+    /// An owner with options has made its records as long as segments, so that little room is left. Then only short segments report the
+    /// gap, and pure acknowledgments do.
     pub(crate) fn reserved_for_blocks(&self, options: usize) -> u16 {
         if options > 0 || !self.sack {
             return 0;

@@ -284,8 +284,8 @@ impl Connection {
         if self.is_worth_a_segment(room) { room as usize } else { 0 }
     }
 
-    /// Length of payload that suits the rate: what leaves in about a millisecond, two segments at least and
-    /// [`Config::max_super_segment`] at most. Who gives longer records gets them sent, in longer bursts.
+    /// Returns the payload length for the rate: what leaves in about a millisecond, at least two segments and at most
+    /// [`Config::max_super_segment`]. Longer records are sent, in longer bursts.
     pub fn quantum(&self) -> u16 {
         let longest = self.config.max_super_segment;
         self.send.pace.quantum().map_or(longest, |bytes| u16::try_from(bytes).unwrap_or(u16::MAX))
@@ -431,8 +431,8 @@ impl Connection {
         self.receive.queue.has_gaps()
     }
 
-    /// Memory for bytes that wait behind gaps and for the scoreboard of what is under way, in bytes. What was sent is not in it: those who
-    /// gave it keep it.
+    /// Returns the memory for bytes that wait behind gaps and for the scoreboard of bytes in flight. Sent bytes are not included: the owner
+    /// keeps them.
     pub fn memory(&self) -> u64 {
         self.receive.queue.held() + self.send.flight.memory() as u64
     }

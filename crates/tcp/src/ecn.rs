@@ -2,9 +2,9 @@
 //! marks that arrive, and what the peer tells about ours. Of Accurate ECN the count in the header is used, and no option: beside
 //! those of Multipath TCP there is no room for it.
 //!
-//! New data is ECN-capable; SYNs, acknowledgments, probes and whatever is sent again are not (RFC 3168, sections 6.1.1 and
-//! 6.1.4 to 6.1.6). Marks and their echoes can be invented by anybody on the path: they halve the window once per round trip,
-//! never below its floor, and where that goes on at the floor they are no longer listened to.
+//! New data is ECN-capable. SYNs, acknowledgments, probes and all retransmissions are not (RFC 3168, sections 6.1.1 and 6.1.4 to 6.1.6). An
+//! attacker on the path can forge marks and their echoes. They halve the window once per round trip, never below its floor. If they
+//! continue at the floor, they are ignored.
 
 use plait_base::Instant;
 use plait_wire::{Flags, Segment};
@@ -20,7 +20,7 @@ const ECT_1: u8 = 0b01;
 const ECT_0: u8 = 0b10;
 const CE: u8 = 0b11;
 
-/// Where the count of marked packets begins, so that a count is told from flags that somebody cleared (RFC 9768, section 3.2.1).
+/// First value of the count of marked packets, which distinguishes a count from cleared flags (RFC 9768, section 3.2.1).
 const FIRST_COUNT: u8 = 5;
 /// Both counts are known modulo this.
 const COUNTS: u8 = 8;
@@ -106,9 +106,8 @@ impl Marking {
         matches!(self.feedback, Feedback::Counts(_))
     }
 
-    /// What our SYN or SYN/ACK says beside SYN and ACK. A SYN asks for counts; who knows only the flag takes it for a question
-    /// about that. A SYN that is repeated does not ask: something on the path may drop those that do (RFC 3168, section
-    /// 6.1.1.1; RFC 9768, section 3.1.4).
+    /// Returns the ECN flags of our SYN or SYN/ACK. A SYN requests counts; a peer that supports only the flag reads it as a request for the
+    /// flag. A repeated SYN has no request: the path may drop SYNs that have one (RFC 3168, section 6.1.1.1; RFC 9768, section 3.1.4).
     pub(crate) fn syn_flags(&mut self, answers: bool, attempt: u8) -> Flags {
         if answers {
             return match self.feedback {
@@ -137,9 +136,8 @@ impl Marking {
         self.capable = self.feedback != Feedback::Nothing;
     }
 
-    /// RFC 9768, table 2 and section 3.1.3: what is neither nothing nor the question of RFC 3168 is one about counts, by whatever
-    /// the future adds to it. A SYN of RFC 3168 whose IP header says something already agrees to nothing: the path misuses these
-    /// bits.
+    /// RFC 9768, table 2 and section 3.1.3: every value other than zero and the request of RFC 3168 is a request for counts, including
+    /// future extensions. A SYN of RFC 3168 that has a mark in its IP header already gets no agreement: the path misuses these bits.
     fn agree_to_question(&mut self, syn: &Segment) -> Feedback {
         match syn.flags.ace() {
             0b000 => Feedback::Nothing,
@@ -161,7 +159,7 @@ impl Marking {
             0b000 | 0b111 => Feedback::Nothing,
             0b001 | 0b101 => FLAG,
             ace => {
-                // Our SYN was not ECN-capable: somebody on the path says otherwise of what passes.
+                // Our SYN was not ECN-capable: the path has changed the bits.
                 self.withdrawn |= ace != ace_of_mark(NOT_ECT);
                 let arrived = FIRST_COUNT + u8::from(syn_ack.ecn == CE);
                 Feedback::Counts(Counts { arrived, syn_ack: Some(syn_ack.ecn), ..Counts::new() })

@@ -148,7 +148,7 @@ impl Connection {
         self.restart_rto(now);
     }
 
-    /// The connection is given up: nobody answers any more.
+    /// Gives the connection up, because the peer no longer answers.
     fn give_up(&mut self) {
         match self.state {
             State::SynSent | State::SynReceived | State::Closed | State::TimeWait => {}

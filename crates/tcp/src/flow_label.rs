@@ -1,8 +1,8 @@
-//! The flow label of a connection over IPv6 (RFC 6437): by it and the addresses routers with several ways of equal cost choose one.
+//! The flow label of a connection over IPv6 (RFC 6437). Routers with several equal-cost routes select one by it and the addresses.
 //!
-//! All segments carry the same label, SYN and reset included, so that they stay in order. A timeout draws another one: where
-//! one of the ways swallows packets, the connection takes another, which the routers do not know how to do for it. The labels follow from
-//! a secret of the host, and nobody can steer a connection to a way by choosing its ports.
+//! All segments carry the same label, SYN and reset included, so that they stay in order. A timeout draws another one: if one of the routes
+//! drops packets, the connection takes another, which the routers would not do by themselves. The labels follow from a secret of the host,
+//! so that an attacker cannot steer a connection to a route by the choice of ports.
 
 use plait_base::{Duration, Instant};
 use plait_wire::IpVersion;
@@ -53,8 +53,8 @@ impl FlowLabel {
         }
     }
 
-    /// A segment at `start` repeats what has been acknowledged. Where the same comes twice in a row, our acknowledgments do not arrive
-    /// (Linux: `tcp_rcv_spurious_retrans`). Whoever can invent such segments gets a new label once in each `rto` and no more.
+    /// Handles a segment at `start` that repeats acknowledged data. If the same comes twice in a row, our acknowledgments do not arrive
+    /// (Linux: `tcp_rcv_spurious_retrans`). An attacker that forges such segments causes at most one new label per `rto`.
     pub(crate) fn on_repeated(&mut self, now: Instant, start: u64, rto: Duration) {
         let again = self.repeated.replace(start) == Some(start);
         if again && now.saturating_since(self.drawn_at) >= rto {

@@ -1,14 +1,12 @@
 //! One TCP connection (RFC 9293) without I/O, clock or randomness of its own.
 //!
-//! A [`Connection`] takes segments and moments in and hands segments, deadlines and events out; it never
-//! waits. It does not know what it is a part of: its owner hands over *records* (payload with opaque
-//! option bytes that go with each segment of it) and gets back the bytes in order and the options of
-//! every acceptable segment.
+//! A [`Connection`] takes segments and moments as input and returns segments, deadlines and events; it never waits. It does not know its
+//! owner. The owner passes in *records*: payload with opaque option bytes that go with each segment of it. The connection returns the bytes
+//! in order, and the options of every acceptable segment.
 //!
-//! Positions in the stream are 64-bit offsets relative to the initial sequence number: the SYN is 0, the
-//! first byte of data is 1, as in the subflow sequence numbers of RFC 8684. Everything inside counts in these
-//! offsets, so that the wrap of the 32-bit numbers is looked at in two places only: where a segment comes in and
-//! where one goes out.
+//! Positions in the stream are 64-bit offsets relative to the initial sequence number: the SYN is 0 and the first byte of data is 1, as in
+//! the subflow sequence numbers of RFC 8684. All code inside uses these offsets. The wrap of the 32-bit numbers is handled in two places
+//! only: where a segment arrives and where one leaves.
 //!
 //! Where to look:
 //!

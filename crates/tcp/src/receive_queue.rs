@@ -1,8 +1,7 @@
-//! Reassembly: what arrived, in order or not.
+//! Reassembly of the arriving stream.
 //!
-//! The first copy of a byte is the one that counts (RFC 9293, section 3.10.7.4, leaves the choice; this one
-//! means that nobody can change a byte that was already acknowledged). Data is kept as slices of the buffers
-//! it arrived in.
+//! The first copy of a byte counts (RFC 9293, section 3.10.7.4, leaves the choice). Therefore an attacker cannot change a byte that was
+//! already acknowledged. Data is kept as slices of the buffers in which it arrived.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -103,8 +103,8 @@ impl ReceiveWindow {
         let opens_little = wanted > self.offered && wanted - self.offered < self.worthwhile(mss);
         let edge = if opens_little { self.offered.max(next) } else { wanted };
         let mut units = (edge - next) >> self.scale;
-        // Rounding alone must not move the edge back; but to round up once more after each part of a unit that arrives would
-        // move it on without end, whether anybody reads or not.
+        // Rounding alone must not move the edge back. But rounding up once more after each part of a unit would move it without end, even
+        // if the application does not read.
         let (down, unit) = (next + (units << self.scale), 1u64 << self.scale);
         if down < self.offered && down + unit > self.offered && down < self.wanted.max(wanted) {
             units += 1;

@@ -151,8 +151,8 @@ impl Recovery {
         &mut self.doubt
     }
 
-    /// When the first retransmission of the recovery left, if an acknowledgment of all below `una` covers it
-    /// and its echo can tell who is answered (RFC 3522, section 3.2).
+    /// Returns when the first retransmission of the recovery left, if an acknowledgment of all below `una` covers it and its echo shows
+    /// which transmission it answers (RFC 3522, section 3.2).
     pub(crate) fn answered_retransmission(&self, una: u64) -> Option<Instant> {
         if self.is_open() {
             // Clocks wrap: an echo that comes long after the recovery may seem to lie before it.

@@ -1,4 +1,4 @@
-//! Segments of an attacker who guesses sequence numbers (RFC 5961, 5927), old ones (RFC 7323), and nonsense.
+//! Segments of an attacker that guesses sequence numbers (RFC 5961, 5927), old ones (RFC 7323), and nonsense.
 
 mod script;
 

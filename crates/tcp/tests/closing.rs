@@ -174,8 +174,8 @@ fn nobody_waits_for_ever_for_a_fin_that_nobody_wants() {
     assert_eq!(s.tcp.state(), State::Closed);
 }
 
-/// The end of writing is no CLOSE of RFC 9293, section 3.10.4, which would delete the connection here: the other direction is still
-/// wanted. Who wants neither aborts, and nothing more is said.
+/// The end of writing is no CLOSE of RFC 9293, section 3.10.4, which would delete the connection here: the other direction is still wanted.
+/// An application that wants neither aborts, and no segment follows.
 #[test]
 fn who_ends_its_stream_before_the_answer_goes_on_to_open_and_to_read() {
     let mut s = Script::active(Config { timestamps: false, ..Config::default() });

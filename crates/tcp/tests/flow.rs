@@ -71,7 +71,7 @@ fn a_shut_window_is_probed_only_while_something_waits_for_it() {
     let mut s = Script::established(Config { retries: 3, ..Config::default() });
     s.give(seg(".", 1, 1).window(0));
     assert_eq!(s.tcp.capacity(s.now), 0);
-    // A peer that is silent because nobody has anything to say may be silent for a day.
+    // A peer without data to send or acknowledge may be silent for a day.
     s.wait_for(Duration::from_secs(24 * 3600));
     assert!(s.sent().is_empty());
     assert_eq!(s.tcp.state(), plait_tcp::State::Established);

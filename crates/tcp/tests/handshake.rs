@@ -111,7 +111,7 @@ fn after_a_lost_syn_the_window_starts_with_one_segment() {
 
 #[test]
 fn a_syn_whose_answer_is_only_late_was_not_lost() {
-    // The first timeout is a setting: who has reason to hurry repeats the SYN sooner.
+    // The first timeout is a setting: a caller in a hurry repeats the SYN sooner.
     for answers_first in [true, false] {
         let config = Config { timestamps: true, syn_timeout: Duration::from_millis(250), ..plain() };
         let mut s = Script::active(config);

@@ -1,4 +1,4 @@
-//! Timeouts and repeats that were not needed, and who may say so: F-RTO (RFC 5682), D-SACK (RFC 2883, 3708).
+//! Unnecessary timeouts and retransmissions, and the segments that may reveal them: F-RTO (RFC 5682), D-SACK (RFC 2883, 3708).
 
 mod script;
 
@@ -133,8 +133,7 @@ fn a_probe_that_arrived_twice_does_not_excuse_a_timeout() {
     assert!(s.tcp.congestion().window() < 10_000);
 }
 
-/// How long a hole is waited for after its neighbour was reported, in ms: a quarter of the round trip of 40 ms where nobody
-/// has asked for more time.
+/// Returns how long a hole is waited for after its neighbour was reported, in ms: a quarter of the round trip of 40 ms by default.
 fn patience(s: &mut Script, at: i64) -> u64 {
     s.send(3000);
     s.sent();

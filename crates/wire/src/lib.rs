@@ -1,11 +1,11 @@
 //! Bytes to typed headers and back.
 //!
-//! Two layers. [`Packet::parse`] takes an IP packet apart once: lengths and checksums are checked there,
-//! and what comes out ([`Segment`], [`IcmpError`]) is plain data that needs no second look. The other way
-//! round [`Segment::emit`] writes the headers in front of a payload that stays where it is.
+//! There are two layers. [`Packet::parse`] parses an IP packet once and checks its lengths and checksums. The result ([`Segment`],
+//! [`IcmpError`]) is plain data that needs no further check. [`Segment::emit`] writes the headers in front of a payload that stays in
+//! place.
 //!
-//! TCP options stay raw inside a [`Segment`] (at most 40 bytes, inline); [`options`] walks over them and
-//! gives typed values, unknown ones included. Nothing here keeps state or allocates per packet.
+//! TCP options stay raw inside a [`Segment`] (at most 40 bytes, inline). [`options`] iterates over them and returns typed values, including
+//! unknown ones. Nothing here keeps state or allocates per packet.
 
 #![cfg_attr(not(test), no_std)]
 

@@ -1,6 +1,6 @@
 //! What can be wrong with bytes from outside.
 
-/// Why bytes are not what they should be. A counted reason, not an error that anybody handles.
+/// The reason for which bytes are malformed. It is counted, not handled as an error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Malformed {
     /// Shorter than its own header or length field says.

@@ -103,8 +103,8 @@ pub struct Segment {
     pub segment_size: u16,
     /// The two ECN bits of the IP header.
     pub ecn: u8,
-    /// The flow label of the IPv6 header (RFC 6437): 20 bits, 0 for none, and 0 over IPv4. Whoever is on the path can have
-    /// written that of a segment which arrived.
+    /// The flow label of the IPv6 header (RFC 6437): 20 bits, 0 for none, and 0 over IPv4. The label of an arriving segment is not trusted:
+    /// any router on the path can change it.
     pub flow_label: u32,
 }
 

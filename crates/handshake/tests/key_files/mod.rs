@@ -1,6 +1,5 @@
-//! What holds for the texts that say who is who: keys, certificates, roots, fingerprints, lines of key files. The fuzz target and
-//! the replay of its corpus call the same function, which returns whether anything was understood, so that a corpus can be
-//! seen to work.
+//! Properties of parsers for identities: keys, certificates, roots, fingerprints, lines of key files. The fuzz target and the replay of its
+//! corpus call the same function. It returns whether anything was parsed, so that a corpus is seen to work.
 
 use plait_handshake::{Certificate, Fingerprint, Identity, PublicKey, roots_from_pem};
 

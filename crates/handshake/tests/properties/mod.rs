@@ -1,5 +1,5 @@
-//! What holds for handshake bytes that nobody vouches for. The fuzz targets and the replay of their corpora call the
-//! same functions; each returns whether there was anything in the input, so that a corpus can be seen to work.
+//! Properties of parsers for handshake bytes of unknown origin. The fuzz targets and the replay of their corpora call the same functions.
+//! Each returns whether the input had any content, so that a corpus is seen to work.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -7,9 +7,9 @@ mod support;
 use plait_handshake::{MAX_PEER_BYTES, Tep};
 use support::{accept, listener, open, opener, prologues, run_through};
 
-/// A peer that says anything: `[handshake and side, size of the pieces, bytes...]`. Bit 0x40 of the first byte says that the prologue is
-/// among the bytes; else an honest one stands in front of them. TLS never completes, because nobody
-/// guesses a Finished; tcpcrypt may, because it asks nobody who they are.
+/// A peer with arbitrary bytes: `[handshake and side, size of the pieces, bytes...]`. If bit 0x40 of the first byte is set, the prologue is
+/// among the bytes; else an honest one precedes them. TLS never completes, because a Finished cannot be guessed. tcpcrypt may complete,
+/// because it is anonymous.
 pub(crate) fn from_a_stranger(input: &[u8]) -> bool {
     let [choice, piece, stream @ ..] = input else { return false };
     let tep = tep_of(*choice);
@@ -47,8 +47,8 @@ pub(crate) fn from_a_stranger(input: &[u8]) -> bool {
     !stream.is_empty()
 }
 
-/// Somebody between two honest ends: `[handshake, size of the pieces, edits of five bytes...]`, each `[flight, where (2),
-/// what, by]`. Without an effective edit both agree; with one they fail or share no secret.
+/// An attacker between two honest ends: `[handshake, size of the pieces, edits of five bytes...]`, each `[flight, where (2), what, by]`.
+/// Without an effective edit both agree; with one they fail or share no secret.
 pub(crate) fn on_the_path(input: &[u8]) -> bool {
     let [choice, piece, edits @ ..] = input else { return false };
     let tep = tep_of(*choice);

@@ -27,12 +27,12 @@ pub(crate) struct Outcome {
     pub(crate) flights: usize,
 }
 
-/// Carries bytes back and forth in pieces until nobody has any more.
+/// Carries bytes back and forth in pieces until neither end has any more.
 pub(crate) fn run(a: Handshake, b: Handshake, piece: usize) -> Outcome {
     run_through(a, b, piece, |_, _| {})
 }
 
-/// The same with somebody on the path, who sees each flight with its number.
+/// The same with an attacker on the path, which sees each flight with its number.
 pub(crate) fn run_through(
     mut a: Handshake,
     mut b: Handshake,

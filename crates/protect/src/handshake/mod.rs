@@ -3,12 +3,11 @@
 //!
 //! Three steps, each a value without I/O:
 //!
-//! 1. [`offer_eno`], [`judge_offer`], [`judge_answer`]: the SYNs negotiate an encryption protocol ([`Tep`]) beside
-//!    MP_CAPABLE version 2, and a [`Policy`] says what happens where that fails. What both SYNs carried becomes the
-//!    [`Transcript`].
-//! 2. [`Handshake`]: runs over the unmapped bytes that open the first subflow in each direction. It begins with a [`Prologue`] in
-//!    each direction, which says in clear what its sender understands. It takes bytes, gives
-//!    bytes, and ends at an exact byte: the first mapped byte follows directly. [`Handshakes`] makes them.
+//! 1. [`offer_eno`], [`judge_offer`], [`judge_answer`]: the SYNs negotiate an encryption protocol ([`Tep`]) together with MP_CAPABLE
+//!    version 2. A [`Policy`] decides what happens if that fails. The content of both SYNs becomes the [`Transcript`].
+//! 2. [`Handshake`]: runs over the unmapped bytes that open the first subflow in each direction. It begins with a [`Prologue`] in each
+//!    direction, which lists the sender's capabilities in clear. It takes and returns bytes, and ends at an exact byte: the first mapped
+//!    byte follows directly. [`Handshakes`] makes them.
 //! 3. [`Complete`]: the master secret, which depends on the transcript, and the identity of the peer.
 //!
 //! The transcript is only in the master secret. If an attacker on the path has rewritten the negotiation, both handshakes succeed and their

@@ -1,5 +1,5 @@
-//! What holds for blocks and records that nobody vouches for. The fuzz targets and the replay of their corpora call the
-//! same functions; each returns whether there was anything in the input, so that a corpus can be seen to work.
+//! Properties of parsers for blocks and records of unknown origin. The fuzz targets and the replay of their corpora call the same
+//! functions. Each returns whether the input had any content, so that a corpus is seen to work.
 
 #[path = "../sealed_support/mod.rs"]
 mod sealed_support;

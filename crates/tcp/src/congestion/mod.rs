@@ -1,11 +1,10 @@
 //! Congestion control: how many bytes may be in flight, and how fast they leave.
 //!
-//! A [`Controller`] is told what was acknowledged and lost and answers with a window. Which bytes are lost,
-//! and how the window is approached during recovery (proportional rate reduction), is not its business.
+//! A [`Controller`] is told what was acknowledged and lost, and returns a window. Loss detection, and the approach to the window during
+//! recovery (proportional rate reduction), are elsewhere.
 //!
-//! There are two kinds. Those of `windowed` know a window that grows with acknowledgments and falls with a loss; whoever wants
-//! pacing derives a rate from it. `bbr` keeps a model of the path, which gives both the rate and the window, in every phase
-//! of a recovery too.
+//! There are two kinds. Those of `windowed` have a window that grows with acknowledgments and falls with a loss; pacing derives a rate from
+//! it. `bbr` has a model of the path, which gives both the rate and the window, also in every phase of a recovery.
 
 mod adaptive;
 pub(crate) mod bbr;

@@ -279,7 +279,7 @@ mod tests {
         for rtt in [40, 40, 40, 60] {
             round(&mut controller, rtt);
         }
-        // Somebody above gives it little to send for a while, again and again.
+        // Its owner has little to send for a while, again and again.
         for _ in 0..4 {
             round_of(&mut controller, 40, 20_000);
             let window = controller.window();

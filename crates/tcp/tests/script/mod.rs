@@ -119,7 +119,7 @@ impl Seg {
     }
 }
 
-/// Opaque options of the owner: a fixed filling, and a log of who asked.
+/// Opaque options of the owner: a fixed filling, and a log of the requests.
 #[derive(Default)]
 pub(crate) struct Opaque {
     pub(crate) filling: usize,

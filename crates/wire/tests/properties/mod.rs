@@ -22,7 +22,7 @@ pub(crate) fn packet(bytes: &[u8]) -> bool {
 fn one_packet(bytes: &Bytes) -> bool {
     let trusted = Packet::parse(bytes, 0, Trust::Offloaded);
     match Packet::parse(bytes, 0, Trust::Verify) {
-        // What Trust::Verify refuses for another reason than the checksum, nobody takes.
+        // If `Trust::Verify` refuses it for a reason other than the checksum, every mode refuses it.
         Ok(_) | Err(Malformed::Checksum) => {}
         Err(reason) => assert_eq!(trusted.as_ref().err(), Some(&reason)),
     }
