@@ -1,4 +1,4 @@
-//! What strangers cost: time for each of their segments, and memory for what they leave half done.
+//! Cost of unknown peers: time for each of their segments, and memory for the state that they leave unfinished.
 //! `cargo bench -p plait-endpoint --bench strangers`
 #![allow(clippy::disallowed_methods, reason = "measuring is what this program is for")]
 

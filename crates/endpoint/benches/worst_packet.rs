@@ -1,6 +1,6 @@
-//! What the worst packet costs, whatever the peer did before: state is torn into as many pieces as a peer can make of it, and
-//! each packet on the way there, and those that make it all whole again, are timed. The goal is 50 µs for each. What leaves because
-//! of a packet is timed segment by segment: the longest counts.
+//! Cost of the worst packet after any behaviour of the peer. State is torn into as many pieces as a peer can cause. Each packet on the way
+//! there, and those that complete it again, are timed. The goal is 50 µs for each. Segments that a packet causes are timed one by one: the
+//! longest counts.
 //! `cargo bench -p plait-endpoint --bench worst_packet`
 #![allow(clippy::disallowed_methods, reason = "measuring is what this program is for")]
 
@@ -465,7 +465,7 @@ fn open_sealed(peer: &mut Peer) -> (RawPeer, ConnectionId) {
     (raw, id)
 }
 
-/// As many as the first window takes, which nobody reads.
+/// As many as the first window takes, without a reader.
 fn blocks(peer: &mut Peer, count: usize, length: usize) {
     let (mut raw, id) = open_sealed(peer);
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! What strangers do is told of in a few lines, however much they do.
+//! Events caused by unknown peers are logged in a few lines, however many there are.
 
 mod one_path;
 

@@ -160,7 +160,7 @@ impl Host {
         Self { endpoint, now }
     }
 
-    /// Hands a segment in and takes out what is said to the one who sent it.
+    /// Passes a segment in and returns the answers to its sender.
     fn tell(&mut self, segment: &Segment) -> Vec<Segment> {
         self.now += Duration::from_micros(10);
         self.endpoint.handle_segment(Arrival::at(self.now), segment);

@@ -1,4 +1,4 @@
-//! A client comes back: what it and the server still have to say, and where they begin anew.
+//! Resumption by a returning client: the messages that remain, and the cases of a full handshake.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Peers that speak TLS 1.3, but not ours.
+//! Peers that use TLS 1.3 with another protocol inside.
 
 mod support;
 

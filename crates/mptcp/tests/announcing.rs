@@ -30,7 +30,7 @@ fn an_announcement_is_repeated_until_it_is_echoed() {
     assert_eq!(world.usable(CLIENT), 2);
 }
 
-/// Who sent it, id and echo flag of all ADD_ADDRs, in the order in which they are sent; echoes may be lost.
+/// Records sender, id and echo flag of all ADD_ADDRs, in the order in which they are sent; echoes may be lost.
 fn announcements_in(world: &mut World, loses_echoes: bool) -> Rc<RefCell<Vec<(usize, u8, bool)>>> {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let log = seen.clone();

@@ -235,8 +235,8 @@ fn without_the_rule_the_same_transfers_break_it() {
     assert!(broken > 10, "{broken}");
 }
 
-/// The window is closed by first data on its way over a slow trusted path; a faster one that nobody trusts has nothing
-/// else to do, and would reinject any other block.
+/// First data in flight over a slow trusted path closes the window. A faster untrusted path has nothing else to do, and would reinject any
+/// other block.
 #[test]
 fn a_closed_window_is_no_reason_to_repeat_first_data_on_a_faster_untrusted_path() {
     let slow = Link { delay: Duration::from_millis(200), ..Link::default() };
@@ -309,7 +309,7 @@ fn without_a_trusted_path_the_connection_waits_for_one() {
     assert!(!world.status(CLIENT).scrambling.expect("it is scrambled").stalled);
 }
 
-/// Somebody who jams the trusted path must not get the other one to carry everything.
+/// An attacker that jams the trusted path must not be able to move all bytes to the other one.
 #[test]
 fn a_jammed_trusted_path_stops_the_untrusted_one_too() {
     let link = Link { rate: Some(1_000_000), ..Link::default() };
@@ -397,8 +397,7 @@ fn a_path_that_loses_its_trust_is_left_and_joined_anew() {
 /// All options seen, by path.
 type OptionsSeen = Rc<RefCell<BTreeMap<u8, Vec<Vec<u8>>>>>;
 
-/// Opens a connection over path 0 and path 1, which nobody trusts, and aborts it on one side. What the options of
-/// all segments were.
+/// Opens a connection over path 0 and path 1, which are untrusted, and aborts it on one side. Returns the options of all segments.
 fn aborted(world: &mut World, side: usize, loses_fast_close: bool) -> OptionsSeen {
     let seen = OptionsSeen::default();
     let log = seen.clone();

@@ -1,4 +1,4 @@
-//! A peer, or somebody on the way, that says what is not so: counted, and never a wrong byte.
+//! False signals of a peer, or of an attacker on the path: they are counted, and never lead to a wrong byte.
 
 mod world;
 
@@ -237,7 +237,7 @@ fn a_join_with_a_wrong_token_or_without_the_right_hmac_is_refused() {
     let syn = join_syn(&mut world, token);
     world.deliver(SERVER, &syn);
     assert_eq!(world.sides[SERVER].owners.len(), 2);
-    // The attacker does not know the server's number; assume he has guessed, and sends no HMAC.
+    // The attacker does not know the server's number. Assume that it has guessed the number, and sends no HMAC.
     world.wait(5);
     assert_eq!(world.usable(SERVER), 1, "not used before it has proved itself");
     goes_on(&mut world, b"honest ");
@@ -251,7 +251,7 @@ fn joins_that_prove_nothing_are_limited_in_number_and_those_beyond_are_answered_
     world.connect();
     world.wait(200);
     let token = world.of(SERVER).token().expect("it is Multipath TCP");
-    // Somebody has seen the token, and sends from addresses that are not his.
+    // An attacker has seen the token, and sends from forged addresses.
     for port in 1..200 {
         let mut syn = join_syn(&mut world, token);
         syn.source = SocketAddr::from(([10, 0, 9, 9], port));

@@ -117,8 +117,8 @@ fn outcome(place: Where, change: Change, policies: [Policy; 2]) -> String {
 }
 
 /// In each row three groups, for an opener that requires, prefers or never offers a seal; in each group three listeners in
-/// the same order. No side that requires it has less than a seal. Half a seal fails where both could have one: somebody
-/// has taken the rest. A listener that has answered with a seal does not step down, for an opener that was shown no
+/// the same order. No side that requires it has less than a seal. Half a seal fails if both could have a whole one: a middlebox has taken
+/// the rest. A listener that has answered with a seal does not step down, for an opener that was shown no
 /// answer may think that nothing is sealed. Keys of another version in the third segment are a contradiction.
 const EXPECTED: &str = "\
 Syn Nothing        SS SS xx  SS SS MM  xx MM MM

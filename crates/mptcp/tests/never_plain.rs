@@ -1,5 +1,5 @@
-//! Where sealing is required no byte of the application leaves in clear and nothing counts as connected, whoever answers
-//! or opens without any key; each test is one way in which a connection could turn into regular Multipath TCP or plain TCP.
+//! If sealing is required, no byte of the application leaves in clear and no connection counts as established, whatever host without a key
+//! answers or opens. Each test is one way in which a connection could turn into regular Multipath TCP or plain TCP.
 
 mod sealing;
 mod world;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use world::segments::{has_mptcp, strip};
 use world::{CLIENT, Fate, Link, PORT, SERVER, World, address, pattern};
 
-/// What the application writes. Nobody but the peer may see it.
+/// The bytes that the application writes. Only the peer may see them.
 const SECRET: &[u8] = b"what only the peer of a sealed connection may ever read";
 /// What an attacker sends as the peer's data.
 const FORGED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
@@ -45,7 +45,7 @@ fn dss(mapping: Option<(u16, u32)>) -> OptionBytes {
     option_bytes([TcpOption::Mptcp(MptcpOption::Dss(dss))]).expect("28 bytes")
 }
 
-/// Somebody without any key in the place of the peer.
+/// A host without any key in the place of the peer.
 struct Impostor {
     world: World,
     victim: usize,

@@ -15,7 +15,7 @@ use world::{CLIENT, Fate, Link, SERVER, World, address, path, pattern};
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 
-/// Who has sent the SYN of a join, whence and whereto.
+/// The sender, source and destination of the SYN of a join.
 type Log = Rc<RefCell<Vec<(usize, IpAddr, IpAddr)>>>;
 
 fn is_join(segment: &Segment) -> bool {
@@ -38,7 +38,7 @@ fn watch_joins(world: &mut World, passes: impl Fn(&Segment) -> bool + 'static) -
     joins
 }
 
-/// A connection over the first path that nobody ends.
+/// A connection over the first path that neither side ends.
 fn idle(world: &mut World) {
     world.sides[CLIENT].outbox.push_back(bytes::Bytes::from_static(b"x"));
     world.connect();
@@ -184,7 +184,7 @@ fn a_join_that_was_one_too_many_is_tried_again() {
         (ResetReason::MiddleboxInterference, true),
     ] {
         let mut world = World::new(35, vec![Link::default(); 2], 1);
-        // Nobody else can join in its place.
+        // No other address can be joined in its place.
         world.config(|config| config.announce = false);
         let why = Rc::new(Cell::new(Some((reason, transient))));
         let tried = refuse_joins(&mut world, &why);

@@ -1,4 +1,4 @@
-//! Paths that die, stall, appear, are announced, withdrawn, or kept in reserve.
+//! Paths that fail, stall, appear, are announced, withdrawn, or kept as backups.
 
 mod world;
 
@@ -259,7 +259,7 @@ fn a_refusal_where_nobody_else_answers_is_known_in_two_seconds() {
     assert!(time < Duration::from_secs(2), "{time:?}");
 }
 
-/// Whoever resets SYNs on one path must not keep anybody from coming by another, even where the first SYN is lost.
+/// An attacker that resets SYNs on one path must not prevent an opening over another, even if the first SYN is lost.
 #[test]
 fn a_refusal_on_one_path_costs_that_path() {
     let mut world = World::new(19, vec![Link::default(); 2], 1);

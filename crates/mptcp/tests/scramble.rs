@@ -273,7 +273,7 @@ fn options_stripped_from_any_part_of_the_handshake_end_it_with_an_error() {
             assert!(side.connection.is_none() || side.failed.is_some());
         }
         let error = world.sides[CLIENT].failed;
-        // Who sees the difference says so; to the other it is a refusal, or a reset.
+        // The side that sees the difference reports it. The other side gets a refusal, or a reset.
         let is_clear = matches!(
             error,
             Some(ConnectionError::NotScrambled(_) | ConnectionError::Refused | ConnectionError::Reset)

@@ -1,4 +1,4 @@
-//! Sealed connections: what they carry, and what it costs.
+//! Sealed connections: their transfers, and their cost.
 
 mod sealing;
 mod world;
@@ -119,7 +119,7 @@ fn a_reader_that_pauses_stops_the_writer_and_control_goes_on() {
     }
     let (up, down) = (pattern(1_000_000, 1), pattern(1_000_000, 2));
     world.send(CLIENT, &up).send(SERVER, &down).connect();
-    // Longer than paths may be dead: who waits for a reader hears from him.
+    // Longer than paths may be silent: an end that waits for a reader gets signs of life.
     world.wait(600_000);
     for side in [CLIENT, SERVER] {
         let delivered = world.status(side).bytes_delivered;

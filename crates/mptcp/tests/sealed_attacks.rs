@@ -33,7 +33,7 @@ fn path_of(segment: &Segment) -> u8 {
     one.octets()[2].max(other.octets()[2])
 }
 
-/// Both ways over two paths, with somebody on `path` who sees each segment once the handshake is over.
+/// A transfer both ways over two paths, with an attacker on `path` that sees each segment once the handshake is over.
 fn under_attack(seed: u64, path: u8, mut attack: impl FnMut(&mut Segment) -> Fate + 'static) -> World {
     let mut world = two_paths(seed);
     let (up, down) = (pattern(1_500_000, 1), pattern(1_000_000, 2));
@@ -318,7 +318,7 @@ fn the_only_subflow_repeats_a_block_that_was_changed_while_it_stood_still() {
         world.wait(800);
         let mut is_changed = false;
         world.tap = Box::new(move |side, segment: &mut Segment| {
-            // Nobody else can take the block: joins are not let through.
+            // No other subflow can take the block: joins are dropped.
             if segment.flags.contains(Flags::SYN) {
                 return Fate::Drop;
             }

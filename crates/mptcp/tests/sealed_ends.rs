@@ -1,5 +1,5 @@
-//! Somebody interferes with the end of a sealed connection on every path. What both ends have verified needs no more
-//! acknowledgment; what is not verified is never told as a clean end.
+//! Interference with the end of a sealed connection on every path. An end that both sides have verified needs no further acknowledgment. An
+//! unverified end is never reported as a clean end.
 
 mod sealing;
 mod world;
@@ -19,7 +19,7 @@ use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 /// From the moment at which both applications have read the end.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Who says first that there is no more to come.
+/// The side that ends its stream first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum First {
     Client,

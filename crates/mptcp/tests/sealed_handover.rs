@@ -113,7 +113,7 @@ fn the_peer_answers_with_what_it_had_to_say_one_round_trip_after_the_decision() 
     let mut world = over_path_0(2);
     let seen = watch(&mut world, |_, _, _| Fate::Pass);
     lose_path_0(&mut world);
-    // The server does not know yet: it says this to nobody.
+    // The server does not know yet: its segment is lost.
     say(&mut world, SERVER, b", more");
     world.wait(20);
     // The client has nothing to say.
@@ -298,7 +298,7 @@ fn a_syn_that_is_sent_again_in_the_name_of_others_delivers_nothing_twice_and_get
     find_path_1(&mut world);
     time_until(&mut world, SERVER, b"question, again");
     world.wait(500);
-    // Blocks that nobody acknowledges: what would go into an answer.
+    // Blocks without an acknowledgment: these would go into an answer.
     world.links[1].is_black_hole = true;
     say(&mut world, SERVER, &pattern(20_000, 3));
     let syn = first.borrow_mut().take().expect("it was kept");

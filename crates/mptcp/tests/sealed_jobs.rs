@@ -1,4 +1,4 @@
-//! Sealing and opening left to somebody else, who takes his time and gives results back in any order.
+//! Sealing and opening by jobs that take time and return results in any order.
 
 mod sealing;
 mod world;
@@ -60,7 +60,7 @@ fn the_bytes_are_in_order_whatever_the_order_of_the_results() {
 #[test]
 fn blocks_leave_in_the_order_of_their_numbers_whichever_is_sealed_first() {
     let mut world = with_jobs(2, vec![narrow()], 15);
-    // Who opens at once acknowledges at once, so that nothing is sent twice.
+    // A server that opens at once acknowledges at once, so that nothing is sent twice.
     world.sides[SERVER].config.crypto_jobs = 0;
     let sent = Rc::new(RefCell::new(Vec::new()));
     let seen = sent.clone();

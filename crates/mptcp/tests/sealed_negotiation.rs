@@ -1,5 +1,5 @@
-//! What is agreed on when somebody on the way takes options out or rewrites them: sealed, refused, or what the
-//! policy allows; never less in silence.
+//! The negotiation under a middlebox that removes or rewrites options: sealed, refused, or the result that the policy allows; never less
+//! without notice.
 
 mod sealing;
 mod world;

@@ -1,4 +1,4 @@
-//! An attacker on all paths: the bytes that arrive are those that were sent, and what is missing is an error.
+//! An attacker on all paths: the bytes that arrive are those that were sent, and missing bytes are an error.
 
 mod sealing;
 mod world;
@@ -19,7 +19,7 @@ fn two_paths(seed: u64) -> World {
 #[test]
 fn all_paths_cut_is_an_error_that_is_not_the_end_of_the_data() {
     let mut world = two_paths(11);
-    // Whoever only receives asks now and then.
+    // An end that only receives asks at intervals.
     world.config(|config| {
         config.tcp.keep_alive = Some(plait_tcp::KeepAlive {
             idle: Duration::from_secs(10),

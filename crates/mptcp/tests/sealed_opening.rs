@@ -1,4 +1,4 @@
-//! What a listener makes of OPENING: the first record of an opener, and the only one that shows a connection.
+//! OPENING at a listener: the first record of an opener, and the only one that identifies a connection.
 
 mod listener;
 mod raw_peer;

@@ -87,7 +87,7 @@ fn client_path(segment: &Segment) -> u8 {
     }
 }
 
-/// The next segment of `from` on the path, in place, with what somebody puts into it.
+/// Returns the next segment of `from` on the path with an option that an attacker adds.
 fn forged(tape: &Shared, from: usize, path: u8, option: MptcpOption<'_>) -> Segment {
     let last = tape.borrow().last[&(from, path)].clone();
     let options = option_bytes(timestamps(&last).chain([TcpOption::Mptcp(option)])).expect("it fits");
@@ -248,7 +248,7 @@ fn max_data_binds_the_sender_and_the_window_of_tcp_does_not() {
     let mut world = sealed(5, vec![Link::default(); 2], &[Tep::TcpcryptCurve25519]);
     world.sides[SERVER].config.receive_buffer = 100_000;
     world.sides[SERVER].is_paused = true;
-    // Somebody makes the windows of one path as wide as can be, and closes those of the other.
+    // An attacker sets the windows of one path to the maximum, and closes those of the other.
     world.tap = Box::new(|from, segment: &mut Segment| {
         if from == SERVER && !segment.flags.contains(Flags::SYN) {
             segment.window = if client_path(segment) == 0 { u16::MAX } else { 0 };
@@ -285,7 +285,7 @@ fn news_of_the_window_reach_the_sender_whichever_path_has_died() {
             world.status(CLIENT).subflows.iter().map(|flow| flow.tcp.bytes_sent).sum::<u64>()
         };
         let full = sent(&mut world);
-        // Nobody knows yet: nothing is under way there.
+        // Neither end knows yet: nothing is in flight there.
         world.tap = Box::new(move |_, segment: &mut Segment| match client_path(segment) {
             path if path == dead => Fate::Drop,
             _ => Fate::Pass,
@@ -360,7 +360,7 @@ fn a_host_is_told_how_its_subflows_look_at_the_other_end_by_no_more_bytes_than_i
         let (asked, answered) = (sent(CLIENT), sent(SERVER));
         assert!(answered <= asked && asked >= bytes.min(32 << 10), "{bytes}: {asked} and {answered}");
     }
-    // Whoever was asked has learnt nothing.
+    // The asking end has received no answer.
     assert!(world.status(SERVER).subflows.iter().all(|subflow| subflow.seen.is_none()));
     let up = pattern(100_000, 1);
     world.send(CLIENT, &up).send(SERVER, b"");

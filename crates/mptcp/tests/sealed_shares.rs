@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use world::{CLIENT, Fate, Link, SERVER, World, address, pattern};
 
-/// Length of the messages of an exchange: of who speaks first, and of the answer.
+/// Length of the messages of an exchange: of the offer, and of the answer.
 const MESSAGES: [usize; 2] = [1287, 1191];
 
 fn two_paths(seed: u64, required: [u8; 2]) -> World {
@@ -55,7 +55,7 @@ fn is_join_syn(segment: &Segment) -> bool {
     all.any(|option| matches!(option, TcpOption::Mptcp(MptcpOption::Join(MpJoin::Syn { .. }))))
 }
 
-/// Who sent what part of an exchange on which path, in order.
+/// Records the sender, the part and the path of each message of an exchange, in order.
 fn watch(world: &mut World) -> Rc<RefCell<Vec<(usize, usize, usize)>>> {
     let seen: Rc<RefCell<Vec<_>>> = Rc::default();
     let tape = Rc::clone(&seen);
@@ -190,7 +190,7 @@ fn one_path_that_has_two_addresses_to_the_listener_counts_once_on_both_sides() {
         assert_eq!(mixed(&mut world, side), [1, 1], "and is of the path that was in them before");
     }
     assert!(world.links[0].carried[SERVER] < 5000, "the listener has not sent its bytes");
-    // Where nobody asks for two, such a share does no harm.
+    // If no end requires two paths, such a share is harmless.
     let mut world = one_path_with_two_addresses(9, [0, 0]);
     both_ways(&mut world, 100_000);
     for side in [CLIENT, SERVER] {

@@ -1,4 +1,4 @@
-//! Option tags: what they bind, and how often somebody may guess at them.
+//! Option tags: what they authenticate, and how often an attacker may guess them.
 
 mod listener;
 mod raw_peer;
@@ -34,8 +34,7 @@ fn a_block_of_another_4_gib_of_its_subflow_does_not_verify() {
     assert_eq!(listener.world.sides[SERVER].received, b"here");
 }
 
-/// Beside every third segment on path 1 somebody sends an acknowledgment with an invented tag, for ever; the honest ones
-/// pass.
+/// With every third segment on path 1 an attacker sends an acknowledgment with an invented tag, without end; the honest segments pass.
 #[test]
 fn guessing_at_tags_for_ever_costs_the_subflow_and_not_the_connection() {
     for seed in 0..3 {
@@ -120,7 +119,7 @@ fn after_thousands_of_wrong_tags_one_is_enough_and_the_connection_still_lives() 
     assert_eq!(status.subflows.iter().filter(|subflow| subflow.path.0 == 0).count(), 1, "{status:?}");
 }
 
-/// Also outside the window, where whoever knows the addresses and ports can guess.
+/// The same outside the window: an attacker that knows the addresses and ports can guess there.
 #[test]
 fn guessing_at_the_key_of_mp_fastclose_ends_after_a_while_on_its_subflow_only() {
     for path in [0, 1] {

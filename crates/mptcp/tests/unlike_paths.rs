@@ -1,4 +1,4 @@
-//! Paths so unlike that very much arrives long before what lies in front of it: whatever TCP has acknowledged is kept.
+//! Very unequal paths: much data arrives long before the bytes in front of it. Everything that TCP has acknowledged is kept.
 
 mod listener;
 mod raw_peer;
@@ -107,7 +107,7 @@ fn a_thin_path_of_little_delay_reports_its_losses_while_the_other_moves_the_stre
 
 #[test]
 fn a_path_that_is_late_by_its_own_queue_is_given_new_blocks_before_it_is_empty() {
-    // A round trip of 200 ms, and as much again in a full queue: longer than a sealed connection waits for anybody's queue.
+    // A round trip of 200 ms, and as much again in a full queue: longer than a sealed connection waits for a queue.
     let parts = [30, 40, 50, 60].map(|rate| {
         let mut world = sealed(2, vec![link(20, Some(50)), link(200, Some(rate))], &[Tep::Tls13]);
         let data = pattern(120_000_000, 1);

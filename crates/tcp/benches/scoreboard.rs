@@ -1,5 +1,5 @@
-//! What the worst acknowledgment costs when the peer tears what is in flight into as many pieces as it can: first by
-//! selective acknowledgments of every second byte, then of every second segment, then of everything at once.
+//! Cost of the worst acknowledgment when the peer tears the bytes in flight into as many pieces as it can: first by selective
+//! acknowledgments of every second byte, then of every second segment, then of everything at once.
 //! `cargo bench -p plait-tcp --bench scoreboard`
 #![expect(clippy::disallowed_methods, reason = "measuring is what this program is for")]
 

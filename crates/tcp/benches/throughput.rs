@@ -1,5 +1,5 @@
-//! What the TCP logic alone costs: two connections back to back in memory, super-segments of 64 KiB, nothing
-//! on the way. `cargo bench -p plait-tcp --bench throughput`
+//! Cost of the TCP logic alone: two connections back to back in memory, super-segments of 64 KiB, nothing in between.
+//! `cargo bench -p plait-tcp --bench throughput`
 #![expect(clippy::disallowed_methods, reason = "measuring is what this program is for")]
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What we tell the peer: delayed acknowledgments, SACK and D-SACK blocks, out-of-order data.
+//! Acknowledgments that we send: delayed ones, SACK and D-SACK blocks, out-of-order data.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! What a connection knows of how fast its path delivers.
+//! The delivery rate of the path, as a connection measures it.
 
 mod pair;
 

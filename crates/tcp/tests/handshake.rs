@@ -1,4 +1,4 @@
-//! Opening: RFC 9293, section 3.5, and what is agreed on.
+//! Opening: RFC 9293, section 3.5, and the negotiated options.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! Two endpoints, paths of a fixed delay between them, and somebody off path who sends segments in others' names.
+//! Two endpoints, paths of a fixed delay between them, and an off-path attacker that sends segments with forged addresses.
 
 #![allow(dead_code, reason = "no test file needs everything")]
 
@@ -42,7 +42,7 @@ pub(crate) struct Fixture {
     pub(crate) server: Endpoint,
     pub(crate) now: Instant,
     pub(crate) flood: Option<Flood>,
-    /// What the client has sent, as somebody on its paths sees it.
+    /// The client's segments, as an observer on its paths sees them.
     pub(crate) seen: Vec<Segment>,
     /// From one host to the other.
     pub(crate) one_way: Duration,

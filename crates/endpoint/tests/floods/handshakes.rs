@@ -1,4 +1,4 @@
-//! Handshakes cost most: so many run with one prefix at once, and so many in all.
+//! Handshakes cost most: limits on those that run with one prefix at once, and in all.
 
 use core::net::SocketAddr;
 use plait_base::{Duration, SeqNum};
@@ -88,7 +88,7 @@ fn a_segment_that_proves_no_address_takes_nobodys_place() {
     }
     let mut spoofed = raw_peer(3, 0);
     tell(&mut fixture, &spoofed.syn());
-    // Whoever has spoofed the SYN does not see the answer, and guesses what it acknowledges.
+    // The sender of the spoofed SYN does not see the answer, and guesses the acknowledgment number.
     let guess = Segment { ack: SeqNum::new(1), ..spoofed.segment(bytes::Bytes::new(), OptionBytes::new()) };
     tell(&mut fixture, &guess);
     let counters = fixture.server.counters();

@@ -1,4 +1,4 @@
-//! Floods of segments in others' names: who is honest gets in as if there were none.
+//! Floods of segments with forged addresses: honest clients connect as if there were none.
 
 mod claims;
 mod fixture;

@@ -1,4 +1,4 @@
-//! Connections that come of stateless answers are like any other.
+//! Connections from stateless answers behave like all others.
 
 use bytes::Bytes;
 use plait_base::{Duration, SeededRandom};

@@ -1,6 +1,5 @@
-//! What holds for a sealed connection whatever somebody on the paths does, and whatever a peer says that has the keys. The
-//! fuzz targets and the replay of their corpora call the same functions; each returns whether anything was done, so that a
-//! corpus can be seen to work.
+//! Invariants of a sealed connection under any attack on the paths, and with any behaviour of a peer that has the keys. The fuzz targets
+//! and the replay of their corpora call the same functions. Each returns whether anything was done, so that a corpus is seen to work.
 
 use bytes::Bytes;
 use plait_base::Duration;
@@ -19,8 +18,8 @@ const DOWN: usize = 12_000;
 /// Enough for the connection to end, or for its timers to have run many times.
 const WHILE: Duration = Duration::from_secs(400);
 
-/// Somebody on both paths of a transfer both ways: `[seed, tamperings of four bytes...]`, each `[segments to let pass before it,
-/// what, how (2)]`. What was read is the beginning of what was written, and an end of it is its end.
+/// An attacker on both paths of a transfer both ways: `[seed, tamperings of four bytes...]`, each `[segments to let pass before it, what,
+/// how (2)]`. The bytes read are the beginning of the bytes written, and an end of the one is an end of the other.
 pub(crate) fn meddling(input: &[u8]) -> bool {
     let [seed, tamperings @ ..] = input else { return false };
     let link = Link { queue: 64 << 10, rate: Some(1_000_000), ..Link::default() };

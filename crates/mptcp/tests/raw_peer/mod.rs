@@ -1,5 +1,5 @@
-//! A peer that opens a connection as it should be, by tcpcrypt also to the keys, and then says whatever a test wants. It knows
-//! none of the product's own state: it makes segments from [`handshake`] and [`protect`] alone.
+//! A peer that opens a connection correctly, by tcpcrypt also with the keys, and then sends whatever a test wants. It has none of the
+//! product's own state: it makes segments with [`handshake`] and [`protect`] alone.
 
 #![allow(dead_code, reason = "no test file needs everything")]
 

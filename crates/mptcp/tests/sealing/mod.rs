@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(crate) const SEALED: Negotiated = Negotiated::Multipath { version: 2, checksum: false };
 
-/// An opener that pins the key made from `seed`, or takes anybody where `teps` prove nobody's; and a listener that has it.
+/// Returns an opener that pins the key made from `seed`, or accepts any server if `teps` are anonymous; and a listener with that key.
 pub(crate) fn settings(teps: &[Tep], seed: u64) -> [SealedSettings; 2] {
     let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(seed)));
     let proves_identity = teps.iter().any(|tep| tep.proves_identity());

@@ -119,7 +119,7 @@ pub(crate) struct World {
     lanes: Vec<[plait_link::Link; 2]>,
     pub(crate) random: SeededRandom,
     pub(crate) tap: Tap,
-    /// Resets sent for nobody's segments.
+    /// Resets sent for segments without a connection.
     pub(crate) stray_resets: usize,
     air: BTreeMap<(Instant, u64), (usize, Segment)>,
     sent: u64,

@@ -1,5 +1,5 @@
-//! What holds for bytes from an untrusted sender. The fuzz targets and the replay of their corpora call the same
-//! functions; each returns whether there was anything in the bytes, so that a corpus can be seen to work.
+//! Properties of parsers for bytes from an untrusted sender. The fuzz targets and the replay of their corpora call the same functions. Each
+//! returns whether the bytes had any content, so that a corpus is seen to work.
 
 use bytes::Bytes;
 use plait_wire::{
