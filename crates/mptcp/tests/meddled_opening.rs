@@ -116,10 +116,10 @@ fn outcome(place: Where, change: Change, policies: [Policy; 2]) -> String {
     verdicts.iter().collect()
 }
 
-/// In each row three groups, for an opener that requires, prefers or never offers a seal; in each group three listeners in
-/// the same order. No side that requires it has less than a seal. Half a seal fails if both could have a whole one: a middlebox has taken
-/// the rest. A listener that has answered with a seal does not step down, for an opener that was shown no
-/// answer may think that nothing is sealed. Keys of another version in the third segment are a contradiction.
+/// In each row there are three groups, for an opener that requires, prefers or never offers a seal. In each group there are three listeners
+/// in the same order. No side that requires a seal has less. Half a seal fails if both could have a whole one: a middlebox has taken the
+/// rest. A listener that has answered with a seal does not step down, because an opener that was shown no answer may believe that nothing
+/// is sealed. Keys of another version in the third segment are a contradiction.
 const EXPECTED: &str = "\
 Syn Nothing        SS SS xx  SS SS MM  xx MM MM
 Syn NoEno          xx xx xx  xx MM MM  xx MM MM

@@ -2,8 +2,7 @@
 
 use plait_base::{Duration, Instant};
 
-/// Wire segments at the start, and after an idle time, that are acknowledged at once: the peer is in slow start and lives
-/// on them.
+/// Wire segments at the start, and after an idle time, that are acknowledged at once: the peer is in slow start and depends on them.
 const QUICK_SEGMENTS: u32 = 16;
 
 /// How urgently an acknowledgment is wanted.
@@ -20,7 +19,7 @@ pub(crate) enum Urgency {
     Alone,
 }
 
-/// What is owed to the peer.
+/// State of the acknowledgments that we owe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckPolicy {
     urgency: Urgency,
@@ -30,12 +29,12 @@ pub(crate) struct AckPolicy {
     seen: u32,
     /// When the last of them came.
     last: Option<Instant>,
-    /// Data of ours has carried what was owed, and nothing had to leave alone since: requests that are answered.
+    /// Whether data of ours has carried the last acknowledgments, and none had to be sent alone since: requests and answers.
     is_answered: bool,
 }
 
 impl AckPolicy {
-    /// Data arrived in order, in so many wire segments. After more than `idle` without any, the peer begins with a small
+    /// Notes that data arrived in order, in this many wire segments. After more than `idle` without data, the peer begins with a small
     /// window again (RFC 5681, section 4.1).
     pub(crate) fn on_data(&mut self, now: Instant, segments: usize, idle: Duration) {
         let segments = u32::try_from(segments).unwrap_or(u32::MAX);
@@ -54,7 +53,7 @@ impl AckPolicy {
         self.urgency = self.urgency.max(urgency);
     }
 
-    /// What is wanted now is wanted later, unless it has to be a segment of its own.
+    /// Delays an acknowledgment that is due now, unless it must be a segment of its own.
     pub(crate) fn hold(&mut self) {
         if self.urgency == Urgency::Now {
             self.urgency = Urgency::Delayed;
@@ -73,7 +72,7 @@ impl AckPolicy {
         }
     }
 
-    /// A segment that acknowledges everything has left; `alone` if it had no payload.
+    /// Notes that a segment that acknowledges everything has left; `alone` if it had no payload.
     pub(crate) fn on_sent(&mut self, alone: bool) {
         self.is_answered |= !alone && self.pending > 0;
         self.pending = 0;

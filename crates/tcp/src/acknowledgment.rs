@@ -1,5 +1,4 @@
-//! What an acknowledgment says about what we sent (RFC 9293, section 3.10.7.4, fifth step; RFC 2018, 2883,
-//! 5681, 6582, 8985).
+//! Handling of acknowledgments of our data (RFC 9293, section 3.10.7.4, fifth step; RFC 2018, 2883, 5681, 6582, 8985).
 
 use arrayvec::ArrayVec;
 use plait_base::Instant;
@@ -22,10 +21,10 @@ use crate::sender::Finish;
 use crate::tail_probe::{AckView, ProbeVerdict};
 use crate::{Event, Timer};
 
-/// Duplicate acknowledgments that mean a loss where there is no SACK (RFC 5681, section 3.2).
+/// Duplicate acknowledgments that mean a loss without SACK (RFC 5681, section 3.2).
 const DUP_THRESHOLD: u32 = 3;
 
-/// What one acknowledgment delivered.
+/// The result of one acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivery {
     bytes: u64,
@@ -33,10 +32,10 @@ struct Delivery {
     again: bool,
     /// Some of it was sent once, before the last recovery began.
     original: bool,
-    /// Earliest and latest transmission of what was sent only once.
+    /// Earliest and latest transmission of segments sent only once.
     oldest: Option<Instant>,
     newest: Option<Instant>,
-    /// Payload of the largest wire segment, and when it left; of several so large the last.
+    /// Payload of the largest wire segment, and when it left; of equally large ones the last.
     largest: Option<(u64, Instant)>,
 }
 
@@ -78,7 +77,7 @@ impl Connection {
         let opened = self.send.window.update(seq, ack, segment.window);
         self.send.window_probes = 0;
         if self.send.window.size() == 0 {
-            // It answers and takes nothing: the connection stays open for as long as it does (RFC 9293, section 3.8.6.1).
+            // A peer that answers a probe keeps the connection open for as long as it does (RFC 9293, section 3.8.6.1).
             self.send.timeouts = 0;
         }
         let in_flight = self.pipe();
@@ -123,8 +122,8 @@ impl Connection {
         }
     }
 
-    /// An acknowledgment that another has overtaken: what it reports selectively may be news. Its window is old, and it does
-    /// not show that anything moves.
+    /// Handles an acknowledgment that a later one has overtaken: its SACK blocks may be news. Its window is old, and it does not show
+    /// progress.
     fn take_overtaken_ack(&mut self, now: Instant, ack: u64, view: &SegmentView) {
         let (in_flight, una) = (self.pipe(), self.send.una);
         let blocks = self.read_blocks(una, ack, view);
@@ -144,8 +143,8 @@ impl Connection {
         self.arm_after_ack(now, false);
     }
 
-    /// Turns the SACK blocks into offsets. A block that cannot be true is ignored; the first may tell of a
-    /// duplicate instead (RFC 2883, section 4.2).
+    /// Converts the SACK blocks into offsets. An impossible block is ignored. The first may report a duplicate instead (RFC 2883, section
+    /// 4.2).
     fn read_blocks(&mut self, una: u64, ack: u64, view: &SegmentView) -> Blocks {
         let mut found = Blocks::default();
         if !self.sack {
@@ -169,14 +168,14 @@ impl Connection {
                 found.delivered.push((left, right));
             }
         }
-        // In the order of the stream, or RACK would see reordering where there is none.
+        // In stream order: otherwise RACK would see reordering without any.
         found.delivered.sort_unstable();
         found
     }
 
-    /// What a D-SACK says, if it can be true of something that was sent again: the network may have doubled the segment, and
-    /// a lie must not buy time for ever. It reaches back as far as acknowledgments are believed (RFC 5961, section 5.2),
-    /// and to no more bytes than were repeated.
+    /// Returns the block of a D-SACK if it can refer to a retransmission. The network may have doubled the segment, and a false D-SACK must
+    /// not gain time without limit. It reaches back as far as acknowledgments are accepted (RFC 5961, section 5.2), and covers at most the
+    /// bytes that were repeated.
     fn believed_duplicate(&mut self, una: u64, left: u64, right: u64) -> Option<Block> {
         let oldest = una.saturating_sub(self.send.window.largest().into());
         if left < oldest {
@@ -190,7 +189,7 @@ impl Connection {
         Some((left, right))
     }
 
-    /// Marks what the acknowledgment covers, and shows each part that is news to RACK.
+    /// Marks the acknowledged ranges, and passes each new part to RACK.
     fn deliver(&mut self, now: Instant, ack: u64, echo: Option<u32>, blocks: &Blocks) -> Delivery {
         let mut delivery = Delivery::default();
         let clock = self.timestamps;
@@ -210,13 +209,13 @@ impl Connection {
             on_delivery(sent, of_original);
         });
         for &(start, end) in &blocks.delivered {
-            // Beyond a hole the peer echoes what came before it, whatever it answers (RFC 7323, section 4.3).
+            // After a hole the peer echoes the timestamp before it, whatever it answers (RFC 7323, section 4.3).
             flight.deliver(start, end, |sent| on_delivery(sent, false));
         }
         delivery
     }
 
-    /// The cumulative acknowledgment moves on.
+    /// Advances the cumulative acknowledgment.
     fn advance(&mut self, now: Instant, ack: u64) {
         self.send.una = ack;
         self.send.queue.release(ack);
@@ -227,10 +226,10 @@ impl Connection {
         self.watch_user_timeout(now, true);
     }
 
-    /// Takes one sample per acknowledgment: by the time of transmission where that is certain, else by the
-    /// echoed timestamp (RFC 7323, section 4). An acknowledgment of something that was sent again may tell of
-    /// others that have waited for it behind a hole, so it is not certain for those either (Karn). Only a sample ends the
-    /// back-off of the timer (RFC 6298, section 5): where the round trip has outgrown it, each answer would come too late.
+    /// Takes one sample per acknowledgment: by the time of transmission if that is certain, else by the echoed timestamp (RFC 7323, section
+    /// 4). An acknowledgment of a retransmission may also report segments that have waited behind a hole, so it is not certain for those
+    /// either (Karn). Only a sample ends the back-off of the timer (RFC 6298, section 5): if the round trip exceeds it, each answer would
+    /// come too late.
     fn sample_rtt(
         &mut self,
         now: Instant,
@@ -259,15 +258,14 @@ impl Connection {
             return;
         }
         self.send.dup_acks = self.send.dup_acks.saturating_add(1);
-        // Duplicates of the acknowledgment that ended a recovery are answers to what it sent in vain (RFC 6582, section 3.2).
+        // Duplicates of the acknowledgment that ended a recovery answer unnecessary retransmissions (RFC 6582, section 3.2).
         let answers_recovery = self.send.recovery.ended_with(self.send.una);
         if self.send.dup_acks == DUP_THRESHOLD && self.send.recovery.is_open() && !answers_recovery {
             self.lose_first(now);
         }
     }
 
-    /// Declares the first outstanding segment lost; it is sent again whatever the window says (RFC 6582,
-    /// section 3.2).
+    /// Declares the first outstanding segment lost. It is sent again whatever the window is (RFC 6582, section 3.2).
     fn lose_first(&mut self, now: Instant) {
         let una = self.send.una;
         let size = u64::from(self.segment_payload(0));
@@ -312,9 +310,8 @@ impl Connection {
         }
     }
 
-    /// Takes the last reduction back if it turns out to have been a mistake: by the echoed timestamp (RFC 3522), because
-    /// something arrives that was not sent again after a timeout (RFC 5682), or because every retransmission arrived twice
-    /// (RFC 3708).
+    /// Reverts the last reduction if it was a mistake. This is shown by the echoed timestamp (RFC 3522), by the arrival of a segment that
+    /// was not sent again after a timeout (RFC 5682), or by the double arrival of every retransmission (RFC 3708).
     fn judge_recovery(&mut self, echo: Option<u32>, advanced: bool, delivery: &Delivery, repeats: bool) {
         let was_early = self.send.recovery.was_early(AckAfterTimeout {
             advanced,
@@ -342,7 +339,7 @@ impl Connection {
         }
     }
 
-    /// Asks RACK what is overdue and sets the timer for the rest (RFC 8985, section 6.2, step 5).
+    /// Runs the loss detection of RACK and sets the timer for the rest (RFC 8985, section 6.2, step 5).
     pub(crate) fn detect_losses(&mut self, now: Instant) {
         self.timers.stop(Timer::Reorder);
         if !self.sack {
@@ -403,7 +400,7 @@ impl Connection {
         }
     }
 
-    /// A loss was found: the window is reduced once, and [`Prr`] says what may leave meanwhile.
+    /// Begins a recovery: the window is reduced once, and [`Prr`] limits the sending meanwhile.
     pub(crate) fn enter_recovery(&mut self, now: Instant, in_flight: u64, delivered: u64) {
         self.send.congestion.on_congestion(now, clamp(in_flight));
         self.ecn.on_reduction(self.send.next);
@@ -422,8 +419,8 @@ impl Connection {
         );
     }
 
-    /// The cumulative acknowledgment has moved. What is only selectively acknowledged lets new segments out one for one
-    /// (RFC 3042) and does not grow the window (RFC 5681, section 3.1).
+    /// Grows the window after an advance of the cumulative acknowledgment. Segments that are only selectively acknowledged release new
+    /// segments one for one (RFC 3042) and do not grow the window (RFC 5681, section 3.1).
     fn grow_window(&mut self, now: Instant, in_flight: u64, una: u64, delivered: u64) {
         let (growing, after_timeout) = match self.send.recovery.phase() {
             Phase::Open => (delivered > 0, false),
@@ -438,17 +435,17 @@ impl Connection {
                 srtt: self.send.rtt.smoothed(),
                 min_rtt: self.send.rtt.minimum(),
                 latest_rtt: self.send.rtt.latest(),
-                // A window of one segment holds the retransmissions back, whatever was in flight before the timeout.
+                // A window of one segment delays the retransmissions, whatever was in flight before the timeout.
                 window_limited: after_timeout || una < self.send.limited_until,
             });
         }
     }
 
-    /// Something was delivered: a controller with a model of the path hears of it in every phase of a recovery.
+    /// Reports a delivery to a controller with a model of the path, in every phase of a recovery.
     fn learn_of_path(&mut self, now: Instant, sample: Option<Sample>, delivery: &Delivery, una: u64) {
         let Some(sample) = sample.filter(|_| self.send.congestion.watches_path()) else { return };
         let in_flight = self.pipe();
-        // Beside something that was sent again it may not be certain which transmission is answered.
+        // Together with a retransmission, it may not be certain which transmission is answered.
         let newest = delivery.newest.filter(|_| !delivery.again);
         self.send.congestion.on_path_ack(&PathAck {
             now,

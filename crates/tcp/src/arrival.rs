@@ -1,5 +1,4 @@
-//! A segment for a connection that knows both sequence spaces, step by step in the order of RFC 9293,
-//! section 3.10.7.4, with the checks of RFC 5961 and RFC 7323.
+//! Arriving segments of a synchronised connection, in the order of RFC 9293, section 3.10.7.4, with the checks of RFC 5961 and RFC 7323.
 
 use plait_base::Instant;
 use plait_wire::{Flags, Segment};
@@ -13,7 +12,7 @@ use crate::log;
 use crate::receive_queue::Received;
 use crate::{Arrival, Closed, DropReason, Event, State, Timer};
 
-/// How a segment that is not acceptable is answered.
+/// The answer to a segment that is not acceptable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     /// By an ACK, always: it carries data or a FIN that the peer must learn about.
@@ -81,7 +80,7 @@ impl Connection {
     }
 
     fn complete_simultaneous_open(&mut self, now: Instant, segment: &Segment) -> Arrival {
-        // The crossed segment answers our SYN and not our SYN/ACK: only its timestamp tells the time between.
+        // The crossed segment answers our SYN and not our SYN/ACK: only its timestamp gives the round trip.
         let echo = SegmentView::parse(&segment.options).timestamps.map(|stamp| stamp.echo);
         let sample = self.timestamps.zip(echo).and_then(|(clock, echo)| clock.round_trip(now, echo));
         self.establish(now, sample);
@@ -119,14 +118,14 @@ impl Connection {
         let end = start + i64::from(segment.len_seq());
         let furthest = self.receive.window.furthest().max(next) as i64;
         let next = next as i64;
-        // An acknowledgment may have been overtaken by data of the same sender that we have not acknowledged yet.
+        // Data of the same sender that is not acknowledged yet may have overtaken an acknowledgment.
         let overtaken = self.receive.last_ack.min(next as u64) as i64;
         let inside = if segment.len_seq() == 0 { start >= overtaken } else { end > next };
         if inside && start <= furthest && start >= 1 {
             return Ok(Place { offset: start as u64 });
         }
         if has_syn && !reset {
-            // RFC 5961, section 4: whatever its sequence number.
+            // RFC 5961, section 4: for every sequence number.
             return Err((Answer::Limited, DropReason::UnexpectedSyn));
         }
         if segment.len_seq() == 0 || reset {
@@ -144,8 +143,7 @@ impl Connection {
         Err((Answer::Always, DropReason::OutOfWindow))
     }
 
-    /// Protection against wrapped sequence numbers (RFC 7323, section 5.3). `is_next`: the segment lies where the next is
-    /// expected.
+    /// Protection against wrapped sequence numbers (RFC 7323, section 5.3). `is_next`: the segment has the next expected sequence number.
     fn check_timestamp(
         &self,
         now: Instant,
@@ -169,7 +167,7 @@ impl Connection {
             return Ok(());
         }
         let answer = match segment.len_seq() {
-            // An acknowledgment that was overtaken: the peer has said more since.
+            // An acknowledgment that was overtaken: the peer has sent more since.
             0 if is_next => Answer::Never,
             0 => Answer::Limited,
             _ => Answer::Always,
@@ -185,7 +183,7 @@ impl Connection {
         }
         match self.state {
             State::SynReceived if self.opening.role == Role::Active => self.close(Closed::Refused),
-            // What was to be said was said: the RST only cuts the waiting short.
+            // All data was exchanged: the RST only ends the wait.
             State::TimeWait => self.end_time_wait(),
             State::SynReceived
             | State::Established
@@ -200,7 +198,7 @@ impl Connection {
         Arrival::Accepted { offset: next, window: self.send.window.scaled(segment.window) }
     }
 
-    /// Whether `segment` ends the handshake that the peer has begun: it acknowledges our SYN (RFC 9293, section 3.10.7.4, fifth step).
+    /// Whether `segment` completes the peer's handshake: it acknowledges our SYN (RFC 9293, section 3.10.7.4, fifth step).
     #[must_use]
     pub fn is_third_segment(&self, segment: &Segment) -> bool {
         self.state == State::SynReceived
@@ -209,7 +207,7 @@ impl Connection {
             && self.check_third(segment).is_some()
     }
 
-    /// The byte that the third segment of the handshake acknowledges, if it can be that.
+    /// Returns the byte that the third segment of the handshake acknowledges, if it can be that.
     fn check_third(&self, segment: &Segment) -> Option<u64> {
         let una = self.send.una;
         let ack = una as i64 + i64::from(segment.ack.distance(self.send.seq(una)));
@@ -288,8 +286,7 @@ impl Connection {
         }
     }
 
-    /// An acknowledgment that is owed by itself and has not left says what it would have said now, whatever arrives next.
-    /// Returns whether there is one.
+    /// Keeps an acknowledgment that must be a segment of its own and has not left, with its present content. Returns whether there is one.
     fn keep_earlier_ack(&mut self) -> bool {
         let receive = &mut self.receive;
         let owed = receive.acks.urgency() == Urgency::Alone;
@@ -306,7 +303,7 @@ impl Connection {
             // RFC 5681, section 4.2: out of order, filling a gap, or repeated.
             self.receive.acks.want(Urgency::Alone);
         } else if kept {
-            // The acknowledgment that is owed can cover this segment as well.
+            // The pending acknowledgment can cover this segment as well.
             self.receive.duplicate = self.receive.earlier_acks.take_back().and_then(|ack| ack.duplicate);
         }
         self.receive.duplicate = received.duplicate.or(self.receive.duplicate);

@@ -1,7 +1,7 @@
-//! How many segments that prove nothing are answered (RFC 5961, section 7).
+//! Limit of answers to segments that prove nothing (RFC 5961, section 7).
 //!
-//! A challenge ACK tells an honest peer how to prove itself; an attacker must not be able to make us send
-//! any number of them, and two confused hosts must not answer each other for ever.
+//! A challenge ACK tells an honest peer how to prove its segment. An attacker must not be able to cause any number of them, and two
+//! confused hosts must not answer each other forever.
 
 use plait_base::{Duration, Instant};
 
@@ -10,7 +10,7 @@ const ANSWERS: u8 = 10;
 /// The period.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// What to do about one such segment (RFC 5961, section 7).
+/// The action on one such segment (RFC 5961, section 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Challenge {
     /// Answer it.

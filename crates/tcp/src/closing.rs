@@ -1,4 +1,4 @@
-//! Closing (RFC 9293, section 3.6), and what a connection that is over still does.
+//! Closing (RFC 9293, section 3.6), and the remaining actions of a connection that is over.
 
 use plait_base::Instant;
 use plait_wire::{Flags, Segment};
@@ -8,7 +8,7 @@ use crate::log;
 use crate::sender::Finish;
 use crate::{Closed, Event, State, Timer};
 
-/// What a FIN can do; each moves a connection towards its end.
+/// Steps of a FIN; each moves a connection towards its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     /// Our FIN leaves for the first time.
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, for whatever reason, unless its end was reported before.
+    /// Ends the connection for this reason, unless its end was reported before.
     pub(crate) fn close(&mut self, reason: Closed) {
         let reported = self.state == State::TimeWait;
         log::debug!(?reason, state = ?self.state, "connection ends");
@@ -90,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// TIME-WAIT is over, or waiting for a FIN that never came is.
+    /// Ends TIME-WAIT, or the wait for a FIN that never came.
     pub(crate) fn end_time_wait(&mut self) {
         match self.state {
             State::TimeWait => {
@@ -109,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// The peer repeats its FIN: our last ACK was lost, and the waiting begins again.
+    /// Handles a repeated FIN of the peer: our last ACK was lost, and the wait restarts.
     pub(crate) fn old_segment_in_time_wait(&mut self, now: Instant, segment: &Segment) {
         if self.state == State::TimeWait && segment.flags.contains(Flags::FIN) {
             self.timers.set(Timer::TimeWait, now + self.config.time_wait);

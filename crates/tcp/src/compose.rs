@@ -13,14 +13,14 @@ use crate::log;
 use crate::receive_queue::{Block, MAX_BLOCKS};
 use crate::{State, Timer};
 
-/// A length that may leave.
+/// The length of a piece that may leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     pub(crate) len: usize,
     pub(crate) size: u16,
 }
 
-/// What will become a segment.
+/// The content of a segment to be made.
 #[derive(Debug)]
 struct Draft {
     offset: u64,
@@ -28,14 +28,14 @@ struct Draft {
     payload: Bytes,
     options: OptionBytes,
     segment_size: u16,
-    /// What it acknowledges.
+    /// The offset that it acknowledges.
     ack: u64,
-    /// Its options are those of an earlier segment: what they acknowledge, above TCP, is old, and the peer is still owed the news.
+    /// Whether its options are those of an earlier segment. Their acknowledgment above TCP is old, so a new one is still owed to the peer.
     is_stale: bool,
 }
 
 impl Connection {
-    /// Makes the segment for bytes that are in the flight; `again` if they have left before.
+    /// Makes the segment for bytes in flight; `again` if they have left before.
     pub(crate) fn cut(
         &mut self,
         now: Instant,
@@ -55,9 +55,9 @@ impl Connection {
         let push = piece.push || end == self.send.queue.end();
         let flags = Flags::ACK.with(fin).with(if push { Flags::PSH } else { Flags::default() });
         let ack = self.receive.to_acknowledge();
-        // One that is older than the peer can remember is none (RFC 5961, section 5).
+        // An acknowledgment that is older than the peer can remember is omitted (RFC 5961, section 5).
         let oldest = ack.saturating_sub(u64::from(self.receive.window.size()) / 2);
-        // And SACK blocks are read with what lies before them.
+        // SACK blocks refer to the cumulative acknowledgment.
         let is_dated = !again && !self.receive.queue.has_gaps();
         let dated = piece.ack.filter(|_| is_dated).map_or(ack, |dated| dated.clamp(oldest, ack));
         let draft = Draft {
@@ -87,7 +87,7 @@ impl Connection {
         if blocks == 0 { 0 } else { header_options::sack_len(blocks) as u16 }
     }
 
-    /// What has arrived behind a gap, where the segments of `draft` are not full.
+    /// Adds SACK blocks if the segments of `draft` are not full.
     fn put_blocks_beside(&self, draft: &Draft, all: &mut OptionBytes) {
         if !self.sack || !self.receive.queue.has_gaps() {
             return;
@@ -127,7 +127,7 @@ impl Connection {
         self.finish_segment(draft, all)
     }
 
-    /// The acknowledgment that is still owed to an earlier segment than the last one.
+    /// Returns the acknowledgment that is still owed to an earlier segment than the last one.
     pub(crate) fn ack_of(
         &mut self,
         now: Instant,

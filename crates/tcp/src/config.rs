@@ -1,4 +1,4 @@
-//! What can be chosen about a connection.
+//! Settings of a connection.
 
 use plait_base::Duration;
 
@@ -18,12 +18,12 @@ pub struct KeepAlive {
 /// Explicit congestion notification (RFC 3168): whether routers may mark packets where they would drop them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Ecn {
-    /// Neither asked for nor agreed to.
+    /// ECN is neither requested nor accepted.
     #[default]
     Off,
-    /// Agreed to where the peer asks, Accurate ECN (RFC 9768) included (Linux: `net.ipv4.tcp_ecn=5`, from 6.19 on).
+    /// ECN is accepted if the peer requests it, including Accurate ECN (RFC 9768) (Linux: `net.ipv4.tcp_ecn=5`, from 6.19 on).
     Answer,
-    /// Asked for by the first SYN, Accurate ECN where the peer has it; one that is repeated does not ask (`net.ipv4.tcp_ecn=3`).
+    /// The first SYN requests ECN, and Accurate ECN if the peer has it. A repeated SYN does not (`net.ipv4.tcp_ecn=3`).
     Ask,
 }
 

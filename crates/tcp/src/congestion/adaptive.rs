@@ -1,54 +1,54 @@
-//! The choice between two controllers, path by path: CUBIC where losses come with a queue, BBR where they come without one.
+//! Choice between two controllers for each path: CUBIC if losses come with a queue, BBR if they come without one.
 //!
-//! CUBIC takes each loss for a full queue. Where segments are lost by chance it leaves most of the path unused. BBR does not, but beside CUBIC it
-//! takes more than half of a path with a short queue and less than half of one with a long queue. So a connection begins with CUBIC, and each loss
-//! is judged: the round trip of what left at the same time says how much waited in the queue then. A full queue drops while it is full. A loss
-//! without a queue is none that yielding would have avoided.
+//! CUBIC takes each loss for a full queue. If segments are lost by chance, it leaves most of the path unused. BBR does not. But together
+//! with CUBIC it takes more than half of a path with a short queue and less than half of one with a long queue. A connection therefore
+//! begins with CUBIC, and each loss is judged. The round trip of segments that left at the same time shows the length of the queue then. A
+//! full queue drops while it is full. Yielding would not have avoided a loss without a queue.
 //!
-//! Verdicts are counted, at most one for each round trip. A loss without a queue counts [`CHANCE`] times as much as one with: a full queue does not drop
-//! while it is empty, but where the delay varies by itself, a loss by chance may meet a long one. The former bring BBR; many of the latter bring CUBIC
-//! back, and so does a time of [`CALM`] without the former.
-//! A router that marks packets (RFC 3168) tells of congestion itself: then CUBIC stays.
+//! Verdicts are counted, at most one for each round trip. A loss without a queue counts [`CHANCE`] times as much as one with a queue. A
+//! full queue does not drop while it is empty, but if the delay varies by itself, a chance loss may meet a long one. Losses without a queue
+//! bring BBR. Many losses with a queue, or a time of [`CALM`] without the former, bring CUBIC back. A router that marks packets (RFC 3168)
+//! reports congestion itself: then CUBIC stays.
 
 use arrayvec::ArrayVec;
 use plait_base::{Duration, Instant};
 
 use super::bbr::PathAck;
 
-/// What a loss without a queue adds to the score; one with a queue takes one away. A score of that brings BBR, one of zero brings CUBIC back.
+/// Score of a loss without a queue; one with a queue subtracts one. A score of this value brings BBR, zero brings CUBIC back.
 const CHANCE: u8 = 2;
-/// Most that is counted: so many losses with a queue in a row bring CUBIC back.
+/// Largest score: this many losses with a queue in a row bring CUBIC back.
 const MOST: u8 = 10;
-/// A time without a loss that came without a queue: CUBIC fills a path that loses so little.
+/// Time without a chance loss after which CUBIC comes back: CUBIC fills a path that loses so little.
 const CALM: Duration = Duration::from_secs(20);
-/// A delay up to this part of the shortest round trip, and up to [`MOST_RIPPLE`], is no queue.
+/// A delay up to this part of the shortest round trip, and up to [`MOST_RIPPLE`], does not count as a queue.
 const RIPPLE_DIVISOR: u32 = 8;
 const MOST_RIPPLE: Duration = Duration::from_millis(5);
-/// Nor is one up to two thirds of the longest that was seen lately, and up to half of the shortest round trip: where the delay varies by itself,
-/// a full queue adds to it.
+/// Nor does a delay up to two thirds of the longest recent one, and up to half of the shortest round trip: if the delay varies by itself, a
+/// full queue adds to it.
 const VARIATION_THIRDS: u32 = 2;
 const MOST_VARIATION_DIVISOR: u32 = 2;
-/// The shortest round trip and the longest delay are those of the last one to two spans of so long.
+/// The shortest round trip and the longest delay are those of the last one to two spans of this length.
 const SPAN: Duration = Duration::from_secs(15);
 
-/// Round trips that are remembered to be compared with losses, and how many of them there are in a round trip.
+/// Number of remembered round trips for comparison with losses, and their number per round trip.
 const SAMPLES: usize = 16;
 const SAMPLES_PER_ROUND: u32 = 8;
 
-/// What left within this part of a round trip of a loss is beside it.
+/// Segments that left within this part of a round trip of a loss are compared with it.
 const BESIDE_DIVISOR: u32 = 4;
 
-/// Some round trips: when the first of them began, and how long the longest took.
+/// Several round trips: when the first of them began, and how long the longest took.
 #[derive(Clone, Copy, Debug)]
 struct RoundTrip {
     left: Instant,
     took: Duration,
 }
 
-/// Which controller a path should have.
+/// The controller that a path should have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// The one that it has.
+    /// The present one.
     Stay,
     /// CUBIC.
     Cubic,
@@ -63,7 +63,7 @@ struct Extremes {
     longest: Duration,
 }
 
-/// The judge.
+/// The state of the choice.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     seed: u64,
@@ -73,15 +73,15 @@ pub(super) struct Choice {
     span_began: Instant,
     /// The last round trips, the newest last.
     samples: ArrayVec<RoundTrip, SAMPLES>,
-    /// When the first of what was lost since the last verdict had left.
+    /// When the first segment lost since the last verdict had left.
     lost_left: Option<Instant>,
-    /// The next verdict is about what leaves when so many bytes are delivered.
+    /// The next verdict is about segments that leave after this many bytes are delivered.
     judged_beyond: u64,
     score: u8,
     /// When the last loss without a queue was seen.
     chance_at: Instant,
     is_bbr: bool,
-    /// The path marks packets.
+    /// Whether the path marks packets.
     is_marked: bool,
 }
 
@@ -107,19 +107,19 @@ impl Choice {
         self.has_sack = has_sack;
     }
 
-    /// What BBR has to know beside.
+    /// Returns the additional input of BBR.
     pub(super) fn for_bbr(&self) -> (u64, bool) {
         (self.seed, self.has_sack)
     }
 
-    /// The path marks packets where it would drop them.
+    /// Notes that the path marks packets where it would drop them.
     pub(super) fn on_mark(&mut self) -> Verdict {
         self.is_marked = true;
         self.score = 0;
         self.verdict(self.chance_at)
     }
 
-    /// Something that had left at `left` was declared lost.
+    /// Notes the loss of a segment that had left at `left`.
     pub(super) fn on_lost(&mut self, left: Instant) {
         self.lost_left = Some(self.lost_left.map_or(left, |first| first.min(left)));
     }
@@ -167,7 +167,8 @@ impl Choice {
         }
     }
 
-    /// How long what left at about this time has taken, if that is known. The longest counts: a short queue fills and drains within a burst.
+    /// Returns the round trip of segments that left at about this time, if it is known. The longest counts: a short queue fills and drains
+    /// within a burst.
     fn beside(&self, left: Instant) -> Option<Duration> {
         let apart =
             |sample: &RoundTrip| sample.left.saturating_since(left).max(left.saturating_since(sample.left));
@@ -180,12 +181,12 @@ impl Choice {
         self.samples.iter().filter(is_beside).map(|sample| sample.took).max()
     }
 
-    /// Something that had left at `left` is lost.
+    /// Judges the loss of a segment that had left at `left`.
     fn judge(&mut self, ack: &PathAck, left: Instant) {
         let (Some(Extremes { shortest, longest }), Some(took)) = (self.extremes(), self.beside(left)) else {
             return;
         };
-        // A round trip later the next one counts.
+        // The next loss counts a round trip later.
         self.judged_beyond = ack.sample.total.saturating_add(ack.in_flight);
         let variation = longest.saturating_sub(shortest) / 3 * VARIATION_THIRDS;
         let variation = variation.min(shortest / MOST_VARIATION_DIVISOR);

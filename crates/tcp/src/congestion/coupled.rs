@@ -1,11 +1,11 @@
-//! Coupled increases: the subflows of one connection together take no more than one TCP would on the best
-//! path (LIA, RFC 6356), and shift load to the better paths (OLIA, draft-khalili-mptcp-congestion-control).
+//! Coupled increases. The subflows of one connection together take no more than one TCP would on the best path (LIA, RFC 6356), and shift
+//! load to the better paths (OLIA, draft-khalili-mptcp-congestion-control).
 //!
-//! The other algorithms are coupled where subflows share a path: there they increase by a *share* of what one TCP would.
+//! The other algorithms are coupled if subflows share a path: there they increase by a *share* of the increase of one TCP.
 
 use plait_base::Duration;
 
-/// What the owner of several coupled connections knows about one of them.
+/// Values of one of several coupled connections.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Member {
     /// Congestion window, bytes.
@@ -16,7 +16,7 @@ pub struct Member {
     pub bytes_between_losses: u64,
 }
 
-/// What a coupled controller needs to know of all of them together.
+/// Values of all coupled connections together.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Coupling {
     /// Sum of the windows, bytes.
@@ -25,8 +25,8 @@ pub struct Coupling {
     pub best_window_per_rtt2: f64,
     /// sum of window / rtt, bytes per second.
     pub total_rate: f64,
-    /// Which part of the increase of one TCP this one has, so that all of them together are as aggressive as that: 1 for one
-    /// alone, 1/n² for each of n that are equal.
+    /// The part of one TCP's increase for this connection, so that all together are as aggressive as one: 1 for a single one, 1/n² for each
+    /// of n equal ones.
     pub share: f64,
     /// OLIA's alpha for this one: positive to gain, negative to yield, sum zero.
     pub olia_alpha: f64,

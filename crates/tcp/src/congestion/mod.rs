@@ -25,7 +25,7 @@ use coupled::LossIntervals;
 use cubic::Cubic;
 use windowed::{Law, Windowed};
 
-/// Which controller a connection uses.
+/// The controller of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Algorithm {
     /// RFC 5681 and 6582.
@@ -38,13 +38,13 @@ pub enum Algorithm {
     Olia,
     /// BBR version 3 (draft-ietf-ccwg-bbr): a model of the path in place of a window that falls with each loss. Never coupled.
     Bbr,
-    /// CUBIC on a path whose losses come with a queue, BBR on one whose losses come without. Begins with CUBIC.
+    /// CUBIC on a path with losses that come with a queue, BBR on one with losses without. Begins with CUBIC.
     #[default]
     Adaptive,
 }
 
 impl Algorithm {
-    /// Whether it does something about routers that mark packets (RFC 3168): only then a connection may agree to it.
+    /// Whether it reacts to routers that mark packets (RFC 3168). Only then a connection may accept ECN.
     pub(crate) fn answers_marks(self) -> bool {
         match self {
             Self::NewReno | Self::Cubic | Self::Lia | Self::Olia | Self::Adaptive => true,
@@ -53,7 +53,7 @@ impl Algorithm {
     }
 }
 
-/// What one ACK that acknowledged new data says.
+/// The content of an ACK that acknowledged new data.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
     /// Time of its arrival.
@@ -80,7 +80,7 @@ const MAX_WINDOW: u32 = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct Controller {
     kind: Kind,
-    /// What may put another in its place.
+    /// The choice that may replace it.
     choice: Option<Box<Choice>>,
     initial_window: u32,
     mss: u16,
@@ -114,7 +114,7 @@ impl Controller {
         Self { kind: Kind::Windowed(Windowed::new(law, mss, initial_window)), choice, initial_window, mss }
     }
 
-    /// What BBR has to know beside: a seed of the chance that spreads its probes (same seed, same choices), and whether the peer
+    /// Sets the additional input of BBR: a seed for the random times of its probes (same seed, same choices), and whether the peer
     /// acknowledges selectively, so that more than one loss can be seen in a round trip.
     pub(crate) fn for_connection(mut self, seed: u64, has_sack: bool) -> Self {
         match &mut self.kind {
@@ -135,7 +135,7 @@ impl Controller {
         }
     }
 
-    /// Slow start threshold; `u32::MAX` before the first loss. Of BBR, which has none: its window once it has found the rate.
+    /// Slow start threshold; `u32::MAX` before the first loss. BBR has none, and returns its window once it has found the rate.
     pub fn slow_start_threshold(&self) -> u32 {
         match &self.kind {
             Kind::Windowed(windowed) => windowed.slow_start_threshold(),
@@ -149,10 +149,9 @@ impl Controller {
         self.window() < self.slow_start_threshold()
     }
 
-    /// Bytes per second at which segments should leave, for a round trip of `round_trip`: faster than the window allows, so that
-    /// pacing spreads its bytes and does not limit them (the factors are those of Linux). `None` where there is nothing
-    /// to spread: before the first sample, and where the round trip is no longer than a quantum. BBR has a rate of its own,
-    /// [`Controller::own_rate`].
+    /// Returns the rate of sending in bytes per second for a round trip of `round_trip`. It is higher than the window allows, so that
+    /// pacing spreads the bytes and does not limit them (the factors are those of Linux). `None` if there is nothing to spread: before the
+    /// first sample, and if the round trip is no longer than a quantum. BBR has its own rate, [`Controller::own_rate`].
     pub fn pacing_rate(&self, round_trip: Option<Duration>) -> Option<u64> {
         match &self.kind {
             Kind::Windowed(windowed) => windowed.pacing_rate(round_trip),
@@ -160,7 +159,7 @@ impl Controller {
         }
     }
 
-    /// What it is doing, in a word or two; for people.
+    /// Returns its phase in a word or two, for display.
     pub fn phase(&self) -> &'static str {
         match &self.kind {
             Kind::Windowed(_) if self.is_slow_start() => "slow start",
@@ -169,8 +168,7 @@ impl Controller {
         }
     }
 
-    /// Bytes per second that it holds the sender to whether pacing is asked for or not, if it is one that does, and once it has
-    /// an idea of it.
+    /// Returns the rate in bytes per second that it enforces with or without pacing, if it has one and has measured it.
     pub fn own_rate(&self) -> Option<u64> {
         match &self.kind {
             Kind::Windowed(_) => None,
@@ -178,7 +176,7 @@ impl Controller {
         }
     }
 
-    /// Whether its window counts during a recovery as well, in place of proportional rate reduction.
+    /// Whether its window also counts during a recovery, in place of proportional rate reduction.
     pub(crate) fn leads_recovery(&self) -> bool {
         match &self.kind {
             Kind::Windowed(_) => false,
@@ -194,7 +192,7 @@ impl Controller {
         }
     }
 
-    /// Smoothed bytes between two losses; what OLIA ranks paths by. Zero for the other algorithms.
+    /// Smoothed bytes between two losses, by which OLIA ranks paths. Zero for the other algorithms.
     pub fn bytes_between_losses(&self) -> u64 {
         match &self.kind {
             Kind::Windowed(windowed) => windowed.bytes_between_losses(),
@@ -210,7 +208,7 @@ impl Controller {
         }
     }
 
-    /// Something was delivered, cumulatively or selectively, in whatever phase of recovery.
+    /// Handles a delivery, cumulative or selective, in any phase of recovery.
     pub(crate) fn on_path_ack(&mut self, ack: &PathAck) {
         match &mut self.kind {
             Kind::Windowed(_) => {}
@@ -220,12 +218,12 @@ impl Controller {
         self.follow(verdict, Some(ack));
     }
 
-    /// Whether it wants to hear of each delivery ([`Controller::on_path_ack`]).
+    /// Whether it handles each delivery ([`Controller::on_path_ack`]).
     pub(crate) fn watches_path(&self) -> bool {
         self.leads_recovery() || self.choice.is_some()
     }
 
-    /// Puts the other controller in place where that suits the path better. Each begins with what the other had in flight.
+    /// Replaces the controller by the other if that suits the path better. Each begins with the other's bytes in flight.
     fn follow(&mut self, verdict: Verdict, ack: Option<&PathAck>) {
         let window = self.window().max(self.initial_window);
         match (verdict, &self.choice) {
@@ -251,8 +249,8 @@ impl Controller {
         }
     }
 
-    /// A range was declared lost, before a recovery begins for it. `lost` are the bytes lost so far, with it, and `delivered`
-    /// those delivered.
+    /// Handles a range that was declared lost, before a recovery begins for it. `lost` are the bytes lost so far, including the range, and
+    /// `delivered` those delivered.
     pub(crate) fn on_lost(&mut self, now: Instant, sent: &Sent, lost: u64, delivered: u64) {
         match &mut self.kind {
             Kind::Windowed(windowed) => {
@@ -283,7 +281,7 @@ impl Controller {
         }
     }
 
-    /// The recovery is over: all that was outstanding when it began has arrived.
+    /// Handles the end of the recovery: all segments that were outstanding at its start have arrived.
     pub(crate) fn on_recovered(&mut self) {
         match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_recovered(),
@@ -291,10 +289,9 @@ impl Controller {
         }
     }
 
-    /// The peer has told of a mark "congestion experienced" (RFC 3168): as for a loss, with nothing to send again and
-    /// nothing that could turn out to be a mistake. The caller sees to it that this is called once per round trip (until
-    /// what was sent before is acknowledged) and not during a recovery. `in_flight` is what was outstanding before the
-    /// acknowledgment that told of it. Connections with BBR do not agree to ECN.
+    /// Handles a mark "congestion experienced" that the peer has reported (RFC 3168). It counts as a loss, without a retransmission and
+    /// without a later reversal. The caller calls it once per round trip (until the segments sent before are acknowledged) and not during a
+    /// recovery. `in_flight` is what was outstanding before the acknowledgment with the report. Connections with BBR do not accept ECN.
     pub fn on_congestion_experienced(&mut self, now: Instant, in_flight: u32) {
         match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_congestion_experienced(now, in_flight),
@@ -312,7 +309,7 @@ impl Controller {
         }
     }
 
-    /// What is lost by that timeout is known, and so much is left in flight.
+    /// Handles the result of that timeout: the losses are known, and this much is left in flight.
     pub(crate) fn on_timeout_judged(&mut self, in_flight: u32) {
         match &mut self.kind {
             Kind::Windowed(_) => {}
@@ -320,7 +317,7 @@ impl Controller {
         }
     }
 
-    /// The last reduction was a mistake (F-RTO, D-SACK, Eifel): state as before it, or better.
+    /// Reverts the last reduction, which was a mistake (F-RTO, D-SACK, Eifel): the state is as before it, or better.
     pub fn undo(&mut self) {
         match &mut self.kind {
             Kind::Windowed(windowed) => windowed.undo(),
@@ -328,7 +325,7 @@ impl Controller {
         }
     }
 
-    /// The segment size changed.
+    /// Sets a new segment size.
     pub fn set_mss(&mut self, mss: u16) {
         self.mss = mss;
         match &mut self.kind {
@@ -337,8 +334,8 @@ impl Controller {
         }
     }
 
-    /// Nothing was sent for longer than a retransmission timeout: what the window says of the path is old
-    /// (RFC 5681, section 4.1). What was learned is kept in the threshold (RFC 7661, section 4.4.2). BBR keeps its window.
+    /// Handles an idle time of more than a retransmission timeout: the window is out of date (RFC 5681, section 4.1). The threshold keeps
+    /// what was learned (RFC 7661, section 4.4.2). BBR keeps its window.
     pub fn on_idle(&mut self, now: Instant) {
         match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_idle(now),
@@ -346,7 +343,7 @@ impl Controller {
         }
     }
 
-    /// Something leaves, nothing is in flight, and the owner had had nothing to send.
+    /// Handles the first segment after an idle time of the owner with nothing in flight.
     pub(crate) fn on_restart(&mut self, now: Instant) {
         match &mut self.kind {
             Kind::Windowed(_) => {}
@@ -354,9 +351,9 @@ impl Controller {
         }
     }
 
-    /// No more than `used` bytes of the window were in use for a retransmission timeout: what it says beyond them is old
-    /// (RFC 7661, section 4.3). It goes half of the way down to them, and comes back by slow start. The window of BBR follows
-    /// from what the path was seen to deliver, and stays.
+    /// Handles a retransmission timeout in which at most `used` bytes of the window were in use: the rest of it is out of date (RFC 7661,
+    /// section 4.3). The window goes half of the way down to them, and comes back by slow start. The window of BBR depends on the delivery
+    /// of the path, and stays.
     pub fn on_unused(&mut self, used: u32) {
         match &mut self.kind {
             Kind::Windowed(windowed) => windowed.on_unused(used),
@@ -364,8 +361,8 @@ impl Controller {
         }
     }
 
-    /// What it knows of its siblings: for LIA and OLIA all subflows of the connection, for the others those over the same path.
-    /// `None` where it has none. BBR does not look at them.
+    /// Sets the values of its siblings: for LIA and OLIA all subflows of the connection, for the others those over the same path. `None` if
+    /// there are none. BBR ignores them.
     pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
         match &mut self.kind {
             Kind::Windowed(windowed) => windowed.set_coupling(coupling),

@@ -1,10 +1,9 @@
-//! Slow start with HyStart++ (RFC 9406): leaves when delay grows, before the queue overflows, or when the acknowledgments
-//! of a round leave no pause.
+//! Slow start with HyStart++ (RFC 9406). It ends when the delay grows, before the queue overflows, or when the acknowledgments of a round
+//! leave no pause.
 //!
-//! The second is the train of acknowledgments of the first HyStart (Ha and Rhee, "Taming the elephants: new TCP slow start",
-//! 2011), which RFC 9406 leaves out since offloads and receivers that bunch their acknowledgments break it. Here segments leave
-//! at twice the rate of the window, so that a path with room to spare answers each round in half a round trip and is then silent;
-//! and a train that was broken ends nothing.
+//! The second condition is the train of acknowledgments of the first HyStart (Ha and Rhee, "Taming the elephants: new TCP slow start",
+//! 2011). RFC 9406 omits it because offloads and aggregated acknowledgments break it. Here segments leave at twice the rate of the window.
+//! A path with room to spare therefore answers each round in half a round trip and is then silent. A broken train ends nothing.
 //!
 //! Rounds are counted in acknowledged bytes: a round is over when as much was acknowledged as was in flight
 //! at its start.
@@ -22,8 +21,8 @@ const SAMPLES: u32 = 8;
 /// Conservative slow start grows by a quarter, and lasts five rounds.
 const CONSERVATIVE_DIVISOR: u32 = 4;
 const CONSERVATIVE_ROUNDS: u8 = 5;
-/// Growth per ACK, in segments: keeps bursts of one ACK small where they are not paced. A super-segment is acknowledged
-/// by one ACK, so that the bound is its 46 segments and not the eight of a stack that sends them singly.
+/// Largest growth per ACK, in segments. It keeps bursts of one ACK small without pacing. One ACK acknowledges a super-segment, so the bound
+/// is its 46 segments and not the eight of a stack that sends them singly.
 const LIMIT_SEGMENTS: u32 = 46;
 /// A pause between acknowledgments that ends a train, and what a train may lack of a round trip, in parts of the minimum RTT.
 const TRAIN_DIVISOR: u32 = 4;
@@ -123,7 +122,7 @@ impl SlowStart {
         self.round = Round { bytes_left, flight: ack.in_flight, train, ..Round::default() };
     }
 
-    /// Acknowledgments that fill the round trip say that the path is full, before any delay does.
+    /// Detects a full path by acknowledgments that fill the round trip, before any delay shows it.
     fn watch_train(&mut self, ack: &Ack) {
         let (Some([first, last]), Some(min_rtt)) = (self.round.train, ack.min_rtt) else { return };
         let pause = min_rtt / TRAIN_DIVISOR;
@@ -151,7 +150,7 @@ impl SlowStart {
                     self.phase = Phase::Conservative { baseline: now, flight: in_flight, rounds: 0 };
                 }
             }
-            // The delay fell again, and not because less was in flight: it was no queue of ours.
+            // The delay fell again, and not because less was in flight: it was not caused by our queue.
             Phase::Conservative { baseline, flight, .. }
                 if now < baseline && flight <= self.round.flight.min(self.last_round_flight) =>
             {

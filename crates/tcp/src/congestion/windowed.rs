@@ -1,5 +1,5 @@
-//! Controllers that know a window and no rate: slow start and the reaction to timeouts are common to all; they differ in how
-//! the window grows in congestion avoidance and how far it falls on loss: `cubic`, `coupled`, or one segment per round trip.
+//! Controllers with a window and no rate. Slow start and the reaction to timeouts are common to all. They differ in the growth of the
+//! window in congestion avoidance and in its fall on loss: `cubic`, `coupled`, or one segment per round trip.
 
 use plait_base::{Duration, Instant};
 
@@ -23,13 +23,13 @@ pub(super) struct Windowed {
     slow_start: SlowStart,
     law: Law,
     initial_window: u32,
-    /// What idle time took from the window comes back up to here by doubling, whatever the delay is: the path has carried as much. Zero where
-    /// nothing was taken.
+    /// Window up to which doubling continues after an idle time, whatever the delay is: the path has carried that much. Zero if the idle
+    /// time took nothing.
     carried: u32,
     /// Which part of the increase of one TCP is its own ([`Coupling::share`]).
     share: f64,
-    /// Most that was in flight as something left that is lost, in bytes; zero where the window was reduced for it. What is in flight once the
-    /// loss is noticed may be much less, where the peer's window or the owner has given nothing to send meanwhile.
+    /// Largest number of bytes in flight when a lost segment left; zero after the reduction for it. The bytes in flight at the detection of
+    /// the loss may be far fewer, if the peer's window or the owner has stopped the sending meanwhile.
     flight_of_lost: u32,
     before_reduction: Option<(Window, Law)>,
 }
@@ -70,7 +70,7 @@ impl Windowed {
         }
     }
 
-    /// Begins in congestion avoidance with this window: another controller has found out what the path carries.
+    /// Begins in congestion avoidance with this window, which another controller has found.
     pub(super) fn go_on_with(&mut self, window: u32) {
         self.state.bytes = window.clamp(MIN_WINDOW_SEGMENTS * self.state.mss, MAX_WINDOW);
         self.state.threshold = self.state.bytes;
@@ -87,10 +87,10 @@ impl Windowed {
         self.state.threshold
     }
 
-    /// Bytes per second at which segments should leave, for a round trip of `round_trip`: faster than the window allows, so that
-    /// pacing spreads its bytes and does not limit them (the factors are those of Linux). `None` where there is nothing
-    /// to spread: before the first sample, and where the round trip is no longer than a quantum; nor for LIA and OLIA: at a full queue
-    /// a flow that is spread loses less than one that leaves as acknowledgments come, so that together they would take more than one TCP.
+    /// Returns the rate of sending in bytes per second for a round trip of `round_trip`. It is higher than the window allows, so that
+    /// pacing spreads the bytes and does not limit them (the factors are those of Linux). `None` if there is nothing to spread: before the
+    /// first sample, and if the round trip is no longer than a quantum. Also `None` for LIA and OLIA: at a full queue a paced flow loses
+    /// less than one clocked by acknowledgments, so that together they would take more than one TCP.
     pub(super) fn pacing_rate(&self, round_trip: Option<Duration>) -> Option<u64> {
         if matches!(self.law, Law::Lia { .. } | Law::Olia { .. }) {
             return None;
@@ -105,7 +105,7 @@ impl Windowed {
         )
     }
 
-    /// Smoothed bytes between two losses; what OLIA ranks paths by. Zero for the other algorithms.
+    /// Smoothed bytes between two losses, by which OLIA ranks paths. Zero for the other algorithms.
     pub(super) fn bytes_between_losses(&self) -> u64 {
         match &self.law {
             Law::Olia { intervals, .. } => intervals.best(),
@@ -154,12 +154,12 @@ impl Windowed {
         state.grow(growth);
     }
 
-    /// Something that had left with `in_flight` bytes on their way, its own among them, was declared lost.
+    /// Notes the loss of a segment that had left with `in_flight` bytes in flight, its own included.
     pub(super) fn on_lost(&mut self, in_flight: u32) {
         self.flight_of_lost = self.flight_of_lost.max(in_flight);
     }
 
-    /// The recovery is over: what was lost in it is answered for.
+    /// Notes the end of the recovery: its losses have had their effect.
     pub(super) fn on_recovered(&mut self) {
         self.flight_of_lost = 0;
     }
@@ -174,10 +174,9 @@ impl Windowed {
         self.end_search();
     }
 
-    /// The peer has told of a mark "congestion experienced" (RFC 3168): as for a loss, with nothing to send again and
-    /// nothing that could turn out to be a mistake. The caller sees to it that this is called once per round trip (until
-    /// what was sent before is acknowledged) and not during a recovery. `in_flight` is what was outstanding before the
-    /// acknowledgment that told of it.
+    /// Handles a mark "congestion experienced" that the peer has reported (RFC 3168). It counts as a loss, without a retransmission and
+    /// without a later reversal. The caller calls it once per round trip (until the segments sent before are acknowledged) and not during a
+    /// recovery. `in_flight` is what was outstanding before the acknowledgment with the report.
     pub(super) fn on_congestion_experienced(&mut self, now: Instant, in_flight: u32) {
         self.on_congestion(now, in_flight);
         self.before_reduction = None;
@@ -195,7 +194,7 @@ impl Windowed {
         }
     }
 
-    /// The last reduction was a mistake (F-RTO, D-SACK, Eifel): state as before it, or better.
+    /// Reverts the last reduction, which was a mistake (F-RTO, D-SACK, Eifel): the state is as before it, or better.
     pub(super) fn undo(&mut self) {
         self.flight_of_lost = 0;
         let Some((state, law)) = self.before_reduction.take() else { return };
@@ -204,14 +203,14 @@ impl Windowed {
         self.law = law;
     }
 
-    /// The segment size changed.
+    /// Sets a new segment size.
     pub(super) fn set_mss(&mut self, mss: u16) {
         self.state.mss = u32::from(mss.max(1));
         self.state.bytes = self.state.bytes.max(self.state.mss);
     }
 
-    /// Nothing was sent for longer than a retransmission timeout: what the window says of the path is old
-    /// (RFC 5681, section 4.1). What was learned is kept in the threshold (RFC 7661, section 4.4.2).
+    /// Handles an idle time of more than a retransmission timeout: the window is out of date (RFC 5681, section 4.1). The threshold keeps
+    /// what was learned (RFC 7661, section 4.4.2).
     pub(super) fn on_idle(&mut self, now: Instant) {
         if self.state.bytes > self.initial_window {
             self.keep_learned();
@@ -223,8 +222,8 @@ impl Windowed {
         }
     }
 
-    /// No more than `used` bytes of the window were in use for a retransmission timeout: what it says beyond them is old
-    /// (RFC 7661, section 4.3). It goes half of the way down to them, and comes back by slow start.
+    /// Handles a retransmission timeout in which at most `used` bytes of the window were in use: the rest of it is out of date (RFC 7661,
+    /// section 4.3). The window goes half of the way down to them, and comes back by slow start.
     pub(super) fn on_unused(&mut self, used: u32) {
         let used = used.max(self.initial_window);
         if self.state.bytes > used {
@@ -233,8 +232,8 @@ impl Windowed {
         }
     }
 
-    /// The window is about to shrink, and not for a loss. Where no threshold was ever found, the delay would be compared with that of
-    /// another time, and end the doubling at a few segments: HyStart++ is for finding a threshold (RFC 9406, section 4.3).
+    /// Keeps what was learned before the window shrinks for a reason other than loss. Without a threshold, the delay would be compared with
+    /// that of another time, and would end the doubling at a few segments: HyStart++ is for finding a threshold (RFC 9406, section 4.3).
     fn keep_learned(&mut self) {
         let learned = self.state.bytes / 4 * 3;
         self.state.threshold = self.state.threshold.max(learned);
@@ -242,7 +241,7 @@ impl Windowed {
         self.slow_start.restart();
     }
 
-    /// A loss has shown what the path carries.
+    /// Ends the search: a loss has shown the capacity of the path.
     fn end_search(&mut self) {
         self.slow_start = SlowStart::finished();
         self.carried = 0;
@@ -259,8 +258,8 @@ impl Windowed {
     }
 
     fn reduced_window(&mut self, now: Instant, in_flight: u32) -> u32 {
-        // A window that was not in use says nothing about the path (RFC 5681: FlightSize; RFC 7661, section 4.4.1: no less than was in use
-        // in the last round trip).
+        // An unused window shows nothing about the path (RFC 5681: FlightSize; RFC 7661, section 4.4.1: no less than was in use in the last
+        // round trip).
         let in_use = in_flight.max(core::mem::take(&mut self.flight_of_lost));
         let used = self.state.bytes.min(in_use.max(self.state.bytes / 2));
         let reduced = match &mut self.law {
@@ -276,7 +275,7 @@ impl Windowed {
 }
 
 impl Window {
-    /// Adds `growth` bytes and keeps what is left of a byte for the next time.
+    /// Adds `growth` bytes and keeps the fraction of a byte for the next time.
     fn grow(&mut self, growth: f64) {
         let total = self.fraction + growth;
         if !total.is_finite() || total < 0.0 {

@@ -1,12 +1,12 @@
-//! How far acknowledgments come in bunches (section 5.5.9): bytes acknowledged beyond what the rate gives in the time. The window
-//! is larger by that, so that sending goes on while nothing is acknowledged.
+//! Aggregation of acknowledgments (section 5.5.9): bytes acknowledged beyond those that the rate gives in the time. The window is larger by
+//! that number, so that sending goes on while nothing is acknowledged.
 
 use plait_base::Instant;
 
 use super::PathAck;
 use super::model::volume;
 
-/// Round trips for which a bunch is remembered; while the rate is searched for, one.
+/// Round trips for which a surplus is remembered; one while the rate is searched for.
 const FILTER_ROUNDS: u64 = 10;
 
 /// The estimate.

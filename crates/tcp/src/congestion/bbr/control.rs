@@ -1,4 +1,4 @@
-//! What follows from the model (section 5.6): the rate at which segments leave, and the window.
+//! Rate and window, derived from the model (section 5.6).
 
 use plait_base::Duration;
 
@@ -15,17 +15,17 @@ const UP_GAIN: u64 = 125;
 const WINDOW_GAIN: u64 = 200;
 const UP_WINDOW_GAIN: u64 = 225;
 const PROBE_RTT_WINDOW_GAIN: u64 = 50;
-/// The rate is less than the path's by so many percent, so that queues have an end.
+/// The rate is lower than the path's by this percentage, so that queues drain.
 const MARGIN_PERCENT: u64 = 1;
 /// Quanta that are on their way in the two hosts (section 5.5.8.1).
 const OFFLOAD_QUANTA: u64 = 3;
-/// A quantum is what the rate gives in so long, within these bounds: see [`crate::pace`], which makes it so.
+/// A quantum is the volume of the rate in this time, within these bounds: see [`crate::pace`], which applies it.
 const QUANTA_PER_SECOND: u64 = 1000;
 const MIN_QUANTUM_SEGMENTS: u64 = 2;
 const MAX_QUANTUM: u64 = 1 << 16;
 /// Segments more in flight while a probe asks for more.
 const PROBE_SEGMENTS: u64 = 2;
-/// Round trip that the first rate is for where none was measured.
+/// Assumed round trip for the first rate, if none was measured.
 const ASSUMED_ROUND_TRIP: Duration = Duration::from_millis(1);
 
 impl Bbr {
@@ -48,7 +48,7 @@ impl Bbr {
         }
     }
 
-    /// Whether it sends more than it did, to see what happens: then losses do not set bounds for the time until it does so again.
+    /// Whether it sends more than before in a probe. Losses then set no bounds until the next acceleration.
     pub(super) fn is_accelerating(&self) -> bool {
         match self.state {
             State::Startup | State::ProbeBw(Phase::Refill | Phase::Up) => true,
@@ -67,7 +67,7 @@ impl Bbr {
         self.pace_at(self.pacing_gain());
     }
 
-    /// The rate with a gain. While the pipe is not full it does not fall: what was seen may be what the owner gave.
+    /// Sets the rate with a gain. While the pipe is not full it does not fall: the measured rate may be that of the owner.
     pub(super) fn pace_at(&mut self, gain: u64) {
         let rate = percent(percent(self.model.rate(), gain), 100 - MARGIN_PERCENT);
         if rate > 0 && (self.full_pipe.was_reached() || rate > self.pacing_rate) {
@@ -80,7 +80,7 @@ impl Bbr {
         (self.pacing_rate / QUANTA_PER_SECOND).clamp(least, MAX_QUANTUM.max(least))
     }
 
-    /// The product with a gain, and what super-segments and acknowledgments for two segments need beyond it.
+    /// Returns the bandwidth-delay product with a gain, and the excess for super-segments and for acknowledgments of two segments.
     pub(super) fn inflight(&self, gain: u64) -> u64 {
         self.quantized(self.product(gain))
     }

@@ -1,16 +1,16 @@
-//! What losses do to the model (section 5.5.10), and how that is taken back where nothing was lost.
+//! Effect of losses on the model (section 5.5.10), and its reversal if nothing was lost.
 
 use plait_base::Instant;
 
 use super::{Bbr, PathAck, State, UNBOUNDED, percent};
 use crate::flight::Sent;
 
-/// Losses beyond so many percent of what was in flight are too many (`LossThresh`).
+/// Losses beyond this percentage of the bytes in flight are too many (`LossThresh`).
 const LOSS_PERCENT: u64 = 2;
-/// By so many standard deviations.
+/// The number of standard deviations by which they must exceed it.
 const DEVIATIONS: u64 = 2;
 
-/// A time of losses, from the first to the end of the recovery, and what was there before it.
+/// A period of losses, from the first to the end of the recovery, and the state before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Episode {
     is_recovering: bool,
@@ -41,17 +41,16 @@ impl Episode {
         self.is_recovering
     }
 
-    /// Losses have ended this state.
+    /// Notes that losses have ended this state.
     pub(super) fn left(&mut self, state: State) {
         self.left = Some(state);
     }
 }
 
 impl Bbr {
-    /// Whether so many bytes lost of those in flight are too many. A path that loses [`LOSS_PERCENT`] of all segments by chance
-    /// loses more than that in every second round trip; the draft lets the sender yield each time. Here it has to be more than
-    /// such a path would lose with any probability, which is two standard deviations beyond it. Without SACK a round trip
-    /// shows one loss at most, and each counts.
+    /// Whether this many lost bytes of those in flight are too many. A path that loses [`LOSS_PERCENT`] of all segments by chance loses
+    /// more than that in every second round trip, and the draft lets the sender yield each time. Here the losses must exceed the chance
+    /// losses of such a path by two standard deviations. Without SACK a round trip shows one loss at most, and each counts.
     pub(super) fn is_too_much(&self, lost: u64, in_flight: u64) -> bool {
         let expected = percent(in_flight, LOSS_PERCENT);
         let deviation = expected.saturating_mul(self.mss).isqrt();
@@ -77,7 +76,7 @@ impl Bbr {
         }
     }
 
-    /// Something was lost in this round trip, beside `lost` bytes before.
+    /// Notes a loss in this round trip, in addition to `lost` bytes before.
     pub(crate) fn note_loss(&mut self, lost: u64, delivered: u64) {
         let losses = &mut self.model.losses;
         if !losses.is_lossy {
@@ -88,7 +87,7 @@ impl Bbr {
         }
     }
 
-    /// Once per round trip, outside of a probe: bounds follow from what was delivered, where too much of it was lost.
+    /// Sets bounds by the delivered volume once per round trip outside of a probe, if too much was lost.
     pub(super) fn adapt_shortterm(&mut self, ack: &PathAck) {
         let losses = self.model.losses;
         if !losses.ends {
@@ -114,7 +113,7 @@ impl Bbr {
         self.episode.is_recovering = true;
     }
 
-    /// One segment more than what is in flight may leave (section 5.6.4.4).
+    /// Lets one segment more than those in flight leave (section 5.6.4.4).
     pub(crate) fn on_timeout_judged(&mut self, in_flight: u32) {
         self.window = (u64::from(in_flight) + self.mss).min(self.window);
     }
@@ -140,7 +139,8 @@ impl Bbr {
         };
     }
 
-    /// Nothing was lost (section 5.5.11): the bounds are what they were, or higher, and a probe that has ended goes on.
+    /// Reverts the effect of losses, because nothing was lost (section 5.5.11). The bounds are as before, or higher, and an ended probe
+    /// goes on.
     pub(crate) fn undo(&mut self) {
         self.on_recovered();
         let Episode {
@@ -177,7 +177,7 @@ impl Bbr {
     }
 }
 
-/// Where in a run of `len` bytes the losses since it had left became too many: the volume in flight up to there.
+/// Returns the volume in flight at which the losses became too many, within a run of `len` bytes.
 fn volume_at_loss(len: u64, lost: u64, in_flight: u64) -> u64 {
     let (before, lost_before) = (in_flight.saturating_sub(len), lost.saturating_sub(len));
     let allowed = u128::from(before) * u128::from(LOSS_PERCENT);

@@ -1,8 +1,8 @@
 //! BBR version 3 (draft-ietf-ccwg-bbr): a model of the path in place of a window that falls with each loss.
 //!
-//! The model has the largest rate at which the path has delivered lately, and the shortest round trip; their product is what
-//! the path holds without a queue. From it follow the rate at which segments leave and, as a second line, the window.
-//! To keep the model true the sender goes through states:
+//! The model has the largest recent delivery rate of the path, and the shortest round trip. Their product is the volume that the path holds
+//! without a queue. The rate of sending and, as a second limit, the window are derived from it. To keep the model accurate, the sender
+//! passes through states:
 //!
 //! - *Startup* sends ever faster until the path delivers no faster, *Drain* empties the queue that this has built;
 //! - *ProbeBW* goes round in four phases: UP sends more than the path delivers, DOWN less until the queue of that is gone, CRUISE as
@@ -10,15 +10,15 @@
 //! - *ProbeRTT* sends little for a fifth of a second, each five seconds unless the round trip was short by itself, so that
 //!   queues drain and the shortest round trip is seen.
 //!
-//! Losses count where more than 2 % of what was in flight is lost, and more than such a path would lose by chance: then UP ends, and the volume in flight is a bound
-//! (`inflight_longterm`) until a later probe finds that more gets through. Between the probes a round trip with loss that is worth
-//! it sets bounds that last until the next REFILL.
+//! Losses count if more than 2 % of the bytes in flight are lost, and more than such a path would lose by chance. Then UP ends, and the
+//! volume in flight becomes a bound (`inflight_longterm`) until a later probe finds a higher one. Between the probes, a round trip with
+//! such a loss sets bounds that last until the next REFILL.
 //!
-//! Where to look: `model` has the estimates, `rounds` counts round trips, `aggregation` measures acknowledgments that come in bunches,
-//! `startup`, `probe_bw` and `probe_rtt` are the states, `losses` says what losses do and how that is undone, `control` derives rate and window.
+//! Modules: `model` has the estimates, `rounds` counts round trips, `aggregation` measures aggregated acknowledgments. `startup`,
+//! `probe_bw` and `probe_rtt` are the states, `losses` has the effect of losses and its reversal, `control` derives rate and window.
 //!
-//! All rates are in bytes per second, all volumes in bytes, all gains in percent. Nothing depends on a peer's number but through
-//! a sample of the delivery rate, which is never above the rate at which was sent.
+//! All rates are in bytes per second, all volumes in bytes, all gains in percent. Numbers of the peer have an effect only through samples
+//! of the delivery rate, which never exceed the rate of sending.
 
 mod aggregation;
 mod control;
@@ -43,10 +43,10 @@ use startup::FullPipe;
 
 /// Smallest window, in segments: enough for a peer that acknowledges each second one (section 5.6.4.3).
 const MIN_PIPE_SEGMENTS: u64 = 4;
-/// No bound; also a volume or a rate that nothing reaches.
+/// No bound; also a volume or a rate that is never reached.
 const UNBOUNDED: u64 = u64::MAX;
 
-/// What an acknowledgment that delivered something says.
+/// The content of an acknowledgment that delivered something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathAck {
     /// Time of its arrival.
@@ -59,7 +59,7 @@ pub(crate) struct PathAck {
     pub(crate) lost: u64,
     /// Bytes in flight after it.
     pub(crate) in_flight: u64,
-    /// Time since the newest segment that it covers had left, where that was sent once only.
+    /// Time since the newest covered segment left, if that was sent only once.
     pub(crate) round_trip: Option<Duration>,
     /// Smoothed round trip.
     pub(crate) smoothed: Option<Duration>,
@@ -68,7 +68,7 @@ pub(crate) struct PathAck {
 }
 
 impl PathAck {
-    /// Bytes per second; 0 where the sample does not tell.
+    /// Bytes per second; 0 if the sample is too short.
     fn rate(&self) -> u64 {
         self.sample.rate.unwrap_or(0).min(model::MAX_RATE)
     }
@@ -78,7 +78,7 @@ impl PathAck {
     }
 }
 
-/// What the sender does (section 5.1).
+/// The state of the sender (section 5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     /// It searches for the rate.
@@ -172,7 +172,7 @@ impl Bbr {
         self.state == State::Startup
     }
 
-    /// What leaves now is less than there could be, on purpose.
+    /// Whether it sends less than possible on purpose.
     pub(crate) fn is_probing_round_trip(&self) -> bool {
         self.state == State::ProbeRtt
     }
@@ -214,7 +214,7 @@ impl Bbr {
         self.set_window(ack);
     }
 
-    /// Something leaves after an idle time (section 5.4.1): at the rate of the path, as there is nothing to catch up with.
+    /// Restarts after an idle time (section 5.4.1), at the rate of the path, because there is nothing to catch up with.
     pub(crate) fn on_restart(&mut self, now: Instant) {
         self.idle_restart = true;
         self.aggregation.restart(now);

@@ -1,4 +1,4 @@
-//! What is known of the path: how fast it delivers, and how much of ours it holds (section 5.5).
+//! Estimates of the path: its delivery rate, and the volume of our bytes that it holds (section 5.5).
 
 use plait_base::Duration;
 
@@ -62,7 +62,7 @@ impl Model {
         self.rates[0].max(self.rates[1])
     }
 
-    /// The rate that is gone by.
+    /// Returns the rate in effect.
     pub(super) fn rate(&self) -> u64 {
         self.max_rate().min(self.rate_shortterm)
     }
@@ -71,7 +71,7 @@ impl Model {
         self.latest_delivered
     }
 
-    /// Section 5.5.3: a sample that the owner has limited counts where it shows more.
+    /// Takes a sample of the rate (section 5.5.3). A sample that the owner has limited counts if it is higher.
     pub(super) fn take_rate(&mut self, ack: &PathAck) {
         let rate = ack.rate();
         if rate > 0 && (rate >= self.max_rate() || !ack.is_app_limited()) {
@@ -79,7 +79,7 @@ impl Model {
         }
     }
 
-    /// A cycle of probing is over. One that has shown nothing does not make the last forgotten.
+    /// Ends a cycle of probing. A cycle without a sample does not replace the last one.
     pub(super) fn end_cycle(&mut self) {
         if self.rates[1] > 0 {
             self.rates = [self.rates[1], 0];
@@ -105,8 +105,8 @@ impl Model {
         }
     }
 
-    /// A round trip outside of a probe had losses: the path may do less than before, though not less than it has just done.
-    /// `window` is what bounded the volume so far.
+    /// Lowers the bounds after a round trip with losses outside of a probe: to less than before, but not below the latest delivery.
+    /// `window` limited the volume so far.
     pub(super) fn lower_shortterm(&mut self, window: u64) {
         let (rate, inflight) = (
             if self.rate_shortterm == UNBOUNDED { self.max_rate() } else { self.rate_shortterm },
@@ -121,7 +121,7 @@ impl Model {
         self.inflight_shortterm = UNBOUNDED;
     }
 
-    /// Losses so far are no longer of interest.
+    /// Drops the effect of past losses.
     pub(super) fn reset_congestion(&mut self) {
         self.losses.is_lossy = false;
         self.latest_rate = 0;

@@ -1,7 +1,7 @@
-//! ProbeBW (section 5.3.3): most of the time as fast as the path delivers, now and then faster to see whether it delivers more.
+//! ProbeBW (section 5.3.3): mostly as fast as the path delivers, and faster at intervals to see whether it delivers more.
 //!
-//! How often: after two to three seconds by chance, or after as many round trips as segments fit into the path (63 at most),
-//! whichever is sooner. The latter is what Reno would take to get back what it loses at a probe, so that it keeps up on short paths.
+//! The interval is two to three seconds at random, or as many round trips as segments fit into the path (63 at most), whichever is sooner.
+//! The latter is the time in which Reno regains its loss at a probe, so that Reno can compete on short paths.
 
 use plait_base::{Duration, Instant, Random, SeededRandom};
 
@@ -55,11 +55,11 @@ pub(super) struct Cycle {
     /// The count of round trips at which the wait began; chance puts it one earlier.
     wait_from: u64,
     feedback: Feedback,
-    /// What is lost now left in a probe that has not been judged yet.
+    /// Whether segments lost now left in a probe that has not been judged yet.
     pub(super) is_probe: bool,
     /// The last probe lost too much.
     was_too_high: bool,
-    /// The last probe ended before it could, as the one before had lost too much.
+    /// Whether the last probe ended early, because the one before had lost too much.
     was_careful: bool,
     /// Bytes acknowledged in UP towards the next segment of the bound, how many it takes, and round trips of UP.
     up_acked: u64,
@@ -73,7 +73,7 @@ impl Cycle {
         self.random = seed;
     }
 
-    /// The next number; it only spreads probes in time, one draw in seconds.
+    /// Returns the next number. It only spreads probes in time, one draw in seconds.
     fn chance(&mut self) -> u64 {
         self.random = SeededRandom::from_number(self.random).next_u64();
         self.random
@@ -85,7 +85,7 @@ impl Cycle {
         self.wait = MIN_WAIT + Duration::from_nanos(self.chance() % MAX_MORE_NANOS);
     }
 
-    /// ProbeRTT begins: what it delivers is no probe.
+    /// Stops for ProbeRTT, whose deliveries are not a probe.
     pub(super) fn stop(&mut self) {
         self.feedback = Feedback::Stopping;
     }
@@ -157,8 +157,8 @@ impl Bbr {
         }
     }
 
-    /// Samples of a probe come and end; the bound of the volume is raised where more gets through. Returns whether the phase
-    /// has changed.
+    /// Handles the start and end of a probe's samples; raises the bound of the volume if more gets through. Returns whether the phase has
+    /// changed.
     fn adapt_longterm(&mut self, ack: &PathAck) -> bool {
         let in_cycle = matches!(self.state, State::ProbeBw(_));
         let begins = self.rounds.begins();
@@ -172,7 +172,7 @@ impl Bbr {
                 self.model.end_cycle();
             }
             if in_cycle && self.cycle.was_careful && !self.cycle.was_too_high {
-                // The careful probe did no harm: the next one goes on.
+                // The careful probe caused no loss: the next one goes on.
                 self.start_refill();
                 return true;
             }
@@ -188,7 +188,7 @@ impl Bbr {
         false
     }
 
-    /// The volume that a probe lost too much at, or what the path holds, is the bound from now on (section 5.5.10.2).
+    /// Sets the bound to the volume at which a probe lost too much, or to the volume of the path (section 5.5.10.2).
     pub(super) fn bound_longterm(&mut self, now: Instant, volume: u64, app_limited: bool) {
         self.cycle.was_too_high = true;
         self.cycle.is_probe = false;
@@ -201,7 +201,7 @@ impl Bbr {
         }
     }
 
-    /// The bound grows by one segment in the first round trip of UP that is held back by it, then by two, four, and so on.
+    /// Raises the bound by one segment in the first round trip of UP that it limits, then by two, four, and so on.
     fn raise_longterm(&mut self, ack: &PathAck) {
         if !ack.window_limited || self.window < self.model.inflight_longterm {
             return;
@@ -244,12 +244,12 @@ impl Bbr {
         self.full_pipe.is_full()
     }
 
-    /// What should be in flight: what the path holds, unless congestion has cut the window.
+    /// Returns the target of the bytes in flight: the volume of the path, unless congestion has cut the window.
     fn target(&self) -> u64 {
         self.product(100).min(self.window)
     }
 
-    /// The bound of the volume with some of it left to others.
+    /// Returns the bound of the volume less a part for others.
     pub(super) fn with_headroom(&self) -> u64 {
         let bound = self.model.inflight_longterm;
         if bound == UNBOUNDED {

@@ -1,6 +1,5 @@
-//! The shortest round trip, and ProbeRTT (section 5.3.4): where none as short was seen for five seconds, the sender keeps half of what
-//! the path holds in flight for a fifth of a second, so that queues drain. A longer one is believed ten seconds after the last
-//! that was shorter.
+//! The shortest round trip, and ProbeRTT (section 5.3.4). If none as short was seen for five seconds, the sender keeps half of the path's
+//! volume in flight for a fifth of a second, so that queues drain. A longer one is accepted ten seconds after the last shorter one.
 
 use plait_base::{Duration, Instant};
 
@@ -12,7 +11,7 @@ const FILTER: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(5);
 /// How long one lasts with little in flight, at least (`ProbeRTTDuration`).
 const LENGTH: Duration = Duration::from_millis(200);
-/// A round trip shorter than that is no path's: with less the product would be nothing.
+/// Lower limit of a round trip: with less the product would be zero.
 const SHORTEST: Duration = Duration::from_micros(1);
 
 /// The filters.

@@ -1,5 +1,4 @@
-//! Startup and Drain (sections 5.3.1 and 5.3.2): the rate is found by sending ever faster until the path delivers no faster, or
-//! loses too much.
+//! Startup and Drain (sections 5.3.1 and 5.3.2): the sender accelerates until the path delivers no faster, or loses too much.
 
 use super::model::volume;
 use super::{Bbr, PathAck, State};
@@ -66,7 +65,8 @@ impl Bbr {
         }
     }
 
-    /// A round trip of a recovery in which much was lost in many places: the path is full, and more rates would only lose more.
+    /// Ends Startup after a round trip of a recovery with many losses in many places: the path is full, and higher rates would only lose
+    /// more.
     fn check_startup_loss(&mut self, ack: &PathAck) {
         let is_startup = self.state == State::Startup && !self.full_pipe.was_reached();
         let many = self.model.losses.gaps >= FULL_GAPS;
