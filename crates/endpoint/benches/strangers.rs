@@ -60,7 +60,7 @@ fn joins(name: &str, family: Family, opener: Config, listener: Config) {
         let [token, nonce] = [token.unwrap_or_else(|| random.next_u32()), random.next_u32()];
         spoofed_syn_in(family, &mut random, join_options(token, nonce))
     };
-    time(&format!("{name}: a join with a token that nobody has"), &mut fixture, &mut || join(None));
+    time(&format!("{name}: a join with an unknown token"), &mut fixture, &mut || join(None));
     time(&format!("{name}: a join with a token that was seen"), &mut fixture, &mut || join(Some(token)));
     let mut random = SeededRandom::from_number(4);
     let mut acks = || Segment { flags: Flags::ACK, ..spoofed_syn_in(family, &mut random, offer_with(&[])) };

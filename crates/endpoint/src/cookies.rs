@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn offer() -> Offer {
-        Offer::from_bits(0x4f, Some(0x17)).expect("somebody sends it")
+        Offer::from_bits(0x4f, Some(0x17)).expect("a SYN can carry it")
     }
 
     #[test]

@@ -127,7 +127,7 @@ mod tests {
     use core::net::{Ipv4Addr, SocketAddr};
 
     #[test]
-    fn a_claimed_tuple_is_nobody_elses_until_its_connection_goes() {
+    fn a_claimed_tuple_is_reserved_until_its_connection_goes() {
         let mut demux = Demux::default();
         assert!(demux.claim_tuple(A, tuple(1)));
         assert!(!demux.claim_tuple(B, tuple(1)));

@@ -162,7 +162,7 @@ impl Endpoint {
     /// Handles a SYN that opens a connection.
     fn handle_syn(&mut self, now: Instant, syn: &Segment) {
         let Some((listener_id, listener)) = self.listeners.on_port(syn.destination.port()) else {
-            self.note_stranger(now, syn.source, "reset: nobody listens on the port");
+            self.note_stranger(now, syn.source, "reset: no listener on the port");
             self.counters.no_connection += 1;
             self.reset(now, syn, None);
             return;

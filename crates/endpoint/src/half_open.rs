@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(begin(&mut pools, NOW, 3, 1), Room::Full, "its prefix has enough");
         assert_eq!(begin(&mut pools, NOW, 4, 2), Room::Free);
         assert_eq!(begin(&mut pools, NOW, 5, 3), Room::InPlaceOf(ConnectionId(0)));
-        assert_eq!(begin(&mut pools, NOW, 6, 3), Room::Full, "nobody has more than both would have");
+        assert_eq!(begin(&mut pools, NOW, 6, 3), Room::Full, "no holder has more than both would have");
         assert_eq!((pools.len(), pools.handshakes()), (4, 4));
     }
 

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_sends_us_to_where_nobody_answers_gets_one_a_second_in_the_end() {
+    fn a_peer_that_announces_silent_addresses_gets_one_join_a_second_in_the_end() {
         let mut budget = JoinBudget::default();
         assert_eq!(claims(&mut budget, NOW, peer(1), 1000), 256);
         assert_eq!(budget.claim(NOW, peer(1), THERE), Err(NOW + Duration::from_secs(1)));
@@ -163,15 +163,19 @@ mod tests {
         budget.give_back(NOW, peer(1), THERE);
         // All were cancelled because others were faster.
         assert_eq!(claims(&mut budget, NOW, peer(1), 100_000), 100_000);
-        assert_eq!(claims(&mut budget, NOW, peer(2), 1000), 256, "nobody else has answered there");
+        assert_eq!(claims(&mut budget, NOW, peer(2), 1000), 256, "no other peer has answered there");
         let neighbour = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0101));
         assert_eq!(claims(&mut budget, NOW, neighbour, 1000), 256, "and no neighbour of its");
         let late = NOW + PROVED;
-        assert_eq!(claims(&mut budget, late, peer(1), 1000), 256, "it may be somebody else's by now");
+        assert_eq!(
+            claims(&mut budget, late, peer(1), 1000),
+            256,
+            "the address may belong to another host by now"
+        );
     }
 
     #[test]
-    fn whoever_answers_at_one_address_cannot_send_us_to_another_more_often() {
+    fn a_host_that_answers_at_one_address_cannot_send_us_to_another_more_often() {
         let mut budget = JoinBudget::default();
         let mut begun = 0;
         for _ in 0..1000 {

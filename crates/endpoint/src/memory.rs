@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_take_all_they_may_leave_room_for_the_smallest_share_of_many_more() {
+    fn connections_with_all_they_may_have_leave_room_for_the_smallest_share_of_many_more() {
         let mut pool = MemoryPool::new(CAP);
         let mut greedy = 0;
         while pool.takes_connections(1) {

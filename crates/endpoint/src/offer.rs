@@ -178,7 +178,7 @@ mod tests {
     fn every_opening_has_a_number_that_fits_and_comes_back() {
         const { assert!(OPENINGS <= 32) };
         for number in 0..OPENINGS {
-            let carried = Offer::from_bits(number << 3 | 7, Some(SACK | 7)).expect("somebody sends it");
+            let carried = Offer::from_bits(number << 3 | 7, Some(SACK | 7)).expect("a SYN can carry it");
             assert_eq!(Offer::of(&syn(&carried.options(9)), true, true), Some(carried), "{number}");
         }
         assert_eq!(Offer::from_bits(OPENINGS << 3, None), None);
@@ -224,7 +224,7 @@ mod tests {
         }
         assert!(
             Offer::of(&syn(&[69, 3, 0x24]), false, true).is_some(),
-            "who does not seal need not look at it"
+            "a listener that does not seal ignores it"
         );
     }
 

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_gets_a_turn_before_anybody_gets_a_second() {
+    fn every_connection_gets_a_turn_before_any_gets_a_second() {
         let mut ready = ReadyQueue::default();
         for id in [1, 2, 1, 3, 2] {
             ready.mark(ConnectionId(id));

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_somebody_who_does_not_know_the_numbers_keep_no_fin_from_being_answered() {
+    fn segments_of_a_blind_attacker_do_not_prevent_the_answer_to_a_fin() {
         let mut table = table(8);
         let end = table.next_end();
         for seq in (10_000..).step_by(5000).take(50) {

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn each_prefix_in_its_turn_and_of_each_who_came_first() {
+    fn each_prefix_is_served_in_turn_and_within_it_the_first_to_come() {
         let mut room = room(&[(1, 1), (2, 1), (3, 2), (4, 1), (5, 2)]);
         assert_eq!(served(&mut room, |_| true), [1, 3, 2, 5, 4]);
         assert!(room.len() == 0 && room.queues.is_empty());

@@ -24,7 +24,7 @@ fn a_thousand_strangers_write_a_few_lines_and_the_next_line_tells_how_many_there
     for (flags, port, options, told) in [
         (Flags::ACK, 80, OptionBytes::new(), "reset: no such connection"),
         (Flags::RST, 80, OptionBytes::new(), "reset dropped: no such connection"),
-        (Flags::SYN, 81, OptionBytes::new(), "reset: nobody listens on the port"),
+        (Flags::SYN, 81, OptionBytes::new(), "reset: no listener on the port"),
         (Flags::SYN, 80, join, "reset: no connection has the token of the join"),
     ] {
         let text = logged(|| {
@@ -104,7 +104,7 @@ fn logged(act: impl FnOnce()) -> String {
         .with_writer(move || writer.clone())
         .finish();
     tracing::subscriber::with_default(subscriber, act);
-    let bytes = lines.0.lock().expect("nobody panicked").clone();
+    let bytes = lines.0.lock().expect("no writer panicked").clone();
     String::from_utf8(bytes).expect("text")
 }
 
@@ -113,7 +113,7 @@ struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        self.0.lock().expect("no writer panicked").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -18,7 +18,7 @@ use plait_wire::{
 use std::sync::Arc;
 
 #[test]
-fn a_segment_for_nobody_is_reset() {
+fn a_segment_without_a_connection_is_reset() {
     let mut endpoint = endpoint();
     let answer = exchange(&mut endpoint, &stray(Flags::ACK)).expect("an answer");
     assert_eq!((answer.flags, answer.seq), (Flags::RST, SeqNum::new(77)));
@@ -28,7 +28,7 @@ fn a_segment_for_nobody_is_reset() {
 }
 
 #[test]
-fn a_reset_for_nobody_is_not_answered() {
+fn a_reset_without_a_connection_is_not_answered() {
     let mut endpoint = endpoint();
     for flags in [Flags::RST, Flags::RST.with(Flags::ACK)] {
         assert_eq!(exchange(&mut endpoint, &stray(flags)), None);
@@ -45,7 +45,7 @@ fn an_acknowledgment_to_a_listener_is_reset() {
 }
 
 #[test]
-fn a_join_with_a_token_that_nobody_has_is_reset_with_the_reason() {
+fn a_join_with_an_unknown_token_is_reset_with_the_reason() {
     let mut endpoint = endpoint();
     endpoint.listen(80, Config::default()).expect("free");
     let join = MpJoin::Syn { backup: false, reserved: 0, address_id: 1, token: 0xdead_beef, nonce: 1 };
@@ -62,7 +62,7 @@ fn a_join_with_a_token_that_nobody_has_is_reset_with_the_reason() {
 }
 
 #[test]
-fn who_cannot_be_sealed_is_told_of_once_and_every_time_counted() {
+fn a_client_that_cannot_be_sealed_is_reported_once_and_counted_every_time() {
     let mut endpoint = endpoint();
     let identity = Identity::generate(&mut SeededRandom::from_number(1));
     let settings = SealedSettings::listener(Arc::new(ListenerSettings::new(Arc::new(identity))));
@@ -189,7 +189,7 @@ fn resets_are_limited_and_the_excess_is_counted() {
 }
 
 #[test]
-fn an_icmp_error_about_nobody_is_counted() {
+fn an_icmp_error_without_a_connection_is_counted() {
     let mut endpoint = endpoint();
     let ours =
         Segment { source: address("192.0.2.1:80"), destination: address("192.0.2.2:9"), ..stray(Flags::ACK) };
@@ -249,7 +249,7 @@ fn a_connection_that_is_closed_before_the_answer_is_gone_and_the_answer_is_reset
     assert_eq!(endpoint.poll_transmit(NOW), None, "nothing more is said");
     let counters = endpoint.counters();
     assert_eq!((counters.connections, counters.names), (0, 0), "{counters:?}");
-    let reset = exchange(&mut endpoint, &answer_to(&syn)).expect("it is for nobody");
+    let reset = exchange(&mut endpoint, &answer_to(&syn)).expect("it has no connection");
     assert_eq!((reset.flags, reset.seq), (Flags::RST, syn.seq + 1));
 }
 

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_requires_an_identity_takes_nothing_that_proves_none() {
+    fn settings_that_require_an_identity_allow_no_anonymous_handshake() {
         let (pin, _) = key(1);
         let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
         let listener = |clients| ListenerSettings { clients, ..ListenerSettings::new(identity.clone()) };
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_requires_the_hybrid_takes_no_handshake_without_it() {
+    fn settings_that_require_the_hybrid_allow_no_handshake_without_it() {
         let open = opener(ServerTrust::AcceptNew);
         let strict = OpenerSettings { key_exchanges: KeyExchanges::PostQuantum, ..open };
         let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));

@@ -9,6 +9,6 @@ use replay::{Effort, replay};
 const EFFORT: Effort = Effort { bytes: 700, step: 3 };
 
 #[test]
-fn texts_that_say_who_is_who() {
+fn texts_of_identities() {
     replay("key-files", 5, &EFFORT, key_files::key_file);
 }

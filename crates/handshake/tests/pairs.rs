@@ -245,7 +245,7 @@ fn certificate(host: &str) -> (Arc<Certificate>, Arc<RootCertStore>) {
 }
 
 #[test]
-fn a_certificate_serves_those_who_go_by_roots_and_the_raw_key_the_others() {
+fn a_certificate_serves_clients_with_roots_and_the_raw_key_the_others() {
     let (certificate, roots) = certificate("gw.example.com");
     let end_entity = certificate.chain[0].clone();
     let both = ListenerSettings { certificate: Some(certificate), ..listener() };

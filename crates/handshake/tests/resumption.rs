@@ -161,7 +161,7 @@ fn a_ticket_is_used_once_on_either_side() {
         server.handle_bytes(&with).expect("a hello");
         server.poll_transmit().expect("a flight").len()
     });
-    assert!(answers[0] < answers[1], "whoever comes second is answered in full: {answers:?}");
+    assert!(answers[0] < answers[1], "the second hello gets a full handshake: {answers:?}");
 }
 
 /// An observer of hellos finds nothing in them that was seen before: neither a name of a session nor its age.

@@ -50,7 +50,7 @@ pub enum OpenKeyLogError {
         mode: u32,
     },
     /// The system cannot tell which users can read it.
-    #[error("no keys are written to {}: this system does not say who could read them there", file.display())]
+    #[error("no keys are written to {}: this system cannot tell which users can read it", file.display())]
     Unchecked {
         /// Its name.
         file: PathBuf,

@@ -134,8 +134,8 @@ pub enum KnownPeersError {
     /// The server is known with another key.
     #[error(
         "{authority} shows a different key than the one trusted{since}\n  trusted  {trusted}  ({file}:{line})\n  shown    {shown}\n  \
-         Either the server was set up anew, or somebody on the way intercepts you.\n  fix: plait key forget {authority}    (after you \
-         have asked who runs it)",
+         Either the server was set up anew, or an attacker on the path intercepts the connection.\n  \
+         fix: plait key forget {authority}    (after its operator has confirmed the new key)",
         authority = known.authority,
         since = if known.first_seen.is_empty() { String::new() } else { format!(" on {}", known.first_seen) },
         trusted = known.fingerprint,
@@ -313,7 +313,7 @@ mod tests {
     fn the_first_key_of_a_server_stays_until_it_is_forgotten() {
         let (_scratch, known) = empty();
         assert_eq!(known.find("gw:7443").expect("no file yet"), None);
-        assert!(!known.forget("gw:7443").expect("nobody"));
+        assert!(!known.forget("gw:7443").expect("no file yet"));
         assert_eq!(known.pin("gw:7443", FIRST).expect("written"), Pinned::New);
         assert_eq!(known.pin("gw:7443", FIRST).expect("it is there"), Pinned::Before);
         let error = known.pin("gw:7443", SECOND).expect_err("another");
@@ -388,7 +388,7 @@ mod tests {
         let (_scratch, known) = empty();
         known.pin("gw:7443", FIRST).expect("written");
         fs::set_permissions(known.file(), Permissions::from_mode(0o666)).expect("ours");
-        let error = known.find("gw:7443").expect_err("anybody could have written it");
+        let error = known.find("gw:7443").expect_err("any user could have written it");
         assert!(error.to_string().contains("fix: chmod go-w"), "{error}");
         assert!(known.pin("other:7443", SECOND).is_err());
     }

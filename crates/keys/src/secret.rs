@@ -112,7 +112,7 @@ pub enum ReadListError {
         source: io::Error,
     },
     /// Others than its owner can change it.
-    #[error("others can change {0}, which says whom we trust: its mode is {mode:04o}\n  fix: chmod go-w {0}", file.display())]
+    #[error("others can change {0}, a list of trusted keys: its mode is {mode:04o}\n  fix: chmod go-w {0}", file.display())]
     Exposed {
         /// Its name.
         file: PathBuf,
@@ -180,8 +180,8 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).expect("a link");
         for mode in [0o700, 0o755, 0o1777, 0o1770] {
             fs::set_permissions(&directory, Permissions::from_mode(mode)).expect("ours");
-            read_secret(&file).expect("nobody else can replace it");
-            read_list(&file).expect("nobody else can replace it");
+            read_secret(&file).expect("no other user can replace it");
+            read_list(&file).expect("no other user can replace it");
         }
         for mode in [0o777, 0o770, 0o707, 0o2775] {
             fs::set_permissions(&directory, Permissions::from_mode(mode)).expect("ours");

@@ -18,7 +18,7 @@ pub(crate) fn exposed(_open: &File, name: &Path, _bits: u32) -> io::Result<Optio
     SAID.call_once(|| {
         tracing::warn!(
             file = %name.display(),
-            "whether others can use the files with keys, or change those that say whom we trust, is not checked on this system"
+            "this system does not check whether other users can read key files or change lists of trusted keys"
         );
     });
     Ok(None)

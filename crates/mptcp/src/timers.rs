@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_who_is_due_and_when_the_next_is() {
+    fn the_table_tells_which_timer_is_due_and_when_the_next_is() {
         let at = Instant::from_millis;
         let mut timers = Timers::default();
         assert_eq!((timers.next(), timers.due(at(9)).count()), (None, 0));

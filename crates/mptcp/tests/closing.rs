@@ -135,13 +135,13 @@ fn an_abort_of_plain_tcp_is_a_reset() {
 }
 
 #[test]
-fn data_for_a_reader_who_has_gone_closes_at_once() {
+fn data_for_a_reader_that_has_gone_closes_at_once() {
     let mut world = open(6, 0.0);
     let now = world.now;
     world.of(SERVER).stop_reading(now);
     world.sides[SERVER].is_paused = true;
     world.serve(SERVER);
-    write(&mut world, CLIENT, b"anybody there?");
+    write(&mut world, CLIENT, b"is it working?");
     world.wait(1_000);
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::FastClose));
 }

@@ -471,7 +471,7 @@ fn an_abort_of_which_only_the_untrusted_path_tells_ends_the_connection_too() {
     let seen = aborted(&mut world, CLIENT, true);
     world.sides[CLIENT].connection = None;
     world.sides[CLIENT].owners.clear();
-    world.send(SERVER, b"anybody there?");
+    world.send(SERVER, b"is it working?");
     world.serve(SERVER);
     world.finish(300);
     assert_eq!(fast_close_and_keys(&seen, 1), (false, false));

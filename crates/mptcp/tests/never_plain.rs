@@ -140,11 +140,11 @@ impl Impostor {
         let side = &self.world.sides[self.victim];
         assert!(side.failed.is_some(), "{what}: it does not fail");
         assert!(!side.events.contains(&Event::Connected), "{what}: reported as connected");
-        assert!(side.received.is_empty() && !side.ended, "{what}: bytes of nobody in particular delivered");
+        assert!(side.received.is_empty() && !side.ended, "{what}: unauthenticated bytes delivered");
         let status = self.world.status(self.victim);
         assert!(!matches!(status.negotiated, Negotiated::Plain(_)), "{what}: {:?}", status.negotiated);
         let sealed = status.sealed.unwrap_or_else(|| panic!("{what}: sealing was given up"));
-        assert!(sealed.suite.is_none(), "{what}: nobody has agreed on anything");
+        assert!(sealed.suite.is_none(), "{what}: nothing was negotiated");
     }
 
     fn assert_nothing_in_clear(&self, what: &str) {

@@ -214,7 +214,7 @@ fn two_addresses_of_the_peer_are_raced_crosswise() {
 }
 
 #[test]
-fn nobody_there_is_an_error_and_a_refusal_too() {
+fn silence_on_all_paths_is_an_error_and_so_is_a_refusal() {
     let mut world = World::new(16, vec![Link { is_black_hole: true, ..Link::default() }], 1);
     world.config(|config| config.tcp.syn_retries = 2);
     world.connect();
@@ -250,7 +250,7 @@ fn refuse_on_path_0(world: &mut World) {
 }
 
 #[test]
-fn a_refusal_where_nobody_else_answers_is_known_in_two_seconds() {
+fn a_refusal_with_silence_on_all_other_paths_is_known_in_two_seconds() {
     let mut world = World::new(18, vec![Link::default(); 2], 1);
     world.links[1].is_black_hole = true;
     refuse_on_path_0(&mut world);

@@ -231,7 +231,7 @@ fn a_peer_of_plain_tcp_is_an_error_unless_that_is_allowed() {
 }
 
 #[test]
-fn a_listener_that_wants_scrambling_takes_nobody_without_unless_that_is_allowed() {
+fn a_listener_that_requires_scrambling_refuses_openers_without_unless_configured() {
     for multipath in [true, false] {
         let mut world = World::new(10, vec![Link::default()], 1);
         world.sides[CLIENT].config.multipath = multipath;

@@ -262,7 +262,7 @@ fn what_somebody_has_changed_in_a_syn_is_not_delivered_and_not_answered_with_dat
 }
 
 #[test]
-fn what_somebody_has_changed_in_the_answer_counts_against_that_subflow() {
+fn altered_data_in_the_answer_counts_against_that_subflow() {
     let mut world = over_path_0(8);
     let flip = |from: usize, _: usize, segment: &mut Segment| {
         if from == SERVER {

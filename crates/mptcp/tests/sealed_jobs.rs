@@ -86,7 +86,7 @@ fn blocks_leave_in_the_order_of_their_numbers_whichever_is_sealed_first() {
 }
 
 #[test]
-fn jobs_that_nobody_has_taken_end_with_the_connection() {
+fn jobs_without_a_runner_end_with_the_connection() {
     let mut world = with_jobs(3, vec![narrow()], 0);
     world.connect();
     world.wait(500);
@@ -139,7 +139,7 @@ fn a_reader_that_pauses_stops_the_writer_and_the_jobs() {
     let (up, down) = (pattern(1_000_000, 1), pattern(1_000_000, 2));
     world.send(CLIENT, &up).send(SERVER, &down).connect();
     world.wait(5_000);
-    assert_eq!(world.crypto_workers.len(), 0, "nobody works ahead of the window for ever");
+    assert_eq!(world.crypto_workers.len(), 0, "no job runs ahead of the window forever");
     for side in [CLIENT, SERVER] {
         let delivered = world.status(side).bytes_delivered;
         assert!((50_000..250_000).contains(&delivered), "{delivered}");

@@ -73,7 +73,7 @@ fn whatever_is_stripped_from_the_syns_a_required_seal_is_refused_before_any_data
                 let status = side.connection.as_ref().map(|connection| connection.status(now));
                 status.and_then(|status| status.sealed).is_some_and(|sealed| sealed.failure.is_some())
             };
-            assert!(world.sides.iter().any(has_told), "somebody says why");
+            assert!(world.sides.iter().any(has_told), "one side tells the reason");
         }
     }
 }
@@ -223,7 +223,7 @@ fn an_opener_that_pins_a_key_sends_nothing_to_a_server_that_proves_none() {
 }
 
 #[test]
-fn an_opener_that_has_only_what_proves_nobody_and_pins_a_key_does_not_even_try() {
+fn an_opener_that_pins_a_key_and_has_only_anonymous_handshakes_sends_no_syn() {
     let mut world = sealed(6, vec![Link::default()], &Tep::ALL);
     let Protect::Sealed(client) = &mut world.sides[CLIENT].config.protect else { unreachable!("sealed") };
     client.teps = TCPCRYPT.to_vec();

@@ -147,7 +147,7 @@ fn prio_makes_a_backup_of_a_subflow_as_a_record_and_does_nothing_as_an_option() 
         world.deliver(SERVER, &option);
     }
     world.wait(500);
-    assert_eq!(backups(&mut world), [], "anybody could have written that");
+    assert_eq!(backups(&mut world), [], "an attacker could have written that");
 
     set_backup(&mut world, 1, true);
     assert_eq!(backups(&mut world), [1]);
@@ -218,7 +218,7 @@ fn add_addr_and_remove_addr_work_as_records_and_do_nothing_as_options() {
     let option = forged(&tape, SERVER, 0, MptcpOption::RemoveAddr(RemoveAddr { address_ids: &[1] }));
     world.deliver(CLIENT, &option);
     world.wait(500);
-    assert_eq!(to_other(&mut world), 2, "anybody could have written that");
+    assert_eq!(to_other(&mut world), 2, "an attacker could have written that");
 
     // It is gone without a word of its own: the record is all that the client learns.
     record(&mut world, &tape, move |_, segment| {
@@ -348,7 +348,7 @@ fn a_host_is_told_how_its_subflows_look_at_the_other_end_by_no_more_bytes_than_i
             assert_eq!(
                 (seen.address, subflow.times_seen),
                 (subflow.tuple.local, round),
-                "nobody translates here"
+                "no NAT translates here"
             );
             assert_eq!(Some(seen.mss), subflow.peer_syn.and_then(|syn| syn.mss), "the links are alike");
             assert_eq!(seen.options, 7, "all of them");

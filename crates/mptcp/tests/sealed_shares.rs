@@ -224,7 +224,7 @@ fn two_paths_that_have_one_address_to_the_listener_count_twice_on_both_sides() {
 }
 
 #[test]
-fn while_nobody_knows_who_the_listener_is_the_paths_meet_at_its_first_address() {
+fn without_an_authenticated_listener_the_paths_meet_at_its_first_address() {
     let links = vec![Link { rate: Some(2_000_000), ..Link::default() }; 2];
     let teps = [Tep::TcpcryptCurve25519];
     let mut world = World::new(6, links, 2);
@@ -236,7 +236,11 @@ fn while_nobody_knows_who_the_listener_is_the_paths_meet_at_its_first_address() 
     world.send(CLIENT, &up).send(SERVER, &down).connect();
     world.run(Duration::from_secs(10), |world| !world.sides[SERVER].received.is_empty());
     let remotes: Vec<_> = world.status(CLIENT).subflows.iter().map(|flow| flow.tuple.remote.ip()).collect();
-    assert_eq!(remotes, [address(0, SERVER); 2], "one that it has announced could be of somebody in between");
+    assert_eq!(
+        remotes,
+        [address(0, SERVER); 2],
+        "an announced address could be that of an attacker on the path"
+    );
     world.finish(100);
     assert_carried(&mut world, &up, &down);
 }

@@ -90,7 +90,7 @@ fn checksums_go_with_every_mapping() {
 /// The Linux kernel does this when its reader is slow to be run: TCP acknowledges, the Data-ACK stays behind, and nothing
 /// follows once the bytes have been moved up.
 #[test]
-fn who_waits_for_a_data_ack_that_nobody_sends_asks_for_it() {
+fn a_sender_without_a_data_ack_asks_for_it() {
     use std::{cell::Cell, rc::Rc};
     let mut world = World::new(8, vec![Link::default()], 1);
     world.sides[SERVER].config.receive_buffer = 60_000;
@@ -150,7 +150,7 @@ fn after_a_minute_of_silence_a_fast_long_path_is_filled_as_fast() {
 }
 
 #[test]
-fn who_reads_nothing_is_sent_no_more_than_a_connection_begins_with() {
+fn a_peer_without_a_reader_gets_only_the_initial_buffer() {
     const INITIAL: u64 = 384 << 10;
     // A window field counts in units of 512 bytes, and is rounded up once.
     const MOST: u64 = INITIAL + 512;

@@ -193,7 +193,7 @@ fn a_first_transmission_copies_nothing_and_neither_does_opening() {
     assert_eq!(second.copied, 1033, "the first transmission is still held");
     drop((first, second));
     let third = a.sealer.transmit(&mut block, &CONTEXT).expect("held");
-    assert_eq!(third.copied, 0, "nobody holds the block any more");
+    assert_eq!(third.copied, 0, "the block has no other holder any more");
     let (dsn, payload) = (block.dsn(), third.bytes);
     drop(block);
     let address = payload.as_ptr();

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn short_pieces_that_nobody_reads_are_coalesced() {
+    fn short_unread_pieces_are_coalesced() {
         let mut queue = ReceiveQueue::new(1 << 20);
         for n in 1..10_001 {
             queue.insert(n, stream(n, n + 1));

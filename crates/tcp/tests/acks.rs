@@ -146,7 +146,7 @@ fn what_comes_behind_held_back_bytes_waits_no_longer_either() {
     s.give(seg(".", 18_001, 1).data(2000).size(1000));
     assert_eq!(s.sent(), [""; 0]);
     s.wait(50);
-    assert_eq!(s.sent(), [". 1:1 ack 20001"], "nobody has let it go");
+    assert_eq!(s.sent(), [". 1:1 ack 20001"], "the owner has not released it");
 }
 
 #[test]

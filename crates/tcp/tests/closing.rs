@@ -163,7 +163,7 @@ fn data_that_arrived_before_a_reset_can_still_be_read() {
 }
 
 #[test]
-fn nobody_waits_for_ever_for_a_fin_that_nobody_wants() {
+fn an_orphan_does_not_wait_forever_for_the_fin_of_the_peer() {
     let mut s = Script::established(Config::default());
     s.finish();
     s.give(seg(".", 1, 2));

@@ -36,7 +36,7 @@ fn answering(setting: Ecn) -> Script {
 }
 
 #[test]
-fn only_who_is_told_to_asks() {
+fn ecn_is_requested_only_if_configured() {
     for (setting, expected) in [(Ecn::Off, "S 0:0"), (Ecn::Answer, "S 0:0"), (Ecn::Ask, "SEWA 0:0")] {
         assert_eq!(Script::active(config(setting)).sent(), [expected], "{setting:?}");
     }
@@ -75,7 +75,7 @@ fn what_is_no_ecn_setup_agrees_to_nothing() {
     let mut s = Script::active(config(Ecn::Answer));
     s.sent();
     s.give(syn("S.E", 1));
-    assert!(!s.tcp.stats().ecn, "nobody has asked");
+    assert!(!s.tcp.stats().ecn, "neither side has requested it");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn bytes_are_given_back_when_their_record_is_acknowledged() {
     s.give(seg(".", 1, 2500));
     assert!(!buffer.is_unique());
     s.give(seg(".", 1, 3001));
-    assert!(buffer.is_unique(), "nobody else holds them");
+    assert!(buffer.is_unique(), "there is no other holder");
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn a_record_with_options_that_is_longer_than_a_millisecond_leaves_in_super_segme
 }
 
 #[test]
-fn a_window_that_nobody_has_used_for_minutes_is_not_sent_at_once() {
+fn a_window_unused_for_minutes_is_not_sent_at_once() {
     let mut s = Script::established(Config { max_super_segment: 1000, ..Config::default() });
     // Slow start to a large window.
     let mut acked = 1;

@@ -14,7 +14,7 @@ struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics while writing").extend_from_slice(bytes);
+        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -34,7 +34,7 @@ fn logged(level: LevelFilter, act: impl FnOnce()) -> String {
         .with_writer(move || writer.clone())
         .finish();
     tracing::subscriber::with_default(subscriber, act);
-    let bytes = lines.0.lock().expect("nobody panics while writing").clone();
+    let bytes = lines.0.lock().expect("no writer panics").clone();
     String::from_utf8(bytes).expect("text")
 }
 

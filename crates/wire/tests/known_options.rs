@@ -255,7 +255,7 @@ fn mp_tcprst_with_every_reason() {
 }
 
 #[test]
-fn subtypes_nobody_knows_are_kept() {
+fn unknown_subtypes_are_kept() {
     for subtype in 0x9..=0xf_u8 {
         is_mptcp(&[30, 3, subtype << 4 | 5], MptcpOption::Unknown { subtype, low_bits: 5, data: &[] });
         is_mptcp(

@@ -80,7 +80,7 @@ fn extension_headers_that_cannot_be_skipped_are_refused() {
     assert_eq!(reason(59, &[]), Malformed::Protocol, "no next header");
     assert_eq!(reason(60, &[&[6, 255, 1, 4, 0, 0, 0, 0]]), Malformed::Truncated, "longer than the packet");
     let many = [&[60, 0, 1, 4, 0, 0, 0, 0][..]; 9];
-    assert_eq!(reason(60, &many), Malformed::HeaderLength, "more than anybody sends");
+    assert_eq!(reason(60, &many), Malformed::HeaderLength, "more than any host sends");
 }
 
 #[test]

@@ -170,8 +170,8 @@ fn a_whole_datagram_needs_its_length_its_checksum_and_its_ports() {
     assert_eq!(parse(without), Err(Malformed::Checksum), "TCP has no segment without a checksum");
     assert_eq!(parse(good[..7].to_vec()), Err(Malformed::Truncated));
     assert_eq!(parse([&good[..], b"x"].concat()), Err(Malformed::Truncated));
-    let nobody = Segment { source: SocketAddr::new(sent.source.ip(), 0), ..sent.clone() };
-    assert_eq!(parse(datagram(&nobody)), Err(Malformed::Address));
+    let portless = Segment { source: SocketAddr::new(sent.source.ip(), 0), ..sent.clone() };
+    assert_eq!(parse(datagram(&portless)), Err(Malformed::Address));
 }
 
 proptest! {

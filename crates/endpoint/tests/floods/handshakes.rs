@@ -28,7 +28,7 @@ fn a_prefix_with_enough_handshakes_is_held_back_and_the_others_are_not() {
 }
 
 #[test]
-fn who_was_held_back_is_answered_as_soon_as_there_is_room_without_saying_it_again() {
+fn a_waiting_client_is_answered_as_soon_as_there_is_room_without_a_repetition() {
     let mut fixture = fixture();
     let first: Vec<_> = (0..4).map(|number| begin(&mut fixture, raw_peer(1, number))).collect();
     let (mut peer, init) = begin(&mut fixture, raw_peer(1, 4));
@@ -49,7 +49,7 @@ fn who_was_held_back_is_answered_as_soon_as_there_is_room_without_saying_it_agai
 }
 
 #[test]
-fn who_was_held_back_where_too_many_wait_gets_in_by_saying_it_again() {
+fn a_client_dropped_because_too_many_wait_connects_by_a_repetition() {
     let limits = EndpointConfig { max_half_open: 4, ..LIMITS };
     let [_, listener] = sealed();
     let mut fixture = Fixture::new(listener, limits);

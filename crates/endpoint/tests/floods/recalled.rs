@@ -72,7 +72,7 @@ fn an_offer_to_seal_that_no_stateless_answer_can_carry_is_not_answered_rather_th
 }
 
 #[test]
-fn who_cannot_be_sealed_is_refused_statelessly_too() {
+fn a_client_that_cannot_be_sealed_is_refused_statelessly_too() {
     let [_, listener] = sealed();
     let mut fixture = Fixture::new(listener, NOTHING_KEPT);
     let options = option_bytes([TcpOption::Mss(1460)]).expect("it fits");

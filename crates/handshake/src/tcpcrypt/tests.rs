@@ -126,7 +126,7 @@ fn bytes_behind_the_public_key_are_ignored_and_count() {
 }
 
 #[test]
-fn a_secret_that_anybody_can_compute_aborts() {
+fn a_secret_that_any_host_can_compute_aborts() {
     // Points of order 1, 2, 4 and 8, and one that is not reduced (RFC 7748, section 6.1; RFC 8548, section 5).
     for point in [
         "0000000000000000000000000000000000000000000000000000000000000000",

@@ -72,7 +72,7 @@ pub(crate) fn on_the_path(input: &[u8]) -> bool {
     });
     match (&outcome.a, &outcome.b) {
         (Ok(a), Ok(b)) if a.master.expose() == b.master.expose() => {
-            assert!(!covered, "changed, and nobody has noticed");
+            assert!(!covered, "changed, and neither end has noticed");
             assert_eq!((a.suite, a.key_exchange), (b.suite, b.key_exchange));
         }
         _ => assert!(touched, "{outcome:?}"),

@@ -79,7 +79,7 @@ impl fmt::Display for AttemptStatus {
             return f.write_str(why);
         }
         let silence = match self.stage {
-            AttemptStage::SynSent => "nobody answered the SYN",
+            AttemptStage::SynSent => "no answer to the SYN",
             AttemptStage::Established => "silence behind the SYN/ACK",
             AttemptStage::Handshake => "silence in the handshake",
             AttemptStage::Authenticated => "silence behind the handshake",

@@ -44,7 +44,7 @@ pub(crate) fn meddling(input: &[u8]) -> bool {
     }
     for (side, data) in [(SERVER, &up), (CLIENT, &down)] {
         let side = &world.sides[side];
-        assert!(data.starts_with(&side.received), "bytes that nobody wrote");
+        assert!(data.starts_with(&side.received), "bytes that the peer did not write");
         assert!(!side.ended || side.received.len() == data.len(), "an end that is none");
     }
     tamperings.len() >= 4
@@ -171,6 +171,6 @@ pub(crate) fn peer_with_keys(input: &[u8]) -> bool {
         listener.wait(u64::from(what >> 5) * 100);
     }
     listener.wait(60_000);
-    assert!(written.starts_with(&listener.world.sides[SERVER].received), "bytes that nobody wrote");
+    assert!(written.starts_with(&listener.world.sides[SERVER].received), "bytes that the peer did not write");
     input.len() > 2
 }

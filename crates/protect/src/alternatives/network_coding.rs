@@ -57,7 +57,7 @@ mod tests {
     use super::{NotAPacket, TooLong, combine, missing};
 
     #[test]
-    fn figure_5_gives_b_to_whoever_has_a() {
+    fn figure_5_gives_b_to_a_host_that_has_a() {
         let coded = combine(&[b"packet A", b"B"]).expect("short");
         assert_eq!(missing(coded.clone(), &[b"packet A"]), Ok(b"B".to_vec()));
         assert_eq!(missing(coded, &[b"B"]), Ok(b"packet A".to_vec()));

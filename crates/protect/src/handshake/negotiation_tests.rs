@@ -71,7 +71,7 @@ fn a_peer_without_encryption_is_refused_or_said() {
 
 /// Each middlebox on the answer's path, under both policies: a partly sealed answer never steps down.
 #[test]
-fn an_answer_that_somebody_touched_is_refused_under_any_policy() {
+fn an_altered_answer_is_refused_under_any_policy() {
     let good = answer_eno(Tep::Tls13);
     let no_role = [69, 4, 0xa0, 0x01];
     let unknown = [69, 4, 0x01, 0x24];

@@ -88,8 +88,7 @@ impl Sealed {
     /// Records the reason of a reset in answer to our SYN. It may come from a host that requires the offer which was stripped from the SYN:
     /// it looks like any other reset.
     pub(in crate::protection) fn explain_refusal(&mut self) {
-        let why =
-            "nobody listens there, or the offer to seal was stripped from our SYN and the peer requires it";
+        let why = "no server listens there, or the offer to seal was stripped from our SYN and the peer requires it";
         self.failure = Some(why.to_owned());
     }
 
